@@ -178,7 +178,8 @@ def compare(
 
     selected = selection.select(list(map(str, jobs)), archive, runs, report).jobs
     if not selected:
-        raise ConfigError(f"{' '.join(map(str, jobs))}: none of its jobs measured anything")
+        given = " ".join(map(str, jobs))
+        raise ConfigError(f"{given}: no job of the study has measured anything; see its states with dlio-hpc status")
     terms = Terms(tuple(dict.fromkeys(metrics)), tolerance, force)
     if baseline is not None:
         terms = terms._replace(against=comparison.references(baseline, archive or selected[0].folder, runs, report))

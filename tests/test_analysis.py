@@ -226,9 +226,9 @@ def test_what_cannot_be_read_stops_no_other_log(run: Run, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--only", "("), "is no regular expression"),
+        (("--only", "("), "is not a regular expression"),
         (("--step", "soon"), "soon"),
-        (("--step", "0"), "a step takes some time"),
+        (("--step", "0"), "a step must be longer than 0 s"),
     ],
 )
 def test_options_that_make_no_sense(run: Run, options: tuple[str, ...], words: str) -> None:

@@ -60,7 +60,7 @@ def test_extracting_gives_the_files_back(job: Path, packed: Path, tmp_path: Path
         if path.is_file():
             assert (folder / path.relative_to(job)).read_bytes() == path.read_bytes()
     assert os.access(folder / "job.sh", os.X_OK)
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         archive.extract(packed, tmp_path / "there" / "new")
 
 

@@ -374,7 +374,7 @@ def test_figures_of_parts_of_single_points_are_their_repeats(run: Run, tmp_path:
     shutil.rmtree(tmp_path / "dlio-runs")
     studies.write(made, lambda *_: None, "running")
     done = run("dlio-hpc", "report", "tune", "--figures", "g")
-    assert "figures: none; no measurement that a picture could show" in done.err
+    assert "figures: none, because there are no measurements to draw" in done.err
 
 
 def test_each_verdict_has_the_state_of_its_exit_code() -> None:

@@ -409,7 +409,7 @@ def test_a_simulation_is_described_and_no_workload(run: Run, tmp_path: Path) -> 
     done = run("dlio-hpc", "characterize", path, "-o", "w.yaml")
     assert done.code == 2
     assert "does not read as training does: its 1 data file(s) were read once" in done.err
-    assert "--force derives a workload all the same" in done.err
+    assert "--force derives a workload anyway" in done.err
     assert "dump_1.dat" in done.out
     assert "10 MiB were written, 128 KiB read" in done.out
     assert not (tmp_path / "w.yaml").exists()
@@ -417,7 +417,7 @@ def test_a_simulation_is_described_and_no_workload(run: Run, tmp_path: Path) -> 
     assert forced.code == 0, forced.err
     assert "# Forced despite: its 1 data file(s) were read once" in forced.out
     nothing = run("dlio-hpc", "characterize", path, "--only", "nowhere")
-    assert (nothing.code, "say with --only which files" in nothing.err) == (2, True)
+    assert (nothing.code, "select the files of its dataset with --only" in nothing.err) == (2, True)
 
 
 def test_counters_alone_tell_less_and_say_so(tmp_path: Path) -> None:
@@ -428,7 +428,7 @@ def test_counters_alone_tell_less_and_say_so(tmp_path: Path) -> None:
     assert {_sure(found, key) for key in ("reader.batch_size", "reader.read_threads", "reader.mode")} == {"unknown"}
     assert values["compute.time"] == pytest.approx(0.05 / 4, rel=0.3), "of a sample, as nobody knows the batch"
     text = workload_yaml.write(found, "x")
-    assert "# Note: by counters alone, without a trace (DXT)" in text
+    assert "# Note: derived from counters alone, without a trace (DXT)" in text
     assert "# unknown: not recorded without a trace (DXT)" in text
     _workload(found, tmp_path)
 
@@ -443,7 +443,7 @@ def test_a_trace_that_is_cut_is_not_used(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["mpi4_forkcorrupt", "mpi4_npz_truncated"])
 def test_a_log_that_is_not_whole_is_refused(name: str) -> None:
-    with pytest.raises(InvalidRun, match="is incomplete or corrupted, no workload is derived from it"):
+    with pytest.raises(InvalidRun, match="is incomplete or corrupted, so no workload is derived from it"):
         _character(LOGS / f"{name}.darshan")
 
 
@@ -479,7 +479,7 @@ def test_logs_of_processes_are_one_program(tmp_path: Path) -> None:
     assert found.log.job.ranks == 2
     assert (values["dataset.files"], values["train.epochs"], values["reader.batch_size"]) == (40, 2, 4)
     assert values["compute.time"] == pytest.approx(0.05, rel=0.02)
-    with pytest.raises(ConfigError, match="is of a program with MPI: name it alone"):
+    with pytest.raises(ConfigError, match="comes from an MPI program: pass it on its own"):
         _character(paths[0], _log(tmp_path / "mpi.darshan", calls))
 
 

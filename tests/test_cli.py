@@ -126,7 +126,7 @@ _ON_JOBS = (
         ),
         (("dlio-submit", "demo", "-N", "1:4"), "a range is written 1..4"),
         (("dlio-hpc", "collect"), "no jobs in dlio-runs; give the directory of your jobs with --runs"),
-        (("dlio-hpc", "cancel"), "name the jobs to cancel"),
+        (("dlio-hpc", "cancel"), "give the jobs to cancel, or --all"),
         (("dlio-hpc", "archive", "verify", "absent"), "cannot read absent"),
         (("dlio-hpc", "sites", "absent"), "no site 'absent'"),
         (("dlio-hpc", "workloads", "absent"), "no workload 'absent'"),

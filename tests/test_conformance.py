@@ -141,7 +141,7 @@ def test_a_running_job_is_cancelled(system: System, small: Path) -> None:
     assert job["archive"]
     assert system.cancelled[0] in words(directory)
     assert text(directory / "exit_status") == "143\n"
-    assert "had ended, cancelled" in on("dlio-hpc", "cancel", directory).out
+    assert "had already ended, cancelled" in on("dlio-hpc", "cancel", directory).out
 
 
 @pytest.mark.parametrize("is_ours", [True, False], ids=["dlio-hpc cancel", "its own command"])

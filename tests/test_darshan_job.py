@@ -184,7 +184,7 @@ def test_reads_that_one_rank_hides_make_the_run_invalid(standin: Darshan, tmp_pa
     assert done.job["state"] == "failed"
     hidden = 5 * SAMPLE_BYTES * EPOCHS
     words = (
-        f"01-measure is invalid: rank 1: Darshan recorded {READ // 2 - hidden} bytes, the core {READ // 2}; "
+        f"01-measure is invalid: rank 1: Darshan recorded {READ // 2 - hidden} bytes, the rank counted {READ // 2}; "
         f"Darshan recorded 0 bytes of 00000004.npz, {hidden} were planned"
     )
     assert words in _said(done)
@@ -244,7 +244,7 @@ def test_a_file_that_is_missing_in_a_log_is_named(copy: Path) -> None:
     report = _judged(copy)
     assert report.code == 3
     saw = READ // 2 - lost[2] * SAMPLE_BYTES
-    assert f"rank 1: Darshan recorded {saw} bytes, the core {READ // 2}" in _said(report)
+    assert f"rank 1: Darshan recorded {saw} bytes, the rank counted {READ // 2}" in _said(report)
     unread, planned = os.path.basename(lost[0]), lost[2] * SAMPLE_BYTES
     assert f"Darshan recorded 0 bytes of {unread}, {planned} were planned" in _said(report)
 
@@ -255,7 +255,7 @@ def test_a_log_that_nobody_had_time_to_judge_is_drawn_from(copy: Path) -> None:
     assert report.code == 0
     assert report.job["runs"][-1]["analysis"]["bytes_read"] == READ
     page = (copy / "page.html").read_text()
-    assert "own record" not in page
+    assert "own timeline" not in page
     text = runner(copy)("dlio-hpc", "report", copy).out
     assert _line(text).startswith("unknown: the job ended before its log was checked")
 
@@ -313,7 +313,7 @@ def _unwatched(job: Any) -> str:
             "2 rank(s) under libdarshan ended with exit code 1: ImportError: libmpi.so.12: cannot open shared object "
             "file",
         ),
-        ("alone", "its log has 1 process(es) instead of 2 ranks: it was built for a different MPI"),
+        ("alone", "the log has 1 process(es) instead of 2 ranks: libdarshan was built for another MPI"),
     ],
 )
 def test_a_library_for_another_mpi_is_left_out(standin: Darshan, faults: str, words: str, tmp_path: Path) -> None:

@@ -385,7 +385,7 @@ def test_a_trace_of_impossible_requests_is_not_used(tmp_path: Path, segment: tup
     counted = [("/d/a", 0, {"READS": 2.0, "BYTES_READ": 20.0})]
     darshanlog.write(path, 1, [Traced("/d/a", 0, reads=[(0, 10, 0.0, 1.0), segment])], counted=counted)
     faults = log_trust.judge(log_reader.load(path))
-    assert "1 requests and 0 files are impossible" in str(faults)
+    assert "1 requests and 0 files have impossible values" in str(faults)
     examined = analyze.log_file(path)
     assert examined.requests is None
 

@@ -160,7 +160,7 @@ def test_a_job_whose_processes_are_gone_as_well_is_lost(tmp_path: Path, run: Run
     assert _ended(run, directory) == "lost"
     shown = run("dlio-hpc", "wait", directory)
     assert (shown.code, "ended as lost" in shown.err) == (7, True), shown
-    assert "had ended, lost" in run("dlio-hpc", "cancel", directory).out
+    assert "had already ended, lost" in run("dlio-hpc", "cancel", directory).out
 
 
 @pytest.mark.job

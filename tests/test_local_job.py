@@ -246,7 +246,7 @@ def test_an_interrupt_ends_the_watching_and_not_the_job(run: Run, small: Path, t
     watcher.send_signal(signal.SIGINT)
     _, err = watcher.communicate(timeout=30)
     assert watcher.returncode == 7
-    assert "no longer watching; the job goes on" in err
+    assert "stopped watching; the job continues" in err
     assert "Traceback" not in err
     assert run("dlio-hpc", "wait", directory).code == 0
 
@@ -259,7 +259,7 @@ def test_a_job_can_be_cancelled(run: Run, small: Path, tmp_path: Path) -> None:
     assert waited.job["state"] == "cancelled"
     assert (directory / "exit_status").read_text() == "143\n"
     assert not _ranks_of(directory)
-    assert "had ended, cancelled" in run("dlio-hpc", "cancel", directory).out
+    assert "had already ended, cancelled" in run("dlio-hpc", "cancel", directory).out
 
 
 def test_a_job_stops_cleanly_before_its_time_limit(run: Run, small: Path) -> None:
@@ -376,7 +376,7 @@ def test_a_profile_for_a_computer_without_a_batch_system(run: Run, small: Path, 
     assert run("dlio-hpc", "sites", "new", "a b").code == 2
     again = run("dlio-hpc", "sites", "new", "laptop", SLURM_CONF="/nowhere")
     assert again.code == 2
-    assert "laptop.yaml is there already" in again.err
+    assert "laptop.yaml already exists" in again.err
     shown = run("dlio-hpc", "sites", "new", "other", "--to", "-", SLURM_CONF="/nowhere")
     assert shown.out.startswith("# other: written by dlio-hpc")
 

@@ -187,21 +187,21 @@ def _plain(
     ("asked", "found", "is_file", "words"),
     [
         (Layout(stripe_count=4, stripe_size=MIB), (_plain(),), False, ""),
-        (Layout(stripe_count=8), (_plain(),), True, "4 stripe(s), asked for 8"),
-        (Layout(stripe_count=48), (_plain(8, targets=8),), True, "8 stripe(s), asked for 48 (8 targets exist)"),
+        (Layout(stripe_count=8), (_plain(),), True, "4 stripe(s), requested: 8"),
+        (Layout(stripe_count=48), (_plain(8, targets=8),), True, "8 stripe(s), requested: 48 (8 targets exist)"),
         (Layout(stripe_count=-1), (_plain(8, targets=8),), True, ""),
-        (Layout(stripe_count=-1), (_plain(7, targets=7),), True, "7 stripe(s), asked for all 8 targets"),
-        (Layout(stripe_count=-1), (_plain(450),), False, "450 stripe(s), asked for all targets"),
-        (Layout(stripe_size=units.Size(4 * MIB)), (_plain(),), True, "stripes of 1 MiB, asked for 4 MiB"),
-        (Layout(pool="flash"), (_plain(),), True, "no pool, asked for pool flash"),
-        (Layout(pool="flash"), (_plain(pool="disk"),), True, "pool disk, asked for pool flash"),
-        (Layout(stripe_index=3), (_plain(first=5),), True, "the first stripe on target 5, asked for 3"),
+        (Layout(stripe_count=-1), (_plain(7, targets=7),), True, "7 stripe(s), requested: all 8 targets"),
+        (Layout(stripe_count=-1), (_plain(450),), False, "450 stripe(s), requested: all targets"),
+        (Layout(stripe_size=units.Size(4 * MIB)), (_plain(),), True, "stripes of 1 MiB, requested: 4 MiB"),
+        (Layout(pool="flash"), (_plain(),), True, "no pool, requested: pool flash"),
+        (Layout(pool="flash"), (_plain(pool="disk"),), True, "pool disk, requested: pool flash"),
+        (Layout(stripe_index=3), (_plain(first=5),), True, "first stripe on target 5, requested: 3"),
         (Layout(stripe_count=4, overstripe=True), (_plain(targets=4),), True, ""),
-        (Layout(stripe_count=9, overstripe=True), (_plain(9, targets=9),), True, "pattern raid0, asked for over"),
-        (Layout(components=(Component(end=MIB), Component())), (_plain(),), True, "no components, asked for 2"),
-        (Layout(stripe_count=4), (_plain(), _plain()), True, "2 components, asked for no components"),
+        (Layout(stripe_count=9, overstripe=True), (_plain(9, targets=9),), True, "pattern raid0, requested: over"),
+        (Layout(components=(Component(end=MIB), Component())), (_plain(),), True, "no components, requested: 2"),
+        (Layout(stripe_count=4), (_plain(), _plain()), True, "2 components, requested: no components"),
         (Layout(components=(Component(end=MIB, mdt=True), Component())), (_plain(), _plain()), True,
-         "component 1: it ends at end of file, asked for 1048576"),
+         "component 1: it ends at end of file, requested: 1048576"),
     ],
 )  # fmt: skip
 def test_what_is_not_as_asked_is_told(
@@ -322,7 +322,7 @@ def test_a_layout_is_set_before_data_exist_and_read_back_from_them(run: Run, sma
     assert (kind["files"], kind["parts"][0]["stripe_count"], kind["parts"][0]["pool"]) == (6, 4, "flash")
     assert sum(after["stripes"].values()) == 24
     shown = machine.run("dlio-hpc", "report", job["archive"])
-    assert "Lustre, asked for 4 stripes of 2 MiB in pool flash; read back: 6 file(s) with 4 stripe(s)" in " ".join(
+    assert "Lustre, requested: 4 stripes of 2 MiB in pool flash; read back: 6 file(s) with 4 stripe(s)" in " ".join(
         shown.out.split()
     )
     again = machine.submit(small, *_ASKED)
@@ -391,7 +391,7 @@ def test_a_layout_that_is_not_as_asked_spoils_its_own_points_alone(run: Run, sma
     )  # fmt: skip
     assert done.code == 3, done.err
     (missing,) = done.json["missing"]
-    assert "the layout is not as asked" in missing["why"]
+    assert "the layout is not the requested one" in missing["why"]
     assert missing["title"] == "site.layout.stripe_count=11"
     assert len(done.json["points"][0]["measurements"]) == 1
 
@@ -410,9 +410,9 @@ def test_progressive_and_overstriped_layouts(run: Run, small: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("lie", "asked", "message"),
     [
-        ("directory", "{stripe_count: 4}", "1 stripe(s), asked for 4"),
+        ("directory", "{stripe_count: 4}", "1 stripe(s), requested: 4"),
         ("files", "{stripe_count: 4}", "6 of 6 files, such as"),
-        ("wrapper", "{stripe_count: -1}", "stripe(s), asked for all targets"),
+        ("wrapper", "{stripe_count: -1}", "stripe(s), requested: all targets"),
     ],
 )
 def test_a_layout_that_is_not_as_asked_makes_the_job_invalid(
@@ -425,14 +425,14 @@ def test_a_layout_that_is_not_as_asked_makes_the_job_invalid(
     assert message in "; ".join(_record(job, "after.yaml")["faults"])
     shown = machine.run("dlio-hpc", "report", job["archive"])
     assert shown.code == 3
-    assert "the layout is not as asked" in shown.err
+    assert "the layout is not the requested one" in shown.err
     assert message in " ".join(shown.out.split())
 
 
 def test_more_stripes_than_targets_are_told(run: Run, small: Path, tmp_path: Path) -> None:
     machine = Machine(run, tmp_path, osts=3)
     job = machine.submit(small, "-S", "site.layout={stripe_count: 8}", code=3)
-    assert "3 stripe(s), asked for 8 (3 targets exist)" in "; ".join(_record(job, "after.yaml")["faults"])
+    assert "3 stripe(s), requested: 8 (3 targets exist)" in "; ".join(_record(job, "after.yaml")["faults"])
 
 
 def test_a_layout_left_alone_is_recorded_all_the_same(run: Run, small: Path, tmp_path: Path) -> None:
@@ -442,7 +442,7 @@ def test_a_layout_left_alone_is_recorded_all_the_same(run: Run, small: Path, tmp
     after = _record(job, "after.yaml")
     assert (after["asked"], after["looked_at"]) == (None, 6)
     assert (
-        "Lustre, left alone; read back: 6 file(s) with 1 stripe(s)"
+        "Lustre, no layout requested; read back: 6 file(s) with 1 stripe(s)"
         in machine.run("dlio-hpc", "report", job["directory"]).out
     )
 

@@ -446,7 +446,7 @@ def test_what_is_wrong_with_a_profile_is_told_by_file_and_key(tmp_path: Path, te
     ("name", "words"),
     [
         ("nowhere", "no job or study 'nowhere' in .; give a name in that folder, or"),
-        ("theta_128_nodes", "has several profiles, name one: theta_128_nodes:candle (of candle, climate"),
+        ("theta_128_nodes", "has several profiles, give one: theta_128_nodes:candle (of candle, climate"),
         ("theta_128_nodes:alexnet", "has no profile 'alexnet'; it has: candle, climate"),
         ("nowhere.yaml:x", "cannot read nowhere.yaml"),
         (".", "is not a job directory"),
@@ -547,12 +547,12 @@ def test_a_matrix_of_everybody_leaves_out_what_a_log_does_not_know(run: Run) -> 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("theta_128_nodes:ffn",), "two are compared, 1 given; with --matrix any number is"),
-        (("theta_128_nodes:ffn", "x", "y"), "two are compared, 3 given"),
-        (("a", "b", "--against", "c"), "--against goes with --matrix"),
-        (("--matrix", "theta_128_nodes:ffn"), "a matrix needs two programs at least"),
-        (("--matrix", "theta_128_nodes", "--figures", "x"), "--figures: pictures are of two programs"),
-        (("a", "b", "--only", "("), "is no regular expression"),
+        (("theta_128_nodes:ffn",), "give two programs to compare, not 1; --matrix compares any number"),
+        (("theta_128_nodes:ffn", "x", "y"), "give two programs to compare, not 3"),
+        (("a", "b", "--against", "c"), "--against needs --matrix"),
+        (("--matrix", "theta_128_nodes:ffn"), "a matrix needs at least two programs"),
+        (("--matrix", "theta_128_nodes", "--figures", "x"), "--figures draws two programs"),
+        (("a", "b", "--only", "("), "is not a regular expression"),
     ],
 )
 def test_options_that_do_not_go_together(run: Run, arguments: tuple[str, ...], words: str) -> None:
@@ -615,7 +615,7 @@ def test_an_archive_tells_the_same_as_the_directory(folder: Path) -> None:
 
 def test_a_run_without_a_log_tells_what_the_core_counted(folder: Path) -> None:
     bare, watched = (_loaded(_job(folder, name)) for name in ("bare", "small"))
-    assert bare.source == "the core's own record"
+    assert bare.source == "the benchmark's own measurements"
     assert bare.notes[0].startswith("no Darshan log (not used in this run)")
     found = similarity.compare(bare, watched)
     assert found.pattern.left_out == ("sequential", "consecutive")

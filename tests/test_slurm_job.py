@@ -472,7 +472,7 @@ def test_a_job_outlives_its_submitter_and_a_restart_of_the_controller(
         blind = on_slurm("dlio-hpc", "status", directory)
         assert blind.code == 6
         assert "running" in blind.out, "as it was last seen"
-        assert "states may be old" in blind.err
+        assert "states may be out of date" in blind.err
         assert on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data").code == 6
         watcher = subprocess.Popen(
             [BIN / "dlio-hpc", "wait", directory, "--json"], cwd=tmp_path, env=os.environ | slurm.environment,

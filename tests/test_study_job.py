@@ -174,8 +174,8 @@ def test_a_study_killed_in_the_middle_and_resumed_is_like_one_that_was_not(run: 
     assert rows[0] == rows[1]
     settled = run("dlio-submit", "--resume", folder)
     assert settled.code == 0
-    assert "nothing to resume: 9 measurements are there" in settled.err
-    assert "all 9 measurements of 3 points are there" in run("dlio-hpc", "collect", folder).err
+    assert "nothing to resume: 9 measurements exist" in settled.err
+    assert "all 9 measurements of 3 points exist" in run("dlio-hpc", "collect", folder).err
 
 
 def _kill_session(leader: int) -> None:
@@ -296,7 +296,7 @@ def test_a_study_that_was_moved_or_damaged_is_resumed(run: Run, tiny: Any, tmp_p
     (tmp_path / "moved" / "archive" / f"{name}-1.tar.zst").unlink()
     broken = run("dlio-hpc", "report", name, "-o", "moved")
     assert broken.code == 7
-    assert f"left out, cannot be read: {name}-1:" in " ".join(broken.out.split())
+    assert f"job left out, it cannot be read: {name}-1:" in " ".join(broken.out.split())
     rest = run("dlio-submit", "--resume", f"moved/{name}", "--wait", "--json")
     assert rest.code == 0, rest.err
     assert rest.json["missing"] == []
@@ -398,13 +398,13 @@ parts:
         (("demo", "-P", "reader.read_threads=1,2", "-S", "reader.read_threads=4"), "cannot be set with -S as well"),
         (("demo", "-P", "reader.read_threads=1,2", "--zip"), "--zip needs at least two -P"),
         (("demo", "--weak"), "--weak needs several --nodes"),
-        (("demo", "--full"), "--full goes with --study"),
+        (("demo", "--full"), "--full needs --study"),
         (("demo", "--study", "fig11"), "give a WORKLOAD, or --study NAME"),
         (
             ("--study", "fig99"),
             "no study 'fig99'; did you mean 'fig9'? give a YAML file or one of: fig10",
         ),
-        (("--study", "fig11", "-P", "reader.batch_size=1,2"), "fig11 says what varies"),
+        (("--study", "fig11", "-P", "reader.batch_size=1,2"), "fig11 sets which keys vary"),
         (("demo", "--resume", "x"), "--resume continues the study with its own options"),
         (("--resume", "x", "-N", "2"), "--resume continues the study with its own options"),
         (("--resume", "absent"), "no job or study 'absent' in dlio-runs"),

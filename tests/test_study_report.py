@@ -433,7 +433,7 @@ def test_page_and_pictures_are_written(run: Run, tmp_path: Path) -> None:
     assert "Jobs and runs" in (tmp_path / "out/tune.html").read_text()
     refused = run("dlio-hpc", "report", "tune", "--perfetto", "trace.json")
     assert refused.code == 2
-    assert "name the job's directory" in refused.err
+    assert "give the directory or archive of a job" in refused.err
 
 
 @pytest.mark.parametrize(
@@ -478,7 +478,7 @@ def test_a_part_of_a_studys_jobs_is_not_all(run: Run, tmp_path: Path) -> None:
     studies.write(made, _values(made, {}))
     done = run("dlio-hpc", "report", *sorted((tmp_path / "dlio-runs").glob("tune-*"))[:2])
     assert done.code == 7
-    assert "6 x none of these jobs was to make it" in done.out
+    assert "6 x not planned in any of the given jobs" in done.out
 
 
 def test_runs_made_once_more_are_left_out_and_told(tmp_path: Path) -> None:

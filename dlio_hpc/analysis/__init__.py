@@ -1,1 +1,1 @@
-"""Analysis of recorded requests and steps: the metrics behind figures, tables and verdicts."""
+"""Analysis of recorded requests and steps: the metrics that figures, tables and verdicts are made of."""

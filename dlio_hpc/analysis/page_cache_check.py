@@ -1,4 +1,6 @@
-"""Check whether a run measured storage or the page cache: bytes requested per epoch against bytes from storage."""
+"""Check whether a run measured storage or the page cache, by comparing the bytes requested in each epoch with the bytes
+received from storage.
+"""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -11,17 +13,18 @@ from dlio_hpc.results.run_result import Epoch, Result
 from dlio_hpc.units import format_size
 
 Outcome = Literal["storage", "cached", "unknown", "nothing read"]
-# Share of an epoch's bytes that may come from memory before a run is called cached.
+# Largest share of an epoch's bytes from memory with which a run still counts as a measurement of storage.
 LIMIT = 0.10
-# Smallest size of a dataset in multiples of the nodes' memory, by the rules of MLPerf Storage.
+# Smallest size of a dataset that MLPerf Storage allows, in multiples of the memory of all nodes.
 ENOUGH = 5
 # File systems with a cache of their own that O_DIRECT does not bypass (OpenZFS before 2.3).
 _OWN_CACHE = frozenset({"zfs"})
 
 
 class EpochStorage(Struct, frozen=True):
-    """Source of the bytes of an epoch. asked: bytes of samples requested. arrived: bytes received from the file system;
-    None: not counted. cached: share of `asked` that came from memory; None if unknown. source: how `cached` is known.
+    """Source of the bytes of an epoch. asked: bytes of samples that were requested. arrived: bytes received from the
+    file system; None if not counted. cached: share of `asked` that came from memory; None if unknown. source: name of
+    the counter or fact by which `cached` is known.
     """
 
     epoch: int
@@ -32,9 +35,10 @@ class EpochStorage(Struct, frozen=True):
 
 
 class Storage(Struct, frozen=True):
-    """Source of the bytes of a run. cached: largest share from memory of any epoch; None if unknown for all epochs, or
-    if nothing was read. idle: epochs that read nothing, because all data were in the ranks' memory (reader.load:
-    memory). darshan_bytes: bytes that the ranks requested in all epochs by Darshan; None without Darshan. advice:
+    """Source of the bytes of a run. epochs: the epochs that read anything. cached: the largest share of bytes from
+    memory among these epochs; None if it is unknown for all of them. memory_bytes: memory of all nodes; None if
+    unknown. idle: number of epochs that read nothing, because all data were in the ranks' memory (reader.load: memory).
+    darshan_bytes: bytes that the ranks requested in all epochs according to Darshan; None without Darshan. advice:
     options of dlio-submit that avoid the cache.
     """
 
@@ -48,8 +52,9 @@ class Storage(Struct, frozen=True):
     advice: tuple[str, ...] = ()
 
     def outcome(self, limit: float = LIMIT) -> Outcome:
-        """Return the outcome. limit: largest share from memory of a run that measured storage. If no epoch exceeds it
-        but the share of any epoch is unknown, the outcome is unknown.
+        """Return the outcome. limit: largest share of bytes from memory with which a run counts as a measurement of
+        storage. If no epoch is known to exceed it, but the share of at least one epoch is unknown, the outcome is
+        unknown.
         """
         if not self.epochs:
             return "nothing read"
@@ -77,7 +82,9 @@ class Storage(Struct, frozen=True):
 
 
 def judge(run: Run, result: Result, darshan_bytes: int | None = None) -> Storage:
-    """Determine the source of the bytes of a run that has a result."""
+    """Return the source of the bytes of a run. darshan_bytes: bytes that the ranks requested according to Darshan; None
+    without Darshan.
+    """
     epochs = tuple(_epoch(run, result, epoch) for epoch in result.epochs if epoch.bytes_read)
     shares = [epoch.cached for epoch in epochs if epoch.cached is not None]
     worst = max(shares, default=None)
@@ -89,8 +96,9 @@ def judge(run: Run, result: Result, darshan_bytes: int | None = None) -> Storage
 
 
 def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
-    """Determine the source of the bytes of an epoch from the first available counter, and from pages in memory if the
-    counter may include other reads.
+    """Return the source of the bytes of an epoch. The share from memory is taken from a counter of bytes received. The
+    share of the dataset's pages that were in memory before the epoch is used instead if there is no counter, or if it
+    is larger and the counter may include other reads.
     """
     arrived, cached, source = _counted(run, result, epoch)
     resident = _resident(run, result, epoch)
@@ -104,8 +112,8 @@ def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
 
 
 def _counted(run: Run, result: Result, epoch: Epoch) -> tuple[int | None, float | None, str]:
-    """Return the bytes received, the share of the requested bytes that came from memory, and the counter's name. The
-    numbers are None if nothing was counted.
+    """Return the bytes received from the file system, the share of the requested bytes that came from memory, and the
+    name of the counter. Both numbers are None if there is no counter.
     """
     kind, asked = result.file_system, epoch.bytes_read
     if kind in MEMORY:
@@ -122,15 +130,17 @@ def _counted(run: Run, result: Result, epoch: Epoch) -> tuple[int | None, float 
 
 
 def _is_doubtful(run: Run, result: Result) -> bool:
-    """Return whether a count of received bytes can include enough other bytes to hide cache hits: read-ahead, or, for
-    datasets that fit into memory, program files. Pages of a larger dataset are evicted before they are read.
+    """Return whether the bytes received can include so many other bytes that these hide cache hits. Such bytes are
+    those of read-ahead and, if the dataset fits into memory, of program files. For a larger dataset there are no cache
+    hits to hide, because its pages are evicted before they are read.
     """
     return run.workload.brings_neighbours or result.dataset.bytes < (result.memory_bytes or 0)
 
 
 def _resident(run: Run, result: Result, epoch: Epoch) -> float | None:
-    """Return the share of the dataset in the page cache before the epoch; None if unknown or bypassed by O_DIRECT. If
-    every rank reads all samples, the ranks of a node share the pages that one of them fetched.
+    """Return the share of the requested bytes that the page cache holds, or None if it is unknown or if O_DIRECT
+    bypasses the cache. It is the share of the dataset in the cache before the epoch. If every rank reads all samples,
+    it is at least the share that the other ranks of the node fetch.
     """
     if epoch.page_cache_fraction is None or run.workload.reader.direct:
         return None
@@ -140,8 +150,8 @@ def _resident(run: Run, result: Result, epoch: Epoch) -> float | None:
 
 
 def _outgrown(run: Run, result: Result, epoch: Epoch) -> tuple[float | None, str]:
-    """Return an upper limit of the share from memory for epochs that read far more distinct bytes than all nodes have
-    memory, and how it is known; None for other epochs.
+    """Return an upper limit of the share of bytes from memory, and the reason for it, for an epoch that reads far more
+    different bytes than all nodes have memory. For other epochs the limit is None.
     """
     memory, different = result.memory_bytes, min(epoch.bytes_read, result.dataset.bytes)
     if memory and run.workload.reader.shard and different >= memory / LIMIT:

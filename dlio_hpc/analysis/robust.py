@@ -1,9 +1,10 @@
 """Medians of repeats, and ratios of two medians, with intervals that are valid for few values.
 
-Differences are taken of logarithms, so that they are ratios. An interval is a bootstrap of medians (B. Efron); its
-percentiles are moved outwards for few values (T. Hesterberg, The American Statistician 69, 2015, section 4.3). Repeats
-of one job do not show the noise that they share, such as other users of the same night. If that noise is known from
-other jobs, the interval is widened by it. Draws have a fixed seed: the same values give the same interval.
+Ratios are computed as differences of logarithms. An interval is a percentile bootstrap of the median (B. Efron), whose
+percentiles are moved outwards if there are few values (T. Hesterberg, The American Statistician 69, 2015, section 4.3).
+Repeats within one job do not show the noise that they share, such as the load by other users during the job. If that
+noise is known from other jobs, the interval is widened by it. Resampling uses a fixed seed, so that the same values
+always give the same interval.
 """
 
 import functools
@@ -17,24 +18,30 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-# Confidence of each end of an interval: 5 % lie beyond each end, 10 % beyond both.
+# One-sided confidence: 5 % lie beyond each end of an interval, 10 % outside it.
 SURE = 0.95
-# Smallest number of repeats whose resamples show their noise.
+# Smallest number of repeats from which resampling shows the noise.
 FEWEST = 3
+# Smallest number of values for a bootstrap interval of their median.
 _MANY = 5
+# Number of resamples.
 _DRAWS = 4000
 _SEED = 20_261_121
 
 
 class RepeatNoise(NamedTuple):
-    """Noise between the medians of equal jobs. sd: standard deviation of the logarithms. df: its degrees of freedom."""
+    """Noise between the medians of jobs with the same settings. sd: standard deviation of the logarithms of the
+    medians. df: degrees of freedom of sd.
+    """
 
     sd: float
     df: int
 
 
 class Estimate(NamedTuple):
-    """Median with its interval. low, high: both ends; None for a single value, which shows no noise."""
+    """Median, or ratio of two medians, with its interval. low, high: ends of the interval; None if the noise is
+    unknown, as for a single value.
+    """
 
     value: float
     low: float | None
@@ -42,7 +49,7 @@ class Estimate(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Difference of two medians of logarithms. low, high: both ends of its interval; None if the noise is unknown."""
+    """Difference of two medians of logarithms. low, high: ends of its interval; None if the noise is unknown."""
 
     value: float
     low: float | None
@@ -55,8 +62,8 @@ class Difference(NamedTuple):
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Return the median of at least one value with its interval, independent of their order. For fewer than five values
-    the interval assumes a normal distribution, because their range contains the true median too rarely.
+    """Return the median of at least one value, with its interval. The order of the values does not matter. For fewer
+    than five values, a normal distribution is assumed, because their range contains the true median too rarely.
     """
     ordered = np.sort(np.asarray(values, np.float64))
     if len(ordered) == 1:
@@ -69,7 +76,9 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def ratio(values: Sequence[float], base: Sequence[float]) -> Estimate:
-    """Return the ratio of the median of `values` to the median of `base`. All values are positive."""
+    """Return the ratio of the median of `values` to the median of `base`, with its interval. All values must be
+    positive.
+    """
     logs = difference(np.log(values), np.log(base))
     low, high = (None if end is None else math.exp(end) for end in (logs.low, logs.high))
     return Estimate(math.exp(logs.value), low, high)
@@ -78,7 +87,9 @@ def ratio(values: Sequence[float], base: Sequence[float]) -> Estimate:
 def difference(
     a: Sequence[float] | Floats, b: Sequence[float] | Floats, noise: RepeatNoise | None = None
 ) -> Difference:
-    """Return the median of `a` minus the median of `b`, both logarithms. noise: noise between jobs, None if unknown."""
+    """Return the median of `a` minus the median of `b`, with its interval; `a` and `b` are logarithms. noise: noise
+    between jobs; None if unknown.
+    """
     mine, theirs = np.sort(np.asarray(a, np.float64)), np.sort(np.asarray(b, np.float64))
     value = median(mine) - median(theirs)
     if min(len(mine), len(theirs)) < FEWEST and noise is None:
@@ -95,8 +106,8 @@ def difference(
 
 
 def t_quantile(df: int, sure: float = SURE) -> float:
-    """Return a quantile of Student's t distribution: exact for one and two degrees of freedom, else by Cornish and
-    Fisher's expansion, which is within 1 %.
+    """Return the quantile `sure` of Student's t distribution. It is exact for one and two degrees of freedom, otherwise
+    it is the Cornish-Fisher expansion, which is accurate to 1 %.
     """
     if df == 1:
         return math.tan(math.pi * (sure - 0.5))
@@ -113,20 +124,20 @@ def t_quantile(df: int, sure: float = SURE) -> float:
 
 
 def median(values: Floats) -> float:
-    """Return the median of at least one value. For few values it takes a tenth of the time of numpy.median."""
+    """Return the median of at least one value. For few values this takes a tenth of the time of numpy.median."""
     ordered = np.sort(values)
     return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def mad(values: Floats) -> float:
-    """Return the median absolute deviation, scaled to the standard deviation of a normal distribution; 0 without
-    values.
+    """Return the median absolute deviation, scaled such that it equals the standard deviation of a normal distribution.
+    Return 0 if there are no values.
     """
     return 1.4826 * median(np.abs(values - median(values))) if len(values) else 0.0
 
 
 def _medians(values: Floats, side: int) -> Floats:
-    """Return the medians of resamples of sorted values, shape (draws,)."""
+    """Return the median of each resample of sorted values, shape (_DRAWS,). side: as in _places()."""
     count = len(values)
     places = _places(count, side)
     return (values[places[:, (count - 1) // 2]] + values[places[:, count // 2]]) / 2
@@ -134,12 +145,14 @@ def _medians(values: Floats, side: int) -> Floats:
 
 @functools.cache
 def _places(count: int, side: int) -> npt.NDArray[np.int64]:
-    """Return the sorted indices of resampled values, shape (draws, count). Each side has draws of its own."""
+    """Return the sorted indices of resampled values, shape (_DRAWS, count). side: 0 or 1, for the two samples of a
+    comparison, which are resampled independently.
+    """
     random = np.random.default_rng([_SEED, side, count])
     return np.sort(random.integers(0, count, (_DRAWS, count)), axis=1)
 
 
 @functools.cache
 def _tail(count: int) -> float:
-    """Return the share of draws beyond one end of an interval."""
+    """Return the share of resamples beyond one end of an interval. count: number of values."""
     return NormalDist().cdf(-math.sqrt(count / (count - 1)) * t_quantile(count - 1))

@@ -1,4 +1,4 @@
-"""Reader of a run's timeline.h5, the core's own record, for figures and metrics."""
+"""Reader of timeline.h5, in which a run records its own steps and reads, for figures and metrics."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Recorded(NamedTuple):
-    """Open file timeline.h5. file: the h5py.File."""
+    """An open timeline.h5. file: the h5py.File."""
 
     file: Any
 
@@ -28,13 +28,15 @@ class Recorded(NamedTuple):
 
     @property
     def is_timed(self) -> bool:
-        """Whether single reads were timed. They are not if TensorFlow reads by itself."""
+        """Whether single reads were timed. They are not if TensorFlow itself reads the files."""
         return bool(self.file["activity"].attrs.get("timed", True)) if "activity" in self.file else False
 
 
 @contextmanager
 def opened(content: bytes) -> Iterator[Recorded]:
-    """Open timeline.h5 from its bytes, as an HDF5 image: h5py crashes on corrupted bytes in a Python file object."""
+    """Open a timeline.h5, given by its bytes, during the `with` block. It is opened as an HDF5 file image, because h5py
+    crashes on corrupted bytes in a Python file object.
+    """
     import h5py
 
     with h5py.File(h5py.h5f.open_file_image(content), "r") as file:
@@ -42,7 +44,7 @@ def opened(content: bytes) -> Iterator[Recorded]:
 
 
 def steps(recorded: Recorded) -> Steps:
-    """Return the steps as means over ranks, without steps that were not reached."""
+    """Return the times of the steps, means over ranks, without steps that were not reached."""
     group = recorded.file["steps"]
     start, wait, compute, sync = (group[name][:].mean(axis=0) for name in ("start", "wait", "compute", "sync"))
     per_epoch = start.shape[1]
@@ -52,13 +54,15 @@ def steps(recorded: Recorded) -> Steps:
 
 
 def computing(recorded: Recorded, rank: int) -> Floats:
-    """Return the intervals in which the rank computed, shape (n, 2), in seconds since the run's first step."""
+    """Return the intervals in which the rank computed, shape (n, 2), in seconds since the start of the run's first
+    step.
+    """
     group = recorded.file["steps"]
     return _computing(*(group[name][rank].reshape(-1) for name in ("start", "wait", "compute")))
 
 
 def computing_of_all(recorded: Recorded) -> dict[int, Floats]:
-    """Return the computing intervals of all ranks. Each column is decompressed only once."""
+    """Return the intervals in which each rank computed, by rank. Each column is decompressed only once."""
     group = recorded.file["steps"]
     columns = [group[name][:] for name in ("start", "wait", "compute")]
     return {rank: _computing(*(column[rank].reshape(-1) for column in columns)) for rank in range(len(columns[0]))}
@@ -77,14 +81,14 @@ def ends(recorded: Recorded) -> float:
 
 
 def phases(recorded: Recorded) -> tuple[Floats, Floats, Floats]:
-    """Return the seconds of wait, compute and sync of each rank."""
+    """Return the seconds that each rank spent in wait, compute and sync, sums over all steps."""
     group = recorded.file["steps"]
     wait, compute, sync = (np.nansum(group[name][:], axis=(1, 2)) for name in ("wait", "compute", "sync"))
     return wait, compute, sync
 
 
 def ranks(recorded: Recorded) -> Ranks:
-    """Return the core's metrics per rank. Bytes include auxiliary files and checkpoints, io_s does not."""
+    """Return the metrics of each rank. Bytes and requests include auxiliary files and checkpoints, io_s does not."""
     group = recorded.file["ranks"]
 
     def column(name: str) -> Counts:
@@ -102,8 +106,8 @@ def ranks(recorded: Recorded) -> Ranks:
 
 
 def series(recorded: Recorded) -> Series:
-    """Return bytes and reads over time, summed over ranks, until the end of the last step. They come from the record of
-    reads, or, if single reads were not timed, from the steps that received the samples.
+    """Return bytes and reads over time, summed over ranks, until the end of the last step. If single reads were not
+    timed, the bytes of each sample count at the step that received it.
     """
     file = recorded.file
     if recorded.is_timed:
@@ -127,7 +131,9 @@ def _of_steps(group: Any, end: float) -> tuple[Floats, Floats, Floats]:
 
 
 def busy(recorded: Recorded, rank: int) -> Floats:
-    """Return begin, end and busy share of the intervals in which the rank had a read in flight, shape (n, 3)."""
+    """Return the time bins in which the rank had a read in flight, shape (n, 3): start, end, and the share of the bin
+    with a read in flight. Empty if single reads were not timed.
+    """
     if not recorded.is_timed:
         return np.empty((0, 3))
     group = recorded.file["activity"]
@@ -138,7 +144,7 @@ def busy(recorded: Recorded, rank: int) -> Floats:
 
 
 def sizes(recorded: Recorded) -> Histogram:
-    """Return the histogram of request sizes; empty if they were not recorded."""
+    """Return the histogram of request sizes. It has no requests if sizes were not recorded."""
     file = recorded.file
     if "request_sizes" not in file:
         return Histogram(np.array([1.0, 2.0]), np.zeros(1, np.int64), np.zeros(1, np.int64))
@@ -146,7 +152,7 @@ def sizes(recorded: Recorded) -> Histogram:
 
 
 def latency(recorded: Recorded) -> Histogram | None:
-    """Return the histogram of read durations; None if single reads were not timed."""
+    """Return the histogram of read durations, or None if single reads were not timed."""
     histogram = _histogram(recorded.file["read_latency"])
     return histogram if histogram.reads.any() else None
 

@@ -1,4 +1,4 @@
-"""Check of a timeline.h5 before it is used: shapes, types and values of all datasets."""
+"""Check of a timeline.h5 before it is used: shapes, types and values of all its HDF5 datasets."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,14 +18,16 @@ _MORE = ("opens", "side_reads", "side_bytes_read", "side_bytes_written", "checkp
 _EVENTS = ("rank", "thread", "name", "start", "duration")
 # Limits of plausible times in seconds and of the number of bins.
 _LONGEST_S, _MOST_BINS = 1e9, 1e8
-# Exceptions that h5py raises for corrupted files, and _need() for values.
+# Exceptions that h5py raises for corrupted files, and that _need() raises for invalid values.
 _DAMAGE = (
     OSError, ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
 
 
 def check(content: bytes, source: str) -> None:
-    """Raise InvalidRun, naming `source`, if the bytes are not a timeline.h5 of dlio-hpc, or a corrupted one."""
+    """Raise InvalidRun if the bytes are not an intact timeline.h5 of dlio-hpc. source: name of the file, for the
+    message.
+    """
     try:
         with timeline_reader.opened(content) as record:
             _check(record.file)
@@ -104,8 +106,8 @@ def _check_profile(group: Any, ranks: int) -> None:
 def _column(
     group: Any, name: str, shape: Sequence[int] | None, kinds: str = "fui", allow_nan: bool = False
 ) -> Column:  # fmt: skip
-    """Return all values of a dataset. shape: None accepts any. kinds: NumPy kinds of numbers that are accepted.
-    ValueError if shape, type or values are invalid.
+    """Return all values of an HDF5 dataset. shape: shape that is required; None accepts any. kinds: kinds of NumPy
+    types that are accepted. Raise ValueError if shape, type or values are invalid.
     """
     where = f"{group.name.strip('/')}/{name}"
     column: Column = group[name][...]
@@ -119,7 +121,7 @@ def _column(
 
 
 def _texts(group: Any, name: str) -> list[str]:
-    """Return the values of a text dataset."""
+    """Return the values of an HDF5 dataset of text. Raise ValueError if it is not text or has a wrong shape."""
     where = f"{group.name.strip('/')}/{name}"
     texts = group[name][...]
     _need(texts.ndim == 1, _shape(where))

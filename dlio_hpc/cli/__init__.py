@@ -14,17 +14,17 @@ def main() -> None:
 
 
 def submit_main() -> None:
-    """Run dlio-submit, which is dlio-hpc submit."""
+    """Run dlio-submit, an alias of dlio-hpc submit."""
     _run("dlio-submit", ["submit", *sys.argv[1:]])
 
 
 def _run(program: str, arguments: list[str]) -> None:
     _open_outputs()
     if arguments in (["--version"], ["submit", "--version"]):
-        print(f"{program} {__version__}")  # before click is imported: login nodes ask for it often
+        print(f"{program} {__version__}")  # before the slow import of click: scripts ask for the version often
         return
 
-    gc.disable()  # what start-up allocates stays to the end; looking through it costs a tenth of a short command
+    gc.disable()  # objects of the start-up live to the end; scanning them takes a tenth of a short command's time
     code = exit_code(program, arguments)
     gc.freeze()
     sys.exit(code)
@@ -43,15 +43,14 @@ def exit_code(program: str, arguments: list[str]) -> int:
     except click.ClickException as fault:
         fault.show()
         return fault.exit_code
-    except (
-        SystemExit
-    ):  # click exits with 1 when writing to a pipe fails; _Output keeps stdout and stderr from failing like that
+    except SystemExit:
+        # click raises this when a write to a pipe fails. Because of _Output, stdout and stderr cannot be that pipe.
         _complain(program, "a pipe to another program was closed at its other end")
         return InfrastructureError.exit_code
     except (KeyboardInterrupt, click.Abort):
         _complain(program, "interrupted")
         return Incomplete.exit_code
-    except Exception as fault:  # noqa: BLE001 - reported, with its exit code
+    except Exception as fault:  # noqa: BLE001 - any failure is reported and has an exit code
         known = classified(fault)
         if isinstance(known, Unexpected) and known is not fault:
             from dlio_hpc.cli import bug_report
@@ -89,18 +88,20 @@ class _Output(io.FileIO):
 
 
 def _open_outputs() -> None:
-    """Make stdout and stderr robust against closed pipes, a closed stdout, and file names that are not UTF-8."""
+    """Replace sys.stdout and sys.stderr by streams that survive a closed pipe and can print file names that are not
+    UTF-8. A closed stdout is replaced by /dev/null.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout = _outlasting(sys.stdout)
+        sys.stdout = _pipe_safe(sys.stdout)
         sys.stdout.reconfigure(errors="backslashreplace")
     if isinstance(sys.stderr, io.TextIOWrapper):
-        sys.stderr = _outlasting(sys.stderr)
+        sys.stderr = _pipe_safe(sys.stderr)
     if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
 
 
-def _outlasting(stream: io.TextIOWrapper) -> io.TextIOWrapper:
-    """Return the stream as an _Output, or the stream itself where it has no file descriptor."""
+def _pipe_safe(stream: io.TextIOWrapper) -> io.TextIOWrapper:
+    """Return a stream that writes to the same descriptor through _Output, or `stream` itself if it has none."""
     if not isinstance(getattr(stream.buffer, "raw", stream.buffer), io.FileIO):
         return stream
     raw = _Output(stream.fileno(), "wb", closefd=False)

@@ -16,22 +16,24 @@ if TYPE_CHECKING:
 
 @click.command(context_settings=SETTINGS)
 @click.argument("names", nargs=-1, required=True, metavar="STUDY|JOB|ARCHIVE...")
-@option("--criteria", metavar="NAME|FILE", help="Criteria that ship, or a YAML file. Default: the suite's.")
-@option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder of STUDY.")
-@option("--junit", type=PATH, metavar="FILE", help="Write the verdicts as JUnit XML, for CI systems.")
+@option("--criteria", metavar="NAME|FILE", help="Shipped criteria, or a YAML file. Default: the criteria of the suite.")
+@option(
+    "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder that contains STUDY."
+)
+@option("--junit", type=PATH, metavar="FILE", help="Write the outcomes as JUnit XML, for CI systems.")
 @page_options
 def accept(names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path | None, outputs: Outputs) -> int:
-    """Judge measurements by a file of criteria. Each criterion has its evidence and an outcome.
+    """Judge measurements by the criteria of a file. Print the outcome of each criterion, and its evidence.
 
-    Exit code, the first that applies: 3 a run is invalid, 6 the infrastructure failed, 7 measurements are missing,
-    4 cached (the storage was not measured), 1 a criterion fails, 5 inconclusive, 0 all pass.
+    Exit code, the first of these that applies: 3 a run is invalid, 6 the infrastructure failed, 7 measurements are
+    missing, 4 cached (the storage was not measured), 1 a criterion fails, 5 inconclusive, 0 all pass.
     """
     from dlio_hpc.records import names as jobs_by_name
     from dlio_hpc.verdict import acceptance, selection
 
     judged = selection.judged([jobs_by_name.place(name, runs) for name in names])
     for fault in (fault for study in judged.studies for fault in study.broken):
-        console.say(f"dlio-hpc: left out, cannot be read: {fault}")
+        console.say(f"dlio-hpc: job left out, it cannot be read: {fault}")
     accepted = acceptance.of(judged, criteria)
     if outputs.as_json:
         console.print_json(acceptance.as_document(accepted))

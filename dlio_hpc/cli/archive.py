@@ -27,7 +27,7 @@ def verify(archives: tuple[Path, ...]) -> int:
         for fault in problems:
             console.say(f"{path}: {fault}")
         if not problems:
-            click.echo(f"{path}: sound")
+            click.echo(f"{path}: intact")
     return InvalidRun.exit_code if any(problems for _, problems in checked) else code
 
 
@@ -46,7 +46,7 @@ def list_members(archives: tuple[Path, ...]) -> None:
 @_ARCHIVES
 @option("--to", type=PATH, metavar="DIR", default=".", show_default=True, help="Folder to extract into.")
 def extract(archives: tuple[Path, ...], to: Path) -> None:
-    """Verify each ARCHIVE, then extract the job's folder."""
+    """Verify each ARCHIVE, then extract the folder of its job. Print the path of the folder."""
     from dlio_hpc.files.archive import extract as unpack
 
     for path in archives:

@@ -1,4 +1,4 @@
-"""The options of commands that read a history."""
+"""Options of commands that read a history."""
 
 from typing import Any
 
@@ -13,5 +13,5 @@ def archive_options(function: Any) -> Any:
     )(function)  # fmt: skip
     return option(
         "--archive", type=PATH, metavar="DIR",
-        help="Folder of archives, history and baselines. Default: RUNS/archive.",
+        help="Folder with the archives, their history and baselines. Default: RUNS/archive.",
     )(function)  # fmt: skip

@@ -15,20 +15,21 @@ from dlio_hpc.verdict.history_entry import together
 
 @click.group(cls=CommandGroup, context_settings=SETTINGS)
 def baseline() -> None:
-    """Accept, list, show and retire baselines: valid runs of a job that later jobs of the same key are compared with.
+    """Accept, list, show and retire baselines. A baseline holds the valid runs of a job; later jobs with the same key
+    are compared with them.
 
-    A key is site, file system, layout, nodes, ranks per node, workload with all its settings, and version of dlio-hpc.
+    Key: site, file system, layout, nodes, ranks per node, workload with all its settings, and version of dlio-hpc.
     """
 
 
 @baseline.command()
 @click.argument("job", metavar="JOB")
 @archive_options
-@option("--message", required=True, metavar="TEXT", help="Reason for the decision; it is kept.")
-@click.option("--force", is_flag=True, help="Accept cached or partly failed runs; the baseline records that.")
+@option("--message", required=True, metavar="TEXT", help="Reason for the decision, kept with the baseline.")
+@click.option("--force", is_flag=True, help="Accept cached or partly failed runs; the baseline records this.")
 def accept(job: str, archive: Path | None, runs: Path, message: str, force: bool) -> None:
-    """Make JOB (a directory, an archive, a name, or a study) the baseline of each key that it measured. It replaces the
-    baseline before it, which is kept.
+    """Make JOB (a directory, an archive, a name, or a study) the baseline of each key that it measured. Earlier
+    baselines of these keys are replaced; `list --all` still shows them.
     """
     jobs = selection.select([job], archive, runs, console.say).jobs
     (entry, *_), folder = together([selected.entry for selected in jobs]), jobs[0].folder
@@ -66,7 +67,7 @@ def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool)
 @archive_options
 @option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
-    """Show a BASELINE, by its id or its job: key, metrics, who accepted it, when, why, and its state."""
+    """Show a BASELINE, given by its id or its job: key, metrics, state, and who accepted it, when and why."""
     from dlio_hpc.reports import baseline_rows
 
     folder = selection.folder(archive, runs)
@@ -81,9 +82,11 @@ def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
 @baseline.command()
 @click.argument("name", metavar="BASELINE")
 @archive_options
-@option("--message", required=True, metavar="TEXT", help="Reason for the decision; it is kept.")
+@option("--message", required=True, metavar="TEXT", help="Reason for the decision, kept with the baseline.")
 def retire(name: str, archive: Path | None, runs: Path, message: str) -> None:
-    """Retire a BASELINE: its key has none until another job is accepted. `list --all` still shows it."""
+    """Retire a BASELINE, given by its id or its job. Its key then has no baseline until another job is accepted. `list
+    --all` still shows a retired baseline.
+    """
     folder = selection.folder(archive, runs)
     made = baselines.retire(folder, name, message)
     click.echo(f"{made.id}: retired")

@@ -14,16 +14,16 @@ from dlio_hpc.errors import Unexpected, classified
 
 
 def reported(program: str, arguments: list[str], fault: Exception) -> Unexpected:
-    """Report the fault. The traceback and the command go to a file in the folder of jobs, else in the temporary folder,
-    else to stderr. The one-line message of the error returned names the file.
+    """Write the traceback of `fault` and the command to a file in the folder of jobs, or else in the temporary folder,
+    or else to stderr. Return an error whose one-line message says where they are.
     """
     command = shlex.join([program, *arguments])
-    said = "".join(traceback.format_exception(fault))
+    trace = "".join(traceback.format_exception(fault))
     text = (
         f"command    {command}\n"
         f"directory  {_working_directory()}\n"
         f"time       {units.utc_now()}\n"
-        f"version    dlio-hpc {__version__}, Python {platform.python_version()}, {platform.platform()}\n\n{said}"
+        f"version    dlio-hpc {__version__}, Python {platform.python_version()}, {platform.platform()}\n\n{trace}"
     )
     line = str(classified(fault)).partition("\n")[0]
     place = _kept(text)
@@ -34,8 +34,8 @@ def reported(program: str, arguments: list[str], fault: Exception) -> Unexpected
 
 
 def _kept(text: str) -> Path | None:
-    """Write the text to a new file and return its path; None where no folder is writable. Only its owner can read it,
-    because a command may contain private data.
+    """Write the text to a new file and return its path, or None if no folder is writable. Only the owner may read the
+    file, because a command may contain private data.
     """
     for folder in _folders():
         path = folder.absolute() / f"dlio-hpc-bug-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"

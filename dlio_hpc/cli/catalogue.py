@@ -1,4 +1,4 @@
-"""dlio-hpc sites and dlio-hpc workloads: the files that ship, and the contents of a file."""
+"""dlio-hpc sites and dlio-hpc workloads: list the profiles or workloads, or print one."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from dlio_hpc.errors import ConfigError, about
 
 
 class _Sites(click.Group):
-    """The group `sites`, in which `sites NAME` shows a profile by its name or path."""
+    """The group `sites`. `sites NAME` shows the profile with this name or path."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         known = super().get_command(ctx, cmd_name)
@@ -34,17 +34,17 @@ def sites(context: click.Context, as_json: bool) -> None:
     profiles = [(name, site.load(name), path) for name, path in sorted(shipped.files(shipped.SITES).items())]
     if as_json:
         listed = [
-            {"name": name, "scheduler": one.scheduler, "description": one.description, "file": str(path)}
-            for name, one, path in profiles
+            {"name": name, "scheduler": profile.scheduler, "description": profile.description, "file": str(path)}
+            for name, profile, path in profiles
         ]
         console.print_json({"sites": listed})
         return
     known = defaults.load()
     here = known["site"].value if "site" in known else site.here()
-    for name, one, path in profiles:
+    for name, profile, path in profiles:
         mark = "*" if name == here else " "
-        click.echo(f"{mark} {name:12} {one.scheduler:8} {one.description}{_origin(path)}")
-    click.echo("* used here without --site")
+        click.echo(f"{mark} {name:12} {profile.scheduler:8} {profile.description}{_origin(path)}")
+    click.echo("* used on this host without --site")
     for key, default in known.items():
         click.echo(f"default: --{key} {default.value}, from {default.path}")
 
@@ -56,15 +56,15 @@ def _origin(path: Path) -> str:
 
 @sites.command()
 @click.argument("name")
-@click.option("--to", type=PATH, metavar="FILE", help="Default: NAME.yaml here. -: stdout.")
+@click.option("--to", type=PATH, metavar="FILE", help="File to write; -: stdout. Default: ./NAME.yaml.")
 @click.option(
     "--launch", is_flag=True,
-    help="Run small jobs on two nodes to find how hydra starts ranks on the other nodes of a job.",
+    help="Run small jobs on two nodes to find out how hydra can start ranks on the other nodes of a job.",
 )  # fmt: skip
 @click.option(
     "--account", metavar="NAME", envvar="DLIO_HPC_ACCOUNT", help="Account to charge for the jobs of --launch."
 )
-@click.option("--queue", metavar="NAME", help="Queue of the jobs of --launch. Default: the batch system's.")
+@click.option("--queue", metavar="NAME", help="Queue for the jobs of --launch. Default: the batch system's.")
 def new(name: str, to: Path | None, launch: bool, account: str | None, queue: str | None) -> None:
     """Write a commented profile NAME for this machine: scheduler, queues, launcher, MPI, file systems."""
     from dlio_hpc.batch import site_detection
@@ -82,9 +82,9 @@ def new(name: str, to: Path | None, launch: bool, account: str | None, queue: st
         with about(target), target.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise ConfigError(f"{target} is there already; give another name, or another file with --to") from None
+        raise ConfigError(f"{target} already exists; give another name, or another file with --to") from None
     path = target if target.is_absolute() else f"./{target}"
-    click.echo(f"{target}: look through it, then: dlio-hpc check -s {path} -d DIR")
+    click.echo(f"wrote {target}; review it, then run: dlio-hpc check -s {path} -d DIR")
 
 
 def _show_site(name: str, as_json: bool) -> None:
@@ -95,7 +95,7 @@ def _show_site(name: str, as_json: bool) -> None:
 @click.argument("name", required=False, metavar="[NAME|FILE]")
 @option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def workloads(name: str | None, as_json: bool) -> None:
-    """List the workloads, or print one."""
+    """List the workloads, or print one (NAME or FILE)."""
     if name is not None:
         _show(workload.load(name), shipped.find(shipped.WORKLOADS, name), as_json)
         return
@@ -103,18 +103,21 @@ def workloads(name: str | None, as_json: bool) -> None:
     if as_json:
         listed = [
             {
-                "name": file, "format": one.dataset.format, "dataset_bytes": one.dataset.size,
-                "description": one.description, "file": str(path),
+                "name": file, "format": listed_workload.dataset.format, "dataset_bytes": listed_workload.dataset.size,
+                "description": listed_workload.description, "file": str(path),
             }
-            for file, one, path in known
+            for file, listed_workload, path in known
         ]  # fmt: skip
         console.print_json({"workloads": listed})
         return
-    for file, one, path in known:
-        size = "-" if one.dataset.format == "null" else units.format_size(one.dataset.size)
-        click.echo(f"{file:18} {one.dataset.format:9} {size:>10}  {one.description}{_origin(path)}")
+    for file, listed_workload, path in known:
+        data = listed_workload.dataset
+        size = "-" if data.format == "null" else units.format_size(data.size)
+        click.echo(f"{file:18} {data.format:9} {size:>10}  {listed_workload.description}{_origin(path)}")
 
 
 def _show(value: object, path: Path, as_json: bool) -> None:
-    """Print the file of a profile or workload; as JSON with the defaults filled in."""
+    """Print the YAML file of a profile or workload as it is; with as_json, print its contents as JSON, including
+    defaults.
+    """
     click.echo(document.encode(value).decode() if as_json else path.read_text(encoding="utf-8"), nl=False)

@@ -1,4 +1,4 @@
-"""dlio-hpc characterize: from the Darshan log of any program to a workload."""
+"""dlio-hpc characterize: derive a workload from Darshan logs of any program."""
 
 import sys
 from pathlib import Path
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 @click.command(context_settings=SETTINGS)
 @click.argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG...")
 @option("-o", "--output", type=PATH, metavar="FILE", help="YAML file of the workload. Default: stdout.")
-@option("--name", metavar="NAME", help="Name of the workload. Default: the program's.")
-@option("--only", metavar="REGEX", callback=expression, help="Take only files whose path matches: --only '^/data/'.")
+@option("--name", metavar="NAME", help="Name of the workload. Default: the name of the program.")
+@option("--only", metavar="REGEX", callback=expression, help="Use only files whose path matches: --only '^/data/'.")
 @option("--force", is_flag=True, help="Derive a workload even if the program does not read as training does.")
-@option("--check", is_flag=True, help="Run the workload here with less data, and compare its I/O with the log's.")
+@option("--check", is_flag=True, help="Run the workload on a smaller dataset, and compare its I/O with the log's.")
 @option(
     "-s",
     "--site",
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Key of the workload of --check, as in dlio-submit.",
+    help="Set a key of the workload for --check, as in dlio-submit.",
 )
 @option(
     "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder for the job of --check."
@@ -54,9 +54,9 @@ def characterize(
 ) -> int:  # fmt: skip
     """Derive a workload from Darshan logs of any program: dataset, reader, computation, checkpoints.
 
-    Each value has its evidence and how sure it is beside it; what a log cannot tell is left at a default, and said.
-    Several logs are taken for the processes of one program. Exit code 2: the program does not read as training does,
-    and is described instead.
+    Each value has a comment with its evidence and its confidence; values that the log does not show are defaults, and
+    are marked unknown. Several logs are read as those of the processes of one program. Exit code 2: the program does
+    not read as training does; its I/O is described instead.
     """
     from dlio_hpc.analysis.characterize import characterize as analysis
     from dlio_hpc.reports import workload_yaml
@@ -95,8 +95,8 @@ def _described(character: "Character", as_json: bool) -> int:
         console.print_json(_document(character, None, None))
     else:
         terminal.show(characterization_document.of_character(character), sys.stdout)
-    forced = any(role.role == "dataset" for role in character.derived.roles)
-    hint = "; --force derives a workload all the same" if forced else "; say with --only which files are its data"
+    has_dataset = any(role.role == "dataset" for role in character.derived.roles)
+    hint = "; --force derives a workload anyway" if has_dataset else "; select the files of its dataset with --only"
     raise ConfigError(f"this program does not read as training does: {character.derived.against[0]}{hint}")
 
 

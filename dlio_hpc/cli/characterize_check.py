@@ -1,4 +1,4 @@
-"""characterize --check: run the derived workload with less data, and compare its I/O with the log's."""
+"""characterize --check: run the derived workload on a smaller dataset, and compare its I/O with the log's."""
 
 import contextlib
 import sys
@@ -14,7 +14,7 @@ from dlio_hpc.plan.options import Options
 if TYPE_CHECKING:
     from dlio_hpc.analysis.characterize.characterize import Character
 
-# Computing is no I/O, and an epoch like another: neither need be waited for.
+# Limits that keep the run short. They change no I/O of a step: computation does none, and epochs are alike.
 _MOST_STEP_S, _MOST_EPOCHS, _MOST_RANKS = 0.02, 2, 4
 
 
@@ -22,7 +22,9 @@ def run(
     character: "Character", content: str, as_json: bool, *, site: str, dataset_size: int,
     settings: tuple[str, ...], runs: Path,
 ) -> dict[str, Any] | None:  # fmt: skip
-    """Run the workload and print its similarity to the log; with as_json return it. content: YAML of the workload."""
+    """Run the workload in a job, and compare its I/O with the log. Print the comparison and return None; with as_json,
+    return it as a JSON document instead. content: YAML of the workload.
+    """
     folder = Path(tempfile.mkdtemp(prefix="dlio-hpc-characterize-"))
     try:
         workload = folder / "workload.yaml"
@@ -37,7 +39,7 @@ def run(
 def _options(
     character: "Character", workload: Path, site: str, dataset_size: int, settings: tuple[str, ...], runs: Path
 ) -> Options:
-    """Options that make the workload small enough for this machine."""
+    """Return options of a job that runs the workload small enough for this machine."""
     keys = character.derived.keys
     size = sum(role.file.size for role in character.derived.roles if role.role == "dataset")
     compute, epochs = min(keys["compute.time"].value, _MOST_STEP_S), min(keys["train.epochs"].value, _MOST_EPOCHS)
@@ -52,7 +54,9 @@ def _options(
 
 
 def _submit(options: Options) -> Path:
-    """Run the job and return its directory. InfrastructureError where it does not end well."""
+    """Run and collect the job, and return its directory. Raise InfrastructureError if it could not be watched to its
+    end.
+    """
     from dlio_hpc import api
     from dlio_hpc.cli.report import collect_all
 
@@ -61,7 +65,7 @@ def _submit(options: Options) -> Path:
     with contextlib.redirect_stdout(sys.stderr):
         code = collect_all(ended, True) or code
     if code and not ended:
-        raise InfrastructureError(f"the derived workload did not run here; see {directory}")
+        raise InfrastructureError(f"the derived workload did not run to its end; see {directory}")
     return directory
 
 

@@ -1,4 +1,4 @@
-"""dlio-hpc check: find what would make a job fail, before it is submitted."""
+"""dlio-hpc check: find problems that would make a job fail, before it is submitted."""
 
 import click
 from msgspec import structs
@@ -15,18 +15,18 @@ _COLOURS = {"ok": "green", "note": "yellow", "fault": "red"}
 
 @click.command(context_settings=SETTINGS)
 @plan_options
-@option("--launch/--no-launch", default=True, help="Start two ranks in a job of their own (default).")
+@option("--launch/--no-launch", default=True, help="Test the launcher in a job of two ranks (default).")
 @option(
     "--patience", "patience_s", callback=parsed(units.seconds), metavar="TIME", default="2m", show_default=True,
-    help="How long that job may wait in its queue.",
+    help="Longest wait of that job in the queue.",
 )  # fmt: skip
 @option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def check(options: Options, launch: bool, patience_s: float, as_json: bool) -> int:
-    """Look for what would make a job fail: file system, layout, space, queue, preloaded libraries, launcher.
+    """Look for problems that would make a job fail: file system, layout, space, queue, preloaded libraries, launcher.
 
-    WORKLOAD is demo unless named, or --study.
+    Without WORKLOAD, --study and --suite, the job of workload demo is checked.
 
-    Each finding is a line of its own; the exit code is that of the first fault.
+    Each finding is printed on a line. Exit code: that of the first fault, or 0.
     """
     from dlio_hpc.batch import preflight
 

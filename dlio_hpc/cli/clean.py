@@ -16,19 +16,19 @@ from dlio_hpc.errors import ConfigError
 @archive_options
 @option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
 def clean(archive: Path | None, runs: Path, dry_run: bool) -> int:
-    """Remove the remains of killed commands below RUNS and beside the archives: partial files, and directories of jobs
-    that never started. Files that a job wrote are never removed.
+    """Remove the remains of killed commands in RUNS and in the folder of archives: partial files, and directories of
+    jobs that never started. Files that a job wrote are never removed.
     """
     if not os.access(runs, os.R_OK | os.X_OK):
-        raise ConfigError(f"cannot look into {runs}; say with --runs where jobs are")
+        raise ConfigError(f"cannot read {runs}; give the folder of jobs with --runs")
     left = [*debris.rests(runs), *debris.never_started(runs), *debris.rests(archive or runs / "archive")]
 
-    def removed(one: debris.Debris) -> None:
+    def remove(remains: debris.Debris) -> None:
         if not dry_run:
-            debris.remove(one.path)
-        click.echo(f"{'would remove' if dry_run else 'removed'} {one.path}: {one.what}")
+            debris.remove(remains.path)
+        click.echo(f"{'would remove' if dry_run else 'removed'} {remains.path}: {remains.what}")
 
-    _, code = console.each(left, removed)
+    _, code = console.each(left, remove)
     if not left:
         click.echo("nothing to remove")
     return code

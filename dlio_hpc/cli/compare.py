@@ -1,4 +1,4 @@
-"""dlio-hpc compare: compare jobs with their baselines and with earlier nights."""
+"""dlio-hpc compare: compare jobs with their baselines and with earlier jobs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 def _tolerance(text: str) -> float:
     share = units.share(text)
     if not 0 < share < 1:
-        raise ValueError("more than 0 and less than 100 %")
+        raise ValueError("expected more than 0 and less than 100 %")
     return share
 
 
 @click.command(context_settings=SETTINGS)
 @click.argument("names", nargs=-1, required=True, metavar="JOB|STUDY|ARCHIVE...")
 @archive_options
-@option("--baseline", "against", metavar="JOB|ID", help="Compare with this job or baseline instead of the key's own.")
+@option(
+    "--baseline", "against", metavar="JOB|ID", help="Compare with this job or baseline instead of the active baseline."
+)
 @option(
     "--metric", "metrics", type=click.Choice(list(METRICS)), multiple=True, default=("samples_per_s",),
     show_default=True, metavar="NAME", help=f"Metric to compare; repeatable: {', '.join(METRICS)}.",
@@ -47,11 +49,11 @@ def compare(
     names: tuple[str, ...], archive: Path | None, runs: Path, against: str | None, metrics: tuple[MetricName, ...],
     tolerance: float, force: bool, junit: Path | None, outputs: Outputs,
 ) -> int:  # fmt: skip
-    """Compare a job's repeats with those of the baseline of their key, and with the nights before: pass, improved,
-    regression, inconclusive or not_comparable.
+    """Compare the repeats of a job with the baseline that has the same key, and with earlier jobs. Verdicts: pass,
+    improved, regression, inconclusive, not_comparable.
 
-    Exit code: of the worst verdict, in this order: 3 invalid, 6 infrastructure, 7 incomplete, 4 cached, 1 regression,
-    5 inconclusive, 2 not_comparable, 0 pass or improved.
+    Exit code: that of the most severe verdict, in this order: 3 invalid, 6 infrastructure, 7 incomplete, 4 cached, 1
+    regression, 5 inconclusive, 2 not_comparable, 0 pass or improved.
     """
     from dlio_hpc.verdict import comparison, selection
     from dlio_hpc.verdict.baseline_comparison import Terms
@@ -59,7 +61,9 @@ def compare(
     started = units.utc_now(fraction=True)
     jobs, missing = selection.select(names, archive, runs, console.say)
     if not jobs:
-        raise ConfigError(f"{' '.join(names)}: none of its jobs measured anything")
+        raise ConfigError(
+            f"{' '.join(names)}: no job of the study has measured anything; see its states with dlio-hpc status"
+        )
     terms = Terms(tuple(dict.fromkeys(metrics)), tolerance, force)
     if against is not None:
         terms = terms._replace(against=comparison.references(against, archive or jobs[0].folder, runs, console.say))
@@ -77,7 +81,9 @@ def compare(
 
 
 def _cases(judged: "Judgement", jobs: "Sequence[Selected]", seconds: float) -> "list[Case]":
-    """Return a case for each verdict. Its time is the wall time of the job's runs."""
+    """Return a JUnit case for each verdict. Its time is the wall time of all runs of the job, or `seconds` if the job
+    is not among `jobs`.
+    """
     from dlio_hpc.reports import regression_rows
 
     took = {job.entry.job: sum(run.metrics.get("wall_s", 0.0) for run in job.entry.measurements) for job in jobs}

@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 
 def say(message: str) -> None:
-    """Print a line on stderr."""
+    """Print a line on stderr; a long message is shortened."""
     print(shortened(message), file=sys.stderr, flush=True)
 
 
 def reporter(is_quiet: bool) -> Callable[[str], None]:
-    """Return say(), or a function that drops its line."""
+    """Return `say`, or a function that prints nothing if is_quiet."""
     return (lambda message: None) if is_quiet else say
 
 
@@ -32,7 +32,9 @@ def print_json(document: Any) -> None:
 
 
 def each(items: Iterable[S], action: Callable[[S], T]) -> tuple[list[T], int]:
-    """Return the results of `action` for all items, and the exit code of the first failure. Failures are printed."""
+    """Call `action` for all items. Return the results, and the exit code of the first DlioError, or 0. Errors are
+    printed; their items have no result.
+    """
     done: list[T] = []
     code = 0
     for item in items:
@@ -45,22 +47,21 @@ def each(items: Iterable[S], action: Callable[[S], T]) -> tuple[list[T], int]:
 
 
 @contextmanager
-def busy(what: str, quiet: bool) -> Iterator[None]:
-    """Show a spinner while the block runs, if stderr is a terminal."""
+def busy(activity: str, quiet: bool) -> Iterator[None]:
+    """Show a spinner during the `with` block, if stderr is a terminal and not quiet."""
     if quiet or not sys.stderr.isatty():
         yield
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(what):
+    with Console(stderr=True).status(activity):
         yield
 
 
 def wait(directories: list[Path], quiet: bool) -> tuple[list[Path], int]:
-    """Watch the jobs until they have ended: progress bars if stderr is a terminal, else a line for each state. Return
-    the directories of ended jobs, and the exit code of the first job that cannot be watched any more.
-
-    An interrupt ends the watching, never a job.
+    """Watch the jobs until each has ended or can no longer be watched. Show progress bars if stderr is a terminal, else
+    print a line for each change; show neither if quiet. Return the directories of the jobs that have ended, and the
+    exit code of the first that can no longer be watched, or 0. Raise Incomplete at an interrupt; the jobs go on.
     """
     gc.enable()
     follow = _bars if sys.stderr.isatty() and not quiet else _lines
@@ -69,12 +70,12 @@ def wait(directories: list[Path], quiet: bool) -> tuple[list[Path], int]:
     except KeyboardInterrupt:
         names = " ".join(map(str, directories))
         raise Incomplete(
-            f"no longer watching; the job goes on. Later: dlio-hpc wait {names}, or dlio-hpc cancel {names}"
+            f"stopped watching; the job continues. Watch it: dlio-hpc wait {names}; cancel it: dlio-hpc cancel {names}"
         ) from None
-    stray = [watched for watched in last.values() if not watched.job.ended]
-    for watched in stray:
+    unwatched = [watched for watched in last.values() if not watched.job.ended]
+    for watched in unwatched:
         say(f"dlio-hpc: {watched.fault}")
-    codes = [watched.fault.exit_code for watched in stray if watched.fault is not None]
+    codes = [watched.fault.exit_code for watched in unwatched if watched.fault is not None]
     return [directory for directory, watched in last.items() if watched.job.ended], next(iter(codes), 0)
 
 

@@ -1,4 +1,4 @@
-"""dlio-hpc estimate: node-hours, bytes and space of a submission."""
+"""dlio-hpc estimate: print the node-hours, bytes and space that a submission would take."""
 
 import click
 from msgspec import structs
@@ -21,10 +21,10 @@ _HEADER = ("job", "nodes", "runs", "expected", "node h", "at most", "reads", "wr
 @option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 def estimate(context: click.Context, /, options: Options, as_json: bool) -> None:
-    """Estimate node-hours, bytes read and written, and space of WORKLOAD with the options of dlio-submit, or of a STUDY
-    (a study file's name, or one below RUNS). Nothing is submitted.
+    """Estimate node-hours, bytes read and written, and space of WORKLOAD with the options of dlio-submit, or of a
+    study: WORKLOAD may be the name of a study file, or of a study below RUNS. Nothing is submitted.
 
-    Times follow from the site's expected_rates (dlio-hpc sites NAME); bytes are those of the plan.
+    Times are computed from the site's expected_rates (see dlio-hpc sites NAME), bytes from the plan.
     """
     made = _planned(context, options)
     costs = cost.of_jobs(made.jobs)
@@ -36,7 +36,7 @@ def estimate(context: click.Context, /, options: Options, as_json: bool) -> None
         console.say(f"note: dlio-submit would refuse: {message}")
     if as_json:
         total = {key: value for key, value in structs.asdict(_total(costs)).items() if key not in {"job", "walltime_s"}}
-        jobs = [structs.asdict(one) for one in costs]
+        jobs = [structs.asdict(job) for job in costs]
         console.print_json(
             {
                 "study": made.study.study,
@@ -58,7 +58,7 @@ def _planned(context: click.Context, options: Options) -> Planned:
     folder = None if name is None else names.study_folder(name, options.runs)
     if folder is not None and study_outcome.is_study(folder):
         if given := given_options(context, {"runs", "as_json"}):
-            raise click.UsageError(f"{given[0]}: {folder} is a study, whose options are settled")
+            raise click.UsageError(f"{given[0]}: {folder} is an existing study, whose options cannot be changed")
         study = study_outcome.load(folder)
         return Planned(study, packing.plans(study))
     if name in shipped.names(shipped.STUDIES) and options.study is None:
@@ -67,9 +67,9 @@ def _planned(context: click.Context, options: Options) -> Planned:
 
 
 def _total(costs: list[JobCost]) -> JobCost:
-    """Return the sums over all jobs, with the largest number of nodes."""
-    sums = {key: sum(getattr(one, key) for one in costs) for key in JobCost.__struct_fields__ if key != "job"}
-    return JobCost(**(sums | {"job": "in all", "nodes": max(one.nodes for one in costs)}))
+    """Return the sum of the costs of all jobs. Its number of nodes is the largest of any job."""
+    sums = {key: sum(getattr(job, key) for job in costs) for key in JobCost.__struct_fields__ if key != "job"}
+    return JobCost(**(sums | {"job": "total", "nodes": max(job.nodes for job in costs)}))
 
 
 def _show(made: Planned, costs: list[JobCost]) -> None:
@@ -81,12 +81,12 @@ def _show(made: Planned, costs: list[JobCost]) -> None:
     study, site = made.study, made.study.site
     rows = [[cost.job.removeprefix(f"{study.study}-") if len(costs) > 1 else "1", *_row(cost)] for cost in costs]
     if len(costs) > 1:
-        rows.append(["in all", *_row(_total(costs))])
+        rows.append(["total", *_row(_total(costs))])
     rates = site.expected_rates
     legend = (
-        f"expected: at {rates.read / 1e6:.0f} MB/s read and {rates.write / 1e6:.0f} MB/s written a node, "
-        f"{units.format_seconds(rates.launch)} to start a run (site.expected_rates). at most: if jobs last to their "
-        f"limit of {units.format_walltime(int(study.walltime))}."
+        f"expected: if a node reads {rates.read / 1e6:.0f} MB/s and writes {rates.write / 1e6:.0f} MB/s, and a run "
+        f"starts within {units.format_seconds(rates.launch)} (site.expected_rates). at most: if each job runs until "
+        f"its time limit of {units.format_walltime(int(study.walltime))}."
     )
     heading = (
         f"{study.study}: {len(study.points)} point(s) x {study.repeat} on {site.name}, "
@@ -97,14 +97,14 @@ def _show(made: Planned, costs: list[JobCost]) -> None:
     terminal.show_sections([Section(heading, [table, notes])], terminal.console(sys.stdout))
 
 
-def _row(one: JobCost) -> list[str]:
+def _row(job: JobCost) -> list[str]:
     return [
-        str(one.nodes),
-        str(one.runs),
-        units.format_walltime(round(one.expected_s)),
-        f"{one.node_hours:.3g}",
-        f"{one.limit_node_hours:.4g}",
-        units.format_size(one.bytes_read),
-        units.format_size(one.bytes_written),
-        units.format_size(one.space),
+        str(job.nodes),
+        str(job.runs),
+        units.format_walltime(round(job.expected_s)),
+        f"{job.node_hours:.3g}",
+        f"{job.limit_node_hours:.4g}",
+        units.format_size(job.bytes_read),
+        units.format_size(job.bytes_written),
+        units.format_size(job.space),
     ]

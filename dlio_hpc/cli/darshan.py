@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 
 def expression(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Return the regular expression as text; a usage error where it is none."""
+    """Return the text of an option. Raise a usage error if it is not a regular expression."""
     try:
         re.compile(value or "")
     except re.error as fault:
-        raise click.BadParameter(f"{value!r} is no regular expression: {fault}", ctx, param) from fault
+        raise click.BadParameter(f"{value!r} is not a regular expression: {fault}", ctx, param) from fault
     return value
 
 
 @click.command(context_settings=SETTINGS)
 @click.argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG...")
-@option("--only", metavar="REGEX", callback=expression, help="Take only files whose path matches: --only '[.]h5$'.")
+@option("--only", metavar="REGEX", callback=expression, help="Analyse only files whose path matches: --only '[.]h5$'.")
 @trace_options
 def darshan(logs: tuple[Path, ...], only: str | None, outputs: Outputs) -> int:
     """Check and analyse Darshan logs of any program: completeness, requests, rates, ranks, files.
 
-    Logs of Darshan 3.4 and 3.5 with their extended traces (DXT); logs of other versions need pydarshan. Exit code 3:
-    a log is not whole.
+    Logs of Darshan 3.4 and 3.5 are read with their extended traces (DXT); logs of other versions need pydarshan. Exit
+    code 3: a log is incomplete or corrupted.
     """
     from dlio_hpc.analysis.log import analyze
 
@@ -50,7 +50,8 @@ def darshan(logs: tuple[Path, ...], only: str | None, outputs: Outputs) -> int:
         outputs.present(lambda: _report(examined))
         outputs.write_trace(examined)
     faults: list[DlioError | None] = [
-        None if log.is_sound else InvalidRun(f"{log.title} is not whole: {log.faults[0]}") for log in examined
+        None if log.is_sound else InvalidRun(f"{log.title} is incomplete or corrupted: {log.faults[0]}")
+        for log in examined
     ]
     return code or console.exit_code(faults)
 

@@ -24,13 +24,14 @@ _SITE = option(
     "-s", "--site", "site_name", metavar="NAME|FILE", help="Site profile. Default: the profile for this host's name."
 )
 _AS_JSON = option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-# Letters of a line of the table, of which the name takes what is left.
+# Characters in a line of the table. The names get the width that the other columns leave.
 _WIDTH = 100
 
 
-class _Found(NamedTuple):
-    """known: None where its generation was killed before it said what it is. made: when the fingerprint file was
-    written, as utc_now() writes it.
+class _StoredDataset(NamedTuple):
+    """A dataset folder. known: contents of its fingerprint file; None if the generation was killed before it wrote this
+    file. made: time of the last change of the fingerprint file, or of the folder if there is none, in the format of
+    utc_now().
     """
 
     folder: Path
@@ -57,7 +58,7 @@ def list_datasets(data: Path | None, site_name: str | None, as_json: bool) -> in
     elif stored:
         click.echo(_table(where, stored))
     elif not code:
-        click.echo(f"no datasets in {where}" + ("" if where.exists() else ", which is not there"))
+        click.echo(f"no datasets in {where}" + ("" if where.exists() else ", which does not exist"))
     return code
 
 
@@ -68,8 +69,8 @@ def list_datasets(data: Path | None, site_name: str | None, as_json: bool) -> in
 @option("--quick", is_flag=True, help="Check names, number and sizes of files; do not read contents.")
 @_AS_JSON
 def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, quick: bool, as_json: bool) -> int:
-    """Compare each dataset (default: all) with what is generated, file by file; exit code 3 when one is broken, or
-    still being generated.
+    """Compare the files of each dataset (default: all datasets) with the contents that dlio-hpc generates. Exit code 3:
+    a dataset is incomplete or corrupted, or a job is generating it.
     """
     folders = _named(names, data, site_name) if names else _folders(_directory(data, site_name))
     checked, code = console.each(folders, lambda folder: _verified(folder, quick))
@@ -83,7 +84,8 @@ def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, qui
                 )
             if not entry["faults"]:
                 size = units.format_size(entry["bytes"])
-                click.echo(f"{entry['name']}: sound ({entry['files']} files, {size}{', names and sizes' * quick})")
+                checked_part = "; only names and sizes checked" if quick else ""
+                click.echo(f"{entry['name']}: intact ({entry['files']} files, {size}{checked_part})")
         if not checked and not code:
             click.echo("no datasets to verify")
     return InvalidRun.exit_code if any(entry["faults"] for entry in checked) else code
@@ -94,18 +96,18 @@ def _line(entry: dict[str, Any], fault: dict[str, str]) -> str:
 
 
 def _verified(folder: Path, quick: bool) -> dict[str, Any]:
-    """Verify a dataset in a process of its own, and return the findings."""
+    """Verify a dataset in a separate process. Return the findings as a JSON document."""
     stored = _look(folder)
     base = {"name": folder.name, "path": str(folder)}
     if stored.state == "generating":
-        fault = {"file": folder.name, "fault": "a job generates it just now; verify it when that has ended"}
+        fault = {"file": folder.name, "fault": "a job is generating it; verify it when that job has ended"}
         return {**base, "files": 0, "bytes": 0, "faults": [fault]}
     command = [sys.executable, "-m", "dlio_hpc.core.verify_dataset", str(folder), "--json", *["--quick"] * quick]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     if done.returncode == Unexpected.exit_code:
-        raise Unexpected(f"{folder} could not be verified; see above")
+        raise Unexpected(f"{folder} could not be verified; see the messages above")
     if done.returncode not in {0, InvalidRun.exit_code} or not done.stdout:
-        raise InfrastructureError(f"{folder} could not be verified; see above")
+        raise InfrastructureError(f"{folder} could not be verified; see the messages above")
     return {**base, **json.loads(done.stdout)}
 
 
@@ -113,12 +115,12 @@ def _verified(folder: Path, quick: bool) -> dict[str, Any]:
 @click.argument("names", nargs=-1, metavar="[NAME|DIR]...")
 @_DATA
 @_SITE
-@option("--unfinished", is_flag=True, help="All datasets whose generation did not complete.")
+@option("--unfinished", is_flag=True, help="Remove all datasets whose generation did not complete.")
 @option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
 def remove(names: tuple[str, ...], data: Path | None, site_name: str | None, unfinished: bool, dry_run: bool) -> int:
-    """Remove datasets: exactly the files that were generated, then the folder.
+    """Remove datasets: the files that dlio-hpc generated, then the folder.
 
-    Nothing is removed where one of them holds anything else, or is being generated.
+    Nothing is removed if one of the datasets contains other files or is being generated.
     """
     if bool(names) == unfinished:
         raise click.UsageError("give the names of datasets, or --unfinished")
@@ -144,7 +146,9 @@ def _directory(data: Path | None, site_name: str | None) -> Path:
 
 
 def _folders(where: Path) -> list[Path]:
-    """Return the folders with a fingerprint file, or with a partial one."""
+    """Return the dataset folders in `where`, sorted: those with a fingerprint file, complete or partly written. Empty
+    if `where` does not exist.
+    """
     try:
         return sorted(path for path in where.iterdir() if _is_marked(path) or dataset.is_debris(path))
     except FileNotFoundError:
@@ -154,7 +158,7 @@ def _folders(where: Path) -> list[Path]:
 
 
 def _is_marked(folder: Path) -> bool:
-    """Return whether the folder has a fingerprint file, or may have one because it cannot be looked into."""
+    """Return whether the folder has a fingerprint file. Also true if this user may not look into the folder."""
     try:
         os.lstat(folder / FINGERPRINT_FILE)
     except (FileNotFoundError, NotADirectoryError):
@@ -165,14 +169,16 @@ def _is_marked(folder: Path) -> bool:
 
 
 def _named(names: tuple[str, ...], data: Path | None, site_name: str | None) -> list[Path]:
-    """Return the paths of datasets. A name with a slash is a path, others are below the data directory."""
+    """Return the paths of the named datasets. A name with a slash is a path; other names are in the data directory."""
     below = [name for name in names if "/" not in name]
     where = _directory(data, site_name) if below else Path()
     return [Path(os.path.abspath(name)) if "/" in name else where / name for name in names]
 
 
-def _look(folder: Path) -> _Found:
-    """Raise ConfigError where a path is no dataset, or one that this user may not read."""
+def _look(folder: Path) -> _StoredDataset:
+    """Return the state of the dataset in a folder. Raise ConfigError if the folder is not a dataset,
+    InfrastructureError if this user may not read it.
+    """
     known = dataset.begun(folder)
     state: State = "complete" if known is not None and known.complete else "unfinished"
     if state == "unfinished" and dataset.is_owned(folder):
@@ -182,10 +188,10 @@ def _look(folder: Path) -> _Found:
         made = units.utc(dated.stat().st_mtime)
     except OSError as fault:
         raise unreadable(fault, dated) from fault
-    return _Found(folder, known, state, made)
+    return _StoredDataset(folder, known, state, made)
 
 
-def _as_document(stored: _Found) -> dict[str, Any]:
+def _as_document(stored: _StoredDataset) -> dict[str, Any]:
     place = {"name": stored.folder.name, "path": str(stored.folder)}
     if stored.known is None:
         return {**place, "state": stored.state, "made": stored.made}
@@ -203,7 +209,7 @@ def _as_document(stored: _Found) -> dict[str, Any]:
     }
 
 
-def _table(where: Path, stored: list[_Found]) -> str:
+def _table(where: Path, stored: list[_StoredDataset]) -> str:
     rows = [("format", "files x samples", "size", "state", "made (UTC)"), *map(_cells, stored)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     room = _WIDTH - sum(widths) - len(widths)
@@ -215,15 +221,17 @@ def _table(where: Path, stored: list[_Found]) -> str:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         cells[2] = cells[2].strip().rjust(widths[2])
         lines.append(f"{'' if len(name) > name_width else name:{name_width}} {' '.join(cells)}".rstrip())
-    lines += ["", "size: of samples and auxiliary files before compression; files x samples: in each file"]
+    lines += ["", "size: samples and auxiliary files, before compression; files x samples: samples per file"]
     if any(entry.state == "unfinished" for entry in stored):
-        lines.append("unfinished: the next job that wants it makes it anew; dlio-hpc datasets remove --unfinished")
+        lines.append(
+            "unfinished: the next job that needs it regenerates it; to remove it: datasets remove --unfinished"
+        )
     if any(entry.state == "generating" for entry in stored):
-        lines.append("generating: a job writes it just now")
+        lines.append("generating: a job is writing it")
     return "\n".join(lines)
 
 
-def _cells(stored: _Found) -> tuple[str, ...]:
+def _cells(stored: _StoredDataset) -> tuple[str, ...]:
     made = stored.made[:16].replace("T", " ")
     if stored.known is None:
         return "-", "-", "-", stored.state, made

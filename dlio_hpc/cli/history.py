@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def _day(text: str) -> str:
-    """Return a date or a time (UTC) as records have it."""
+    """Return a date or time (UTC) in the format of the history's records. Raise ValueError for other text."""
     from datetime import datetime
 
     try:
         datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError as fault:
-        raise ValueError("a day such as 2026-11-21, or a moment such as 2026-11-21T14:00") from fault
+        raise ValueError("expected a day such as 2026-11-21, or a time such as 2026-11-21T14:00") from fault
     return text.replace(" ", "T")
 
 
@@ -55,15 +55,20 @@ def _day(text: str) -> str:
     "--export",
     "is_export",
     is_flag=True,
-    help="Print the whole history as lines of JSON, byte for byte the same for the same history.",
+    help="Print the whole history as JSON lines; equal histories give equal bytes.",
 )
-@option("--rebuild", "is_rebuild", is_flag=True, help="Rebuild the history from archives and decisions alone.")
+@option(
+    "--rebuild",
+    "is_rebuild",
+    is_flag=True,
+    help="Rebuild the history from the archives and the decisions on baselines alone.",
+)
 def history(
     pattern: str | None, archive: Path | None, runs: Path, metric: MetricName, outputs: Outputs,
     is_export: bool, is_rebuild: bool, **wanted: Any,
 ) -> int:  # fmt: skip
-    """List earlier jobs, a block for each key, the newest last: the median of a metric for each job, how far
-    it is from the key's baseline (or from the job before), and what has changed.
+    """List earlier jobs in blocks of one key each, the newest last: the median of a metric of each job, its change from
+    the baseline (or from the job before), and steps and drifts of the metric.
 
     JOB-PATTERN is a job's name, with * and ? as in a shell.
     """
@@ -72,7 +77,7 @@ def history(
     from dlio_hpc.verdict.history import Where
 
     if sum((outputs.as_json, outputs.as_csv, is_export)) > 1:
-        raise click.UsageError("--json, --csv and --export: one of them at a time")
+        raise click.UsageError("--json, --csv and --export cannot be combined")
     folder = selection.folder(archive, runs)
     if is_rebuild:
         _rebuild(folder)
@@ -92,7 +97,7 @@ def history(
         history_rows.write_csv(entries, sys.stdout)
     if not entries:
         is_chosen = pattern is not None or any(value is not None for value in wanted.values())
-        drawn = "; nothing is drawn" if outputs.has_files else ""
+        drawn = "; no page or picture is written" if outputs.has_files else ""
         console.say(f"the history of {folder} has no {'such ' if is_chosen else ''}jobs{drawn}")
         return 0
     outputs.present(lambda: _document(entries, folder, metric))
@@ -106,7 +111,7 @@ def _rebuild(folder: Path) -> None:
     taken = histories.rebuild(folder)
     for note in taken.notes:
         console.say(f"note: {note}")
-    console.say(f"history made anew from {len(taken.jobs)} archives in {folder}")
+    console.say(f"history rebuilt from {len(taken.jobs)} archives in {folder}")
 
 
 def _document(entries: "Sequence[Entry]", folder: Path, metric: MetricName) -> "Document":

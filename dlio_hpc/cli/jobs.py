@@ -28,7 +28,7 @@ def _on_jobs(function: Any) -> Any:
 @_on_jobs
 @option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
-    """Show the state of each JOB (a directory, a job or a study below RUNS), or of all jobs below RUNS."""
+    """Show the state of each JOB (a directory, or the name of a job or study below RUNS), or of all jobs below RUNS."""
     looks, code = _refreshed(jobs, runs)
     if as_json:
         listed = [{"job": look.job.job, "batch_id": look.job.batch_id, "state": look.job.state} for look in looks]
@@ -40,17 +40,21 @@ def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
             f"{look.job.job}  {newest.state}  since {newest.time}{f'  ({newest.words})' if newest.words else ''}"
         )
     if left := list(debris.rests(runs)):
-        console.say(f"note: {len(left)} left by killed submissions; dlio-hpc clean -o {shlex.quote(str(runs))}")
+        console.say(
+            f"note: {len(left)} remains of killed submissions; remove them: dlio-hpc clean -o {shlex.quote(str(runs))}"
+        )
     return code
 
 
 def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[job_state.JobSnapshot], int]:
-    """Return the current states of the jobs. Ask each batch system once; report one that does not answer."""
+    """Ask each batch system once. Return the states of the jobs, and the exit code of the first failure, or 0. Failures
+    are printed: job directories that cannot be read, and batch systems that do not answer.
+    """
     directories, code = _sound(jobs, runs)
     looks = job_state.refresh_all(directories)
     faults = {str(look.fault): look.fault for look in looks if look.fault is not None}
     for message, fault in faults.items():
-        console.say(f"dlio-hpc: {message}; states may be old")
+        console.say(f"dlio-hpc: {message}; states may be out of date")
         code = code or fault.exit_code
     return looks, code
 
@@ -72,17 +76,18 @@ def wait(jobs: tuple[str, ...], runs: Path, as_json: bool, quiet: bool) -> int:
 
 @click.command(context_settings=SETTINGS)
 @_on_jobs
-@click.option("--all", "everything", is_flag=True, help="All jobs below RUNS that have not ended.")
+@click.option("--all", "everything", is_flag=True, help="Cancel all jobs below RUNS that have not ended.")
 def cancel(jobs: tuple[str, ...], runs: Path, everything: bool) -> int:
     """Ask the batch system to end each JOB. Its completed runs can be collected."""
     if not jobs and not everything:
-        raise click.UsageError("name the jobs to cancel, or say --all")
+        raise click.UsageError("give the jobs to cancel, or --all")
     if jobs:
         directories, code = _directories(jobs, runs), 0
     else:
         looks, code = _refreshed(jobs, runs)
         directories = [look.directory for look in looks if not look.job.ended]
-    records, failed = console.each(reversed(directories), cancel_one)  # or the next one of a study would start
+    # Last job first: cancelling a job of a study can start the next one.
+    records, failed = console.each(reversed(directories), cancel_one)
     for record in records:
         click.echo(f"{record.job}: {_cancelled(record)}")
     return failed or code
@@ -93,7 +98,7 @@ def cancel(jobs: tuple[str, ...], runs: Path, everything: bool) -> int:
 def collect(jobs: tuple[str, ...], runs: Path) -> int:
     """Archive each JOB that has ended, or all jobs below RUNS. Existing archives stay as they are.
 
-    For a study, list the missing measurements and the command that makes them.
+    For a study, list the missing measurements and the command that submits them.
     """
     looks, code = _refreshed(jobs, runs)
     for look in looks:
@@ -109,20 +114,20 @@ def collect(jobs: tuple[str, ...], runs: Path) -> int:
 
 
 def _missing(folder: Path) -> int:
-    """Print the missing measurements of a study and the command that makes them. Return the exit code."""
+    """Print the missing measurements of a study and the command that submits them. Return the exit code."""
     study = study_outcome.load(folder)
     outcome = study_outcome.outcome(study, study_outcome.jobs(study))
     for message in outcome.broken:
-        console.say(f"{study.study}: left out, it cannot be read: {message}")
+        console.say(f"{study.study}: job left out, it cannot be read: {message}")
     if not outcome.missing:
-        console.say(f"{study.study}: all {outcome.wanted} measurements of {len(study.points)} points are there")
+        console.say(f"{study.study}: all {outcome.wanted} measurements of {len(study.points)} points exist")
         return 0
     console.say(f"{study.study}: {len(outcome.missing)} of {outcome.wanted} measurements are missing")
     for missing in outcome.missing:
         point = study.points[missing.unit.point]
         console.say(f"  p{point.number} {study.title(point)}, repeat {missing.unit.repeat + 1}: {missing.why}")
     if not all(missing.is_live for missing in outcome.missing):
-        console.say(f"  to measure those alone: dlio-submit --resume {shlex.quote(str(folder))}")
+        console.say(f"  to measure only these: dlio-submit --resume {shlex.quote(str(folder))}")
     return Incomplete.exit_code
 
 
@@ -130,16 +135,18 @@ def _cancelled(record: job_record.Job) -> str:
     if not record.ended:
         return "cancelling"
     is_unsubmitted = record.batch_id is None and record.state == "cancelled"
-    return "cancelled before it was submitted" if is_unsubmitted else f"had ended, {record.state}"
+    return "cancelled before it was submitted" if is_unsubmitted else f"had already ended, {record.state}"
 
 
 def _sound(jobs: tuple[str, ...], runs: Path) -> tuple[list[Path], int]:
-    """Return the directories whose job can be read, and the exit code of the first other, which is reported."""
+    """Return the directories whose job record can be read, and the exit code of the first failure to read one, or 0.
+    Failures are printed.
+    """
     return console.each(_directories(jobs, runs), lambda directory: (job_record.load(directory), directory)[1])
 
 
 def _directories(jobs: tuple[str, ...], runs: Path) -> list[Path]:
     directories = names.directories(jobs, runs)
     if not directories:
-        console.say(f"{' '.join(jobs)}: the study has no job's directory here")
+        console.say(f"{' '.join(jobs)}: the job directories of the study no longer exist")
     return directories

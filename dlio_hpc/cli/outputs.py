@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 class Outputs(NamedTuple):
-    """Outputs that the user asked for. step_s: of the timeline in JSON and CSV; None: 200 steps."""
+    """Outputs that the user asked for. html, perfetto: files to write. figures: folder for pictures. step_s: seconds of
+    a step of the timeline in JSON and CSV; None for a timeline of 200 steps.
+    """
 
     html: Path | None = None
     figures: Path | None = None
@@ -31,11 +33,13 @@ class Outputs(NamedTuple):
 
     @property
     def has_files(self) -> bool:
-        """Return whether a page, pictures or a trace are written."""
+        """Whether a page, pictures or a trace are written."""
         return self.html is not None or self.figures is not None or self.perfetto is not None
 
     def present(self, make: "Callable[[], Document]") -> None:
-        """Print the document, unless JSON or CSV is printed, and write its page and its pictures."""
+        """Print the document that `make` returns, unless JSON or CSV is printed, and write its page and its pictures.
+        Do not call `make` if there is nothing to print or write.
+        """
         is_printed = not (self.as_json or self.as_csv)
         if not is_printed and self.html is None and self.figures is None:
             return
@@ -47,7 +51,7 @@ class Outputs(NamedTuple):
         self.write(document)
 
     def write(self, document: "Document") -> None:
-        """Write the page and the pictures of a document; name each file on stderr."""
+        """Write the page and the pictures that were asked for of a document. Print their paths on stderr."""
         if self.html is not None:
             from dlio_hpc.reports import page
 
@@ -62,10 +66,10 @@ class Outputs(NamedTuple):
             for folder in folders:
                 console.say(f"figures: {folder}")
             if not folders:
-                console.say("figures: none; no measurement that a picture could show")
+                console.say("figures: none, because there are no measurements to draw")
 
     def write_trace(self, examined: "Sequence[Examined]") -> None:
-        """Write a trace of runs or logs for Perfetto."""
+        """Write a trace of runs or logs for Perfetto, if it was asked for. Print its path on stderr."""
         if self.perfetto is not None:
             from dlio_hpc.reports import perfetto
 
@@ -77,7 +81,7 @@ class Outputs(NamedTuple):
 def _step(text: str) -> float:
     seconds = units.seconds(text)
     if seconds <= 0:
-        raise ValueError("a step takes some time: 1s, 100 ms")
+        raise ValueError("a step must be longer than 0 s: 1s, 100 ms")
     return float(seconds)
 
 
@@ -91,17 +95,19 @@ _TRACE = (
            help="Write a trace for ui.perfetto.dev or chrome://tracing (.json[.gz])."),
     option("--step", "step_s", metavar="TIME", callback=parsed(_step),
            help="Step of the timeline in --json and --csv. Default: 200 steps."),
-    option("--csv", "as_csv", is_flag=True, help="Print all numbers as CSV, one a row."),
+    option("--csv", "as_csv", is_flag=True, help="Print all numbers as CSV, one per row."),
 )  # fmt: skip
 
 
 def page_options(function: Any) -> Any:
-    """Add the options of a report; the command gets them as its parameter `outputs`."""
+    """Add the options --html, --figures and --json. The command gets them as its parameter `outputs`."""
     return _with_options(function, _PAGE)
 
 
 def trace_options(function: Any) -> Any:
-    """Add the options of a report of single runs; the command gets them as its parameter `outputs`."""
+    """Add the options of page_options(), and --perfetto, --step and --csv for reports of single runs. The command gets
+    them as its parameter `outputs`.
+    """
     return _with_options(function, (*_PAGE, *_TRACE))
 
 
@@ -117,7 +123,7 @@ def _with_options(function: Any, options: Sequence[Any]) -> Any:
 
 
 def write_junit(path: Path, suite: str, cases: "Sequence[Case]") -> None:
-    """Write the cases of a suite for CI systems; name the file on stderr."""
+    """Write test cases as a JUnit XML file. suite: name of the test suite. Print the path on stderr."""
     from dlio_hpc.verdict import junit
 
     with written(path):
@@ -127,7 +133,9 @@ def write_junit(path: Path, suite: str, cases: "Sequence[Case]") -> None:
 
 @contextmanager
 def written(path: Path) -> Iterator[None]:
-    """Make the folder of `path`, and name the path as the user did where writing below it fails."""
+    """Create the folder that `path` is in, then run the `with` block, which writes to `path`. Raise InfrastructureError
+    with the name of `path` if either fails.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield

@@ -1,4 +1,4 @@
-"""The options of commands that plan jobs."""
+"""Options of commands that plan jobs."""
 
 from functools import wraps
 from typing import Any
@@ -13,13 +13,13 @@ from dlio_hpc.plan.options import Options
 
 
 class _Lines(click.types.StringParamType):
-    """Text that may contain blanks; an environment variable has one value a line."""
+    """Type of options whose values may contain blanks. Their environment variable holds one value per line."""
 
     envvar_list_splitter = "\n"
 
 
 def _counts(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
-    """Parse numbers from 1 on between commas, or a range: 128,256 or 1..8*2."""
+    """Parse positive integers separated by commas, or a range: 128,256 or 1..8*2. None if the option is absent."""
     if value is None:
         return None
     try:
@@ -32,49 +32,51 @@ _OPTIONS = (
     option("-s", "--site", metavar="NAME|FILE",
            help="Site profile. Default: the profile for this host's name, else local."),
     option("-N", "--nodes", callback=_counts, metavar="N[,N...]",
-           help="Number of nodes; several: jobs for each.  [default: 1]"),
+           help="Number of nodes; with several numbers, jobs for each.  [default: 1]"),
     option("--ppn", "ranks_per_node", callback=_counts, metavar="N[,N...]",
-           help="Ranks per node; several: jobs for each. Default: the site's."),
+           help="Ranks per node; with several numbers, jobs for each. Default: the site's."),
     option("-A", "--account", help="Account or project to charge."),
     option("-q", "--queue", help="Queue or partition."),
     option("-t", "--time", "walltime", metavar="TIME", callback=parsed(units.walltime),
            help="Time limit of a job: 30 (minutes), 30m, 1:30:00."),
     option("-J", "--job-option", "job_options", multiple=True, type=_Lines(), metavar="OPT",
-           help="Pass an option to the batch system as it is; repeatable."),
+           help="Pass this option to the batch system unchanged; repeatable."),
     option("-d", "--data", type=PATH, metavar="DIR", help="Folder for datasets: the file system under test."),
     option("--ab", type=PATH, nargs=2, metavar="DIR_A DIR_B",
-           help="Compare two file systems in one job, in turns (ABBA), instead of --data."),
+           help="Compare two file systems in one job, in the order ABBA, instead of --data."),
     option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True,
            help="Folder for the directories of jobs."),
     option("--archive", type=PATH, metavar="DIR", help="Folder for archives. Default: RUNS/archive."),
     option("-S", "--set", "overrides", multiple=True, type=_Lines(), metavar="KEY=VALUE",
            help="Set a key of the workload: dataset.files=8; of the site: site.depth=2."),
     option("-P", "--sweep", "sweeps", multiple=True, type=_Lines(), metavar="KEY=A,B,...",
-           help="Measure values of a key: reader.read_threads=1,2,4 or 1..4*2; repeatable: every combination."),
+           help="Measure these values of a key: reader.read_threads=1,2,4 or 1..4*2; if repeated, all combinations."),
     option("--zip", "zipped", is_flag=True, help="Pair the lists of -P instead of combining them."),
     option("--weak", is_flag=True, help="With several -N or --ppn, let each rank read the same amount."),
-    option("--study", metavar="NAME|FILE", help="Measure a study file, such as fig11."),
-    option("--suite", metavar="NAME|FILE", help="Measure a study file that ends in a verdict: nightly, acceptance."),
+    option("--study", metavar="NAME|FILE", help="Measure the points of a study file, such as fig11."),
+    option("--suite", metavar="NAME|FILE", help="Measure a suite, a study file with a verdict: nightly, acceptance."),
     option("--full", is_flag=True,
-           help="Take the sizes of a study file for a large machine. Default of suites, except on site local."),
-    option("--seed", type=click.IntRange(0), metavar="N", help="Seed of the order of runs. Default: drawn."),
+           help="Use the study file's sizes for a large machine. Default for suites, except on site local."),
+    option("--seed", type=click.IntRange(0), metavar="N", help="Seed of the random order of runs. Default: random."),
     option("--repeat", type=click.IntRange(1), metavar="N",
            help="Measured runs of each point.  [default: 1, with --ab 4, or the study file's]"),
     option("--warmup", type=click.IntRange(0), metavar="N",
            help="Warm-up runs of each dataset.  [default: 0, or the study file's]"),
     option("--dataset-size", metavar="SIZE", callback=parsed(units.size),
-           help="Size of the dataset, to within one file. It changes the number of files, or of samples in a file."),
+           help="Size of the dataset, to within one file. Changes the number of files, or of samples per file."),
     option("--generate", type=click.Choice(["auto", "separate", "only", "never"]), default="auto", show_default=True,
            help="auto: generate the dataset if it does not exist; separate: in a job of its own; only: generate it and "
                 "measure nothing; never: the dataset must exist."),
     option("--darshan/--no-darshan", default=None, help="Run under Darshan. Default: if the site names a libdarshan."),
     option("--tf-profile", is_flag=True,
-           help="With loader tensorflow, keep its profiler's records of ranks 0 to 7 in the first 30 s of each run."),
+           help="With loader tensorflow, keep the TensorFlow profile of ranks 0 to 7 for the first 30 s of each run."),
 )  # fmt: skip
 
 
 def plan_options(function: Any) -> Any:
-    """Add the argument WORKLOAD and the options of Options; the command gets them as its parameter `options`."""
+    """Add the argument WORKLOAD and an option for each other field of Options. The command gets them as its parameter
+    `options`.
+    """
 
     @wraps(function)
     def command(*context: click.Context, **parameters: Any) -> Any:
@@ -87,7 +89,7 @@ def plan_options(function: Any) -> Any:
 
 
 def given_options(context: click.Context, allowed: set[str]) -> list[str]:
-    """Return the long names of options on the command line that are not in `allowed`."""
+    """Return the long names of the options on the command line whose parameters are not in `allowed`."""
     return [
         param.opts[-1]
         for param in context.command.params

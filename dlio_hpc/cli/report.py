@@ -1,4 +1,4 @@
-"""dlio-hpc report; and collecting and reporting at the end of other commands."""
+"""dlio-hpc report, and the functions by which other commands collect and report jobs."""
 
 import sys
 from collections.abc import Sequence
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 @click.command(context_settings=SETTINGS)
 @click.argument("names", nargs=-1, required=True, metavar="STUDY|DIR|ARCHIVE...")
-@option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder of STUDY.")
+@option(
+    "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder that contains STUDY."
+)
 @option(
     "--metric",
     type=click.Choice(get_args(MetricName)),
@@ -32,22 +34,22 @@ if TYPE_CHECKING:
 )
 @trace_options
 def report(names: tuple[str, ...], runs: Path, metric: MetricName | None, outputs: Outputs) -> int:
-    """Report what jobs measured and what their I/O was like, from their directories or archives; or which setting of a
-    study is best, and whether the differences are beyond noise.
+    """Report the measurements and the I/O of jobs, from their directories or archives. For a study, report which
+    setting is best, and whether the differences exceed the noise.
 
-    Name a study by its folder, by its name, or by all of its jobs.
+    A study is given by its folder, by its name, or by all of its jobs.
     """
     jobs = [jobs_by_name.place(name, runs) for name in names]
     if (folder := next((path for path in jobs if study_outcome.is_study(path)), None)) is not None:
         if len(jobs) > 1:
-            raise ConfigError(f"{folder} is a study: report on it by itself, or give all of its jobs")
+            raise ConfigError(f"{folder} is a study: give it alone, or give all of its jobs instead")
         return _report_study(jobs_by_name.study_in(folder), outputs, metric)
     outcomes = job_outcome.load_all(jobs)
     if len(jobs) > 1 and (study := study_outcome.held(outcomes)) is not None:
-        of_jobs = study_outcome.of_jobs(study, outcomes, absent="none of these jobs was to make it")
+        of_jobs = study_outcome.of_jobs(study, outcomes, absent="not planned in any of the given jobs")
         return _report_study(of_jobs, outputs, metric)
     if metric is not None:
-        raise click.UsageError("--metric goes with a study, whose points it judges")
+        raise click.UsageError("--metric is only for studies, whose points it compares")
     return _report_jobs(jobs, outcomes, outputs)
 
 
@@ -85,7 +87,7 @@ def _job_document(outcomes: list[job_outcome.JobOutcome], examined: "Sequence[di
 
 
 def show(paths: list[Path] | tuple[Path, ...], as_json: bool) -> int:
-    """Print what the jobs measured. Return the exit code of the first fault, or 0."""
+    """Print the measurements of jobs, given by directory or archive. Return the exit code of the first fault, or 0."""
     outcomes = [job_outcome.load(path) for path in paths]
     if as_json:
         _print_json(outcomes, [])
@@ -118,18 +120,20 @@ def _print_csv(outcomes: list[job_outcome.JobOutcome], examined: "list[dict[str,
 
 
 def collect_all(directories: list[Path], quiet: bool) -> int:
-    """Collect jobs that have ended. Return the exit code of the first that cannot be collected, or 0."""
+    """Archive jobs that have ended. Return the exit code of the first job that cannot be archived, or 0."""
     return console.each(directories, lambda directory: collect_one(directory, quiet))[1]
 
 
 def finish(directories: list[Path], as_json: bool, quiet: bool) -> int:
-    """Collect jobs that have ended, then report on all of them. Return the exit code."""
+    """Archive jobs that have ended, then print a report on all of them. Return the exit code of the report, or else
+    that of the first job that cannot be archived.
+    """
     code = collect_all(directories, quiet)
     return show(directories, as_json) or code
 
 
 def collect_one(directory: Path, quiet: bool) -> None:
-    """Archive a job, and print notes on stderr."""
+    """Archive a job. Unless quiet, print its notes and the path of the archive on stderr."""
     from dlio_hpc.verdict import collection
 
     with console.busy(f"archiving {directory.name}", quiet):

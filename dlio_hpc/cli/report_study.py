@@ -1,4 +1,4 @@
-"""Reports of studies: with the verdict of a suite, on a terminal, as JSON, CSV, page and pictures."""
+"""Reports of studies on a terminal, as JSON, as CSV, as a page and as pictures; for a suite, with its verdict."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,7 @@ from dlio_hpc.verdict.suite import SuiteVerdict
 
 def show_study(folder: Path, as_json: bool, is_judged: bool = True) -> int:
     """Print the report of the study in a folder. Return the exit code of a suite's verdict, or of the reason why
-    measurements are missing, or 0. is_judged: whether a suite is judged and missing measurements count.
+    measurements are missing, or 0. is_judged: False to return 0 in any case, for studies that have just been submitted.
     """
     outcome, outputs = jobs_by_name.study_in(folder), Outputs(as_json=as_json)
     if is_judged and (verdict := _verdict(made := study_report.make(outcome))) is not None:
@@ -29,9 +29,12 @@ def show_study(folder: Path, as_json: bool, is_judged: bool = True) -> int:
 
 
 def present(outcome: "StudyOutcome", outputs: Outputs, metric: MetricName | None, is_judged: bool = True) -> int:
+    """Report a study in the given outputs. metric: metric that points are compared by; None for the study's. Return the
+    exit code of the reason why measurements are missing, or 0; always 0 if not is_judged.
+    """
     if outputs.perfetto is not None or outputs.step_s is not None:
-        what = "--perfetto" if outputs.perfetto is not None else "--step"
-        raise ConfigError(f"{what}: a timeline is of one job; name the job's directory or archive instead")
+        option = "--perfetto" if outputs.perfetto is not None else "--step"
+        raise ConfigError(f"{option} needs a single job, not a study: give the directory or archive of a job")
     made = study_report.make(outcome, metric)
     is_shown = outputs.html is not None or not (outputs.as_json or outputs.as_csv)
     _present_study(made, _verdict(made) if is_shown else None, outputs)
@@ -48,7 +51,7 @@ def _present_study(made: StudyReport, verdict: SuiteVerdict | None, outputs: Out
 
 
 def _verdict(made: StudyReport) -> SuiteVerdict | None:
-    """Return the verdict of a suite; None for any other study."""
+    """Return the verdict of a suite, or None if the study is not a suite or only generates data."""
     study = made.outcome.study
     if study.verdict is None or study.generate == "only":
         return None

@@ -19,14 +19,19 @@ if TYPE_CHECKING:
 
 @click.command(context_settings=SETTINGS)
 @click.argument("names", nargs=-1, required=True, metavar="JOB|ARCHIVE|LOG|PROFILE...")
-@option("--matrix", is_flag=True, help="Compare any number of programs, each with each.")
-@option("--against", multiple=True, metavar="NAME", help="Columns of --matrix. Default: the rows.")
-@option("--run", "run_name", metavar="NAME", help="Run of a job. Default: the last measured run.")
+@option("--matrix", is_flag=True, help="Compare any number of programs, each with each other.")
+@option(
+    "--against",
+    multiple=True,
+    metavar="NAME",
+    help="Program in a column of --matrix; repeatable. Default: those of the rows.",
+)
+@option("--run", "run_name", metavar="NAME", help="Run of each job that is compared. Default: its last measured run.")
 @option(
     "--only",
     metavar="REGEX",
     callback=expression,
-    help="Take only files of logs whose path matches. Default: all but programs and libraries.",
+    help="Use only those files of Darshan logs whose path matches. Default: all but programs and libraries.",
 )
 @option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder of jobs.")
 @page_options
@@ -34,19 +39,19 @@ def similarity(
     names: tuple[str, ...], matrix: bool, against: tuple[str, ...], run_name: str | None, only: str | None, runs: Path,
     outputs: Outputs,
 ) -> int:  # fmt: skip
-    """Compare the I/O of two programs: by the DLIO paper's measure, by their patterns, by whole distributions.
+    """Compare the I/O of two programs by the measure of the DLIO paper, by access patterns, and by distributions.
 
-    PROFILE: published figures that ship, such as theta_128_nodes:candle, or FILE.yaml[:NAME]. A Darshan log, by the
-    default of --only, counts all files but programs and libraries; a job, those of its dataset and its checkpoints.
+    PROFILE: shipped figures of a publication, such as theta_128_nodes:candle, or FILE.yaml[:NAME]. Of a job, the files
+    of its dataset and its checkpoints are compared; of a Darshan log, those that --only selects.
     """
     if matrix:
         rows = _once(profile for name in names for profile in _all(name, runs, run_name, only))
         columns = _once(profile for name in against or names for profile in _all(name, runs, run_name, only))
         return _matrix(rows, columns, outputs)
     if against:
-        raise click.UsageError("--against goes with --matrix")
+        raise click.UsageError("--against needs --matrix")
     if len(names) != 2:
-        raise click.UsageError(f"two are compared, {len(names)} given; with --matrix any number is")
+        raise click.UsageError(f"give two programs to compare, not {len(names)}; --matrix compares any number")
     return _pair(*names, runs, run_name, only, outputs)
 
 
@@ -78,9 +83,9 @@ def _matrix(rows: "list[Profile]", columns: "list[Profile]", outputs: Outputs) -
     from dlio_hpc.reports import similarity_document, similarity_rows
 
     if len({profile.title for profile in (*rows, *columns)}) < 2:
-        raise ConfigError("a matrix needs two programs at least; name more, or --against theta_128_nodes")
+        raise ConfigError("a matrix needs at least two programs; give more, or --against theta_128_nodes")
     if outputs.figures is not None:
-        raise click.UsageError("--figures: pictures are of two programs; name them without --matrix")
+        raise click.UsageError("--figures draws two programs; give two, without --matrix")
     made = similarity.matrix(rows, columns)
     known = similarity.yardsticks(made.left_out)
     if outputs.as_json:

@@ -1,4 +1,4 @@
-"""dlio-submit: from a workload, or a study, and a site to running jobs."""
+"""dlio-submit: submit the jobs of a workload or a study to the batch system of a site."""
 
 import shlex
 import sys
@@ -34,11 +34,11 @@ class Manner(NamedTuple):
     multiple=True,
     type=PATH,
     metavar="JOB",
-    help="Start when that job, or study, has ended well; repeatable.",
+    help="Start after this job or study has succeeded; repeatable.",
 )
-@option("--resume", metavar="STUDY", help="Measure what a study lacks, and nothing else.")
+@option("--resume", metavar="STUDY", help="Submit only the missing measurements of a study.")
 @option("--dry-run", is_flag=True, help="Print the job script and the submit command; write nothing, run nothing.")
-@option("--wait", is_flag=True, help="Watch the job to its end, collect it and report what it measured.")
+@option("--wait", is_flag=True, help="Wait until the job has ended, then collect it and report its measurements.")
 @option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @option("--quiet", is_flag=True, help="Print no progress and no notes on stderr.")
 @option("-v", "--verbose", is_flag=True, help="Print the submit command on stderr.")
@@ -50,8 +50,8 @@ def submit(
     """Submit WORKLOAD, a shipped name (dlio-hpc workloads) or a YAML file, as a batch job; with -P, several -N or
     --ppn, or --study, as a study of many points.
 
-    Returns once the batch system has taken the job; with --wait when it has ended and is archived. Every option is
-    also an environment variable: --dataset-size is DLIO_HPC_DATASET_SIZE.
+    Returns when the batch system has accepted the job; with --wait, when the job has ended and is archived. Every
+    option can also be set by an environment variable: --dataset-size by DLIO_HPC_DATASET_SIZE.
     """
     from dlio_hpc import api
 
@@ -70,7 +70,7 @@ def submit(
 
 
 def _is_default(context: click.Context, name: str) -> bool:
-    """Return whether the option was left out. Values of defaults.yaml are for new studies."""
+    """Return whether the user left out the option. Values of defaults.yaml do not count: they are for new studies."""
     return context.get_parameter_source(name) is click.core.ParameterSource.DEFAULT
 
 
@@ -84,37 +84,39 @@ def _check_resume(context: click.Context, options: Options) -> None:
 
 
 def _reporters(manner: Manner) -> "tuple[Any, Any]":
-    """Return functions that print a line on stderr: for notes and jobs, and for submit commands."""
+    """Return two functions that print a line on stderr: one for notes and jobs, one for submit commands. The first
+    prints nothing with --quiet, the second nothing without --verbose.
+    """
     from dlio_hpc.cli import console
 
     return console.reporter(manner.quiet), console.reporter(not manner.verbose)
 
 
 def _resume(name: str, options: Options, manner: Manner) -> int:
-    """Plan and submit jobs for the measurements that a study lacks."""
+    """Submit jobs for the measurements that a study lacks; with --dry-run, only print them. Return the exit code."""
     from dlio_hpc.cli import console
     from dlio_hpc.records import names, resumption
 
     known = resumption.load(names.study_folder(name, options.runs), options)
     if manner.dry_run:
         lacking = resumption.lacking(known)
-        _say_if_whole(lacking)
+        _say_if_complete(lacking)
         _show(lacking.planned, manner)
         return 0
-    waiting = f"{known.folder}: another process submits it; waiting"
+    waiting = f"{known.folder}: waiting for another process that submits this study"
     lacking, submission = resumption.start(known, *_reporters(manner), partial(console.say, waiting))
-    _say_if_whole(lacking)
+    _say_if_complete(lacking)
     if submission is not None:
         return _afterwards(known.folder, [*lacking.directories, *submission.directories], manner)
     return _afterwards(known.folder, lacking.directories, manner) if manner.wait or manner.as_json else 0
 
 
-def _say_if_whole(lacking: Any) -> None:
+def _say_if_complete(lacking: Any) -> None:
     from dlio_hpc.cli import console
 
     if not lacking.planned.jobs:
-        waiting = f"; {lacking.waiting} are still to come" if lacking.waiting else ""
-        console.say(f"nothing to resume: {lacking.measured} measurements are there{waiting}")
+        waiting = f"; {lacking.waiting} more are queued or running" if lacking.waiting else ""
+        console.say(f"nothing to resume: {lacking.measured} measurements exist{waiting}")
 
 
 def _show(planned: Planned, manner: Manner) -> None:
@@ -144,7 +146,9 @@ def _show(planned: Planned, manner: Manner) -> None:
 
 
 def _afterwards(study: Path | None, directories: list[Path], manner: Manner) -> int:
-    """With --wait, report what the jobs measured when they have ended. Return the exit code."""
+    """Do what follows a submission, and return the exit code. With --wait, wait for the jobs, collect them and report
+    their measurements; with --json, print the jobs; otherwise print the commands to run later.
+    """
     from dlio_hpc.cli import console
     from dlio_hpc.cli.report import collect_all, finish, show_study
     from dlio_hpc.cli.report import show as show_jobs

@@ -34,7 +34,7 @@ class _Path(click.Path):
         return super().convert(value, param, ctx)
 
 
-# Whether it can be read is found out by reading it, with the reason.
+# Without click's check that the file is readable: an attempt to read it gives the reason.
 PATH = _Path(path_type=Path, readable=False)
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -69,13 +69,13 @@ class _Verbs(CommandGroup):
 def cli() -> None:
     """Measure how a storage system serves deep learning: submit, collect and report benchmark jobs.
 
-    Exit codes: 0 success, 1 regression or failed criterion, 2 usage or configuration, 3 invalid run or archive,
-    4 cached, 5 inconclusive, 6 infrastructure, 7 incomplete, 70 a bug of dlio-hpc.
+    Exit codes: 0 success, 1 regression or failed criterion, 2 usage or configuration, 3 invalid run or archive, 4
+    cached, 5 inconclusive, 6 infrastructure, 7 incomplete, 70 a bug in dlio-hpc.
     """
 
 
 class _Option(click.Option):
-    """An option that a defaults.yaml may have a value for."""
+    """An option whose default may come from a defaults.yaml."""
 
     def get_default(self, ctx: click.Context, call: bool = True) -> Any:
         key = max(self.opts, key=len).removeprefix("--")
@@ -84,8 +84,8 @@ class _Option(click.Option):
 
 
 def option(*names: str, is_common: bool = True, **settings: Any) -> Callable[[Any], Any]:
-    """A click option that is also the environment variable DLIO_HPC_NAME. is_common: it means what the option of that
-    name of dlio-submit means, and a defaults.yaml has its default too.
+    """Return a decorator that adds an option, which the environment variable DLIO_HPC_NAME sets too. is_common: the
+    option means the same as the option of this name in dlio-submit, so its default may come from a defaults.yaml.
     """
     long = next(name for name in names if name.startswith("--"))
     variable = long.partition("/")[0].removeprefix("--").replace("-", "_").upper()
@@ -94,7 +94,7 @@ def option(*names: str, is_common: bool = True, **settings: Any) -> Callable[[An
 
 
 def parsed(parse: Callable[[str], _Value]) -> Callable[[click.Context, click.Parameter, str | None], _Value | None]:
-    """A callback for an option's text; what makes the parser raise ValueError is a usage error."""
+    """Return a callback that parses the text of an option. A ValueError of `parse` becomes a usage error."""
 
     def callback(ctx: click.Context, param: click.Parameter, value: str | None) -> _Value | None:
         try:

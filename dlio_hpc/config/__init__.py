@@ -1,3 +1,3 @@
-"""Workloads and site profiles: YAML files as frozen structs, the rules that they must meet, and the search for the
-files.
+"""Workloads and site profiles: the structs that their YAML files are read into, the rules that they must meet, and the
+search for these files.
 """

@@ -23,8 +23,8 @@ _COMPRESSIONS = {"hdf5": {"none", "gzip", "lzf"}, "npz": {"none", "gzip"}}
 class Sample(Struct, frozen=True, forbid_unknown_fields=True):
     """Contents of a sample: an array, or bytes.
 
-    With `stdev`, sample sizes are random. They are drawn in pairs with the mean as their average, so that the size of a
-    file is known without adding up all sample sizes.
+    With `stdev`, sample sizes are random. They come in pairs whose average is the mean, so that the size of a file is
+    known without adding up the sizes of all samples.
     """
 
     shape: Annotated[tuple[units.Positive, ...], Meta(min_length=1, max_length=31)] | None = None
@@ -88,7 +88,7 @@ class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
     bytes: units.Size
     """Size of a request. Example: 100"""
     count: units.Positive = 1
-    """Number of requests each time that `when` applies."""
+    """Number of requests at each of the times that `when` selects."""
     access: Literal["read", "write"] = "read"
     """read: read a file that is stored with the dataset and that all ranks share; write: write a file per rank."""
     when: Literal["start", "epoch", "step", "end"] = "start"
@@ -137,17 +137,21 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     file_access: Literal["multi", "shared"] = "multi"
     """multi: many files; shared: a single file that all ranks read."""
     chunk: Chunk | None = None
-    """Chunks of HDF5 files; null: contiguous. A plain size is short for {bytes: SIZE}. Example: {bytes: 64 KiB}"""
+    """Chunks of HDF5 files; null: contiguous storage. A size alone, such as 64 KiB, is short for {bytes: 64 KiB}.
+    Example: {bytes: 64 KiB}
+    """
     compression: Literal["none", "gzip", "lzf"] = "none"
     """Compression of the files: a filter of HDF5 (gzip, lzf), or of NumPy's npz (gzip)."""
     level: Annotated[int, Meta(ge=0, le=9)] | None = None
     """Level of gzip; null: 4. Example: 5"""
     random_bits: Annotated[int, Meta(ge=1, le=8)] = 8
-    """Number of random bits in each byte of the contents. 8: incompressible; the fewer, the better the contents
-    compress.
+    """Number of random bits in each byte of the contents. 8: the contents cannot be compressed; with fewer bits they
+    compress better.
     """
     compression_ratio: Annotated[float, Meta(ge=1, le=20)] | None = None
-    """Ratio of the contents' bytes before and after gzip; replaces random_bits. Example: 1.06"""
+    """Compression ratio of the contents: bytes before gzip, divided by bytes after it. Replaces random_bits. Example:
+    1.06
+    """
     auxiliary_files: tuple[AuxiliaryFile, ...] = ()
     """Small files that are read or written in addition to the samples."""
 
@@ -184,8 +188,8 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def chunk_shape(self) -> tuple[int, ...] | None:
-        """Chunk shape of the array in an HDF5 file; None: contiguous storage. Compression needs chunks; its default is
-        one sample per chunk.
+        """Chunk shape of the samples' array in an HDF5 file; None for contiguous storage. Compression needs chunks. If
+        no chunk is set, each compressed sample is a chunk.
         """
         if self.chunk is None:
             if self.compression == "none":
@@ -201,7 +205,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_stored(self) -> bool:
-        """True if the dataset has files to generate: sample files, or auxiliary files that are read."""
+        """Whether the dataset has files that must be generated: sample files, or auxiliary files that runs read."""
         return self.format != "null" or any(side.access == "read" for side in self.auxiliary_files)
 
 

@@ -1,5 +1,5 @@
-"""The files defaults.yaml of a user and of a facility. They set defaults of options that neither the command line nor
-the environment sets.
+"""Files defaults.yaml of a user and of a facility, with values for options that are set neither on the command line nor
+in the environment.
 """
 
 import functools

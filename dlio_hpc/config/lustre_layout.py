@@ -129,8 +129,8 @@ def _stripes(part: Layout | Component, count: str) -> list[str]:
 
 
 def needs(layout: Layout) -> Iterator[tuple[str, Version]]:
-    """Yield each feature of the layout that needs a recent Lustre client, with the oldest client version that supports
-    it.
+    """Yield the features of the layout that not every Lustre client supports, each with the oldest client version that
+    does.
     """
     if layout.components:
         yield "components (PFL)", (2, 10)

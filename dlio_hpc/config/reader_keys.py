@@ -1,5 +1,5 @@
-"""The keys of a workload's `reader`, as frozen structs, a check that rejects invalid combinations, and properties that
-follow from them.
+"""The keys of a workload's `reader`, as frozen structs, a check that rejects invalid combinations, and functions on how
+a reader with these keys reads.
 """
 
 from typing import Literal
@@ -52,12 +52,12 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     batch_size: units.Positive = 1
     """Number of samples that a rank consumes in a step. Example: 16"""
     interleave: units.Positive | None = None
-    """Number of files that are read in turn, one sample from each; null: read_threads if TFRecord files are read as
-    streams, else 1. Example: 4
+    """Number of files that are read in turn, one sample from each; null: 1, or the value of read_threads if TFRecord
+    files are read as streams. Example: 4
     """
     transfer_size: units.Size | None = None
-    """Size of a request; null: a sample (in framework mode, 256 KiB for TFRecord, and for npz the size of Python's file
-    buffer). Example: 1 MiB
+    """Size of a request; null: the size of a sample, or in framework mode 256 KiB for TFRecord and the size of Python's
+    file buffer for npz. Example: 1 MiB
     """
     read_threads: units.Positive = 1
     """Number of threads (native), worker processes (pytorch) or parallel calls (tensorflow) that read. Example: 8"""
@@ -66,7 +66,7 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     batch. Example: 2
     """
     preprocess_time: units.Seconds = units.Seconds(0)
-    """Emulated preprocessing time of a sample, before its batch is ready. Example: 5 ms"""
+    """Time of the emulated preprocessing of each sample. Example: 5 ms"""
     preprocess_threads: units.Positive = 1
     """Number of threads that preprocess samples. Example: 4"""
     shuffle: Shuffle = Shuffle()
@@ -76,16 +76,18 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     shard: bool = True
     """true: each rank reads its share of the dataset; false: every rank reads the whole dataset."""
     verify: bool | None = None
-    """Verify the checksums of TFRecord files; null: only in framework mode, because TensorFlow verifies them too."""
+    """Verify the checksums of TFRecord files; null: true in framework mode, as TensorFlow verifies them, and false in
+    posix mode.
+    """
     verify_content: Literal["first", "all", "none"] = "first"
     """Compare samples with the contents that were generated. first: the beginning of the first sample of each batch;
     all: every byte; none: nothing.
     """
     direct: bool = False
-    """Read with O_DIRECT, past the page cache."""
+    """Read with O_DIRECT, which bypasses the page cache."""
     drop_cache: bool = False
-    """Drop the dataset's pages from the page cache: after its generation, and before each epoch those of the files to
-    be read.
+    """Drop pages of the dataset from the page cache: all pages after its generation, and before each epoch the pages of
+    the files that are to be read.
     """
     reorder_tasks: bool = False
     """Each rank reads the share of the corresponding rank on the next node, as IOR -C does."""
@@ -102,7 +104,7 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
         return 2 * self.read_threads if self.prefetch is None else self.prefetch
 
     def files_in_turn(self, dataset: Dataset) -> int:
-        """Return how many files are read in turn: interleave, or the value that applies if it is null."""
+        """Return the number of files that are read in turn: interleave, or its default if it is null."""
         if self.interleave is not None:
             return self.interleave
         return self.read_threads if reads_streams(dataset, self) else 1
@@ -170,8 +172,9 @@ def _check(reader: Reader) -> None:
 
 
 def reads_streams(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether files are read as streams: record by record from the start, as by TFRecordDataset. This is the
-    order of TFRecord files in framework mode, whatever the loader, unless the samples of all files are mixed.
+    """Return whether the samples are in the order in which TFRecordDataset reads them: each file is a stream, read
+    record by record from its beginning. This is so for TFRecord files in framework mode with every loader, unless the
+    samples of all files are mixed.
     """
     return (
         reader.mode == "framework"
@@ -181,8 +184,8 @@ def reads_streams(dataset: Dataset, reader: Reader) -> bool:
 
 
 def by_streams(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether the loader actually reads files as streams. PyTorch's workers do not; they read whole batches at
-    the offsets of the records.
+    """Return whether the loader reads files as streams. It does if reads_streams() is true, except for PyTorch, whose
+    workers read whole batches at the offsets of the records.
     """
     return reader.loader != "pytorch" and reads_streams(dataset, reader)
 

@@ -44,8 +44,8 @@ def names(folder: Path) -> list[str]:
 
 
 def origin(path: Path) -> str:
-    """Return where a file that files() lists comes from: an empty text for a shipped file; otherwise its folder, and
-    whether it replaces a shipped file.
+    """Return the origin of a file that files() lists, as text: the folder of the user or facility, and whether the file
+    replaces a shipped one. Return "" for a shipped file.
     """
     home = root()
     if path.is_relative_to(home):
@@ -55,8 +55,8 @@ def origin(path: Path) -> str:
 
 
 def find(folder: Path, name: str) -> Path:
-    """Return the path of a YAML file, given its name or its path. Raise ConfigError, which lists the known names, for
-    an unknown name. A path is returned without a check that it exists.
+    """Return the path of a YAML file that is given by its name or its path. A path is returned unchanged, even if it
+    does not exist. Raise ConfigError for an unknown name; the message lists the known names.
     """
     try:
         url.refuse(name)
@@ -71,9 +71,7 @@ def find(folder: Path, name: str) -> Path:
 
 
 def _hint(folder: Path, name: str) -> str:
-    """Return a suggestion for an unknown name: a similar name of the same kind, or else of another kind. Empty if no
-    name is similar.
-    """
+    """Return a suggestion for an unknown name: a similar name of the same kind, or else of another kind, or else ""."""
     if hint := name_hint(name, names(folder)):
         return hint
     kinds = {kind: nearest_name(name, names(place)) for place, kind in _KINDS.items() if place != folder}

@@ -35,7 +35,7 @@ class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
     mpi: str | None = None
     """Value of srun's --mpi. Example: pmi2"""
     remote: Remote | None = None
-    """Command with which hydra starts its proxies on other nodes; null: hydra chooses."""
+    """Command by which hydra starts its proxies on other nodes; null: the one that hydra chooses."""
 
     def __post_init__(self) -> None:
         if self.remote is not None and self.kind != "hydra":
@@ -47,7 +47,7 @@ class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits of a job (nodes, walltime), a user (jobs) and a submission (other keys); null: no limit."""
+    """Limits of a job (nodes, walltime), of a user (jobs) and of a submission (all other keys). null: no limit."""
 
     nodes: Positive | None = None
     """Maximum number of nodes of a job. Example: 128"""
@@ -71,8 +71,8 @@ class Queue(Struct, frozen=True, forbid_unknown_fields=True):
     nodes: Positive | None = None
     """Maximum number of nodes of a job. Example: 128"""
     walltime: dict[int, units.Walltime] = {}
-    """Maximum walltime by number of nodes: each entry is for jobs of at least so many nodes. The smallest key is the
-    fewest nodes that a job may have. Example: {1: 1:00:00, 128: 3:00:00}
+    """Maximum walltime by number of nodes: each key is the smallest number of nodes that its walltime is for. The
+    smallest of all keys is the smallest number of nodes of a job. Example: {1: 1:00:00, 128: 3:00:00}
     """
     min_walltime: units.Walltime | None = None
     """Minimum walltime of a job. Example: 0:05:00"""

@@ -12,7 +12,7 @@ from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST, Reader
 from dlio_hpc.errors import ConfigError
 
-# Bytes of a read of tf.data by default.
+# Default size in bytes of the reads of tf.data.
 TENSORFLOW_BUFFER = 256 << 10
 
 # Keys that accept a plain value instead of a mapping, and the type of that value; see _spell_out().
@@ -20,8 +20,8 @@ SHORT_FORMS: dict[str, type] = {"dataset.chunk": units.Size, "compute.time": uni
 
 
 class ComputeTime(Struct, frozen=True, forbid_unknown_fields=True):
-    """Emulated computation time of a step. Each rank draws it at random from a distribution. Negative values that the
-    normal distribution yields count as 0.
+    """Emulated computation time of a step. Each rank draws its times at random from a distribution. A negative time,
+    which the normal distribution can give, counts as 0.
     """
 
     mean: units.Seconds = units.Seconds(0)
@@ -96,7 +96,7 @@ class Train(Struct, frozen=True, forbid_unknown_fields=True):
     """Maximum number of steps per epoch; null: as many as the dataset has. Example: 500"""
 
 
-# Files of fewer bytes have only a few pages, so the kernel fetches far more than is requested.
+# From a file of fewer bytes, which has only a few pages, the kernel fetches far more than is requested.
 FEW_PAGES = 128 * 1024
 
 
@@ -127,8 +127,8 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def brings_neighbours(self) -> bool:
-        """True if the kernel fetches far more bytes than are requested. This happens if samples inside files are read
-        in random order, and if files have only a few pages.
+        """Whether the kernel fetches far more bytes than are requested. It does if samples within files are read in
+        random order, or if files have only a few pages.
         """
         dataset = self.dataset
         in_any_order = self.reader.shuffle.samples and dataset.samples_per_file > 1
@@ -154,9 +154,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Draft(NamedTuple):
-    """A workload as plain data, of which keys may still be changed. source: file name and options, for error
-    messages.
-    """
+    """A workload as plain data, whose keys can still be changed. source: file name and options, for error messages."""
 
     data: dict[str, Any]
     source: str

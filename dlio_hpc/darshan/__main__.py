@@ -1,5 +1,5 @@
-"""Commands that job.sh runs around the ranks: python -m dlio_hpc.darshan probe PLAN.json LOG -- COMMAND, judge
-PLAN.json, or excluded PLAN.json.
+"""Commands that job.sh runs before and after the ranks: python -m dlio_hpc.darshan probe PLAN.json LOG -- COMMAND,
+judge PLAN.json, or excluded PLAN.json.
 """
 
 import argparse
@@ -26,11 +26,14 @@ def main() -> None:
     probing.add_argument("plan", type=Path, metavar="PLAN.json")
     probing.add_argument("log", metavar="LOG", help="name of the log in the job's Darshan folder")
     probing.add_argument("command", nargs="+", metavar="COMMAND")
-    judging = verbs.add_parser("judge", help="compare the log of a run with the core and the plan")
+    judging = verbs.add_parser(
+        "judge", help="compare the Darshan log of a run with the benchmark's own counts and with the plan"
+    )
     judging.add_argument("plan", type=Path, metavar="PLAN.json")
     judging.add_argument("--run", type=int, required=True, metavar="N")
     excluding = verbs.add_parser(
-        "excluded", help="print the folders that a libdarshan before 3.4 leaves out; nothing for later versions"
+        "excluded",
+        help="print the folders that a libdarshan before 3.4 must not record; print nothing for later versions",
     )
     excluding.add_argument("plan", type=Path, metavar="PLAN.json")
     options = parser.parse_args()
@@ -68,7 +71,7 @@ def _judge(directory: Path, plan: Plan, number: int) -> None:
     try:
         verdict = judge(directory, plan, run)
     except Exception as fault:
-        if isinstance(known := classified(fault), Unexpected):  # the measurement stays as valid as without a log
+        if isinstance(known := classified(fault), Unexpected):  # the measurement is valid without a log, too
             rundir.write(folder / setup.VERDICT, document.encode(LogVerdict(None, f"it could not be checked: {known}")))
         raise
     rundir.write(folder / setup.VERDICT, document.encode(verdict))

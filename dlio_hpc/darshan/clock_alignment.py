@@ -1,8 +1,10 @@
-"""Alignment of Darshan's clock with the core's, from reads of a marker file that both have timed.
+"""Alignment of Darshan's clock with the clock of the run's timeline.h5, from reads of a marker file that both have
+timed.
 
-Darshan's timestamps count from its start on each rank; ranks differ by up to tens of milliseconds. A marker read lies
-between two timestamps of the core. So the offset to add to Darshan's clock lies between `before - start` and
-`after - end` of every marker. Markers at the start and end of the run also bound the drift.
+Darshan's timestamps count from the start of Darshan on each rank, which differs by up to tens of milliseconds between
+ranks. The run takes the times `before` and `after` each marker read; Darshan takes `start` and `end` of the same read.
+The offset to add to Darshan's times is therefore between `before - start` and `after - end` of every marker read.
+Markers at the start and at the end of the run also bound the drift.
 """
 
 from typing import Any, NamedTuple
@@ -18,8 +20,8 @@ Floats = npt.NDArray[np.float64]
 
 
 class Marks(NamedTuple):
-    """Marker reads. instants: (ranks, markers, 2), before and after each read, in seconds of the timeline. path: path
-    of the marker file.
+    """Marker reads. instants: times before and after each read in seconds on the clock of the timeline, shape (ranks,
+    markers, 2). path: path of the marker file.
     """
 
     instants: Floats
@@ -44,7 +46,9 @@ def read(file: Any) -> Marks | None:
 
 
 def align(log: Log, marks: Marks | None) -> Alignment | None:
-    """Align the clocks of all ranks. None if there are no markers, or if the trace lacks markers of a rank."""
+    """Return the alignment of the clocks of all ranks. Return None if `marks` is None, if the log has no trace, or if
+    the trace does not have all marker reads of each rank.
+    """
     trace = log.traced.get("DXT_POSIX")
     if marks is None or trace is None:
         return None

@@ -1,4 +1,4 @@
-"""Counters in the records of Darshan's modules, by module and record version. Names are those of Darshan's headers."""
+"""Types of the records in a Darshan log, by module and record version. Counters have the names of Darshan's headers."""
 
 import numpy as np
 
@@ -41,12 +41,12 @@ _SEGMENTS = {
     ("DXT_MPIIO", 2): _SEGMENT, ("DXT_MPIIO", 3): _WITH_THREAD,
 }  # fmt: skip
 
-# Head of the segments of a file and rank; writes come first.
+# Header in front of the segments of a file and rank. Segments of writes come before those of reads.
 TRACED = np.dtype([
     ("id", "<u8"), ("rank", "<i8"), ("shared", "<i8"), ("host", "S64"), ("writes", "<i8"), ("reads", "<i8"),
 ])  # fmt: skip
 
-# In the order of the module numbers in the log header.
+# Names of modules, in the order of their numbers in the log header.
 MODULES = (
     "NULL", "POSIX", "MPI-IO", "H5F", "H5D", "PNETCDF_FILE", "PNETCDF_VAR", "BG/Q", "LUSTRE", "STDIO", "DXT_POSIX",
     "DXT_MPIIO", "MDHIM", "APXC", "APMPI", "HEATMAP", "DFS", "DAOS",

@@ -1,4 +1,4 @@
-"""Contents of a Darshan log, independent of its reader: job, counters of files, extended trace (DXT), heat maps."""
+"""Contents of a Darshan log, whichever reader has read it: job, counters of files, extended trace (DXT), heat maps."""
 
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -31,8 +31,8 @@ class LogFault(NamedTuple):
 
 
 class LogJob(NamedTuple):
-    """Job of a log. started, ended: seconds since 1970; ended is 0 if no end was recorded. library: version of
-    libdarshan.
+    """Job that a log was recorded in. started, ended: seconds since 1970; ended is 0 if no end was recorded. library:
+    version of libdarshan.
     """
 
     uid: int
@@ -51,7 +51,9 @@ class LogJob(NamedTuple):
 
 
 class Module(NamedTuple):
-    """Location of a module's records. partial: the module ran out of memory and dropped records."""
+    """Location of a module's records in the log. version: version of their format. partial: whether the module ran out
+    of memory and dropped records.
+    """
 
     version: int
     offset: int
@@ -60,10 +62,10 @@ class Module(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Trace of a DXT module. files: counters.TRACED, a row per file and rank. segments: a row per request; those of
-    files[n] begin at first[n], writes before reads. Times are seconds on the rank's clock since Darshan began on that
-    rank. If a rank has several processes, each has its own log, and segments have the number of the process as
-    `process`.
+    """Trace of a DXT module. files: a row of type counters.TRACED per file and rank. segments: a row per request; the
+    segments of files[n] start at index first[n], writes before reads. Times are seconds since Darshan started on the
+    rank. If a rank has several processes, each with its own log, segments have a field `process` with the number of the
+    process.
     """
 
     files: Records
@@ -77,12 +79,13 @@ class Trace(NamedTuple):
 
     @property
     def first(self) -> npt.NDArray[np.int64]:
+        """Index in `segments` of the first segment of each of `files`."""
         return np.cumsum(self.counts) - self.counts
 
 
 class Heat(NamedTuple):
-    """HEATMAP of an interface. read, written: bytes of each of `ranks`, (ranks, bins), in bins of width_s since the job
-    began.
+    """Heat map of an I/O interface (module HEATMAP). width_s: width of the time bins in seconds; the first bin starts
+    with the job. ranks: numbers of the ranks. read, written: bytes, shape (ranks, bins).
     """
 
     width_s: float
@@ -92,9 +95,10 @@ class Heat(NamedTuple):
 
 
 class Log(NamedTuple):
-    """Darshan log. counted: module -> records (counters.record_type). traced: module -> Trace. heat: interface -> Heat.
-    A module that could not be read, or whose records may be incomplete, is among the faults. The part of it that could
-    be read is kept.
+    """Darshan log. version: version of its format. names: paths of files by record id. counted: records of each
+    counting module, of type counters.record_type(). traced: trace of each tracing module. heat: heat map of each
+    interface. faults: among others, a fault for each module that could not be read or whose records may be incomplete;
+    the part of such a module that could be read is kept.
     """
 
     path: Path
@@ -109,8 +113,8 @@ class Log(NamedTuple):
 
 
 def counter(records: Records, name: str) -> Any:
-    """Return a counter, one value per record. It is 0 if the module has no such counter or Darshan marks it as unknown
-    (-1).
+    """Return the values of a counter, one per record. A value is 0 if the module has no such counter, or if Darshan
+    marks it as unknown (-1).
     """
     if name not in (records.dtype.names or ()):
         return np.zeros(len(records), np.int64)
@@ -118,8 +122,8 @@ def counter(records: Records, name: str) -> Any:
 
 
 def used(records: Records, name: str) -> Any:
-    """Return a counter, one value per record. A common size or stride (ACCESSn_ACCESS, STRIDEn_STRIDE) whose COUNT is 0
-    is returned as 0, because Darshan may leave any value there (3.2.0 does).
+    """Return the values of a counter, one per record. A common size or stride (ACCESSn_ACCESS, STRIDEn_STRIDE) whose
+    COUNT is 0 is returned as 0, because Darshan may leave any value in such a field (3.2.0 does).
     """
     slot, _, kind = name.partition("_")
     if not slot[-1:].isdecimal() or kind == "COUNT":
@@ -128,8 +132,8 @@ def used(records: Records, name: str) -> Any:
 
 
 def common_sizes(records: Records) -> dict[int, int]:
-    """Return the number of requests by size in bytes, reads and writes together. Darshan keeps the four most frequent
-    sizes of each file.
+    """Return the number of requests by their size in bytes, reads and writes together. Only the four most frequent
+    sizes of each file are counted, because Darshan keeps no others.
     """
     requests: dict[int, int] = {}
     for number in range(1, _SLOTS + 1):

@@ -26,15 +26,16 @@ _SLOTS = 64
 _HEADER = struct.Struct(f"<8sqB7xQ2Q{2 * _SLOTS}Q{_SLOTS}I")
 _JOB = struct.Struct("<7q1024s")
 _HEAT = struct.Struct("<Qqdq2Q")  # the last two fields are pointers, which have no meaning in a file
-# Compression type of a log that a process is still writing: none.
+# Compression type "none": the file is the live record of a process, not yet a log.
 _LIVE = 2
 _CHUNK = 1 << 16
-# Plausible limits of a region of names or counters, and of a file's trace: millions of files, years of requests.
+# Largest plausible size of a region of names or counters (millions of files), and largest plausible number of requests
+# in the trace of a file (years of requests).
 _MOST_BYTES, _MOST_SEGMENTS = 1 << 31, 1 << 36
 
 
 class _Broken(Exception):
-    """Error of a region that ends too soon or has a wrong checksum."""
+    """A region ends too soon, has a wrong checksum or has implausible contents."""
 
     def __init__(self, name: Name, text: str) -> None:
         super().__init__(text)
@@ -47,8 +48,8 @@ class _Header(NamedTuple):
 
 
 def load(path: Path, trace: bool = True) -> Log:
-    """Read the log at `path`. trace: read DXT. Raise ConfigError if there is no file, InvalidRun if it is not a Darshan
-    log or its beginning is lost.
+    """Read the log at `path`. trace: whether the extended trace (DXT) is read. Raise ConfigError if the file cannot be
+    read, InvalidRun if it is not a Darshan log, if its header or job record is lost, or if it does not fit into memory.
     """
     if path.exists() and not path.is_file():
         raise ConfigError(f"cannot read {path}: it is not a regular file")
@@ -58,14 +59,16 @@ def load(path: Path, trace: bool = True) -> Log:
             if version == VERSION:
                 return _load(file, path, trace)
     except MemoryError as fault:
-        raise InvalidRun(f"{path} holds more than fits into this node's memory") from fault
+        raise InvalidRun(f"{path} needs more memory than this node has") from fault
     except OSError as fault:
         raise ConfigError(f"cannot read {path}: {fault.strerror}") from fault
     return pydarshan_reader.load(path)
 
 
 def _version(file: IO[bytes], path: Path) -> str:
-    """Return the format version, such as 3.41; empty for the other byte order. Raise InvalidRun if it is not a log."""
+    """Return the format version, such as 3.41, or "" if the log has the other byte order. Raise InvalidRun if the file
+    is not a log.
+    """
     head = file.read(16)
     text, magic = head[:8].rstrip(b"\0"), head[8:16]
     if magic == _MAGIC.to_bytes(8, "little"):
@@ -121,7 +124,7 @@ def _header(file: IO[bytes], path: Path) -> _Header:
 
 
 def _region_faults(header: _Header, size: int) -> list[LogFault]:
-    """Return a fault if the regions are not contiguous or the last does not end with the file."""
+    """Return a fault if the regions in the header are not contiguous or do not end where the file ends."""
     regions = [header.names, *((module.offset, module.length) for module in header.modules.values() if module.length)]
     regions.sort()
     end = max(offset + length for offset, length in regions)
@@ -134,8 +137,8 @@ def _region_faults(header: _Header, size: int) -> list[LogFault]:
 
 
 def _pieces(file: IO[bytes], offset: int, length: int) -> Iterator[tuple[bytes, bool]]:
-    """Yield the content of a region piece by piece, each with True if a stream with a valid checksum ends there. Raise
-    _Broken if the region ends too soon or a checksum is wrong.
+    """Yield the decompressed content of a region piece by piece, each piece with whether a stream with a valid checksum
+    ends after it. Raise _Broken if the region ends too soon or a checksum is wrong.
     """
     if offset > os.fstat(file.fileno()).st_size:
         raise _Broken("truncated", "it begins beyond the end of the file")
@@ -160,6 +163,7 @@ def _pieces(file: IO[bytes], offset: int, length: int) -> Iterator[tuple[bytes, 
 
 
 def _whole(file: IO[bytes], offset: int, length: int) -> "_Content":
+    """Return the decompressed content of a region."""
     content, valid = bytearray(), 0
     try:
         for piece, is_end in _pieces(file, offset, max(length, 0)):
@@ -173,7 +177,7 @@ def _whole(file: IO[bytes], offset: int, length: int) -> "_Content":
 
 
 class _Content(NamedTuple):
-    """Content of a region, up to the last valid checksum."""
+    """Decompressed content of a region. If there is a fault, `data` ends at the last valid checksum."""
 
     data: bytearray
     fault: LogFault | None
@@ -206,7 +210,7 @@ def _job(content: _Content, path: Path, faults: list[LogFault]) -> LogJob:
 
 
 def _names(content: _Content, faults: list[LogFault]) -> dict[int, str]:
-    """Return the path of each record number."""
+    """Return the paths of files by record id. Add a fault to `faults` if names are lost."""
     names: dict[int, str] = {}
     data, at = bytes(content.data), 0
     while (end := data.find(b"\0", at + 8)) >= 0:
@@ -220,7 +224,7 @@ def _names(content: _Content, faults: list[LogFault]) -> dict[int, str]:
 
 
 def _known(kind: "np.dtype[np.void] | None", name: str, module: Module, log: Log) -> "np.dtype[np.void] | None":
-    """Return `kind`. Add a fault to the log if it is None."""
+    """Return `kind`, the record type of a module. If it is None, the version is unknown: add a fault to the log."""
     if kind is None:
         log.faults.append(LogFault("unknown version", f"{name} has records of version {module.version}"))
     return kind
@@ -258,7 +262,9 @@ def _trace(file: IO[bytes], header: _Header, name: str, log: Log) -> None:
 
 
 def _heat(file: IO[bytes], module: Module, log: Log) -> None:
-    """Read the heat maps as far as they are intact. They are not used to judge a log, so a fault is ignored."""
+    """Read the heat maps into the log, as far as they are intact. Faults are ignored: the check of a log does not need
+    heat maps.
+    """
     data, at = _whole(file, module.offset, module.length).data, 0
     rows: dict[str, list[tuple[int, float, list[npt.NDArray[np.int64]]]]] = {}
     while len(data) - at >= _HEAT.size:
@@ -276,7 +282,9 @@ def _heat(file: IO[bytes], module: Module, log: Log) -> None:
 
 
 class _Segments:
-    """Collector of the bytes of a DXT region. Segments are copied only once."""
+    """Collector of the headers and segments of a DXT region, whose content is added in pieces. It copies segments only
+    once.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -285,7 +293,9 @@ class _Segments:
         self._valid = 0, 0
 
     def take(self, piece: bytes, is_end: bool) -> None:
-        """Add a piece. is_end: a stream with a valid checksum ends with it. Raise _Broken for implausible counts."""
+        """Add a piece. is_end: whether a stream with a valid checksum ends after it. Raise _Broken for implausible
+        counts.
+        """
         self._rest += piece
         at, head = 0, counters.TRACED.itemsize
         while True:
@@ -311,7 +321,7 @@ class _Segments:
             raise _Broken("garbled", "its last record is incomplete")
 
     def trace(self, kind: "np.dtype[np.void]") -> Trace:
-        """Return the trace up to the last valid checksum, with complete files only."""
+        """Return the trace up to the last valid checksum, without a file whose segments are incomplete."""
         heads, body = self._valid
         files = np.frombuffer(self._heads, counters.TRACED, heads // counters.TRACED.itemsize)
         whole = np.cumsum(files["writes"] + files["reads"]) * self._size <= body

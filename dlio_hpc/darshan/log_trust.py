@@ -1,4 +1,4 @@
-"""Check whether a log can be trusted. Each fault has a name. A log without faults needs no further checks."""
+"""Check whether a log can be trusted. Each fault has a name. The data of a log without faults are complete."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -19,6 +19,7 @@ _PAIRS = {
 }
 # A log may record times in whole seconds.
 _SLACK_S = 2.0
+# Largest number of files that a message names.
 _NAMED = 3
 # Largest plausible number of bytes, requests or seconds: 2^60, an exbibyte.
 _MOST = 2.0**60
@@ -26,14 +27,14 @@ _MOST_RANKS, _MOST_S = 1 << 24, 2.0**36
 # Counters that may have any value: record ids of files, and offsets, which have no limit in a sparse file.
 _ANY = {"id", "RENAMED_FROM", "MAX_BYTE_READ", "MAX_BYTE_WRITTEN"}
 
-# Columns of the tables that are compared: requests and bytes of a file and rank.
+# Columns of a Table, which has the requests and bytes of each file and rank.
 _READS, _BYTES_READ, _WRITES, _BYTES_WRITTEN = range(4)
 _NONE = np.zeros(4, np.int64)
 Table = dict[tuple[int, int], npt.NDArray[np.int64]]
 
 
 class Expected(NamedTuple):
-    """Known facts of the run: number of ranks, start and end in seconds since 1970. None if unknown."""
+    """Facts of the run that its log must agree with; None if unknown. started, ended: seconds since 1970."""
 
     ranks: int | None = None
     started: float | None = None
@@ -41,9 +42,8 @@ class Expected(NamedTuple):
 
 
 def judge(log: Log, expected: Expected | None = None) -> list[LogFault]:
-    """Return all faults of the log: those of reading it and contradictions between its parts.
-
-    Without a fault its counters and its trace are complete.
+    """Return all faults of the log: those found when it was read, impossible values, contradictions between its parts,
+    and contradictions to `expected`. If there are none, its counters and its trace are complete.
     """
     faults = list(log.faults)
     if log.path.name.endswith("_partial"):
@@ -58,17 +58,19 @@ def judge(log: Log, expected: Expected | None = None) -> list[LogFault]:
 
 
 def has_possible(faults: list[LogFault], module: str) -> bool:
-    """Return whether all numbers of a module are plausible."""
+    """Return whether the faults of a log contain none on garbled data of the module."""
     return not any(fault.name == "garbled" and fault.text.startswith((f"{module}:", f"{module} ")) for fault in faults)
 
 
 def _impossible(log: Log) -> Iterator[LogFault]:
-    """Yield faults for values that no program can cause. They occur because checksums do not cover the header, and
-    because writers of logs have bugs.
+    """Yield faults for values that no program can cause. Such values occur because checksums do not cover the header of
+    a log, and because of bugs in the programs that write logs.
     """
     ranks = log.job.ranks
     if not 1 <= ranks <= _MOST_RANKS or not 0 <= log.job.started < _MOST_S:
-        yield LogFault("garbled", f"a job of {ranks} processes that began at {log.job.started:.0f}")
+        yield LogFault(
+            "garbled", f"a job of {ranks} processes, started {log.job.started:.0f} s after 1970, is impossible"
+        )
     for module, records in log.counted.items():
         wrong = (records["rank"] < -1) | (records["rank"] >= ranks)
         for name in set(records.dtype.names or ()) - _ANY:
@@ -82,11 +84,13 @@ def _impossible(log: Log) -> Iterator[LogFault]:
         wrong |= (rows["length"] < 0) | (rows["length"] > _MOST)
         strangers = int(((trace.files["rank"] < 0) | (trace.files["rank"] >= ranks)).sum())
         if wrong.any() or strangers:
-            yield LogFault("garbled", f"{module}: {int(wrong.sum())} requests and {strangers} files are impossible")
+            yield LogFault(
+                "garbled", f"{module}: {int(wrong.sum())} requests and {strangers} files have impossible values"
+            )
 
 
 def _most(name: str) -> float:
-    """Return the largest plausible value of a counter. A variance is in squared units."""
+    """Return the largest plausible value of a counter. It is squared for a variance, which has squared units."""
     return _MOST**2 if "_VARIANCE_" in name else _MOST
 
 
@@ -105,15 +109,17 @@ def _against_run(log: Log, expected: Expected) -> Iterator[LogFault]:
             "ranks' MPI do not match, or DARSHAN_ENABLE_NONMPI is set",
         )
     if expected.started is not None and job.ended and job.ended < expected.started - _SLACK_S:
-        yield LogFault("stale", f"it ended {expected.started - job.ended:.0f} s before the run began")
+        yield LogFault("stale", f"the log ended {expected.started - job.ended:.0f} s before the run began")
     if expected.ended is not None and job.started > expected.ended + _SLACK_S:
-        yield LogFault("stale", f"it began {job.started - expected.ended:.0f} s after the run ended")
+        yield LogFault("stale", f"the log began {job.started - expected.ended:.0f} s after the run ended")
 
 
 def _trace_faults(
     log: Log, module: str, tracer: str, reads: tuple[str, ...], writes: tuple[str, ...]
 ) -> list[LogFault]:
-    """Return the differences between the trace and the counters of the same files."""
+    """Return the faults that a comparison of a module's trace with its counters shows: trace missing, trace cut, or
+    counters that disagree with it. reads, writes: names of the counters of requests.
+    """
     counted = _counted(log.counted[module], reads, writes)
     requests = sum(int(row[_READS]) + int(row[_WRITES]) for row in counted.values())
     unread = any(fault.text.startswith(f"{tracer} has records of version") for fault in log.faults)
@@ -161,7 +167,7 @@ def _rank(rank: int) -> str:
 
 
 def _counted(records: Records, reads: tuple[str, ...], writes: tuple[str, ...]) -> Table:
-    """Return the requests of the counters, by file and rank, including files that were only opened."""
+    """Return the requests and bytes in the counters, by file and rank. Files that were only opened are included."""
     columns = (
         sum(records[name] for name in reads), records["BYTES_READ"],
         sum(records[name] for name in writes), records["BYTES_WRITTEN"],
@@ -171,8 +177,8 @@ def _counted(records: Records, reads: tuple[str, ...], writes: tuple[str, ...]) 
 
 
 def _traced(trace: Trace, reduced: set[int]) -> Table:
-    """Return the requests of the trace, by file and rank. Files whose counters Darshan has reduced are summed over all
-    ranks.
+    """Return the requests and bytes in the trace, by file and rank. reduced: ids of the files whose counters
+    Darshan has summed over all ranks; these files are summed over all ranks here, too, as rank -1.
     """
     lengths = np.maximum(trace.segments["length"], 0)
     sums = np.concatenate(([0], np.cumsum(lengths)))
@@ -187,7 +193,7 @@ def _traced(trace: Trace, reduced: set[int]) -> Table:
 
 
 def _summed(numbers: list[int], ranks: list[int], rows: npt.NDArray[np.int64]) -> Table:
-    """Sum the rows by file and rank. A rank with several processes has several records of a file."""
+    """Sum the rows that have the same file and rank. A rank with several processes has several records of a file."""
     table: Table = {}
     for number, rank, row in zip(numbers, ranks, rows, strict=True):
         key = number, rank

@@ -1,4 +1,4 @@
-"""verdict.json: faults of a run's Darshan log, and its differences from the core and the plan."""
+"""File verdict.json: faults of a run's Darshan log, and its differences from the run's own counts and from the plan."""
 
 from msgspec import Struct
 
@@ -14,7 +14,10 @@ class Reason(Struct, frozen=True):
 
 
 class Bytes(Struct, frozen=True):
-    """Bytes that all ranks read from the dataset's files, or wrote to them in a run that generates the dataset."""
+    """Bytes that all ranks read from the dataset's files, or wrote to them in a run that generates the dataset.
+    darshan: recorded by Darshan. core: counted by the ranks themselves. planned: None if the plan does not determine
+    them.
+    """
 
     darshan: int
     core: int
@@ -22,10 +25,11 @@ class Bytes(Struct, frozen=True):
 
 
 class LogVerdict(Struct, frozen=True):
-    """Verdict on the log of a run. log: file name in the run's Darshan folder; None if there is no log, and why_not is
-    the reason. bytes: None if nothing is compared, for example because the counters cannot be trusted. differences:
-    each makes the run invalid. clock_error_s: largest error of timestamps of the log on the core's clock; None if the
-    clocks could not be aligned.
+    """Verdict on the log of a run. log: name of the log in the run's Darshan folder; None if there is no log. why_not:
+    reason why there is no log. library: version of libdarshan. bytes: None if nothing was compared, for example because
+    the counters cannot be trusted. differences: differences of Darshan's bytes from those that the ranks counted or the
+    plan has; each makes the run invalid. clock_error_s: largest error of the log's timestamps after conversion to the
+    clock of timeline.h5, in seconds; None if the clocks could not be aligned.
     """
 
     log: str | None
@@ -39,7 +43,9 @@ class LogVerdict(Struct, frozen=True):
 
 
 class Probe(Struct, frozen=True):
-    """probe.json: result of starting two ranks under libdarshan before the job's runs. why_not: None if it works."""
+    """File probe.json: result of a trial start of ranks under libdarshan before the runs of a job. library: path of
+    libdarshan. version: its version; "" if unknown. why_not: reason why libdarshan is not used; None if it works.
+    """
 
     library: str
     version: str

@@ -1,4 +1,4 @@
-"""Check that libdarshan and the ranks' MPI match, by starting two ranks before the runs of the job."""
+"""Trial start of two ranks under libdarshan before the runs of a job, to check that libdarshan and MPI match."""
 
 import subprocess
 import time
@@ -12,7 +12,9 @@ _PATIENCE_S, _GRACE_S = 120.0, 10.0
 
 
 def probe(library: str, path: Path, command: list[str], ranks: int) -> Probe:
-    """Run `command`, which starts `ranks` ranks under `library` and writes their log to `path`."""
+    """Run `command`, which starts `ranks` ranks under the libdarshan `library` and writes their log to `path`. Return
+    the result. Its why_not is set if the ranks fail, or if they leave no log of this number of ranks.
+    """
     started = time.monotonic()
     version, why_not = "", None
     try:
@@ -45,7 +47,7 @@ def _tried(path: Path, command: list[str], ranks: int) -> tuple[str, str | None]
         return "", str(fault)
     if log.job.ranks != ranks:
         return log.job.library, (
-            f"its log has {log.job.ranks} process(es) instead of {ranks} ranks: it was built for a different MPI"
+            f"the log has {log.job.ranks} process(es) instead of {ranks} ranks: libdarshan was built for another MPI"
         )
     return log.job.library, None
 

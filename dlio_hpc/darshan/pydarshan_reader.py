@@ -1,5 +1,5 @@
-"""Reader of logs of other versions and byte orders. pydarshan reads them in a separate process, because its C library
-ends the process on a corrupted log and reports records that it cannot read only on stderr.
+"""Reader of logs whose version or byte order log_reader does not support. pydarshan reads them in a separate process,
+because its C library ends the process on a corrupted log, and reports unreadable records only on stderr.
 """
 
 import importlib.util
@@ -15,7 +15,7 @@ from dlio_hpc.darshan import counters
 from dlio_hpc.darshan.log import COUNTING, TRACING, Log, LogFault, LogJob, Module, Records, Trace
 from dlio_hpc.errors import ConfigError, InvalidRun
 
-# Versions to which libdarshan-util converts all older records, and which pydarshan returns.
+# Record versions that pydarshan returns: libdarshan-util converts all older records to them.
 _TODAY = {"POSIX": 4, "MPI-IO": 3, "STDIO": 2}
 _PATIENCE_S = 600
 
@@ -42,7 +42,7 @@ def load(path: Path) -> Log:
 
 
 def main() -> None:
-    """Read the log at the path in argv and write it to stdout, pickled. This is the separate process."""
+    """Read the log at the path in argv and write it to stdout, pickled. This runs in the separate process."""
     import darshan
 
     path = Path(sys.argv[1])
@@ -91,7 +91,7 @@ def _job(report: Any) -> LogJob:
 
 
 def _counted(report: Any, name: str) -> Records:
-    """Return the records of a counting module. Columns that its version does not have are -1."""
+    """Return the records of a counting module. Counters that the log does not have are -1 (unknown)."""
     kind = counters.record_type(name, _TODAY[name])
     assert kind is not None
     report.mod_read_all_records(name, dtype="numpy")

@@ -1,4 +1,6 @@
-"""Check of a run's log: that it belongs to the run, is complete, and agrees with the core and the plan."""
+"""Check of a run's Darshan log: it must belong to the run, be complete, and agree with the bytes that the ranks counted
+and with the plan.
+"""
 
 import os
 from collections.abc import Iterator
@@ -22,21 +24,24 @@ from dlio_hpc.results import run_result
 from dlio_hpc.results.run_result import Result
 
 Counts = npt.NDArray[np.int64]
-# Samples up to which places are computed to name the files that differ, at 6 ns per sample.
+# Largest number of samples for which the files that differ are determined. It takes 6 ns per sample.
 _MOST_SAMPLES = 50_000_000
+# Largest number of ranks, and of files, that the differences name.
 _NAMED = 3
 _A_PAGE = 4096
 
 
 class Core(NamedTuple):
-    """Counts of the core. bytes: bytes that each rank read from the dataset's files. marks: see clock_alignment."""
+    """Measurements in timeline.h5. bytes: bytes that each rank counted as read from the dataset's files. marks: reads
+    of the marker file; None if there are none.
+    """
 
     bytes: Counts
     marks: clock_alignment.Marks | None
 
 
 def judge(directory: Path, plan: Plan, run: Run) -> LogVerdict:
-    """Return the verdict on the run's log. Without a result of the run nothing is compared."""
+    """Return the verdict on the log of a run. If the run has no result, the log is checked but not compared."""
     folder = rundir.run_directory(directory, run.number, run.name)
     logs = sorted((folder / rundir.DARSHAN).glob("*.darshan*"))
     if not logs:
@@ -72,7 +77,7 @@ def _result(folder: Path) -> Result | None:
 
 
 def expected(plan: Plan, result: Result | None) -> log_trust.Expected:
-    """Return the facts with which a log of the run must agree."""
+    """Return the facts that a log of the run must agree with. result: None if the run has none."""
     if result is None:
         return log_trust.Expected(plan.ranks)
     return log_trust.Expected(plan.ranks, units.timestamp(result.started), units.timestamp(result.ended))
@@ -102,8 +107,9 @@ def _compared(verdict: LogVerdict, log: Log, plan: Plan, run: Run, result: Resul
 
 
 def _generated(log: Log, run: Run, result: Result) -> dict[str, object]:
-    """Return the bytes of a run that generates, and a difference if fewer bytes were written than the samples have. An
-    exact comparison is not possible: HDF5 leaves holes and writes some of its metadata twice.
+    """Return the fields `bytes` and `differences` for a run that generates a dataset; empty if it reused one. The only
+    possible difference is that fewer bytes were written than the samples have. An exact comparison is not possible,
+    because HDF5 leaves holes and writes some of its metadata twice.
     """
     assert result.generated is not None
     if result.generated.reused:
@@ -129,8 +135,8 @@ def _core(folder: Path, run: Run) -> Core | None:
 
 
 def _recorded(log: Log, run: Run, direction: str) -> dict[tuple[int, int], int]:
-    """Return the bytes that Darshan recorded, by rank and number of the dataset's file, for the interface that the
-    ranks used. direction: READ or WRITTEN.
+    """Return the bytes that Darshan recorded for the interface that the ranks used, POSIX or MPI-IO, by rank and number
+    of the dataset's file. direction: READ or WRITTEN.
     """
     module = "MPI-IO" if run.workload.reader.access == "collective" and direction == "READ" else "POSIX"
     records = log.counted.get(module)
@@ -154,15 +160,18 @@ def _recorded(log: Log, run: Run, direction: str) -> dict[tuple[int, int], int]:
 def _differences(
     recorded: dict[tuple[int, int], int], core: Counts, plan: Plan, run: Run, whole: bool
 ) -> Iterator[str]:
-    """Yield the ranks whose bytes differ from the core's, and the files with fewer bytes than planned."""
+    """Yield messages on ranks for which Darshan recorded other bytes than the rank counted, and on files from which
+    fewer bytes than planned were read. whole: whether the run has done all planned steps. If not, the only differences
+    are ranks for which Darshan recorded fewer bytes.
+    """
     by_rank = np.zeros(len(core), np.int64)
     for (rank, _), count in recorded.items():
         by_rank[rank] += count
-    missing = core - by_rank  # negative for a stopped run that has read ahead more than it took
+    missing = core - by_rank  # negative for a stopped run that has read more than it used
     odd = np.flatnonzero((abs(missing) if whole else missing) > _tolerance(run, core))
     short_files = list(_short_files(recorded, plan, run)) if whole else []
     for rank in odd[:_NAMED].tolist():
-        message = f"rank {rank}: Darshan recorded {by_rank[rank]} bytes, the core {core[rank]}"
+        message = f"rank {rank}: Darshan recorded {by_rank[rank]} bytes, the rank counted {core[rank]}"
         files = [text for short_rank, text in short_files if short_rank == rank]
         yield message + (f"; {files[0]}" if files else "")
     if len(odd) > _NAMED:
@@ -174,18 +183,19 @@ def _differences(
 
 
 def _may_lose_files(run: Run) -> bool:
-    """Return whether threads that the core does not control open files while others close files. Darshan may then lose
-    track of files (see core.darshan_fd_gate).
+    """Return whether TensorFlow's own threads open files while others close files. Darshan may then lose track of files
+    (see core.darshan_fd_gate), and the benchmark cannot prevent it.
     """
     reader = run.workload.reader
     return reader.loader == "tensorflow" and reader.read_threads > 1
 
 
 def _tolerance(run: Run, core: Counts) -> Counts:
-    """Return the bytes per rank by which the counts may differ. It is 0 if the core counts the calls that Darshan
-    records, and a page if the core takes the bytes of library calls from the kernel. If TensorFlow itself reads, the
-    core uses the kernel's counters of the process, which include its other reads. If HDF5 reads through MPI-IO, any
-    difference is accepted, because the kernel does not count bytes that come from other ranks.
+    """Return the bytes per rank by which the rank's count may differ from Darshan's. It is 0 if the rank counts the
+    calls that Darshan records, and a page if it takes the bytes of library calls from the kernel. If TensorFlow itself
+    reads, it is 1 % and 1 MiB, because the rank takes the kernel's counters of its process, which include other reads.
+    If HDF5 reads through MPI-IO, any difference is accepted, because the kernel does not count bytes that come from
+    other ranks.
     """
     reader = run.workload.reader
     if reader.access == "collective":
@@ -197,7 +207,9 @@ def _tolerance(run: Run, core: Counts) -> Counts:
 
 
 def _short_files(recorded: dict[tuple[int, int], int], plan: Plan, run: Run) -> Iterator[tuple[int, str]]:
-    """Yield the files from which a rank read fewer bytes than planned, as rank and message."""
+    """Yield the rank and a message for each file from which a rank read fewer bytes than planned. Yield nothing if the
+    planned bytes per file are not known, or if there are too many samples to compute them.
+    """
     workload = run.workload
     layout, epochs = workload.dataset, workload.train.epochs
     unknown = layout.compression != "none" or layout.sample.stdev is not None or layout.format == "null"
@@ -215,7 +227,7 @@ def _short_files(recorded: dict[tuple[int, int], int], plan: Plan, run: Run) -> 
 
 
 def samples_of_files(plan: Plan, run: Run, rank: int) -> Counts:
-    """Return the number of samples of each file that the rank reads from storage in the whole run."""
+    """Return how many samples of each file the rank reads from storage in the whole run."""
     workload = run.workload
     reader, per_file = workload.reader, np.uint64(workload.dataset.samples_per_file)
     first, last = positions(workload, plan.ranks, rank, plan.ranks_per_node)

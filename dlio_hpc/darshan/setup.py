@@ -1,6 +1,6 @@
 """Setup of libdarshan for a run: its configuration file and the environment variables of the ranks.
 
-The behaviour of Darshan described here is that of darshan-runtime's documentation and source, 3.4 to 3.5.
+Statements on Darshan in this module are from the documentation and source of darshan-runtime 3.4 and 3.5.
 """
 
 import os
@@ -15,12 +15,13 @@ from dlio_hpc.plan.plan import Plan, Run
 # Bytes of each read of the marker file. No other read has this size.
 MARKER_BYTES = 1777
 CONFIG, PROBE, VERDICT = "darshan.conf", "probe.json", "verdict.json"
-# Modules that are filtered by file name. HEATMAP has names of its own.
+# Modules whose records are filtered by file name. Records of HEATMAP do not have the names of files.
 _MODULES = "POSIX,STDIO,MPI-IO,DXT_POSIX,DXT_MPIIO"
-# A libdarshan before 3.4 reads no configuration file. DARSHAN_EXCLUDE_DIRS names the folders that it does not record
-# and replaces its built-in list, which is _SYSTEM.
+# Folders that a libdarshan before 3.4 does not record by default. It reads no configuration file, and its environment
+# variable DARSHAN_EXCLUDE_DIRS replaces this list.
 _SYSTEM = ("/etc/", "/dev/", "/usr/", "/bin/", "/boot/", "/lib/", "/opt/", "/sbin/", "/sys/", "/proc/", "/var/")
-# MiB of memory for the records and the compressed trace, whose limits are compiled in.
+# Memory in MiB that a libdarshan before 3.4 gets for records and compressed traces. Their numbers are limited by
+# constants in the library.
 _EARLY_POOL_MIB = 8
 
 
@@ -32,13 +33,16 @@ def marker_path(directory: str, run: Run) -> str:
 
 
 def early_variables() -> dict[str, str]:
-    """Return the environment variables of ranks under a libdarshan before 3.4. $excluded: the value of excluded()."""
+    """Return the environment variables of ranks under a libdarshan before 3.4. The shell variable $excluded has the
+    value of excluded().
+    """
     return {"DARSHAN_MODMEM": str(_EARLY_POOL_MIB), "DARSHAN_EXCLUDE_DIRS": "$excluded"}
 
 
 def excluded(plan: Plan, python: Iterable[str]) -> str:
     """Return the value of DARSHAN_EXCLUDE_DIRS: folders of the system and of Python's modules (`python`), except those
-    that contain paths to be recorded. Folders with a comma are left out, because the comma separates folders.
+    that contain paths to be recorded. A Python folder whose path has a comma is not listed, because the comma separates
+    folders.
     """
     wanted = [run_path for run in plan.runs for run_path in (run.dataset, run.outputs)] + [plan.directory]
     folders = [
@@ -55,7 +59,8 @@ def python_folders() -> list[str]:
 
 
 def config(plan: Plan, run: Run) -> str:
-    """Return darshan.conf: a setting per line, the modules last. Only the run's own data are recorded.
+    """Return the content of darshan.conf. Each line is a setting; modules that it is for are at its end. Only the
+    dataset, the outputs and the marker file of the run are recorded.
 
     MODMEM must hold each compressed module. If it is smaller than the trace, the whole log may be lost. NAME_INCLUDE
     takes precedence over NAME_EXCLUDE.
@@ -78,9 +83,9 @@ def config(plan: Plan, run: Run) -> str:
 
 
 def variables() -> dict[str, str]:
-    """Return the environment variables of the ranks. The job script double-quotes the values in a function in which $1
-    is the run's Darshan folder and $2 the name of the log. Darshan does not replace an existing log, so each attempt
-    has a new name.
+    """Return the environment variables of the ranks. The job script expands the values in double quotes, in a function
+    whose $1 is the run's Darshan folder and whose $2 is the name of the log. The log of each attempt has a new name,
+    because Darshan does not replace an existing log.
 
     DXT_ENABLE_IO_TRACE enables traces in libraries before 3.4, which read no configuration file.
     """
@@ -95,8 +100,8 @@ def variables() -> dict[str, str]:
 
 def expression(path: str) -> str:
     """Return a POSIX extended regular expression that matches `path` in Darshan's configuration file. It contains no
-    blank, which would end the word, and no comma, which would end the expression. It has no backslash before letters,
-    where the meaning of a backslash differs.
+    blank, which would end the word, no comma, which would end the expression, and no backslash before a letter, whose
+    meaning depends on the implementation. A blank or comma in `path` is matched by ".".
     """
     return "".join(map(_letter, path))
 

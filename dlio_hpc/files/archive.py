@@ -36,7 +36,7 @@ _SEAL_BYTES = len(_SEAL_HEAD) + 32
 
 
 class ArchivedFile(Struct, frozen=True):
-    """A file of the job, as its manifest lists it."""
+    """A file of the job in its manifest."""
 
     bytes: int
     sha256: str
@@ -91,8 +91,8 @@ def listed(path: Path) -> frozenset[str]:
 
 
 def faults(path: Path) -> list[str]:
-    """Verify an archive. Return its faults, one per line; empty if every byte is as written. A fault that makes further
-    reading unsafe is returned alone.
+    """Verify an archive. Return its faults, one text each, or nothing if every byte is as it was written. If a fault
+    makes further reading unsafe, return only that fault.
     """
     return _passed(path, lambda _: False)[0]
 
@@ -115,8 +115,8 @@ def entries(path: Path) -> list[tuple[str, int]]:
 
 
 def read(path: Path, wanted: Callable[[str], bool], largest: int = rundir.LARGEST_DOCUMENT) -> dict[str, bytes]:
-    """Return the contents of archived files by name, without verifying their checksums. wanted: function that tells for
-    a name, relative to the job's folder, whether to read the file. Of job.out and job.err, only the last `largest`
+    """Return the contents of archived files by name, without verifying their checksums. wanted: function that returns
+    whether to read a file, given its name relative to the job's folder. Of job.out and job.err, only the last `largest`
     bytes are returned. Raise InvalidRun if the archive cannot be read, or if another wanted file is larger.
     """
     with _opened(path) as held:
@@ -138,7 +138,7 @@ def extract(path: Path, target: Path) -> Path:
         job = held.manifest.job
         folder = target / job
         if folder.exists():
-            raise ConfigError(f"{folder} exists already; choose another --to or move it away")
+            raise ConfigError(f"{folder} already exists; choose another --to, or move it away")
         target.mkdir(parents=True, exist_ok=True)
         with _temporary(target, job) as temporary:
             manifest = _made(Path(temporary, job, rundir.MANIFEST))
@@ -176,8 +176,8 @@ def _kept(name: str, pieces: Iterator[bytes], largest: int) -> bytes:
 
 @contextmanager
 def _temporary(target: Path, job: str) -> Iterator[str]:
-    """Create a temporary folder in `target` and yield its path. Remove it at the end of the `with` block; entries that
-    cannot be removed remain.
+    """Create a temporary folder in `target` and yield its path. Remove the folder at the end of the `with` block, as
+    far as that is possible.
     """
     folder = tempfile.mkdtemp(prefix=f".{job}.", dir=target)
     try:
@@ -285,7 +285,7 @@ class _Hashing:
 
 
 class _Held(NamedTuple):
-    """An open archive, positioned at its second member. listing: content of the first member, the manifest."""
+    """An open archive, of which the first member, the manifest, has been read. listing: content of this member."""
 
     packed: Packed
     tar: Members
@@ -337,8 +337,8 @@ def _begun(packed: Packed) -> _Held:
 
 
 def _passed(path: Path, wanted: Callable[[str], bool]) -> tuple[list[str], dict[str, bytes]]:
-    """Read an archive once. Return its faults and the contents of the wanted files. A fault that makes further reading
-    unsafe is returned alone, without contents.
+    """Read an archive once. Return its faults and the contents of the wanted files. If a fault makes further reading
+    unsafe, return only that fault and no contents.
     """
     content: dict[str, bytes] = {}
     with _opening(path) as file:

@@ -1,5 +1,5 @@
-"""The type of the file system that holds a path. It follows from the magic number of statfs(2), because names of mount
-points mislead and the output of commands differs.
+"""Type of the file system that holds a path. It is determined by the magic number of statfs(2), because the names of
+mount points can mislead and the output of commands differs.
 """
 
 import ctypes
@@ -52,10 +52,10 @@ class FileSystem(Struct, frozen=True):
 
 
 def of(path: Path) -> FileSystem:
-    """Return the file system that holds `path`, or its nearest existing parent."""
-    there = existing(path)
-    number = magic(there)
-    mount, source = _mount(there)
+    """Return the file system that holds `path` or, if it does not exist, its nearest existing parent."""
+    nearest = existing(path)
+    number = magic(nearest)
+    mount, source = _mount(nearest)
     return FileSystem(_KINDS.get(number, f"0x{number:X}"), mount, source)
 
 
@@ -65,12 +65,12 @@ def unwritable(folder: str) -> str | None:
     """
     import tempfile
 
-    there = existing(Path(folder))
+    nearest = existing(Path(folder))
     try:
-        with tempfile.TemporaryFile(dir=there):
+        with tempfile.TemporaryFile(dir=nearest):
             return None
     except OSError as fault:
-        return f"cannot create files in {there}: {fault.strerror}"
+        return f"cannot create files in {nearest}: {fault.strerror}"
 
 
 def is_there(path: str | Path) -> bool:
@@ -104,8 +104,8 @@ def magic(path: Path) -> int:
 
 
 def _mount(path: Path) -> tuple[str, str]:
-    """Return the mount point and the source of the file system of `path`. Of all mount points above it, the longest
-    counts, and the last mount on it.
+    """Return the mount point and the source of the file system of `path`. It is the file system that was mounted last
+    on the longest mount point above the path.
     """
     best = ("", "")
     for mount, _, source in mounts():

@@ -35,7 +35,7 @@ RESULT = "result.json"
 TIMELINE = "timeline.h5"
 ERROR = "error.json"
 TF_PROFILE = "tf-profile"
-# These names are in the folder of archives, not in a job's directory.
+# Names in the folder of archives, not in a job's directory.
 HISTORY, HISTORY_LOCK, BASELINES = "history.db", "history.lock", "baselines"
 # Maximum bytes of a JSON document of a job, an archive or a study. The plan of a study with 10,000 points is smaller.
 LARGEST_DOCUMENT = 64 << 20
@@ -46,8 +46,8 @@ _LOCKED = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def layout_name(when: str, place: int) -> str:
-    """Return the file name of a layout record. when: before.yaml or after.yaml. place: index of the dataset in the job;
-    1, the second dataset, gives before-2.yaml.
+    """Return the file name of a layout record, such as before.yaml, or before-2.yaml for the second dataset of a job.
+    when: before.yaml or after.yaml. place: index of the dataset in the job.
     """
     return when if not place else f"-{place + 1}.".join(when.rsplit(".", 1))
 
@@ -73,7 +73,7 @@ def xplane_name(rank: int) -> str:
     return f"rank-{rank}.xplane.pb"
 
 
-# Name of a temporary file, written now or by an interrupted process: final name, writing process, host.
+# Pattern of the names of temporary files: final name, process that writes the file, host.
 _TEMPORARY = re.compile(r"[.](?P<name>.+)[.](?P<pid>\d+)-[0-9a-f]{8}@(?P<host>.+)[.]tmp")
 
 

@@ -1,5 +1,5 @@
 """Safe access to folders that other users may write to. A folder is opened once and then accessed by its descriptor, so
-that it does not matter if its name comes to mean another folder.
+that it does not matter if another user puts another folder in its place.
 """
 
 import errno
@@ -35,7 +35,7 @@ def opened(path: str | Path) -> Iterator[int]:
 
 
 def close(descriptor: int) -> None:
-    """Close a descriptor and ignore errors. It must be one that was not written to, so that no data can be lost."""
+    """Close a descriptor and ignore errors. Nothing may have been written to it, as an error could mean lost data."""
     with suppress(OSError):
         os.close(descriptor)
 

@@ -1,1 +1,1 @@
-"""Lustre through its command lfs: set layouts, read them back, and record both. python -m dlio_hpc.lustre."""
+"""Set and read back Lustre layouts with the command lfs, and record them: python -m dlio_hpc.lustre."""

@@ -18,7 +18,7 @@ from dlio_hpc.lustre.layout_record import Record
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Plan, Run, load
 
-# Files that are read back at most. Each costs a request to the metadata server.
+# Largest number of files whose layout is read back. Each file takes a request to the metadata server.
 _MOST_FILES = 64
 
 
@@ -27,7 +27,10 @@ def main() -> None:
     parser.add_argument("plan", type=Path, metavar="PLAN.json")
     parser.add_argument("when", choices=["before", "after"], help="set the layout, or read it back from the files")
     parser.add_argument(
-        "--run", type=int, metavar="N", help="run whose dataset is used; default: that of the first dataset"
+        "--run",
+        type=int,
+        metavar="N",
+        help="number of a run that uses the dataset; default: use the first dataset of the plan",
     )
     options = parser.parse_args()
     with told():
@@ -37,7 +40,9 @@ def main() -> None:
 
 
 def before(directory: Path, plan: Plan, run: Run) -> None:
-    """Record the present layout. Set the requested layout on a dataset that is not yet written, and read it back."""
+    """Record the layout that the dataset's folder has now. If the run generates the dataset and no file of it exists
+    yet, set the requested layout on the folder and read it back. Raise InvalidRun if the two differ.
+    """
     record, name = _record(run), _name(plan, run, rundir.BEFORE)
     if not record.file_system.is_lustre:
         print(f"layout: {run.dataset} is on {record.file_system.kind}, not Lustre: no layout is set")
@@ -46,7 +51,7 @@ def before(directory: Path, plan: Plan, run: Run) -> None:
     record = _with_folder(record, run)
     layout_record.write(directory, name, record)
     if record.asked is None:
-        print(f"layout: left alone on {run.dataset}")
+        print(f"layout: none requested, {run.dataset} keeps its own")
     elif run.kind == "generate" and dataset.is_unwritten(run):
         if faults := _set(record, run, record.asked):
             _refuse(directory, _name(plan, run, rundir.AFTER), replace(record, faults=faults))
@@ -54,7 +59,7 @@ def before(directory: Path, plan: Plan, run: Run) -> None:
 
 
 def _record(run: Run) -> Record:
-    """Return the record of a run's dataset, without its layout."""
+    """Return a record of a run's dataset with its file system and the requested layout, but not the actual layout."""
     return Record(units.utc_now(), os.uname().nodename, run.dataset, filesystem.of(Path(run.dataset)), run.layout)
 
 
@@ -64,11 +69,13 @@ def _name(plan: Plan, run: Run, when: str) -> str:
 
 def _refuse(directory: Path, name: str, record: Record) -> None:
     layout_record.write(directory, name, record)
-    raise InvalidRun(f"the layout is not as asked: {'; '.join(record.faults)}")
+    raise InvalidRun(f"the layout is not the requested one: {'; '.join(record.faults)}")
 
 
 def _with_folder(record: Record, run: Run) -> Record:
-    """Add the layout that new files get in the folder or, if it does not exist, in its nearest existing parent."""
+    """Return the record with the version of lfs and the layout that new files get in the dataset's folder or, if the
+    folder does not exist, in its nearest existing parent.
+    """
     try:
         client = lfs.version()
         folder = lfs.folder_layout(filesystem.existing(Path(run.dataset)))
@@ -76,15 +83,15 @@ def _with_folder(record: Record, run: Run) -> Record:
         if record.asked is None:
             return record  # no layout to set, so lfs is not needed
         raise InfrastructureError(
-            f"{fault}, so no layout can be set; add it to the site's setup, or leave the layout alone: "
+            f"{fault}, so no layout can be set; make lfs available in the site's setup, or request no layout: "
             "-S site.layout=null"
         ) from fault
     return replace(record, lfs=".".join(map(str, client)), directory=folder)
 
 
 def _set(record: Record, run: Run, asked: lustre_layout.Layout) -> tuple[str, ...]:
-    """Set the layout. Return the differences between the layout read back and the layout asked for. Raise ConfigError
-    if the folder belongs to another user.
+    """Create the dataset's folder and set its layout. Return the differences between the layout read back and the
+    requested one. Raise ConfigError if the folder belongs to another user.
     """
     folder = Path(run.dataset)
     lfs.check_version(asked, lfs.version())
@@ -101,14 +108,14 @@ def _set(record: Record, run: Run, asked: lustre_layout.Layout) -> tuple[str, ..
 
 
 def _check_pools(record: Record, asked: lustre_layout.Layout) -> None:
-    """Raise ConfigError for a pool that does not exist. A client of version 2.15 accepts its name without an error."""
+    """Raise ConfigError if a requested pool does not exist. A client of version 2.15 would accept its name silently."""
     for pool in filter(None, lustre_layout.pools(asked)):
         lfs.pool_size(record.file_system.fsname, pool)
 
 
 def _available(record: Record, asked: lustre_layout.Layout) -> int | None:
-    """Return the number of targets that a layout on all targets uses: those of the pool, otherwise of the file system.
-    None if it is unknown or the components are in different pools.
+    """Return the number of targets on which the requested layout can place stripes: those of its pool or, without a
+    pool, of the file system. Return None if the number is unknown or the components are in different pools.
     """
     pools = lustre_layout.pools(asked)
     if len(pools) > 1:
@@ -124,7 +131,9 @@ def _available(record: Record, asked: lustre_layout.Layout) -> int | None:
 
 
 def after(directory: Path, plan: Plan, run: Run) -> None:
-    """Read the layout back from the folder and its files, and record it. Raise InvalidRun if it is not as asked."""
+    """Read the layout back from the dataset's folder and files, and record it. Raise InvalidRun if it is not the
+    requested one.
+    """
     record, name = _record(run), _name(plan, run, rundir.AFTER)
     if record.file_system.is_lustre:
         record = _with_files(_with_folder(record, run), run)
@@ -134,7 +143,9 @@ def after(directory: Path, plan: Plan, run: Run) -> None:
 
 
 def _with_files(record: Record, run: Run) -> Record:
-    """Add the layouts of some files, and their differences from the layout asked for."""
+    """Return the record with the layouts of at most _MOST_FILES files, and their differences from the requested layout.
+    If lfs was not available, return the record unchanged.
+    """
     if record.lfs is None:
         return record
     files = run.workload.dataset.files
@@ -154,7 +165,7 @@ def _with_files(record: Record, run: Run) -> Record:
 
 
 def _faults(record: Record, layouts: dict[str, lfs.Found]) -> list[str]:
-    """Return the differences of the folder and of its files from the layout asked for."""
+    """Return the differences of the folder's layout and of the files' layouts from the requested one."""
     asked = record.asked
     assert asked is not None
     available = _available(record, asked)

@@ -1,4 +1,4 @@
-"""layout/before.yaml and layout/after.yaml: file system of the dataset, layout asked for, and actual layout."""
+"""Files layout/before.yaml and layout/after.yaml: file system of the dataset, requested layout, and actual layout."""
 
 import os
 from collections import Counter
@@ -14,21 +14,23 @@ from dlio_hpc.files import rundir
 from dlio_hpc.files.filesystem import FileSystem
 from dlio_hpc.lustre.lfs import Found
 
-# Targets per file up to which they are listed. On more targets, the time of a file says little about a single target.
+# Largest number of targets of a file that are listed. With more, its read time says little about a single target.
 _MOST_TARGETS = 8
 
 
 class Kind(Struct, frozen=True):
-    """Number of files with the same layout. parts: the layout, without targets."""
+    """Number of files that have the same layout. parts: components of this layout, without the numbers of targets."""
 
     files: int
     parts: Found
 
 
 class Record(Struct, frozen=True):
-    """Record of a layout. asked: null if the layout was left alone. lfs: version of the client. looked_at: number of
-    `files` that were read back. stripes: number of their stripes on each target. targets: targets of each of these
-    files, unless a file has too many. faults: differences from the layout asked for.
+    """Record of the layout of a dataset. path: the dataset's folder. asked: the requested layout; null if none was
+    requested. lfs: version of the Lustre client. directory: layout that new files get in the folder. files: number of
+    files of the dataset. looked_at: number of files whose layout was read back. layouts: layouts of these files.
+    stripes: number of stripes of these files on each target. targets: targets of each of these files; empty if a file
+    has too many. faults: differences from the requested layout.
     """
 
     time: str
@@ -48,7 +50,7 @@ class Record(Struct, frozen=True):
 
 
 def kinds(layouts: list[Found]) -> tuple[Kind, ...]:
-    """Return the layouts of files, the most frequent first."""
+    """Return the different layouts of files with the number of files that have each, the most frequent first."""
     bare = [tuple(msgspec.structs.replace(part, targets=(), first=-1) for part in parts) for parts in layouts]
     return tuple(Kind(count, parts) for parts, count in Counter(bare).most_common())
 
@@ -60,7 +62,7 @@ def stripes(layouts: list[Found]) -> dict[int, int]:
 
 
 def targets(layouts: dict[str, Found]) -> dict[str, tuple[int, ...]]:
-    """Return the targets of each file, by its name. Empty if a file is on more than _MOST_TARGETS targets."""
+    """Return the targets of each file by file name, or {} if a file is on more than _MOST_TARGETS targets."""
     listed = {
         os.path.basename(path): tuple(sorted({target for part in parts for target in part.targets}))
         for path, parts in layouts.items()
@@ -69,7 +71,7 @@ def targets(layouts: dict[str, Found]) -> dict[str, tuple[int, ...]]:
 
 
 def write(directory: Path, name: str, record: Record) -> None:
-    """Write a record to the folder layout/ of the job."""
+    """Write a record to the file `name` in the folder layout/ of the job."""
     import yaml
 
     (directory / rundir.LAYOUT).mkdir(exist_ok=True)
@@ -78,23 +80,23 @@ def write(directory: Path, name: str, record: Record) -> None:
 
 
 def read(content: bytes, source: str) -> Record:
-    """Return the record in `content`. Raise ConfigError if it is not a record."""
+    """Parse the content of a record file. source: file name for messages. Raise ConfigError if it is not a record."""
     return document.convert(document.parse_yaml(content.decode(errors="replace"), source), Record, source)
 
 
 def describe(record: Record) -> str:
-    """Return a record as a line of text."""
+    """Return a line of text with the requested layout and the layouts read back."""
     from dlio_hpc.config import lustre_layout
 
     if not record.file_system.is_lustre:
-        return f"{record.file_system.kind}, not Lustre: the layout asked for was not set"
-    asked = "left alone" if record.asked is None else f"asked for {lustre_layout.describe(record.asked)}"
+        return f"{record.file_system.kind}, not Lustre: the requested layout was not set"
+    asked = "no layout requested" if record.asked is None else f"requested: {lustre_layout.describe(record.asked)}"
     actual = "; ".join(f"{kind.files} file(s) with {_parts(kind.parts)}" for kind in record.layouts) or "no files yet"
     return f"Lustre, {asked}; read back: {actual}"
 
 
 def found(record: Record) -> str:
-    """Return the striping of the files that were read back, the most frequent first. Empty if no file was read back."""
+    """Return the striping of the files that were read back, the most frequent first; "" if no file was read back."""
     return "; ".join(_parts(kind.parts) for kind in record.layouts)
 
 

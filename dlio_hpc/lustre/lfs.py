@@ -16,9 +16,9 @@ from dlio_hpc.errors import ConfigError, InfrastructureError
 
 
 class LayoutComponent(Struct, frozen=True):
-    """Component of an actual layout; a plain layout has one. end: None for the end of the file. first: target of the
-    first stripe, -1 for any target. targets: targets of the stripes of a file; empty for a folder and for a component
-    that is not yet written.
+    """Component of an actual layout; a plain layout has one component. end: offset in the file at which the component
+    ends; None for the end of the file. first: target of the first stripe; -1 for any target. targets: targets of the
+    stripes of a file; empty for a folder, and for a component to which nothing has been written.
     """
 
     end: int | None
@@ -31,7 +31,7 @@ class LayoutComponent(Struct, frozen=True):
 
 
 Found = tuple[LayoutComponent, ...]
-# In place of flags: the target does not answer.
+# Value of Target.flags for a target that does not answer.
 DOWN = "down"
 _POOL = re.compile(r"^([ -]*(?:lmm_)?pool:[ ]+)([\w.-]+)[ ]*$", re.MULTILINE)
 # Exit code ESRCH: the file system has no quotas of this kind.
@@ -39,7 +39,7 @@ _OFF = 3
 
 
 class Target(Struct, frozen=True):
-    """Object storage target (OST). flags: letters of lfs-df(1), D degraded, R read-only, N no new files, S no space, I
+    """Object storage target (OST). flags: letters of lfs-df(1): D degraded, R read-only, N no new files, S no space, I
     no inodes; or DOWN.
     """
 
@@ -48,7 +48,7 @@ class Target(Struct, frozen=True):
 
 
 class Quota(NamedTuple):
-    """Quota of a user, group or project: bytes and files, used and allowed. A limit of 0 means no limit."""
+    """Quota of a user, group or project. most_bytes, most_files: limits; 0 means no limit."""
 
     used_bytes: int
     most_bytes: int
@@ -57,7 +57,7 @@ class Quota(NamedTuple):
 
 
 def version() -> Version:
-    """Return the version of the client. Raise Missing if there is no lfs."""
+    """Return the version of the Lustre client. Raise CommandMissing if lfs is not installed."""
     answer = command.ask("lfs", "--version")
     match = re.match(r"lfs (\d+)\.(\d+)(?:\.(\d+))?", answer.out)
     if answer.code or match is None:
@@ -66,7 +66,7 @@ def version() -> Version:
 
 
 def check_version(asked: Layout, client: Version) -> None:
-    """Raise ConfigError if the client is too old for the layout asked for."""
+    """Raise ConfigError if the Lustre client is too old for the requested layout."""
     for feature, least in lustre_layout.needs(asked):
         if client < least:
             wanted, have = (".".join(map(str, number)) for number in (least, client))
@@ -78,12 +78,12 @@ def _setstripe(folder: str, asked: Layout) -> list[str]:
 
 
 def command_line(folder: str, asked: Layout) -> str:
-    """Return the command of set_layout() as a line of shell."""
+    """Return the shell command that set_layout() runs."""
     return shlex.join(_setstripe(folder, asked))
 
 
 def set_layout(folder: Path, asked: Layout) -> None:
-    """Set the layout that new files in `folder` get. Existing files do not change."""
+    """Set the layout that new files in `folder` get. Existing files keep theirs."""
     answer = command.ask(*_setstripe(str(folder), asked))
     if answer.code:
         raise InfrastructureError(f"{command_line(str(folder), asked)}: {answer.words}")
@@ -107,9 +107,9 @@ def _getstripe(*arguments: str) -> Found:
 
 
 def parse(text: str, source: str) -> Found:
-    """Parse the YAML of lfs-getstripe(1). Keys of a file begin with lmm_, those of a folder do not. Since 2.16
-    components are a list; before, each is a mapping of its own. The name of a pool is text, although lfs writes names
-    such as 1e5 and null without quotes.
+    """Parse the YAML that lfs-getstripe(1) prints. Keys for a file begin with lmm_, those for a folder do not. Since
+    version 2.16 the components are a list; earlier versions print a key per component (component0, component1). The
+    name of a pool is read as text, although lfs prints names such as 1e5 and null without quotes.
     """
     data = document.parse_yaml(_POOL.sub(r'\1"\2"', text), source)
     if not isinstance(data, dict):
@@ -141,8 +141,8 @@ def _part(data: dict[str, Any], end: object, source: str) -> LayoutComponent:
 
 
 def targets(path: Path) -> list[Target]:
-    """Return the storage targets of the file system (lfs-df(1)), without inactive targets. For a target that does not
-    answer, lfs prints a line with the reason and ends with an error code.
+    """Return the storage targets of the file system, without inactive targets. lfs-df(1) prints the reason for a target
+    that does not answer, and then ends with an error code, which is ignored.
     """
     answer = command.ask("lfs", "df", str(path))
     rows = re.findall(r"^\S+_UUID +\d+ +\d+ +\d+ .*\[OST:(\d+)\] ?([A-Z?]*)", answer.out, re.MULTILINE)
@@ -161,7 +161,7 @@ def project(folder: Path) -> str | None:
 
 
 def pool_size(fsname: str, pool: str) -> int:
-    """Return the number of targets of a pool. Raise ConfigError if there is no such pool."""
+    """Return the number of targets in a pool. Raise ConfigError if the pool does not exist."""
     answer = command.ask("lfs", "pool_list", f"{fsname}.{pool}")
     if answer.code:
         known = ", ".join(line.partition(".")[2] for line in command.ask("lfs", "pool_list", fsname).lines[1:])
@@ -170,8 +170,8 @@ def pool_size(fsname: str, pool: str) -> int:
 
 
 def quota(whose: str, name: str, path: Path) -> Quota | None:
-    """Return a quota from the last eight fields of the row of lfs-quota(1), or None if there are no quotas. whose: -u,
-    -g or -p.
+    """Return the quota of a user (whose: -u), group (-g) or project (-p), or None if the file system has no quotas or
+    the output of lfs-quota(1) has fewer fields than expected.
     """
     answer = command.ask("lfs", "quota", "-q", whose, name, str(path))
     if answer.code == _OFF:

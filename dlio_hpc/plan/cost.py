@@ -1,5 +1,5 @@
-"""Expected cost of runs and jobs: time, bytes read and written, storage space. Times follow from the rates in the site
-profile.
+"""Expected cost of runs and jobs: time, bytes read and written, storage space. Times are computed from the rates in the
+site profile.
 """
 
 from collections.abc import Iterable
@@ -14,8 +14,8 @@ from dlio_hpc.plan.plan import Plan, Run
 
 
 class Cost(NamedTuple):
-    """Cost of a run. seconds: an estimate. bytes_read, bytes_written: planned bytes. files: number of files that a
-    generation writes; 0 for other runs.
+    """Cost of a run. seconds: estimated duration. bytes_read, bytes_written: planned bytes. files: number of files that
+    the run writes if it generates a dataset; 0 for other runs.
     """
 
     seconds: float
@@ -69,8 +69,8 @@ def computing(run: Run) -> float:
 
 
 def of_job(plan: Plan, begun: set[str]) -> JobCost:
-    """Return the cost of a job. begun: folders of datasets that earlier jobs generate; the datasets of this job are
-    added to it.
+    """Return the cost of a job. begun: folders of datasets that earlier jobs generate. The function adds those of this
+    job to `begun`.
     """
     costs, space, files = [], 0, 0
     for run in plan.runs:

@@ -18,7 +18,7 @@ _SEGMENT, _HEAD, _RECORD = 40, 104, 704
 _LEAST_SEGMENTS = 64
 # Requests per open besides those for samples: headers, ends of files, lookups of libraries.
 _PER_OPENING = 24
-# Smallest request, typically, of libraries that choose their own request sizes.
+# Typical size of the smallest requests of libraries that choose the sizes of their requests.
 _LIBRARYS_REQUEST = 1 << 17
 # Each rank allocates and clears the whole limit of its trace when it ends, even for a short trace. The traces of all
 # ranks together must fit into the memory of the process that reads the log.
@@ -33,9 +33,9 @@ _EARLY_TRACE_MIB, _EARLY_FILES = 4, 1024
 
 
 class Memory(NamedTuple):
-    """Memory that Darshan may use in a rank. trace_kib: for the DXT trace. wanted_kib: what the trace of the planned
-    requests needs; it exceeds trace_kib if the trace is limited. records: maximum number of files. pool_mib: for all
-    modules except DXT, and for compression. names_mib: for paths.
+    """Memory that Darshan may use in a rank. trace_kib: KiB for the DXT trace. wanted_kib: KiB that a trace of all
+    planned requests needs; larger than trace_kib if the trace will be truncated. records: largest number of files.
+    pool_mib: MiB for all modules except DXT, and for compression. names_mib: MiB for the paths of files.
     """
 
     records: int

@@ -13,8 +13,8 @@ _NAMED = 3
 
 
 def of_study(study: Study, points: Sequence[Point]) -> Iterator[str]:
-    """Yield notes on the study and on these points. A note that does not concern all points of the study names its
-    points.
+    """Yield notes on the study and on these points. A note that does not concern all points of the study names those
+    that it concerns.
     """
     yield from study.notes
     concerned: dict[str, list[Point]] = {}

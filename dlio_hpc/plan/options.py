@@ -9,7 +9,9 @@ from dlio_hpc.plan.plan import Generate
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """Options of a submission. None: use the value of the study file, else of the site, else the built-in default."""
+    """Options of a submission. An option that is None has the value of the study file, or else of the site profile, or
+    else the built-in default.
+    """
 
     workload: str | None = None
     """Name of a shipped workload, or path of a YAML file; the name of a suite works too. Exactly one of workload, study

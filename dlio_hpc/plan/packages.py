@@ -9,7 +9,7 @@ from dlio_hpc.plan.plan import Plan
 
 class Package(NamedTuple):
     """A Python package. module: name under which it is imported. needed_by: workload keys that need it. remedy: how to
-    install it, or how to do without.
+    install it, or which setting does not need it.
     """
 
     module: str

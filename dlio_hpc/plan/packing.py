@@ -120,7 +120,8 @@ class _Expected(NamedTuple):
 def _split(study: Study, wanted: Sequence[Unit], slower: float, written: set[str]) -> Iterator[list[Unit]]:
     """Split the measurements into jobs that are expected to fit into the walltime. Each job has at least one
     measurement. A comparison of two file systems stays in one job. slower: factor by which runs take longer than
-    expected. written: folders of datasets that earlier jobs generate; the datasets of these jobs are added to it.
+    expected. written: folders of datasets that earlier jobs generate. The function adds those of these jobs to
+    `written`.
     """
     if study.is_plain or study.is_ab:
         yield list(wanted)
@@ -152,11 +153,11 @@ def _slower(study: Study, taken: Mapping[Unit, float]) -> float:
     return max(1.0, ratios[len(ratios) // 2]) if ratios else 1.0
 
 
-def _more(point: _Expected, here: set[str], written: set[str]) -> float:
-    """Return the seconds that a measurement adds to a job. here: datasets that the job uses already. written: datasets
+def _more(point: _Expected, used: set[str], written: set[str]) -> float:
+    """Return the seconds that a measurement adds to a job. used: datasets that the job uses already. written: datasets
     that this or earlier jobs generate, which need not be generated again.
     """
-    if point.dataset in here:
+    if point.dataset in used:
         return point.measure
     return (point.find if point.dataset in written else point.generate) + point.warm_up + point.measure
 

@@ -32,9 +32,9 @@ _CONTENT = 2
 class Run(Struct, frozen=True, forbid_unknown_fields=True):
     """One start of the ranks within a job. steps_per_epoch is per rank; samples and bytes are totals over all epochs
     and ranks. fingerprint: identifies content and layout of the dataset. outputs: folder for checkpoints and auxiliary
-    files that the run writes. darshan: the ranks run with the site's libdarshan. tf_profile: TensorFlow's profiler runs
-    in the first ranks. layout: Lustre layout of the dataset's files. point: number of the study's point that the run
-    measures; None for other runs. repeat: number of earlier measurements of the point.
+    files that the run writes. darshan: whether the ranks run with the site's libdarshan. tf_profile: whether
+    TensorFlow's profiler runs in the first ranks. layout: Lustre layout of the dataset's files. point: number of the
+    study's point that the run measures; None for other runs. repeat: number of earlier measurements of the point.
     """
 
     number: int
@@ -56,8 +56,8 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     """A batch job. titles: titles of the study's points that the job measures, by their numbers; empty if there is
-    nothing to compare. is_link: the job belongs to a chain of jobs, and the next job runs whatever the outcome of this
-    one. packages: names in packages.PACKAGES that ranks import before data are generated.
+    nothing to compare. is_link: whether the job belongs to a chain of jobs, in which the next job runs whatever the
+    outcome of this one is. packages: names in packages.PACKAGES that ranks import before data are generated.
     """
 
     version: str
@@ -183,7 +183,7 @@ def _shared_units(workload: Workload, ranks: int) -> tuple[int, int]:
 
 
 def largest_share(workload: Workload, ranks: int) -> int:
-    """Return the number of samples in an epoch of the rank with most samples."""
+    """Return the number of samples that the rank with the most samples reads in an epoch."""
     if not workload.reader.shard:
         return workload.dataset.samples
     units, size = _shared_units(workload, ranks)

@@ -53,7 +53,7 @@ def draft(options: Options) -> Planned:
     machine = site.load(options.site or site.here(), of_site)
     if path is None:
         if options.full:
-            raise ConfigError("--full goes with --study and --suite")
+            raise ConfigError("--full needs --study or --suite")
         parts, about = [_asked(options, machine, of_workload, folders)], study.About()
         repeat, warmup, name = _PAIRS if folders else 1, 0, parts[0].workload.name
     else:
@@ -123,9 +123,7 @@ def _parts(
     folders: tuple[str, ...],
 ) -> list[study.PartRequest]:  # fmt: skip
     if options.sweeps or options.zipped or options.weak:
-        raise ConfigError(
-            f"{file.name} says what varies; to use -P, --zip or --weak, copy its file and change the copy"
-        )
+        raise ConfigError(f"the study file {file.name} sets which keys vary; to vary others, change a copy of the file")
     # Off the local site a suite runs at full size without --full, because cron jobs call it by its name only.
     full = options.full or (file.verdict is not None and machine.scheduler != "local")
     changes = study_file.FileChanges(

@@ -11,16 +11,15 @@ from dlio_hpc.config.workload import TENSORFLOW_BUFFER, Workload
 from dlio_hpc.plan import interleave, plan
 from dlio_hpc.plan.interleave import Turns
 
-# Tolerance of bytes read over bytes planned: a ratio, and bytes per rank if TensorFlow itself reads and the kernel
-# counts the reads of the whole process.
+# Tolerance by which bytes read may exceed bytes planned: a ratio. If TensorFlow itself reads, some bytes per rank are
+# added, because the kernel counts all reads of the process.
 SPARE = 1.02
 _SPARE_OF_A_PROCESS = 1 << 20
 
 
 def payload(workload: Workload, ranks: int, samples: int) -> int:
-    """Return the bytes of `samples` samples, before compression; 0 for the null format. With reader.load: memory,
-    return the bytes of the dataset instead, read once by all ranks together, or once by each rank if ranks do not share
-    it.
+    """Return the bytes of `samples` samples before compression; 0 for the null format. With reader.load: memory, return
+    the bytes of the dataset instead, times the number of ranks if each rank reads all of it.
     """
     if workload.dataset.format == "null":
         return 0

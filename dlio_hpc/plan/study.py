@@ -47,7 +47,7 @@ class JobRequest(Struct, frozen=True):
 
 
 class Judging(Struct, frozen=True, forbid_unknown_fields=True):
-    """The verdict at the end of a suite."""
+    """Settings of the verdict at the end of a suite."""
 
     criteria: str | None = None
     """Criteria, by name or file; null: none. Example: acceptance"""
@@ -117,7 +117,7 @@ class Point(Struct, frozen=True):
 
 
 class Study(Struct, frozen=True):
-    """A submission with all defaults written out, as stored in study.json. seed: seed of the order in which points are
+    """A study with all defaults written out, as stored in study.json. seed: seed of the order in which points are
     measured.
     """
 

@@ -42,7 +42,7 @@ class Shrunk(Scale, frozen=True, forbid_unknown_fields=True):
 
 
 class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
-    """A part of a study."""
+    """Keys of a part in a study file."""
 
     workload: str | None = None
     """Workload of the part. Example: cosmoflow"""

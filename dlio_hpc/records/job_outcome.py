@@ -314,7 +314,7 @@ def _recorded_fault(outcome: JobOutcome) -> DlioError | None:
     """Return the first fault that the job's files record, or None."""
     for layout in outcome.layouts:
         if layout.faults:
-            return InvalidRun(f"the layout is not as asked: {'; '.join(layout.faults)}")
+            return InvalidRun(f"the layout is not the requested one: {'; '.join(layout.faults)}")
     return next((fault for run in outcome.runs if (fault := _own_fault(run)) is not None), None)
 
 
@@ -375,7 +375,7 @@ _ENDED: dict[State, tuple[type[DlioError], str]] = {
 
 def _layout_fault(layout: Record, must_be_laid_out: bool) -> str | None:
     if layout.faults:
-        return f"the layout is not as asked: {'; '.join(layout.faults)}"
+        return f"the layout is not the requested one: {'; '.join(layout.faults)}"
     if must_be_laid_out and layout.asked is not None and not layout.file_system.is_lustre:
         return f"the layout was not set: {layout.path} is on {layout.file_system.kind}, not Lustre"
     return None

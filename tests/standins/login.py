@@ -118,7 +118,7 @@ def outage(login: Login, directory: Path, workload: Path, go: Path, words: str) 
     assert blind.code == 6
     assert f"{directory.name}  running" in blind.out, "as it was last seen"
     assert words in blind.err
-    assert "states may be old" in blind.err
+    assert "states may be out of date" in blind.err
     assert login("dlio-hpc", "cancel", directory).code == 6
     refused = login.submit(workload)
     assert refused.code == 6

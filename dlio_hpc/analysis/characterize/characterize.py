@@ -17,8 +17,8 @@ _NOT_WHOLE = ("DXT cut", "counters disagree")
 
 
 class Character(NamedTuple):
-    """Characterisation of one program. nodes: None if hosts are unknown. notes: limits of the data that a reader must
-    know. wanted: selects the paths that were analysed.
+    """Characterisation of one program. log: its log, merged from the logs at `paths`. nodes: number of its nodes; None
+    if unknown. notes: limits of the data that a reader must know. wanted: returns whether a path was analysed.
     """
 
     log: Log
@@ -30,12 +30,12 @@ class Character(NamedTuple):
 
 
 def load(paths: Sequence[Path], only: str | None, is_forced: bool) -> Character:
-    """Characterise the program that wrote these logs. only: a regular expression; files whose path it does not match
-    are left out. is_forced: derive a workload even if the program does not read as training does. InvalidRun if a log
-    is incomplete or corrupted, ConfigError if a log is given twice.
+    """Characterise the program that wrote these logs. only: regular expression; files whose path it does not match are
+    left out. is_forced: whether a workload is derived even if the program does not read as training does. Raise
+    InvalidRun if a log is incomplete or corrupted, ConfigError if a log is given twice.
     """
     if len({path.resolve() for path in paths}) < len(paths):
-        raise ConfigError("a log is given twice; each log must be of another process of the program")
+        raise ConfigError("a log is given twice; give one log for each process of the program")
     logs = [log_reader.load(path) for path in paths]
     faults = [fault for log in logs for fault in _judged(log)]
     log = merged_logs.merge(logs)
@@ -54,7 +54,7 @@ def load(paths: Sequence[Path], only: str | None, is_forced: bool) -> Character:
 def _judged(log: Log) -> list[LogFault]:
     faults = log_trust.judge(log)
     if not log_trust.has_whole_counters(faults):
-        raise InvalidRun(f"{log.path} is incomplete or corrupted, no workload is derived from it: {faults[0]}")
+        raise InvalidRun(f"{log.path} is incomplete or corrupted, so no workload is derived from it: {faults[0]}")
     return faults
 
 
@@ -65,5 +65,7 @@ def _is_whole(faults: Sequence[LogFault]) -> bool:
 def _notes(faults: Sequence[LogFault], made: Derived) -> list[str]:
     notes = [str(fault) for fault in faults]
     if not made.traced:
-        notes.append("by counters alone, without a trace (DXT): fewer values are known, with less confidence")
+        notes.append(
+            "derived from counters alone, without a trace (DXT): fewer values are known, and with less confidence"
+        )
     return notes

@@ -1,4 +1,4 @@
-"""Derivation of workload keys from a log, each with its value, evidence and confidence."""
+"""Derivation of the keys of a workload from a log: the value of each key, with evidence and confidence."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -18,19 +18,20 @@ from dlio_hpc.analysis.log.step_detection import Pace
 from dlio_hpc.darshan.log import NO_RECORDS, Log
 from dlio_hpc.units import format_size
 
-# Assumed size of a sample if none shows in the log, unless requests are larger.
+# Assumed size of a sample in bytes if the log does not show samples and requests are not larger.
 _GUESS = 1 << 20
-# Below this share of the files' bytes, the program is assumed to read a part on purpose.
+# A program that reads less than this share of the files' bytes is assumed to read only a part of the dataset by design.
 _ALL = 0.9
-# Smallest read of HDF5 from contiguous data (H5Pset_sieve_buf_size).
+# Size in bytes of the smallest read that HDF5 makes from contiguous data (H5Pset_sieve_buf_size).
 _SIEVE = 64 << 10
-# A program that continues for longer than this after its last read computes on data in memory.
+# A program that runs for more than this many seconds after its last read computes on data in memory.
 _LONG_S = 5.0
 
 
 class Derived(NamedTuple):
-    """Workload derived from a log. keys: its keys, dotted. sides: its auxiliary files. roles: role of each file.
-    against: reasons why the program is not a training; keys are empty then, unless forced. traced: the trace was used.
+    """Workload derived from a log. keys: values by key, such as dataset.files. sides: auxiliary files. roles: role of
+    each file of the log. against: reasons why the program is not a training; if there are any, `keys` is empty unless a
+    workload was asked for in any case. traced: whether the trace was used, not only the counters.
     """
 
     keys: dict[str, DerivedValue]
@@ -50,7 +51,10 @@ class _Subject(NamedTuple):
 
 
 def derive(log: Log, requests: Requests | None, wanted: Callable[[str], bool], is_forced: bool) -> Derived:
-    """Derive the workload of a program. requests: all traced requests to wanted files; None to use counters alone."""
+    """Derive the workload of a program. requests: all traced requests to wanted files; None to use counters alone.
+    wanted: returns whether a path is analysed. is_forced: whether a workload is derived even if the program is not a
+    training.
+    """
     roles = file_roles.tell(_sized([file for file in files_of.take(log) if wanted(file.path)], requests))
     reasons = training_check.against(roles)
     data = file_roles.of(roles, "dataset")
@@ -66,8 +70,8 @@ def derive(log: Log, requests: Requests | None, wanted: Callable[[str], bool], i
 
 
 def _sized(files: list[Seen], requests: Requests | None) -> list[Seen]:
-    """Return the files with sizes corrected by the trace. The counters of some Darshan versions lack the last byte
-    accessed.
+    """Return the files with sizes corrected by the trace. Counters of some Darshan versions do not count the last byte
+    that was accessed.
     """
     if requests is None or not len(requests.file):
         return files
@@ -78,7 +82,9 @@ def _sized(files: list[Seen], requests: Requests | None) -> list[Seen]:
 
 
 def _reads(data: Sequence[Seen], requests: Requests | None) -> Reads | None:
-    """Return the reads of the dataset; None without a trace, or if most bytes went through STDIO (not traced)."""
+    """Return the reads of the dataset, or None if there is no trace of them, or if most bytes of the dataset were
+    transferred through STDIO, which is not traced.
+    """
     if requests is None:
         return None
     if sum(file.buffered for file in data) > 0.5 * sum(file.moved for file in data):
@@ -88,7 +94,7 @@ def _reads(data: Sequence[Seen], requests: Requests | None) -> Reads | None:
 
 
 def _common(subject: _Subject) -> dict[str, DerivedValue]:
-    """Return the keys that follow from counters and traces alike."""
+    """Return the keys that are derived in the same way with and without a trace."""
     data, ranks, kind = subject.data, subject.log.job.ranks, subject.kind
     shared = len(data) == 1 and data[0].ranks > 1
     evidence = f"{len(data):,} files, each opened by {np.median([file.ranks for file in data]):.0f} of {ranks} ranks"
@@ -130,9 +136,9 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     keys |= _chunk(keys, sample, request, _is_mpiio(subject))
     keys["reader.load"] = DerivedValue("on_demand", "medium", "the program read until its end")
     keys["reader.batch_size"] = pace.batch
-    keys["reader.interleave"] = turns = access_pattern.interleave(core if kind.streams else parts)
+    keys["reader.interleave"] = interleave = access_pattern.interleave(core if kind.streams else parts)
     keys["reader.transfer_size"] = request
-    keys["reader.read_threads"] = _threads(access_pattern.threads(reads), turns, kind.streams)
+    keys["reader.read_threads"] = _threads(access_pattern.threads(reads), interleave, kind.streams)
     keys["reader.prefetch"] = pace.ahead
     order = access_pattern.order(core, parts, [file.path for file in subject.data])
     keys |= {
@@ -146,36 +152,40 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     return keys, pace
 
 
-def _threads(threads: DerivedValue, turns: DerivedValue, streams: bool) -> DerivedValue:
-    """Return reader.read_threads. A stream is read by one thread at a time, so there are no more threads than files
-    that are read in turn; a further thread only opens new files.
+def _threads(threads: DerivedValue, interleave: DerivedValue, streams: bool) -> DerivedValue:
+    """Return reader.read_threads. In a streamed format, each file is read by one thread at a time. There are then at
+    most as many read threads as files that are read in turn (reader.interleave), because a further thread would only
+    open new files.
     """
-    files = turns.value or 1
-    if not streams or turns.confidence == "unknown" or threads.value <= files:
+    files = interleave.value or 1
+    if not streams or interleave.confidence == "unknown" or threads.value <= files:
         return threads
     return DerivedValue(files, "medium", f"{threads.evidence}; but only {files} file(s) are read in turn")
 
 
 def _hidden(subject: _Subject, request: int, burst: float | None) -> DerivedValue:
-    """Return an assumed sample size: the bytes of a step if known, else a size that allows the same requests."""
+    """Return an assumed sample size for data that were read through a buffer, which hides the samples. request: usual
+    request size in bytes. burst: bytes of a step; None if unknown.
+    """
     size = int(np.median([file.size for file in subject.data]))
     hidden = "reads through a buffer do not show records"
     if burst is not None and 0 < burst <= size:
         return DerivedValue(size // round(size / burst), "low", f"assumed to be about the bytes of a step; {hidden}")
     guess = min(size, max(_GUESS, request))
-    return DerivedValue(guess, "unknown", f"{hidden}; assumed to be 1 MiB, a request or a file")
+    return DerivedValue(guess, "unknown", f"{hidden}; assumed to be 1 MiB, but at least a request and at most a file")
 
 
 def _geometry(
     subject: _Subject, sample: DerivedValue, stdev: int, places: int | None = None
 ) -> dict[str, DerivedValue]:
-    """Return samples per file and sample size, such that files have their recorded size. places: number of samples
-    that were read of a file, if all were read.
+    """Return the keys for samples per file and sample size, chosen such that files have the size that they have in the
+    log. stdev: standard deviation of the sample size in bytes. places: number of samples in a file, if the reads show
+    it; None otherwise.
     """
     size = int(np.median([file.size for file in subject.data]))
     count = places or max(1, round(size / max(sample.value, 1)))
     evidence = f"files of {format_size(size)} (median), samples of {format_size(sample.value)}"
-    evidence = f"{places:,} places in a file were read, in requests of {sample.value:,} B" if places else evidence
+    evidence = f"{places:,} pieces of a file were read, in requests of {sample.value:,} B" if places else evidence
     bytes_of_sample = sample if count > 1 or sample.value <= size else sample._replace(value=max(size, 1))
     if sample.confidence == "unknown":
         bytes_of_sample = sample._replace(value=max(1, size // count))
@@ -187,7 +197,7 @@ def _geometry(
     if subject.kind.name.value == "csv":
         keys["dataset.sample.shape"] = bytes_of_sample._replace(value=[max(1, bytes_of_sample.value // 10)])
         keys["dataset.sample.dtype"] = DerivedValue(
-            "float32", "unknown", "the only type of CSV: ten characters a value"
+            "float32", "unknown", "the only type that csv files have, with ten characters per value"
         )
         return keys
     keys["dataset.sample.bytes"] = bytes_of_sample
@@ -208,8 +218,9 @@ def _is_mpiio(subject: _Subject) -> bool:
 def _chunk(
     keys: dict[str, DerivedValue], sample: access_pattern.LogSample, request: DerivedValue, is_mpiio: bool
 ) -> dict[str, DerivedValue]:
-    """Return dataset.chunk if the dataset is chunked. HDF5 reads a chunk in one request. Data are chunked if samples
-    are read in equal pieces, or if requests are smaller than HDF5's sieve buffer, which contiguous data would fill.
+    """Return the key dataset.chunk, or nothing if the dataset is not chunked. HDF5 reads a chunk in one request. A
+    dataset is chunked if samples are read in equal pieces, or if requests are smaller than the sieve buffer in which
+    HDF5 reads contiguous data.
     """
     if keys["dataset.format"].value != "hdf5" or keys["reader.mode"].value != "framework":
         return {}
@@ -221,19 +232,21 @@ def _chunk(
         return {"dataset.chunk": DerivedValue(request.value, "medium", evidence)}
     if pieces < 2:
         return {}
-    evidence = f"{pieces:.3g} requests of {request.value:,} B a sample; contiguous data would take one"
+    evidence = f"{pieces:.3g} requests of {request.value:,} B per sample; contiguous data would take one request"
     return {"dataset.chunk": DerivedValue(request.value, "medium", evidence)}
 
 
 def _part(keys: dict[str, DerivedValue], passes: access_pattern.Passes, reads: Reads) -> DerivedValue:
-    """Return train.steps, the steps of an epoch, if the program read only a part of the dataset."""
+    """Return train.steps. It is the number of steps of an epoch if the program read only a part of the dataset, or else
+    None.
+    """
     if passes.share >= _ALL and not passes.drawn:
         return DerivedValue(None, "medium", f"{passes.share:.0%} of the files' bytes were read: the whole dataset")
     ranks = max(1, len(np.unique(reads.rank)))
     size = _sample_bytes(keys)
     samples = reads.length.sum() / ranks / max(size, 1) / max(keys["train.epochs"].value, 1)
     count = max(1, round(samples / keys["reader.batch_size"].value))
-    evidence = f"{samples:,.0f} samples a rank in batches of {keys['reader.batch_size'].value:,}"
+    evidence = f"{samples:,.0f} samples per rank in batches of {keys['reader.batch_size'].value:,}"
     return DerivedValue(
         count, "low", evidence if passes.drawn else f"only {passes.share:.0%} of the files' bytes were read: {evidence}"
     )
@@ -253,7 +266,7 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     size = from_counters.sample(data, request, kind.streams)
     if not size.value:
         size = _hidden(subject, request.value, None)._replace(
-            evidence="counters do not show samples; assumed to be 1 MiB, a request or a file"
+            evidence="counters do not show samples; assumed to be 1 MiB, but at least a request and at most a file"
         )
     keys |= _geometry(subject, size, 0)
     none = "not recorded without a trace (DXT)"
@@ -272,7 +285,7 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     keys["reader.shard"] = shard
     per_rank = max(1.0, _samples_a_rank(subject, keys) * epochs.value)
     keys["compute.time"] = whole._replace(
-        value=round(whole.value / per_rank, 6), evidence=f"{whole.evidence}, over {per_rank:,.0f} steps"
+        value=round(whole.value / per_rank, 6), evidence=f"{whole.evidence}, divided by {per_rank:,.0f} steps"
     )
     keys["train.epochs"] = epochs
     keys["train.steps"] = DerivedValue(None, "unknown", none)
@@ -293,8 +306,9 @@ def _saved(subject: _Subject, keys: dict[str, DerivedValue], pace: Pace) -> dict
 
 
 def _in_memory(subject: _Subject, keys: dict[str, DerivedValue], saved: int) -> dict[str, DerivedValue]:
-    """Return the keys of a program that keeps all data in memory: it reads them once, without pauses, and continues for
-    long after the last read. Empty for other programs.
+    """Return the workload keys for a program that keeps all data in memory, or nothing for other programs. Such a
+    program reads the data once, without pauses, and runs on for long after the last read. saved: number of its
+    checkpoints.
     """
     spans = [file.read_s for file in subject.data if file.read_s is not None]
     if subject.reads is not None:
@@ -306,15 +320,15 @@ def _in_memory(subject: _Subject, keys: dict[str, DerivedValue], saved: int) -> 
     if after < 2 * (last - first) or (saved < 2 and after < _LONG_S):
         return {}
     level: Confidence = "medium" if saved > 1 else "low"
-    evidence = f"all data were read once, within {last - first:.3g} s from second {first:.3g} on"
-    evidence += f"; the program continued for {after:.3g} s"
+    evidence = f"all data were read once, within {last - first:.3g} s, starting {first:.3g} s after the program"
+    evidence += f"; it ran on for {after:.3g} s"
     epochs = max(saved, 1)
     made = {"reader.load": DerivedValue("memory", level, evidence)}
     made["train.epochs"] = DerivedValue(
         epochs, "low" if saved > 1 else "unknown", f"{saved} checkpoint(s) after the last read"
     )
     count = max(1.0, _samples_a_rank(subject, keys) / keys["reader.batch_size"].value)
-    evidence = f"{after:.3g} s after the last read, over {epochs} x {count:,.0f} steps"
+    evidence = f"{after:.3g} s of run time after the last read, divided by {epochs} x {count:,.0f} steps"
     made["compute.time"] = DerivedValue(round(after / epochs / count, 6), "low", evidence)
     return made
 
@@ -325,7 +339,7 @@ def _sides(subject: _Subject, keys: dict[str, DerivedValue]) -> list[AuxiliaryGr
 
 
 def _steps(subject: _Subject, keys: dict[str, DerivedValue]) -> int | None:
-    """Return the steps of a rank in the whole run; None if the batch size is unknown."""
+    """Return the number of steps of a rank in the whole run, or None if the batch size is unknown."""
     if keys["reader.batch_size"].confidence == "unknown":
         return None
     per_epoch = float(keys["train.steps"].value or _samples_a_rank(subject, keys) / keys["reader.batch_size"].value)
@@ -333,6 +347,6 @@ def _steps(subject: _Subject, keys: dict[str, DerivedValue]) -> int | None:
 
 
 def _samples_a_rank(subject: _Subject, keys: dict[str, DerivedValue]) -> float:
-    """Return the samples that a rank reads in a complete epoch."""
+    """Return the number of samples that a rank reads in a complete epoch."""
     samples = float(keys["dataset.files"].value * keys["dataset.samples_per_file"].value)
     return samples / (subject.log.job.ranks if keys["reader.shard"].value else 1)

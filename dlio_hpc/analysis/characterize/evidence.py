@@ -6,8 +6,8 @@ Confidence = Literal["high", "medium", "low", "unknown"]
 
 
 class DerivedValue(NamedTuple):
-    """Value of a workload key. evidence: a phrase with the numbers that support it. A confidence of unknown means that
-    the value is a default, because the log does not show it.
+    """Value of a workload key. evidence: a phrase with the numbers that support the value. confidence: "unknown" if the
+    value is a default, because the log does not show it.
     """
 
     value: Any

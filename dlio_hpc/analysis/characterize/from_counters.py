@@ -1,4 +1,6 @@
-"""Access pattern of a dataset from counters alone. Single requests are unknown, so confidence is lower."""
+"""Access pattern of a dataset from counters alone, for logs without a trace. Confidence is lower, because counters do
+not have single requests.
+"""
 
 import numpy as np
 
@@ -7,14 +9,14 @@ from dlio_hpc.analysis.log.file_stats import Seen
 from dlio_hpc.darshan.log import NO_RECORDS, Log, Records, common_sizes, counter
 from dlio_hpc.units import format_seconds, format_size
 
-# Smallest share of reads that begin after the previous one for reads to count as sequential.
+# Reads count as sequential if at least this share of them is at a higher offset than the previous read.
 _IN_ORDER = 0.8
-# Smallest share of bytes for one of the sizes that Darshan records to count as the usual size.
+# One of the request sizes that Darshan records counts as the usual size if it has at least this share of the bytes.
 _SEEN = 0.3
 
 
 def records_of(log: Log, files: list[Seen]) -> Records:
-    """Return the POSIX records of these files; empty if all bytes went through STDIO."""
+    """Return the POSIX records of these files; empty if all bytes were transferred through STDIO."""
     wanted = {file.path for file in files}
     posix = log.counted.get("POSIX", NO_RECORDS)
     return posix[[log.names.get(number, str(number)) in wanted for number in posix["id"].tolist()]]
@@ -40,17 +42,17 @@ def transfer(records: Records, files: list[Seen]) -> DerivedValue:
 
 
 def epochs(files: list[Seen]) -> DerivedValue:
-    """Estimate train.epochs: bytes read over the size of the files."""
+    """Estimate train.epochs: bytes read, divided by the size of the files."""
     total, sizes = sum(file.bytes_read for file in files), sum(file.size for file in files)
     times = total / sizes if sizes else 1.0
     near = abs(times - round(times)) < 0.1
-    evidence = f"counters: {format_size(total)} read, of {format_size(sizes)} in files: {times:.3g} times"
+    evidence = f"counters: {format_size(total)} were read from files of {format_size(sizes)}: {times:.3g} times"
     return DerivedValue(max(1, round(times)), "medium" if near and times > 0.5 else "low", evidence)
 
 
 def shard(files: list[Seen], ranks: int) -> DerivedValue:
-    """Estimate reader.shard. Ranks read the same data if all of them open nearly all files, and the files are read that
-    many times.
+    """Estimate reader.shard. It is false, because ranks read the same data, if all ranks open nearly all files and the
+    bytes read are nearly as many times the size of the files as there are ranks.
     """
     if ranks <= 1:
         return DerivedValue(True, "unknown", "a single rank")
@@ -61,18 +63,18 @@ def shard(files: list[Seen], ranks: int) -> DerivedValue:
 
 
 def samples_shuffled(records: Records) -> DerivedValue:
-    """Estimate reader.shuffle.samples by the share of requests that began after the previous one."""
+    """Estimate reader.shuffle.samples by the share of reads that are at a higher offset than the previous read."""
     reads, ahead = int(counter(records, "READS").sum()), int(counter(records, "SEQ_READS").sum())
     passes = len(records)
     if reads < 4 * passes or not reads:
         return DerivedValue(False, "unknown", "files have too few reads to show an order")
     share = ahead / reads
-    evidence = f"counters: {share:.0%} of reads began after the previous one"
+    evidence = f"counters: {share:.0%} of reads were at a higher offset than the previous read"
     return DerivedValue(share < _IN_ORDER, "medium" if abs(share - _IN_ORDER) > 0.15 else "low", evidence)
 
 
 def files_shuffled(log: Log, records: Records) -> DerivedValue:
-    """Estimate reader.shuffle.files by the times at which a rank first read each file."""
+    """Estimate reader.shuffle.files by the order in which ranks first read files, compared with the order of names."""
     from dlio_hpc.analysis.log.access_pattern import correlation, natural
 
     first = counter(records, "F_READ_START_TIMESTAMP")
@@ -91,11 +93,13 @@ def files_shuffled(log: Log, records: Records) -> DerivedValue:
 
 
 def sample(files: list[Seen], request: DerivedValue, streams: bool) -> DerivedValue:
-    """Estimate the sample size: the usual request, unless it may be a buffer or is a whole file. 0: unknown."""
+    """Estimate the sample size in bytes: the usual request size, or 0 (unknown) if that may be the size of a buffer or
+    is that of a whole file. streams: whether files of this format are read through a buffer.
+    """
     size = int(np.median([file.size for file in files]))
     is_buffer = request.value & (request.value - 1) == 0 and request.value <= 1 << 24
     if not streams and not is_buffer and request.value < size and request.confidence != "low":
-        return DerivedValue(request.value, "low", f"assumed to be a request, {request.value:,} B")
+        return DerivedValue(request.value, "low", f"assumed to be the usual request size, {request.value:,} B")
     return DerivedValue(0, "unknown", "counters do not show samples")
 
 

@@ -1,4 +1,4 @@
-"""Check whether a program reads as a training does. By default, no workload is derived from other programs."""
+"""Check whether a program reads files as training does. By default, no workload is derived for other programs."""
 
 from collections.abc import Sequence
 
@@ -6,21 +6,21 @@ from dlio_hpc.analysis.log import file_roles
 from dlio_hpc.analysis.log.file_roles import Role
 from dlio_hpc.units import format_size
 
-# Smallest number of data files, and of passes over them, that tell training data from a program's input.
+# Smallest number of data files, and of times that they are read, by which training data are told from other input.
 _MANY_FILES, _AGAIN = 8, 1.5
 
 
 def against(roles: Sequence[Role]) -> list[str]:
-    """Return the reasons why the program is not a training; empty if there are none."""
+    """Return the reasons why the program does not read files as training does, or nothing if there are none."""
     data = file_roles.of(roles, "dataset")
     written = [*file_roles.of(roles, "output"), *file_roles.of(roles, "checkpoint")]
     size, out = sum(file.bytes_read for file in data), sum(file.bytes_written for file in written)
     if not size:
-        return [f"it read no data: {format_size(out)} were written, the rest are programs and libraries"]
+        return [f"it read no data: it wrote {format_size(out)}, and read only programs and libraries"]
     times = size / max(sum(file.size * max(file.ranks, 1) for file in data), 1)  # per rank that opened a file
     if times > _AGAIN:
         return []
-    once = f"its {len(data):,} data file(s) were read once ({times:.2g} times by a rank)"
+    once = f"its {len(data):,} data file(s) were read once ({times:.2g} times per rank)"
     if (collective := sum(file.collective for file in written)) and out > size:
         return [once, f"{format_size(out)} were written, with {collective:,} collective MPI-IO calls"]
     is_known = len(data) >= _MANY_FILES and all(file_roles.is_known(file.path) for file in data)

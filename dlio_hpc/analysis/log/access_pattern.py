@@ -11,22 +11,24 @@ from dlio_hpc.units import format_size
 
 Integers = npt.NDArray[np.int64]
 
-# Smallest shares of bytes for which a rule holds for most or for nearly all data.
+# A rule that holds for at least these shares of the bytes holds for most data, or for nearly all data.
 _MOST, _NEARLY_ALL = 0.6, 0.9
-# Correlation of order and position: sequential from the first limit upwards, random below the second.
+# Correlation between the order of reads and their position: at least the first limit is sequential, less than the
+# second is random.
 _IN_ORDER, _MIXED = 0.9, 0.6
 # Buffer sizes of libraries. A request of such a size says nothing about samples.
 _BUFFERS = {1 << shift for shift in range(12, 25)}
 _PAGE, _LUSTRE = 4096, 4 << 20
 _FEW_FILES, _FEW_SAMPLES = 4, 6
 _LOOKED_AT = 4000
-# A rank that reads data again after less than this part of its share does not read in passes.
+# A rank that reads some data again before it has read this part of its share does not read in passes.
 _DRAWN = 0.4
 
 
 class LogSample(NamedTuple):
-    """Size of a sample. bytes: mean; stdev: its standard deviation in bytes. whole: a file appears as one sample.
-    hidden: read through a buffer whose requests do not end where samples end.
+    """Size of a sample. bytes: mean size. stdev: standard deviation of the size in bytes. whole: whether samples could
+    not be told apart within files, so that a file counts as one sample. hidden: whether the size is unknown because
+    files were read through a buffer, whose requests do not end where samples end.
     """
 
     bytes: DerivedValue
@@ -36,8 +38,8 @@ class LogSample(NamedTuple):
 
 
 def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> LogSample:
-    """Estimate the sample size. streams: the format is read front to back through a buffer. loads_files: a library
-    loads files whole, in requests of its own size.
+    """Estimate the sample size. streams: whether the format is read from front to back through a buffer. loads_files:
+    whether a library loads whole files, in requests of a size that it chooses.
     """
     sizes = reads.sizes[np.unique(reads.file)]
     through = float(parts.bytes[parts.requests > 1].sum() / max(parts.bytes.sum(), 1))
@@ -53,15 +55,15 @@ def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> 
         evidence = "files are loaded whole, whatever their content" if loads_files else evidence
         return LogSample(DerivedValue(mean, "medium", evidence), _stdev(mean, spread), True, False)
     if through > _MOST or spread > 0.02 * mean:
-        evidence = f"{len(parts.bytes):,} stretches of {format_size(mean)} +- {format_size(spread)}"
+        evidence = f"{len(parts.bytes):,} extents of {format_size(mean)} +- {format_size(spread)}"
         return LogSample(DerivedValue(mean, "low", evidence), _stdev(mean, spread), False, False)
     evidence = f"most bytes were read in requests of {reads.usual:,} B"
     return LogSample(DerivedValue(reads.usual, "low", evidence), 0, False, False)
 
 
 def places(reads: Reads, size: DerivedValue, share: float) -> int | None:
-    """Return the number of samples in a file if each sample is one request and all were read, else None. share: share
-    of the files' bytes that was read.
+    """Return the number of samples in a file if each sample was read in one request and all samples were read, or else
+    None. size: size of a sample. share: share of the files' bytes that was read.
     """
     alike = reads.length == size.value
     if share < _NEARLY_ALL or reads.length[alike].sum() < _NEARLY_ALL * reads.length.sum():
@@ -76,7 +78,7 @@ def _stdev(mean: int, spread: int) -> int:
 
 
 def _is_buffered(reads: Reads) -> bool:
-    """Return whether nearly all requests have the usual size, except the last one of a file."""
+    """Return whether nearly all requests have the usual size, apart from the last request of each file."""
     last = reads.offset + reads.length >= reads.sizes[reads.file]
     return bool(((reads.length == reads.usual) | last).mean() >= _NEARLY_ALL)
 
@@ -89,7 +91,7 @@ def _one_size(reads: Reads, parts: Stretches) -> DerivedValue | None:
     pieces = parts.requests[parts.bytes == size]
     share, in_one = float(size * len(pieces) / parts.bytes.sum()), float((pieces == 1).mean())
     if share >= _MOST and size < _MOST * int(np.median(reads.sizes)) and len(pieces) > 1:
-        evidence = f"{len(pieces):,} of {len(parts.bytes):,} stretches have {size:,} B"
+        evidence = f"{len(pieces):,} of {len(parts.bytes):,} extents have {size:,} B"
         if in_one < 1:
             evidence += f", in {np.median(pieces):.0f} requests each"
         if in_one < 1 and _within(parts)[0] >= _IN_ORDER:
@@ -99,8 +101,8 @@ def _one_size(reads: Reads, parts: Stretches) -> DerivedValue | None:
 
 
 def _one_request(reads: Reads) -> DerivedValue | None:
-    """Return the usual request size as the sample size; None if it reads too few bytes, or if files hold only one. The
-    confidence is low if it is a common buffer size.
+    """Return the usual request size as the sample size, or None if requests of this size read too few bytes, or if a
+    file is not larger than one request. The confidence is low if it is a common size of buffers.
     """
     share = float(reads.length[reads.length == reads.usual].sum() / reads.length.sum())
     count = float(np.median(reads.sizes)) / reads.usual
@@ -112,13 +114,13 @@ def _one_request(reads: Reads) -> DerivedValue | None:
 
 
 def _covers(reads: Reads, parts: Stretches) -> float:
-    """Return the share of bytes in stretches that span most of their file."""
+    """Return the share of the bytes that were read in stretches which span most of their file."""
     size = reads.sizes[parts.file]
     return float(parts.bytes[parts.bytes >= 0.8 * size].sum() / max(parts.bytes.sum(), 1))
 
 
 def transfer(lengths: Integers) -> DerivedValue:
-    """Estimate reader.transfer_size: the request size that read most bytes."""
+    """Estimate reader.transfer_size: the request size by which most bytes were read."""
     size = usual(lengths)
     count = int(np.count_nonzero(lengths == size))
     by_bytes = float(size * count / lengths.sum())
@@ -128,9 +130,9 @@ def transfer(lengths: Integers) -> DerivedValue:
 
 
 def interleave(read: Reads | Stretches) -> DerivedValue:
-    """Estimate reader.interleave, the number of files that a rank reads in turn: the distance, in reads of the rank,
-    between a read and its continuation in the file. Pass stretches, because threads may read pieces of one sample at
-    once; pass reads for formats that are streamed.
+    """Estimate reader.interleave, the number of files that a rank reads in turn. This is the number of reads after
+    which the rank continues to read in the same file where it stopped. read: the reads, for formats that are streamed;
+    the stretches for other formats, because threads may read pieces of one sample at the same time.
     """
     length = read.length if isinstance(read, Reads) else read.bytes
     order = np.lexsort((read.start, read.file, read.rank))
@@ -141,31 +143,37 @@ def interleave(read: Reads | Stretches) -> DerivedValue:
         return DerivedValue(None, "unknown", "too few reads continue a previous read of the file")
     count = int(np.median(apart))
     share = float((apart == count).mean())
-    evidence = f"{share:.0%} of reads that continue a file are the {_nth(count)} read after the one that they continue"
+    evidence = f"{share:.0%} of the reads that continue a previous one in the same file come {count} read(s) after it"
     level: Confidence = "high" if share > _MOST else "medium" if share > 0.3 else "low"
     return DerivedValue(count if count > 1 else None, level, evidence)
 
 
-def _nth(count: int) -> str:
-    return {1: "next", 2: "second", 3: "third"}.get(count, f"{count}th")
-
-
 def buffer(reads: Reads) -> DerivedValue:
-    """Estimate the buffer of files that Python opened: the size of the first request, unless that is the whole file."""
+    """Estimate the size of the buffer through which Python read the files: the size of the first request to a file,
+    unless that is the whole file.
+    """
     first = reads.offset == 0
     values, counts = np.unique(reads.length[first], return_counts=True)
     size = int(values[np.argmax(counts)]) if len(values) else _PAGE
     if size <= _PAGE:
-        return DerivedValue(None, "high", f"first reads have {size:,} B, Python's buffer on most file systems")
+        return DerivedValue(
+            None, "high", f"the first reads are {size:,} B, the size of Python's buffer on most file systems"
+        )
     if size >= int(np.median(reads.sizes)):
         return DerivedValue(
-            _LUSTRE, "low", f"first reads have the whole file, {size:,} B: a buffer as Lustre recommends"
+            _LUSTRE,
+            "low",
+            f"the first reads are whole files of {size:,} B; assumed: the buffer size that Lustre recommends",
         )
-    return DerivedValue(size, "high", f"first reads have {size:,} B, Python's buffer on this file system")
+    return DerivedValue(
+        size, "high", f"the first reads are {size:,} B, the buffer size that Python uses on this file system"
+    )
 
 
 def threads(reads: Reads) -> DerivedValue:
-    """Estimate reader.read_threads, by a rank's processes, Darshan's thread numbers, or requests in flight at once."""
+    """Estimate reader.read_threads: the number of processes of a rank if it has several, or else of its threads if the
+    log has thread numbers, or else of its reads in flight at the same time.
+    """
     ranks = np.unique(reads.rank)
     if (workers := reads.workers) > 1:
         return DerivedValue(workers, "high", f"{workers} processes of a rank read at the same time, by their logs")
@@ -175,14 +183,20 @@ def threads(reads: Reads) -> DerivedValue:
     peaks, shares = zip(*(_in_flight(reads, int(rank)) for rank in ranks), strict=True)
     peak, share = int(np.median(peaks)), float(np.mean(shares))
     if peak > 1:
-        evidence = f"up to {peak} reads of a rank in flight at once, several during {share:.0%} of its read time"
+        evidence = (
+            f"up to {peak} reads of a rank were in flight at the same time, several during {share:.0%} of its read time"
+        )
         return DerivedValue(peak, "high" if share > 0.2 else "medium", evidence)
-    return DerivedValue(1, "medium", "no two reads of a rank in flight at once; threads that take turns look the same")
+    return DerivedValue(
+        1,
+        "medium",
+        "no two reads of a rank were in flight at the same time, but threads that never overlap look the same",
+    )
 
 
 def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
-    """Return the largest number of reads in flight that at least one request in fifty meets, and the share of the busy
-    time with several reads in flight.
+    """Return two values of a rank: the largest number of reads in flight, including itself, that at least one read in
+    fifty reaches when it starts; and the share of its read time with several reads in flight.
     """
     low, high = np.searchsorted(reads.rank, [rank, rank + 1])
     begin, end = reads.start[low:high], np.maximum(reads.end[low:high], reads.start[low:high])
@@ -198,8 +212,8 @@ def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
 
 
 class Passes(NamedTuple):
-    """Passes over a dataset. shard: whether ranks read disjoint parts. share: share of the files' bytes that was read.
-    drawn: samples are drawn at random with replacement, without epochs.
+    """Passes over a dataset. epochs: number of passes. shard: whether ranks read disjoint parts. share: share of the
+    files' bytes that was read. drawn: whether samples are drawn at random with replacement instead of in epochs.
     """
 
     epochs: DerivedValue
@@ -209,7 +223,7 @@ class Passes(NamedTuple):
 
 
 def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
-    """Estimate epochs and sharding."""
+    """Estimate the number of passes over the dataset, and whether ranks read disjoint parts."""
     once = distinct(reads)
     touched = np.unique(reads.file)
     total, unique = int(reads.length.sum()), max(int(once.sum()), 1)
@@ -221,7 +235,7 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
     is_own = own < 0.75 or ranks == 1
     passes_made = times if is_own else times / ranks
     epochs = max(1, round(passes_made))
-    evidence = f"{format_size(total)} read, of {format_size(unique)} distinct: {times:.3g} times"
+    evidence = f"{format_size(total)} were read, {format_size(unique)} of them distinct: {times:.3g} times"
     evidence += "" if is_own else f" by {ranks} ranks"
     level: Confidence = (
         "high" if abs(passes_made - epochs) < 0.05 * epochs else "medium" if abs(passes_made - epochs) < 0.2 else "low"
@@ -237,19 +251,23 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
 
 def _drawn(total: int, unique: int, times: float, own: float, share: float) -> Passes:
     evidence = (
-        f"{format_size(total)} read, of {format_size(unique)} distinct: {times:.3g} times, some again after {own:.0%}"
+        f"{format_size(total)} were read, {format_size(unique)} of them distinct: {times:.3g} times, "
+        f"some again after {own:.0%} of the data"
     )
     return Passes(
-        DerivedValue(1, "low", f"{evidence}: drawn at random, not in passes"),
-        DerivedValue(False, "low", f"a rank reads some again after {own:.0%} of the data: it draws from all data"),
+        DerivedValue(1, "low", f"{evidence}; so samples are drawn at random, not read in passes"),
+        DerivedValue(
+            False, "low", f"a rank reads some data again after {own:.0%} of all data: it draws samples from all data"
+        ),
         min(share, 1.0),
         True,
     )
 
 
 def _own_share(reads: Reads, parts: Stretches, unique: int) -> float:
-    """Return the share of the distinct data that a rank reads before it reads any stretch again, median over ranks.
-    Stretches are compared by their offsets: pages at the border of two samples do not count as read again.
+    """Return the share of all distinct data that a rank reads before it reads any stretch a second time, median over
+    ranks. Stretches are compared by their offsets, so that pages at the border of two samples do not count as read
+    twice.
     """
     bytes_read = []
     for rank in np.unique(parts.rank).tolist():
@@ -271,7 +289,9 @@ class AccessOrder(NamedTuple):
 
 
 def order(reads: Reads, parts: Stretches, names: list[str]) -> AccessOrder:
-    """Estimate the shuffling of files and samples. names: paths of the files; sequential order is by name."""
+    """Estimate whether files and samples are shuffled. names: paths of the files. Files that are not shuffled are read
+    in the order of their names.
+    """
     place = natural(names)[parts.file] if len(names) else parts.file
     if len(np.unique(parts.file)) >= _FEW_FILES and _jumps(parts) and _within(parts)[0] < _MIXED:
         evidence = f"{_changes(parts):.0%} of samples are followed by one from another file, in any order"
@@ -281,7 +301,7 @@ def order(reads: Reads, parts: Stretches, names: list[str]) -> AccessOrder:
 
 
 def natural(names: list[str]) -> Integers:
-    """Return the rank of each name in natural order: 2 before 10."""
+    """Return the position of each name in the natural order, in which 2 comes before 10."""
     import re
 
     keys = [[(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)] for name in names]
@@ -296,13 +316,15 @@ def _changes(parts: Stretches) -> float:
 
 
 def _jumps(parts: Stretches) -> bool:
-    """Return whether most samples are followed by one from another file, although files have several."""
+    """Return whether most samples are followed by one from another file, although files have several samples."""
     visits = np.unique(np.stack([parts.rank, parts.file], axis=1), axis=0)
     return len(parts.rank) > 2 * len(visits) and _changes(parts) > _MIXED
 
 
 def _of_files(parts: Stretches, place: Integers) -> DerivedValue:
-    """Estimate the shuffling of files by the order in which a rank first reads them."""
+    """Estimate whether files are shuffled, from the order in which each rank first reads them. place: position of each
+    file of `parts` in the order of names.
+    """
     correlations = [correlation(_firsts(place[parts.rank == rank])) for rank in np.unique(parts.rank).tolist()]
     known = [value for value in correlations if value is not None]
     if not known:
@@ -320,7 +342,9 @@ def _firsts(values: Integers) -> Integers:
 
 
 def correlation(values: Integers) -> float | None:
-    """Return the rank correlation of values with their order; None for too few or equal values."""
+    """Return the rank correlation between values and their positions, or None if there are too few values or all are
+    equal.
+    """
     if len(values) < _FEW_FILES or np.ptp(values) == 0:
         return None
     ranks = np.argsort(np.argsort(values))
@@ -338,9 +362,10 @@ def _of_samples(parts: Stretches) -> DerivedValue:
 
 
 def _within(parts: Stretches) -> tuple[float, int]:
-    """Return the correlation of offset and time, median over pairs of rank and file, and their number; at most
-    _LOOKED_AT pairs are used. If no file has enough samples, use the mean direction of all steps between samples
-    instead (1: all forward, -1: all backward).
+    """Return the correlation between offset and time, which is the median over pairs of a rank and a file, and the
+    number of these pairs. At most _LOOKED_AT pairs are used. If no file has enough samples, the mean direction from one
+    sample to the next takes the place of the correlation (1: always forward, -1: always backward). The number is 0 if
+    there are too few samples for that, too.
     """
     key = parts.rank * (int(parts.file.max(initial=0)) + 1) + parts.file
     at = np.argsort(key, kind="stable")

@@ -20,9 +20,10 @@ from dlio_hpc.units import format_size
 
 
 class Examined(NamedTuple):
-    """Analysis of a run or a log. log, analysis: None without a readable log. requests: the requests of its trace, on
-    the clock of the timeline. timeline: the bytes of the run's timeline.h5; None for logs of other programs. view:
-    None if nothing was recorded.
+    """Analysis of a run or a log. log: None if there is no log. analysis: None if there is no log, or if its counters
+    have impossible values. requests: requests of the log's trace, on the clock of timeline.h5 if there is one; None if
+    the trace cannot be used. timeline: content of the run's timeline.h5; None if there is none, as for other programs.
+    view: None if there are no data to draw.
     """
 
     title: str
@@ -35,12 +36,16 @@ class Examined(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether the metrics can be used. Faults of the trace alone are reported and leave only gaps."""
+        """Whether the metrics can be used. They can if only the trace has faults: these are reported, and the values
+        that need the trace are missing.
+        """
         return self.log is None or log_trust.has_whole_counters(self.faults)
 
 
 class _Subject(NamedTuple):
-    """A checked log. wanted: selects the paths to analyse. notes: reported in addition to its faults."""
+    """A log that has been checked. wanted: returns whether a path is analysed. notes: notes to report in addition to
+    the faults of the log. timeline: content of the run's timeline.h5; None if there is none.
+    """
 
     title: str
     log: Log
@@ -51,7 +56,9 @@ class _Subject(NamedTuple):
 
 
 def log_file(path: Path, only: str | None = None, step_s: float | None = None) -> Examined:
-    """Analyse any Darshan log. only: a regular expression; files whose path it does not match are left out."""
+    """Read and analyse the Darshan log of any program. only: regular expression; files whose path it does not match are
+    left out. step_s: seconds of a step of the timeline; None for 200 steps.
+    """
     log = log_reader.load(path)
     examined = files_of(log, path.name, _matching(only), step_s)
     if examined.view is not None or examined.analysis is None:
@@ -62,7 +69,7 @@ def log_file(path: Path, only: str | None = None, step_s: float | None = None) -
 
 
 def files_of(log: Log, title: str, wanted: Callable[[str], bool], step_s: float | None = None) -> Examined:
-    """Analyse the `wanted` paths of a log."""
+    """Check a log, and analyse the files for whose paths `wanted` returns true."""
     return _examined(_Subject(title, log, log_trust.judge(log), wanted, [], None), None, step_s)
 
 
@@ -70,7 +77,9 @@ def run(
     made: Run, title: str, path: Path | None, expected: log_trust.Expected, timeline: bytes | None,
     step_s: float | None = None, notes: tuple[str, ...] = (),
 ) -> Examined:  # fmt: skip
-    """Analyse a run of dlio-hpc from its Darshan log and its timeline.h5. Either may be missing."""
+    """Analyse a run of dlio-hpc from its Darshan log and its timeline.h5. path: path of the log; None if there is none.
+    expected: facts that the log must agree with. timeline: content of timeline.h5; None if there is none.
+    """
     subject = None
     if path is not None:
         log = log_reader.load(path)
@@ -89,7 +98,9 @@ def run(
 
 
 def _examined(subject: _Subject, record: timeline_reader.Recorded | None, step_s: float | None) -> Examined:
-    """Analyse a checked log. The view is None without a trace, or if its clock cannot be aligned with the record's."""
+    """Analyse a checked log. record: the run's timeline.h5; None if there is none. The view is None if there is no
+    usable trace, or if its clock cannot be aligned with that of `record`.
+    """
     title, log, faults = subject.title, subject.log, subject.faults
     if not _is_possible(log, faults):
         return Examined(title, log, faults, None, None, subject.timeline, None)
@@ -104,7 +115,7 @@ def _examined(subject: _Subject, record: timeline_reader.Recorded | None, step_s
     notes = [*subject.notes, *map(str, faults), *_untraced(analysis)]
     is_cut = any(fault.name == "DXT cut" for fault in faults)
     source = f"Darshan's trace (DXT{', truncated: part of the requests' if is_cut else ''})" + (
-        " and the core's steps" if record else ""
+        " and the steps of the run" if record else ""
     )
     view = picture_data.of_trace(title, source, notes, analysis, requests, record)
     return Examined(title, log, faults, analysis, requests, subject.timeline, view)
@@ -113,8 +124,8 @@ def _examined(subject: _Subject, record: timeline_reader.Recorded | None, step_s
 def _requests(
     log: Log, faults: list[LogFault], wanted: Callable[[str], bool], aligned: clock_alignment.Alignment | None
 ) -> Requests | None:
-    """Return the requests of the trace; None without a trace, or if it contradicts the counters. A truncated trace is
-    used, and the view says so.
+    """Return the requests of the trace, or None if there is no trace, or if it is garbled or contradicts the counters.
+    A truncated trace is used, and the view says so.
     """
     trace = log.traced.get("DXT_POSIX")
     if trace is None or not len(trace.segments) or any(fault.name == "counters disagree" for fault in faults):
@@ -125,8 +136,8 @@ def _requests(
 
 
 def _whole(requests: Requests | None, faults: list[LogFault]) -> Requests | None:
-    """Return the requests unless the trace is truncated. Metrics of a part of the requests would pass for those of all;
-    figures from such a trace are labelled as truncated.
+    """Return the requests, or None if the trace is truncated, because metrics of a part of the requests would be taken
+    for those of all. Figures of a truncated trace are labelled as such.
     """
     return None if any(fault.name == "DXT cut" for fault in faults) else requests
 
@@ -151,8 +162,8 @@ def _matching(only: str | None) -> Callable[[str], bool]:
 
 
 def _data_of(made: Run) -> Callable[[str], bool]:
-    """Return a selection of the run's data files. It leaves out the marker file of the clocks, and the note that
-    describes the dataset, which is written under a temporary name.
+    """Return a function that returns whether a path is that of a file of the run's dataset or outputs. The marker file
+    of the clocks is not, nor is the note that describes the dataset, or its temporary file.
     """
 
     def is_data(path: str) -> bool:

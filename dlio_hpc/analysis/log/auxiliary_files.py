@@ -1,4 +1,4 @@
-"""I/O of a program other than its samples: checkpoints that it wrote, small files that it read or wrote."""
+"""Derivation of the checkpoints and the auxiliary files of a program from its log."""
 
 import re
 from collections.abc import Sequence
@@ -16,8 +16,9 @@ from dlio_hpc.units import format_seconds, format_size
 
 Floats = npt.NDArray[np.float64]
 
-# A checkpoint ends with a pause in writing of at least this share of the longest pause, and at least this many seconds.
-# A second write to the front of a file within _HEADER_S completes its header and begins no checkpoint.
+# A checkpoint ends with a pause in writing of at least this share of the longest pause, and of at least this many
+# seconds. A second write to the beginning of a file within _HEADER_S completes its header; it does not start another
+# checkpoint.
 _PAUSES, _LEAST_PAUSE_S = 0.25, 0.01
 _HEADER_S = 1e-3
 # Largest number of auxiliary files that a workload names. Programs with more files organise them in another way.
@@ -25,14 +26,14 @@ MOST = 8
 
 
 class CheckpointWrites(NamedTuple):
-    """Checkpoints of a program. keys: keys of the workload's checkpoint section. number: how many checkpoints."""
+    """Checkpoints of a program. keys: keys of the workload's section checkpoint. number: number of checkpoints."""
 
     keys: dict[str, DerivedValue]
     number: int
 
 
 class _Event(NamedTuple):
-    """One checkpoint. start: seconds. files: bytes by (rank, path)."""
+    """One checkpoint. start: time of its first write in seconds. files: bytes written, by rank and path."""
 
     start: float
     files: dict[tuple[int, str], int]
@@ -41,8 +42,8 @@ class _Event(NamedTuple):
 def checkpoints(
     files: Sequence[Seen], requests: Requests | None, begins: Floats | None, epochs: int
 ) -> CheckpointWrites | None:
-    """Derive the checkpoint keys; None if nothing was saved. begins: start of each step of a rank in seconds, None if
-    steps are unknown.
+    """Derive the checkpoint keys. files: files that hold checkpoints. begins: start of each step of a rank in seconds;
+    None if steps are unknown. epochs: number of epochs. Return None if no checkpoint was written.
     """
     if not files:
         return None
@@ -70,8 +71,8 @@ def checkpoints(
 
 
 def _traced(files: Sequence[Seen], requests: Requests) -> list[_Event]:
-    """Return the checkpoints in a trace. A checkpoint begins where a file is written from its front again, or after a
-    long pause.
+    """Return the checkpoints in a trace. A new checkpoint begins when a file is written from its beginning again, or
+    after a long pause in writing.
     """
     chosen = np.flatnonzero(requests.write & requests.on({file.path for file in files}) & (requests.length > 0))
     chosen = chosen[np.argsort(requests.start[chosen], kind="stable")]
@@ -106,7 +107,9 @@ def _size(file: Seen) -> int:
 
 
 def _write_size(files: Sequence[Seen], requests: Requests | None) -> DerivedValue:
-    """Return the request size that wrote most bytes, or the mean request size if the trace lacks most bytes."""
+    """Return checkpoint.transfer_size: the request size by which most bytes were written, or the mean request size if
+    the trace lacks most bytes.
+    """
     lengths = np.empty(0, np.int64)
     if requests is not None:
         lengths = requests.length[requests.write & requests.on({file.path for file in files})]
@@ -122,8 +125,8 @@ def _write_size(files: Sequence[Seen], requests: Requests | None) -> DerivedValu
 
 
 def _counted(files: Sequence[Seen]) -> list[_Event]:
-    """Return the checkpoints by counters: groups of files whose first writes are close in time. If there is one group
-    only, it repeats as often as its files were overwritten.
+    """Return the checkpoints that the counters show: a checkpoint is a group of files whose first writes are close in
+    time. If there is only one group, it stands for as many checkpoints as its files were written times over.
     """
     known = sorted((file for file in files if file.written_s is not None), key=lambda file: file.written_s or (0, 0))
     begun = [file.written_s[0] for file in known if file.written_s is not None]
@@ -143,7 +146,9 @@ def _counted(files: Sequence[Seen]) -> list[_Event]:
 
 
 def _every(events: list[_Event], begins: Floats | None, epochs: int) -> DerivedValue:
-    """Return checkpoint.every_steps: the median number of steps that begin between two checkpoints."""
+    """Return checkpoint.every_steps: the median number of steps between two checkpoints, or None for a checkpoint after
+    each epoch or if the number is unknown.
+    """
     if len(events) == epochs:
         return DerivedValue(None, "medium", f"{len(events)} checkpoint(s) in {epochs} epoch(s): one after each epoch")
     if len(events) < 2:
@@ -169,15 +174,15 @@ def _read_back(files: Sequence[Seen]) -> DerivedValue:
 
 
 class AuxiliaryGroup(NamedTuple):
-    """An entry of dataset.auxiliary_files. keys: its keys in the workload. note: its evidence."""
+    """An entry of dataset.auxiliary_files. keys: its keys and their values. note: evidence for them."""
 
     keys: dict[str, Any]
     note: str
 
 
 def sides(files: Sequence[Seen], requests: Requests | None, ranks: int, steps: int | None) -> list[AuxiliaryGroup]:
-    """Return the auxiliary files with the most bytes, at most MOST. steps: steps of a rank in the whole run; None if
-    unknown.
+    """Return entries for the auxiliary files from and to which most bytes were transferred, at most MOST. steps: number
+    of steps of a rank in the whole run; None if unknown.
     """
     made: list[AuxiliaryGroup] = []
     taken: set[str] = set()

@@ -1,4 +1,6 @@
-"""Extents of reads: consecutive requests that belong to one sample are joined to a stretch."""
+"""Reads of a dataset, and the stretches (extents) that they form. A stretch is a row of requests of a rank at adjacent
+offsets of a file, one soon after the other, that belong to one sample.
+"""
 
 from collections import defaultdict
 from itertools import accumulate
@@ -12,16 +14,17 @@ from dlio_hpc.analysis.log.requests import Requests
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-# Requests by other threads that may come between two pieces of a sample.
+# A piece of a sample is at most this many requests of the rank to the file later than the piece before it. Requests of
+# other threads may come between the two.
 _BETWEEN = 8
-# A request below this share of the usual size reads a header, a directory or an index.
+# A request of less than this share of the usual size reads a header, a directory or an index.
 _SMALL = 1 / 16
 
 
 class Reads(NamedTuple):
-    """Reads of a dataset that returned bytes, sorted by rank, then by time. file: index into `sizes`, the bytes of each
-    file. usual: the request size that read most bytes. process: number of the process within the rank; None if each
-    rank is one process.
+    """Reads of a dataset that returned bytes, sorted by rank, then by time. file: index of the file in `sizes`. sizes:
+    size of each file in bytes. usual: request size by which most bytes were read. process: number of the process within
+    the rank; None if each rank is one process.
     """
 
     rank: Integers
@@ -57,8 +60,8 @@ class Reads(NamedTuple):
 
 
 class Stretches(NamedTuple):
-    """Columns with one entry per stretch, sorted by rank, then by time. requests: number of requests. start: start of
-    the first request in seconds.
+    """Stretches, as columns with one entry per stretch, sorted by rank, then by time. file: index of the file, as in
+    Reads. requests: number of requests. start: start of the first request in seconds.
     """
 
     rank: Integers
@@ -70,7 +73,9 @@ class Stretches(NamedTuple):
 
 
 def reads_of(requests: Requests, sizes: dict[str, int]) -> Reads:
-    """Return the reads of the files in `sizes` (bytes by path)."""
+    """Return the reads of a dataset from the requests of a log. sizes: size of each file of the dataset in bytes, by
+    path.
+    """
     number = {path: at for at, path in enumerate(sizes)}
     known = np.array([number.get(path, -1) for path in requests.paths], np.int64)
     file = known[requests.file] if len(known) else np.empty(0, np.int64)
@@ -85,7 +90,7 @@ def reads_of(requests: Requests, sizes: dict[str, int]) -> Reads:
 
 
 def usual(lengths: Integers) -> int:
-    """Return the request size that transferred most bytes; 0 without requests."""
+    """Return the request size by which most bytes were transferred, or 0 if there are no requests."""
     if not len(lengths):
         return 0
     values, counts = np.unique(lengths, return_counts=True)
@@ -93,8 +98,8 @@ def usual(lengths: Integers) -> int:
 
 
 def payload(reads: Reads) -> Reads:
-    """Return the reads without requests that are too small to be data. A small request that begins where a larger one
-    ended is the end of a piece of data, and is kept.
+    """Return the reads without those that are too small to be of data. A small read that begins where a larger one
+    ended is the last piece of some data, and is kept.
     """
     is_large = reads.length >= _SMALL * reads.usual
     ends = set(zip(*(column[is_large].tolist() for column in _where_ended(reads)), strict=True))
@@ -124,20 +129,21 @@ def chosen(reads: Reads, keep: npt.NDArray[np.bool_]) -> Reads:
 
 
 def stretches(reads: Reads) -> Stretches:
-    """Join requests to stretches. A request continues the previous one in the file if it begins where that one ended,
-    soon after it, and that one was not shorter than usual; a shorter request is the last piece of a sample.
+    """Join reads to stretches. A read continues the previous one in the file if it starts at the offset where that one
+    ended, if it follows soon, and if the previous one was not shorter than usual: a shorter read is the last piece of a
+    sample.
     """
     if not len(reads.rank):
         nothing = np.empty(0, np.int64)
         return Stretches(nothing, nothing, nothing, nothing, nothing, np.empty(0))
     within = _numbered(reads.rank, reads.file)
-    turn = _numbered(reads.rank, reads.file, reads.offset)
-    order = np.lexsort((reads.offset, turn, reads.file, reads.rank))
-    rank, file, offset, length, at, turns = (
-        column[order] for column in (reads.rank, reads.file, reads.offset, reads.length, within, turn)
+    repeat = _numbered(reads.rank, reads.file, reads.offset)
+    order = np.lexsort((reads.offset, repeat, reads.file, reads.rank))
+    rank, file, offset, length, at, repeats = (
+        column[order] for column in (reads.rank, reads.file, reads.offset, reads.length, within, repeat)
     )
     later = at[1:] - at[:-1]
-    goes_on = (rank[1:] == rank[:-1]) & (file[1:] == file[:-1]) & (turns[1:] == turns[:-1])
+    goes_on = (rank[1:] == rank[:-1]) & (file[1:] == file[:-1]) & (repeats[1:] == repeats[:-1])
     goes_on &= (offset[1:] == offset[:-1] + length[:-1]) & (later > 0) & (later <= _BETWEEN)
     goes_on &= length[:-1] >= reads.usual
     first = np.flatnonzero(np.concatenate(([True], ~goes_on)))
@@ -167,7 +173,7 @@ def _numbered(*keys: Integers) -> Integers:
 
 
 def distinct(reads: Reads) -> Integers:
-    """Return the distinct bytes of each file that were read by any rank."""
+    """Return the number of different bytes of each file that all ranks together have read."""
     order = np.lexsort((reads.offset, reads.file))
     file, begin = reads.file[order], reads.offset[order]
     total = np.zeros(len(reads.sizes), np.int64)

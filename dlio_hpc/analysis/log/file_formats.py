@@ -1,4 +1,6 @@
-"""Format of a dataset and the library that read it, by names and by requests that only one library makes."""
+"""Detection of the format of a dataset and of the library that read it, from the names of files and from requests that
+only this library makes.
+"""
 
 import os
 from collections import Counter
@@ -18,14 +20,16 @@ _ENDINGS = {
 }  # fmt: skip
 _IMAGES = (".jpg", ".jpeg", ".png")
 _PLAIN = (*_IMAGES, ".npy", ".bin", ".raw", ".dat")
-# Bytes of the end record of a ZIP archive, which zipfile reads first, and of HDF5's signature at the front.
+# Sizes in bytes of the end record of a ZIP archive, which zipfile reads first, and of the signature at the beginning of
+# an HDF5 file.
 _ZIP_END, _SIGNATURE = 22, 8
 _PANDAS = 256 << 10
 
 
 class LogFormat(NamedTuple):
-    """Format of a dataset and how it was read. streams: read front to back through a buffer, so that requests do not
-    show samples. is_image: a file is one sample, regardless of its requests.
+    """Format of a dataset and how it was read. name: dataset.format. mode: reader.mode. streams: whether files are read
+    from front to back through a buffer, so that requests do not show samples. is_image: whether each file is one
+    sample, whatever its requests are.
     """
 
     name: DerivedValue
@@ -40,14 +44,14 @@ class LogFormat(NamedTuple):
 
     @property
     def loads_files(self) -> bool:
-        """Whether the library loads files whole, in requests of its own size."""
+        """Whether a library loads whole files, in requests of a size that it chooses."""
         return self.is_image or (self.name.value in ("npz", "raw") and self.mode.value == "framework")
 
 
 class _Marks(NamedTuple):
-    """Shares of files with requests that are characteristic of a library. zip_ends: the end record of a ZIP archive was
-    read. signatures: HDF5's signature was read. from_front: a longer request began at the front. whole: the file was
-    read in one request, followed by one at its end.
+    """Shares of the files that have requests which are characteristic of a library. zip_ends: files of which the end
+    record of a ZIP archive was read. signatures: files of which HDF5's signature was read. from_front: files of which
+    more was read from the beginning on. whole: files that were read in one request, followed by one at their end.
     """
 
     zip_ends: float
@@ -57,7 +61,7 @@ class _Marks(NamedTuple):
 
 
 def tell(data: Sequence[Seen], requests: Requests | None) -> LogFormat:
-    """Determine the format and the library of a dataset."""
+    """Return the format of a dataset and how it was read. requests: all requests of the trace; None without a trace."""
     ending, count = Counter(file_roles.kind(file.path) for file in data).most_common(1)[0]
     marks = None if requests is None else _marks(data, requests)
     shown = next(os.path.splitext(file.path)[1] for file in data if file_roles.kind(file.path) == ending)
@@ -75,7 +79,7 @@ def _named(ending: str, shown: str, count: int, total: int) -> DerivedValue | No
 
 
 def _by_marks(ending: str, marks: _Marks | None, files: int) -> DerivedValue:
-    """Return the format by requests; "raw" if no library is recognised."""
+    """Return the format that the requests show, or "raw" if they match no library. ending: kind of the files' names."""
     if marks is not None and marks.zip_ends > 0.5:
         return DerivedValue(
             "npz",

@@ -1,5 +1,5 @@
-"""Roles of a program's files: training data, checkpoints, outputs and others. Roles follow from names and accesses;
-logs hold no content of files.
+"""Roles of the files of a program: training data, checkpoints, outputs and others. Roles are derived from the names of
+files and from the accesses to them, because logs do not have the contents of files.
 """
 
 import os
@@ -36,12 +36,12 @@ _KNOWN = re.compile(
 MOST_SIDES = 8
 _ALIKE, _UNLIKE, _MANY = 0.1, 0.1, 4
 _TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")
-# A smaller file is a log or a note, not a checkpoint, however often it is written.
+# Size in bytes of the smallest checkpoint. A smaller file is a log or a note, however often it is written.
 _LEAST_STATE = 4096
 
 
 class Role(NamedTuple):
-    """Role of a file. why: the reason, a phrase."""
+    """Role of a file. why: a phrase with the reason."""
 
     file: Seen
     role: Name
@@ -57,7 +57,7 @@ def tell(files: Iterable[Seen]) -> list[Role]:
 
 
 def kind(path: str) -> str:
-    """Return the kind of a file: its extension, or its name if it has none, with # for numbers."""
+    """Return the kind of a file: its extension, or its name if it has no extension, with # in place of each number."""
     name = os.path.basename(path)
     stem, dot, ending = name.partition(".tfrecord")
     if not dot:
@@ -67,7 +67,7 @@ def kind(path: str) -> str:
 
 
 def pattern(path: str) -> str:
-    """Return a path with # for its numbers."""
+    """Return a path with # in place of each number."""
     return _numbered(path)
 
 
@@ -76,8 +76,8 @@ def _numbered(text: str) -> str:
 
 
 def _apart(file: Seen) -> Role:
-    """Return the role of a file by its path and the direction of its transfers. Every other file that is read has the
-    preliminary role "dataset".
+    """Return the role of a file according to its path and to whether it was read or written. A file that was read and
+    has no other role gets the preliminary role "dataset".
     """
     if not _DATA.search(file.path) or _INSTALLED.search(file.path):
         return Role(file, "library", "program or library, by its path")
@@ -89,13 +89,13 @@ def _apart(file: Seen) -> Role:
 
 
 def _unfit(file: Seen) -> str | None:
-    """Return the reason why a file has no place in a workload; None if it has one."""
+    """Return the reason why a file cannot be part of a workload, or None if it can."""
     if _STREAM.search(file.path):
         return "a terminal, pipe or device"
     if dataset.is_note(os.path.basename(file.path)):
-        return "dlio-hpc's own note"
+        return "dlio-hpc's description of a dataset"
     if file.path.endswith("/darshan/clock") and file.moved % setup.MARKER_BYTES == 0:
-        return "dlio-hpc's own clock"
+        return "marker file for dlio-hpc's clock alignment"
     return None if file.moved else "opened, but neither read nor written"
 
 
@@ -108,7 +108,7 @@ def _written(file: Seen) -> Role:
 
 
 def _of_data(files: list[Seen]) -> list[Role]:
-    """Return the roles of files that are read. The kind with the most bytes read is the dataset."""
+    """Return the roles of files that were read. The kind of file from which most bytes were read is the dataset."""
     kinds: dict[str, list[Seen]] = defaultdict(list)
     for file in files:
         kinds[kind(file.path)].append(file)
@@ -128,7 +128,7 @@ def _main(files: list[Seen], name: str, share: float) -> list[Role]:
     usual, count = patterns.most_common(1)[0]
     middle = float(np.median([file.size for file in files]))
     ending = f"{name!r} files" if name.startswith(".") else f"files called {name!r}"
-    why = f"one of {len(files):,} {ending}, which have {share:.1%} of bytes read"
+    why = f"one of {len(files):,} {ending}, from which {share:.1%} of the bytes were read"
     roles = []
     for file in files:
         is_lone = count >= _MANY and pattern(file.path) != usual and patterns[pattern(file.path)] == 1
@@ -137,7 +137,7 @@ def _main(files: list[Seen], name: str, share: float) -> list[Role]:
                 Role(
                     file,
                     "auxiliary file",
-                    f"read; has a name of its own and {file.size / middle:.1%} of the median size",
+                    f"read; has a unique name and {file.size / middle:.1%} of the median size",
                 )
             )
         else:
@@ -155,7 +155,9 @@ def _auxiliary(files: list[Seen], name: str, share: float) -> list[Role]:
 
 
 def _repeated(roles: list[Role]) -> list[Role]:
-    """Return the outputs that are checkpoints: written over repeatedly, or files of similar size written in turn."""
+    """Return new roles for outputs that are checkpoints: files that were overwritten, and groups of files of similar
+    name and size that were written one after the other.
+    """
     kinds: dict[str, list[Seen]] = defaultdict(list)
     for role in roles:
         if role.role == "output" and role.file.size >= _LEAST_STATE:

@@ -14,9 +14,10 @@ _COLLECTIVE = ("COLL_READS", "COLL_WRITES")
 
 
 class Seen(NamedTuple):
-    """Accesses to a file. size: bytes up to the end of the last access. ranks: number of ranks that opened it. read_s,
-    written_s: first and last access in seconds since the job began; None: never. buffered: bytes through STDIO, which
-    is not traced. collective: collective requests of MPI-IO.
+    """Accesses to a file. size: bytes from the beginning of the file to the end of the last access. ranks: number of
+    ranks that opened it. read_s, written_s: times of the first and last read or write in seconds since the job began;
+    None if there was none. buffered: bytes transferred through STDIO, which is not traced. collective: number of
+    collective MPI-IO requests.
     """
 
     path: str
@@ -39,7 +40,9 @@ class Seen(NamedTuple):
 
 
 def take(log: Log) -> list[Seen]:
-    """Return the files of a log, sorted by path. POSIX records include the bytes of MPI-IO; STDIO bytes are added."""
+    """Return the accesses to all files of a log, sorted by path. POSIX records include bytes that were transferred
+    through MPI-IO; bytes transferred through STDIO are added.
+    """
     posix, stdio, mpiio = (log.counted.get(name, NO_RECORDS) for name in ("POSIX", "STDIO", "MPI-IO"))
     both = (posix, stdio)
     numbers = np.concatenate([records["id"] for records in both])
@@ -83,8 +86,8 @@ def _summed(both: tuple[Records, ...], name: str, at: Any, count: int) -> Any:
 
 
 def _largest(both: tuple[Records, ...], names: tuple[str, ...], at: Any, count: int) -> Any:
-    """Return the offset of the last byte accessed in each file, -1 without accesses. A counter of 0 is ambiguous; the
-    bytes transferred decide.
+    """Return the offset of the last byte that was accessed in each file, or -1 for a file without accesses. A counter
+    of 0 means that the first byte was accessed only if bytes were transferred.
     """
     most = np.full(count, -1, np.int64)
     for name, moved in zip(names, ("BYTES_READ", "BYTES_WRITTEN"), strict=True):
@@ -104,7 +107,9 @@ def _ranks(both: tuple[Records, ...], at: Any, count: int, ranks: int) -> Any:
 
 
 def _span(both: tuple[Records, ...], kind: str, at: Any, count: int) -> Floats:
-    """Return the first and last time of access to each file, shape (2, files); infinite without accesses."""
+    """Return the times of the first and the last access to each file, shape (2, files); infinite for a file without
+    accesses. kind: READ or WRITE.
+    """
     begins, ends = (_joined(both, f"F_{kind}_{part}_TIMESTAMP") for part in ("START", "END"))
     span = np.array([np.full(count, np.inf), np.full(count, -np.inf)])
     np.minimum.at(span[0], at[begins > 0], begins[begins > 0])

@@ -1,8 +1,8 @@
 """Metrics of a program's I/O, as in VaniDL's table.
 
-Times are in seconds, sizes in bytes, MB = 1e6 bytes. Bytes and requests are those of the POSIX module; without a trace,
-those of STDIO are added, which do not pass through it. MPI-IO requests arrive as POSIX requests; `interfaces` has them
-separately.
+Times are in seconds, sizes in bytes, MB = 1e6 bytes. Bytes and requests are those of Darshan's POSIX module, which
+include MPI-IO because it makes POSIX requests. They do not include STDIO, whose bytes and requests are added if there
+is no trace. `interfaces` has the counts of each module separately.
 """
 
 from msgspec import Struct
@@ -13,7 +13,7 @@ LAST_SIZES = (100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100
 
 
 class SizeStats(Struct, frozen=True):
-    """Distribution of a value over single requests. median: None without a trace."""
+    """Statistics of a value over single requests. median: None if there is no trace."""
 
     min: float
     max: float
@@ -23,10 +23,10 @@ class SizeStats(Struct, frozen=True):
 
 class Operation(Struct, frozen=True):
     """Metrics of all reads or of all writes. time_s: time with at least one request in flight, mean over ranks.
-    histogram: requests by Darshan's bins. common: the most frequent sizes and their counts. MBps: all bytes over the
-    time with a request of any rank in flight. bandwidth_MBps: bandwidth of single requests. sequential, consecutive:
-    shares of the requests that began after, or exactly at, the end of the previous request of the rank to the file.
-    None: not known.
+    histogram: number of requests in each of Darshan's bins of sizes. common: the most frequent sizes and their counts.
+    MBps: all bytes over the time with a request of any rank in flight. bandwidth_MBps: bandwidth of single requests.
+    sequential: share of the requests whose offset is not below the end of the rank's previous request to the file.
+    consecutive: share of those that start exactly at this end. Values are None if unknown.
     """
 
     requests: int
@@ -96,7 +96,9 @@ class Metadata(Struct, frozen=True):
 
 
 class Interface(Struct, frozen=True):
-    """Counts of one Darshan module. read_s, write_s, metadata_s: seconds in its calls, mean over ranks."""
+    """Counts of one Darshan module. files: number of files. read_s, write_s, metadata_s: seconds in its calls, mean
+    over ranks.
+    """
 
     bytes_read: int
     bytes_written: int
@@ -109,8 +111,8 @@ class Interface(Struct, frozen=True):
 
 
 class Timeline(Struct, frozen=True):
-    """Bytes and requests per bin of step_s seconds. start_s: begin of the first bin in seconds since the job started,
-    or since the run's first step.
+    """Bytes and requests per bin of step_s seconds. start_s: start of the first bin in seconds since the job started,
+    or since the run's first step if steps are known.
     """
 
     start_s: float
@@ -122,10 +124,11 @@ class Timeline(Struct, frozen=True):
 
 
 class Analysis(Struct, frozen=True):
-    """I/O metrics of a program. traced: metrics come from a trace, else from counters alone. io_s: time with at least
-    one request in flight, mean over ranks. io_any_s: time with a request of any rank in flight. hidden_share: the part
-    of io_s during computation. timeline: None without a trace. untraced_bytes: bytes through STDIO, which the trace
-    lacks.
+    """I/O metrics of a program. traced: whether metrics come from a trace, not only from counters. job_s: duration of
+    the job. io_s: time with at least one request in flight, mean over ranks. io_share: io_s divided by job_s. io_any_s:
+    time with a request of any rank in flight. hidden_s: the part of io_s during computation; None if unknown.
+    hidden_share: hidden_s divided by io_s. timeline: None if there is no trace. untraced_bytes: bytes transferred
+    through STDIO, which the trace lacks.
     """
 
     program: str

@@ -1,4 +1,4 @@
-"""Heat maps: bytes that each rank moved over time, from a trace, from Darshan's heat maps or from the core's record."""
+"""Heat maps: bytes that each rank moved over time, from a trace, from Darshan's heat maps or from timeline.h5."""
 
 from typing import Any
 
@@ -15,7 +15,9 @@ MOST_ROWS, BINS = 64, 200
 
 
 def of_requests(requests: Requests, ranks: int, end: float) -> HeatMap | None:
-    """Return the heat map of a trace until `end` seconds; None if the trace has no requests."""
+    """Return the heat map of a trace, or None if the trace has no requests. end: time in seconds at which it ends.
+    ranks: number of ranks.
+    """
     if not len(requests.start):
         return None
     begin = min(0.0, float(requests.start.min()))
@@ -29,7 +31,7 @@ def of_requests(requests: Requests, ranks: int, end: float) -> HeatMap | None:
 
 
 def of_recorded(recorded: Recorded) -> HeatMap | None:
-    """Return the heat map of the core's record; None if single reads were not timed."""
+    """Return the heat map from the run's timeline.h5, or None if the run did not time single reads."""
     if not recorded.is_timed:
         return None
     group = recorded.file["activity"]
@@ -39,7 +41,7 @@ def of_recorded(recorded: Recorded) -> HeatMap | None:
 
 
 def of_darshan(heat: list[Heat], ranks: int) -> HeatMap | None:
-    """Return the heat map of all interfaces of a log together; None if the log lacks heat maps per rank."""
+    """Return one heat map for all interfaces of a log together, or None if the log lacks heat maps per rank."""
     if not heat or not ranks:
         return None
     moved = np.zeros((ranks, max(interface.read.shape[1] for interface in heat)))
@@ -51,7 +53,9 @@ def of_darshan(heat: list[Heat], ranks: int) -> HeatMap | None:
 
 
 def _grouped(moved: Any, edges: Floats, ranks: int) -> HeatMap:
-    """Group ranks into rows. moved: (ranks, bins), an array or an HDF5 dataset, read one group of ranks at a time."""
+    """Return a heat map in which each row is a group of ranks. moved: bytes per rank and bin, an array or an HDF5
+    dataset, of which one group of ranks is read at a time.
+    """
     per_row = _ranks_per_row(ranks)
     starts = np.arange(0, len(edges) - 1, max(1, -(-(len(edges) - 1) // BINS)))
     rows = [

@@ -6,15 +6,17 @@ from dlio_hpc.analysis.timeline_reader import Recorded
 
 
 def of_log(analysis: Analysis) -> tuple[CallCost, ...]:
-    """Return the costs by Darshan's counters. A call of MPI-IO contains the POSIX calls that it makes."""
+    """Return the I/O costs from Darshan's counters. The seconds in MPI-IO calls include the POSIX calls that these
+    make.
+    """
     return tuple(
         CallCost(name, used.read_s, used.write_s, used.metadata_s) for name, used in analysis.interfaces.items()
     )
 
 
 def of_recorded(recorded: Recorded) -> tuple[CallCost, ...]:
-    """Return the costs by the core's record, which times reads of samples and writes of checkpoints, but no metadata
-    calls.
+    """Return the I/O costs from the run's timeline.h5, which has times of reads of samples and of writes of
+    checkpoints, but not of metadata calls.
     """
     group = recorded.file["ranks"]
     read_s = float(group["io_time"][:].mean()) if recorded.is_timed else None

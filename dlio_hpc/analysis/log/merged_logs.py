@@ -1,4 +1,4 @@
-"""Merge of several logs into one: a program without MPI leaves a log for each of its processes."""
+"""Merge of several logs into one, for programs without MPI, which leave a log for each of their processes."""
 
 import re
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ _PID = re.compile(r"_id\d+-(\d+)_")
 def merge(logs: Sequence[Log]) -> Log:
     """Merge the logs of the processes of one program. Each process becomes a rank; a process forked by another one
     becomes a process of that rank. Times count from the start of the first process. Records are not summed: a file has
-    one per process. ConfigError if one of several logs is of a program with MPI.
+    a record per process. Raise ConfigError if there are several logs and one of them is from a program with MPI.
     """
     first = min(logs, key=lambda log: log.job.started)
     if len(logs) == 1:
         return first
     if any(log.job.ranks > 1 for log in logs):
         raise ConfigError(
-            "several logs must be of the processes of one program without MPI; "
-            f"{next(log.path for log in logs if log.job.ranks > 1)} is of a program with MPI: name it alone"
+            "several logs can be read together only if they come from the processes of one program without MPI; "
+            f"{next(log.path for log in logs if log.job.ranks > 1)} comes from an MPI program: pass it on its own"
         )
     ranks = _ranks(logs)
     parts = list(zip(logs, ranks, strict=True))
@@ -40,8 +40,8 @@ def merge(logs: Sequence[Log]) -> Log:
 
 
 def _ranks(logs: Sequence[Log]) -> list[int]:
-    """Return the rank of each log. Forks have the same rank even if their parent has no log, or a log without a pid in
-    its name.
+    """Return the rank of each log. All processes that were forked from one parent get the same rank, even if the parent
+    has no log or its log has no pid in its name.
     """
     pids = [match[1] if (match := _PID.search(log.path.name)) else "" for log in logs]
     parents = [log.job.metadata.get("fork_parent", "") for log in logs]
@@ -61,8 +61,8 @@ def _root(at: int, pids: list[str], parents: list[str]) -> str:
 
 
 def _only_parent(at: int, pids: list[str], parents: list[str]) -> str | None:
-    """Return the pid of a log whose name has none: the common parent of all forks, if no other log can be the parent;
-    else None.
+    """Return the pid of the log `at`, whose name has none. It is the pid of the only parent without a log, if no other
+    log can be that parent; otherwise return None.
     """
     wanted = set(parents) - {"", *pids}
     nameless = [number for number, pid in enumerate(pids) if not pid and not parents[number]]
@@ -70,8 +70,8 @@ def _only_parent(at: int, pids: list[str], parents: list[str]) -> str | None:
 
 
 def _everywhere(logs: Sequence[Log]) -> set[str]:
-    """Return the modules with a trace, of the same record type, in every log that has records. A trace of some
-    processes would pass for one of all.
+    """Return the modules of which every log that has records has a trace, with the same record type. Other traces are
+    left out, because a trace of some processes would be taken for one of all.
     """
     moving = [log for log in logs if any(len(records) for records in log.counted.values())]
     names = set.intersection(*(set(log.traced) for log in moving)) if moving else set()

@@ -1,4 +1,4 @@
-"""Data of a run's figures, from a trace, from Darshan's counters, or from the core's own record."""
+"""Data for the figures of a run, from a trace, from Darshan's counters, or from the run's timeline.h5."""
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,8 @@ _LATENCY_EDGES = 1e-7 * 2.0 ** (np.arange(8 * 34 + 1) / 8)
 def of_trace(
     title: str, source: str, notes: list[str], analysis: Analysis, requests: Requests, recorded: Recorded | None
 ) -> View:
-    """Return the view of a traced run with its steps, or of another program's log without steps. recorded: on the clock
-    of `requests`.
+    """Return the view of a traced run with its steps, or of another program's trace without steps. recorded: the run's
+    timeline.h5, on the same clock as `requests`; None for other programs.
     """
     end = max(float(requests.end.max(initial=0.0)), records.ends(recorded) if recorded else analysis.job_s)
     empty = int((requests.length == 0).sum())
@@ -48,7 +48,7 @@ def of_trace(
 
 
 def of_core(title: str, notes: list[str], recorded: Recorded) -> View:
-    """Return the view of a run without a trace."""
+    """Return the view of a run without a trace, from its timeline.h5."""
     ranks, series = records.ranks(recorded), records.series(recorded)
     hosts, end = recorded.hosts, max(float(series.edges[-1]), records.ends(recorded))
     lanes = [
@@ -58,11 +58,11 @@ def of_core(title: str, notes: list[str], recorded: Recorded) -> View:
     if not recorded.is_timed:
         notes = [
             *notes,
-            "TensorFlow reads by itself: single reads were not timed, bytes are shown at the steps that received them",
+            "TensorFlow itself reads the files: reads were not timed, bytes are shown at the steps that got them",
         ]
     return View(
         title,
-        "the core's own record",
+        "the benchmark's own timeline",
         end,
         notes,
         series,
@@ -103,7 +103,9 @@ def of_counters(title: str, notes: list[str], analysis: Analysis, heat: list[Hea
 
 
 def _of_heat(heat: list[Heat], job_s: float) -> Series:
-    """Return bytes over time, summed over all ranks and interfaces. All heat maps of a log have the same bin width."""
+    """Return bytes over time from heat maps, summed over all ranks and interfaces. All heat maps of a log have the same
+    bin width. If there are none, return a single bin of 0 bytes for the whole job.
+    """
     bins = max((interface.read.shape[1] for interface in heat), default=1)
     bytes_read, bytes_written = np.zeros(bins), np.zeros(bins)
     for interface in heat:
@@ -159,8 +161,8 @@ def _shares(knots: Floats, end: float) -> Floats:
 
 
 def _chosen(io_s: Floats) -> list[int]:
-    """Return the ranks that get a lane: all of them if they are few, else the three with the least I/O time, the three
-    with the most, and two in the middle.
+    """Return the ranks that are drawn: all of them if there are few, or else the three with the least I/O time, the
+    three with the most, and two in the middle. io_s: I/O time of each rank.
     """
     if len(io_s) <= _LANES:
         return list(range(len(io_s)))

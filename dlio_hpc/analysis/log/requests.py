@@ -1,4 +1,4 @@
-"""Requests of a log as columns, with their files and ranks."""
+"""Requests in the trace of a log, as columns."""
 
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
@@ -32,6 +32,7 @@ class Requests(NamedTuple):
     process: Integers | None = None
 
     def of_rank(self, rank: int) -> slice:
+        """Return the slice of the columns that holds the requests of a rank."""
         first, last = np.searchsorted(self.rank, np.array([rank, rank + 1], self.rank.dtype))
         return slice(int(first), int(last))
 
@@ -60,8 +61,8 @@ def over_time(requests: Requests, edges: Floats) -> tuple[Floats, Floats, Floats
 
 
 def of_log(log: Log, module: str, wanted: Callable[[str], bool], offset_s: Floats | None) -> Requests:
-    """Return the traced requests of `module` to files with `wanted` paths. offset_s: seconds per rank that are added to
-    Darshan's times.
+    """Return the traced requests of a module to the files for whose paths `wanted` returns true. offset_s: seconds per
+    rank that are added to Darshan's times; None to leave them.
     """
     trace = log.traced[module]
     paths = sorted({log.names.get(int(number), str(number)) for number in trace.files["id"]})
@@ -92,7 +93,9 @@ def of_log(log: Log, module: str, wanted: Callable[[str], bool], offset_s: Float
 
 
 def _rows(trace: Trace, first: Integers, counts: Integers) -> Records:
-    """Return the segments of the chosen files in the order given. Avoid a copy if all files are in their order."""
+    """Return the segments of the chosen files in the given order, without a copy if all files are chosen in their own
+    order. first, counts: index of the first segment and number of segments of each chosen file.
+    """
     if len(first) == len(trace.files) and (np.diff(first) >= 0).all():
         return trace.segments
     total = int(counts.sum())
@@ -109,7 +112,7 @@ def _threads(segments: Records) -> npt.NDArray[np.uint64]:
 
 
 def _is_write(files: Records, counts: Integers) -> npt.NDArray[np.bool_]:
-    """Return a mask of the writes among the segments; the writes of a file precede its reads."""
+    """Return a mask of the segments that are writes. The writes of each file precede its reads."""
     kinds = np.array([True, False] * len(files), bool)
     flags = np.repeat(kinds, np.stack([files["writes"], files["reads"]], axis=1).reshape(-1))
     assert len(flags) == counts.sum()

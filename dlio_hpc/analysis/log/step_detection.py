@@ -1,4 +1,6 @@
-"""Detection of training steps from the times of reads: a burst of requests per step, and pauses while it computes."""
+"""Detection of training steps from the times of reads. A step reads in a burst of requests, and pauses while it
+computes.
+"""
 
 from typing import NamedTuple
 
@@ -12,7 +14,7 @@ from dlio_hpc.units import format_seconds, format_size
 
 Floats = npt.NDArray[np.float64]
 
-# Shorter pauses are not between steps, but between two calls of a loop or while waiting for a page.
+# Shorter pauses are not between steps, but between two calls of a loop, or waits for a page.
 _LEAST_S = 0.5e-3
 _FEW, _SHARE, _APART = 5, 0.3, 4.0
 # Smallest number of bursts of a rank for a reliable pace.
@@ -20,11 +22,12 @@ ENOUGH = 8
 
 
 class DetectedSteps(NamedTuple):
-    """Bursts of reads. pause_s, period_s: median seconds from the end and from the begin of a burst to the begin of the
-    next. spread: half the interquartile range of the period over its median. bytes: median bytes of a burst. first:
-    bytes of a rank's first burst over `bytes`. number: median number of bursts of a rank. begins: begins of all bursts
-    of one rank in seconds. workers: processes of a rank that read at the same time; if more than one, the other values
-    are those of one process, which reads for every workers-th step.
+    """Steps that appear as bursts of reads. pause_s: median seconds from the end of a burst to the start of the next.
+    period_s: median seconds from the start of a burst to the start of the next. spread: half the interquartile range of
+    the periods, divided by their median. bytes: median bytes of a burst. first: bytes of a rank's first burst, divided
+    by `bytes`. number: median number of bursts of a rank. begins: start times of all bursts of one rank in seconds.
+    workers: number of processes of a rank that read at the same time. If there are several, pause_s, period_s, spread,
+    bytes, first and number are those of one process, which reads for every workers-th step.
     """
 
     pause_s: float
@@ -38,7 +41,7 @@ class DetectedSteps(NamedTuple):
 
 
 def find(reads: Reads) -> DetectedSteps | None:
-    """Detect the bursts of reads; None if no pauses stand out."""
+    """Return the steps of a program, or None if no pauses separate bursts of reads."""
     readers = reads.readers
     spans = [_span(reads, mine) for mine in readers]
     limit = _limit(spans)
@@ -79,9 +82,10 @@ def _span(reads: Reads, mine: Integers) -> Floats:
 
 
 def _limit(spans: list[Floats]) -> float | None:
-    """Return the limit in seconds that separates pauses between steps from pauses within a step; None if there is none.
-    At the limit, pauses above it are most alike and furthest from those below; a tenth of the number above it is
-    trimmed at each end. If pauses are of one kind only, all are between steps, provided that their median is long.
+    """Return the limit in seconds that separates pauses between steps from shorter pauses within a step, or None if
+    there is no such limit. It is chosen such that the pauses above it are most alike and differ most from those below.
+    This comparison ignores the longest and the shortest tenth of the pauses above the limit, and as many of the longest
+    below. If there is only one kind of pause, all are between steps, provided that their median is long.
     """
     pauses = np.sort(np.concatenate([span[0, 1:] - span[1, :-1] for span in spans]))
     whole = sum(float(span[1, -1] - span[0, 0]) for span in spans if span.size)
@@ -110,8 +114,8 @@ def _bursts(reads: Reads, mine: Integers, span: Floats, limit: float) -> _Bursts
 
 
 class Pace(NamedTuple):
-    """Pace of a training. batch: samples per step. ahead: batches read ahead; 0 without prefetching. begins: as in
-    Steps.
+    """Pace of a training. batch: samples per step. compute_s: seconds of computation per step. ahead: number of batches
+    read ahead; 0 without prefetching. begins: start times of steps, as in DetectedSteps; None if unknown.
     """
 
     batch: DerivedValue
@@ -121,6 +125,9 @@ class Pace(NamedTuple):
 
 
 def pace(steps: DetectedSteps | None, sample: DerivedValue) -> Pace:
+    """Return the pace of a training. steps: None if no steps were detected; all values are then unknown. sample: bytes
+    of a sample, 0 if unknown.
+    """
     if steps is None:
         nothing = "reads have no regular pauses"
         return Pace(
@@ -131,18 +138,18 @@ def pace(steps: DetectedSteps | None, sample: DerivedValue) -> Pace:
         )
     level: Confidence = "high" if steps.spread < 0.15 else "medium" if steps.spread < 0.4 else "low"
     level = weaker(level, "high" if steps.number >= ENOUGH else "low")
-    reader = "rank" if steps.workers == 1 else f"worker process ({steps.workers} a rank)"
+    reader = "rank" if steps.workers == 1 else f"worker process ({steps.workers} per rank)"
     bursts = f"{steps.number:,} bursts of {format_size(steps.bytes)} per {reader}"
     is_ahead = steps.first > 1.7 or steps.workers > 1
-    seconds, ends = (steps.period_s, "begin to begin") if is_ahead else (steps.pause_s, "end to begin")
-    evidence = f"{bursts}, {format_seconds(seconds)} from {ends} (median, middle half within {steps.spread:.0%})"
+    seconds, ends = (steps.period_s, "start to start") if is_ahead else (steps.pause_s, "end to start")
+    evidence = f"{bursts}, {format_seconds(seconds)} from {ends} (median; half of them within +-{steps.spread:.0%})"
     batch = _batch(steps, sample, bursts, level)
     return Pace(batch, DerivedValue(seconds / steps.workers, level, evidence), _ahead(steps, is_ahead), steps.begins)
 
 
 def _ahead(steps: DetectedSteps, is_ahead: bool) -> DerivedValue:
-    """Return reader.prefetch. The first burst holds the batches read ahead, plus the batch that is consumed at once if
-    the rank reads by itself.
+    """Return reader.prefetch. The first burst has the batches that are read ahead. If the rank itself reads, without
+    worker processes, it also has the batch that is used at once.
     """
     times = f"{steps.first:.1f} times"
     if not is_ahead:

@@ -46,9 +46,9 @@ def summarise(
     computing: "dict[int, Floats] | None" = None,
     step_s: float | None = None,
 ) -> Analysis:
-    """Summarise a log. requests: requests of the POSIX trace; None to use counters alone. wanted: selects the paths to
-    include. computing: computation of each rank, disjoint intervals (n, 2) on the clock of `requests`. step_s: bin
-    width of the timeline; None: 200 bins.
+    """Summarise a log. requests: requests of the POSIX trace; None to use counters alone. wanted: returns whether a
+    path is included. computing: times of computation by rank, disjoint intervals of shape (n, 2), on the clock of
+    `requests`; None if unknown. step_s: seconds of a step of the timeline; None for 200 steps.
     """
     posix, every_stdio = (_records(log, module, wanted) for module in ("POSIX", "STDIO"))
     stdio = every_stdio if requests is None else every_stdio[:0]
@@ -97,8 +97,9 @@ def _moved(records: Records) -> int:
 
 
 class _IO(NamedTuple):
-    """I/O times in seconds. busy: time with a request in flight, shape (ranks,); hidden: the part during computation,
-    shape (ranks,); anybody: time with a request of any rank in flight. None: no trace, or computation unknown.
+    """I/O times in seconds. busy: time of each rank with a request in flight. hidden: the part of `busy` during
+    computation; None if there is no trace or computation is unknown. anybody: time with a request of any rank in
+    flight; None if there is no trace.
     """
 
     busy: Floats
@@ -221,8 +222,8 @@ def _interfaces(log: Log, wanted: Callable[[str], bool]) -> dict[str, Interface]
 
 
 def _by_rank(log: Log, requests: Requests | None, posix: Records, stdio: Records, io: _IO) -> list[Rank]:
-    """Return the metrics of each rank. If Darshan reduced the records of shared files (rank -1), bytes and requests
-    come from the trace, and the list is empty without one.
+    """Return the metrics of each rank. If Darshan summed the records of shared files over ranks (rank -1), bytes and
+    requests are taken from the trace; return an empty list if there is no trace.
     """
     count = len(io.busy)
     columns: dict[str, Any] = {
@@ -269,17 +270,17 @@ def _by_node(ranks: list[Rank]) -> list[Node]:
     return [
         Node(
             host,
-            len(there),
-            sum(rank.bytes_read for rank in there),
-            sum(rank.bytes_written for rank in there),
-            sum(rank.io_s for rank in there) / len(there),
+            len(members),
+            sum(rank.bytes_read for rank in members),
+            sum(rank.bytes_written for rank in members),
+            sum(rank.io_s for rank in members) / len(members),
         )
-        for host, there in nodes.items()
+        for host, members in nodes.items()
     ]
 
 
 def _files(log: Log, posix: Records, stdio: Records) -> list[LogFile]:
-    """Return the files, sorted by bytes transferred, the most first."""
+    """Return the metrics of each file, the file with the most bytes transferred first."""
     columns = ("BYTES_READ", "BYTES_WRITTEN", "READS", "WRITES", "OPENS", "F_READ_TIME", "F_WRITE_TIME")
     numbers = np.concatenate((posix["id"], stdio["id"]))
     ids, at = np.unique(numbers, return_inverse=True)
@@ -307,14 +308,14 @@ def _files(log: Log, posix: Records, stdio: Records) -> list[LogFile]:
 
 
 def kind(path: str) -> str:
-    """Return the type of a file by its extension."""
+    """Return the type of a file according to its extension, such as HDF5."""
     ending = os.path.splitext(path)[1].lower()
     return _TYPES.get(ending, ending.lstrip(".") or "other")
 
 
 def timeline(requests: Requests, step_s: float | None = None, least_bins: int = 200) -> Timeline:
-    """Return bytes and requests per bin of step_s seconds. The bytes of a request are spread over its duration; the
-    request counts in the bin where it starts.
+    """Return bytes and requests per step of step_s seconds; None for `least_bins` steps. The bytes of a request are
+    spread over its duration; the request counts in the step in which it starts. Raise ConfigError for too many steps.
     """
     if not len(requests.start):
         return Timeline(0.0, step_s or 1.0, [], [], [], [])

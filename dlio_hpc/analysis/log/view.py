@@ -1,4 +1,4 @@
-"""Data of the figures of one run, from any source: small arrays, regardless of the number of requests.
+"""Data for the figures of one run, from any source: small arrays, whatever the number of requests.
 
 Times are seconds since the run's first step, or since the start of the job if no steps are known.
 """
@@ -13,8 +13,8 @@ Counts = npt.NDArray[np.int64]
 
 
 class Series(NamedTuple):
-    """Bytes and requests over time. edges: (n + 1) seconds, equidistant. The others: (n), sums per bin. reads, writes:
-    None if only bytes are known.
+    """Bytes and requests over time. edges: n + 1 equidistant times in seconds. The other arrays have the sums of the n
+    bins between them. reads, writes: None if only bytes are known.
     """
 
     edges: Floats
@@ -25,7 +25,9 @@ class Series(NamedTuple):
 
 
 class Histogram(NamedTuple):
-    """Histogram of requests. edges: (n + 1), sizes in bytes or durations in seconds. reads, writes: (n) requests."""
+    """Histogram of requests. edges: n + 1 sizes in bytes or durations in seconds. reads, writes: number of requests in
+    each of the n bins.
+    """
 
     edges: Floats
     reads: Counts
@@ -49,8 +51,8 @@ class Ranks(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """One rank (or thread) on the timeline. compute, io: (n, 3), begin, end, and the busy share of that interval.
-    Intervals that are too fine to draw are joined.
+    """Row of a rank (or thread) in the picture of a timeline. compute, io: intervals of computation and of I/O, shape
+    (n, 3): start, end, and the share of the interval that is busy. Intervals that are too short to draw are joined.
     """
 
     label: str
@@ -59,7 +61,9 @@ class Lane(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Steps, means over ranks, in seconds. epochs: index of the first step of each epoch. Checkpoints are not steps."""
+    """Times of the steps in seconds, means over ranks. start: start of each step. wait, compute, sync: durations.
+    epochs: index of the first step of each epoch. Checkpoints are not steps.
+    """
 
     start: Floats
     wait: Floats
@@ -69,8 +73,8 @@ class Steps(NamedTuple):
 
 
 class HeatMap(NamedTuple):
-    """Bytes that ranks moved over time. edges: (n + 1) seconds. moved: (rows, n) bytes read and written. Each row is a
-    group of `ranks_per_row` neighbouring ranks; the last group may be smaller.
+    """Bytes that ranks read and wrote over time. edges: n + 1 times in seconds. moved: bytes, shape (rows, n). Each row
+    is a group of `ranks_per_row` neighbouring ranks; the last group may be smaller. ranks: number of ranks.
     """
 
     edges: Floats
@@ -80,7 +84,7 @@ class HeatMap(NamedTuple):
 
 
 class CallCost(NamedTuple):
-    """Seconds that a rank spends in the calls of one interface, mean over ranks. None: not recorded."""
+    """Seconds that a rank spends in the calls of one interface, mean over ranks; None if not recorded."""
 
     interface: str
     read_s: float | None
@@ -89,10 +93,11 @@ class CallCost(NamedTuple):
 
 
 class View(NamedTuple):
-    """Data of the figures of one run. source: name of the record they come from. notes: limits of the data that a
-    reader must know. latency: durations of requests; None if single requests were not timed. lanes: a selection of
-    ranks. heat: None if bytes per rank over time were not recorded. elapsed_s: run time, the base of the shares of
-    costs.
+    """Data for the figures of one run. source: name of what the data come from. duration_s: end of the time axis.
+    notes: limits of the data that a reader must know. series: bytes and requests over time. sizes: sizes of requests.
+    latency: durations of requests; None if single requests were not timed. lanes: rows of a selection of ranks. steps:
+    None if no steps are known. heat: None if bytes per rank over time were not recorded. elapsed_s: run time, by which
+    costs are divided to get shares.
     """
 
     title: str

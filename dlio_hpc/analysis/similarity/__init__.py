@@ -1,1 +1,1 @@
-"""I/O profiles of programs and their similarity."""
+"""I/O profiles of programs, and the similarity between two profiles."""

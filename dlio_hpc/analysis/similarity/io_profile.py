@@ -1,4 +1,6 @@
-"""I/O profile of a program: the metrics by which programs are compared, from a log, a run or a reference file."""
+"""I/O profiles: metrics by which the I/O of programs is compared. A profile is made from a Darshan log, a run of
+dlio-hpc or a reference file.
+"""
 
 from typing import Any, Literal
 
@@ -16,24 +18,26 @@ from dlio_hpc.results.run_result import Result, Summary
 from dlio_hpc.units import format_size
 
 Kind = Literal["job", "log", "reference"]
-# Paths that count as data in logs of other programs unless --only is given: no system files, programs and libraries.
+# Paths of data in logs of other programs, used unless --only is given. Excludes system files, programs and libraries.
 DATA = (
     r"^(?!/(?:proc|sys|dev|etc)/)"
     r"(?!.*(?:/(?:site|dist)-packages/|/lib(?:64)?/python\d|[.](?:py|pyc|pyi|so)$|[.]so[.]\d))"
 )
-# A share of 1 % of the requests makes no difference between patterns.
+# Share of the requests that may differ between two programs without a difference in their pattern similarity.
 SLACK = 0.01
 _GIB = 2.0**30
 
 
 class Profile(Struct, frozen=True):
-    """I/O profile of a program. title: its name for the user. application: the application whose I/O it is or emulates;
-    "" if unknown. source: name of the record it comes from.
+    """I/O profile of a program. title: name for the user. application: name of the application that does or is emulated
+    to do this I/O; "" if unknown. source: name of the data that the profile is made from. Metrics are None if unknown.
 
-    io_s: seconds with a request in flight, mean over ranks. bytes: read and written by all ranks. rate_*: MB/s (1e6
-    bytes) of single requests. sequential, consecutive: shares of all requests. None: not known. around_median: request
-    sizes at the quantiles 0.5 - SLACK and 0.5 + SLACK. sizes: distribution of request sizes; volumes: the same,
-    weighted by bytes; jumps: distribution of distances between requests (request_distance.jumps).
+    io_s: seconds with at least one request in flight, mean over ranks. bytes: bytes read and written by all ranks.
+    request_*: sizes of requests in bytes. rate_*: bandwidth of single requests in MB/s (1e6 bytes). sequential,
+    consecutive: shares of all requests. around_median: request sizes at the quantiles 0.5 - SLACK and 0.5 + SLACK.
+    sizes: distribution of request sizes, in which each request has the same weight. volumes: distribution of request
+    sizes, in which each request is weighted by its bytes. jumps: distribution of the distances in a file between
+    successive requests (request_distance.jumps).
     """
 
     title: str
@@ -61,7 +65,7 @@ class Profile(Struct, frozen=True):
 
 
 def of_reference(named: Named) -> Profile:
-    """Return the profile of a reference."""
+    """Return the profile of a program in a reference file."""
     reference = named.reference
     gib, sequential, consecutive = reference.data_accessed_gib, reference.sequential_pct, reference.consecutive_pct
     return Profile(
@@ -90,7 +94,9 @@ def of_log(
     title: str, kind: Kind, application: str, analysis: Analysis, requests: Requests | None,
     notes: tuple[str, ...] = (), bytes_per_sample: float | None = None,
 ) -> Profile:  # fmt: skip
-    """Return the profile of a log. requests: all traced requests; None to use counters, which lack single requests."""
+    """Return the profile of a log. requests: all requests of the trace; None to use only Darshan's counters, from which
+    some metrics remain unknown.
+    """
     operations = [operation for operation in (analysis.read, analysis.write) if operation is not None]
     known = _of_counters(operations) if requests is None else _of_requests(requests)
     source = "Darshan's counters (no complete trace)" if requests is None else "Darshan's trace (DXT)"
@@ -112,7 +118,9 @@ def of_log(
 
 
 def of_core(title: str, result: Result, timeline: bytes | None, application: str, why: str) -> Profile:
-    """Return the profile of a dlio-hpc run without a log, by the core's record. why: the reason for the missing log."""
+    """Return the profile of a dlio-hpc run that has no Darshan log, from its result and its timeline.h5. timeline:
+    bytes of timeline.h5; None if there is none. why: reason why there is no log.
+    """
     summary = result.summary
     assert summary is not None
     known: dict[str, Any] = {}
@@ -125,7 +133,7 @@ def of_core(title: str, result: Result, timeline: bytes | None, application: str
         title,
         "job",
         application,
-        "the core's own record",
+        "the benchmark's own measurements",
         ranks=result.ranks,
         io_s=summary.io_time_s,
         bytes=moved + _auxiliary_bytes(summary),
@@ -142,7 +150,7 @@ def of_core(title: str, result: Result, timeline: bytes | None, application: str
 
 def _untraced(analysis: Analysis) -> list[str]:
     size = format_size(analysis.untraced_bytes)
-    return [f"{size} through STDIO are not included: not traced"] if analysis.untraced_bytes else []
+    return [f"{size} through STDIO are not included, because STDIO is not traced"] if analysis.untraced_bytes else []
 
 
 def _of_requests(requests: Requests) -> dict[str, Any]:
@@ -164,7 +172,7 @@ def _of_requests(requests: Requests) -> dict[str, Any]:
 
 
 def of_lengths(lengths: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """Return the fields of a profile that follow from the sizes of single requests. lengths: at least one."""
+    """Return the fields of a profile that follow from the sizes of single requests. lengths: these sizes; not empty."""
     around = np.quantile(lengths, [0.5 - SLACK, 0.5 + SLACK], method="nearest")
     return {
         "request_min": float(lengths.min()),
@@ -176,13 +184,15 @@ def of_lengths(lengths: npt.NDArray[np.int64]) -> dict[str, Any]:
 
 
 def sample_bytes(result: Result) -> float | None:
-    """Return the mean bytes of a sample; None for a dataset without samples."""
+    """Return the mean size of a sample in bytes, or None for a dataset without samples."""
     dataset = result.dataset
     return dataset.bytes / dataset.samples if dataset.samples else None
 
 
 def _of_counters(operations: list[Operation]) -> dict[str, Any]:
-    """Return the fields of a profile that follow from counters: ten bins of request sizes, and the mean."""
+    """Return the fields of a profile that follow from counters: the distribution of request sizes in ten bins, and the
+    mean request size.
+    """
     requests = sum(operation.requests for operation in operations)
     if not requests:
         return {}
@@ -194,9 +204,9 @@ def _of_counters(operations: list[Operation]) -> dict[str, Any]:
 
 
 def _of_histogram(histogram: Any, requests: int) -> dict[str, Any]:
-    """Return the fields of a profile that follow from a histogram of request sizes. A size is the lower edge of its
-    bin, because powers of two lie there. The histogram lacks requests that returned no bytes, and those of libraries;
-    if it has fewer requests than were made, neither the smallest size nor the median is known.
+    """Return the fields of a profile that follow from a histogram of request sizes. The lower edge of a bin stands for
+    the sizes in it, because powers of two are lower edges. The histogram lacks requests that returned no bytes, and
+    requests made by libraries. If it has fewer than `requests` requests, the smallest size and the median are unknown.
     """
     begin, counts = histogram.edges[:-1], histogram.reads
     some = np.flatnonzero(counts)
@@ -214,7 +224,7 @@ def _of_histogram(histogram: Any, requests: int) -> dict[str, Any]:
 
 
 def _share(operations: list[Operation], shares: list[float | None]) -> float | None:
-    """Return a share of all requests from the shares of reads and of writes; None if neither is known."""
+    """Return the share of all requests from the share of reads and the share of writes; None if neither is known."""
     known = [
         (operation.requests, share) for operation, share in zip(operations, shares, strict=True) if share is not None
     ]
@@ -223,6 +233,6 @@ def _share(operations: list[Operation], shares: list[float | None]) -> float | N
 
 
 def _auxiliary_bytes(summary: Summary) -> int:
-    """Return the bytes of auxiliary files and checkpoints."""
+    """Return the bytes of auxiliary files that were read and written, and of checkpoints that were written."""
     side, checkpoint = summary.auxiliary_files, summary.checkpoint
     return (side.bytes_read + side.bytes_written if side else 0) + (checkpoint.bytes_written if checkpoint else 0)

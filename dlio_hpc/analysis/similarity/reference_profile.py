@@ -16,7 +16,7 @@ Percent = Annotated[float, Meta(ge=0, le=100)]
 
 
 class ProfileSpread(Struct, frozen=True, forbid_unknown_fields=True):
-    """Distribution of a value over single requests; None: not known."""
+    """Statistics of a value over single requests; None if unknown."""
 
     min: Number | None = None
     max: Number | None = None
@@ -31,10 +31,11 @@ class ProfileSpread(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReferenceProfile(Struct, frozen=True, forbid_unknown_fields=True):
-    """Metrics of a program, in the units that their keys name; None: not known. io_time_s: I/O time, mean over ranks.
-    data_accessed_gib: read and written by all ranks. request_bytes, bandwidth_per_op_MBps: over single requests (MB is
-    1e6 bytes). sequential_pct, consecutive_pct: shares of all requests, as Darshan counts them. bytes_per_sample: of
-    the dataset. note: limits of the data that a reader must know.
+    """Metrics of a program, in the units that their keys name; None if unknown. io_time_s: I/O time, mean over ranks.
+    data_accessed_gib: data read and written by all ranks. request_bytes: sizes of single requests.
+    bandwidth_per_op_MBps: bandwidth of single requests (MB is 1e6 bytes). sequential_pct, consecutive_pct: shares of
+    all requests, as Darshan counts them. bytes_per_sample: mean size of a sample of the dataset. note: limits of the
+    data that a reader must know.
     """
 
     job_time_s: Number | None = None
@@ -61,7 +62,7 @@ class ReferenceProfile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProfileFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """Contents of a reference file. profiles: references by name."""
+    """Contents of a reference file. profiles: metrics by the name of the program."""
 
     profiles: dict[str, ReferenceProfile]
     description: str = ""
@@ -73,7 +74,9 @@ class ProfileFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Named(NamedTuple):
-    """Named reference. title: FILE:NAME, as on the command line. source: origin of its metrics."""
+    """Metrics of a program in a reference file. title: FILE:NAME, as on the command line. name: name of the program.
+    source: origin of the metrics.
+    """
 
     title: str
     name: str
@@ -82,14 +85,14 @@ class Named(NamedTuple):
 
 
 def is_reference(name: str) -> bool:
-    """Return whether the name is of a reference file or a profile in it, and not of a job or a log."""
+    """Return whether a name given by the user is that of a reference file, or of a profile in one."""
     stem, _, _ = _split(name)
     return stem.endswith((".yaml", ".yml")) or (not Path(name).exists() and stem in shipped.names(shipped.REFERENCES))
 
 
 def load(name: str) -> list[Named]:
-    """Load all profiles of a file, given as FILE.yaml or as the name of a shipped file, or one profile, given as
-    FILE:NAME. ConfigError names file and key.
+    """Load one profile, given as FILE:NAME, or all profiles of a file, given as FILE. FILE is a path of a YAML file or
+    the name of a shipped file. Raise ConfigError with the file and the key if this fails.
     """
     stem, colon, wanted = _split(name)
     path = shipped.find(shipped.REFERENCES, stem)
@@ -104,15 +107,15 @@ def load(name: str) -> list[Named]:
 
 
 def load_one(name: str) -> Named:
-    """Load the profile of this name, or the only profile of a file. ConfigError if the file has several."""
+    """Load the profile of this name, or the only profile of a file. Raise ConfigError if a file has several."""
     references = load(name)
     if len(references) > 1:
         names = ", ".join(reference.name for reference in references)
-        raise ConfigError(f"{name} has several profiles, name one: {references[0].title} (of {names})")
+        raise ConfigError(f"{name} has several profiles, give one: {references[0].title} (of {names})")
     return references[0]
 
 
 def _split(name: str) -> tuple[str, str, str]:
-    """Split FILE:NAME into file, colon and profile. A path may contain colons itself."""
+    """Split FILE:NAME at its colon; without NAME, the last two parts are empty. FILE may contain colons."""
     stem, colon, wanted = name.rpartition(":")
     return (stem, colon, wanted) if colon and "/" not in wanted else (name, "", "")

@@ -1,8 +1,8 @@
-"""Distributions of single requests on a scale of octaves (doublings), and the distance between two of them.
+"""Distributions of requests on a logarithmic scale, whose unit is an octave (a doubling), and their distance.
 
-The distance is Wasserstein's (earth mover's distance: Rubner, Tomasi, Guibas, IJCV 40(2), 2000): the mean number of
-octaves by which the requests of one distribution must be moved to give the other. Unlike a comparison of bins, it is
-small for 256 KiB and 260 KiB, and large for 4 KiB and 4 MiB.
+The distance is the Wasserstein distance (earth mover's distance: Rubner, Tomasi, Guibas, IJCV 40(2), 2000): the mean
+number of octaves by which the requests of one distribution must be moved to get the other. Unlike a comparison of bins,
+it is small for 256 KiB and 260 KiB, and large for 4 KiB and 4 MiB.
 """
 
 from enum import IntEnum
@@ -16,13 +16,14 @@ from dlio_hpc.analysis.log.requests import Requests
 
 Floats = npt.NDArray[np.float64]
 
+# Bins per octave of Grain.QUARTER.
 _PER_OCTAVE = 4
 # Rounding error of a logarithm.
 _SLACK = 1e-12
 
 
 class Grain(IntEnum):
-    """Resolution of a distribution."""
+    """Resolution of a distribution; a larger value is coarser."""
 
     EXACT = 0
     QUARTER = 1
@@ -37,8 +38,8 @@ GRAINS = {
 
 
 class RequestDistribution(NamedTuple):
-    """Distribution of requests. at: (n) positions in octaves, ascending. weight: (n) shares of all requests or of all
-    bytes. Both have length 0 without requests.
+    """Distribution of requests. at: positions in octaves, ascending. weight: share of all requests, or of all bytes, at
+    each position. Both are empty if there are no requests.
     """
 
     at: Floats
@@ -47,32 +48,38 @@ class RequestDistribution(NamedTuple):
 
 
 class Distance(NamedTuple):
-    """Distance between two distributions. octaves: mean distance. grain: the coarser of the two resolutions."""
+    """Distance between two distributions. octaves: mean distance. grain: resolution at which they were compared, the
+    coarser of theirs.
+    """
 
     octaves: float
     grain: Grain
 
     @property
     def closeness(self) -> float:
-        """Closeness: 1 for equal distributions, halved by each octave. For two single sizes: smaller over larger."""
+        """Closeness: 1 for equal distributions, halved by each octave of distance. For programs that use one request
+        size each, it is the smaller size over the larger.
+        """
         return float(2.0**-self.octaves)
 
 
 def of_sizes(sizes: npt.NDArray[np.number], weight: npt.NDArray[np.number], grain: Grain) -> RequestDistribution:
-    """Return the distribution of request sizes in bytes; a size of 0 counts as 1."""
+    """Return the distribution of request sizes. sizes: bytes; 0 counts as 1. weight: weight of each request."""
     return _gathered(np.log2(np.maximum(sizes, 1).astype(np.float64)), weight.astype(np.float64), grain)
 
 
 def of_jumps(jumps: npt.NDArray[np.number]) -> RequestDistribution:
-    """Return the distribution of jumps: bytes from the end of a request to the begin of the next. Negative jumps go
-    backwards; 0 is a consecutive request.
+    """Return the distribution of jumps: distances in bytes from the end of a request to the start of the next one. A
+    jump is negative if the next request starts before this end, and 0 if it is consecutive.
     """
     at = np.sign(jumps) * np.log2(1.0 + np.abs(jumps.astype(np.float64)))
     return _gathered(at, np.ones(len(at)), Grain.EXACT)
 
 
 def jumps(requests: Requests) -> npt.NDArray[np.int64]:
-    """Return the jump from each request to the next one of the same rank to the same file, in order of their start."""
+    """Return the distances in bytes from the end of each request to the start of the next request that the same rank
+    makes to the same file. Requests are ordered by their start time.
+    """
     order = np.lexsort((requests.start, requests.file, requests.rank))
     rank, file = requests.rank[order], requests.file[order]
     begin = requests.offset[order]
@@ -83,7 +90,9 @@ def jumps(requests: Requests) -> npt.NDArray[np.int64]:
 
 
 def distance(a: RequestDistribution, b: RequestDistribution) -> Distance | None:
-    """Return the distance at the coarser of the two resolutions; None if a distribution is empty."""
+    """Return the distance between two distributions, both brought to the coarser of their resolutions, or None if one
+    of them is empty.
+    """
     if not len(a.at) or not len(b.at):
         return None
     grain = max(a.grain, b.grain)
@@ -94,14 +103,16 @@ def distance(a: RequestDistribution, b: RequestDistribution) -> Distance | None:
 
 
 def quantiles(distribution: RequestDistribution, shares: list[float]) -> list[float]:
-    """Return the quantiles of a distribution in octaves."""
+    """Return the quantiles of a distribution, in octaves. shares: the shares below each quantile, between 0 and 1."""
     at = np.searchsorted(np.cumsum(distribution.weight), np.array(shares) * (1 - 1e-12))
     values: list[float] = distribution.at[np.minimum(at, len(distribution.at) - 1)].tolist()
     return values
 
 
 def _gathered(at: Floats, weight: Floats, grain: Grain) -> RequestDistribution:
-    """Return the distribution of weights, with equal positions merged and zero weights removed."""
+    """Return the distribution with these positions and weights. Equal positions are merged, positions with weight 0 are
+    removed, and the weights are scaled to the sum 1.
+    """
     some = weight > 0
     places, which = np.unique(at[some], return_inverse=True)
     total: Floats = np.bincount(which, weight[some], len(places)).astype(np.float64)
@@ -116,7 +127,7 @@ def _up_to(distribution: RequestDistribution, at: Floats) -> Floats:
 
 
 def _coarsened(distribution: RequestDistribution, grain: Grain) -> RequestDistribution:
-    """Return a distribution of sizes at a coarser resolution; only distributions of sizes have one."""
+    """Return a distribution of request sizes at the resolution `grain`. Distributions of jumps stay exact."""
     if grain == Grain.EXACT:
         return distribution
     if grain == Grain.QUARTER:

@@ -1,15 +1,17 @@
-"""Similarity of the I/O of two programs: by the DLIO paper's measure, and by stricter ones.
+"""Similarity of the I/O of two programs, by the measure of the DLIO paper and by stricter measures.
 
-The paper's measure (CCGrid 2021, section V.B) divides each factor of both programs by the larger of the two, and takes
-the cosine of the two vectors. A cosine of numbers between 0 and 1 is high for unlike programs as well, and half of the
-factors depend on the machine: I/O time, rates.
+A factor is a metric of both programs. The measure of the paper (CCGrid 2021, section V.B) divides each factor by the
+larger of the two values, and takes the cosine of the two vectors. This cosine is high for different programs, too,
+because all numbers are between 0 and 1. Half of the factors depend on the machine, such as I/O time and rates.
 
-Pattern similarity is the mean, over factors that neither machine nor scale changes, of the smaller value over the
-larger: 1 minus the mean of Fig. 8's differences. It is 1 for equal patterns only. A factor that is ten times too large
-costs nine tenths of its share, while it hardly changes the cosine. One percent of the requests (SLACK) makes no
-difference: smaller shares count as SLACK, and a median is replaced by the span of values that this many requests can
-move it to, where all requests of both programs are known. (A program that reads whole files and then reaches their ends
-makes as many empty requests as full ones; a single request more decides the median.)
+Pattern similarity uses only factors that do not depend on the machine or the scale. It is the mean of the smaller value
+over the larger, which is 1 minus the mean of the differences in Fig. 8. It is 1 only for equal patterns. A factor that
+is ten times too large reduces the mean by nine tenths of the weight of a factor; it hardly changes the cosine.
+
+One percent of the requests (SLACK) is not allowed to change pattern similarity. Shares below SLACK therefore count as
+SLACK. If all requests of both programs are known, the median request size is replaced by the range of values that one
+percent of the requests can move it to. Otherwise a single request can decide the median: a program that reads each file
+in one request and then another request at its end makes as many empty requests as full ones.
 """
 
 import itertools
@@ -24,7 +26,7 @@ from dlio_hpc.analysis.similarity import io_profile, reference_profile, request_
 from dlio_hpc.analysis.similarity.io_profile import SLACK, Profile
 from dlio_hpc.analysis.similarity.request_distance import Distance
 
-# Factors in the order of section V.B; FACTORS adds bytes_per_sample.
+# Factors of the paper's measure, in the order of section V.B of the paper.
 PAPER = (
     "io_s", "bytes", "request_min", "request_max", "request_mean", "request_median", "rate_mean", "rate_median",
     "sequential", "consecutive", "files",
@@ -33,16 +35,17 @@ PATTERN = (
     "request_min", "request_max", "request_mean", "request_median", "sequential", "consecutive", "bytes_per_sample",
 )  # fmt: skip
 FACTORS = (*PAPER, "bytes_per_sample")
-# bytes_per_sample is set by a workload; all other factors are observed.
+# Pattern factors that are observed. bytes_per_sample is not: the workload sets it.
 SEEN = tuple(name for name in PATTERN if name != "bytes_per_sample")
-# Pattern similarities that differ by at most this are equal.
+# Largest difference between two pattern similarities that count as equal.
 TIE = 0.01
 _PUBLISHED, _SMALLER = "theta_128_nodes", "theta_8_nodes"
 
 
 class Factor(Struct, frozen=True):
-    """Factor of two programs. difference: (a - b) / max(a, b), as in Fig. 8. apart: its absolute value as it enters
-    pattern similarity. None if a value is not known.
+    """Values of a metric of two programs, a and b. difference: (a - b) / max(a, b), as in Fig. 8 of the paper. apart:
+    size of the difference, between 0 and 1, that pattern similarity uses. difference and apart are None if a or b is
+    unknown.
     """
 
     name: str
@@ -53,8 +56,9 @@ class Factor(Struct, frozen=True):
 
 
 class Score(Struct, frozen=True):
-    """Similarity over a set of factors. cosine: the paper's measure. ratio: mean of the smaller over the larger value.
-    None: nothing could be compared. left_out: factors that are not known of both programs.
+    """Similarity of two programs over a set of factors. cosine: the measure of the paper. ratio: the smaller value of
+    each factor divided by the larger, mean over the factors. Both are None if no factor is known for both programs.
+    left_out: factors that are unknown for at least one of the programs.
     """
 
     cosine: float | None
@@ -63,9 +67,8 @@ class Score(Struct, frozen=True):
 
 
 class Similarity(Struct, frozen=True):
-    """Similarity of two programs. paper, pattern: scores over the PAPER and PATTERN factors. sizes, volumes: distance
-    between request sizes, unweighted and weighted by bytes. jumps: distance between jumps. None: a program has no such
-    distribution.
+    """Similarity of two programs. paper, pattern: scores over the factors PAPER and PATTERN. sizes, volumes, jumps:
+    distance between the distributions of the same name in the two profiles; None if a profile lacks it.
     """
 
     factors: tuple[Factor, ...]
@@ -77,12 +80,12 @@ class Similarity(Struct, frozen=True):
 
     @property
     def left_out(self) -> set[str]:
-        """Factors that are not known of both programs."""
+        """Factors that are unknown for at least one of the programs."""
         return {factor.name for factor in self.factors if factor.difference is None}
 
 
 class ScoreRange(NamedTuple):
-    """Range of the scores of a number of pairs."""
+    """Range of the scores of several pairs of programs. pairs: number of these pairs."""
 
     least: float
     median: float
@@ -91,8 +94,8 @@ class ScoreRange(NamedTuple):
 
 
 class Yardstick(NamedTuple):
-    """Scores of pairs of published profiles by one measure. kindred: pairs of the same application on 8 and on 128
-    nodes. strangers: pairs of different applications on 128 nodes.
+    """Scores of pairs of published profiles by one measure, for comparison with the score of a pair at hand. kindred:
+    pairs of the same application on 8 and on 128 nodes. strangers: pairs of different applications on 128 nodes.
     """
 
     kindred: ScoreRange
@@ -100,7 +103,9 @@ class Yardstick(NamedTuple):
 
 
 class Yardsticks(NamedTuple):
-    """Yardsticks for the paper's cosine, pattern similarity, and the cosine of pattern factors."""
+    """Yardsticks for three measures. paper: cosine over the paper's factors. pattern: pattern similarity.
+    pattern_cosine: cosine over the pattern factors.
+    """
 
     paper: Yardstick
     pattern: Yardstick
@@ -108,10 +113,11 @@ class Yardsticks(NamedTuple):
 
 
 class MatrixRow(NamedTuple):
-    """Comparison of one program with those of the columns. scores: pattern similarity to each column, over the factors
-    that all of them know, because fewer factors could give higher scores; None for the same program, or if nothing can
-    be compared. left_out: the other factors. nearest: columns within TIE of the best score. own: columns of the same
-    application.
+    """Comparison of one program with the programs of all columns. cells: similarity to each column; None for the same
+    program. scores: pattern similarity to each column; None for the same program, or if nothing can be compared. All
+    scores use the factors that are known for the row and for every column, because a comparison over fewer factors
+    could give a higher score. left_out: factors that are not used. nearest: indices of the columns whose score is
+    within TIE of the best. own: indices of the columns of the same application.
     """
 
     profile: Profile
@@ -123,12 +129,12 @@ class MatrixRow(NamedTuple):
 
     @property
     def finds_own(self) -> bool | None:
-        """Whether its own application is among the nearest; None if no column is of its application."""
+        """Whether a column of the row's own application is among the nearest; None if there is no such column."""
         return bool(set(self.nearest) & set(self.own)) if self.own else None
 
     @property
     def is_tied(self) -> bool:
-        """Whether other applications are among the nearest."""
+        """Whether a column of another application is among the nearest."""
         return bool(set(self.nearest) - set(self.own))
 
 
@@ -143,7 +149,7 @@ class Matrix(NamedTuple):
 
 
 def compare(a: Profile, b: Profile) -> Similarity:
-    """Compare two profiles."""
+    """Return the similarity of two profiles by all measures."""
     factors = tuple(_factor(name, a, b) for name in FACTORS)
     return Similarity(
         factors,
@@ -156,19 +162,21 @@ def compare(a: Profile, b: Profile) -> Similarity:
 
 
 def matrix(rows: Sequence[Profile], columns: Sequence[Profile], names: tuple[str, ...] = PATTERN) -> Matrix:
-    """Compare each profile of `rows` with all of `columns` over the factors `names`. Profiles of the same title are not
-    compared.
+    """Compare each profile in `rows` with each in `columns`, by pattern similarity over the factors `names`. Profiles
+    with the same title are not compared with each other.
     """
     return Matrix(list(columns), [_row(profile, columns, names) for profile in rows])
 
 
 def as_seen(made: Matrix) -> Matrix:
-    """Return the matrix over observed factors only (SEEN)."""
+    """Return the matrix of the same programs over the factors SEEN, those that are observed."""
     return matrix([row.profile for row in made.rows], made.columns, SEEN)
 
 
 def yardsticks(left_out: Iterable[str] = ()) -> Yardsticks:
-    """Return the yardsticks of the shipped profiles, without the factors that are left out for the programs at hand."""
+    """Return the yardsticks from the shipped profiles. left_out: factors that are not used, because they are unknown
+    for the programs at hand.
+    """
     without = set(left_out)
     large, small = (list(map(io_profile.of_reference, reference_profile.load(name))) for name in (_PUBLISHED, _SMALLER))
     strangers = [compare(a, b) for a, b in itertools.combinations(large, 2)]
@@ -198,7 +206,7 @@ def _factor(name: str, first: Profile, second: Profile) -> Factor:
         return Factor(name, a, b, difference, abs(_difference(max(a, SLACK), max(b, SLACK))))
     if name == "request_median" and first.around_median and second.around_median:
         (low, high), (low_other, high_other) = first.around_median, second.around_median
-        above, below = max(low, low_other), min(high, high_other)  # above > below only if the spans do not overlap
+        above, below = max(low, low_other), min(high, high_other)  # above > below only if the ranges do not overlap
         return Factor(name, a, b, difference, _difference(max(above, below), below))
     return Factor(name, a, b, difference, abs(difference))
 
@@ -209,8 +217,8 @@ def _difference(a: float, b: float) -> float:
 
 
 def _score(factors: tuple[Factor, ...], names: tuple[str, ...]) -> Score:
-    """Return the scores over factors of these names. A factor that is 0 in both programs counts as equal in the ratio,
-    and does not enter the cosine.
+    """Return the scores over the factors with these names. A factor that is 0 for both programs counts as equal in the
+    ratio and is not used for the cosine.
     """
     asked = [factor for factor in factors if factor.name in names]
     known = [(factor.a, factor.b, factor.apart) for factor in asked if factor.apart is not None]
@@ -223,8 +231,8 @@ def _score(factors: tuple[Factor, ...], names: tuple[str, ...]) -> Score:
 
 
 def _cosine(pairs: list[tuple[float, float]]) -> float:
-    """Return the cosine of two vectors, whose elements are divided by the larger of each pair. 1 if both vectors are
-    zero, 0 if only one is.
+    """Return the cosine of two vectors after both elements of each pair are divided by the larger one. Return 1 if both
+    vectors are zero, 0 if only one is.
     """
     divided = np.array([(a / max(a, b), b / max(a, b)) for a, b in pairs if max(a, b) > 0]).reshape(-1, 2)
     if not len(divided):

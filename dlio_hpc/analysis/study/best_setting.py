@@ -1,6 +1,6 @@
 """Comparison of the settings of a study's part: the best setting, its lead, and whether the difference is beyond noise.
 
-Metrics are compared by their logarithms. Verdicts follow from the intervals of study.ratios alone. Numbers of ranks
+Metrics are compared by their logarithms. Verdicts depend only on the intervals of study.ratios. Numbers of ranks
 (study.scaling) and two file systems (study.file_system_pairs) are not settings and are compared in these other modules.
 """
 
@@ -24,7 +24,7 @@ Verdict = Literal["best", "same as best", "slower", "unknown"]
 
 
 class Spread(Struct, frozen=True):
-    """Distribution of a metric over a point's repeats."""
+    """Median and range of a metric over the repeats of a point."""
 
     median: float
     min: float
@@ -32,8 +32,9 @@ class Spread(Struct, frozen=True):
 
 
 class PointMetrics(Struct, frozen=True):
-    """Metrics of a point over its repeats. n: number of repeats. metrics: by name, without metrics that no repeat has.
-    from_storage: smallest share of the bytes read that came from storage, over all repeats and epochs; None if unknown.
+    """Metrics of a point over its repeats. point: number of the point. labels: its values of the study's parameters, by
+    key. n: number of repeats. metrics: by name, without metrics that no repeat has. from_storage: smallest share of the
+    bytes read that came from storage, over all repeats and epochs; None if unknown.
     """
 
     point: int
@@ -46,11 +47,11 @@ class PointMetrics(Struct, frozen=True):
 
 
 class JudgedPoint(Struct, frozen=True):
-    """Comparison of a point with the other points. to_best: ratio to the best of the other points, above 1 if better
-    (1.1: better by a tenth; ratios of times are inverted). low, high: 95 % interval of to_best. to_reference: ratio to
-    the reference; None if the reference was not measured. reference_low, reference_high: 95 % interval of to_reference.
-    The intervals hold for all ratios of the part together. Their ends are None if the noise is unknown, or if a point
-    is compared with itself.
+    """Comparison of a point with the other points. point: number of the point. to_best: ratio of its metric to that of
+    the best of the other points, above 1 if the point is better (1.1: better by a tenth; ratios of times are inverted).
+    low, high: 95 % interval of to_best. to_reference: ratio to the reference point; None if that was not measured.
+    reference_low, reference_high: 95 % interval of to_reference. The intervals hold for all ratios of the part
+    together. Their ends are None if the noise is unknown, or if a point is compared with itself.
     """
 
     point: int
@@ -64,8 +65,9 @@ class JudgedPoint(Struct, frozen=True):
 
 
 class Gain(Struct, frozen=True):
-    """Ratio of the best point to the reference, with its interval. confidence: share of random draws of the noise in
-    which no two points differ by as much as the best point and the reference; None if the noise is unknown.
+    """Ratio of the best point to the reference point. low, high: its interval; None if the noise is unknown.
+    confidence: share of simulations in which noise alone makes no two points differ by as much as these two (in
+    standard errors); None if the noise is unknown. is_beyond_noise: whether the interval excludes 1.
     """
 
     ratio: float
@@ -76,11 +78,12 @@ class Gain(Struct, frozen=True):
 
 
 class Comparison(Struct, frozen=True):
-    """Comparison of points that differ in their settings only. nodes, ranks_per_node: numbers that all these points
-    have. data: folder of their datasets if the study compares two file systems, else None. best: number of the best
-    point. reference, gain: number of the reference point and the gain over it; None if it was not measured.
-    recommended: number of the simplest point that cannot be distinguished from the best; None if the noise is unknown.
-    ranking: parameters by their effect; None if none varies.
+    """Comparison of points that differ only in their settings. nodes, ranks_per_node: the same for all these points.
+    data: folder of their datasets if the study compares two file systems; None otherwise. best: number of the best
+    point. reference: number of the reference point; None if it was not measured. gain: ratio of the best point to the
+    reference point; None if that was not measured. recommended: number of the simplest point that cannot be
+    distinguished from the best; None if the noise is unknown. ranking: parameters, ranked by their effect; None if no
+    parameter varies.
     """
 
     nodes: int
@@ -95,13 +98,14 @@ class Comparison(Struct, frozen=True):
     data: str | None = None
 
     def of(self, point: int) -> JudgedPoint | None:
+        """Return the comparison of the point with this number, or None if it was not compared."""
         return next((judged for judged in self.points if judged.point == point), None)
 
 
 class Finding(Struct, frozen=True):
-    """Results of a part. points: the part's measured points. comparisons: empty if the points differ only in their
-    numbers of ranks. scalings: empty if the number of ranks does not vary. unusable: why measurements cannot be
-    compared by the metric; None if all can.
+    """Results of a part of a study. points: the measured points of the part. comparisons: comparisons of points with
+    the same number of ranks; empty if the part varies no settings. scalings: empty if the number of ranks does not
+    vary. unusable: reason why some measurements cannot be compared by the metric; None if all can.
     """
 
     part: str
@@ -114,8 +118,8 @@ class Finding(Struct, frozen=True):
 
 
 def findings(study: Study, measured: Sequence[Measured], metric: MetricName | None = None) -> tuple[Finding, ...]:
-    """Return the results of each part. metric: metric to compare by; None for the part's own metric. A part without
-    measurements has no comparisons.
+    """Return the results of each part of a study. metric: metric by which points are compared; None for the metric of
+    each part. A part without measurements has no comparisons.
     """
     return tuple(_finding(study, part, measured, metric or part.metric) for part in study.parts)
 
@@ -178,8 +182,8 @@ def _metrics(study: Study, point: Point, measured: Sequence[Measured]) -> PointM
 
 
 def _from_storage(measured: Sequence[Measured]) -> float | None:
-    """Return the smallest share of bytes from storage over repeats and epochs; None if the share of any repeat is
-    unknown.
+    """Return the smallest share of the bytes that came from storage, over all repeats and epochs of a point. Return
+    None if the share of at least one repeat is unknown.
     """
     cached = [measurement.cached for measurement in measured if measurement.cached is not None]
     return 1 - max(cached) if cached and len(cached) == len(measured) else None
@@ -249,8 +253,8 @@ def _gain(estimates: Estimates, best: int, reference: int) -> Gain:
 
 
 def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
-    """Return the number of the part's reference point if it is in this group, or else the number of the group's point
-    with the same settings; None if there is no such point.
+    """Return the number of the reference point of a group of points: the reference point of the part if it is in the
+    group, or else the point of the group that has the same settings. Return None if there is no such point.
     """
     usual = study.points[part.reference].places
     keys = [axis.key for axis in part.settings]
@@ -260,10 +264,10 @@ def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
 
 
 def _recommended(study: Study, points: Sequence[JudgedPoint], best: int, reference: int | None) -> int | None:
-    """Return the number of the recommended point. It is chosen from the points that cannot be distinguished from the
-    best: the reference if it is one of them. Otherwise it is the point, better than the reference beyond noise, that
-    differs from the reference in the fewest keys, then by the smallest steps; of equals, the better point. Without a
-    reference it is the best point. Return None if the noise is unknown.
+    """Return the number of the recommended point, or None if the noise is unknown. Without a reference it is the best
+    point. If the reference cannot be distinguished from the best point, it is the reference. Otherwise it is chosen
+    from the points that cannot be distinguished from the best and are better than the reference beyond noise: the point
+    that differs from the reference in the fewest keys; of these, the one with the smallest steps; of these, the best.
     """
     good = {judged.point: judged for judged in points if judged.verdict in ("best", "same as best")}
     if not good:

@@ -17,8 +17,8 @@ UNEXPLAINED = "no recorded activity explains it"
 
 
 class Repeat(NamedTuple):
-    """One run of a repeated measurement. value: the metric, inverted if lower is better. disturbance: other activity on
-    the nodes; None if it was not recorded.
+    """One run of a repeated measurement. name: name of the run. value: the metric, inverted if lower is better.
+    disturbance: other activity on the nodes during the run; None if it was not recorded.
     """
 
     name: str
@@ -27,9 +27,9 @@ class Repeat(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """A kind of activity. name: name of the field of Disturbance. label: short name. text: name in sentences. least:
-    smallest increase that counts. of_cores: smallest increase that counts, as a share of the node's cores; the larger
-    of the two applies. is_foreign: whether it excludes activity of the ranks themselves.
+    """A kind of activity on the nodes. name: name of its field in Disturbance. label: short name. text: name in
+    sentences. least, of_cores: smallest increase that counts, as a number and as a share of the node's cores; the
+    larger of the two applies. is_foreign: whether activity of the ranks themselves is not included.
     """
 
     name: str
@@ -52,7 +52,9 @@ _KINDS = (
 
 
 def facts(disturbance: Disturbance | None) -> list[tuple[str, str]]:
-    """Return labels and texts of the recorded activity. Each number is from the node with the highest value."""
+    """Return the recorded activity as pairs of a label and a text. Each number is that of the node with the highest
+    value.
+    """
     if disturbance is None:
         return [("meanwhile", UNRECORDED)]
     levels = {kind.name: f"{kind.label} {_level_text(kind, disturbance)}" for kind in _KINDS}

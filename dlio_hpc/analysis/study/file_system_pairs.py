@@ -1,7 +1,7 @@
-"""Comparison of two file systems, A and B, by pairs of measurements. The two measurements of a pair follow each other.
+"""Comparison of two file systems, A and B, by pairs of measurements, one on each.
 
-A slow drift of the machine affects both measurements of a pair. Pairs alternate between the order A, B and the order B,
-A, so that no side is favoured.
+The two measurements of a pair are made directly one after the other, so that a slow drift of the machine affects both.
+Pairs alternate between the orders A B and B A, so that neither file system is favoured.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,11 +20,11 @@ _NO_NOISE = 1e-9
 
 
 class PairedEffect(Struct, frozen=True):
-    """Ratio B / A for one setting and number of ranks, or for all settings together; `setting` is empty then. a, b:
-    medians of the metric on each file system; None for all settings together. ratios: ratio of each pair; for all
-    settings together, mean ratio of each setting. Ratios are above 1 if B is better, also for times. ratio: geometric
-    mean of `ratios`. low, high: its 95 % interval; None if the noise is unknown. better: file system that is better
-    beyond noise; None if neither is.
+    """Ratio of file system B to file system A, for one setting and number of ranks, or for all settings together. All
+    ratios are above 1 if B is better; ratios of times are inverted. setting: empty for all settings together. pairs:
+    number of pairs. a, b: medians of the metric on A and on B; None for all settings together. ratios: ratio of each
+    pair; for all settings together, the mean ratio of each setting. ratio: geometric mean of `ratios`. low, high: its
+    95 % interval; None if the noise is unknown. better: file system that is better beyond noise; None if neither is.
     """
 
     setting: str
@@ -40,8 +40,8 @@ class PairedEffect(Struct, frozen=True):
 
 
 def effects(study: Study, measured: Sequence[Measured], metric: MetricName | None = None) -> tuple[PairedEffect, ...]:
-    """Return the effect for each setting that has a pair of measurements. If there are several, an effect for all
-    settings together follows. Return an empty tuple if the study does not compare file systems.
+    """Return the effect of the file system for each setting that has a pair of measurements, followed by the effect for
+    all settings together if there are several. Return an empty tuple if the study does not compare file systems.
     """
     if not study.is_ab:
         return ()
@@ -114,5 +114,5 @@ def _judged(
 
 
 def students(df: int) -> float:
-    """Return the half-width of a 95 % interval in standard errors, by Student's t."""
+    """Return the half-width of a 95 % interval in standard errors, from Student's t distribution."""
     return t_quantile(df, 0.975)

@@ -1,4 +1,4 @@
-"""Main effects of the parameters of a study, and the share of differences that is due to their interaction."""
+"""Main effects of the parameters of a study, and the share of the differences that is due to interactions."""
 
 import itertools
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ _MOST_LEVELS = 300
 
 
 class EffectLevel(Struct, frozen=True):
-    """A value of a parameter. ratio: metric at this value relative to the geometric mean over all points, with all
-    other parameters equal.
+    """A value of a parameter. ratio: metric at this value, divided by the geometric mean over all points, if all other
+    parameters are equal.
     """
 
     label: str
@@ -25,9 +25,10 @@ class EffectLevel(Struct, frozen=True):
 
 
 class Effect(Struct, frozen=True):
-    """Effect of a parameter, or of several parameters that change together. keys: their YAML keys. ratio: ratio of the
-    best level to the worst. share: share of the squared differences between points that is due to it. confidence: share
-    of random draws of the noise in which noise alone makes a smaller effect; None if the noise is unknown.
+    """Effect of a parameter, or of several parameters that change together. keys: their YAML keys. levels: their
+    values. best, worst: labels of the best and the worst level. ratio: ratio of the best level to the worst. share:
+    share of the squared differences between points that is due to the effect. confidence: share of simulations in which
+    noise alone makes a smaller effect; None if the noise is unknown.
     """
 
     keys: tuple[str, ...]
@@ -78,7 +79,7 @@ def ranking(part: Part, points: Sequence[Point], fitted: Fit) -> Ranking | None:
 
 
 def _factors(part: Part, points: Sequence[Point]) -> list[tuple[tuple[str, ...], list[str]]]:
-    """Return the factors: the keys of each, and its level at each point. A factor is a parameter that varies, or all
+    """Return the keys of each factor, and its level at each point. A factor is a parameter that varies, or all
     parameters of the part if they vary together.
     """
     levels_by_key = {axis.key: [axis.labels[point.places[axis.key]] for point in points] for axis in part.settings}
@@ -89,7 +90,7 @@ def _factors(part: Part, points: Sequence[Point]) -> list[tuple[tuple[str, ...],
 
 
 def _columns(levels: Sequence[str]) -> Floats:
-    """Return indicators of levels, shape (points, levels): 1 if the point has the level, else 0."""
+    """Return the indicator matrix of levels, shape (points, levels): 1 if the point has the level, 0 otherwise."""
     names = list(dict.fromkeys(levels))
     return np.array([[float(level == name) for name in names] for level in levels])
 
@@ -101,7 +102,7 @@ def _left(matrix: Floats, values: Floats) -> float:
 
 
 def _ranges(fitted: Fit, solve: Floats, slices: Sequence[slice]) -> list[Floats] | None:
-    """Return, for each factor, random draws of the difference between best and worst level that noise alone makes, in
+    """Return, for each factor, simulated differences between the best and the worst level that noise alone makes, in
     units of the noise. Return None if the noise is unknown.
     """
     if not fitted.is_noise_known:

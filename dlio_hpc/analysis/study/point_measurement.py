@@ -9,8 +9,9 @@ from dlio_hpc.units import seconds_between
 
 class Measured(NamedTuple):
     """A measurement of a point. point: number of the point. repeat: number of the round in which it was made, from 0.
-    job, run: names of the job and the run. started, ended: times in UTC. cached, origin: share of bytes that came from
-    memory, and the cache outcome, as in Storage. disturbance: other activity during the run; None if not recorded.
+    job, run: names of the job and the run. started, ended: times in UTC. cached: share of the bytes that came from
+    memory; None if unknown. origin: whether storage or the cache was measured (Storage.outcome). disturbance: other
+    activity on the nodes during the run; None if not recorded.
     """
 
     point: int

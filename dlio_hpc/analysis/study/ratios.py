@@ -1,8 +1,8 @@
 """Ratios between points, with their intervals. Every ratio in a study's report comes from this module.
 
-Intervals hold for all ratios of a part together. Settings on the same number of ranks are compared in pairs (Tukey,
-Kramer). Numbers of ranks are compared with the fewest ranks (Dunnett). Critical values are simulated for the
-measurements that the study made (see replicates).
+Intervals hold for all ratios of a part of the study together. Settings on the same number of ranks are compared in
+pairs (Tukey, Kramer). Each number of ranks is compared with the smallest (Dunnett). Critical values are simulated for
+the measurements that the study made (see replicates).
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ SURER = 0.975
 
 class Noise(Struct, frozen=True):
     """Noise of measurements. sd: relative standard deviation of a single measurement; None if unknown. df: degrees of
-    freedom of sd. is_blocked: whether differences between rounds were separated from the noise. drift: relative
-    difference between the best round and the worst.
+    freedom of sd. is_blocked: whether differences between rounds of measurements were separated from the noise. drift:
+    relative difference between the best and the worst round.
     """
 
     sd: float | None
@@ -46,9 +46,9 @@ class Ratio(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """Estimates of points. Their ratios share one error level. critical: half-width of an interval in standard errors;
-    None if the noise is unknown. widest: for each random draw of the noise, the largest difference that noise alone
-    makes in any of the pairs, in standard errors; None if the noise is unknown.
+    """Estimates of the metric of points. The intervals of all ratios between the points hold together. critical:
+    half-width of an interval in standard errors; None if the noise is unknown. widest: for each simulation, the largest
+    difference in standard errors that noise alone makes in any of the pairs; None if the noise is unknown.
     """
 
     fit: Fit
@@ -64,8 +64,8 @@ class Estimates(NamedTuple):
         return Ratio(_exp(difference), _exp(difference - room), _exp(difference + room))
 
     def confidence(self, a: int, b: int) -> float | None:
-        """Return the share of random draws in which noise alone makes a smaller difference in every pair. Return None
-        if the noise is unknown or `a` equals `b`.
+        """Return the share of simulations in which noise alone makes a smaller difference in every pair than that
+        between `a` and `b`. Return None if the noise is unknown or `a` equals `b`.
         """
         if self.widest is None or a == b:
             return None
@@ -81,7 +81,7 @@ class Estimates(NamedTuple):
 
 def of_pairs(fits: Sequence[Fit], families: int) -> list[Estimates]:
     """Return estimates for all pairs of points of each fit, with one critical value for all fits. families: number of
-    families of ratios that share the error level of 5 % of a part.
+    families of ratios (settings, scaling) among which the error level of a part, 5 %, is divided.
     """
     known = replicates.pooled(fits)
     if not known or not known[0].is_noise_known:
@@ -108,4 +108,4 @@ def _level(sure: float, families: int) -> float:
 
 
 def _exp(logarithm: float) -> float:
-    return float(np.exp(min(logarithm, 700.0)))  # JSON has no infinity
+    return float(np.exp(min(logarithm, 700.0)))  # limited, because JSON has no infinity

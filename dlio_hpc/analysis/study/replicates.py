@@ -17,18 +17,19 @@ Ints = npt.NDArray[np.int64]
 
 # Confidence of an interval: both ends together leave out 5 %.
 SURE = 0.95
-# Largest and smallest number of random draws of the noise; numbers drawn in all, and at once. With many points, fewer
-# draws are made, because they would take minutes.
+# Largest and smallest number of simulations; largest number of random numbers in total, and at once. With many points
+# there are fewer simulations, because they would take minutes.
 _DRAWS, _FEWEST, _NUMBERS, _AT_ONCE = 20_000, 2_000, 100_000_000, 1_000_000
 _SEED = 20_260_101
 
 
 class Fit(NamedTuple):
-    """Fit of P points and their rounds. values: (P) estimate of each point. counts: (P) number of measurements.
-    weights: (P, rounds) weight of each round's estimate in that of a point; `rounds` is the number of rounds that are
-    estimated separately from the points, or 0. spread: (rounds, rounds) Cholesky factor of the covariance of the
-    rounds, in units of the noise. sd, df: standard deviation of a single measurement and its degrees of freedom; nan
-    and 0 without repeats. drift: difference between the fastest and the slowest round.
+    """Fit of P points and r rounds to measurements. values: estimate of each point, shape (P,). counts: number of
+    measurements of each point, shape (P,). weights: weight of each round's estimate in that of each point, shape (P,
+    r). r is the number of rounds whose effects are estimated, or 0 if they cannot be separated from the points. spread:
+    Cholesky factor of the covariance of the rounds in units of the noise, shape (r, r). sd: standard deviation of a
+    single measurement; nan without repeats. df: degrees of freedom of sd. drift: difference between the fastest and the
+    slowest round.
     """
 
     values: Floats
@@ -45,14 +46,14 @@ class Fit(NamedTuple):
         return self.df > 0 and self.sd > 1e-9
 
     def difference_sd(self, a: int, b: int) -> float:
-        """Return the standard deviation of the difference of two estimates, in units of the noise."""
+        """Return the standard error of the difference between the estimates of two points, in units of the noise."""
         rounds = (self.weights[a] - self.weights[b]) @ self.spread
         return float(np.sqrt(1 / self.counts[a] + 1 / self.counts[b] + rounds @ rounds))
 
 
 def fit(points: Ints, rounds: Ints, values: Floats) -> Fit:
-    """Fit points and rounds to measurements by least squares. points, rounds, values: shape (measurements,): number of
-    the point, number of the round, and value. Points are numbered 0 to P - 1; each has at least one measurement.
+    """Fit points and rounds to measurements by least squares. points, rounds, values: number of the point, number of
+    the round and value of each measurement. Points are numbered 0 to P - 1; each has at least one measurement.
     """
     count = int(points.max()) + 1
     _, rounds = np.unique(rounds, return_inverse=True)
@@ -81,8 +82,8 @@ def fit(points: Ints, rounds: Ints, values: Floats) -> Fit:
 
 
 def pooled(fits: Sequence[Fit]) -> list[Fit]:
-    """Return the fits with their noise pooled. The fits are of different points, but these were measured in the same
-    way.
+    """Return the fits with the standard deviation that all their measurements give together. The fits are of different
+    points, which were measured in the same way.
     """
     df = sum(fit.df for fit in fits)
     if df == 0:
@@ -116,9 +117,9 @@ def patterns(fitted: Fit) -> Ints:
 
 
 def ranges(fits: Sequence[Fit]) -> Floats:
-    """Return, for each random draw of the noise, the largest difference between any two points of a fit that noise
-    alone makes, over all fits, in standard errors, shape (draws,). The fits share one noise, and each has at least two
-    points. Fits with the same measurements give the same draws.
+    """Return the largest difference in standard errors that noise alone makes between any two points of the same fit,
+    over all fits, for each simulation. The fits have the same noise, and each has at least two points. The result is
+    the same for the same numbers of measurements.
     """
     designs = [_design(fit) for fit in fits]
     drawn = [
@@ -134,8 +135,8 @@ def apart(fit: Fit) -> float:
 
 
 def differences(fit: Fit, pairs: Sequence[tuple[int, int]]) -> Floats:
-    """Return, for each random draw of the noise, the largest difference that noise alone makes in any of these pairs,
-    in standard errors, shape (draws,).
+    """Return the largest difference in standard errors that noise alone makes in any of these pairs of points, for each
+    simulation.
     """
     first, second = np.array(pairs).T
     errors = np.array([fit.difference_sd(a, b) for a, b in pairs])
@@ -145,9 +146,9 @@ def differences(fit: Fit, pairs: Sequence[tuple[int, int]]) -> Floats:
 
 
 class _Design(NamedTuple):
-    """Points of a fit, sorted by pattern. order: (P) numbers of the points. starts: index in `order` of the first point
-    of each pattern. errors: (patterns, patterns) standard error of the difference between two points, by their
-    patterns, in units of the noise.
+    """Points of a fit, sorted by their patterns (see patterns()). order: numbers of the points. starts: index in
+    `order` of the first point of each pattern. errors: standard error of the difference between a point of one pattern
+    and a point of another, in units of the noise, shape (patterns, patterns).
     """
 
     order: Ints
@@ -161,8 +162,8 @@ def _design(fit: Fit) -> _Design:
 
 
 def _widest(values: Floats, design: _Design) -> Floats:
-    """Return the largest difference between any two points in standard errors, shape (k,). values: (k, P), in units of
-    the noise.
+    """Return the largest difference between any two points in standard errors, for each row of `values`. values:
+    estimates of the points in units of the noise, shape (rows, P).
     """
     some = values[:, design.order]
     tops, bottoms = (extreme.reduceat(some, design.starts, axis=1) for extreme in (np.maximum, np.minimum))
@@ -173,13 +174,15 @@ def _widest(values: Floats, design: _Design) -> Floats:
 
 
 def _by_pattern(numbers: Ints) -> tuple[Ints, Ints]:
-    """Return the points sorted by pattern, shape (P,), and the index there of the first point of each pattern."""
+    """Return the points sorted by pattern, and the indices at which each pattern starts in them. numbers: pattern
+    number of each point.
+    """
     order = np.argsort(numbers, kind="stable")
     return order, np.flatnonzero(np.diff(numbers[order], prepend=-1))
 
 
 def _errors(fitted: Fit, order: Ints, starts: Ints) -> Floats:
-    """Return the standard errors as in _Design. order, starts: as in _Design."""
+    """Return _Design.errors. order, starts: as in _Design."""
     first = order[starts]
     square = 1 / fitted.counts[first][:, None] + 1 / fitted.counts[first][None, :]
     if fitted.spread.size:
@@ -189,8 +192,8 @@ def _errors(fitted: Fit, order: Ints, starts: Ints) -> Floats:
 
 
 def estimates(*fits: Fit) -> Iterator[tuple[list[Floats], Floats]]:
-    """Yield random draws in portions of k draws. A portion has, for each fit, the estimates of points that are in truth
-    equal, shape (k, P), in units of the noise, and the estimates of the noise that all fits share, shape (k,).
+    """Yield simulations in portions. A portion of k simulations has two items: for each fit, estimates of points that
+    are equal in truth, in units of the noise, shape (k, P); and estimates of the noise that all fits share, shape (k,).
     """
     random: Any = np.random.default_rng(_SEED)
     count = sum(len(fit.values) for fit in fits)
@@ -203,9 +206,7 @@ def estimates(*fits: Fit) -> Iterator[tuple[list[Floats], Floats]]:
 
 
 def _noise(random: Any, fit: Fit, draws: int) -> Floats:
-    """Return random draws of the estimates of points that are in truth equal, shape (draws, P), in units of
-    the noise.
-    """
+    """Return simulated estimates of points that are equal in truth, in units of the noise, shape (draws, P)."""
     noise: Floats = random.standard_normal((draws, len(fit.values))) / np.sqrt(fit.counts)
     if fit.spread.size:
         noise -= random.standard_normal((draws, len(fit.spread))) @ (fit.weights @ fit.spread).T

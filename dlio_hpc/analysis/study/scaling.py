@@ -1,4 +1,4 @@
-"""Scaling of a study's part: the speed-up by more nodes or ranks, compared with a linear speed-up."""
+"""Scaling of a part of a study: the speed-up by more nodes or ranks, compared with a linear speed-up."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -14,9 +14,10 @@ from dlio_hpc.plan.study import Part, Point, Study
 
 
 class ScalingStep(Struct, frozen=True):
-    """A point of a scaling. speed_up: samples/s relative to the point with the fewest ranks. low, high: 95 % interval
-    of speed_up, which holds for all ratios of the part together; None if the noise is unknown, and for the first point.
-    ideal: number of ranks relative to the fewest. efficiency: speed_up / ideal.
+    """A point of a scaling, compared with its first point, which has the fewest ranks. speed_up: samples/s, divided by
+    those of the first point. low, high: 95 % interval of speed_up, which holds for all ratios of the part together;
+    None if the noise is unknown, and for the first point. ideal: number of ranks, divided by that of the first point.
+    efficiency: speed_up / ideal.
     """
 
     point: int
@@ -43,9 +44,9 @@ class ScalingStep(Struct, frozen=True):
 
 
 class Scaling(Struct, frozen=True):
-    """Scaling of one setting. kind: strong if all ranks together read the same amount for every number of ranks; weak
-    if each rank does. labels: values of the setting, by key. noise: noise of a single measurement. It includes
-    differences between rounds, because each number of ranks is measured in separate jobs.
+    """Scaling of one setting. kind: "strong" if the total amount that is read is the same for every number of ranks,
+    "weak" if the amount per rank is the same. labels: values of the setting, by key. noise: noise of a single
+    measurement. It includes differences between rounds, because each number of ranks is measured in separate jobs.
     """
 
     kind: Literal["strong", "weak"]
@@ -55,7 +56,7 @@ class Scaling(Struct, frozen=True):
 
 
 def scalings(study: Study, part: Part, measured: Sequence[Measured], families: int) -> tuple[Scaling, ...]:
-    """Return a scaling for each setting that was measured on at least two numbers of ranks. families: as in
+    """Return a scaling for each setting that was measured with at least two numbers of ranks. families: as in
     ratios.of_pairs().
     """
     good = [measurement for measurement in measured if measurement.summary.samples_per_s > 0]
@@ -87,8 +88,9 @@ def _settings(study: Study, measured: Sequence[Measured]) -> list[list[Point]]:
 
 
 def _fit(study: Study, measured: Sequence[Measured], places: dict[int, int]) -> Fit:
-    """Fit the points without effects of rounds, because only the points of one job share rounds. A round shifts all
-    points of its job in the same way, so several points in a job add no degrees of freedom for the noise between jobs.
+    """Return a fit of the points without effects of rounds, because only the points of one job share rounds. A round
+    shifts all points of its job in the same way. Several points in a job therefore add no degrees of freedom for the
+    noise between jobs.
     """
     fit = replicates.fit(
         np.array([places[measurement.point] for measurement in measured]),

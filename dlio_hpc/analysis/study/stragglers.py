@@ -17,8 +17,8 @@ _MANY, _APART = 5, 4
 
 
 class Throughput(Struct, frozen=True):
-    """Throughput of a node or storage target. MBps: read rate while reads were in flight, median over runs. ratio: rate
-    divided by the median rate of all nodes (or targets) in the run, median over runs.
+    """Throughput of a node or storage target. runs: number of runs. MBps: read rate while reads were in flight, median
+    over runs. ratio: this rate, divided by the median rate of all nodes (or targets) in the same run, median over runs.
     """
 
     name: str
@@ -52,7 +52,7 @@ def _member(name: str, rates: list[float], ratios: list[float], least: float) ->
 
 
 def by_node(recorded: Recorded) -> dict[str, float]:
-    """Return the read rate of the ranks of each node in MB/s; empty if reads were not timed."""
+    """Return the read rate of the ranks of each node in MB/s, or nothing if single reads were not timed."""
     if not recorded.is_timed:
         return {}
     arrived, seconds = recorded.file["ranks/bytes_read"][:].astype(float), recorded.file["ranks/io_time"][:]
@@ -74,7 +74,7 @@ def by_target(log: Log, targets: Mapping[str, Sequence[int]]) -> dict[str, float
 
 
 def _rates(parts: Iterable[tuple[str, float, float]]) -> dict[str, float]:
-    """Return MB/s by name. parts: name, bytes and seconds; equal names are summed."""
+    """Return MB/s by name. parts: tuples of name, bytes and seconds; those with the same name are added up."""
     sums: dict[str, list[float]] = {}
     for name, count, seconds in parts:
         known = sums.setdefault(name, [0.0, 0.0])
