@@ -1,13 +1,19 @@
-# make demo | test | lint | docs | bench | faults. Each target sets up .venv first.
+# make demo | test | test-all | lint | docs | bench | faults. Each target sets up .venv first.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/dlio-submit demo --site local --wait
 
+# The everyday tests (tests/tiers.py): all that need no jobs, and a few jobs for each promise. Six minutes on two cores.
 test: $(VENV)/test.stamp
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile   # the tests mostly wait for jobs
+	$(PYTEST) -m everyday
+
+# All tests: half an hour on two cores.
+test-all: $(VENV)/test.stamp
+	$(PYTEST)
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
@@ -58,4 +64,4 @@ $(VENV)/venv.stamp:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-.PHONY: demo test lint docs bench faults regold clean
+.PHONY: demo test test-all lint docs bench faults regold clean

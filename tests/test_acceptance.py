@@ -776,6 +776,7 @@ def test_bad_input_is_told(run: Run, tmp_path: Path) -> None:
     assert run("dlio-hpc", "accept", "nothing", "--criteria", "mine.yaml").code == 2
 
 
+@pytest.mark.job
 def test_a_real_job_from_its_submission_to_its_acceptance(run: Run, tmp_path: Path) -> None:
     """With O_DIRECT it is the storage, whatever lies in memory; on tmpfs it cannot be."""
     (tmp_path / "mine.yaml").write_text(

@@ -157,6 +157,7 @@ def test_a_simulation_is_described(run: Run) -> None:
     assert "20 MiB were written" in done.out
 
 
+@pytest.mark.job
 @pytest.mark.parametrize("name", [*TRUTH, "heat"])
 def test_programs_run_and_learn(name: str, tmp_path: Path) -> None:
     """Each in a size of its own, under MPI but PyTorch's."""

@@ -539,6 +539,7 @@ train: {{epochs: 2}}
 """
 
 
+@pytest.mark.job
 @pytest.mark.parametrize(("per_file", "files", "samples"), [(4, "true", "true"), (2, "false", "false")])
 def test_a_job_of_ours_is_derived_again(tmp_path: Path, per_file: int, files: str, samples: str) -> None:
     """There and back: a workload, its job under Darshan's stand-in, its log, the workload."""
@@ -606,6 +607,7 @@ def test_places_drawn_at_random_are_no_epochs(tmp_path: Path) -> None:
 
 
 # Without a libdarshan here, by what the core counted; of h5py that is the kernel's word, which has other files as well.
+@pytest.mark.job
 @pytest.mark.parametrize(("log", "least"), [("mpi4_npz", 0.95), ("mpi4_h5shared_noreduction", 0.5)])
 def test_check_runs_it_here_and_compares(run: Run, log: str, least: float) -> None:
     done = run("dlio-hpc", "characterize", LOGS / f"{log}.darshan", "--check", "--json")

@@ -247,6 +247,7 @@ def test_side_files_that_are_missing_or_cut_end_the_run(run: Run, small: Path, t
     assert f"{side} is missing" in gone.err
 
 
+@pytest.mark.job
 def test_null_workloads_may_have_side_files_alone(run: Run) -> None:
     sides = "dataset.auxiliary_files=[{name: stats, bytes: 500, count: 8, random: true}]"
     keys = ("-S", "dataset.files=2", "-S", "dataset.samples_per_file=8", "-S", sides)

@@ -120,6 +120,7 @@ def test_the_work_of_a_rank_and_of_its_children_is_its_own() -> None:
     assert not span[disturbance.CORES :].any(), "the node's first rank tells the rest"
 
 
+@pytest.mark.job
 def test_a_busy_process_beside_a_run_is_recorded(run: Run) -> None:
     with busy():
         done = run(

@@ -33,6 +33,7 @@ def _pair(name: str, folder: Path) -> Pair:
     return make(name, folder / name)
 
 
+@pytest.mark.job
 @pytest.mark.parametrize("name", _FLOORS)
 def test_each_asks_for_what_was_asked_for(name: str, folder: Path) -> None:
     original, emulation = _pair(name, folder)

@@ -162,6 +162,7 @@ def test_the_layout_that_the_step_sets_is_shown(tmp_path: Path) -> None:
     assert not [line for line in jobscript.render(_plan(tmp_path)).splitlines() if "setstripe" in line]
 
 
+@pytest.mark.job
 def test_results_of_an_earlier_attempt_are_kept_apart(tmp_path: Path) -> None:
     made = _with_runner(_plan(tmp_path, shipped="null"), "true")
     directory = Path(made.directory)
@@ -187,6 +188,7 @@ def _by_hand(made: Plan, *setup: str, launcher: str = "") -> Path:
     return directory
 
 
+@pytest.mark.job
 def test_results_that_cannot_be_kept_apart_are_not_removed(tmp_path: Path) -> None:
     directory = _by_hand(_plan(tmp_path, shipped="null"))
     (directory / "runs/00-measure").mkdir(parents=True)
@@ -198,6 +200,7 @@ def test_results_that_cannot_be_kept_apart_are_not_removed(tmp_path: Path) -> No
     assert (directory / "exit_status").read_text() == "6\n"
 
 
+@pytest.mark.job
 @pytest.mark.parametrize("setup", [(), ("set -eu",)])
 @pytest.mark.parametrize("linked", [False, True])
 def test_ranks_that_outlive_their_launcher_are_swept(tmp_path: Path, setup: tuple[str, ...], linked: bool) -> None:

@@ -453,6 +453,7 @@ def test_the_script_can_be_run_again_by_hand(run: Run, small: Path) -> None:
     assert generated["reused"]
 
 
+@pytest.mark.job
 def test_the_null_workload_reads_nothing(run: Run) -> None:
     job = _submit(run, Path("null"), "--ppn", 2, "-S", "dataset.files=10")
     summary = _result(job)["summary"]

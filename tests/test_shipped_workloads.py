@@ -80,6 +80,7 @@ def test_accelerators_differ_in_computing_alone() -> None:
         assert replace(h100, **same) == replace(a100, **same)
 
 
+@pytest.mark.job
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.endswith("_a100")])
 def test_each_runs_here_shrunk(run: Run, name: str) -> None:
     keys = [word for key in ("compute.time=0", *_SHORT.get(name, ())) for word in ("-S", key)]

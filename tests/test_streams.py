@@ -198,6 +198,7 @@ def _needs(loader: str) -> None:
         pytest.importorskip("tensorflow")
 
 
+@pytest.mark.strace
 @pytest.mark.timeout(900)  # half a minute on an idle computer
 @pytest.mark.parametrize("loader", ["native", "tensorflow"])
 def test_ranks_together_read_the_dataset_once(stored: Path, loader: str) -> None:
@@ -213,6 +214,7 @@ def test_ranks_together_read_the_dataset_once(stored: Path, loader: str) -> None
     assert not wrong
 
 
+@pytest.mark.strace
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("loader", ["native", "tensorflow"])
 def test_what_is_read_beyond_the_samples_is_known_before(stored: Path, loader: str) -> None:
@@ -231,6 +233,7 @@ def test_what_is_read_beyond_the_samples_is_known_before(stored: Path, loader: s
     assert max(factors) > 4, "a file that is read whole for three samples of it"
 
 
+@pytest.mark.strace
 def test_threads_read_streams_of_their_own(tmp_path: Path) -> None:
     """One thread reads each file from its front to its end, for any number of threads."""
     _write(tmp_path, _large(1).dataset)
@@ -393,6 +396,7 @@ def test_studies_of_read_threads_vary_the_files_that_are_read_at_once(name: str,
         assert planned_bytes.factor(work, point.ranks) == 1
 
 
+@pytest.mark.job
 def test_reading_more_than_the_samples_is_told_before_and_costs(tmp_path: Path, run: Run) -> None:
     """Three ranks that want samples of two files in any order read both of them whole."""
     keys = [

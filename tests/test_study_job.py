@@ -439,6 +439,7 @@ def test_what_a_study_would_cost(run: Run, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.job
 def test_a_slowdown_of_one_point_is_found_and_the_others_are_alike(run: Run) -> None:
     """Of 20 %, injected by steps that compute for longer; long enough for other tests to be no noise beside them."""
     done = run(

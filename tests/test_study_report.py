@@ -468,6 +468,8 @@ def test_archives_alone_are_enough(run: Run, tmp_path: Path) -> None:
     one = run("dlio-hpc", "report", kept[0])
     assert "state     completed" in one.out
     other = _written(tmp_path / "other").parent / "tune-1"
+    record = other / "study.json"  # of the same name, but of another day
+    record.write_text(re.sub(r'"created": ?"[^"]*"', '"created": "2026-01-01T00:00:00Z"', record.read_text()))
     mixed = run("dlio-hpc", "report", kept[0], other)
     assert "Best" not in mixed.out, "of two studies: each job by itself"
 
