@@ -42,6 +42,7 @@ def test_each_asks_for_what_was_asked_for(name: str, folder: Path) -> None:
     assert (compared.pattern.ratio or 0) >= _FLOORS[name], told
 
 
+@pytest.mark.job
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_derived_workload_is_nearest_to_its_own_program(name: str, folder: Path) -> None:
     """By sizes of requests, each counting by its bytes, which few small ones beside the data do not change."""
@@ -55,6 +56,7 @@ def test_each_derived_workload_is_nearest_to_its_own_program(name: str, folder: 
     assert apart[name] < 0.3, apart
 
 
+@pytest.mark.job
 def test_candles_emulation_is_far_from_frnn(folder: Path) -> None:
     """The paper's cosine hardly tells: that is what it is for."""
     candle, frnn = (_pair(name, folder) for name in ("candle", "frnn"))
