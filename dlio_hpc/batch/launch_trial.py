@@ -37,4 +37,4 @@ def profile(text: str, account: str | None, queue: str | None) -> str:
 
 def _plan(profile_site: site.Site, folder: Path, account: str | None, queue: str | None) -> Plan:
     asked = PartRequest(workload.draft("null", ("name=trial",)), profile_site, nodes=(2,), ranks_per_node=(2,))
-    return packing.one(asked, JobRequest(runs=folder, data=folder, account=account, queue=queue))
+    return packing.single_job(asked, JobRequest(runs=folder, data=folder, account=account, queue=queue))

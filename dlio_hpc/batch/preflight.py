@@ -385,7 +385,7 @@ def _smallest(made: Plan, needed: tuple[str, ...]) -> Plan | None:
     bind = None if launcher.bind and launcher.bind.startswith("list:") else launcher.bind
     site = replace(made.site, depth=None, launcher=replace(launcher, bind=bind))
     draft = workload.draft("null", ("train.steps=1", "name=check"))
-    smallest = packing.one(
+    smallest = packing.single_job(
         PartRequest(draft, site, nodes=(nodes,), ranks_per_node=(_RANKS_A_NODE,)),
         JobRequest(
             runs=Path(made.directory).parent,

@@ -28,7 +28,7 @@ def clean(archive: Path | None, runs: Path, dry_run: bool) -> int:
             debris.remove(one.path)
         click.echo(f"{'would remove' if dry_run else 'removed'} {one.path}: {one.what}")
 
-    _, code = console.each(left, removed)
+    _, code = console.for_each(left, removed)
     if not left:
         click.echo("nothing to remove")
     return code

@@ -31,7 +31,7 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=2))
 
 
-def each(items: Iterable[S], action: Callable[[S], T]) -> tuple[list[T], int]:
+def for_each(items: Iterable[S], action: Callable[[S], T]) -> tuple[list[T], int]:
     """Return the results of `action` for all items, and the exit code of the first failure. Failures are printed."""
     done: list[T] = []
     code = 0

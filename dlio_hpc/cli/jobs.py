@@ -82,7 +82,7 @@ def cancel(jobs: tuple[str, ...], runs: Path, everything: bool) -> int:
     else:
         looks, code = _refreshed(jobs, runs)
         directories = [look.directory for look in looks if not look.job.ended]
-    records, failed = console.each(reversed(directories), cancel_one)  # or the next one of a study would start
+    records, failed = console.for_each(reversed(directories), cancel_one)  # or the next one of a study would start
     for record in records:
         click.echo(f"{record.job}: {_cancelled(record)}")
     return failed or code
@@ -98,7 +98,7 @@ def collect(jobs: tuple[str, ...], runs: Path) -> int:
     looks, code = _refreshed(jobs, runs)
     for look in looks:
         if look.job.ended or jobs:
-            failed = console.each([look.directory], lambda ended: collect_one(ended, quiet=False))[1]
+            failed = console.for_each([look.directory], lambda ended: collect_one(ended, quiet=False))[1]
             code = code or failed
         else:
             console.say(f"{look.job.job}: {look.job.state}, not collected yet")
@@ -135,7 +135,7 @@ def _cancelled(record: job_record.Job) -> str:
 
 def _sound(jobs: tuple[str, ...], runs: Path) -> tuple[list[Path], int]:
     """Return the directories whose job can be read, and the exit code of the first other, which is reported."""
-    return console.each(_directories(jobs, runs), lambda directory: (job_record.load(directory), directory)[1])
+    return console.for_each(_directories(jobs, runs), lambda directory: (job_record.load(directory), directory)[1])
 
 
 def _directories(jobs: tuple[str, ...], runs: Path) -> list[Path]:

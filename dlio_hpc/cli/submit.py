@@ -113,7 +113,7 @@ def _say_if_whole(lacking: Any) -> None:
     from dlio_hpc.cli import console
 
     if not lacking.planned.jobs:
-        waiting = f"; {lacking.waiting} are still to come" if lacking.waiting else ""
+        waiting = f"; {lacking.missing} are still to come" if lacking.missing else ""
         console.say(f"nothing to resume: {lacking.measured} measurements are there{waiting}")
 
 

@@ -20,7 +20,7 @@ from dlio_hpc.records.job_outcome import JobOutcome
 class Lacking(NamedTuple):
     """Measurements that a study lacks. planned: jobs that would make those that no live job will make; contains no jobs
     if there are none. live: jobs of the study that are queued or running. stray: directories of jobs that were never
-    submitted. measured: number of measurements that exist. waiting: number of measurements that are missing, including
+    submitted. measured: number of measurements that exist. missing: number of measurements that are missing, including
     those that live jobs will make.
     """
 
@@ -28,7 +28,7 @@ class Lacking(NamedTuple):
     live: list[JobOutcome]
     stray: list[Path]
     measured: int
-    waiting: int
+    missing: int
 
     @property
     def directories(self) -> list[Path]:

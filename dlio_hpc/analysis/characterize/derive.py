@@ -12,7 +12,7 @@ from dlio_hpc.analysis.log import file_stats as files_of
 from dlio_hpc.analysis.log.auxiliary_files import AuxiliaryGroup
 from dlio_hpc.analysis.log.extents import Reads
 from dlio_hpc.analysis.log.file_roles import Role
-from dlio_hpc.analysis.log.file_stats import Seen
+from dlio_hpc.analysis.log.file_stats import FileStats
 from dlio_hpc.analysis.log.requests import Requests
 from dlio_hpc.analysis.log.step_detection import Pace
 from dlio_hpc.darshan.log import NO_RECORDS, Log
@@ -43,7 +43,7 @@ class Derived(NamedTuple):
 class _Subject(NamedTuple):
     log: Log
     roles: list[Role]
-    data: list[Seen]
+    data: list[FileStats]
     reads: Reads | None
     requests: Requests | None
     kind: file_formats.LogFormat
@@ -51,13 +51,15 @@ class _Subject(NamedTuple):
 
 def derive(log: Log, requests: Requests | None, wanted: Callable[[str], bool], is_forced: bool) -> Derived:
     """Derive the workload of a program. requests: all traced requests to wanted files; None to use counters alone."""
-    roles = file_roles.tell(_sized([file for file in files_of.take(log) if wanted(file.path)], requests))
+    roles = file_roles.classify(_sized([file for file in files_of.take(log) if wanted(file.path)], requests))
     reasons = training_check.against(roles)
     data = file_roles.of(roles, "dataset")
     if not data or (reasons and not is_forced):
         return Derived({}, [], roles, reasons, requests is not None)
     reads = _reads(data, requests)
-    subject = _Subject(log, roles, data, reads, requests, file_formats.tell(data, None if reads is None else requests))
+    subject = _Subject(
+        log, roles, data, reads, requests, file_formats.detect(data, None if reads is None else requests)
+    )
     keys, pace = (_by_counters if reads is None else _by_trace)(subject)
     made = _saved(subject, keys, pace)
     made = {**keys, **made}
@@ -65,7 +67,7 @@ def derive(log: Log, requests: Requests | None, wanted: Callable[[str], bool], i
     return Derived(made, _sides(subject, made), roles, reasons, reads is not None)
 
 
-def _sized(files: list[Seen], requests: Requests | None) -> list[Seen]:
+def _sized(files: list[FileStats], requests: Requests | None) -> list[FileStats]:
     """Return the files with sizes corrected by the trace. The counters of some Darshan versions lack the last byte
     accessed.
     """
@@ -77,7 +79,7 @@ def _sized(files: list[Seen], requests: Requests | None) -> list[Seen]:
     return [file._replace(size=max(file.size, ends.get(file.path, 0))) for file in files]
 
 
-def _reads(data: Sequence[Seen], requests: Requests | None) -> Reads | None:
+def _reads(data: Sequence[FileStats], requests: Requests | None) -> Reads | None:
     """Return the reads of the dataset; None without a trace, or if most bytes went through STDIO (not traced)."""
     if requests is None:
         return None
@@ -103,7 +105,7 @@ def _common(subject: _Subject) -> dict[str, DerivedValue]:
     }
 
 
-def _count(data: Sequence[Seen]) -> DerivedValue:
+def _count(data: Sequence[FileStats]) -> DerivedValue:
     sizes = [file.size for file in data]
     low, high = min(sizes), max(sizes)
     spread = format_size(high) if low == high else f"{format_size(low)} to {format_size(high)}"

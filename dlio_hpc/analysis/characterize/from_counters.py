@@ -3,7 +3,7 @@
 import numpy as np
 
 from dlio_hpc.analysis.characterize.evidence import Confidence, DerivedValue
-from dlio_hpc.analysis.log.file_stats import Seen
+from dlio_hpc.analysis.log.file_stats import FileStats
 from dlio_hpc.darshan.log import NO_RECORDS, Log, Records, common_sizes, counter
 from dlio_hpc.units import format_seconds, format_size
 
@@ -13,14 +13,14 @@ _IN_ORDER = 0.8
 _SEEN = 0.3
 
 
-def records_of(log: Log, files: list[Seen]) -> Records:
+def records_of(log: Log, files: list[FileStats]) -> Records:
     """Return the POSIX records of these files; empty if all bytes went through STDIO."""
     wanted = {file.path for file in files}
     posix = log.counted.get("POSIX", NO_RECORDS)
     return posix[[log.names.get(number, str(number)) in wanted for number in posix["id"].tolist()]]
 
 
-def transfer(records: Records, files: list[Seen]) -> DerivedValue:
+def transfer(records: Records, files: list[FileStats]) -> DerivedValue:
     """Estimate reader.transfer_size: of the four most frequent sizes that Darshan records per file, the one that read
     most bytes.
     """
@@ -39,7 +39,7 @@ def transfer(records: Records, files: list[Seen]) -> DerivedValue:
     return DerivedValue(mean, "low", evidence)
 
 
-def epochs(files: list[Seen]) -> DerivedValue:
+def epochs(files: list[FileStats]) -> DerivedValue:
     """Estimate train.epochs: bytes read over the size of the files."""
     total, sizes = sum(file.bytes_read for file in files), sum(file.size for file in files)
     times = total / sizes if sizes else 1.0
@@ -48,7 +48,7 @@ def epochs(files: list[Seen]) -> DerivedValue:
     return DerivedValue(max(1, round(times)), "medium" if near and times > 0.5 else "low", evidence)
 
 
-def shard(files: list[Seen], ranks: int) -> DerivedValue:
+def shard(files: list[FileStats], ranks: int) -> DerivedValue:
     """Estimate reader.shard. Ranks read the same data if all of them open nearly all files, and the files are read that
     many times.
     """
@@ -90,7 +90,7 @@ def files_shuffled(log: Log, records: Records) -> DerivedValue:
     return DerivedValue(middle < 0.9, "medium" if not 0.6 < middle < 0.9 else "low", evidence)
 
 
-def sample(files: list[Seen], request: DerivedValue, streams: bool) -> DerivedValue:
+def sample(files: list[FileStats], request: DerivedValue, streams: bool) -> DerivedValue:
     """Estimate the sample size: the usual request, unless it may be a buffer or is a whole file. 0: unknown."""
     size = int(np.median([file.size for file in files]))
     is_buffer = request.value & (request.value - 1) == 0 and request.value <= 1 << 24
@@ -99,7 +99,7 @@ def sample(files: list[Seen], request: DerivedValue, streams: bool) -> DerivedVa
     return DerivedValue(0, "unknown", "counters do not show samples")
 
 
-def compute(records: Records, files: list[Seen], ranks: int) -> DerivedValue:
+def compute(records: Records, files: list[FileStats], ranks: int) -> DerivedValue:
     """Estimate the seconds between the first and the last read that a rank did not spend in I/O calls. The value is for
     the whole run, not for a step.
     """

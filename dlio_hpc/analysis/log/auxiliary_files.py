@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from dlio_hpc.analysis.characterize.evidence import Confidence, DerivedValue
 from dlio_hpc.analysis.log.extents import usual
-from dlio_hpc.analysis.log.file_stats import Seen
+from dlio_hpc.analysis.log.file_stats import FileStats
 from dlio_hpc.analysis.log.requests import Requests
 from dlio_hpc.config.reader_keys import LARGEST_REQUEST
 from dlio_hpc.units import format_seconds, format_size
@@ -39,7 +39,7 @@ class _Event(NamedTuple):
 
 
 def checkpoints(
-    files: Sequence[Seen], requests: Requests | None, begins: Floats | None, epochs: int
+    files: Sequence[FileStats], requests: Requests | None, begins: Floats | None, epochs: int
 ) -> CheckpointWrites | None:
     """Derive the checkpoint keys; None if nothing was saved. begins: start of each step of a rank in seconds, None if
     steps are unknown.
@@ -69,7 +69,7 @@ def checkpoints(
     return CheckpointWrites(keys, len(events))
 
 
-def _traced(files: Sequence[Seen], requests: Requests) -> list[_Event]:
+def _traced(files: Sequence[FileStats], requests: Requests) -> list[_Event]:
     """Return the checkpoints in a trace. A checkpoint begins where a file is written from its front again, or after a
     long pause.
     """
@@ -91,7 +91,7 @@ def _traced(files: Sequence[Seen], requests: Requests) -> list[_Event]:
     return events
 
 
-def _untraced(files: Sequence[Seen], requests: Requests, number: int) -> list[int]:
+def _untraced(files: Sequence[FileStats], requests: Requests, number: int) -> list[int]:
     """Return the sizes of one checkpoint's files that were written through STDIO, which is not traced. The untraced
     files are divided evenly among `number` checkpoints.
     """
@@ -100,12 +100,12 @@ def _untraced(files: Sequence[Seen], requests: Requests, number: int) -> list[in
     return sizes[: max(1, round(len(sizes) / number))]
 
 
-def _size(file: Seen) -> int:
+def _size(file: FileStats) -> int:
     """Return the size of a file in bytes, limited to the bytes written to it."""
     return max(1, min(file.size, file.bytes_written))
 
 
-def _write_size(files: Sequence[Seen], requests: Requests | None) -> DerivedValue:
+def _write_size(files: Sequence[FileStats], requests: Requests | None) -> DerivedValue:
     """Return the request size that wrote most bytes, or the mean request size if the trace lacks most bytes."""
     lengths = np.empty(0, np.int64)
     if requests is not None:
@@ -121,7 +121,7 @@ def _write_size(files: Sequence[Seen], requests: Requests | None) -> DerivedValu
     return DerivedValue(max(1, min(mean, LARGEST_REQUEST)), "low", "mean size of all writes to them")
 
 
-def _counted(files: Sequence[Seen]) -> list[_Event]:
+def _counted(files: Sequence[FileStats]) -> list[_Event]:
     """Return the checkpoints by counters: groups of files whose first writes are close in time. If there is one group
     only, it repeats as often as its files were overwritten.
     """
@@ -156,12 +156,12 @@ def _every(events: list[_Event], begins: Floats | None, epochs: int) -> DerivedV
     return DerivedValue(max(1, round(between)), "medium", f"{evidence}, {between:.3g} bursts of reads between them")
 
 
-def _fsync(files: Sequence[Seen]) -> DerivedValue:
+def _fsync(files: Sequence[FileStats]) -> DerivedValue:
     syncs = sum(file.syncs for file in files)
     return DerivedValue(syncs > 0, "high", f"{syncs} fsync call(s) on them")
 
 
-def _read_back(files: Sequence[Seen]) -> DerivedValue:
+def _read_back(files: Sequence[FileStats]) -> DerivedValue:
     read, written = sum(file.bytes_read for file in files), sum(file.bytes_written for file in files)
     return DerivedValue(
         read >= 0.5 * written, "high", f"{format_size(read)} of {format_size(written)} written were read back"
@@ -175,7 +175,7 @@ class AuxiliaryGroup(NamedTuple):
     note: str
 
 
-def sides(files: Sequence[Seen], requests: Requests | None, ranks: int, steps: int | None) -> list[AuxiliaryGroup]:
+def sides(files: Sequence[FileStats], requests: Requests | None, ranks: int, steps: int | None) -> list[AuxiliaryGroup]:
     """Return the auxiliary files with the most bytes, at most MOST. steps: steps of a rank in the whole run; None if
     unknown.
     """
@@ -187,7 +187,7 @@ def sides(files: Sequence[Seen], requests: Requests | None, ranks: int, steps: i
     return made
 
 
-def _side(file: Seen, requests: Requests | None, ranks: int, steps: int | None, taken: set[str]) -> AuxiliaryGroup:
+def _side(file: FileStats, requests: Requests | None, ranks: int, steps: int | None, taken: set[str]) -> AuxiliaryGroup:
     writes = file.bytes_written > file.bytes_read
     count, moved = (file.writes, file.bytes_written) if writes else (file.reads, file.bytes_read)
     ends = 0 if writes else _ends(file, requests)
@@ -211,14 +211,14 @@ def _side(file: Seen, requests: Requests | None, ranks: int, steps: int | None, 
     return AuxiliaryGroup(keys, f"{count:,} request(s) of {format_size(size)} (mean) {verb}: {file.path}")
 
 
-def _ends(file: Seen, requests: Requests | None) -> int:
+def _ends(file: FileStats, requests: Requests | None) -> int:
     """Return the number of reads that reached the end of the file and returned no bytes."""
     if requests is None:
         return 0
     return int(np.count_nonzero(requests.on([file.path]) & ~requests.write & (requests.length == 0)))
 
 
-def _spread_out(file: Seen, requests: Requests | None) -> bool:
+def _spread_out(file: FileStats, requests: Requests | None) -> bool:
     """Return whether requests to the file span more than half of the traced time."""
     span = file.read_s or file.written_s
     if requests is None or span is None or not len(requests.start):
@@ -226,7 +226,7 @@ def _spread_out(file: Seen, requests: Requests | None) -> bool:
     return span[1] - span[0] > 0.5 * float(requests.end.max() - requests.start.min())
 
 
-def _is_random(file: Seen, requests: Requests | None) -> bool:
+def _is_random(file: FileStats, requests: Requests | None) -> bool:
     if requests is None:
         return False
     mine = np.flatnonzero(requests.on([file.path]))

@@ -9,7 +9,7 @@ import numpy as np
 
 from dlio_hpc.analysis.characterize.evidence import DerivedValue
 from dlio_hpc.analysis.log import extents, file_roles
-from dlio_hpc.analysis.log.file_stats import Seen
+from dlio_hpc.analysis.log.file_stats import FileStats
 from dlio_hpc.analysis.log.requests import Requests
 
 _ENDINGS = {
@@ -56,7 +56,7 @@ class _Marks(NamedTuple):
     whole: float
 
 
-def tell(data: Sequence[Seen], requests: Requests | None) -> LogFormat:
+def detect(data: Sequence[FileStats], requests: Requests | None) -> LogFormat:
     """Determine the format and the library of a dataset."""
     ending, count = Counter(file_roles.kind(file.path) for file in data).most_common(1)[0]
     marks = None if requests is None else _marks(data, requests)
@@ -94,7 +94,7 @@ def _by_marks(ending: str, marks: _Marks | None, files: int) -> DerivedValue:
     return DerivedValue("raw", "medium", f"{evidence}, and requests match no library")
 
 
-def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequence[Seen]) -> DerivedValue:
+def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequence[FileStats]) -> DerivedValue:
     if name == "raw":
         return _of_raw(marks)
     if marks is None:
@@ -123,11 +123,11 @@ def _of_raw(marks: _Marks | None) -> DerivedValue:
     )
 
 
-def _usual(requests: Requests, data: Sequence[Seen]) -> int:
+def _usual(requests: Requests, data: Sequence[FileStats]) -> int:
     return extents.usual(requests.length[requests.on({file.path for file in data}) & ~requests.write])
 
 
-def _marks(data: Sequence[Seen], requests: Requests) -> _Marks:
+def _marks(data: Sequence[FileStats], requests: Requests) -> _Marks:
     size = {file.path: file.size for file in data}
     sizes = np.array([size.get(path, -1) for path in requests.paths], np.int64)
     mine = np.flatnonzero(~requests.write & (sizes[requests.file] >= 0)) if len(sizes) else np.empty(0, np.int64)

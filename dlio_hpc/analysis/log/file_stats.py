@@ -13,7 +13,7 @@ _SUMS = ("BYTES_READ", "BYTES_WRITTEN", "READS", "WRITES", "OPENS", "FSYNCS", "F
 _COLLECTIVE = ("COLL_READS", "COLL_WRITES")
 
 
-class Seen(NamedTuple):
+class FileStats(NamedTuple):
     """Accesses to a file. size: bytes up to the end of the last access. ranks: number of ranks that opened it. read_s,
     written_s: first and last access in seconds since the job began; None: never. buffered: bytes through STDIO, which
     is not traced. collective: collective requests of MPI-IO.
@@ -38,7 +38,7 @@ class Seen(NamedTuple):
         return self.bytes_read + self.bytes_written
 
 
-def take(log: Log) -> list[Seen]:
+def take(log: Log) -> list[FileStats]:
     """Return the files of a log, sorted by path. POSIX records include the bytes of MPI-IO; STDIO bytes are added."""
     posix, stdio, mpiio = (log.counted.get(name, NO_RECORDS) for name in ("POSIX", "STDIO", "MPI-IO"))
     both = (posix, stdio)
@@ -52,7 +52,7 @@ def take(log: Log) -> list[Seen]:
     buffered = np.zeros(len(ids), np.int64)
     np.add.at(buffered, at[len(posix) :], counter(stdio, "BYTES_READ") + counter(stdio, "BYTES_WRITTEN"))
     files = [
-        Seen(
+        FileStats(
             log.names.get(int(number), str(number)),
             int(sums["BYTES_READ"][row]),
             int(sums["BYTES_WRITTEN"][row]),
