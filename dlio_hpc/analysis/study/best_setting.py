@@ -1,7 +1,7 @@
-"""Comparison of the settings of a study's part: the best setting, its lead, and whether the difference is beyond noise.
+"""Comparison of the settings in a part of a study: the best setting, its lead, and whether the lead is beyond noise.
 
-Metrics are compared by their logarithms. Verdicts follow from the intervals of study.ratios alone. Numbers of ranks
-(study.scaling) and two file systems (study.file_system_pairs) are not settings and are compared in these other modules.
+Metrics are compared by their logarithms. Verdicts follow from the intervals of study.ratios alone. Numbers of ranks and
+file systems are not settings; study.scaling and study.file_system_pairs compare them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ Verdict = Literal["best", "same as best", "slower", "unknown"]
 
 
 class Spread(Struct, frozen=True):
-    """Distribution of a metric over a point's repeats."""
+    """Median, minimum and maximum of a metric over the repeats of a point."""
 
     median: float
     min: float
@@ -32,8 +32,9 @@ class Spread(Struct, frozen=True):
 
 
 class PointMetrics(Struct, frozen=True):
-    """Metrics of a point over its repeats. n: number of repeats. metrics: by name, without metrics that no repeat has.
-    from_storage: smallest share of the bytes read that came from storage, over all repeats and epochs; None if unknown.
+    """Metrics of a point over its repeats. labels: values of the point's parameters, by key. n: number of repeats.
+    metrics: by name; metrics that no repeat has are left out. from_storage: smallest share of the bytes read that came
+    from storage, over all repeats and epochs; None if it is unknown.
     """
 
     point: int
@@ -46,11 +47,11 @@ class PointMetrics(Struct, frozen=True):
 
 
 class JudgedPoint(Struct, frozen=True):
-    """Comparison of a point with the other points. to_best: ratio to the best of the other points, above 1 if better
-    (1.1: better by a tenth; ratios of times are inverted). low, high: 95 % interval of to_best. to_reference: ratio to
-    the reference; None if the reference was not measured. reference_low, reference_high: 95 % interval of to_reference.
-    The intervals hold for all ratios of the part together. Their ends are None if the noise is unknown, or if a point
-    is compared with itself.
+    """Comparison of a point with the other points. to_best: ratio to the best of the other points; above 1 if this
+    point is better (1.1: better by a tenth; ratios of times are inverted). low, high: 95 % interval of to_best.
+    to_reference: ratio to the reference point; None if that was not measured. reference_low, reference_high: 95 %
+    interval of to_reference. The intervals hold for all ratios of the part simultaneously. They are None if the noise
+    is unknown, or if the point would be compared with itself.
     """
 
     point: int
@@ -64,8 +65,8 @@ class JudgedPoint(Struct, frozen=True):
 
 
 class Gain(Struct, frozen=True):
-    """Ratio of the best point to the reference, with its interval. confidence: share of random draws of the noise in
-    which no two points differ by as much as the best point and the reference; None if the noise is unknown.
+    """Ratio of the best point to the reference point, with its interval. confidence: share of simulations of the noise
+    in which no two points differ by as much as the best point and the reference point; None if the noise is unknown.
     """
 
     ratio: float
@@ -76,11 +77,12 @@ class Gain(Struct, frozen=True):
 
 
 class Comparison(Struct, frozen=True):
-    """Comparison of points that differ in their settings only. nodes, ranks_per_node: numbers that all these points
-    have. data: folder of their datasets if the study compares two file systems, else None. best: number of the best
-    point. reference, gain: number of the reference point and the gain over it; None if it was not measured.
-    recommended: number of the simplest point that cannot be distinguished from the best; None if the noise is unknown.
-    ranking: parameters by their effect; None if none varies.
+    """Comparison of points that differ only in their settings. nodes, ranks_per_node: the same for all these points.
+    data: folder of their datasets if the study compares two file systems, otherwise None. best: number of the best
+    point. reference, gain: number of the reference point, and the gain of the best point over it; None if the reference
+    point was not measured. recommended: number of the point closest to the reference that cannot be distinguished from
+    the best; None if the noise is unknown. ranking: the parameters, ranked by their effect; None if no parameter
+    varies.
     """
 
     nodes: int
@@ -99,9 +101,9 @@ class Comparison(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True):
-    """Results of a part. points: the part's measured points. comparisons: empty if the points differ only in their
-    numbers of ranks. scalings: empty if the number of ranks does not vary. unusable: why measurements cannot be
-    compared by the metric; None if all can.
+    """Results of a part of a study. points: the part's measured points. comparisons: empty if the points differ only in
+    their numbers of ranks. scalings: empty if the number of ranks does not vary. unusable: the reason why some
+    measurements cannot be compared by the metric; None if all can.
     """
 
     part: str
@@ -114,8 +116,8 @@ class Finding(Struct, frozen=True):
 
 
 def findings(study: Study, measured: Sequence[Measured], metric: MetricName | None = None) -> tuple[Finding, ...]:
-    """Return the results of each part. metric: metric to compare by; None for the part's own metric. A part without
-    measurements has no comparisons.
+    """Return the results of each part. metric: metric by which points are compared; None selects each part's own
+    metric. A part without measurements has no comparisons.
     """
     return tuple(_finding(study, part, measured, metric or part.metric) for part in study.parts)
 
@@ -153,8 +155,8 @@ def _unusable(metric: MetricName, count: int) -> str | None:
 
 
 def _groups(part: Part, points: Iterable[Point]) -> list[list[Point]]:
-    """Return the groups of points to compare. The points of a group have the same nodes, ranks and file system; the
-    group with the most ranks is last. Return an empty list for a part that varies no settings.
+    """Return the groups of points to compare. The points of a group have the same number of nodes and ranks and the
+    same file system. The group with the most ranks is last. Return an empty list if the part varies no settings.
     """
     if not part.settings:
         return []
@@ -178,8 +180,8 @@ def _metrics(study: Study, point: Point, measured: Sequence[Measured]) -> PointM
 
 
 def _from_storage(measured: Sequence[Measured]) -> float | None:
-    """Return the smallest share of bytes from storage over repeats and epochs; None if the share of any repeat is
-    unknown.
+    """Return the smallest share of bytes from storage over all repeats and epochs. Return None if the share is unknown
+    for any repeat.
     """
     cached = [measurement.cached for measurement in measured if measurement.cached is not None]
     return 1 - max(cached) if cached and len(cached) == len(measured) else None
@@ -191,8 +193,8 @@ def _spread(summaries: Sequence[Summary], metric: MetricName) -> Spread | None:
 
 
 def _fit(group: Sequence[Point], measured: Sequence[Measured], metric: MetricName) -> tuple[list[int], Fit] | None:
-    """Return the numbers of the measured points of a group and a fit to their measurements, or None if fewer than two
-    points were measured.
+    """Return the numbers of the measured points of a group, and a fit to their measurements. Return None if fewer than
+    two points were measured.
     """
     known = {measurement.point for measurement in measured}
     places = {number: place for place, number in enumerate(point.number for point in group if point.number in known)}
@@ -249,8 +251,8 @@ def _gain(estimates: Estimates, best: int, reference: int) -> Gain:
 
 
 def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
-    """Return the number of the part's reference point if it is in this group, or else the number of the group's point
-    with the same settings; None if there is no such point.
+    """Return the number of the part's reference point if it is in this group; otherwise, the number of the point of
+    this group that has the same settings. Return None if there is no such point.
     """
     usual = study.points[part.reference].places
     keys = [axis.key for axis in part.settings]
@@ -260,10 +262,11 @@ def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
 
 
 def _recommended(study: Study, points: Sequence[JudgedPoint], best: int, reference: int | None) -> int | None:
-    """Return the number of the recommended point. It is chosen from the points that cannot be distinguished from the
-    best: the reference if it is one of them. Otherwise it is the point, better than the reference beyond noise, that
-    differs from the reference in the fewest keys, then by the smallest steps; of equals, the better point. Without a
-    reference it is the best point. Return None if the noise is unknown.
+    """Return the number of the recommended point, or None if the noise is unknown. The candidates are the points that
+    cannot be distinguished from the best. If the reference is one of them, it is recommended. Otherwise, the
+    recommended point is a candidate that is better than the reference beyond noise: the one that differs from the
+    reference in the fewest keys, then by the smallest steps, and then the better one. Without a reference, the best
+    point is recommended.
     """
     good = {judged.point: judged for judged in points if judged.verdict in ("best", "same as best")}
     if not good:

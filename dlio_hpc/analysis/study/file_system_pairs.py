@@ -1,7 +1,8 @@
-"""Comparison of two file systems, A and B, by pairs of measurements. The two measurements of a pair follow each other.
+"""Comparison of two file systems, A and B, by pairs of measurements. The two measurements of a pair are made one after
+the other.
 
-A slow drift of the machine affects both measurements of a pair. Pairs alternate between the order A, B and the order B,
-A, so that no side is favoured.
+A slow drift of the machine therefore affects both measurements of a pair. The order within pairs alternates between A,
+B and B, A, so that neither file system is favoured.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,16 +16,16 @@ from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.plan.study import Point, Study
 from dlio_hpc.results.metrics import METRICS, MetricName
 
-# Smaller noise counts as unknown: pairs that agree to the last digit do not show the noise.
+# Noise below this counts as unknown, because pairs that agree to the last digit do not show the noise.
 _NO_NOISE = 1e-9
 
 
 class PairedEffect(Struct, frozen=True):
-    """Ratio B / A for one setting and number of ranks, or for all settings together; `setting` is empty then. a, b:
-    medians of the metric on each file system; None for all settings together. ratios: ratio of each pair; for all
-    settings together, mean ratio of each setting. Ratios are above 1 if B is better, also for times. ratio: geometric
-    mean of `ratios`. low, high: its 95 % interval; None if the noise is unknown. better: file system that is better
-    beyond noise; None if neither is.
+    """Ratio B / A for one setting and number of ranks, or for all settings together, in which case `setting` is empty.
+    a, b: medians of the metric on the two file systems; None for all settings together. ratios: ratio of each pair; for
+    all settings together, the mean ratio of each setting. Ratios are above 1 if B is better, also for times. ratio:
+    geometric mean of `ratios`. low, high: its 95 % interval; None if the noise is unknown. better: the file system that
+    is better beyond noise; None if neither is.
     """
 
     setting: str
@@ -40,8 +41,8 @@ class PairedEffect(Struct, frozen=True):
 
 
 def effects(study: Study, measured: Sequence[Measured], metric: MetricName | None = None) -> tuple[PairedEffect, ...]:
-    """Return the effect for each setting that has a pair of measurements. If there are several, an effect for all
-    settings together follows. Return an empty tuple if the study does not compare file systems.
+    """Return the effect for each setting for which there is a pair of measurements, followed, if there are several
+    settings, by the effect for all settings together. Return an empty tuple if the study does not compare file systems.
     """
     if not study.is_ab:
         return ()
@@ -59,7 +60,7 @@ def effects(study: Study, measured: Sequence[Measured], metric: MetricName | Non
 
 
 def _setting(study: Study, point: Point) -> str:
-    """Return the setting of a point in words, without its file system."""
+    """Return in words the setting of a point, without its file system."""
     key = next(axis.key for axis in study.part(point.part).axes if axis.is_data)
     labels = [f"{name}={label}" for name, label in study.labels(point).items() if name != key]
     return ": ".join(filter(None, (point.part, ", ".join(labels)))) or point.workload.name
@@ -86,15 +87,15 @@ def _effect(setting: str, metric: MetricName, pairs: list[Pair]) -> PairedEffect
 
 
 def _together(metric: MetricName, groups: list[list[float]]) -> PairedEffect:
-    """Return the effect over all settings. Each setting has the same weight, regardless of its number of pairs."""
+    """Return the effect over all settings. Each setting has the same weight, whatever its number of pairs."""
     return _judged("", metric, None, None, groups)
 
 
 def _judged(
     setting: str, metric: MetricName, a: float | None, b: float | None, groups: list[list[float]]
 ) -> PairedEffect:
-    """Return the effect of one or more settings. groups: for each setting, the logarithms of the ratios of its pairs.
-    Their noise is pooled.
+    """Return the effect for one or several settings. groups: for each setting, the logarithms of the ratios of its
+    pairs. The noise of the settings is pooled.
     """
     counts = [len(logs) for logs in groups]
     middle = float(np.mean([np.mean(logs) for logs in groups]))
@@ -114,5 +115,5 @@ def _judged(
 
 
 def students(df: int) -> float:
-    """Return the half-width of a 95 % interval in standard errors, by Student's t."""
+    """Return the half-width of a 95 % interval in standard errors, from Student's t with `df` degrees of freedom."""
     return t_quantile(df, 0.975)

@@ -1,4 +1,4 @@
-"""Main effects of the parameters of a study, and the share of differences that is due to their interaction."""
+"""Main effects of the parameters of a study, and the share of the differences that is due to their interaction."""
 
 import itertools
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ from dlio_hpc.analysis.study.ratios import SURER
 from dlio_hpc.analysis.study.replicates import Fit, Floats
 from dlio_hpc.plan.study import Part, Point
 
-# Largest total number of parameter values. With more values, the computation would take minutes.
+# Maximum number of values of all parameters together. With more values, the computation would take minutes.
 _MOST_LEVELS = 300
 
 
 class EffectLevel(Struct, frozen=True):
-    """A value of a parameter. ratio: metric at this value relative to the geometric mean over all points, with all
-    other parameters equal.
+    """A value of a parameter. ratio: metric at this value relative to the geometric mean over all points, all other
+    parameters being equal.
     """
 
     label: str
@@ -25,9 +25,10 @@ class EffectLevel(Struct, frozen=True):
 
 
 class Effect(Struct, frozen=True):
-    """Effect of a parameter, or of several parameters that change together. keys: their YAML keys. ratio: ratio of the
-    best level to the worst. share: share of the squared differences between points that is due to it. confidence: share
-    of random draws of the noise in which noise alone makes a smaller effect; None if the noise is unknown.
+    """Effect of a parameter, or of several parameters that change together. keys: their YAML keys. ratio: metric at the
+    best value / metric at the worst value. share: share of the squared differences between points that this effect
+    explains. confidence: share of simulations of the noise in which noise alone makes a smaller effect; None if the
+    noise is unknown.
     """
 
     keys: tuple[str, ...]
@@ -50,8 +51,8 @@ class Ranking(Struct, frozen=True):
 
 
 def ranking(part: Part, points: Sequence[Point], fitted: Fit) -> Ranking | None:
-    """Return the parameters that vary among these points, ranked by effect. fitted: fit of the points. Return None if
-    no parameter varies, or if there are more than _MOST_LEVELS levels.
+    """Return the effects of the parameters that vary among `points`. fitted: fit of these points. Return None if no
+    parameter varies, or if they have more than _MOST_LEVELS values together.
     """
     factors = _factors(part, points)
     if not factors or sum(len(set(levels)) for _, levels in factors) > _MOST_LEVELS:
@@ -78,8 +79,8 @@ def ranking(part: Part, points: Sequence[Point], fitted: Fit) -> Ranking | None:
 
 
 def _factors(part: Part, points: Sequence[Point]) -> list[tuple[tuple[str, ...], list[str]]]:
-    """Return the factors: the keys of each, and its level at each point. A factor is a parameter that varies, or all
-    parameters of the part if they vary together.
+    """Return the factors, each with its keys and its level at each point. A factor is a parameter that varies; if the
+    parameters of the part change together, all of them are one factor.
     """
     levels_by_key = {axis.key: [axis.labels[point.places[axis.key]] for point in points] for axis in part.settings}
     if part.zipped and len(levels_by_key) > 1:
@@ -89,7 +90,7 @@ def _factors(part: Part, points: Sequence[Point]) -> list[tuple[tuple[str, ...],
 
 
 def _columns(levels: Sequence[str]) -> Floats:
-    """Return indicators of levels, shape (points, levels): 1 if the point has the level, else 0."""
+    """Return indicators of levels, shape (points, levels): 1 where the point has the level, otherwise 0."""
     names = list(dict.fromkeys(levels))
     return np.array([[float(level == name) for name in names] for level in levels])
 
@@ -101,8 +102,8 @@ def _left(matrix: Floats, values: Floats) -> float:
 
 
 def _ranges(fitted: Fit, solve: Floats, slices: Sequence[slice]) -> list[Floats] | None:
-    """Return, for each factor, random draws of the difference between best and worst level that noise alone makes, in
-    units of the noise. Return None if the noise is unknown.
+    """Return, for each factor, the difference between best and worst level that noise alone makes in each simulation of
+    the noise, in units of the noise. Return None if the noise is unknown.
     """
     if not fitted.is_noise_known:
         return None

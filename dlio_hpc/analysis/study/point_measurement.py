@@ -8,9 +8,10 @@ from dlio_hpc.units import seconds_between
 
 
 class Measured(NamedTuple):
-    """A measurement of a point. point: number of the point. repeat: number of the round in which it was made, from 0.
-    job, run: names of the job and the run. started, ended: times in UTC. cached, origin: share of bytes that came from
-    memory, and the cache outcome, as in Storage. disturbance: other activity during the run; None if not recorded.
+    """A measurement of a point. point: number of the point. repeat: number of the round in which it was made, counted
+    from 0. job, run: names of the job and the run. started, ended: times in UTC. cached, origin: share of the bytes
+    that came from memory, and the cache outcome, as in Storage. disturbance: other activity during the run; None if it
+    was not recorded.
     """
 
     point: int
@@ -26,5 +27,5 @@ class Measured(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Seconds from the run's first barrier to its result."""
+        """Seconds from the start of the run to its result."""
         return seconds_between(self.started, self.ended)

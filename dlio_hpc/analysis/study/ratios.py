@@ -1,8 +1,8 @@
-"""Ratios between points, with their intervals. Every ratio in a study's report comes from this module.
+"""Ratios between points, with their intervals. Every ratio in a study's report is computed here.
 
-Intervals hold for all ratios of a part together. Settings on the same number of ranks are compared in pairs (Tukey,
-Kramer). Numbers of ranks are compared with the fewest ranks (Dunnett). Critical values are simulated for the
-measurements that the study made (see replicates).
+Intervals hold for all ratios of a part simultaneously. Settings on the same number of ranks are compared with each
+other (Tukey, Kramer). Larger numbers of ranks are compared with the smallest (Dunnett). Critical values are simulated
+for the measurements that the study made (see replicates).
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from msgspec import Struct
 from dlio_hpc.analysis.study import replicates
 from dlio_hpc.analysis.study.replicates import SURE, Fit, Floats
 
-# Confidence that is required before any difference between settings is reported. With a noise of 5 %, a difference of
-# 2 % is not reported in 19 studies of 20.
+# Confidence that is required before a difference between settings is reported. With a noise of 5 %, a difference of 2 %
+# is not reported in 19 of 20 studies.
 SURER = 0.975
 
 
 class Noise(Struct, frozen=True):
-    """Noise of measurements. sd: relative standard deviation of a single measurement; None if unknown. df: degrees of
-    freedom of sd. is_blocked: whether differences between rounds were separated from the noise. drift: relative
-    difference between the best round and the worst.
+    """Noise of measurements. sd: relative standard deviation of a single measurement; None if it is unknown. df:
+    degrees of freedom of sd. is_blocked: whether differences between rounds were separated from the noise. drift:
+    relative difference between the best and the worst round.
     """
 
     sd: float | None
@@ -32,8 +32,8 @@ class Noise(Struct, frozen=True):
 
 
 class Ratio(NamedTuple):
-    """Ratio of one point to another; above 1 is better. low, high: its interval; None if the noise is unknown, or if a
-    point is compared with itself.
+    """Ratio of one point to another; above 1 means better. low, high: its interval; None if the noise is unknown, or if
+    a point is compared with itself.
     """
 
     value: float
@@ -46,9 +46,9 @@ class Ratio(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """Estimates of points. Their ratios share one error level. critical: half-width of an interval in standard errors;
-    None if the noise is unknown. widest: for each random draw of the noise, the largest difference that noise alone
-    makes in any of the pairs, in standard errors; None if the noise is unknown.
+    """Estimates of points, whose ratios share one error level. critical: half-width of an interval in standard errors;
+    None if the noise is unknown. widest: for each simulation of the noise, the largest difference that noise alone
+    makes in any pair, in standard errors; None if the noise is unknown.
     """
 
     fit: Fit
@@ -56,7 +56,7 @@ class Estimates(NamedTuple):
     widest: Floats | None
 
     def ratio(self, a: int, b: int) -> Ratio:
-        """Return the ratio of two points, given by their indices; above 1 if point `a` is better."""
+        """Return the ratio of two points, given by their indices. It is above 1 if point `a` is better."""
         difference = float(self.fit.values[a] - self.fit.values[b])
         if self.critical is None or a == b:
             return Ratio(_exp(difference), None, None)
@@ -64,8 +64,8 @@ class Estimates(NamedTuple):
         return Ratio(_exp(difference), _exp(difference - room), _exp(difference + room))
 
     def confidence(self, a: int, b: int) -> float | None:
-        """Return the share of random draws in which noise alone makes a smaller difference in every pair. Return None
-        if the noise is unknown or `a` equals `b`.
+        """Return the share of simulations in which the difference that noise alone makes is smaller, in every pair,
+        than the difference between points `a` and `b`. Return None if the noise is unknown or `a` equals `b`.
         """
         if self.widest is None or a == b:
             return None
@@ -80,8 +80,8 @@ class Estimates(NamedTuple):
 
 
 def of_pairs(fits: Sequence[Fit], families: int) -> list[Estimates]:
-    """Return estimates for all pairs of points of each fit, with one critical value for all fits. families: number of
-    families of ratios that share the error level of 5 % of a part.
+    """Return the estimates of each fit, for ratios between all pairs of its points, with one critical value for all
+    fits. families: number of families of ratios among which the part's error level of 5 % is divided.
     """
     known = replicates.pooled(fits)
     if not known or not known[0].is_noise_known:
@@ -94,7 +94,7 @@ def of_pairs(fits: Sequence[Fit], families: int) -> list[Estimates]:
 
 
 def of_steps(fit: Fit, steps: Sequence[tuple[int, int]], families: int) -> Estimates:
-    """Return estimates for these pairs of points. In each pair, the first point is compared with the second. families:
+    """Return estimates for these pairs of points; in each pair, the first point is compared with the second. families:
     as in of_pairs().
     """
     if not fit.is_noise_known:

@@ -1,8 +1,8 @@
-"""Repeated measurements of several points: their means, and the differences that noise alone would make.
+"""Repeated measurements of several points: the means of the points, and the differences that noise alone would make.
 
-Values are logarithms, so that differences are ratios. A value is modelled as the sum of an effect of its point, an
-effect of its round, and noise. Changes that all points of a round share, such as the load of other jobs, are effects of
-the round, not noise.
+Values are logarithms, so their differences are ratios. A value is modelled as the sum of an effect of its point, an
+effect of its round, and noise. Changes that affect all points of a round alike, such as the load from other jobs, are
+effects of the round and not noise.
 """
 
 import math
@@ -15,20 +15,20 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-# Confidence of an interval: both ends together leave out 5 %.
+# Confidence of an interval: 5 % lie outside, below or above.
 SURE = 0.95
-# Largest and smallest number of random draws of the noise; numbers drawn in all, and at once. With many points, fewer
-# draws are made, because they would take minutes.
+# Largest and smallest number of simulations of the noise; random numbers drawn in total and at once. With many points,
+# fewer simulations are made, because they would take minutes.
 _DRAWS, _FEWEST, _NUMBERS, _AT_ONCE = 20_000, 2_000, 100_000_000, 1_000_000
 _SEED = 20_260_101
 
 
 class Fit(NamedTuple):
-    """Fit of P points and their rounds. values: (P) estimate of each point. counts: (P) number of measurements.
-    weights: (P, rounds) weight of each round's estimate in that of a point; `rounds` is the number of rounds that are
-    estimated separately from the points, or 0. spread: (rounds, rounds) Cholesky factor of the covariance of the
-    rounds, in units of the noise. sd, df: standard deviation of a single measurement and its degrees of freedom; nan
-    and 0 without repeats. drift: difference between the fastest and the slowest round.
+    """Fit of P points and their rounds. values (P,): estimate of each point. counts (P,): number of measurements of
+    each point. weights (P, rounds): weight of each round's estimate in the estimate of a point; `rounds` is the number
+    of rounds that are estimated separately from the points, or 0. spread (rounds, rounds): Cholesky factor of the
+    covariance of the rounds, in units of the noise. sd, df: standard deviation of a single measurement and its degrees
+    of freedom; NaN and 0 if there are no repeats. drift: difference between the fastest and the slowest round.
     """
 
     values: Floats
@@ -41,18 +41,19 @@ class Fit(NamedTuple):
 
     @property
     def is_noise_known(self) -> bool:
-        """Whether the noise is known. Repeats that agree to the last digit do not show it."""
+        """Whether the noise is known. Repeats that agree to the last digit do not show the noise."""
         return self.df > 0 and self.sd > 1e-9
 
     def difference_sd(self, a: int, b: int) -> float:
-        """Return the standard deviation of the difference of two estimates, in units of the noise."""
+        """Return the standard deviation of the difference between two estimates, in units of the noise."""
         rounds = (self.weights[a] - self.weights[b]) @ self.spread
         return float(np.sqrt(1 / self.counts[a] + 1 / self.counts[b] + rounds @ rounds))
 
 
 def fit(points: Ints, rounds: Ints, values: Floats) -> Fit:
-    """Fit points and rounds to measurements by least squares. points, rounds, values: shape (measurements,): number of
-    the point, number of the round, and value. Points are numbered 0 to P - 1; each has at least one measurement.
+    """Fit points and rounds to measurements by least squares. points, rounds, values: for each measurement, the number
+    of its point, the number of its round, and its value. Points are numbered 0 to P - 1, and each has at least one
+    measurement.
     """
     count = int(points.max()) + 1
     _, rounds = np.unique(rounds, return_inverse=True)
@@ -81,8 +82,8 @@ def fit(points: Ints, rounds: Ints, values: Floats) -> Fit:
 
 
 def pooled(fits: Sequence[Fit]) -> list[Fit]:
-    """Return the fits with their noise pooled. The fits are of different points, but these were measured in the same
-    way.
+    """Return the fits with a common noise, which is pooled. The fits are of different points that were measured in the
+    same way.
     """
     df = sum(fit.df for fit in fits)
     if df == 0:
@@ -92,9 +93,9 @@ def pooled(fits: Sequence[Fit]) -> list[Fit]:
 
 
 def _rounds(table: Floats, measurements: int) -> tuple[Floats, Floats]:
-    """Return the weights of all rounds except the first, shape (P, r), and the covariance of their estimates, shape (r,
-    r). r is 0 if rounds cannot be separated from points, or if fewer than two degrees of freedom would be left. table:
-    number of measurements of each point in each round.
+    """Return the weights of all rounds except the first, shape (P, r), and the covariance of the estimates of the
+    rounds, shape (r, r). r is 0 if rounds cannot be separated from points, or if fewer than two degrees of freedom
+    would be left. table: number of measurements of each point in each round.
     """
     points, rounds = table.shape
     nothing = np.zeros((points, 0)), np.zeros((0, 0))
@@ -108,7 +109,7 @@ def _rounds(table: Floats, measurements: int) -> tuple[Floats, Floats]:
 
 
 def patterns(fitted: Fit) -> Ints:
-    """Return the pattern number of each point, shape (P,). Points that were measured in the same rounds have the same
+    """Return the number of each point's pattern, shape (P,). Points that were measured in the same rounds have the same
     pattern and are interchangeable.
     """
     rows = np.column_stack((fitted.counts, np.round(fitted.weights, 12)))
@@ -116,9 +117,9 @@ def patterns(fitted: Fit) -> Ints:
 
 
 def ranges(fits: Sequence[Fit]) -> Floats:
-    """Return, for each random draw of the noise, the largest difference between any two points of a fit that noise
-    alone makes, over all fits, in standard errors, shape (draws,). The fits share one noise, and each has at least two
-    points. Fits with the same measurements give the same draws.
+    """Return, for each simulation of the noise, the largest difference that noise alone makes between two points of the
+    same fit, over all fits, in standard errors, shape (simulations,). The fits share one noise, and each has at least
+    two points. Fits of equally arranged measurements give the same result.
     """
     designs = [_design(fit) for fit in fits]
     drawn = [
@@ -129,13 +130,13 @@ def ranges(fits: Sequence[Fit]) -> Floats:
 
 
 def apart(fit: Fit) -> float:
-    """Return the largest difference between any two points, in standard errors."""
+    """Return the largest difference between any two points of a fit, in standard errors."""
     return float(_widest(fit.values[np.newaxis], _design(fit))[0] / fit.sd)
 
 
 def differences(fit: Fit, pairs: Sequence[tuple[int, int]]) -> Floats:
-    """Return, for each random draw of the noise, the largest difference that noise alone makes in any of these pairs,
-    in standard errors, shape (draws,).
+    """Return, for each simulation of the noise, the largest difference that noise alone makes in any of these pairs, in
+    standard errors, shape (simulations,).
     """
     first, second = np.array(pairs).T
     errors = np.array([fit.difference_sd(a, b) for a, b in pairs])
@@ -145,9 +146,9 @@ def differences(fit: Fit, pairs: Sequence[tuple[int, int]]) -> Floats:
 
 
 class _Design(NamedTuple):
-    """Points of a fit, sorted by pattern. order: (P) numbers of the points. starts: index in `order` of the first point
-    of each pattern. errors: (patterns, patterns) standard error of the difference between two points, by their
-    patterns, in units of the noise.
+    """Points of a fit, sorted by pattern. order (P,): numbers of the points. starts: index in `order` of the first
+    point of each pattern. errors (patterns, patterns): standard error of the difference between two points, given by
+    their patterns, in units of the noise.
     """
 
     order: Ints
@@ -161,8 +162,8 @@ def _design(fit: Fit) -> _Design:
 
 
 def _widest(values: Floats, design: _Design) -> Floats:
-    """Return the largest difference between any two points in standard errors, shape (k,). values: (k, P), in units of
-    the noise.
+    """Return the largest difference between any two points in each row of `values`, in standard errors, shape (k,).
+    values: shape (k, P), in units of the noise.
     """
     some = values[:, design.order]
     tops, bottoms = (extreme.reduceat(some, design.starts, axis=1) for extreme in (np.maximum, np.minimum))
@@ -173,13 +174,15 @@ def _widest(values: Floats, design: _Design) -> Floats:
 
 
 def _by_pattern(numbers: Ints) -> tuple[Ints, Ints]:
-    """Return the points sorted by pattern, shape (P,), and the index there of the first point of each pattern."""
+    """Return the numbers of the points sorted by pattern, shape (P,), and the index in that array of the first point of
+    each pattern.
+    """
     order = np.argsort(numbers, kind="stable")
     return order, np.flatnonzero(np.diff(numbers[order], prepend=-1))
 
 
 def _errors(fitted: Fit, order: Ints, starts: Ints) -> Floats:
-    """Return the standard errors as in _Design. order, starts: as in _Design."""
+    """Return the standard errors for _Design.errors. order, starts: as in _Design."""
     first = order[starts]
     square = 1 / fitted.counts[first][:, None] + 1 / fitted.counts[first][None, :]
     if fitted.spread.size:
@@ -189,8 +192,8 @@ def _errors(fitted: Fit, order: Ints, starts: Ints) -> Floats:
 
 
 def estimates(*fits: Fit) -> Iterator[tuple[list[Floats], Floats]]:
-    """Yield random draws in portions of k draws. A portion has, for each fit, the estimates of points that are in truth
-    equal, shape (k, P), in units of the noise, and the estimates of the noise that all fits share, shape (k,).
+    """Yield simulations of the noise, k at a time: for each fit, the estimates of points that are in truth equal, shape
+    (k, P), in units of the noise; and the estimates of the noise that all fits share, shape (k,).
     """
     random: Any = np.random.default_rng(_SEED)
     count = sum(len(fit.values) for fit in fits)
@@ -203,9 +206,7 @@ def estimates(*fits: Fit) -> Iterator[tuple[list[Floats], Floats]]:
 
 
 def _noise(random: Any, fit: Fit, draws: int) -> Floats:
-    """Return random draws of the estimates of points that are in truth equal, shape (draws, P), in units of
-    the noise.
-    """
+    """Return simulated estimates of points that are in truth equal, shape (draws, P), in units of the noise."""
     noise: Floats = random.standard_normal((draws, len(fit.values))) / np.sqrt(fit.counts)
     if fit.spread.size:
         noise -= random.standard_normal((draws, len(fit.spread))) @ (fit.weights @ fit.spread).T

@@ -1,4 +1,4 @@
-"""Scaling of a study's part: the speed-up by more nodes or ranks, compared with a linear speed-up."""
+"""Scaling of a part of a study: the speed-up on more nodes or ranks, compared with a linear speed-up."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -14,9 +14,9 @@ from dlio_hpc.plan.study import Part, Point, Study
 
 
 class ScalingStep(Struct, frozen=True):
-    """A point of a scaling. speed_up: samples/s relative to the point with the fewest ranks. low, high: 95 % interval
-    of speed_up, which holds for all ratios of the part together; None if the noise is unknown, and for the first point.
-    ideal: number of ranks relative to the fewest. efficiency: speed_up / ideal.
+    """A point of a scaling curve. speed_up: samples/s relative to the point with the fewest ranks. low, high: 95 %
+    interval of speed_up, which holds for all ratios of the part simultaneously; None if the noise is unknown, and for
+    the first point. ideal: number of ranks relative to the smallest number. efficiency: speed_up / ideal.
     """
 
     point: int
@@ -43,9 +43,9 @@ class ScalingStep(Struct, frozen=True):
 
 
 class Scaling(Struct, frozen=True):
-    """Scaling of one setting. kind: strong if all ranks together read the same amount for every number of ranks; weak
-    if each rank does. labels: values of the setting, by key. noise: noise of a single measurement. It includes
-    differences between rounds, because each number of ranks is measured in separate jobs.
+    """Scaling of one setting. kind: strong if the amount that all ranks together read is the same for every number of
+    ranks; weak if the amount that each rank reads is. labels: values of the setting, by key. noise: noise of a single
+    measurement, including differences between rounds, because each number of ranks is measured in jobs of its own.
     """
 
     kind: Literal["strong", "weak"]
@@ -55,7 +55,7 @@ class Scaling(Struct, frozen=True):
 
 
 def scalings(study: Study, part: Part, measured: Sequence[Measured], families: int) -> tuple[Scaling, ...]:
-    """Return a scaling for each setting that was measured on at least two numbers of ranks. families: as in
+    """Return the scaling of each setting that was measured on at least two numbers of ranks. families: as in
     ratios.of_pairs().
     """
     good = [measurement for measurement in measured if measurement.summary.samples_per_s > 0]
@@ -87,8 +87,8 @@ def _settings(study: Study, measured: Sequence[Measured]) -> list[list[Point]]:
 
 
 def _fit(study: Study, measured: Sequence[Measured], places: dict[int, int]) -> Fit:
-    """Fit the points without effects of rounds, because only the points of one job share rounds. A round shifts all
-    points of its job in the same way, so several points in a job add no degrees of freedom for the noise between jobs.
+    """Fit the points without effects of rounds, because points in different jobs do not share rounds. A round shifts
+    all points of its job alike, so several points in a job add no degrees of freedom to the noise between jobs.
     """
     fit = replicates.fit(
         np.array([places[measurement.point] for measurement in measured]),

@@ -9,16 +9,16 @@ from dlio_hpc.analysis import robust
 from dlio_hpc.analysis.timeline_reader import Recorded
 from dlio_hpc.darshan.log import Log
 
-# A straggler was read in at least _RUNS runs. Its median ratio is below _SLOW, and its ratio is below _SLOWISH in at
-# least a share _OFTEN of the runs.
+# A straggler has a throughput in at least _RUNS runs. Its median ratio is below _SLOW, and its ratio is below _SLOWISH
+# in at least a share _OFTEN of the runs.
 _SLOW, _SLOWISH, _OFTEN, _RUNS = 0.8, 0.9, 0.75, 3
-# Among _MANY or more nodes or targets, it must also lie _APART median absolute deviations below the median.
+# If there are _MANY or more nodes or targets, it must also be _APART median absolute deviations below the median.
 _MANY, _APART = 5, 4
 
 
 class Throughput(Struct, frozen=True):
-    """Throughput of a node or storage target. MBps: read rate while reads were in flight, median over runs. ratio: rate
-    divided by the median rate of all nodes (or targets) in the run, median over runs.
+    """Throughput of a node or storage target. MBps: read rate while reads were in flight, median over the runs. ratio:
+    read rate / median rate of all nodes (or targets) in the run, median over the runs.
     """
 
     name: str
@@ -29,8 +29,8 @@ class Throughput(Struct, frozen=True):
 
 
 def members(runs: Sequence[Mapping[str, float]]) -> tuple[Throughput, ...]:
-    """Return the throughput of each node or storage target, slowest first. runs: for each run, MB/s by name. Runs with
-    fewer than two names are ignored.
+    """Return the throughput of each node or storage target, slowest first. runs: for each run, MB/s by name of the node
+    or target. Runs with fewer than two names are ignored.
     """
     ratios: dict[str, list[float]] = {}
     rates: dict[str, list[float]] = {}
@@ -52,7 +52,7 @@ def _member(name: str, rates: list[float], ratios: list[float], least: float) ->
 
 
 def by_node(recorded: Recorded) -> dict[str, float]:
-    """Return the read rate of the ranks of each node in MB/s; empty if reads were not timed."""
+    """Return, for each node, the read rate of its ranks in MB/s. Return an empty dict if reads were not timed."""
     if not recorded.is_timed:
         return {}
     arrived, seconds = recorded.file["ranks/bytes_read"][:].astype(float), recorded.file["ranks/io_time"][:]
@@ -60,8 +60,8 @@ def by_node(recorded: Recorded) -> dict[str, float]:
 
 
 def by_target(log: Log, targets: Mapping[str, Sequence[int]]) -> dict[str, float]:
-    """Return the read rate of each storage target in MB/s. targets: numbers of the storage targets of each file, by
-    file name. A file's bytes and read time are divided evenly among its targets.
+    """Return the read rate of each storage target in MB/s. targets: for each file name, the numbers of its storage
+    targets. The bytes and read time of a file are divided evenly among its targets.
     """
     if "POSIX" not in log.counted:
         return {}
@@ -74,7 +74,7 @@ def by_target(log: Log, targets: Mapping[str, Sequence[int]]) -> dict[str, float
 
 
 def _rates(parts: Iterable[tuple[str, float, float]]) -> dict[str, float]:
-    """Return MB/s by name. parts: name, bytes and seconds; equal names are summed."""
+    """Return MB/s by name. parts: name, bytes and seconds; bytes and seconds of equal names are summed."""
     sums: dict[str, list[float]] = {}
     for name, count, seconds in parts:
         known = sums.setdefault(name, [0.0, 0.0])
