@@ -11,9 +11,9 @@ from dlio_hpc.reports.figures import canvas
 from dlio_hpc.reports.figures.canvas import COLOURS, NARROW
 from dlio_hpc.units import format_seconds, format_size
 
-# The colour scale is logarithmic if the highest rate is more than this many times the lowest.
+# Ratio of the highest rate to the lowest above which the colour scale is logarithmic.
 _LINEAR = 50.0
-# Largest ratio of the highest rate to the lowest on the colour scale. Lower rates have the colour of the lowest.
+# Maximum ratio of the highest rate to the lowest on the colour scale. Still lower rates have the colour of the lowest.
 _WIDEST = 1e4
 _PARTS = (("read", "read_s"), ("written", "write_s"), ("metadata", "metadata_s"))
 _NAMES = {"read": "read", "written": "write", "metadata": "metadata"}
@@ -64,7 +64,7 @@ def _heat_caption(heat: HeatMap) -> str:
 
 
 def costs(view: View, title: str) -> tuple[Figure | str, str]:
-    """Draw the shares of the run time that a rank spends in read, write and metadata calls, for each I/O interface."""
+    """Draw, for each I/O interface, the shares of the run time that a rank spends in read, write and metadata calls."""
     known = [cost for cost in view.costs if any(getattr(cost, field) is not None for _, field in _PARTS)]
     if not known or view.elapsed_s <= 0:
         return "Times of I/O calls were not recorded.", ""
