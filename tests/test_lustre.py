@@ -391,7 +391,7 @@ def test_a_layout_that_is_not_as_asked_spoils_its_own_points_alone(run: Run, sma
     )  # fmt: skip
     assert done.code == 3, done.err
     (missing,) = done.json["missing"]
-    assert "the layout is not as asked" in missing["why"]
+    assert "the layout is not the requested one" in missing["why"]
     assert missing["title"] == "site.layout.stripe_count=11"
     assert len(done.json["points"][0]["measurements"]) == 1
 
@@ -425,7 +425,7 @@ def test_a_layout_that_is_not_as_asked_makes_the_job_invalid(
     assert message in "; ".join(_record(job, "after.yaml")["faults"])
     shown = machine.run("dlio-hpc", "report", job["archive"])
     assert shown.code == 3
-    assert "the layout is not as asked" in shown.err
+    assert "the layout is not the requested one" in shown.err
     assert message in " ".join(shown.out.split())
 
 

@@ -1,4 +1,6 @@
-"""Detect the batch system, launcher and file systems of this machine from a login node, for a new site profile."""
+"""Detection of the batch system, the launcher and the file systems of this machine on a login node, for a new site
+profile.
+"""
 
 import json
 import os
@@ -25,8 +27,8 @@ _PATIENCE_S = 20
 
 
 class QueueFound(NamedTuple):
-    """A queue that was detected. nodes: maximum nodes of a job, or None. walltime: maximum walltime by minimum number
-    of nodes, as the text of a profile's `walltime`; "{}" if unknown.
+    """A queue that was detected. nodes: maximum number of nodes of a job, or None. walltime: maximum walltime, by
+    minimum number of nodes, in the form of a profile's `walltime`; "{}" if it is unknown.
     """
 
     name: str
@@ -35,8 +37,8 @@ class QueueFound(NamedTuple):
 
 
 class DetectedScheduler(NamedTuple):
-    """The batch system that was detected. version: its name and version. queue: the default queue, or None. cpus: CPUs
-    of a node, or None.
+    """The batch system that was detected. version: its name and version. queue: the default queue, or None if there is
+    none. cpus: number of CPUs of a node, or None if it is unknown.
     """
 
     scheduler: str
@@ -47,8 +49,8 @@ class DetectedScheduler(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """The launcher for a new profile. why: reason for the choice. mpi: value of srun's --mpi, or None. mpis: the values
-    that srun supports, as text.
+    """The launcher for a new profile. why: reason for choosing it. mpi: value of srun's --mpi, or None if none is
+    needed. mpis: the values that srun supports, as text.
     """
 
     kind: str
@@ -96,7 +98,7 @@ def profile(name: str) -> str:
 
 
 def _ask(*arguments: str) -> Answer | None:
-    """Run a command and return its answer, or None if the command does not exist or does not answer."""
+    """Run a command and return its answer. Return None if the command does not exist or does not answer."""
     try:
         return command.ask(*arguments, patience_s=_PATIENCE_S)
     except Unanswered:
@@ -106,9 +108,10 @@ def _ask(*arguments: str) -> Answer | None:
 def batch() -> DetectedScheduler:
     """Detect the batch system of this machine.
 
-    Flux is tried first, because it also runs within allocations of the others, and its machines may have wrappers with
-    the names of Slurm's commands. Slurm's commands may be installed where no Slurm runs, so its controller must answer.
-    PBS and Cobalt share their command names, so the output of qsub --version decides between them.
+    Flux is tried first, because it also runs inside allocations of other batch systems, and its machines may have
+    wrappers with the names of Slurm's commands. Slurm's commands may be installed where Slurm does not run, so its
+    controller must answer. PBS and Cobalt have commands with the same names, and the output of qsub --version tells
+    them apart.
     """
     instance = _ask("flux", "getattr", "version")
     if instance is not None and not instance.code and re.match(r"\d+\.\d+\.\d+", instance.out):
@@ -128,8 +131,8 @@ def batch() -> DetectedScheduler:
 
 
 def _flux(version: str) -> DetectedScheduler:
-    """Return what is known about Flux and its enabled queues. If a queue does not limit the nodes of a job, the number
-    of its nodes is the limit.
+    """Return the facts about Flux and its enabled queues. If a queue does not limit the nodes of a job, the number of
+    its nodes is taken as the limit.
     """
     try:
         rows, nodes = flux.queue_rows(), flux.node_rows()
@@ -151,7 +154,7 @@ def _flux_limit(seconds: str) -> str:
 
 
 def _slurm(version: str, partitions: Answer) -> DetectedScheduler:
-    """Return what is known about Slurm and the partitions that are up. sinfo(1) marks the default partition with *."""
+    """Return the facts about Slurm and the partitions that are up. sinfo(1) marks the default partition with *."""
     rows = [line.split("|") for line in partitions.lines]
     usable = [row for row in rows if len(row) == 6 and row[4] == "up"]
     queues = [QueueFound(row[0].rstrip("*"), _most_nodes(row[1], row[5]), _slurm_limit(row[3])) for row in usable]
@@ -161,22 +164,22 @@ def _slurm(version: str, partitions: Answer) -> DetectedScheduler:
 
 
 def _most_nodes(there: str, size: str) -> int | None:
-    """Return the maximum nodes of a job in a partition: the number of its nodes or its limit, whichever is less; None
-    if neither is known. sinfo writes limits as 1-8, 4 or 1-infinite.
+    """Return the maximum number of nodes of a job in a partition: its number of nodes or its limit, whichever is
+    smaller. Return None if neither is known. sinfo writes limits as 1-8, 4 or 1-infinite.
     """
     known = [count for count in (_count(there), _count(size.rpartition("-")[2])) if count is not None]
     return min(known, default=None)
 
 
 def _count(text: str) -> int | None:
-    """Return the integer that `text` stands for, or None if it is not a number. sinfo writes 64+ if nodes differ."""
+    """Return the integer in `text`, or None if it is not a number. sinfo writes 64+ if the nodes differ."""
     match = re.fullmatch(r"([0-9]{1,9})\+?", text)
     return int(match[1]) if match else None
 
 
 def _slurm_limit(text: str) -> str:
-    """Convert a time limit of Slurm (D-HH:MM:SS, HH:MM:SS, MM:SS or infinite) to the form of a site profile: {1:
-    H:MM:SS} for jobs of 1 node and more, or {} if there is no limit.
+    """Convert a time limit of Slurm (D-HH:MM:SS, HH:MM:SS, MM:SS or infinite) to the form of a site profile: "{1:
+    H:MM:SS}", a limit for jobs of 1 node and more, or "{}" if there is no limit.
     """
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
     if match is None:
@@ -196,7 +199,7 @@ def _pbs(version: str) -> DetectedScheduler:
 
 
 def _pbs_cpus() -> int | None:
-    """Return the number of CPUs of the smallest node, from pbsnodes(8B); None if it is not known."""
+    """Return the number of CPUs of the smallest node according to pbsnodes(8B), or None if it is unknown."""
     answer = _ask("pbsnodes", "-a")
     counts = re.findall(r"resources_available\.ncpus = (\d+)", answer.out) if answer is not None else []
     return min(map(int, counts), default=None)
@@ -225,8 +228,8 @@ def _cobalt(version: str) -> DetectedScheduler:
 
 
 def mpi_library() -> str:
-    """Return the first line of the version text of the MPI library that this Python interpreter loads, or a text that
-    says that mpi4py does not load.
+    """Return the first line of the version text of the MPI library that this Python interpreter loads, or "mpi4py does
+    not load".
     """
     program = "from mpi4py import MPI; print(MPI.Get_library_version())"
     answer = _ask(sys.executable, "-c", program)
@@ -236,8 +239,8 @@ def mpi_library() -> str:
 
 
 def launcher(scheduler: str, library: str) -> Launch:
-    """Choose the launcher: srun on Slurm, aprun on Cobalt, flux run on Flux. Otherwise take the mpiexec next to the
-    interpreter or on PATH; its --version tells which implementation it belongs to.
+    """Choose the launcher: srun for Slurm, aprun for Cobalt, flux run for Flux. For other batch systems, choose the
+    mpiexec that is next to the interpreter or on PATH; its --version tells to which implementation it belongs.
     """
     if scheduler == "flux":
         return Launch("flux", "flux", None, "", "flux run; it starts MPI libraries that support PMI-1")
@@ -263,8 +266,8 @@ def _mpiexec(version: str) -> str | None:
 
 
 def _srun(library: str) -> Launch:
-    """Return srun, with the value of --mpi that the MPI library needs if srun supports it. Cray's MPI needs no
-    value.
+    """Return srun, with the value of --mpi that the MPI library needs, if srun supports it. Cray's MPI needs
+    no value.
     """
     answer = _ask("srun", "--mpi=list")
     available = re.findall(r"^\s+(\w+)\s*$", f"{answer.out}\n{answer.err}", re.MULTILINE) if answer is not None else []
@@ -274,13 +277,13 @@ def _srun(library: str) -> Launch:
 
 
 def places() -> list[str]:
-    """Return a line for each shared file system that is mounted on this node: mount point, type and source."""
+    """Return a line for each shared file system that is mounted on this node: its mount point, type and source."""
     return [f"{mount}: {kind} from {source}" for mount, kind, source in filesystem.mounts() if kind in _SHARED]
 
 
 def darshan() -> str | None:
-    """Return the path of libdarshan.so, or None if it is not found. It is searched in folders that variables of
-    Darshan's modules name, and next to darshan-config.
+    """Return the path of libdarshan.so, or None if it is not found. The search covers folders that are named in
+    variables of Darshan's modules, and folders next to darshan-config.
     """
     folders = [Path(os.environ[name]) for name in os.environ if re.fullmatch(r"\w*DARSHAN\w*(DIR|ROOT|PREFIX)", name)]
     if tool := shutil.which("darshan-config"):

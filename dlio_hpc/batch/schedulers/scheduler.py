@@ -24,8 +24,8 @@ class JobRef(NamedTuple):
 
 
 class After(NamedTuple):
-    """Dependencies of a job, as batch ids. well: jobs that must succeed. over: jobs that must end, whatever their
-    outcome.
+    """Dependencies of a job, as batch ids. well: jobs that must succeed before it starts. over: jobs that must end
+    before it starts, with or without success.
     """
 
     well: tuple[str, ...] = ()
@@ -37,8 +37,8 @@ class After(NamedTuple):
 
 
 class JobStatus(NamedTuple):
-    """State of a job as the batch system reports it. words: the batch system's own term, such as TIMEOUT or Exit_status
-    -29. never: true if the job waits for a condition that cannot be met.
+    """State of a job as the batch system reports it. words: name of the state in the batch system, such as TIMEOUT or
+    "Exit_status -29". never: whether the job waits for a condition that can never be met.
     """
 
     state: State
@@ -47,21 +47,24 @@ class JobStatus(NamedTuple):
 
 
 class Scheduler(NamedTuple):
-    """A batch system. The functions from `submit` on contact it; they raise InfrastructureError if it does not answer.
+    """A batch system. The functions from `submit` to `probe` contact it; they raise InfrastructureError if it does not
+    answer.
 
-    program: the command that submits.
-    directive: formats a value for an option line at the head of a script.
-    request: returns the values that its template prints in addition to the plan.
-    command: returns the command line of submit(), for a person.
-    submit: submits a job and returns its batch id; ConfigError if the job is rejected.
-    states: returns the states of the jobs that it knows, by batch id. A missing job was forgotten or never known.
-    cancel: asks it to end a job.
-    find: returns the batch id of the job with that name, or None.
-    queues: returns the names of the queues of each of the user's jobs.
-    probe: checks, without submitting, that it would accept this plan with this script, and returns a text for the user;
-    ConfigError if not.
-    is_queue: jobs wait in queues, are charged to accounts, and end for reasons that only the batch system knows.
-    job_variable: the environment variable that it sets only in its jobs, or "". A script run by hand has no time limit.
+    program: name of the command that submits a job.
+    directive: function that formats a value for an option line at the head of a script.
+    request: function that returns the values that the template prints in addition to the plan.
+    command: function that returns the command line of submit(), for users to read.
+    submit: function that submits a job and returns its batch id. It raises ConfigError if the job is rejected.
+    states: function that returns the states of jobs, by batch id, without jobs that the batch system does not know.
+    cancel: function that asks the batch system to end a job.
+    find: function that returns the batch id of the job with a given name, or None.
+    queues: function that returns, for each of the user's jobs, the names of its queues.
+    probe: function that checks, without submitting, that the batch system would accept a plan and its script, and
+    returns a text for the user. It raises ConfigError if the batch system would not.
+    is_queue: whether jobs wait in queues, are charged to accounts, and may end for reasons that only the batch system
+    knows.
+    job_variable: environment variable that the batch system sets in its jobs only; empty if there is none. A script
+    that runs without it was started by hand and has no time limit.
     """
 
     program: str
