@@ -531,7 +531,7 @@ def test_the_preflight_knows_a_library_that_is_missing_or_none(run: Run, small: 
         assert re.search(rf"^note +Darshan +{path}.* {words}.*: runs have no Darshan log", done.out, re.MULTILINE)
     without = run("dlio-hpc", "check", small, "-s", "local", "-d", "data", "--no-launch")
     assert without.code == 0
-    assert re.search(r"^note +Darshan +the site sets no libdarshan.so", without.out, re.MULTILINE)
+    assert re.search(r"^note +Darshan +the site profile sets no libdarshan.so", without.out, re.MULTILINE)
 
 
 _KIB = 1 << 10

@@ -267,7 +267,7 @@ def test_damage_ends_the_epoch_with_the_files_name(tmp_path: Path, loader: Any, 
         if damaged is not None:
             Path(_path(tmp_path, 2)).write_bytes(damaged)
         opened = _open(loader, made, tmp_path, 9)
-        with pytest.raises(InvalidRun, match=f"{tmp_path}/2|no more records, sample 14 was|found . records where"):
+        with pytest.raises(InvalidRun, match=f"{tmp_path}/2|no more records, but sample 14 was|found . records where"):
             list(map(verification, opened.epoch(Order(dataset, made.reader, 0), 0, 35, 9)))
         opened.close()
 

@@ -97,12 +97,12 @@ def _watched(look: job_state.JobSnapshot, is_final: bool) -> Watched:
     fault = look.fault
     if look.never is not None:
         fault = InfrastructureError(
-            f"job {record.job} still waits; the batch system reports: {look.never}; "
-            f"cancel it with dlio-hpc cancel {look.directory}, or wait again when that has changed"
+            f"job {record.job} is still queued; the batch system reports: {look.never}; "
+            f"cancel it with dlio-hpc cancel {look.directory}, or wait again when this has changed"
         )
     elif _is_stray(look):
         fault = Incomplete(
-            f"job {record.job} was never handed to the batch system: its submission was interrupted; "
+            f"job {record.job} was never submitted to the batch system: its submission was interrupted; "
             f"submit it again, or: dlio-hpc cancel {look.directory}"
         )
     return Watched(look.directory, record, progress(look.directory), fault, is_final)

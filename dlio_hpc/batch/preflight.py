@@ -247,7 +247,9 @@ def _preload(made: Plan) -> Iterator[PreflightFinding]:
             raise InfrastructureError(f"preload: {why}")
         yield PreflightFinding("ok", "preload", f"{library} exists")
     if made.site.darshan is None:
-        yield PreflightFinding("note", "Darshan", "the site sets no libdarshan.so (darshan): runs have no Darshan logs")
+        yield PreflightFinding(
+            "note", "Darshan", "the site profile sets no libdarshan.so (darshan): runs have no Darshan logs"
+        )
     elif why := _unfit(made.site.darshan):
         yield PreflightFinding("note", "Darshan", f"{why}: runs have no Darshan log on nodes without it")
     else:

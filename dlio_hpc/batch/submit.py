@@ -115,7 +115,9 @@ def parents(directories: Sequence[Path], plan: Plan) -> tuple[str, ...]:
         if record.scheduler != plan.site.scheduler or record.batch_id is None:
             raise ConfigError(f"--after {record.job}: it is not a job of {plan.site.name}'s batch system")
         if not record.ended and record.scheduler == "cobalt" and job_record.load_plan(directory).is_link:
-            raise ConfigError(f"--after {record.job}: Cobalt does not know how a job of a study ends; wait for it")
+            raise ConfigError(
+                f"--after {record.job}: Cobalt cannot tell whether a job of a study succeeds; wait until it has ended"
+            )
         if not record.ended:
             ids.append(record.batch_id)
     return tuple(ids)

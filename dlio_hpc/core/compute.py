@@ -68,5 +68,6 @@ def check_cores(workload: Workload, ranks_on_node: int) -> None:
     if wanted > cores:
         raise ConfigError(
             f"compute.mode: spin needs a core for each of {ranks} rank(s) and each of its {threads} reader and "
-            f"preprocessing thread(s), {wanted} in all; there are {cores}. Use mode: sleep, or fewer ranks or threads"
+            f"preprocessing thread(s), {wanted} in all, but {cores} are available. Use mode: sleep, or fewer ranks or "
+            "threads"
         )

@@ -43,7 +43,7 @@ class MarkerReads:
                 file.write(bytes(setup.MARKER_BYTES))
         except OSError as fault:
             print(
-                f"dlio-hpc: Darshan's clock is not aligned, cannot write {self._path}: {fault.strerror}",
+                f"dlio-hpc: Darshan's clock cannot be aligned: cannot write {self._path}: {fault.strerror}",
                 file=sys.stderr,
             )
             return False

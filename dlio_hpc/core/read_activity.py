@@ -81,8 +81,9 @@ class Activity:
         self.time_bins = TimeBins(2 * width, first // 2, self.amounts.shape[1])
 
     def by(self, offset: float, time_bins: TimeBins) -> Floats:
-        """Return the amounts in the bins `time_bins`, whose clock is `offset` seconds ahead of this rank's. The sums
-        over all bins do not change. Where bins do not coincide, the amount of a bin is divided between two bins.
+        """Return the amounts converted to the bins `time_bins`, whose clock is `offset` seconds ahead of the clock of
+        this rank. The sums over all bins do not change. Where bins do not coincide, the amount of a bin is divided
+        between two bins.
         """
         width, first, bins = self.time_bins
         edges = (first + np.arange(bins + 1)) * width + offset
@@ -90,7 +91,9 @@ class Activity:
 
 
 def _covering(time_bins: TimeBins, begin: float, end: float) -> TimeBins:
-    """Return time bins, as wide as those of `time_bins`, that cover them and the time from `begin` to `end`."""
+    """Return time bins of the same width as `time_bins`, which cover both `time_bins` and the time from `begin` to
+    `end`.
+    """
     first, last = int(begin // time_bins.width), int(end // time_bins.width)
     if time_bins.bins:
         first, last = min(first, time_bins.first), max(last, time_bins.first + time_bins.bins - 1)

@@ -228,8 +228,8 @@ class _Recorder:
         self._checkpoints.append((epoch, self._done - epoch * self.steps.shape[1], pause_s, *saved))
 
     def other_processes_fetched(self) -> int:
-        """Return the bytes that the kernel fetched from storage to start other processes, since the previous call of
-        this method.
+        """Return the bytes that the kernel fetched from storage for the start-up of reading processes, since the
+        previous call of this method.
         """
         before, self._other_processes_fetched = self._other_processes_fetched, self._counts.fetched
         return self._other_processes_fetched - before

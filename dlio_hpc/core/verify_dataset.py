@@ -61,8 +61,9 @@ def _print(folder: Path, findings: Findings, as_json: bool) -> None:
     for fault in findings.faults:
         print(f"{fault.file}: {fault.fault}")
     if findings.faults:
-        raise InvalidRun(f"{folder}: {len(findings.faults)} fault(s); remove it to have it generated again")
-    print(f"{folder}: sound")
+        remedy = "remove the folder, and the next job that needs the dataset generates it again"
+        raise InvalidRun(f"{folder}: {len(findings.faults)} fault(s); {remedy}")
+    print(f"{folder}: intact")
 
 
 def verify(folder: Path, quick: bool) -> Findings:

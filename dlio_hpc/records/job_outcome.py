@@ -352,7 +352,7 @@ def _bug(outcome: JobOutcome) -> DlioError | None:
     """Return the error for a job that ended because of a bug in dlio-hpc, or None for any other job."""
     if outcome.exit_status != Unexpected.exit_code:
         return None
-    return Unexpected(f"job {outcome.job.job} ended with a bug of dlio-hpc; {_where(outcome)}")
+    return Unexpected(f"job {outcome.job.job} ended because of a bug in dlio-hpc; {_where(outcome)}")
 
 
 def _not_reached(record: job_record.Job) -> DlioError:
@@ -360,7 +360,7 @@ def _not_reached(record: job_record.Job) -> DlioError:
         kind, message = _ENDED[record.state]
         return kind(f"job {record.job} {message}")
     if record.batch_id is None:
-        return Incomplete(f"job {record.job} was never handed to the batch system")
+        return Incomplete(f"job {record.job} was never submitted to the batch system")
     return Incomplete(f"job {record.job} is {record.state}")
 
 

@@ -49,7 +49,7 @@ def verdict(study: Study, effects: tuple[PairedEffect, ...]) -> str:
     names = dict(zip("AB", study.folders, strict=True))
     metric = METRICS[overall.metric].noun
     if overall.low is None or overall.high is None:
-        return f"B is {overall.ratio:.3g} x A by {metric}; a single pair shows no noise: use --repeat 4 or more."
+        return f"B is {overall.ratio:.3g} x A by {metric}; one pair does not show the noise: use --repeat 4 or more."
     interval = f"95 % interval {overall.low:.3f} to {overall.high:.3f}, {overall.pairs} pairs"
     if overall.better is None:
         return f"No difference beyond noise between A and B: B is {overall.ratio:.3g} x A by {metric} ({interval})."

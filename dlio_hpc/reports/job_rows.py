@@ -40,7 +40,8 @@ def workload(outcome: JobOutcome) -> str:
 def _several(plan: Plan) -> str:
     if len(plan.titles) < 2:
         return ""
-    return f"\nthis is the first of {len(plan.titles)} points of the study {plan.study}: dlio-hpc report {plan.study}"
+    point = f"this is the first of {len(plan.titles)} points of the study {plan.study}"
+    return f"\n{point}; for all of them: dlio-hpc report {plan.study}"
 
 
 def title(outcome: JobOutcome, run: RunOutcome) -> str:
@@ -132,7 +133,7 @@ def _read(workload: Workload) -> str:
 
 
 def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
-    """Return the label and the text of each of the other facts on a run."""
+    """Return the label and the text of each fact on a run that is not in the tables."""
     planned = "as planned" if summary.bytes_read == run.run.bytes else f"{format_size(run.run.bytes)} planned"
     if run.result is not None:
         payload = planned_bytes.payload(run.run.workload, run.result.ranks, run.run.samples)

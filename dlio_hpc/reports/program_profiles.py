@@ -67,7 +67,7 @@ def _of_log(path: Path, only: str | None) -> Profile:
     if not examined.is_sound or examined.analysis is None:
         raise InvalidRun(f"{path} is incomplete, so it is not compared: {examined.faults[0]}")
     if not examined.analysis.bytes_read + examined.analysis.bytes_written:
-        chosen = "but programs and libraries" if only is None else f"whose path has {only!r}"
+        chosen = "other than programs and libraries" if only is None else f"whose path has {only!r}"
         raise ConfigError(f"{path} has no I/O on files {chosen}; select the files with --only, such as --only '[.]h5$'")
     return _of_examined(examined, str(path), "log", "", None)
 

@@ -20,7 +20,7 @@ def of_pair(similarity: Similarity, known: Yardsticks) -> Banner:
     if score <= different.most:
         return Banner(
             "inconclusive",
-            f"Published pairs of one application and of different applications have this score ({scores}).",
+            f"Undecided: published pairs of one application and of different applications have such scores ({scores}).",
         )
     return Banner("good", f"Similar: published pairs of different applications score less ({scores}).")
 

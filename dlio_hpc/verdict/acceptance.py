@@ -147,8 +147,8 @@ def _in_words(name: str, key: str, criterion: Criterion) -> str:
 
 
 def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
-    """Return the groups of repeats of one measurement, in the order of the entries. If the same repeat was run more
-    than once, its first good run counts.
+    """Return the good measured runs, grouped by measurement, in the order of the entries. If the same repeat was run
+    more than once, its first good run counts.
     """
     by_key: dict[tuple[Key, str, str], list[Ran]] = {}
     taken = set()

@@ -315,8 +315,8 @@ def _weighed(case: _Case, near: Reference, there: Night, unlike: list[str]) -> V
 
 
 def _disturbances(case: _Case, near: Reference) -> list[str]:
-    """Return lines on other activity on the nodes: during the slower repeats of the job, and, where it differs, in
-    comparison with the reference.
+    """Return lines on other activity on the nodes: activity during the slower repeats of the job, and activity that was
+    higher during the job than during the reference.
     """
     repeats, theirs = case.group.repeats(case.metric), near.group.repeats(case.metric)
     lines = disturbances.explained(repeats)

@@ -64,7 +64,7 @@ def _read(path: Path) -> _Read:
     except Exception as fault:  # noqa: BLE001 - a corrupted archive must not prevent the others from being read
         return _Read(path, None, f"skipped: {path} cannot be read: {type(fault).__name__}: {fault}")
     if path.name != entry.job + archive.SUFFIX:
-        return _Read(path, None, f"skipped: {path} contains the job {entry.job!r}; rename the archive after its job")
+        return _Read(path, None, f"skipped: {path} contains the job {entry.job!r}; rename the archive to match its job")
     return _Read(path, entry, None)
 
 

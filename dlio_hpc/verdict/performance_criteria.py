@@ -147,7 +147,7 @@ def _judged(required: Limit, estimate: Estimate, count: int) -> tuple[Outcome, s
     if all(ends):
         return "pass", message
     if any(ends):
-        return "inconclusive", f"{message}: the limit lies within it; more repeats are needed"
+        return "inconclusive", f"{message}: the limit lies within the interval; more repeats are needed"
     return "fail", message
 
 

@@ -121,7 +121,7 @@ def _sizes(ran: Ran) -> str:
     if storage is None:
         return "unknown"
     memory = format_size(storage.memory_bytes) if storage.memory_bytes else "an unknown amount"
-    return f"{format_size(storage.dataset_bytes)} of dataset, {memory} of memory on all nodes"
+    return f"dataset of {format_size(storage.dataset_bytes)}, {memory} of memory on all nodes"
 
 
 def _counts(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[Check]:

@@ -48,9 +48,9 @@ class Weighed(NamedTuple):
 def weigh(
     nights: Sequence[Night], reference: Night, metric: MetricName, tolerance: float, is_same_key: bool = True
 ) -> Weighed:
-    """Compare the last of `nights` with `reference`. nights: the repeats of each job in the history, oldest
-    first, then those of the judged job. is_same_key: whether the measurement keys are equal; if they are, a drop in the
-    history after `reference` makes the outcome a regression too.
+    """Compare the last of `nights` with `reference`. nights: the repeats of each job in the history, oldest first,
+    followed by those of the job to judge. is_same_key: whether the measurement keys are equal; if they are, a drop in
+    the history after `reference` makes the outcome a regression too.
     """
     noise = trend.noise(nights[:-1], metric)
     difference = robust.difference(trend.logs(nights[-1].values, metric), trend.logs(reference.values, metric), noise)
@@ -62,9 +62,9 @@ def weigh(
 def _fallen(
     history: Trend, reference: Night, metric: MetricName, difference: Difference, tolerance: float
 ) -> Shift | None:
-    """Return the largest drop in the history after `reference`. Return None if the level did not fall beyond
-    the tolerance, or if the last job has recovered, that is, if it is within the tolerance of the reference and better
-    than the fallen level beyond noise.
+    """Return the largest drop in the history after `reference`. Return None if the level did not fall beyond the
+    tolerance, or if the last job has recovered, that is, if it is within the tolerance of the reference and better than
+    the fallen level beyond noise.
     """
     since = history.place(reference.job)
     if since is None:

@@ -77,7 +77,7 @@ def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
 
 
 def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[_Fault]:
-    """Yield a fault for each missing measurement that has no run in the entry of a job."""
+    """Yield a fault for each missing measurement, except for those that the entry of their job lists as a run."""
     recorded = {(entry.job, run.title, run.repeat) for entry in entries for run in entry.measurements}
     for missing in absent:
         if (missing.job, missing.title, missing.repeat) not in recorded:

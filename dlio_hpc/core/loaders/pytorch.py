@@ -94,7 +94,7 @@ class _Samples:
         except DlioError as fault:
             return None, tally, fault
         except RuntimeError as fault:
-            message = f"PyTorch has no memory for a batch: {fault}; raise /dev/shm, or lower batch_size or prefetch"
+            message = f"PyTorch has no memory for a batch: {fault}; enlarge /dev/shm, or lower batch_size or prefetch"
             return None, tally, InfrastructureError(message)
         if self._workload.reader.preprocess_time:
             seconds = len(samples) * self._workload.reader.preprocess_time

@@ -71,7 +71,7 @@ def ranks_bandwidth(view: View, title: str) -> tuple[Figure | str, str]:
     canvas.legend(axes)
     idle = len(ranks.hosts) - len(active)
     return figure, f"Bytes over seconds with a request in flight: {least} to {most} {name}." + (
-        f" {idle} of {len(ranks.hosts)} ranks moved nothing." if idle else ""
+        f" {idle} of {len(ranks.hosts)} ranks neither read nor wrote." if idle else ""
     )
 
 

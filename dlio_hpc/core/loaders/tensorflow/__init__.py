@@ -69,7 +69,7 @@ class TensorFlowLoader:
         try:
             got = next(batches)
         except StopIteration:
-            raise InvalidRun(f"TensorFlow found no more records, sample {samples[0]} was expected") from None
+            raise InvalidRun(f"TensorFlow found no more records, but sample {samples[0]} was expected") from None
         except self._tf.errors.OpError as fault:
             places = self._places.of(samples)
             raise self._source.fault(fault, sorted({self._paths(place.file) for place in places})) from fault

@@ -82,7 +82,11 @@ class Batches:
         return rows, tally
 
     def fault(self, fault: Any, paths: list[str]) -> DlioError:
-        return self._faults[0] if self._faults else InvalidRun(f"TensorFlow at {', '.join(paths)}: {fault.message}")
+        return (
+            self._faults[0]
+            if self._faults
+            else InvalidRun(f"TensorFlow failed to read {', '.join(paths)}: {fault.message}")
+        )
 
     def close(self) -> None:
         self._reader.close()

@@ -99,4 +99,8 @@ class Profiler:
 
     def _note(self, fault: Exception) -> None:
         reason = f"{type(fault).__name__}: {fault}"
-        print(f"dlio-hpc: note: rank {self._rank} has no --tf-profile: {reason}", file=sys.stderr, flush=True)
+        print(
+            f"dlio-hpc: note: rank {self._rank} has no TensorFlow profile (--tf-profile): {reason}",
+            file=sys.stderr,
+            flush=True,
+        )
