@@ -158,7 +158,7 @@ def _settled(directory: Path, answer: _Answer | None) -> JobSnapshot:
         job = load(directory)
         if answer and answer.batch_id and job.batch_id is None:
             job = structs.replace(job, batch_id=answer.batch_id)  # the submitter died before it recorded the id
-        sight = _from_files(directory, job, answer) or _from_answer(directory, job, answer)
+        sight = _state_from_files(directory, job, answer) or _state_from_answer(directory, job, answer)
         if sight is not None and _is_unexplained(job, sight) and _ran_out_of_memory(directory):
             sight = JobStatus("out_of_memory", sight.words)
         fault = answer.fault if answer and sight is None and not _is_settled(directory, job) else None
@@ -176,7 +176,7 @@ def _is_unexplained(job: Job, sight: JobStatus) -> bool:
     return sight.state == "failed" or (sight.state == "cancelled" and job.cancel_asked is None)
 
 
-def _from_files(directory: Path, job: Job, answer: _Answer | None) -> JobStatus | None:
+def _state_from_files(directory: Path, job: Job, answer: _Answer | None) -> JobStatus | None:
     """Return the state that follows from exit_status, or None if that file is missing or does not suffice. This state
     takes precedence over the recorded one, because lost jobs may reappear and scripts may be run again by hand.
     """
@@ -190,10 +190,10 @@ def _from_files(directory: Path, job: Job, answer: _Answer | None) -> JobStatus 
     if _is_settled(directory, job) and job.state != "completed":
         return JobStatus(job.state)
     guess = JobStatus("cancelled" if status == _CANCELLED else "failed")
-    return _reason(directory, answer, guess) if SCHEDULERS[job.scheduler].is_queue else guess
+    return _failure_state(directory, answer, guess) if SCHEDULERS[job.scheduler].is_queue else guess
 
 
-def _reason(directory: Path, answer: _Answer | None, guess: JobStatus) -> JobStatus | None:
+def _failure_state(directory: Path, answer: _Answer | None, guess: JobStatus) -> JobStatus | None:
     """Return the state of a failed job according to its batch system. Return `guess` if the batch system knows nothing
     more specific, and None if it may still report the state.
     """
@@ -223,34 +223,36 @@ def _is_stale(directory: Path) -> bool:
     return time.time() - (directory / rundir.EXIT_STATUS).stat().st_mtime > _STALE_S
 
 
-def _from_answer(directory: Path, job: Job, answer: _Answer | None) -> JobStatus | None:
+def _state_from_answer(directory: Path, job: Job, answer: _Answer | None) -> JobStatus | None:
     """Return the state that the batch system reports for a job without exit_status, or None if the recorded state
     remains valid.
     """
     if answer is None or answer.fault is not None:
         return None
     if answer.batch_id is None:
-        return JobStatus("lost", "its submission was interrupted") if _has_begun(directory) and not job.ended else None
+        return (
+            JobStatus("lost", "its submission was interrupted") if _has_started(directory) and not job.ended else None
+        )
     if _is_settled(directory, job):  # the end is final unless the job was requeued
         return answer.sight if answer.sight is not None and answer.sight.state not in ENDED else None
-    return answer.sight or _forgotten(directory, job, answer)
+    return answer.sight or _state_if_unknown(directory, job, answer)
 
 
-def _forgotten(directory: Path, job: Job, answer: _Answer) -> JobStatus:
+def _state_if_unknown(directory: Path, job: Job, answer: _Answer) -> JobStatus:
     """Return the state of a job that its batch system no longer knows: the one that follows from its files or, if they
     do not suffice, cancelled, timeout or lost. Wait one second first, because shared file systems show new files late.
     """
     if SCHEDULERS[job.scheduler].is_queue and job.state != "lost":
         time.sleep(_LATE_S)
         os.listdir(directory)  # makes NFS revalidate its cache
-    if (sight := _from_files(directory, job, answer)) is not None:
+    if (sight := _state_from_files(directory, job, answer)) is not None:
         return sight
     if job.cancel_asked:
         return JobStatus("cancelled", "forgotten")
     return JobStatus("timeout" if (directory / rundir.STOP).exists() else "lost", "forgotten")
 
 
-def _has_begun(directory: Path) -> bool:
+def _has_started(directory: Path) -> bool:
     """Return whether the script of the job has started. This holds even if the batch id of the job was not recorded."""
     return (directory / rundir.STDOUT).exists()
 

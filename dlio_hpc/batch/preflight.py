@@ -243,20 +243,20 @@ def _preload(made: Plan) -> Iterator[PreflightFinding]:
     has the same software as the compute nodes.
     """
     for library in made.site.preload:
-        if why := _unfit(library):
+        if why := _library_fault(library):
             raise InfrastructureError(f"preload: {why}")
         yield PreflightFinding("ok", "preload", f"{library} exists")
     if made.site.darshan is None:
         yield PreflightFinding(
             "note", "Darshan", "the site profile sets no libdarshan.so (darshan): runs have no Darshan logs"
         )
-    elif why := _unfit(made.site.darshan):
+    elif why := _library_fault(made.site.darshan):
         yield PreflightFinding("note", "Darshan", f"{why}: runs have no Darshan log on nodes without it")
     else:
         yield PreflightFinding("ok", "Darshan", f"{made.site.darshan} exists")
 
 
-def _unfit(library: str) -> str | None:
+def _library_fault(library: str) -> str | None:
     try:
         with open(library, "rb") as file:
             return None if file.read(4) == b"\x7fELF" else f"{library} is not an ELF library"

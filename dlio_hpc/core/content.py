@@ -40,7 +40,7 @@ def pieces(first: int, count: int, compressibility: Compressibility = RANDOM) ->
     """Yield bytes `first` to `first + count` (exclusive) of the stream in pieces of at most a block. A piece is valid
     only until the next piece is requested.
     """
-    base = _base(compressibility.random_words)
+    base = _first_block(compressibility.random_words)
     memory = np.empty(min(len(base), -(-count // WORD) + 1), np.uint64)
     end = first + count
     while first < end:
@@ -68,7 +68,9 @@ def head(first: int, compressibility: Compressibility = RANDOM) -> bytes:
     and suffice to identify a sample.
     """
     number, begin = divmod(first, BLOCK)
-    word = (int(_base(compressibility.random_words)[begin // WORD]) + number * _SHIFT) & _mask(compressibility.bits)
+    word = (int(_first_block(compressibility.random_words)[begin // WORD]) + number * _SHIFT) & _mask(
+        compressibility.bits
+    )
     return word.to_bytes(WORD, sys.byteorder)[begin % WORD :]
 
 
@@ -77,7 +79,7 @@ def _mask(bits: int) -> int:
 
 
 @functools.lru_cache(8)
-def _base(random_words: int) -> npt.NDArray[np.uint64]:
+def _first_block(random_words: int) -> npt.NDArray[np.uint64]:
     """Return block 0 of the stream, with `random_words` random words but at least one in each page."""
     base = np.random.PCG64(_SEED).random_raw(BLOCK // WORD)
     if random_words == len(base):

@@ -181,8 +181,8 @@ class _Loop(NamedTuple):
 
 
 class _CacheDrop:
-    """Callable that drops the files that ranks of this node will read in an epoch from the page cache. It is called
-    before the epoch.
+    """Callable that, before an epoch, drops from the page cache the files that ranks of this node will read in that
+    epoch.
     """
 
     def __init__(self, node: "Intracomm", run: Run) -> None:

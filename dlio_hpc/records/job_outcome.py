@@ -306,8 +306,8 @@ _INCOMPLETE: frozenset[State] = frozenset({"timeout", "cancelled", "lost"})
 
 
 def fault(outcome: JobOutcome) -> DlioError | None:
-    """Return the reason why the numbers of the job must not be used, as an error whose exit code is that of the
-    command. Return None if the job is valid or has not ended.
+    """Return the reason why the numbers of the job must not be used, as an error; commands exit with the code of that
+    error. Return None if the job is valid or has not ended.
     """
     return _recorded_fault(outcome) or _ended_fault(outcome)
 

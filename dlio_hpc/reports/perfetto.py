@@ -147,8 +147,8 @@ def _requests(examined: Examined) -> Iterator[TraceTrack]:
 
 
 def _lanes(start: Floats, end: Floats) -> npt.NDArray[np.int64]:
-    """Return, for each request, the lowest number of a track that is free. start, end: times of the requests, sorted by
-    start.
+    """Return, for each request, the lowest-numbered track that is free when the request starts. start, end: times of
+    the requests, sorted by start.
     """
     lanes = np.zeros(len(start), np.int64)
     if (start[1:] >= end[:-1]).all():

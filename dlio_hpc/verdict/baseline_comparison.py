@@ -189,7 +189,7 @@ def _verdict(case: _Case) -> Verdict:
     """Return the verdict on the group: the reason why it cannot be compared, or the result of its comparison. Add a
     warning if some of its runs lack the metric.
     """
-    verdict = _unfit(case) or _against(case)
+    verdict = _not_comparable(case) or _against(case)
     lacking = len(case.group.good) - len(case.group.values(case.metric))
     if lacking and verdict.ratio is not None:
         message = f"{lacking} of {len(case.group.good)} runs have no {METRICS[case.metric].noun} and are left out"
@@ -197,7 +197,7 @@ def _verdict(case: _Case) -> Verdict:
     return verdict
 
 
-def _unfit(case: _Case) -> Verdict | None:
+def _not_comparable(case: _Case) -> Verdict | None:
     """Return the verdict on a group that cannot be compared, or None if it can be. A group cannot be compared if it has
     faulty runs, cached runs (unless forced) or no value of the metric, or if the job measured its measurement key on
     several datasets.
@@ -224,31 +224,31 @@ def _against(case: _Case) -> Verdict:
     """
     same_key = next((reference for reference in case.references if reference.group.key == case.group.key), None)
     near = same_key or _nearest(case)
-    differences = _unlike(case, near) if same_key is None and near is not None else []
+    differences = _key_differences(case, near) if same_key is None and near is not None else []
     if near is None or (differences and not case.terms.force):
-        return _alone(case, near, differences)
+        return _without_reference(case, near, differences)
     if case.terms.against and not near.group.is_of_storage and not case.terms.force:
         why = f"{near.name}: {near.group.storage_words}"
         return case.verdict("cached", why, [*near.group.advice, "--force compares it nevertheless"])
     there = trend.night(near.group, case.metric)
     if there is None:
         return case.verdict("not_comparable", f"{METRICS[case.metric].noun} is unknown or 0 in {near.name}")
-    return _weighed(case, near, there, differences)
+    return _compared(case, near, there, differences)
 
 
 def _nearest(case: _Case) -> Reference | None:
     """Return the reference whose measurement key has the fewest differences from the group's, or None if there is no
     reference.
     """
-    return min(case.references, key=lambda reference: len(_unlike(case, reference)), default=None)
+    return min(case.references, key=lambda reference: len(_key_differences(case, reference)), default=None)
 
 
-def _unlike(case: _Case, reference: Reference) -> list[str]:
+def _key_differences(case: _Case, reference: Reference) -> list[str]:
     """Return the differences between the measurement keys of the reference and of the job."""
     return entries_.differences(reference.group.key, case.group.key, (reference.group.workload, case.group.workload))
 
 
-def _alone(case: _Case, near: Reference | None, differences: list[str]) -> Verdict:
+def _without_reference(case: _Case, near: Reference | None, differences: list[str]) -> Verdict:
     """Return the verdict on a group that has no reference to compare with: regression if the latest change in its
     history is a drop beyond the tolerance, otherwise not_comparable. near: the nearest reference, or None if there is
     none. differences: differences between its measurement key and the group's.
@@ -269,7 +269,7 @@ def _alone(case: _Case, near: Reference | None, differences: list[str]) -> Verdi
     )
     if last is None or not is_worse:
         return verdict
-    return _as(verdict, "regression", f"{regression.shift_words(last)}; {why}", last)
+    return _with_outcome(verdict, "regression", f"{regression.shift_words(last)}; {why}", last)
 
 
 def _nights(case: _Case) -> list[Night]:
@@ -281,12 +281,12 @@ def _nights(case: _Case) -> list[Night]:
     return [*trend.nights(case.earlier, case.group, case.metric), here]
 
 
-def _as(verdict: Verdict, outcome: Outcome, why: str, shift: Shift | None) -> Verdict:
+def _with_outcome(verdict: Verdict, outcome: Outcome, why: str, shift: Shift | None) -> Verdict:
     """Return a copy of the verdict with this outcome, the exit code of the outcome, this reason and this shift."""
     return structs.replace(verdict, outcome=outcome, exit_code=OUTCOMES[outcome].exit_code, why=why, shift=shift)
 
 
-def _weighed(case: _Case, near: Reference, there: Night, unlike: list[str]) -> Verdict:
+def _compared(case: _Case, near: Reference, there: Night, unlike: list[str]) -> Verdict:
     """Compare the repeats of the job with the repeats of the reference, `there`. If the measurement keys are equal, a
     drop in the history since the reference counts too. unlike: differences between the measurement keys.
     """

@@ -178,7 +178,7 @@ def load(name: str) -> Criteria:
 
 
 def is_named(workload: str, names: Sequence[str] | str) -> bool:
-    """Return whether a workload matches a name or pattern, or one of several."""
+    """Return whether a workload matches `names`, which is a name or pattern, or a sequence of names and patterns."""
     return any(fnmatchcase(workload, name) for name in _names(names))
 
 

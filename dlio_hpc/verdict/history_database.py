@@ -101,7 +101,8 @@ def migrate(database: sqlite3.Connection, path: Path) -> None:
     (version,) = database.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA:
         raise ConfigError(
-            f"{path} was written by a newer dlio-hpc (schema {version}; this one supports {SCHEMA}): use that version"
+            f"{path} was written by a newer dlio-hpc (schema {version}; this version supports {SCHEMA}); use the newer "
+            "version"
         )
     for step in _STEPS[version:]:
         step(database)

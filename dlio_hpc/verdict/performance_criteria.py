@@ -160,7 +160,7 @@ def _spread(required: Limit, group: CriterionGroup) -> Check:
         for run, value in measured
     ]
     if len(values) < 2 or not median:
-        message = f"no spread from {runs_in_words(len(values))}; repeat the measurement (--repeat)"
+        message = f"the spread of {runs_in_words(len(values))} is unknown; repeat the measurement (--repeat)"
         return _check(required, group, "inconclusive", message, None, evidence)
     spread = (max(values) - min(values)) / median
     message = (

@@ -55,11 +55,15 @@ def weigh(
     noise = trend.noise(nights[:-1], metric)
     difference = robust.difference(trend.logs(nights[-1].values, metric), trend.logs(reference.values, metric), noise)
     alone, history = outcome_of(difference, tolerance), trend.of(nights, metric)
-    shift = _fallen(history, reference, metric, difference, tolerance) if is_same_key and alone != "improved" else None
+    shift = (
+        _largest_drop(history, reference, metric, difference, tolerance)
+        if is_same_key and alone != "improved"
+        else None
+    )
     return Weighed("regression" if shift else alone, alone, difference, noise, history, shift)
 
 
-def _fallen(
+def _largest_drop(
     history: Trend, reference: Night, metric: MetricName, difference: Difference, tolerance: float
 ) -> Shift | None:
     """Return the largest drop in the history after `reference`. Return None if the level did not fall beyond the

@@ -98,8 +98,8 @@ def _entry(outcome: JobOutcome) -> Entry:
 
 
 def _from_history(name: str, archive: Path | None, runs: Path, report: Report) -> list[Selected]:
-    """Return from the history the job, or the jobs of the study, whose directory no longer exists. Raise ConfigError if
-    the name is unknown.
+    """Return the job `name`, or the jobs of the study `name`, from the history. This finds jobs whose directory no
+    longer exists. Raise ConfigError if the name is unknown.
     """
     where = archive or runs / "archive"
     known: tuple[Entry, ...] = ()

@@ -139,9 +139,9 @@ class Stream:
             self._streams.read(place.file, begin, [frame[:HEAD].data, record.data, frame[HEAD:].data], tally)
             if self._verifies:
                 verify(self._paths(place.file), place, begin + HEAD, record, frame)
-        self._set_apart(len(places) * FRAME, tally)
+        self._count_as_overhead(len(places) * FRAME, tally)
 
-    def _set_apart(self, frames: int, tally: Tally) -> None:
+    def _count_as_overhead(self, frames: int, tally: Tally) -> None:
         """Move `frames` bytes in `tally` from samples to overhead. If `tally` has fewer bytes of samples, because an
         earlier batch read the blocks, the rest is moved with a later batch.
         """

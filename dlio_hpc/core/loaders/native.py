@@ -58,7 +58,7 @@ class NativeLoader:
         self._reader.close()
 
     def _read_ahead(self, threads: Threads, batches: Iterator[Samples]) -> Iterator[Batch]:
-        pending: deque[tuple[_Begun, Rows]] = deque()
+        pending: deque[tuple[_PendingBatch, Rows]] = deque()
         free = self._buffers.copy()
 
         def submit() -> None:
@@ -75,15 +75,15 @@ class NativeLoader:
             yield begun.batch()
             free.append(buffer)
 
-    def _begin(self, threads: Threads, samples: Samples, buffer: Rows) -> "_Begun":
+    def _begin(self, threads: Threads, samples: Samples, buffer: Rows) -> "_PendingBatch":
         rows = buffer[: len(samples)]
-        return _Begun(samples, rows, threads.submit(self._read, samples, rows))
+        return _PendingBatch(samples, rows, threads.submit(self._read, samples, rows))
 
-    def _read(self, samples: Samples, rows: Rows) -> "_Read":
+    def _read(self, samples: Samples, rows: Rows) -> "_ReadBatch":
         tally = Tally()
         self._reader.read(samples, rows, tally)
         preprocessed = self._preprocessing.begin(len(samples)) if self._preprocessing else []
-        return _Read(Batch(samples, rows, tally), preprocessed)
+        return _ReadBatch(Batch(samples, rows, tally), preprocessed)
 
     def close(self) -> None:
         if self._threads is not None:
@@ -92,7 +92,7 @@ class NativeLoader:
             self._preprocessing.close()
 
 
-class _Read(NamedTuple):
+class _ReadBatch(NamedTuple):
     """A batch, or part of a batch, that has been read and may still be in preprocessing."""
 
     read: Batch
@@ -103,12 +103,12 @@ class _Read(NamedTuple):
         return self.read
 
 
-class _Begun(NamedTuple):
+class _PendingBatch(NamedTuple):
     """A batch whose parts are being read by threads."""
 
     samples: Samples
     rows: Rows
-    parts: list[Future[_Read]]
+    parts: list[Future[_ReadBatch]]
 
     def batch(self) -> Batch:
         tally = Tally()

@@ -54,8 +54,9 @@ class Pool:
 
 
 class Lanes:
-    """Threads each of which reads its own files, as with num_parallel_reads of TFRecordDataset. The files that are read
-    in turn are spread over the threads. If several threads read the same file, its requests would be out of order.
+    """Reader threads, each of which reads its own files, as with num_parallel_reads of TFRecordDataset. The files that
+    are read in turn are spread over the threads. If several threads read the same file, its requests would be out of
+    order.
     """
 
     def __init__(self, workload: Workload) -> None:

@@ -64,7 +64,7 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
         options |= {"compression_opts": level} if dataset.compression == "gzip" else {}
     try:
         file = h5py.File(safe_folders.held(descriptor), "w")
-        with _abandoned(file):
+        with _discarding_failed_writes(file):
             target = file.create_dataset(NAME, shape, dataset.sample.array_dtype, **options)
             for first, slab in _slabs(dataset, places, number):
                 target[first : first + len(slab)] = slab
@@ -75,7 +75,7 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 
 @contextlib.contextmanager
-def _abandoned(file: "h5py.File") -> Iterator[None]:
+def _discarding_failed_writes(file: "h5py.File") -> Iterator[None]:
     """Guard writes to an open HDF5 file in a `with` block. After a failed write, HDF5 tries again at the end of the
     process and crashes. Therefore, if the block fails, the descriptor is redirected to memory, where the remaining
     writes of HDF5 succeed.
