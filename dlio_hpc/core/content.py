@@ -24,7 +24,7 @@ _SEED = 2021
 
 
 class Compressibility(NamedTuple):
-    """How compressible the content stream is. bits: number of random bits in each byte; the higher bits are zero.
+    """Compressibility of the content stream. bits: number of random bits in each byte; the higher bits are zero.
     random_words: number of random words in each block. They are divided equally among the pages of the block and stand
     at the front of each page; the rest of a page repeats its last random word.
     """

@@ -210,7 +210,7 @@ def summary(merged: Merged, run: Run) -> Summary:
 
 
 def _offered(workload: Workload, ranks: int) -> int:
-    """Return the number of samples that all ranks together could have read in all epochs."""
+    """Return the number of samples that all ranks together would read in all epochs if no step left any out."""
     return workload.dataset.samples * workload.train.epochs * (1 if workload.reader.shard else ranks)
 
 

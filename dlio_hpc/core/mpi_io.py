@@ -1,5 +1,5 @@
-"""Reading of a file that all ranks share, through MPI-IO. A single collective call per step reads the batches of all
-ranks.
+"""Reading of a file that all ranks share, through MPI-IO. One collective call per step reads the batches of
+all ranks.
 """
 
 import re

@@ -68,7 +68,7 @@ class RunOutcome(NamedTuple):
 
     @property
     def storage(self) -> Storage | None:
-        """Where the bytes that the run read came from; Darshan's count is used if there is one. None if the run has no
+        """Origin of the bytes that the run read; Darshan's count is used if there is one. None if the run has no
         result.
         """
         counts = None if self.verdict is None else self.verdict.bytes

@@ -12,7 +12,7 @@ Colour = Literal["red", "yellow", "green", "dim"]
 
 
 class Meaning(NamedTuple):
-    """What an outcome means outside the program: exit code of the command, kind of the JUnit case, and colour on a
+    """Effects of an outcome outside the program: exit code of the command, kind of the JUnit case, and colour on a
     terminal.
     """
 

@@ -245,7 +245,7 @@ class Generated(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """Result of a run, that is, of one start of the ranks."""
+    """Result of a run. A run is one start of the ranks by the launcher."""
 
     run: str
     """Name of the run, such as 01-measure."""

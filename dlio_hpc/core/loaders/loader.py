@@ -33,7 +33,7 @@ class Loader(Protocol):
         """
 
     def close(self) -> None:
-        """End threads and processes. Reads that have not started are cancelled."""
+        """End threads and processes, and cancel reads that have not started."""
 
 
 def in_steps(order: Order, first: int, last: int, steps: int, size: int) -> Iterator[Samples]:

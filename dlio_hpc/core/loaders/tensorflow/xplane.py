@@ -1,4 +1,6 @@
-"""Read the files of TensorFlow's profiler: a protobuf of planes (devices), lines (threads) and events."""
+"""Reader for the files of TensorFlow's profiler. A file is a protobuf of planes (devices), lines (threads)
+and events.
+"""
 
 from importlib import import_module
 from typing import Any, NamedTuple
