@@ -205,9 +205,9 @@ def estimates(*fits: Fit) -> Iterator[tuple[list[Floats], Floats]]:
         yield noises, np.sqrt(random.chisquare(fits[0].df, some) / fits[0].df)
 
 
-def _noise(random: Any, fit: Fit, count: int) -> Floats:
-    """Return simulated estimates of points that are in truth equal, shape (count, P), in units of the noise."""
-    noise: Floats = random.standard_normal((count, len(fit.values))) / np.sqrt(fit.counts)
+def _noise(random: Any, fit: Fit, draws: int) -> Floats:
+    """Return simulated estimates of points that are in truth equal, shape (draws, P), in units of the noise."""
+    noise: Floats = random.standard_normal((draws, len(fit.values))) / np.sqrt(fit.counts)
     if fit.spread.size:
-        noise -= random.standard_normal((count, len(fit.spread))) @ (fit.weights @ fit.spread).T
+        noise -= random.standard_normal((draws, len(fit.spread))) @ (fit.weights @ fit.spread).T
     return noise
