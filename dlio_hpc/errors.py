@@ -131,7 +131,7 @@ def about(path: object, alias: object = None) -> Iterator[None]:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def exit_on_error() -> Iterator[None]:
     """Report an exception raised in the `with` block on stderr and exit with its code. This is for programs that run in
     the job.
     """

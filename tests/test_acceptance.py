@@ -140,7 +140,7 @@ def test_spread(slowest: float, verdict: str) -> None:
 def test_one_run_has_no_spread() -> None:
     found, (check,) = _judge(repeats("samples_per_s", [1000.0]), {"max_spread": 0.05})
     assert (check.outcome, found.exit_code) == ("inconclusive", 5)
-    assert check.words == "no spread from 1 run; repeat the measurement (--repeat)"
+    assert check.words == "the spread of 1 run is unknown; repeat the measurement (--repeat)"
 
 
 def _scaled(nodes: int, rates: Sequence[float], **key: Any) -> Entry:

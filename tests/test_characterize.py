@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dlio_hpc.analysis.characterize import characterize
 from dlio_hpc.analysis.characterize.characterize import Character
 from dlio_hpc.analysis.log import file_roles, merged_logs
-from dlio_hpc.analysis.log.file_stats import Seen
+from dlio_hpc.analysis.log.file_stats import FileStats
 from dlio_hpc.config import workload
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.darshan import log_reader
@@ -376,9 +376,9 @@ def test_what_is_no_data_is_told_apart(tmp_path: Path) -> None:
     assert "Left out: 2 file(s), library" in workload_yaml.write(found, "x")
 
 
-def _seen(path: str, read: int = 0, written: int = 0, size: int | None = None, **changes: Any) -> Seen:
+def _seen(path: str, read: int = 0, written: int = 0, size: int | None = None, **changes: Any) -> FileStats:
     size = max(read, written) if size is None else size
-    whole = Seen(path, read, written, 1, 1, 1, 0, size, 1, None, None, 0, 0)
+    whole = FileStats(path, read, written, 1, 1, 1, 0, size, 1, None, None, 0, 0)
     return whole._replace(**changes)
 
 
@@ -392,7 +392,7 @@ def test_files_written_again_and_again_are_states_and_logs_are_none() -> None:
         _seen("/d/empty.h5"),
         _seen("<STDOUT>", written=100),
     ]
-    told = [(role.role, role.why) for role in file_roles.tell(files)]
+    told = [(role.role, role.why) for role in file_roles.classify(files)]
     kinds = ["dataset", "checkpoint", *["checkpoint"] * 3, "output", "output", "other", "other"]
     assert [role for role, _ in told] == kinds
     assert told[1][1] == "written 3 times over"

@@ -182,7 +182,7 @@ def test_a_submission_that_never_arrived(theta: Theta, small: Path) -> None:
     write(directory, before | {"batch_id": None, "states": before["states"][:1]})
     waited = theta("dlio-hpc", "wait", directory)
     assert waited.code == 7
-    assert "was never handed to the batch system" in waited.err
+    assert "was never submitted to the batch system" in waited.err
 
 
 UNLIMITED = ("-S", "site.queues={}")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample
 from dlio_hpc.core import content
-from dlio_hpc.core.compression import texture
+from dlio_hpc.core.compression import compressibility
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import plan
 from dlio_hpc.units import Size
@@ -86,14 +86,18 @@ def test_usual_ratios_are_reached_at_every_level(kind: str, keys: dict[str, Any]
     assert _ratio(dataset, 5) == pytest.approx(ratio, rel=0.01)
 
 
-_TEXTURES = st.builds(content.Texture, bits=st.just(8), random_words=st.integers(1, content.BLOCK // content.WORD))
+_TEXTURES = st.builds(
+    content.Compressibility, bits=st.just(8), random_words=st.integers(1, content.BLOCK // content.WORD)
+)
 
 
 @settings(deadline=None)
 @given(
     _TEXTURES, st.integers(0, 5 * content.BLOCK), st.integers(0, 2 * content.BLOCK), st.integers(0, 2 * content.BLOCK)
 )
-def test_the_stream_is_one_wherever_it_is_entered(woven: content.Texture, first: int, count: int, skip: int) -> None:
+def test_the_stream_is_one_wherever_it_is_entered(
+    woven: content.Compressibility, first: int, count: int, skip: int
+) -> None:
     whole = b"".join(bytes(piece) for piece in content.pieces(first, count, woven))
     part = b"".join(bytes(piece) for piece in content.pieces(first + skip, max(0, count - skip), woven))
     assert len(whole) == count
@@ -104,7 +108,7 @@ def test_the_stream_is_one_wherever_it_is_entered(woven: content.Texture, first:
 
 @pytest.mark.parametrize("ratio", [1.06, 4.0, 20.0])
 def test_no_two_pages_are_alike(ratio: float) -> None:
-    woven = texture(_dataset("npz", ratio, 4, Sample(bytes=Size(100_000))))
+    woven = compressibility(_dataset("npz", ratio, 4, Sample(bytes=Size(100_000))))
     rows = np.empty(16 * content.BLOCK, np.uint8)
     content.fill(rows, 10**12 // content.PAGE * content.PAGE, woven)
     pages = rows.reshape(-1, content.PAGE)

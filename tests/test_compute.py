@@ -118,7 +118,7 @@ def test_spinning_is_refused_where_it_would_starve_somebody(run: Run, small: Pat
     check("sleep", 1000, 10)
     check("spin", 1, cores - 1)
     check("spin", cores, 1, prefetch=0)
-    with pytest.raises(ConfigError, match=f"{cores + 1} in all; there are {cores}"):
+    with pytest.raises(ConfigError, match=f"{cores + 1} in all, but {cores} are available"):
         check("spin", 1, cores)
     with pytest.raises(ConfigError, match=f"{cores + 3} in all"):
         check("spin", 1, cores - 1, preprocess_threads=3, preprocess_time=1e-3)

@@ -457,4 +457,4 @@ def test_batches_that_do_not_fit_into_shared_memory_end_the_run(small: Path, tmp
     full = _in_small_tmpfs("4m", shared, ["sh", "-c", script, "sh", *command])
     assert full.code == 6, full.err
     assert "PyTorch has no memory for a batch" in full.err
-    assert "raise /dev/shm, or lower batch_size or prefetch" in full.err
+    assert "enlarge /dev/shm, or lower batch_size or prefetch" in full.err

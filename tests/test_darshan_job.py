@@ -130,7 +130,7 @@ def test_darshan_the_core_and_the_plan_count_the_same_bytes(darshan: Darshan, do
     assert 0 < verdict["clock_error_s"] < (5e-6 if darshan.is_real else 50e-6)
     assert verdict["log"] == _log(_folder(done)).name
     text = darshan.run("dlio-hpc", "report", done["directory"]).out
-    assert re.fullmatch(r"15 MiB, in agreement with the core and the plan; clocks within [0-9.]+ [nu]s", _line(text))
+    assert re.fullmatch(r"15 MiB, in agreement with dlio-hpc and the plan; clocks within [0-9.]+ [nu]s", _line(text))
     assert not list((_folder(done) / "live").iterdir()), "whoever ends well leaves no live record"
 
 
@@ -157,7 +157,7 @@ def test_the_archive_alone_tells_the_same_as_the_directory(darshan: Darshan, don
     elsewhere = tmp_path / "alone.tar.zst"
     shutil.copy(done["archive"], elsewhere)
     assert _line(runner(tmp_path)("dlio-hpc", "report", elsewhere).out).startswith(
-        "15 MiB, in agreement with the core and the plan"
+        "15 MiB, in agreement with dlio-hpc and the plan"
     )
 
 
@@ -192,7 +192,7 @@ def test_reads_that_one_rank_hides_make_the_run_invalid(standin: Darshan, tmp_pa
     report = runner(tmp_path)("dlio-hpc", "report", alone)
     assert report.code == 3
     assert words in _said(report)
-    assert "in agreement with the core" not in report.out
+    assert "in agreement with dlio-hpc" not in report.out
 
 
 @pytest.fixture
@@ -229,7 +229,7 @@ def _rewritten(path: Path, keep: Callable[[Traced], Traced | None] = lambda each
 
 def test_a_log_written_anew_is_as_good(done: Any, copy: Path) -> None:
     _rewritten(_log(copy / "runs/01-measure/darshan"))
-    assert _line(_judged(copy).out).startswith("15 MiB, in agreement with the core and the plan; clocks within")
+    assert _line(_judged(copy).out).startswith("15 MiB, in agreement with dlio-hpc and the plan; clocks within")
 
 
 def test_a_file_that_is_missing_in_a_log_is_named(copy: Path) -> None:
@@ -447,7 +447,7 @@ def test_a_run_that_was_stopped_has_a_log_of_what_it_did(darshan: Darshan) -> No
     assert seen["planned"] is None
     report = darshan.run("dlio-hpc", "report", done.job["archive"])
     assert report.code == 7
-    assert re.match(r"[0-9.]+ MiB, [0-9.]+ MiB by the core; clocks within", _line(report.out))
+    assert re.match(r"[0-9.]+ MiB, [0-9.]+ MiB by dlio-hpc; clocks within", _line(report.out))
 
 
 def test_ranks_that_are_ended_at_the_limit_leave_their_live_records(darshan: Darshan) -> None:
@@ -531,7 +531,7 @@ def test_the_preflight_knows_a_library_that_is_missing_or_none(run: Run, small: 
         assert re.search(rf"^note +Darshan +{path}.* {words}.*: runs have no Darshan log", done.out, re.MULTILINE)
     without = run("dlio-hpc", "check", small, "-s", "local", "-d", "data", "--no-launch")
     assert without.code == 0
-    assert re.search(r"^note +Darshan +the site sets no libdarshan.so", without.out, re.MULTILINE)
+    assert re.search(r"^note +Darshan +the site profile sets no libdarshan.so", without.out, re.MULTILINE)
 
 
 _KIB = 1 << 10
@@ -610,7 +610,7 @@ def test_a_trace_without_room_is_told_and_the_run_is_good(darshan: Darshan) -> N
     assert subprocess.run(["bash", Path(job["directory"]) / "job.sh"], capture_output=True, check=False).returncode == 0
     report = darshan.run("dlio-hpc", "report", job["directory"])
     assert report.code == 0
-    assert "Darshan 15 MiB, in agreement with the core and the plan" in _said(report)
+    assert "Darshan 15 MiB, in agreement with dlio-hpc and the plan" in _said(report)
     assert "DXT cut: DXT_POSIX lacks" in _said(report)
     verdict = _measured(darshan.run("dlio-hpc", "report", job["directory"], "--json").job)["darshan"]
     assert verdict["bytes"] == {"darshan": READ, "core": READ, "planned": READ}

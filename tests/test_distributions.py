@@ -13,7 +13,7 @@ from dlio_hpc.core import cache_accounting, distributions, disturbance, merge
 from dlio_hpc.core.distributions import Counts, Floats
 from dlio_hpc.core.io_counters import UNKNOWN, Tally
 from dlio_hpc.core.merge import Host, Merged
-from dlio_hpc.core.read_activity import BUSY, LEAST_S, Activity, Lattice, common, spread
+from dlio_hpc.core.read_activity import BUSY, LEAST_S, Activity, TimeBins, common, spread
 from dlio_hpc.core.run import _placement_faults
 from dlio_hpc.plan.plan import Run
 from tests import planning
@@ -56,7 +56,7 @@ def _merged(
     disturbances = np.zeros((ranks, fetched.shape[1] + 1, disturbance.COLUMNS))
     verified = np.zeros((*fetched.shape, 2))
     return Merged(
-        hosts, Lattice(1, 0, 1), offsets, steps, histogram, totals, arrivals, saved, verified, sides, sizes, activity,
+        hosts, TimeBins(1, 0, 1), offsets, steps, histogram, totals, arrivals, saved, verified, sides, sizes, activity,
         marks, disturbances,
     )  # fmt: skip
 
@@ -164,7 +164,7 @@ def test_folding_often_gives_what_folding_once_gives() -> None:
     assert often.io_s == pytest.approx(once.io_s, rel=1e-9)
     assert often.hidden_s == pytest.approx(once.hidden_s, rel=1e-9)
     assert 0 < once.hidden_s < once.io_s
-    assert often.activity.lattice == once.activity.lattice
+    assert often.activity.time_bins == once.activity.time_bins
     assert often.activity.amounts == pytest.approx(once.activity.amounts, rel=1e-6, abs=1e-6)
     assert once.activity.amounts[BUSY].sum() == pytest.approx(once.io_s, rel=1e-9)
     assert often.sizes.sum() == once.sizes.sum() == 199 * 20
@@ -199,22 +199,22 @@ def test_activity_keeps_every_byte_however_its_bins_grow_and_move(
         intervals = np.array([begins, begins + lengths])
         kept.add(BUSY, intervals, sizes[np.newaxis])
         total += sum(size for _, _, size in reads)
-        assert 1 <= kept.lattice.bins <= 512
-        assert kept.lattice.start <= begins.min()
-        assert kept.lattice.end > intervals[1].max()
-        assert kept.amounts.shape == (3, kept.lattice.bins)
+        assert 1 <= kept.time_bins.bins <= 512
+        assert kept.time_bins.start <= begins.min()
+        assert kept.time_bins.end > intervals[1].max()
+        assert kept.amounts.shape == (3, kept.time_bins.bins)
         assert kept.amounts[BUSY].sum() == pytest.approx(total, rel=1e-9)
-    lattice = common(kept.lattice.width, kept.lattice.start + offset, kept.lattice.end + offset, ranks)
-    assert lattice.bins <= (512 if ranks <= 2048 else max(64, 2**20 // ranks))
-    assert np.log2(lattice.width / LEAST_S) % 1 == 0
-    moved = kept.by(offset, lattice)
-    assert moved.shape == (3, lattice.bins)
+    time_bins = common(kept.time_bins.width, kept.time_bins.start + offset, kept.time_bins.end + offset, ranks)
+    assert time_bins.bins <= (512 if ranks <= 2048 else max(64, 2**20 // ranks))
+    assert np.log2(time_bins.width / LEAST_S) % 1 == 0
+    moved = kept.by(offset, time_bins)
+    assert moved.shape == (3, time_bins.bins)
     assert (moved >= 0).all()
     assert moved.sum() == pytest.approx(total, rel=1e-6)  # of very long runs under clocks that are days apart
 
 
 def test_a_rank_that_read_nothing_sends_as_much_as_others() -> None:
-    moved = Activity().by(0.5, Lattice(LEAST_S, 7, 9))
+    moved = Activity().by(0.5, TimeBins(LEAST_S, 7, 9))
     assert moved.shape == (3, 9)
     assert moved.dtype == np.float64
     assert not moved.any()
@@ -229,17 +229,17 @@ def test_ranks_with_one_clock_merge_as_if_they_had_recorded_so(
     intervals, amounts = np.array([begins, begins + lengths]), sizes[np.newaxis]
     kept = Activity()
     kept.add(BUSY, intervals, amounts)
-    width = kept.lattice.width * 2**doublings
-    first = int(kept.lattice.start // width) - max(ahead, 0)
-    lattice = Lattice(width, first, int(kept.lattice.end // width) + 1 - first)
+    width = kept.time_bins.width * 2**doublings
+    first = int(kept.time_bins.start // width) - max(ahead, 0)
+    time_bins = TimeBins(width, first, int(kept.time_bins.end // width) + 1 - first)
     rounding = 1e-14 * float(amounts.sum())
-    assert kept.by(0.0, lattice)[BUSY] == pytest.approx(spread(intervals, amounts, lattice), rel=1e-9, abs=rounding)
+    assert kept.by(0.0, time_bins)[BUSY] == pytest.approx(spread(intervals, amounts, time_bins), rel=1e-9, abs=rounding)
 
 
 def test_a_short_read_across_an_edge_leaves_nothing_in_later_bins() -> None:
-    lattice = Lattice(8.0, -33, 512)
+    time_bins = TimeBins(8.0, -33, 512)
     times = np.array([[3000 - 2.0**-41, 2999.0], [3000 + 2.0**-40, 3100.0]])
-    amounts = spread(times, np.array([[1e12, 1010.0]]), lattice)[0]
+    amounts = spread(times, np.array([[1e12, 1010.0]]), time_bins)[0]
     at = 3000 // 8 + 33
     assert amounts[at - 1 : at + 1].sum() == pytest.approx(1e12 + 90, rel=1e-15)
     assert amounts[at + 1 : at + 12] == pytest.approx(80)
@@ -254,7 +254,7 @@ def test_reads_are_spread_as_counting_tick_by_tick_says(reads: list[tuple[int, i
         for tick in range(begin, begin + max(length, 1)):
             ticks[tick] += 12.0 / max(length, 1)
     for width in (1, 4, 8):
-        found = spread(intervals, np.full((1, len(reads)), 12.0), Lattice(width, 0, 232 // width))
+        found = spread(intervals, np.full((1, len(reads)), 12.0), TimeBins(width, 0, 232 // width))
         assert found[0] == pytest.approx(ticks.reshape(-1, width).sum(axis=1))
 
 

@@ -69,7 +69,7 @@ def test_a_broken_pipe_to_another_program_is_no_failed_verdict(tmp_path: Path) -
     ("change", "module", "says"),
     [
         (_GENERATE, "dlio_hpc.core", "00-generate failed on rank"),
-        (_LAYOUT, "dlio_hpc.lustre", "ended with a bug of dlio-hpc"),
+        (_LAYOUT, "dlio_hpc.lustre", "ended because of a bug in dlio-hpc"),
     ],
 )
 def test_a_bug_in_the_job_is_the_jobs_exit_code(

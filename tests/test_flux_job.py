@@ -211,7 +211,7 @@ def test_a_submission_that_was_not_written_down_is_found_by_its_name(on_flux: Fl
     write(directory, before | {"batch_id": None, "states": before["states"][:1]})
     waited = on_flux("dlio-hpc", "wait", directory)
     assert waited.code == 7
-    assert "was never handed to the batch system" in waited.err
+    assert "was never submitted to the batch system" in waited.err
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader as ReaderKeys
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content
-from dlio_hpc.core.compression import texture
+from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content_check import Verification
 from dlio_hpc.core.formats import FORMATS, csv, npz, tfrecord
 from dlio_hpc.core.formats.format import SampleReader
@@ -76,7 +76,7 @@ def _verified(folder: Path, dataset: Dataset, mode: Any, samples: list[int]) -> 
 
 def _payload(dataset: Dataset, place: Place) -> bytes:
     row = np.empty(place.size, np.uint8)
-    content.fill(row, place.position, texture(dataset))
+    content.fill(row, place.position, compressibility(dataset))
     if dataset.format == "csv":
         row = (row.view("<u4") % 10**7 / 10**7).astype("<f4").view(np.uint8)
     return row.tobytes()

@@ -16,7 +16,7 @@ from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content
-from dlio_hpc.core.compression import texture
+from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content_check import Verification
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.loader import Batch, Loader
@@ -81,7 +81,7 @@ def _contents(dataset: Dataset) -> dict[bytes, int]:
     numbers = {}
     for place in SampleLayout(dataset).of(np.arange(dataset.samples, dtype=np.uint64)):
         row = np.zeros(dataset.sample.largest, np.uint8)
-        content.fill(row[: place.size], place.position, texture(dataset))
+        content.fill(row[: place.size], place.position, compressibility(dataset))
         if dataset.format == "csv":
             row = (row.view("<u4") % 10**7 / 10**7).astype("<f4").view(np.uint8)
         numbers[row[: place.size].tobytes()] = place.sample
@@ -267,7 +267,7 @@ def test_damage_ends_the_epoch_with_the_files_name(tmp_path: Path, loader: Any, 
         if damaged is not None:
             Path(_path(tmp_path, 2)).write_bytes(damaged)
         opened = _open(loader, made, tmp_path, 9)
-        with pytest.raises(InvalidRun, match=f"{tmp_path}/2|no more records, sample 14 was|found . records where"):
+        with pytest.raises(InvalidRun, match=f"{tmp_path}/2|no more records, but sample 14 was|found . records where"):
             list(map(verification, opened.epoch(Order(dataset, made.reader, 0), 0, 35, 9)))
         opened.close()
 

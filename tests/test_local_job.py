@@ -693,7 +693,7 @@ def test_a_submission_that_was_interrupted_can_be_cancelled(run: Run, small: Pat
     (directory / "job.out").unlink()
     waited = run("dlio-hpc", "wait", directory)
     assert waited.code == 7
-    assert "was never handed to the batch system" in waited.err
+    assert "was never submitted to the batch system" in waited.err
     (directory / "job.out").write_bytes(begun)
     assert "lost" in run("dlio-hpc", "status", directory).out, "it was begun, and there is no process of it"
     (directory / "job.json").write_text(json.dumps(record))

@@ -129,7 +129,7 @@ def test_a_rank_of_each_node_is_launched_for_it(tmp_path: Path, machine: str, la
     assert made.packages == ("tensorflow",)
     (line,) = (line for line in jobscript.render(made).splitlines() if line.startswith("run packages "))
     assert launcher in line
-    assert line.endswith("--run 0 --packages || exit $?   # nothing could be measured")
+    assert line.endswith("--run 0 --packages || exit $?   # end the job: its runs need these packages")
     native = planning.make(workload.load("demo"), site.load(machine), request)
     assert "packages" not in jobscript.render(native)
 

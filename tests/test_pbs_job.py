@@ -103,7 +103,7 @@ def test_a_job_that_can_never_run(on_pbs: Pbs, small: Path) -> None:
     assert "Can Never Run: Not enough total nodes available" in shown
     waited = on_pbs("dlio-hpc", "wait", directory)
     assert waited.code == 6
-    assert "still waits; the batch system reports: Can Never Run: Not enough total nodes available" in waited.err
+    assert "is still queued; the batch system reports: Can Never Run: Not enough total nodes available" in waited.err
     assert f"dlio-hpc cancel {directory}" in waited.err
     assert "asking again" not in waited.err
 
@@ -312,7 +312,7 @@ def test_a_submission_that_was_not_written_down_is_found_by_its_name(on_pbs: Pbs
     write(directory, before | {"batch_id": None, "states": before["states"][:1]})
     waited = on_pbs("dlio-hpc", "wait", directory)
     assert waited.code == 7
-    assert "was never handed to the batch system" in waited.err
+    assert "was never submitted to the batch system" in waited.err
 
 
 @pytest.mark.parametrize(

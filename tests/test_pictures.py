@@ -220,7 +220,7 @@ def test_many_ranks_are_counted_and_idle_ones_named() -> None:
     (patch,) = picture.figure.axes[0].patches
     assert isinstance(patch, StepPatch)
     assert patch.get_data()[0].sum() == 990
-    assert "10 of 1000 ranks moved nothing" in picture.caption
+    assert "10 of 1000 ranks neither read nor wrote" in picture.caption
 
 
 @pytest.mark.parametrize("segments", [5, 400, 401, 20_000])

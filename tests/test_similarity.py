@@ -359,7 +359,7 @@ def test_programs_and_libraries_are_no_data(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no I/O on files whose path has 'nowhere'; select the files with --only"):
         _loaded(path, only="nowhere")
     programs = _log(tmp_path / "y.darshan", [_stream("/home/me/train.py", 0, 10, 10)])
-    with pytest.raises(ConfigError, match="no I/O on files but programs and libraries"):
+    with pytest.raises(ConfigError, match="no I/O on files other than programs and libraries"):
         _loaded(programs)
 
 

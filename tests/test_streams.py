@@ -294,7 +294,7 @@ def test_parts_of_a_share_are_of_one_group_or_of_whole_groups(
     files: int, per_file: int, at_once: int, shares: int, share: int, begin: int, length: int
 ) -> None:
     shares = min(shares, files)
-    order = interleave.Turns(files, per_file, min(at_once, files), shares)
+    order = interleave.FileGroups(files, per_file, min(at_once, files), shares)
     first, last = (bound * per_file for bound in plan.share(files, shares, share % shares))
     first = min(first + begin, last)
     last = min(first + length, last)

@@ -315,7 +315,7 @@ def test_what_was_never_handed_over_is_measured_by_the_next_job(run: Run, tiny: 
         *folder.parent.glob("archive/*"),
     ):
         path.unlink()
-    assert "was never handed to the batch system" in run("dlio-hpc", "collect", folder).err
+    assert "was never submitted to the batch system" in run("dlio-hpc", "collect", folder).err
     again = run("dlio-submit", "--resume", folder, "--wait", "--json")
     assert again.code == 0, again.err
     assert [each["state"] for each in again.json["jobs"]] == ["cancelled", "completed"]

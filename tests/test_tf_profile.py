@@ -75,7 +75,10 @@ def test_a_profiler_that_cannot_start_is_a_note(tmp_path: Path, capsys: pytest.C
     finally:
         tf.profiler.experimental.stop(save=False)
     assert profiler.profile() is None
-    assert "dlio-hpc: note: rank 3 has no --tf-profile: AlreadyExistsError: " in capsys.readouterr().err
+    assert (
+        "dlio-hpc: note: rank 3 has no TensorFlow profile (--tf-profile): AlreadyExistsError: "
+        in capsys.readouterr().err
+    )
     assert not list(tmp_path.glob("tf-profile/*"))
 
 

@@ -56,9 +56,9 @@ def _write(folder: Path, dataset: Dataset, bit: int | None = None) -> None:
     """Write the dataset with one wrong bit in its contents; the files are sound and have the right checksums."""
     pieces = content.pieces
 
-    def with_fault(first: int, count: int, *texture: content.Texture) -> Iterator[memoryview]:
+    def with_fault(first: int, count: int, *compressibility: content.Compressibility) -> Iterator[memoryview]:
         at = first
-        for piece in pieces(first, count, *texture):
+        for piece in pieces(first, count, *compressibility):
             if bit is not None and at <= bit // 8 < at + len(piece):
                 piece[bit // 8 - at] ^= 1 << bit % 8
             yield piece

@@ -1,1 +1,3 @@
-"""The part that runs on the login node: write the job script, submit it, watch the job and archive its results."""
+"""The part that runs on the login node: it writes the job script, submits it, watches the job and archives
+its results.
+"""

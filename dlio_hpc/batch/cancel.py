@@ -12,8 +12,8 @@ from dlio_hpc.files import rundir
 
 
 def cancel(directory: Path) -> Job:
-    """Ask the batch system to cancel a job, record the time of the request, and return the job. Do nothing for a job
-    that has ended. A job that was never submitted is only marked as cancelled.
+    """Ask the batch system to cancel a job, record the time of this request, and return the job. Do nothing if the job
+    has ended. A job that was never submitted is only marked as cancelled.
     """
     job = refresh(directory)
     if job.ended:

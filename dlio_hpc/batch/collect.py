@@ -1,4 +1,4 @@
-"""Collect a job that has ended: write its archive."""
+"""Collection of a job that has ended: write its archive."""
 
 import os
 from collections.abc import Sequence
@@ -13,7 +13,9 @@ from dlio_hpc.plan.plan import archive_folder
 
 
 class Collected(NamedTuple):
-    """Result of collect(). fresh: whether this call wrote the archive. notes: messages for the user."""
+    """Result of collect(). fresh: True if this call wrote the archive, False if it already existed. notes: messages for
+    the user.
+    """
 
     archive: Path
     fresh: bool
@@ -21,10 +23,10 @@ class Collected(NamedTuple):
 
 
 def collect(directory: Path) -> Collected:
-    """Archive the job in `directory`. An existing archive is kept if it is intact and the job did not run again.
+    """Archive the job in `directory`. An existing archive is kept if it is intact and the job has not run again since.
+    Raise Incomplete if the job has not ended.
 
-    Raise Incomplete while the job runs. The directory is not changed, so that after an interruption the job can be
-    collected again.
+    The directory is not changed, so the job can be collected again after an interruption.
     """
     record = job_state.refresh(directory)
     if not record.ended:
@@ -73,8 +75,8 @@ def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
 
 
 def _ran_again(target: Path, directory: Path) -> bool:
-    """Return whether the job ran again after it was archived: its directory has an earlier attempt that the archive
-    lacks.
+    """Return whether the job ran again after it was archived, that is, whether its directory has an earlier attempt
+    that is not in the archive.
     """
     archived = {PurePosixPath(name).parts[:2] for name in archive.listed(target)}
     return any((rundir.ATTEMPTS, attempt.name) not in archived for attempt in rundir.attempts(directory))

@@ -1,5 +1,5 @@
-"""Leftover files in job folders and archives: directories of jobs that never started, and partial files of commands
-that were killed.
+"""Leftovers in job folders and archives: directories of jobs that never started, and partial files of commands that
+were killed.
 """
 
 import shutil
@@ -13,7 +13,7 @@ from dlio_hpc.batch import job_record, job_state
 from dlio_hpc.errors import DlioError, InfrastructureError
 from dlio_hpc.files import rundir
 
-# Age at which a partial file of another host counts as left over. No command writes a file for so long.
+# Age above which a partial file of another host counts as a leftover. No command takes that long to write a file.
 _LONG_S = 86400.0
 
 
@@ -27,7 +27,7 @@ class Debris(NamedTuple):
 
 
 def rests(folder: Path) -> Iterator[Debris]:
-    """Yield the partial files and partial job directories that killed commands left in the folder; nothing if the
+    """Yield the partial files and partial job directories that killed commands left in the folder. Yield nothing if the
     folder is not readable.
     """
     with suppress(OSError):
@@ -51,7 +51,7 @@ def _is_old(path: Path) -> bool:
 
 
 def never_started(runs: Path) -> Iterator[Debris]:
-    """Yield the directories in `runs` of jobs that were never submitted and have no output."""
+    """Yield those job directories in `runs` whose job was never submitted and has no output."""
     folders = [path.parent for path in sorted(runs.glob(rundir.JOBS)) if not path.parent.is_symlink()]
     for folder in folders:
         try:
@@ -70,8 +70,8 @@ def _has_output(folder: Path) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a directory and its contents, without following links. For a partial job directory, also remove
-    the empty directory that reserved the job's name. Raise InfrastructureError if that fails.
+    """Remove a file, or a directory with its contents, without following links. For a partial job directory, also
+    remove the empty directory that reserved the name of the job. Raise InfrastructureError if that fails.
     """
     try:
         if not path.is_dir() or path.is_symlink():

@@ -1,5 +1,5 @@
-"""job.json: a job as submitted, and each of its states with the time when it was first observed. The job's directory
-holds all its state.
+"""job.json: a job as it was submitted, and each of its states with the time at which it was first observed. Everything
+that is known about a job is in its directory.
 """
 
 import os
@@ -18,8 +18,8 @@ from dlio_hpc.plan.plan import Plan
 
 
 class Sighting(Struct, frozen=True, omit_defaults=True):
-    """A state of a job, and the time (UTC) when it was first observed. words: the batch system's own term for the
-    state.
+    """A state of a job, and the time (UTC) at which it was first observed. words: name of the state in the batch
+    system.
     """
 
     state: State
@@ -29,7 +29,7 @@ class Sighting(Struct, frozen=True, omit_defaults=True):
 
 class Job(Struct, frozen=True):
     """A batch job. states: observed states, oldest first. after: batch ids of the jobs that it waits for. cancel_asked:
-    time of a cancel request (UTC), or None.
+    time (UTC) at which cancellation was requested, or None.
     """
 
     job: str
@@ -54,8 +54,8 @@ class Job(Struct, frozen=True):
 
 
 def planned(plan: Plan, command: str, after: tuple[str, ...]) -> Job:
-    """Return the record of a job that is not yet submitted. command: the command that submits it. after: batch ids of
-    the jobs that it waits for.
+    """Return the record of a job that is not submitted yet. command: command that submits it. after: batch ids of the
+    jobs that it waits for.
     """
     sighting = Sighting("planned", units.utc_now())
     site = plan.site
@@ -63,8 +63,8 @@ def planned(plan: Plan, command: str, after: tuple[str, ...]) -> Job:
 
 
 def seen(job: Job, state: State, term: str = "") -> Job:
-    """Return the job with a new state and the current time appended. If `state` is already its newest state, return it
-    unchanged. term: the batch system's own term for the state.
+    """Return the job with `state` and the current time appended to its states. If its newest state is already `state`,
+    return it unchanged. term: name of the state in the batch system.
     """
     if job.state == state:
         return job
@@ -76,7 +76,7 @@ def save(directory: Path, job: Job) -> None:
 
 
 def load(directory: Path) -> Job:
-    """Read job.json in `directory`. Raise ConfigError if it does not exist, InvalidRun if it is corrupted."""
+    """Read job.json in `directory`. Raise ConfigError if it does not exist, and InvalidRun if it is corrupted."""
     return decode(content(directory, rundir.JOB), str(directory / rundir.JOB))
 
 
@@ -88,13 +88,13 @@ def decode(content: bytes, source: str) -> Job:
 
 
 def load_plan(directory: Path) -> Plan:
-    """Read plan.json in `directory`. Raise ConfigError if it does not exist, InvalidRun if it is corrupted."""
+    """Read plan.json in `directory`. Raise ConfigError if it does not exist, and InvalidRun if it is corrupted."""
     return document.decode(content(directory, rundir.PLAN), Plan, str(directory / rundir.PLAN), InvalidRun)
 
 
 def content(directory: Path, name: str) -> bytes:
-    """Return the content of a file that every job directory has. Raise ConfigError if the file or the directory is
-    missing.
+    """Return the content of a file that every job directory has. Raise ConfigError if the file or the directory does
+    not exist.
     """
     try:
         return safe_folders.content(directory / name, rundir.LARGEST_DOCUMENT)
@@ -105,8 +105,8 @@ def content(directory: Path, name: str) -> bytes:
 
 
 def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] = ()) -> ConfigError:
-    """Return the error for a path that is not a job or study, with a suggestion of a similar name. archive: another
-    folder that was searched. remembered: further names that the history knows.
+    """Return the error for a path that is neither a job nor a study. Its message suggests a similar name. archive:
+    another folder that was searched. remembered: further names, from the history, that may be suggested.
     """
     folder = path.parent
     names = [place.parent.name for file in (rundir.JOB, rundir.STUDY) for place in folder.glob(f"*/{file}")]
@@ -123,6 +123,6 @@ def host() -> str:
 
 
 def require_host(job: Job) -> None:
-    """Raise InfrastructureError if the job belongs to the local scheduler of another host."""
+    """Raise InfrastructureError if this is a local job of another host."""
     if job.scheduler == "local" and job.host != host():
         raise InfrastructureError(f"job {job.job} runs on {job.host}; run this command there")

@@ -1,5 +1,5 @@
-"""The state of a job, from the files in its directory first, then from the batch system. If the batch system does not
-answer, the recorded state remains.
+"""State of a job: determined from the files in its directory or, if these do not suffice, from the batch system. If the
+batch system does not answer, the recorded state is kept.
 """
 
 import os
@@ -18,10 +18,11 @@ from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, JobRef, JobStatus, Sche
 from dlio_hpc.errors import DlioError, Unexpected
 from dlio_hpc.files import rundir
 
-# Values that job.sh writes to exit_status, besides 0 and the exit codes of failures.
+# Values that job.sh writes to exit_status in addition to 0 and the exit codes of failures.
 _TIME_LIMIT, _CANCELLED = 124, 143
 # Values of exit_status that explain why the job ended: success, an exit code of dlio-hpc, the time limit. For other
-# values, such as that of a signal, only the batch system knows the reason: a node failure, lack of memory, a cancel.
+# values, such as those of signals, only the batch system knows the reason: a node failure, lack of memory, or a
+# cancellation.
 _SAYS_ALL = {0, 2, 3, 6, Unexpected.exit_code, _TIME_LIMIT}
 # Age of exit_status after which an unexplained end is accepted although the batch system does not answer.
 _STALE_S = 3600.0
@@ -31,15 +32,15 @@ _CLEAR_S, _LOOK_S = 60.0, 0.5
 _MEMORY = re.compile(rb"oom[_-]kill|Out Of Memory|OOM Killed|Cgroup mem limit exceeded|xceeded (job )?memory limit")
 _TAIL_BYTES = 1 << 16
 _ATTEMPT = b"== attempt "
-# Delay before a job unknown to the batch system counts as lost: shared file systems show new files late.
+# Delay after which a job that the batch system does not know counts as lost: shared file systems show new files late.
 _LATE_S = 1.0
-# Time after its end during which a job may be requeued.
+# Time after the end of a job during which the batch system may requeue it.
 _REQUEUE_S = 86400.0
 
 
 class JobSnapshot(NamedTuple):
-    """The current state of a job. fault: why the state could not be updated, or None. never: the batch system's reason
-    why a waiting job can never run, or None.
+    """The current state of a job. fault: reason why the state could not be updated; None if it was updated. never: the
+    batch system's reason why a queued job can never run; None if there is no such reason.
     """
 
     directory: Path
@@ -49,8 +50,8 @@ class JobSnapshot(NamedTuple):
 
 
 def refresh(directory: Path) -> Job:
-    """Update the state of a job: record a new state in job.json and return the job. Raise an error if the batch system
-    does not answer.
+    """Determine the state of a job, record it in job.json if it is new, and return the job. Raise an error if the batch
+    system does not answer.
     """
     (look,) = refresh_all([directory])
     if look.fault is not None:
@@ -59,8 +60,9 @@ def refresh(directory: Path) -> Job:
 
 
 def refresh_all(directories: Sequence[Path], ask: bool = True) -> list[JobSnapshot]:
-    """Update the states of jobs and return them. Each batch system is queried once, for all jobs whose state their
-    files do not determine. ask: if False, only read files. Raise ConfigError if a directory is not a job directory.
+    """Determine the states of jobs, record those that are new, and return all of them. Each batch system is queried
+    once, for all jobs whose state does not follow from their files. ask: False to use the files only. Raise ConfigError
+    if a directory is not a job directory.
     """
     jobs = {directory: load(directory) for directory in directories}
     answers = _ask({directory: job for directory, job in jobs.items() if _must_ask(directory, job)} if ask else {})
@@ -78,8 +80,9 @@ def is_handed_over(directory: Path, job: Job) -> bool:
 
 
 class _Answer(NamedTuple):
-    """The batch system's answer about a job. batch_id: None if no batch id is known. sight: the job's state; None if
-    the batch system does not know the job or did not answer. fault: why it did not answer.
+    """The batch system's answer about a job. batch_id: None if the job has no known batch id. sight: state of the job;
+    None if the batch system does not know the job or did not answer. fault: reason why it did not answer; None if it
+    answered.
     """
 
     batch_id: str | None
@@ -88,7 +91,7 @@ class _Answer(NamedTuple):
 
 
 def _must_ask(directory: Path, job: Job) -> bool:
-    """Return whether the batch system must be queried, because the job's files do not determine its state."""
+    """Return whether the batch system must be queried because the state of the job does not follow from its files."""
     if is_handed_over(directory, job):
         return False
     if _is_settled(directory, job) and not _may_return(directory, job):
@@ -100,14 +103,14 @@ def _must_ask(directory: Path, job: Job) -> bool:
 
 
 def _is_settled(directory: Path, job: Job) -> bool:
-    """Return whether the recorded state is final, as far as the job's files tell. A lost job is not final, because it
-    may reappear.
+    """Return whether the recorded state is final, as far as the files of the job show. The state of a lost job is not
+    final, because the job may reappear.
     """
     return job.ended and job.state != "lost" and not ran_since(directory, job)
 
 
 def ran_since(directory: Path, job: Job) -> bool:
-    """Return whether the job's script was started again, by a requeue or by hand, after the job's latest state was
+    """Return whether the script of the job was started again, by a requeue or by hand, after its latest state was
     recorded.
     """
     starts = [path.stat().st_mtime for path in rundir.attempts(directory)]
@@ -115,8 +118,8 @@ def ran_since(directory: Path, job: Job) -> bool:
 
 
 def _may_return(directory: Path, job: Job) -> bool:
-    """Return whether a job that has ended may run again. A batch system may requeue it within a day of its end, and its
-    script has then removed exit_status.
+    """Return whether a job that has ended may run again. A batch system may requeue a job within a day of its end; the
+    script of the job has then removed exit_status.
     """
     if not SCHEDULERS[job.scheduler].is_queue or job.batch_id is None or exit_status(directory) is not None:
         return False
@@ -155,7 +158,7 @@ def _settled(directory: Path, answer: _Answer | None) -> JobSnapshot:
         job = load(directory)
         if answer and answer.batch_id and job.batch_id is None:
             job = structs.replace(job, batch_id=answer.batch_id)  # the submitter died before it recorded the id
-        sight = _from_files(directory, job, answer) or _from_answer(directory, job, answer)
+        sight = _state_from_files(directory, job, answer) or _state_from_answer(directory, job, answer)
         if sight is not None and _is_unexplained(job, sight) and _ran_out_of_memory(directory):
             sight = JobStatus("out_of_memory", sight.words)
         fault = answer.fault if answer and sight is None and not _is_settled(directory, job) else None
@@ -167,15 +170,15 @@ def _settled(directory: Path, answer: _Answer | None) -> JobSnapshot:
 
 
 def _is_unexplained(job: Job, sight: JobStatus) -> bool:
-    """Return whether the job may have been killed for its memory use without the batch system saying so. Slurm reports
-    such jobs as FAILED, or as CANCELLED if its daemon killed the script.
+    """Return whether the job may have been killed because of its memory use although the batch system does not say so.
+    Slurm reports such jobs as FAILED, or as CANCELLED if its daemon killed the script.
     """
     return sight.state == "failed" or (sight.state == "cancelled" and job.cancel_asked is None)
 
 
-def _from_files(directory: Path, job: Job, answer: _Answer | None) -> JobStatus | None:
-    """Return the state that exit_status implies, or None if the file is missing or does not suffice. It takes
-    precedence over a recorded state, because lost jobs may reappear and scripts may be run again by hand.
+def _state_from_files(directory: Path, job: Job, answer: _Answer | None) -> JobStatus | None:
+    """Return the state that follows from exit_status, or None if that file is missing or does not suffice. This state
+    takes precedence over the recorded one, because lost jobs may reappear and scripts may be run again by hand.
     """
     status = exit_status(directory)
     if status is None:
@@ -187,12 +190,12 @@ def _from_files(directory: Path, job: Job, answer: _Answer | None) -> JobStatus 
     if _is_settled(directory, job) and job.state != "completed":
         return JobStatus(job.state)
     guess = JobStatus("cancelled" if status == _CANCELLED else "failed")
-    return _reason(directory, answer, guess) if SCHEDULERS[job.scheduler].is_queue else guess
+    return _failure_state(directory, answer, guess) if SCHEDULERS[job.scheduler].is_queue else guess
 
 
-def _reason(directory: Path, answer: _Answer | None, guess: JobStatus) -> JobStatus | None:
-    """Return the state of a failed job according to its batch system. Return `guess` if the batch system does not know
-    better, and None if it may still report the state.
+def _failure_state(directory: Path, answer: _Answer | None, guess: JobStatus) -> JobStatus | None:
+    """Return the state of a failed job according to its batch system. Return `guess` if the batch system knows nothing
+    more specific, and None if it may still report the state.
     """
     if answer is None or (answer.fault is not None and not _is_stale(directory)):
         return None
@@ -202,8 +205,8 @@ def _reason(directory: Path, answer: _Answer | None, guess: JobStatus) -> JobSta
 
 
 def _ran_out_of_memory(directory: Path) -> bool:
-    """Return whether job.err reports that a process was killed for its memory use. To Slurm, a rank that is killed for
-    its memory is only a failed step.
+    """Return whether job.err reports that a process was killed because of its memory use. Slurm reports a rank that is
+    killed for this reason only as a failed step.
     """
     if exit_status(directory) in _SAYS_ALL:
         return False
@@ -220,41 +223,43 @@ def _is_stale(directory: Path) -> bool:
     return time.time() - (directory / rundir.EXIT_STATUS).stat().st_mtime > _STALE_S
 
 
-def _from_answer(directory: Path, job: Job, answer: _Answer | None) -> JobStatus | None:
+def _state_from_answer(directory: Path, job: Job, answer: _Answer | None) -> JobStatus | None:
     """Return the state that the batch system reports for a job without exit_status, or None if the recorded state
-    remains.
+    remains valid.
     """
     if answer is None or answer.fault is not None:
         return None
     if answer.batch_id is None:
-        return JobStatus("lost", "its submission was interrupted") if _has_begun(directory) and not job.ended else None
+        return (
+            JobStatus("lost", "its submission was interrupted") if _has_started(directory) and not job.ended else None
+        )
     if _is_settled(directory, job):  # the end is final unless the job was requeued
         return answer.sight if answer.sight is not None and answer.sight.state not in ENDED else None
-    return answer.sight or _forgotten(directory, job, answer)
+    return answer.sight or _state_if_unknown(directory, job, answer)
 
 
-def _forgotten(directory: Path, job: Job, answer: _Answer) -> JobStatus:
-    """Return the state of a job that its batch system no longer knows: from its files, else cancelled, timed out or
-    lost. Wait a second first, because shared file systems show new files late.
+def _state_if_unknown(directory: Path, job: Job, answer: _Answer) -> JobStatus:
+    """Return the state of a job that its batch system no longer knows: the one that follows from its files or, if they
+    do not suffice, cancelled, timeout or lost. Wait one second first, because shared file systems show new files late.
     """
     if SCHEDULERS[job.scheduler].is_queue and job.state != "lost":
         time.sleep(_LATE_S)
         os.listdir(directory)  # makes NFS revalidate its cache
-    if (sight := _from_files(directory, job, answer)) is not None:
+    if (sight := _state_from_files(directory, job, answer)) is not None:
         return sight
     if job.cancel_asked:
         return JobStatus("cancelled", "forgotten")
     return JobStatus("timeout" if (directory / rundir.STOP).exists() else "lost", "forgotten")
 
 
-def _has_begun(directory: Path) -> bool:
-    """Return whether the job's script has started, even if no batch id is recorded."""
+def _has_started(directory: Path) -> bool:
+    """Return whether the script of the job has started. This holds even if the batch id of the job was not recorded."""
     return (directory / rundir.STDOUT).exists()
 
 
 def await_release(directory: Path) -> None:
-    """Wait until the batch system has finished with a job that has ended, at most 60 s. It may still copy output or
-    write its log.
+    """Wait until the batch system has finished with a job that has ended, for at most 60 s. Until then, it may copy
+    output or write its log.
     """
     job = load(directory)
     scheduler = SCHEDULERS[job.scheduler]
@@ -273,8 +278,8 @@ def await_release(directory: Path) -> None:
 
 
 def exit_status(directory: Path) -> int | None:
-    """Return the exit status of the job script. Return None if the script has not ended, or was killed before it wrote
-    the file exit_status.
+    """Return the exit status of the job script. Return None if the script has not ended, or if it was killed before it
+    wrote the file exit_status.
     """
     try:
         return int((directory / rundir.EXIT_STATUS).read_text())

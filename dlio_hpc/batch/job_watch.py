@@ -1,4 +1,4 @@
-"""Watch the states of jobs and the progress of their runs, with limited load on the batch system."""
+"""Watch the states of jobs and the progress of their runs without putting much load on the batch system."""
 
 import re
 import time
@@ -15,8 +15,9 @@ _LINE = re.compile(rb"^(?P<run>\d\d+-\S+) (?P<done>\d+)/(?P<total>\d+) (?P<unit>
 _TAIL_BYTES = 4096
 _FIRST_S, _LONGEST_S = 0.1, 1.0
 _ASK_FIRST_S, _ASK_LONGEST_S = 1.0, 60.0
-# How long a job unknown to its batch system is watched for files: NFS shows new files a minute late. How long a job is
-# watched without an answer: the controller has purged it and accounting does not answer.
+# _LOST_S: time for which a job that its batch system does not know is still watched, because NFS shows new files up to
+# a minute late. _SILENT_S: time for which a job is watched while the batch system does not answer about it, for example
+# because the controller has purged it and accounting does not answer.
 _LOST_S, _SILENT_S = 60.0, 7200.0
 
 
@@ -31,8 +32,8 @@ class JobProgress(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """A job as seen at its last check. progress: newest progress, or None. fault: why nothing new is known about the
-    job, or None. is_final: whether the job is not checked again.
+    """A job as observed at its last check. progress: newest progress; None if there is none. fault: reason why nothing
+    new is known about the job; None if there is none. is_final: whether the job is not checked again.
     """
 
     directory: Path
@@ -43,12 +44,12 @@ class Watched(NamedTuple):
 
 
 def watch(directories: Sequence[Path]) -> Iterator[Watched]:
-    """Watch jobs until all have ended. Yield every job at every check. The last item of a job has is_final set: the job
-    has ended, or `fault` says why it cannot be watched further.
+    """Watch jobs until all have ended. Yield every job at every check. The last item that is yielded for a job has
+    is_final set: either the job has ended, or `fault` is the reason why it cannot be watched further.
 
     Files are checked every second. The batch system is queried at increasing intervals, which increase faster while it
-    does not answer. Watching ends for a job that can never run, with the batch system's reason, and for a job about
-    which nothing was learned for two hours.
+    does not answer. A job is no longer watched if it can never run, in which case the batch system's reason is
+    reported, or if nothing was learned about it for two hours.
     """
     answered = dict.fromkeys(directories, time.monotonic())
     known = {directory: job_record.load(directory) for directory in directories}
@@ -96,12 +97,12 @@ def _watched(look: job_state.JobSnapshot, is_final: bool) -> Watched:
     fault = look.fault
     if look.never is not None:
         fault = InfrastructureError(
-            f"job {record.job} still waits; the batch system reports: {look.never}; "
-            f"cancel it with dlio-hpc cancel {look.directory}, or wait again when that has changed"
+            f"job {record.job} is still queued; the batch system reports: {look.never}; "
+            f"cancel it with dlio-hpc cancel {look.directory}, or wait again when this has changed"
         )
     elif _is_stray(look):
         fault = Incomplete(
-            f"job {record.job} was never handed to the batch system: its submission was interrupted; "
+            f"job {record.job} was never submitted to the batch system: its submission was interrupted; "
             f"submit it again, or: dlio-hpc cancel {look.directory}"
         )
     return Watched(look.directory, record, progress(look.directory), fault, is_final)
@@ -123,8 +124,8 @@ def _is_stray(look: job_state.JobSnapshot) -> bool:
 
 
 def progress(directory: Path) -> JobProgress | None:
-    """Return the progress of the job's current run, or None if no progress line was printed yet or job.out cannot be
-    read.
+    """Return the progress of the job's current run. Return None if no progress line was printed yet, or if job.out
+    cannot be read.
     """
     try:
         with (directory / rundir.STDOUT).open("rb") as file:

@@ -1,4 +1,4 @@
-"""Render the job script from a plan. All values are computed in this module; the templates only print them."""
+"""Render the job script from a plan. All values are computed here; the templates only print them."""
 
 import os
 import site
@@ -18,8 +18,8 @@ from dlio_hpc.plan.plan import Plan, Run
 
 
 class ScriptStep(NamedTuple):
-    """A command of the job script. Signals may interrupt it. otherwise: shell command that runs if it fails. darshan:
-    folder of its Darshan log; None without Darshan. notes: comment lines above it.
+    """A command of the job script, which signals can interrupt. otherwise: shell command that is executed if the step
+    fails. darshan: folder of its Darshan log; None if it runs without Darshan. notes: comment lines above the step.
     """
 
     name: str
@@ -57,10 +57,10 @@ def render(plan: Plan) -> str:
 
 
 def _steps(plan: Plan) -> list[ScriptStep]:
-    """Return the steps of the script. For each dataset: check the layout, generate, read back the layout. Then the
-    warm-ups and measurements. If there are several datasets, the script continues after a failure with one of them.
+    """Return the steps of the script: for each dataset, check the layout, generate, and read the layout back; then the
+    warm-ups and measurements. If one of several datasets fails, the script continues with the others.
     """
-    otherwise = Shell("exit $?   # no data, no measurement" if len(plan.datasets) == 1 else "status=$?")
+    otherwise = Shell("exit $?   # end the job: its runs need this dataset" if len(plan.datasets) == 1 else "status=$?")
     steps = [_packages(plan)] if plan.packages else []
     for run in plan.datasets:
         generate = _run(plan, run, otherwise) if run.kind == "generate" else []
@@ -72,17 +72,17 @@ _GO_ON = Shell("status=$?")
 
 
 def _packages(plan: Plan) -> ScriptStep:
-    """Return the step in which one rank on each node imports the packages that the runs need. If it fails, the job
-    ends.
+    """Return the step in which one rank on each node imports the packages that the runs need. The job ends if this
+    fails.
     """
     launch = launchers.command(plan, one_a_node=True)
     command = [*launch, *core_command(plan, plan.runs[0].number), "--packages"]
-    return ScriptStep("packages", join(command), Shell("exit $?   # nothing could be measured"))
+    return ScriptStep("packages", join(command), Shell("exit $?   # end the job: its runs need these packages"))
 
 
 def _run(plan: Plan, run: Run, otherwise: Shell) -> list[ScriptStep]:
     """Return the steps of a run: the run itself and, if it uses Darshan, a check of its Darshan log. otherwise: shell
-    command that runs if the run fails.
+    command that is executed if the run fails.
     """
     name = rundir.run_name(run.number, run.name)
     launch = launchers.command(plan, run.darshan)
@@ -98,12 +98,12 @@ def _run(plan: Plan, run: Run, otherwise: Shell) -> list[ScriptStep]:
 
 
 def _sweep(plan: Plan) -> Shell | None:
-    """Return the shell command that kills ranks that are left on the job's nodes. It uses the script's variables
-    `sweep` and `job`. Return None if the launcher starts ranks as processes of the batch system, which ends them
+    """Return the shell command that kills ranks that are left on the nodes of the job. It uses the script's variables
+    `sweep` and `job`. Return None if the launcher starts ranks as processes of the batch system, which then ends them
     itself.
 
-    PBS starts no further processes in a job that it ends. So if the launcher reaches the other nodes with pbs_tmrsh,
-    only the first node is swept.
+    PBS starts no further processes in a job that it is ending. If the launcher reaches the other nodes with pbs_tmrsh,
+    the command therefore runs on the first node only.
     """
     launcher = plan.site.launcher
     if launcher.kind in {"srun", "pals", "aprun", "flux"}:
@@ -115,8 +115,8 @@ def _sweep(plan: Plan) -> Shell | None:
 
 class Darshan(NamedTuple):
     """Parts of the job script that set up Darshan. on, off: launcher arguments with and without Darshan. early:
-    additional launcher arguments for libdarshan before 3.4. excluded: command that prints the folders that such an
-    early version must exclude; it prints nothing for later versions. folder: folder of the trial's files. probe:
+    additional launcher arguments for libdarshan before 3.4. excluded: command that prints the folders that libdarshan
+    before 3.4 must exclude; for later versions it prints nothing. folder: folder for the files of the trial. probe:
     command that tries Darshan with two ranks.
     """
 
@@ -153,8 +153,8 @@ def _layout(plan: Plan, run: Run, when: str, otherwise: Shell) -> ScriptStep:
 
 
 def _setstripe(run: Run) -> tuple[str, ...]:
-    """Return a comment for the script with the command that sets the Lustre layout of a new dataset; empty if the run
-    generates none or no layout is set.
+    """Return a comment with the command that sets the Lustre layout of a new dataset. Return nothing if the run does
+    not generate a dataset or no layout is set.
     """
     if run.layout is None or run.kind != "generate":
         return ()
@@ -162,13 +162,15 @@ def _setstripe(run: Run) -> tuple[str, ...]:
 
 
 def core_command(plan: Plan, number: int) -> list[str]:
-    """Return the command that every rank of a run executes. mpi4py's runner ends all ranks if one raises an error."""
+    """Return the command that every rank of a run executes. mpi4py's runner aborts all ranks if one of them raises an
+    error.
+    """
     return [str(plan.site.python), "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", str(number)]
 
 
 def _only_shell(value: object) -> object:
-    """Return `value` if a template may print it: numbers, and text that a filter made safe for the shell. Raise
-    TypeError for other values.
+    """Return `value` if a template may print it, that is, if it is a number, or text that a filter made safe for the
+    shell. Raise TypeError for other values.
     """
     if not isinstance(value, (Shell, int, jinja2.Undefined)):
         raise TypeError(f"a template prints {value!r} without the filter quote, comment or verbatim")

@@ -1,4 +1,4 @@
-"""Try a new site profile: find out how its launcher can start ranks on the other nodes of a job."""
+"""Trial of a new site profile: determine how its launcher can start ranks on the other nodes of a job."""
 
 import re
 import tempfile
@@ -16,11 +16,11 @@ _LINE = re.compile(r"^(  remote: )(\S+)( +# .*; )not tried$", re.MULTILINE)
 
 
 def profile(text: str, account: str | None, queue: str | None) -> str:
-    """Return the text of a site profile with its launcher's remote start method tried and filled in.
+    """Return the text of a site profile in which the remote start method of the launcher is tried and filled in.
 
-    The method is the first one with which ranks on two nodes can communicate. If none works or no job started, a
-    comment in the profile says so. A profile whose launcher has no choice of methods is returned unchanged. The trial
-    jobs run in a temporary folder below the current one.
+    The method is the first one with which ranks on two nodes can communicate. If none works, or if no trial job
+    started, a comment in the profile says so. A profile whose launcher has only one method is returned unchanged. The
+    trial jobs run in a temporary folder below the current folder.
     """
     line = _LINE.search(text)
     if line is None:
@@ -37,4 +37,4 @@ def profile(text: str, account: str | None, queue: str | None) -> str:
 
 def _plan(profile_site: site.Site, folder: Path, account: str | None, queue: str | None) -> Plan:
     asked = PartRequest(workload.draft("null", ("name=trial",)), profile_site, nodes=(2,), ranks_per_node=(2,))
-    return packing.one(asked, JobRequest(runs=folder, data=folder, account=account, queue=queue))
+    return packing.single_job(asked, JobRequest(runs=folder, data=folder, account=account, queue=queue))

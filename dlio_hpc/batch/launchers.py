@@ -1,7 +1,7 @@
-"""Launch commands. Each launcher function turns a Spec into the arguments of its command.
+"""Launch commands. Each launcher function returns the arguments of its command for a Spec.
 
-Variables for the ranks are not set in the environment of the launcher: a preloaded library must not be loaded into
-srun, aprun or the shell.
+Variables for the ranks are not set in the environment of the launcher itself, because a preloaded library must not be
+loaded into srun, aprun or the shell.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,10 @@ Variables = dict[str, Shell]
 
 
 class Spec(NamedTuple):
-    """Input of a launcher function. variables: environment variables for the ranks only, with values quoted for the
-    shell. darshan: if true, append the script's array `darshan`, which sets more variables.
+    """Input of a launcher function. depth: hardware threads per rank; None if the site sets none. hyperthreads:
+    hardware threads used per core; None if the site sets none. variables: environment variables for the ranks only,
+    with values quoted for the shell. darshan: whether to append the script's array `darshan`, which sets more
+    variables.
     """
 
     nodes: int
@@ -35,13 +37,13 @@ class Spec(NamedTuple):
 
     @property
     def cores(self) -> int | None:
-        """Number of cores per rank; None if it is not known."""
+        """Number of cores per rank; None if it is unknown."""
         return None if self.depth is None else max(self.depth // (self.hyperthreads or 1), 1)
 
 
 def mpiexec(spec: Spec) -> list[str]:
-    """Return arguments that MPICH, Intel MPI and Open MPI all accept, for one node, or for nodes that the batch system
-    provides.
+    """Return arguments that MPICH, Intel MPI and Open MPI all accept, either on one node or on the nodes that the batch
+    system provides.
     """
     return ["-n", str(spec.ranks), *spec.launcher.options, *_env(spec)]
 
@@ -49,8 +51,9 @@ def mpiexec(spec: Spec) -> list[str]:
 def hydra(spec: Spec) -> list[str]:
     """Return the arguments of mpiexec.hydra(1), the launcher of MPICH and Intel MPI, for several nodes.
 
-    Under PBS, the nodes come from PBS_NODEFILE, and pbs_tmrsh is called through the program `remote` of the job script.
-    With binding to core or hwthread, a rank gets as many of these as its depth requires.
+    Under PBS, the nodes are read from PBS_NODEFILE, and pbs_tmrsh is called through the program `remote`, which the job
+    script writes. With binding to core or hwthread, each rank gets as many cores or hardware threads as its depth
+    requires.
     """
     nodes: list[str] = ["-f", Shell('"$PBS_NODEFILE"')] if spec.scheduler == "pbs" else []
     if spec.launcher.remote == "pbs_tmrsh":
@@ -64,8 +67,8 @@ def hydra(spec: Spec) -> list[str]:
 
 
 def openmpi(spec: Spec) -> list[str]:
-    """Return the arguments of Open MPI's mpiexec(1), with the number of ranks per node and of cores ("processing
-    elements") per rank.
+    """Return the arguments of Open MPI's mpiexec(1), with the number of ranks per node and the number of cores
+    ("processing elements") per rank.
     """
     mapping = f"ppr:{spec.ranks_per_node}:node" + (f":pe={spec.cores}" if spec.cores else "")
     bind = ["--bind-to", spec.launcher.bind] if spec.launcher.bind else []
@@ -75,7 +78,7 @@ def openmpi(spec: Spec) -> list[str]:
 def srun(spec: Spec) -> list[str]:
     """Return the arguments of srun(1).
 
-    Since 22.05, srun does not inherit --cpus-per-task from the job. Without the right --mpi, each rank may start as an
+    Since Slurm 22.05, srun does not inherit --cpus-per-task from the job. If --mpi is wrong, each rank may start as an
     MPI world of its own. Variables are set through env(1), because --export would cut values at commas and preload
     libraries into Slurm's own prolog.
     """
@@ -88,7 +91,7 @@ def srun(spec: Spec) -> list[str]:
 
 
 def pals(spec: Spec) -> list[str]:
-    """Return the arguments of PALS, HPE's mpiexec, under PBS. PBS provides the nodes. --depth counts hardware
+    """Return the arguments of PALS, HPE's mpiexec, under PBS, which provides the nodes. --depth counts hardware
     threads.
     """
     arguments = ["-n", str(spec.ranks), "--ppn", str(spec.ranks_per_node)]
@@ -112,8 +115,8 @@ def aprun(spec: Spec) -> list[str]:
 
 def flux(spec: Spec) -> list[str]:
     """Return the arguments of flux-run(1), which runs inside the Flux instance of the job. Flux counts cores, not
-    hardware threads. A rank that fails ends the others. A rank that succeeds does not: exit-timeout is disabled, which
-    would end the others after 30 s.
+    hardware threads. A rank that fails ends the other ranks. A rank that succeeds does not: this would be the effect of
+    exit-timeout after 30 s, so exit-timeout is disabled.
     """
     options = [f"--nodes={spec.nodes}", f"--ntasks={spec.ranks}"]
     options += [f"--cores-per-task={spec.cores}"] if spec.cores else []
@@ -128,7 +131,7 @@ LAUNCHERS: dict[str, Callable[[Spec], list[str]]] = {
 
 
 def remotes(site: Site) -> tuple[Remote, ...]:
-    """Return the remote start methods that the site's launcher could use instead of the one in the profile."""
+    """Return the remote start methods that the site's launcher could use instead of the method in the profile."""
     if site.launcher.kind != "hydra":
         return ()
     ways: tuple[Remote, ...] = ("pbs_tmrsh", "ssh") if site.scheduler == "pbs" else ("ssh",)
@@ -136,9 +139,10 @@ def remotes(site: Site) -> tuple[Remote, ...]:
 
 
 def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bool = False) -> list[str]:
-    """Return the launcher command, without the program that the ranks run. darshan: with the variables for Darshan.
-    few: start only two ranks (or one if the job has one), on a single node if nodes have two. one_a_node: start one
-    rank on each node; if the launcher has no option for ranks per node, start all ranks.
+    """Return the launcher command without the program that the ranks run. darshan: whether to set the variables for
+    Darshan. few: whether to start only two ranks (or one if the job has one), on a single node if nodes have two ranks.
+    one_a_node: whether to start one rank on each node; if the launcher has no option for ranks per node, all ranks are
+    started.
     """
     site = plan.site
     nodes, ranks_per_node = plan.nodes, plan.ranks_per_node
@@ -160,8 +164,9 @@ def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bo
 
 
 def darshan_words(plan: Plan) -> tuple[list[Shell], list[Shell], list[Shell]]:
-    """Return three sets of launcher arguments that set variables: with Darshan, without Darshan, and additional ones
-    for libdarshan before 3.4. libdarshan comes first in LD_PRELOAD, before the libraries whose functions it wraps.
+    """Return three lists of launcher arguments that set variables: with Darshan, without Darshan, and additional
+    arguments for libdarshan before 3.4. libdarshan comes first in LD_PRELOAD, before the libraries whose functions it
+    wraps.
     """
     site = plan.site
     option = {"pals": ["--env"], "aprun": ["-e"]}.get(site.launcher.kind, [])
@@ -177,8 +182,8 @@ def darshan_words(plan: Plan) -> tuple[list[Shell], list[Shell], list[Shell]]:
 
 
 def variables(environment: dict[str, str], preload: tuple[str, ...]) -> Variables:
-    """Return the variables for the ranks, with values quoted for the shell. Libraries that are already in LD_PRELOAD at
-    run time are kept, after those in `preload`.
+    """Return the variables for the ranks, with values quoted for the shell. Libraries that are in LD_PRELOAD when the
+    job runs are kept, after the libraries in `preload`.
     """
     assigned = {name: quote(value) for name, value in environment.items()}
     if preload:
@@ -187,7 +192,7 @@ def variables(environment: dict[str, str], preload: tuple[str, ...]) -> Variable
 
 
 def _env(spec: Spec) -> list[str]:
-    """Return the arguments that set variables through env(1), which any launcher can start."""
+    """Return the arguments that set variables through env(1), which every launcher can start."""
     arguments = [*_assignments(spec.variables), *_array(spec)]
     return ["env", *arguments] if arguments else []
 

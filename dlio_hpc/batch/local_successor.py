@@ -1,5 +1,5 @@
-"""Program of a local job that depends on others: `python local_successor.py ID... -- COMMAND...` waits until the jobs
-with these ids have ended, then executes the command in its place.
+"""Program that runs a local job after the jobs that it depends on. `python local_successor.py ID... -- COMMAND...`
+waits until the jobs with these ids have ended, and then replaces itself by the command.
 """
 
 import os
@@ -10,8 +10,8 @@ _LOOK_S = 0.5
 
 
 def main() -> None:
-    """Run the program. First remove the folder of this file from sys.path, because its modules would shadow others of
-    the same name.
+    """Run the program. The folder of this file is removed from sys.path first, because modules in it would shadow other
+    modules with the same names.
     """
     del sys.path[0]
     from dlio_hpc.batch.schedulers.local import lives

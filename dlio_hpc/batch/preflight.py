@@ -1,5 +1,5 @@
 """Checks that run on the login node, so that a job does not wait in the queue only to fail. Each check yields findings,
-one per line of output.
+each of which is printed on one line.
 """
 
 import os
@@ -38,9 +38,9 @@ _LAUNCH_WALLTIME, _RANKS_A_NODE = units.Walltime(120), 2
 
 
 class PreflightFinding(NamedTuple):
-    """Result of a check. what: subject of the check. exit_code: exit code of dlio-hpc for a fault, otherwise 0.
-    verdict: "fault" if the job would fail or its results would be useless, "note" for anything else that the user
-    should know, "ok" otherwise.
+    """Result of a check. verdict: "fault" if the job would fail or its results would be useless, "note" for other facts
+    that the user should know, "ok" otherwise. what: subject of the check. exit_code: exit code of dlio-hpc for a fault,
+    otherwise 0.
     """
 
     verdict: Literal["ok", "note", "fault"]
@@ -50,8 +50,8 @@ class PreflightFinding(NamedTuple):
 
 
 def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightFinding]:
-    """Yield the findings of all checks of a study as they are made. With `patience_s`, also launch ranks in a small
-    job, and wait at most that many seconds for it. None: do not launch ranks.
+    """Yield the findings of all checks of a study, each as soon as it is made. patience_s: if it is not None, ranks are
+    also launched in a small job, for which the checks wait at most that many seconds.
     """
     made = plans[0]
     needed = plan.datasets(run for job_plan in plans for run in job_plan.runs)
@@ -70,7 +70,7 @@ def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightF
 
 def _storage(asked: Layout | None, folder: str, needed: Sequence[Run]) -> Iterator[PreflightFinding]:
     """Check the file system under test, which holds `folder`: its type, layout, storage targets, space and quotas.
-    asked: the site's Lustre layout. needed: runs whose datasets must fit on it.
+    asked: the site's Lustre layout. needed: runs whose datasets must fit on the file system.
     """
     checks: tuple[tuple[str, Callable[[], Iterator[PreflightFinding]]], ...] = (
         ("file system", lambda: _file_system(folder)),
@@ -93,8 +93,8 @@ def _guarded(title: str, check: Callable[[], Iterator[PreflightFinding]]) -> Ite
 
 
 def _limits(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
-    """Check the plans against the limits in the site profile: nodes, walltime, account, ranks per node, and total
-    cost.
+    """Check the plans against the limits in the site profile: nodes, walltime, account, ranks per node, and
+    total cost.
     """
     made = plans[0]
     faults = {str(fault): fault for job_plan in plans for fault in site_limits.faults(job_plan)}
@@ -123,7 +123,9 @@ def _file_system(folder: str) -> Iterator[PreflightFinding]:
 
 
 def _folders(made: Plan) -> Iterator[PreflightFinding]:
-    """Check that files can be created in each folder that jobs write to, or in its nearest existing parent."""
+    """Check that files can be created in each folder that jobs write to or, if it does not exist yet, in its nearest
+    existing parent.
+    """
     sound = True
     data = [("data" if len(made.folders) == 1 else "ab", folder) for folder in made.folders]
     for name, folder in (*data, ("runs", os.path.dirname(made.directory)), ("archive", made.archive)):
@@ -186,7 +188,7 @@ def _space(folder: str, needed: Sequence[Run]) -> Iterator[PreflightFinding]:
 
 
 def _quota(folder: str, needed: Sequence[Run]) -> Iterator[PreflightFinding]:
-    """Check that the datasets fit into the quotas of the user, of the folder's group and of its project."""
+    """Check that the datasets fit into the quotas of the user, of the folder's group and of the folder's project."""
     file_system = filesystem.of(Path(folder))
     if not file_system.is_lustre:
         yield PreflightFinding("note", "quota", f"not checked on {file_system.kind}")
@@ -218,8 +220,8 @@ def _owner_quota(needed: Sequence[Run], option: str, owner: str, name: str, path
 
 
 def _batch_system(made: Plan) -> Iterator[PreflightFinding]:
-    """Ask the batch system whether it would accept the job's queue, account and limits. Systems that check some of
-    these only at submission say so.
+    """Ask the batch system whether it would accept the queue, account and limits of the job. If it checks some of these
+    only at submission, the finding says so.
     """
     script = jobscript.render(made)
     with tempfile.TemporaryDirectory() as folder:
@@ -237,22 +239,24 @@ def _submission(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
 
 
 def _preload(made: Plan) -> Iterator[PreflightFinding]:
-    """Check that the libraries that ranks preload exist. The check is made on this node and assumes that it has the
-    same software as the compute nodes.
+    """Check that the libraries that the ranks preload exist. The check is made on this node, on the assumption that it
+    has the same software as the compute nodes.
     """
     for library in made.site.preload:
-        if why := _unfit(library):
+        if why := _library_fault(library):
             raise InfrastructureError(f"preload: {why}")
         yield PreflightFinding("ok", "preload", f"{library} exists")
     if made.site.darshan is None:
-        yield PreflightFinding("note", "Darshan", "the site sets no libdarshan.so (darshan): runs have no Darshan logs")
-    elif why := _unfit(made.site.darshan):
+        yield PreflightFinding(
+            "note", "Darshan", "the site profile sets no libdarshan.so (darshan): runs have no Darshan logs"
+        )
+    elif why := _library_fault(made.site.darshan):
         yield PreflightFinding("note", "Darshan", f"{why}: runs have no Darshan log on nodes without it")
     else:
         yield PreflightFinding("ok", "Darshan", f"{made.site.darshan} exists")
 
 
-def _unfit(library: str) -> str | None:
+def _library_fault(library: str) -> str | None:
     try:
         with open(library, "rb") as file:
             return None if file.read(4) == b"\x7fELF" else f"{library} is not an ELF library"
@@ -262,8 +266,8 @@ def _unfit(library: str) -> str | None:
 
 def _launch(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[PreflightFinding]:
     """Start two ranks per node on one or two nodes, with the site's launcher, in a small job. The ranks import the
-    packages in `needed`. If they cannot communicate on two nodes, try the other remote start methods and name one that
-    works in the error.
+    packages in `needed`. If they cannot communicate across two nodes, try the other remote start methods, and name one
+    that works in the error.
     """
     try:
         yield from launched(made, needed, patience_s)
@@ -278,8 +282,8 @@ def _launch(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[
 def working_remote(
     made: Plan, ways: Sequence[Remote | None], needed: tuple[str, ...], patience_s: float
 ) -> tuple[Remote | None, str]:
-    """Try remote start methods in order. Return the first one with which ranks on two nodes can communicate, or None if
-    none works or the trial job could not run, and a text that says what was tried.
+    """Try remote start methods in order. Return the first method with which ranks on two nodes can communicate, or None
+    if none works or the trial job could not run, and a text that says what was tried.
     """
     for way in ways:
         tried = replace(made, site=replace(made.site, launcher=replace(made.site.launcher, remote=way)))
@@ -294,7 +298,7 @@ def working_remote(
 
 
 def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[PreflightFinding]:
-    """Run a small job with the site's own remote start method and yield its findings. Raise DlioError if its ranks do
+    """Run a small job with the site's own remote start method, and yield its findings. Raise DlioError if its ranks do
     not run or cannot communicate. If the job has not ended after `patience_s` seconds, cancel it and yield a note.
     """
     smallest = _smallest(made, needed)
@@ -342,8 +346,8 @@ def _who(smallest: Plan) -> str:
 
 
 def _watched(directory: Path, deadline: float) -> Watched:
-    """Watch the job until it has ended, cannot be watched further, or the deadline has passed. Return its last known
-    state.
+    """Watch the job until it has ended or can no longer be watched, or until the deadline. Return its last
+    known state.
     """
     for sighting in watch([directory]):
         last = sighting
@@ -353,7 +357,9 @@ def _watched(directory: Path, deadline: float) -> Watched:
 
 
 def _failure(smallest: Plan, record: job_record.Job) -> DlioError:
-    """Return the error that the ranks reported, or, if there is none, an error with the last line of job.err."""
+    """Return the error that the ranks reported. If they reported none, return an error with the last line of
+    job.err.
+    """
     directory = Path(smallest.directory)
     for path in directory.glob(f"{rundir.RUNS}/*/{rundir.ERROR}"):
         error = run_result.decode_error(path.read_bytes(), str(path))
@@ -373,8 +379,8 @@ def _last_line(directory: Path) -> str:
 
 
 def _smallest(made: Plan, needed: tuple[str, ...]) -> Plan | None:
-    """Return a plan for a small job: two ranks per node, on at most two nodes, that import the packages in `needed` and
-    read nothing. Return None if the queue requires more nodes.
+    """Return the plan of a small job: two ranks per node, on at most two nodes, that import the packages in `needed`
+    and read nothing. Return None if the queue requires more nodes.
     """
     queue = made.site.queues.get(made.queue or "")
     nodes = min(made.nodes, 2)
@@ -385,7 +391,7 @@ def _smallest(made: Plan, needed: tuple[str, ...]) -> Plan | None:
     bind = None if launcher.bind and launcher.bind.startswith("list:") else launcher.bind
     site = replace(made.site, depth=None, launcher=replace(launcher, bind=bind))
     draft = workload.draft("null", ("train.steps=1", "name=check"))
-    smallest = packing.one(
+    smallest = packing.single_job(
         PartRequest(draft, site, nodes=(nodes,), ranks_per_node=(_RANKS_A_NODE,)),
         JobRequest(
             runs=Path(made.directory).parent,

@@ -5,17 +5,17 @@ from collections.abc import Iterable
 
 
 class Shell(str):
-    """Text that may be printed into a shell script as it is."""
+    """Text that may be printed into a shell script without further quoting."""
 
 
 def quote(text: str) -> Shell:
-    """Return `text` quoted, so that the shell takes it as one word."""
+    """Return `text` quoted, so that the shell reads it as one word."""
     return Shell(shlex.quote(text))
 
 
 def comment(text: str) -> Shell:
-    """Return `text` with every unprintable character, such as a line break, replaced by "?", so that it stays within
-    its comment line.
+    """Return `text` with "?" in place of every unprintable character, such as a line break, so that it cannot leave its
+    comment line.
     """
     return Shell("".join(character if character.isprintable() else "?" for character in text))
 

@@ -1,4 +1,6 @@
-"""Detect the batch system, launcher and file systems of this machine from a login node, for a new site profile."""
+"""Detection of the batch system, the launcher and the file systems of this machine on a login node, for a new site
+profile.
+"""
 
 import json
 import os
@@ -66,8 +68,8 @@ def batch() -> tuple[str, DetectedSystem]:
 
 
 def mpi_library() -> str:
-    """Return the first line of the version text of the MPI library that this Python interpreter loads, or a text that
-    says that mpi4py does not load.
+    """Return the first line of the version text of the MPI library that this Python interpreter loads, or "mpi4py does
+    not load".
     """
     program = "from mpi4py import MPI; print(MPI.Get_library_version())"
     answer = common.try_ask(sys.executable, "-c", program)
@@ -100,13 +102,13 @@ def _mpiexec(version: str) -> str | None:
 
 
 def places() -> list[str]:
-    """Return a line for each shared file system that is mounted on this node: mount point, type and source."""
+    """Return a line for each shared file system that is mounted on this node: its mount point, type and source."""
     return [f"{mount}: {kind} from {source}" for mount, kind, source in filesystem.mounts() if kind in _SHARED]
 
 
 def darshan() -> str | None:
-    """Return the path of libdarshan.so, or None if it is not found. It is searched in folders that variables of
-    Darshan's modules name, and next to darshan-config.
+    """Return the path of libdarshan.so, or None if it is not found. The search covers folders that are named in
+    variables of Darshan's modules, and folders next to darshan-config.
     """
     folders = [Path(os.environ[name]) for name in os.environ if re.fullmatch(r"\w*DARSHAN\w*(DIR|ROOT|PREFIX)", name)]
     if tool := shutil.which("darshan-config"):

@@ -1,4 +1,4 @@
-"""Submit the jobs of a study so that they run one after the other and do not disturb each other, and resume a study."""
+"""Submission of the jobs of a study, so that they run one after the other and do not disturb each other."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -27,14 +27,16 @@ class Submission(NamedTuple):
 
 
 class Commands(NamedTuple):
-    """A job that is not submitted, and the command that would submit it."""
+    """A job that is planned but not submitted. command: the command that would submit it."""
 
     plan: Plan
     command: str
 
 
 def commands(planned: Planned) -> list[Commands]:
-    """Return the command that would submit each job. ID-OF-JOB stands for the batch id of an earlier job."""
+    """Return, for each job, the command that would submit it. In the command, ID-OF-JOB stands for the batch id of an
+    earlier job.
+    """
     jobs = planned.jobs
     return [
         Commands(job, SCHEDULERS[job.site.scheduler].command(job, after(jobs[: number + 1], _unknown(jobs[:number]))))
@@ -47,11 +49,11 @@ def _unknown(jobs: Sequence[Plan]) -> list[str]:
 
 
 def after(jobs: Sequence[Plan], ids: Sequence[str], parents: Sequence[str] = (), live: Sequence[str] = ()) -> After:
-    """Return the jobs that the last of `jobs` must wait for. ids: batch ids of the other `jobs`, in order.
+    """Return the jobs that the last of `jobs` must wait for. ids: batch ids of the other `jobs`, in their order.
+    parents: ids of jobs that must succeed first. live: ids of jobs that must end first.
 
-    The last job waits for all the others, not only for the previous one, because a waiting job may be cancelled. A
-    first job that only generates data must succeed; the others must only end. parents: ids of jobs that must succeed
-    before. live: ids of jobs that must end before.
+    The last job waits for all others and not only for the previous one, because a queued job may be cancelled. If the
+    first job only generates data, it must succeed; the other jobs must only end.
     """
     if not ids:
         return After(tuple(parents), tuple(live))
@@ -60,8 +62,8 @@ def after(jobs: Sequence[Plan], ids: Sequence[str], parents: Sequence[str] = (),
 
 
 def start(planned: Planned, parents: Sequence[Path], report: Report, verbose: Report) -> Submission:
-    """Submit all jobs. They start after the jobs in the directories `parents` have succeeded. report: function that is
-    called with each line for the user. verbose: function that is called with each submit command.
+    """Submit all jobs. They start only after the jobs in the directories `parents` have succeeded. report: function
+    that is called with each line for the user. verbose: function that is called with each submit command.
     """
     submit.check(planned.jobs)
     waited = submit.parents(parents, planned.jobs[0])
@@ -74,8 +76,8 @@ def start(planned: Planned, parents: Sequence[Path], report: Report, verbose: Re
 def hand_over(
     planned: Planned, parents: Sequence[str], live: Sequence[str], report: Report, verbose: Report
 ) -> Submission:
-    """Submit the jobs. Each runs after those before it; see after(). If the batch system refuses one, cancel the
-    earlier jobs of a single measurement, but keep those of a study.
+    """Submit the jobs, each to run after those before it; see after(). If the batch system rejects one, the jobs that
+    are already submitted are cancelled for a single measurement, and kept for a study.
     """
     plans, study = planned.jobs, None if planned.study.is_plain else planned.study
     if study is not None:
@@ -104,7 +106,7 @@ def _submitted(plan: Plan, job: job_record.Job) -> str:
 
 
 def summary(planned: Planned) -> str:
-    """Return a line with the numbers of points, measurements and jobs of a study, and its seed."""
+    """Return a line with the numbers of points, measurements and jobs of a study, and with its seed."""
     points, measured = len(planned.study.points), sum(run.point is not None for job in planned.jobs for run in job.runs)
     return (
         f"study {planned.study.study}: {points} points, {measured} measurements in {len(planned.jobs)} job(s), "
@@ -113,8 +115,8 @@ def summary(planned: Planned) -> str:
 
 
 def _give_up(planned: Planned, directories: Sequence[Path], report: Report) -> None:
-    """Handle a refusal by the batch system. If the study is resumable, keep the jobs that are submitted and report the
-    command for the others. Otherwise cancel the jobs in `directories`.
+    """Handle a rejection by the batch system. If the study can be resumed, keep the jobs that are submitted, and report
+    the command that submits the others later. Otherwise cancel the jobs in `directories`.
     """
     if not planned.study.is_plain:
         later = resume_command(planned.study.folder)

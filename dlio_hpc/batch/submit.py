@@ -1,4 +1,4 @@
-"""Submit jobs: write the directory of a planned job and hand its script to the batch system."""
+"""Submission of a job: write the directory of the planned job, and hand its script to the batch system."""
 
 import importlib.util
 import os
@@ -28,16 +28,16 @@ _AFTER_NONE = After()
 
 
 class Submitted(NamedTuple):
-    """A submitted job. notes: notes on the submission, besides those in the plan."""
+    """A submitted job. notes: notes on the submission, in addition to those in the plan."""
 
     job: job_record.Job
     notes: list[str]
 
 
 def check(plans: Sequence[Plan]) -> None:
-    """Make all checks that are possible before anything is written. With a batch system: its submit command exists, and
-    the limit of jobs per user is respected. On the local site: launcher, packages and folders. Raise ConfigError or
-    InfrastructureError.
+    """Make all checks that are possible before anything is written, and raise ConfigError or InfrastructureError if one
+    fails. With a batch system: the submit command exists, and the limit of jobs per user is respected. On the local
+    site: launcher, packages and folders can be used.
     """
     plan = plans[0]
     scheduler = SCHEDULERS[plan.site.scheduler]
@@ -62,8 +62,9 @@ def check(plans: Sequence[Plan]) -> None:
 
 
 def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -> Submitted:
-    """Write the job's directory and submit its script. Return as soon as the batch system has accepted it. after: jobs
-    that it must wait for. study: the study that the job belongs to; its study.json is copied to the directory.
+    """Write the directory of a job and submit its script. Return as soon as the batch system has accepted the job.
+    after: jobs that it must wait for. study: study that the job belongs to, whose study.json is copied to the
+    directory; None if it belongs to none.
     """
     scheduler = SCHEDULERS[plan.site.scheduler]
     directory = Path(plan.directory)
@@ -89,8 +90,8 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
 
 
 def _noted(directory: Path, record: job_record.Job) -> list[str]:
-    """Write the job's record; return no notes. If writing fails, return a note instead of raising an error, because the
-    submitted job continues.
+    """Write the record of a job that was submitted, and return no notes. If writing fails, return a note instead of
+    raising an error, because the job continues.
     """
     try:
         job_record.save(directory, record)
@@ -103,8 +104,8 @@ def _noted(directory: Path, record: job_record.Job) -> list[str]:
 
 
 def parents(directories: Sequence[Path], plan: Plan) -> tuple[str, ...]:
-    """Return the batch ids of the jobs in `directories` that have not ended, so that a new job can wait for them. Raise
-    ConfigError if one of them has failed or the new job cannot depend on it.
+    """Return the batch ids of those jobs in `directories` that have not ended, so that a new job can wait for them.
+    Raise ConfigError if one of them has failed, or if the new job cannot depend on it.
     """
     ids = []
     for directory in directories:
@@ -114,7 +115,9 @@ def parents(directories: Sequence[Path], plan: Plan) -> tuple[str, ...]:
         if record.scheduler != plan.site.scheduler or record.batch_id is None:
             raise ConfigError(f"--after {record.job}: it is not a job of {plan.site.name}'s batch system")
         if not record.ended and record.scheduler == "cobalt" and job_record.load_plan(directory).is_link:
-            raise ConfigError(f"--after {record.job}: Cobalt does not know how a job of a study ends; wait for it")
+            raise ConfigError(
+                f"--after {record.job}: Cobalt cannot tell whether a job of a study succeeds; wait until it has ended"
+            )
         if not record.ended:
             ids.append(record.batch_id)
     return tuple(ids)
@@ -122,8 +125,8 @@ def parents(directories: Sequence[Path], plan: Plan) -> tuple[str, ...]:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Block SIGINT, SIGTERM and SIGHUP, so that the command is not interrupted between the batch system's answer and
-    the write of job.json.
+    """Block SIGINT, SIGTERM and SIGHUP in a `with` block, so that the command is not interrupted between the answer of
+    the batch system and the writing of job.json.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
@@ -133,15 +136,16 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _unused(plan: Plan) -> list[str]:
-    """Return notes on environment variables of this shell that look like options but have no effect."""
+    """Return notes on environment variables of this shell that resemble options but have no effect."""
     if plan.site.scheduler == "slurm" and (stray := [name for name in os.environ if name.startswith("SBATCH_")]):
         return [f"{', '.join(stray)} of this shell are ignored; use options instead (--account, --queue, --job-option)"]
     return []
 
 
 def keep(study: Study, is_new: bool = True) -> Path:
-    """Create the folder of a study with its study.json and return it. Raise ConfigError if the folder exists. With
-    is_new=False the folder may exist; its study.json is kept, or written if it is missing.
+    """Create the folder of a study with its study.json, and return the folder. Raise ConfigError if the folder exists
+    and `is_new` is True. If `is_new` is False and the folder exists, its study.json is kept, or written if it is
+    missing.
     """
     folder = study.folder
     try:
@@ -158,8 +162,8 @@ def keep(study: Study, is_new: bool = True) -> Path:
 
 
 def _keep_copy(study: Study, path: Path) -> None:
-    """Hard-link the study's study.json to `path`, or copy it if the file system has no hard links. It is large for a
-    study of many points.
+    """Hard-link the study.json of the study to `path`, or copy it if the file system does not support hard links. The
+    file is large if the study has many points.
     """
     original = study.folder / rundir.STUDY
     try:
@@ -169,8 +173,8 @@ def _keep_copy(study: Study, path: Path) -> None:
 
 
 def _write(directory: Path, plan: Plan, record: job_record.Job, study: Study | None) -> None:
-    """Write the job's directory. It has a temporary name until all its files are complete. Raise InfrastructureError if
-    that fails.
+    """Write the directory of a job. The directory has a temporary name until all its files are complete. Raise
+    InfrastructureError if that fails.
     """
     script = jobscript.render(plan).encode()
     hidden = directory.with_name(rundir.temporary_name(directory.name))
@@ -193,7 +197,7 @@ def _write(directory: Path, plan: Plan, record: job_record.Job, study: Study | N
 
 
 def _write_darshan(directory: Path, plan: Plan) -> None:
-    """Write Darshan's configuration files into the job's directory: one for each run with Darshan, and one for the
+    """Write Darshan's configuration files into the directory of a job: one for each run with Darshan, and one for the
     trial before the runs.
     """
     watched = [run for run in plan.runs if run.darshan]
@@ -207,8 +211,8 @@ def _write_darshan(directory: Path, plan: Plan) -> None:
 
 
 def _check_packages(plans: Sequence[Plan]) -> None:
-    """Raise ConfigError if a package that the ranks need is missing. This is checked only if the ranks surely use this
-    interpreter with its own search path.
+    """Raise ConfigError if a package that the ranks need is missing. The check is made only if it is certain that the
+    ranks use this interpreter with its own search path.
     """
     site = plans[0].site
     if site.python != sys.executable or site.setup or "PYTHONPATH" in {*site.environment, *site.rank_environment}:
@@ -219,8 +223,8 @@ def _check_packages(plans: Sequence[Plan]) -> None:
 
 
 def _check_folders(plans: Sequence[Plan]) -> None:
-    """Raise InfrastructureError if a data folder that the jobs write to is not writable. Folders that they only read
-    may belong to another user.
+    """Raise InfrastructureError if the jobs write to a data folder that is not writable. Folders that the jobs only
+    read may belong to another user.
     """
     runs = [run for plan in plans for run in plan.runs]
     folders = dict.fromkeys(os.path.dirname(run.dataset) for run in runs if dataset.writes(run))
@@ -230,7 +234,7 @@ def _check_folders(plans: Sequence[Plan]) -> None:
 
 
 def _check_launch(plan: Plan) -> None:
-    """Raise InfrastructureError if the launcher or mpi4py is missing on this computer."""
+    """Raise InfrastructureError if the launcher or mpi4py does not exist on this computer."""
     launcher, python = plan.site.launcher.command, plan.site.python
     missing = None if shutil.which(launcher) else launcher
     if python == sys.executable and not importlib.util.find_spec("mpi4py"):

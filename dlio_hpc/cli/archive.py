@@ -22,7 +22,7 @@ def verify(archives: tuple[Path, ...]) -> int:
     """Check every byte of each ARCHIVE against its checksum and manifest. Exit code 3: an archive is corrupted."""
     from dlio_hpc.files.archive import faults
 
-    checked, code = console.each(archives, lambda path: (path, faults(path)))
+    checked, code = console.for_each(archives, lambda path: (path, faults(path)))
     for path, problems in checked:
         for fault in problems:
             console.say(f"{path}: {fault}")

@@ -39,7 +39,7 @@ def darshan(logs: tuple[Path, ...], only: str | None, outputs: Outputs) -> int:
     """
     from dlio_hpc.analysis.log import analyze
 
-    examined, code = console.each(logs, lambda path: analyze.log_file(path, only, outputs.step_s))
+    examined, code = console.for_each(logs, lambda path: analyze.log_file(path, only, outputs.step_s))
     if outputs.as_json:
         console.print_json({"logs": [_document(log) for log in examined]})
     elif outputs.as_csv:

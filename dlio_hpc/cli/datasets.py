@@ -52,7 +52,7 @@ def datasets() -> None:
 def list_datasets(data: Path | None, site_name: str | None, as_json: bool) -> int:
     """List the datasets with format, size and state."""
     where = _directory(data, site_name)
-    stored, code = console.each(_folders(where), _look)
+    stored, code = console.for_each(_folders(where), _look)
     if as_json:
         console.print_json({"data": str(where), "datasets": [_as_document(entry) for entry in stored]})
     elif stored:
@@ -73,7 +73,7 @@ def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, qui
     a dataset is incomplete or corrupted, or a job is generating it.
     """
     folders = _named(names, data, site_name) if names else _folders(_directory(data, site_name))
-    checked, code = console.each(folders, lambda folder: _verified(folder, quick))
+    checked, code = console.for_each(folders, lambda folder: _verified(folder, quick))
     if as_json:
         console.print_json({"datasets": checked})
     else:
@@ -126,7 +126,7 @@ def remove(names: tuple[str, ...], data: Path | None, site_name: str | None, unf
         raise click.UsageError("give the names of datasets, or --unfinished")
     code = 0
     if unfinished:
-        looked, code = console.each(_folders(_directory(data, site_name)), _look)
+        looked, code = console.for_each(_folders(_directory(data, site_name)), _look)
         folders = [entry.folder for entry in looked if entry.state == "unfinished" and not entry.folder.is_symlink()]
         if not folders and not code:
             click.echo("no unfinished datasets")

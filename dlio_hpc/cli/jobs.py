@@ -103,7 +103,7 @@ def collect(jobs: tuple[str, ...], runs: Path) -> int:
     looks, code = _refreshed(jobs, runs)
     for look in looks:
         if look.job.ended or jobs:
-            failed = console.each([look.directory], lambda ended: collect_one(ended, quiet=False))[1]
+            failed = console.for_each([look.directory], lambda ended: collect_one(ended, quiet=False))[1]
             code = code or failed
         else:
             console.say(f"{look.job.job}: {look.job.state}, not collected yet")

@@ -1,1 +1,1 @@
-"""The program that the ranks run: generate a dataset, read it as deep learning does, and time each phase."""
+"""The program that runs on the ranks: generate a dataset, read it as deep learning does, and time each phase."""

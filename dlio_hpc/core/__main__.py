@@ -12,8 +12,8 @@ from dlio_hpc.errors import classified, of_system, reported
 from dlio_hpc.files import rundir
 from dlio_hpc.results.run_result import RunError
 
-# When ranks are aborted, launchers drop output that they have not yet forwarded. _FORWARD_S is the time to forward the
-# message of the rank that failed first. Other ranks that fail wait _GRACE_S, so that they do not abort before it.
+# When ranks abort, launchers drop output that they have not yet forwarded. The rank that failed first therefore waits
+# _FORWARD_S for its message to be forwarded. Other ranks that fail wait _GRACE_S, so that they do not abort before it.
 _FORWARD_S, _GRACE_S = 0.2, 1.0
 
 
@@ -54,8 +54,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _report(rank: int, folder: Path | None, fault: Exception) -> None:
-    """Write error.json to the folder of the run, if the folder is known, and a line to stderr (job.err). Only the first
-    rank that fails does so. Other ranks that fail only wait, because they fail as a consequence.
+    """Report the failure of this rank: write error.json to the folder of the run, if that is known, and a line to
+    stderr (job.err). Only the first rank that fails does so. Other ranks that fail only wait, because they usually fail
+    as a consequence.
     """
     host = os.uname().nodename
     known = classified(fault)

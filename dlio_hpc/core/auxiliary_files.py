@@ -1,5 +1,5 @@
-"""Small requests that are not for samples, such as reads of metadata and writes of summaries. They are counted and
-timed separately.
+"""Small reads and writes of files other than samples, such as metadata and summaries. They are counted and timed
+separately.
 """
 
 from typing import NamedTuple
@@ -18,8 +18,8 @@ from dlio_hpc.plan.sample_order import mix
 
 
 class Counts(NamedTuple):
-    """Requests of a rank to auxiliary files in the whole run. time_s: seconds spent in them, including opening
-    files.
+    """Requests of a rank to auxiliary files in the whole run. time_s: seconds spent in these requests, including
+    opening the files.
     """
 
     opens: int = 0
@@ -33,7 +33,8 @@ class Counts(NamedTuple):
 class AuxiliaryFiles:
     """The auxiliary files that a rank reads and writes. A file that is read stays open after its first request.
 
-    apart: counter of the bytes that the kernel fetches from storage for these requests.
+    apart: counter of the bytes that the kernel fetches from storage for auxiliary files, so that they are not counted
+    for samples.
     """
 
     def __init__(self, run: Run, rank: int, apart: ExcludedIO) -> None:
@@ -50,7 +51,7 @@ class AuxiliaryFiles:
         self._time_s = 0.0
 
     def due(self, when: str) -> None:
-        """Make the requests that are due at `when`, which is start, epoch, step or end."""
+        """Make the requests that the workload configures for the moment `when`: start, epoch, step or end."""
         for side in self._mine:
             if side.when == when:
                 started = now()
@@ -90,7 +91,7 @@ class AuxiliaryFiles:
         self._written += side.count * side.bytes
 
     def counts(self) -> Counts:
-        """Return the requests counted so far."""
+        """Return the counts of the requests made so far."""
         tally = self._tally
         return Counts(
             tally.opens, tally.requests, self._writes, tally.bytes_read, self._written, self._time_s
@@ -104,8 +105,8 @@ class AuxiliaryFiles:
 
 
 def offsets(side: AuxiliaryFile, first: int, rank: int) -> list[int]:
-    """Return the offsets of the requests `first` to `first` + count - 1 of a rank. They are random, or sequential;
-    sequential requests start again at the beginning of the file after its end.
+    """Return the file offsets of a rank's requests number `first` to `first` + side.count - 1. Offsets are random or
+    sequential. Sequential offsets wrap around at the end of the file.
     """
     numbers = range(first, first + side.count)
     if not side.random:
@@ -119,5 +120,5 @@ def offsets(side: AuxiliaryFile, first: int, rank: int) -> list[int]:
 
 
 def write(descriptor: int, side: AuxiliaryFile) -> None:
-    """Write the contents of an auxiliary file that runs read to an open file."""
+    """Write the contents of an auxiliary file, which runs will read, to an open file."""
     write_file(descriptor, content.pieces(0, side.file_size))

@@ -1,4 +1,4 @@
-"""Count the bytes that storage delivered in an epoch, and the pages of the dataset that were in memory before it. Both
+"""Count, per epoch, the bytes that storage delivered and the pages of the dataset that were in memory beforehand. Both
 show whether the epoch read from storage.
 """
 
@@ -17,19 +17,19 @@ from dlio_hpc.plan.sample_order import Order
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-# Columns of the record of an epoch, NaN if a value is unknown. The first rank of a node reports the counters of the
-# node; its other ranks report 0. FETCHED: bytes that the kernel fetched from storage for the rank. ASKED, ARRIVED:
-# bytes that programs on the node read and that servers sent to it, by the counters of the file system client. LOOKED,
+# Columns of the record of an epoch; a value is NaN if it is unknown. FETCHED: bytes that the kernel fetched from
+# storage for the rank. ASKED, ARRIVED: bytes that programs on the node read, and bytes that servers sent to the node,
+# from the counters of the file system client; the first rank of a node reports them, its other ranks report 0. LOOKED,
 # RESIDENT: pages that the rank checked before the epoch, and how many of them were in memory.
 FETCHED, ASKED, ARRIVED, LOOKED, RESIDENT = range(5)
 COLUMNS = 5
 _UNKNOWN = float("nan")
-# Number of files to check: by all ranks of a node together, and at least by each rank.
+# Number of files to check: by all ranks of a node together, and the minimum per rank.
 _FILES, _FEWEST = 32, 4
 
 
 class Arrivals:
-    """Bytes from storage and pages in memory of a rank, counted for each epoch."""
+    """Bytes that a rank received from storage, and pages of the dataset in memory, counted for each epoch."""
 
     def __init__(self, node: "Intracomm", run: Run, nodes: int) -> None:
         self._node, self._run = node, run
@@ -48,7 +48,7 @@ class Arrivals:
         self._traffic: client_counters.Traffic | None = None
 
     def look(self, order: Order, first: int, last: int) -> None:
-        """Before an epoch, check some of the files that this rank will read, and count their pages in memory."""
+        """Before an epoch, count how many pages of a sample of the files that this rank will read are in memory."""
         if not self._looks:
             return
         last = min(last, first + self._run.steps_per_epoch * self._run.workload.reader.batch_size)
@@ -63,8 +63,8 @@ class Arrivals:
         self._io = process_io()
 
     def end(self, apart: int) -> tuple[float, ...]:
-        """Return the columns of the epoch that ends. Call this after the processes that read for this rank have ended.
-        apart: bytes that were fetched for other purposes than samples.
+        """Return the columns of the epoch that ends. Processes that read for this rank must have ended before. apart:
+        bytes that the kernel fetched for other purposes than samples, which are subtracted.
         """
         after = process_io()
         fetched = _UNKNOWN

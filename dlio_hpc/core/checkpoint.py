@@ -1,5 +1,5 @@
-"""Checkpoints: write model state, and optionally read it back, while training waits. The time is reported
-separately.
+"""Checkpoints: write model state, and optionally read it back, while training waits. The time is reported separately
+from that of the steps.
 """
 
 import os
@@ -24,7 +24,7 @@ _READ_BACK = 4 * content.BLOCK
 
 
 class Saved(NamedTuple):
-    """Seconds and bytes that a rank spent on a checkpoint. All are zero on ranks that do not write."""
+    """Seconds and bytes that a rank spent on a checkpoint. All are zero on ranks that do not write checkpoints."""
 
     write_s: float = 0.0
     fsync_s: float = 0.0
@@ -48,8 +48,9 @@ class Checkpoints:
         return steps % self._every == 0
 
     def save(self) -> Saved:
-        """Write the files of this rank, and read them back if the workload asks for it. Return the time and bytes.
-        Raise InfrastructureError if the file system fails.
+        """Write this rank's files of a checkpoint, and read them back if the workload asks for it. Return the times and
+        bytes. Raise InfrastructureError if the file system fails, and InvalidRun if the contents that are read back
+        differ.
         """
         if not self._writes:
             return Saved()
@@ -69,8 +70,8 @@ class Checkpoints:
         self._outputs.close()
 
     def _write(self, name: str, size: int) -> tuple[float, float]:
-        """Write a file. Return the seconds of writing and the seconds of fsync. Each checkpoint has different
-        contents.
+        """Write a file, with other contents than in the previous checkpoint. Return the seconds of writing and the
+        seconds of fsync.
         """
         started = now()
         try:
@@ -90,8 +91,8 @@ class Checkpoints:
         return self._count * content.BLOCK
 
     def _fill(self, descriptor: int, size: int) -> float:
-        """Write `size` bytes in requests of transfer_size. Return the seconds of the requests, without generating
-        contents.
+        """Write `size` bytes in requests of transfer_size. Return the seconds of the requests; generating the contents
+        is not included.
         """
         most = self._keys.transfer_size or min(size, LARGEST_REQUEST)
         ready = np.empty(min(size, max(most, _READY // most * most)), np.uint8)
@@ -106,8 +107,9 @@ class Checkpoints:
         return spent
 
     def _read_back(self, name: str, size: int) -> float:
-        """Read the file back and compare it with the written contents. Return the seconds of reading, without
-        comparing. First ask the kernel to drop the file from the page cache. Raise InvalidRun if the contents differ.
+        """Read the file back and compare it with the written contents. Before that, ask the kernel to drop the file
+        from the page cache. Return the seconds of reading; comparing is not included. Raise InvalidRun if the contents
+        differ.
         """
         path, buffer = self._outputs.path(name), np.empty(min(size, _READ_BACK), np.uint8)
         done, spent = 0, 0.0

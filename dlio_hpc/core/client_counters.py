@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from dlio_hpc.files.filesystem import FileSystem
 
-# Locations of Lustre's statistics in different versions. Since 2.13 most are in debugfs, which only root may read.
+# Locations of the statistics in different versions of Lustre. Since 2.13 most are in debugfs, which only root may read.
 _LUSTRE = ("/proc/fs/lustre", "/sys/fs/lustre", "/sys/kernel/debug/lustre")
 _MOUNTSTATS = "/proc/self/mountstats"
 
 
 class Traffic(NamedTuple):
-    """Bytes since the file system was mounted, of all processes on the node. asked: bytes that read calls returned.
+    """Bytes read by all processes on the node since the file system was mounted. asked: bytes that read calls returned.
     arrived: bytes that servers sent.
     """
 
@@ -22,8 +22,8 @@ class Traffic(NamedTuple):
 
 
 def counter(file_system: FileSystem) -> Callable[[], Traffic | None] | None:
-    """Return a function that reads the client's counters for this file system. Return None if there are no counters or
-    they are not readable.
+    """Return a function that reads the client's counters for this file system, or None if there are no counters or they
+    are not readable.
     """
     ask: Callable[[], Traffic | None] | None = None
     if file_system.is_lustre and file_system.fsname:
@@ -34,8 +34,8 @@ def counter(file_system: FileSystem) -> Callable[[], Traffic | None] | None:
 
 
 def _lustre(fsname: str) -> Traffic | None:
-    """Read the counters of the Lustre client, or return None if they are not readable. llite counts bytes that programs
-    read, osc bytes from storage targets, mdc bytes from metadata targets (DoM).
+    """Read the counters of the Lustre client, or return None if they are not readable. llite counts the bytes that
+    programs read, osc the bytes from storage targets, and mdc the bytes from metadata targets (DoM).
     """
     for root in map(Path, _LUSTRE):
         asked = list(_read_bytes(root, f"llite/{fsname}-*/stats"))
@@ -46,8 +46,8 @@ def _lustre(fsname: str) -> Traffic | None:
 
 
 def _read_bytes(root: Path, pattern: str) -> Iterator[int]:
-    """Yield the bytes read that each matching file reports: the seventh field of a line such as `read_bytes 500 samples
-    [bytes] 4096 1048576 209715200`; 0 without such a line.
+    """Yield, for each matching file, the bytes read that it reports: the seventh field of a line such as `read_bytes
+    500 samples [bytes] 4096 1048576 209715200`, or 0 if there is no such line.
     """
     try:
         texts = [path.read_text(encoding="ascii", errors="replace") for path in root.glob(pattern)]
@@ -59,8 +59,9 @@ def _read_bytes(root: Path, pattern: str) -> Iterator[int]:
 
 
 def _nfs(mount: str) -> Traffic | None:
-    """Read the NFS counters of a mount, or return None if there are none. The line `bytes:` in mountstats has the bytes
-    that programs read, the bytes that they wrote, the same two with O_DIRECT, and the bytes read from the server.
+    """Read the NFS counters of a mount, or return None if there are none. In mountstats, the line `bytes:` has the
+    bytes that programs read, the bytes that they wrote, the same two for O_DIRECT, and then the bytes read from the
+    server.
     """
     try:
         lines = Path(_MOUNTSTATS).read_text(encoding="utf-8", errors="surrogateescape").splitlines()

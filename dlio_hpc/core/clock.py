@@ -1,4 +1,4 @@
-"""A common clock for all ranks, and a barrier that does not take CPU time from ranks that still work."""
+"""A clock common to all ranks, and a barrier that leaves the CPU to ranks that are still working."""
 
 import time
 from typing import TYPE_CHECKING
@@ -14,11 +14,11 @@ _TAG = 7
 
 
 def offset_to_root(comm: "Intracomm", kernels: list[str]) -> float:
-    """Return the seconds to add to now() on this rank to get now() on rank 0. All ranks must call this. The error is at
-    most half the shortest of ten round trips.
+    """Return the seconds that must be added to now() on this rank to obtain now() on rank 0. All ranks must call this.
+    The error is at most half of the shortest of ten round trips.
 
-    kernels: for each rank, the id of the kernel that runs on its node. Ranks with the same kernel share a clock, so
-    their offset is exactly 0.
+    kernels: for each rank, the boot id of the kernel on its node. Ranks with the same kernel share a clock, so the
+    offset between them is exactly 0.
     """
     if comm.rank and kernels[comm.rank] != kernels[0]:
         for _ in range(_ROUND_TRIPS):
@@ -33,7 +33,7 @@ def offset_to_root(comm: "Intracomm", kernels: list[str]) -> float:
 
 
 def _measure_offset(comm: "Intracomm", rank: int) -> None:
-    """Measure, on rank 0, the clock offset of `rank`, and send it to that rank."""
+    """Measure on rank 0 the clock offset of `rank`, and send it to that rank."""
     trips = []
     for _ in range(_ROUND_TRIPS):
         sent = now()
@@ -45,11 +45,11 @@ def _measure_offset(comm: "Intracomm", rank: int) -> None:
 
 
 def barrier(comm: "Intracomm") -> None:
-    """Wait for all ranks, and sleep between polls. A busy MPI_Barrier would slow down ranks that still work on the same
-    cores.
+    """Wait for all ranks, sleeping between polls. MPI_Barrier polls without sleeping and would slow down ranks that are
+    still working on the same cores.
 
     The pause between polls is constant. An increasing pause would cost many milliseconds with MPICH, whose barrier
-    completes after several polls only. The first polls yield the core without a pause, which halves the time of the
+    needs several polls to complete. The first polls yield the core without a pause, which halves the time of the
     barrier if all ranks have already arrived.
     """
     if comm.size == 1:
@@ -58,7 +58,7 @@ def barrier(comm: "Intracomm") -> None:
 
 
 def wait(request: "Request") -> None:
-    """Wait until the MPI request completes, and sleep between polls."""
+    """Wait until the MPI request completes, sleeping between polls."""
     for _ in range(_QUICK_POLLS):
         if request.Test():
             return

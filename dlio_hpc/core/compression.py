@@ -1,15 +1,15 @@
-"""Compressible contents: calculate the share of random data with which gzip reaches a given compression ratio."""
+"""Compressible contents: compute the share of random data for which gzip reaches a given compression ratio."""
 
 import math
 from bisect import bisect_right
 from itertools import pairwise
 
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, LEVEL, Dataset
-from dlio_hpc.core.content import BLOCK, WORD, Texture
+from dlio_hpc.core.content import BLOCK, WORD, Compressibility
 
-# Bytes that deflate needs beyond the random data, for codes and repeated words, in 1/10000 of the total bytes. Measured
-# with zlib 1.2.13. Levels 1 to 3 are alike, and so are levels 4 to 9. Rows: bytes compressed at once. Columns: random
-# shares.
+# Bytes that deflate needs in addition to the random data, for codes and repeated words, in 1/10000 of the total bytes.
+# Measured with zlib 1.2.13; levels 1 to 3 give the same result, and so do levels 4 to 9. One row per number of bytes
+# compressed at once, one column per share of random data.
 _SHARES = (1, 0.98, 0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02)
 _AT_ONCE = (4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 1 << 20)
 _FAST = (
@@ -31,25 +31,27 @@ _THOROUGH = (
 _FASTEST_THOROUGH = 4
 
 
-def texture(dataset: Dataset) -> Texture:
-    """Return the compressibility of the dataset's contents, as it follows from random_bits or compression_ratio."""
+def compressibility(dataset: Dataset) -> Compressibility:
+    """Return how compressible the contents of the dataset are, computed from its random_bits or its
+    compression_ratio.
+    """
     if dataset.compression_ratio is None:
-        return Texture(dataset.random_bits)
+        return Compressibility(dataset.random_bits)
     level = LEVEL if dataset.level is None else dataset.level
     share = random_share(dataset.compression_ratio, level, _at_once(dataset))
-    return Texture(random_words=round(share * BLOCK / WORD))
+    return Compressibility(random_words=round(share * BLOCK / WORD))
 
 
 def _at_once(dataset: Dataset) -> int:
-    """Return the bytes of the unit that is compressed on its own: a chunk, or a file."""
+    """Return the bytes that are compressed as one unit: a chunk or a file."""
     if dataset.is_chunked:
         return math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
     return dataset.samples_per_file * dataset.sample_bytes
 
 
 def random_share(ratio: float, level: int, at_once: int) -> float:
-    """Return the share of random data with which gzip at `level` reaches the compression ratio `ratio`, if it
-    compresses `at_once` bytes at a time.
+    """Return the share of random data for which gzip at `level` reaches the compression ratio `ratio`. at_once: bytes
+    that are compressed as one unit.
     """
     extra = _extra(_THOROUGH if level >= _FASTEST_THOROUGH else _FAST, at_once)
     sizes = [share + more for share, more in zip(_SHARES, extra, strict=True)]
@@ -61,8 +63,8 @@ def random_share(ratio: float, level: int, at_once: int) -> float:
 
 
 def _extra(table: tuple[tuple[int, ...], ...], at_once: int) -> list[float]:
-    """Return a row of the table for `at_once` bytes, as fractions. It is interpolated over the logarithm of the
-    bytes.
+    """Return the row of `table` for units of `at_once` bytes, as fractions. Values between two rows are interpolated
+    over the logarithm of the bytes.
     """
     at_once = min(max(at_once, _AT_ONCE[0]), _AT_ONCE[-1])
     upper = min(bisect_right(_AT_ONCE, at_once), len(_AT_ONCE) - 1)

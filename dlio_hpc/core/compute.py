@@ -1,5 +1,5 @@
-"""Emulated computation: a rank spends the requested time without holding Python's interpreter lock (GIL), so that
-reader threads can run.
+"""Emulated computation: a rank spends a given time without holding Python's interpreter lock (GIL), so that reader
+threads can run.
 """
 
 import os
@@ -13,17 +13,15 @@ from dlio_hpc.core.clock import now
 from dlio_hpc.core.distributions import Floats
 from dlio_hpc.errors import ConfigError
 
-# A sleep ends late, by the timer slack. The last part of the time is therefore spent in zero-length sleeps, each of
-# which yields to other threads.
+# The timer slack makes sleeps end late. The last part of the time is therefore spent in sleeps of zero length, which
+# yield to other threads.
 _TAIL_S = 300e-6
-# About 10 us of work that zlib does without holding the GIL. A loop in Python would starve the reader threads.
+# Data that zlib checksums in about 10 us without holding the GIL. A loop in Python would starve the reader threads.
 _WORK = bytes(1 << 16)
 
 
 def emulate(seconds: float, mode: str = "sleep") -> None:
-    """Return after `seconds` have passed, accurate to some ten microseconds. mode: sleep, or spin to keep the core
-    busy.
-    """
+    """Sleep or spin for `seconds`, accurate to some ten microseconds. mode: sleep, or spin to keep the core busy."""
     if seconds <= 0:
         return
     deadline = now() + seconds
@@ -38,8 +36,8 @@ def emulate(seconds: float, mode: str = "sleep") -> None:
 
 
 def draw(wanted: ComputeTime, steps: int, rank: int, epoch: int) -> Floats:
-    """Return the computation time in seconds that each step of an epoch requests on a rank. The seed determines the
-    values.
+    """Return the computation times in seconds of the steps of an epoch on a rank. They are drawn from the distribution
+    in `wanted`; its seed determines them.
     """
     random = np.random.Generator(np.random.PCG64([wanted.seed, rank, epoch]))
     stdev = wanted.stdev or 0.0
@@ -55,8 +53,8 @@ def draw(wanted: ComputeTime, steps: int, rank: int, epoch: int) -> Floats:
 def check_cores(workload: Workload, ranks_on_node: int) -> None:
     """Raise ConfigError if ranks with compute.mode: spin would take cores from their reader threads or from each other.
 
-    A rank that the launcher binds to some of the cores has these cores for itself. Otherwise the ranks of a node share
-    all its cores.
+    A rank that the launcher binds to a subset of the cores has those cores to itself. Otherwise the ranks of a node
+    share all its cores.
     """
     if workload.compute.mode != "spin":
         return
@@ -70,5 +68,6 @@ def check_cores(workload: Workload, ranks_on_node: int) -> None:
     if wanted > cores:
         raise ConfigError(
             f"compute.mode: spin needs a core for each of {ranks} rank(s) and each of its {threads} reader and "
-            f"preprocessing thread(s), {wanted} in all; there are {cores}. Use mode: sleep, or fewer ranks or threads"
+            f"preprocessing thread(s), {wanted} in all, but {cores} are available. Use mode: sleep, or fewer ranks or "
+            "threads"
         )

@@ -3,7 +3,7 @@
 import numpy as np
 
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core.compression import texture
+from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content import BLOCK, Rows
 from dlio_hpc.core.file_comparison import difference
 from dlio_hpc.core.formats import FORMATS
@@ -16,28 +16,27 @@ _REMEDY = "this differs from the generated contents; remove the dataset's folder
 
 
 class Verification:
-    """Comparison of the samples of batches with the generated contents, to the extent that reader.verify_content sets.
-
-    first: compare the beginning of the first sample of each batch. This detects foreign and overwritten files and costs
-    microseconds. all: compare every byte of every sample.
+    """Comparison of the samples of batches with the generated contents. reader.verify_content selects what is compared.
+    "first": the beginning of the first sample of each batch, which detects foreign and overwritten files and takes
+    microseconds. "all": every byte of every sample.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
         self._format = FORMATS[workload.dataset.format]
         self._extent = workload.reader.verify_content if workload.dataset.format != "null" else "none"
         self._places = SampleLayout(workload.dataset)
-        self._texture = texture(workload.dataset)
+        self._compressibility = compressibility(workload.dataset)
         self._paths = paths
         self._expected = np.empty(BLOCK if self.is_whole else 0, np.uint8)
 
     @property
     def is_whole(self) -> bool:
-        """True if every byte of every sample is compared."""
+        """Whether every byte of every sample is compared."""
         return self._extent == "all"
 
     def __call__(self, batch: Batch) -> int:
-        """Compare a batch and return the number of samples that were compared. Raise InvalidRun if a sample differs
-        from the generated contents.
+        """Compare a batch and return the number of samples compared. Raise InvalidRun if a sample differs from the
+        generated contents.
         """
         if self._extent == "none" or not len(batch.rows):
             return 0
@@ -49,7 +48,7 @@ class Verification:
         return len(batch.rows)
 
     def _compare_beginning(self, place: Place, row: Rows) -> None:
-        expected = self._format.head(place.position, self._texture)[: place.size]
+        expected = self._format.head(place.position, self._compressibility)[: place.size]
         beginning = row[: len(expected)].tobytes()
         if beginning != expected:
             raise InvalidRun(
@@ -61,7 +60,7 @@ class Verification:
         for begin in range(0, place.size, BLOCK):
             block = row[begin : min(begin + BLOCK, place.size)]
             expected = self._expected[: len(block)]
-            self._format.fill(expected, place.position + begin, self._texture)
+            self._format.fill(expected, place.position + begin, self._compressibility)
             at = difference(block, expected)
             if at is not None:
                 raise InvalidRun(

@@ -1,7 +1,7 @@
-"""Prevent, under Darshan, that a thread opens a file while another thread closes a file.
+"""Under Darshan, prevent a thread from opening a file while another thread closes one.
 
-Darshan forgets the number of a descriptor only after the real close (darshan-posix.c, 3.5). A file that is opened in
-between gets the same number, and Darshan loses track of it. Without Darshan no thread waits.
+Darshan forgets a file descriptor only after the real close (darshan-posix.c, 3.5). If another thread opens a file in
+between, it gets the same descriptor number, and Darshan loses track of its file. Without Darshan, no thread waits.
 """
 
 import functools
@@ -13,8 +13,8 @@ from typing import Any
 
 @functools.cache
 def is_watched() -> bool:
-    """Return whether libdarshan is loaded in this process. Its name in LD_PRELOAD does not prove that, because the
-    loader skips a library that it cannot load.
+    """Return whether libdarshan is loaded in this process. Its name in LD_PRELOAD is no proof, because the loader skips
+    a library that it cannot load.
     """
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
@@ -24,8 +24,8 @@ def is_watched() -> bool:
 
 
 class _Gate:
-    """A lock that lets either many threads open files at once, or one thread close a file. There is only one, because
-    all threads of a process share its descriptors.
+    """A lock that admits either any number of threads that open files, or one thread that closes a file. A process has
+    a single one, because its threads share the descriptors.
     """
 
     def __init__(self) -> None:
@@ -48,8 +48,8 @@ class _Gate:
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """Wait until no other thread is opening a file. A thread that is itself opening a file does not wait, because
-        garbage collection may close a file at any time.
+        """Wait until no other thread is opening a file. A thread that is itself opening a file does not wait: garbage
+        collection may close a file at any time, and the thread would wait for itself.
         """
         with self._free:
             if not getattr(self._mine, "is_opening", False):
@@ -61,12 +61,12 @@ _gate = _Gate()
 
 
 def opening() -> AbstractContextManager[None]:
-    """Return the context manager in which a file must be opened."""
+    """Return a context manager; a file must be opened in its `with` block."""
     return _gate.opening() if is_watched() else nullcontext()
 
 
 def closing() -> AbstractContextManager[None]:
-    """Return the context manager in which a file must be closed."""
+    """Return a context manager; a file must be closed in its `with` block."""
     return _gate.closing() if is_watched() else nullcontext()
 
 

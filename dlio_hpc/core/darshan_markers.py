@@ -1,4 +1,4 @@
-"""Markers that align Darshan's clock with that of the benchmark: reads of a small file, which both the benchmark and
+"""Marker reads that align Darshan's clock with that of the benchmark: reads of a small file that both the benchmark and
 Darshan time (see darshan/clock_alignment.py).
 """
 
@@ -24,8 +24,8 @@ _READS = 5
 
 
 class MarkerReads:
-    """Marker reads of a rank. taken (markers, 2): timestamps before and after each read. It is empty without
-    libdarshan.
+    """Marker reads of a rank. taken (markers, 2): timestamps before and after each marker read; empty if libdarshan is
+    not loaded.
     """
 
     def __init__(self, comm: "Intracomm", directory: str, run: Run) -> None:
@@ -35,22 +35,22 @@ class MarkerReads:
         self._watched = run.darshan and is_watched() and on_root(comm, self._written)
 
     def _written(self) -> bool:
-        """Write the marker file. Return whether that worked. If it did not, print a message; the report then says that
-        the clocks are not aligned.
+        """Write the marker file and return True. If that fails, print a message and return False; the report then says
+        that the clocks are not aligned.
         """
         try:
             with open(self._path, "wb") as file:
                 file.write(bytes(setup.MARKER_BYTES))
         except OSError as fault:
             print(
-                f"dlio-hpc: Darshan's clock is not aligned, cannot write {self._path}: {fault.strerror}",
+                f"dlio-hpc: Darshan's clock cannot be aligned: cannot write {self._path}: {fault.strerror}",
                 file=sys.stderr,
             )
             return False
         return True
 
     def take(self) -> None:
-        """Read the marker file several times and record the timestamps."""
+        """Read the marker file several times and append the timestamps to `taken`."""
         if not self._watched:
             return
         rows = []
@@ -65,7 +65,7 @@ class MarkerReads:
         self.taken = np.concatenate((self.taken, np.array(rows)))
 
     def close(self) -> None:
-        """Remove the marker file. Call this after the last take() of all ranks."""
+        """Remove the marker file. All ranks must have made their last take() before."""
         if self._watched and self._root:
             with suppress(OSError):
                 os.unlink(self._path)

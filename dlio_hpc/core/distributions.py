@@ -1,5 +1,5 @@
-"""Distributions and histograms of times and sizes, and the overlap of reading and computing, from the recorded steps
-and reads of a rank.
+"""Distributions and histograms of times and sizes, and the overlap of reading with computation, computed from the
+recorded steps and reads of a rank.
 """
 
 from array import array
@@ -15,11 +15,13 @@ from dlio_hpc.results.run_result import Distribution
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
-# Columns of a step: four timestamps on the rank's clock, samples and bytes received, requested seconds of computation.
+# Columns of a step: four timestamps on the rank's clock, samples and bytes received, and the
+# requested computation time in seconds.
 STARTED, READY, COMPUTED, SYNCED, SAMPLES, BYTES, ASKED = range(7)
 COLUMNS = 7
 
-# Bins of read latencies: 8 per octave over 34 octaves, from 100 ns to half an hour. Histograms of ranks can be added.
+# Bins of read latencies: 8 per octave over 34 octaves, from 100 ns to half an hour. They are the same on all ranks, so
+# that histograms can be summed.
 _BINS_PER_OCTAVE, _LEAST_S, _BINS = 8, 1e-7, 8 * 34
 # Bins of request sizes: 4 per octave from 1 B to 1 TiB. A bin includes its lower edge. Powers of two are edges.
 _SIZES_PER_OCTAVE, _SIZE_BINS = 4, 4 * 40
@@ -56,8 +58,9 @@ def size_histogram(sizes: Counts) -> Counts:
 
 
 def of_histogram(counts: Counts, total_s: float, longest: float) -> Distribution | None:
-    """Return the distribution that a latency histogram describes, or None if it is empty. total_s, longest: sum and
-    maximum of the latencies. Mean and maximum are exact. A quantile is the geometric mean of the edges of its bin.
+    """Return the distribution that a latency histogram describes, or None if the histogram is empty. total_s, longest:
+    sum and maximum of the latencies in seconds. Mean and maximum are exact; a quantile is the geometric mean of the
+    edges of its bin.
     """
     reads = int(counts.sum())
     if not reads:
@@ -70,17 +73,18 @@ def of_histogram(counts: Counts, total_s: float, longest: float) -> Distribution
 
 
 def of_values(values: Floats) -> Distribution:
-    """Return the exact distribution of all `values`."""
+    """Return the exact distribution of `values`, which must not be empty."""
     p50, p95, p99 = np.percentile(values, [50, 95, 99]).tolist()
     return Distribution(float(values.mean()), p50, p95, p99, float(values.max()))
 
 
 class ReadLog:
-    """Statistics of all reads of a rank. Reads are collected and from time to time added to totals and histograms, to
-    bound the memory.
+    """Statistics of all reads of a rank. To bound the memory, reads are collected and at intervals added to totals and
+    histograms.
 
     io_s: seconds with at least one read in flight. hidden_s: part of io_s that overlaps with computation. activity:
-    bytes and requests of all batches, and io_s, over time. sizes: histogram of the requests whose size is known.
+    bytes, requests and io_s over time, including overhead. sizes: histogram of the sizes of requests, where these are
+    known.
     """
 
     def __init__(self) -> None:
@@ -93,7 +97,9 @@ class ReadLog:
         self._pending: Floats = np.empty((2, 0))
 
     def add(self, tally: Tally) -> bool:
-        """Collect the reads of a batch. Return whether so many reads are collected that fold() must be called."""
+        """Collect the reads of a batch. Return True if enough reads have been collected that the caller must call
+        fold().
+        """
         self._starts.extend(tally.starts)
         self._ends.extend(tally.ends)
         self._sizes.extend(tally.sizes)
@@ -102,8 +108,8 @@ class ReadLog:
 
     def fold(self, steps: Floats, until: float = np.inf) -> None:
         """Add the collected reads to the totals and histograms. steps (n, columns): completed steps in order of time.
-        until: time before which no read begins that is collected later. So the totals up to `until` are final, and the
-        part of a read after `until` is kept for the next call.
+        until: no read that is collected later starts before this time. The totals up to `until` are therefore final;
+        the part of a read after `until` is kept for the next call.
         """
         reads = np.array([self._starts, self._ends])
         latencies = reads[1] - reads[0]
@@ -124,12 +130,12 @@ class ReadLog:
 
 
 def shared_out(latencies: Floats, sizes: Counts, batches: Counts) -> Floats:
-    """Return the bytes and the requests of each read, shape (2, reads). batches (n, 3): number of reads, bytes and
-    requests of each batch.
+    """Return the bytes and the requests attributed to each read, shape (2, reads). batches (n, 3): number of reads,
+    bytes and requests of each batch.
 
-    Bytes and requests of a batch that its reads of known size do not account for are divided among its reads of unknown
-    size, or among all its reads if all sizes are known, in proportion to their latency. Those of a batch without reads
-    are dropped.
+    Reads of known size get their own bytes and one request. The rest of a batch is divided among its reads of unknown
+    size in proportion to their latency, or among all its reads if all sizes are known. Bytes and requests of a batch
+    without reads are dropped.
     """
     of_batch = np.repeat(np.arange(len(batches)), batches[:, 0])
     known = sizes >= 0

@@ -1,7 +1,8 @@
-"""Activity of other processes on a node: CPU time, load, and time in which tasks wait for resources, from kernel
+"""Activity of other processes on a node: CPU time, load, and time in which tasks waited for resources, from kernel
 counters (proc(5)).
 
-The counters cover the whole node, with all containers. They are read between epochs, never while a step is timed.
+The counters cover the whole node, including all containers. They are read between epochs, never during a step that is
+timed.
 """
 
 import os
@@ -14,17 +15,17 @@ from dlio_hpc.core import clock, procfs
 from dlio_hpc.core.distributions import Floats
 from dlio_hpc.results.run_result import Disturbance, Level
 
-# Columns of a time span. OWN: CPU seconds of the rank and of its children that have ended. The columns after it are the
-# node's: the node's first rank reports them, other ranks report 0; nan if the kernel does not report a value. BUSY,
-# STEAL: CPU seconds. LOAD: load average at the end of the span. CPU, IO, MEMORY: seconds in which some task waited for
-# that resource.
+# Columns of a time span. OWN: CPU seconds of the rank and of its children that have ended. The columns after OWN
+# describe the node: its first rank reports them, and its other ranks report 0; a value is NaN if the kernel does not
+# report it. BUSY, STEAL: CPU seconds. LOAD: load average at the end of the span. CPU, IO, MEMORY: seconds in which at
+# least one task waited for that resource.
 SECONDS, OWN, CORES, BUSY, STEAL, LOAD, CPU, IO, MEMORY = range(9)
 COLUMNS = 9
 _UNKNOWN = float("nan")
 
 
 class Meter:
-    """Reader of the counters on a rank. speaks: whether the rank is the first of its node, which reports the node's
+    """Reader of the counters on a rank. speaks: whether the rank is the first of its node and reports the node's
     counters.
     """
 
@@ -32,7 +33,7 @@ class Meter:
         self._speaks = speaks
 
     def read(self) -> Floats:
-        """Read the counters. Return an array (columns)."""
+        """Read the counters. Return an array of shape (columns,)."""
         counts = np.zeros(COLUMNS)
         counts[SECONDS], counts[OWN] = clock.now(), _own()
         if self._speaks:
@@ -49,15 +50,17 @@ def _own() -> float:
 
 
 def between(before: Floats, after: Floats) -> Floats:
-    """Return the differences between two readings, an array (columns). CORES and LOAD are those of `after`."""
+    """Return the differences between two readings, shape (columns,). CORES and LOAD are not differences but the values
+    of `after`.
+    """
     span = after - before
     span[[CORES, LOAD]] = after[[CORES, LOAD]]
     return span
 
 
 def merged(names: Sequence[str], kernels: Sequence[str], spans: Floats) -> Disturbance:
-    """Summarise the time spans of all ranks. names, kernels: for each rank, the name of its node and the id of the
-    kernel that runs on it; ranks with the same kernel are on the same node. spans: (ranks, columns).
+    """Summarise the time spans of all ranks. names, kernels: for each rank, the name of its node and the boot id of its
+    kernel; ranks with the same boot id are on the same node. spans (ranks, columns): as returned by between().
     """
     _, firsts, numbers = np.unique(np.array(kernels), return_index=True, return_inverse=True)
     nodes = np.full((len(firsts), COLUMNS), -np.inf)
@@ -79,7 +82,9 @@ def merged(names: Sequence[str], kernels: Sequence[str], spans: Floats) -> Distu
 
 
 def _level(values: Floats, hosts: Sequence[str]) -> Level | None:
-    """Return mean and maximum of a value over the nodes where it is known, or None if it is known on no node."""
+    """Return the mean and the maximum of a value over the nodes on which it is known, or None if it is known on no
+    node.
+    """
     if np.isnan(values).all():
         return None
     worst = int(np.nanargmax(values))

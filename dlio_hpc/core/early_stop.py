@@ -1,5 +1,5 @@
-"""Early stop of a job. The job script creates a file shortly before the end of the walltime, and all ranks stop after
-the same step.
+"""Early stop of a job. Shortly before the end of the walltime, the job script creates a stop file, and all ranks stop
+after the same step.
 """
 
 from pathlib import Path
@@ -16,8 +16,8 @@ _CHECK_S = 1.0
 
 
 class Stop:
-    """Check for the stop file. Rank 0 looks for it at most once a second. The barrier at the end of a step tells all
-    ranks.
+    """Check for the stop file. Rank 0 looks for it at most once a second; the barrier at the end of a step passes the
+    result to all ranks.
     """
 
     def __init__(self, comm: "Intracomm", directory: Path) -> None:
@@ -35,7 +35,7 @@ class Stop:
             self._next = clock.now() + _CHECK_S
 
     def barrier(self) -> bool:
-        """Wait for all ranks like clock.barrier(), at the same cost. Return on all ranks whether they must stop."""
+        """Wait for all ranks, at the same cost as clock.barrier(). Return on every rank whether all ranks must stop."""
         self._look()
         if self._comm.size == 1:
             return bool(self._vote[0])
@@ -43,7 +43,9 @@ class Stop:
         return bool(self._verdict[0])
 
     def check(self, message: str) -> None:
-        """On rank 0, raise Incomplete with `message` if the time limit is near. This ends all ranks."""
+        """Raise Incomplete with `message` on rank 0 if the time limit is near, which ends all ranks. Other ranks do
+        nothing.
+        """
         self._look()
         if self._vote[0]:
             raise Incomplete(f"the time limit is near, {message}")

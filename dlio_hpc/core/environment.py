@@ -1,4 +1,4 @@
-"""environment.json: the software and the nodes of a job, as collected on the nodes."""
+"""environment.json: the software and the nodes of a job, recorded on the nodes."""
 
 import os
 import platform
@@ -15,7 +15,8 @@ from dlio_hpc.files import filesystem, rundir
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-# Prefixes of variables that are recorded because they affect the ranks. Others are not, because they may hold secrets.
+# Prefixes of environment variables that are recorded, because they affect the ranks. Other variables are not recorded,
+# because they may hold secrets.
 _VARIABLES = (
     "DARSHAN_", "DLIO_HPC_", "FI_", "HYDRA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "MPICH_", "MPIR_", "OMPI_", "OMP_",
     "PALS_", "PMI", "PYTHONPATH", "ROMIO_", "UCX_", *(f"{scheduler.upper()}_" for scheduler in get_args(SchedulerName)),
@@ -30,7 +31,7 @@ def host() -> Host:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the software on which the results depend."""
+    """Return the versions of the software that affects the results."""
     import h5py
     import mpi4py
     import numpy as np
@@ -49,8 +50,8 @@ def versions() -> dict[str, str]:
 
 
 def write(comm: "Intracomm", directory: Path) -> int | None:
-    """Collect facts about all nodes, and write environment.json on rank 0. On rank 0, return the bytes of memory that
-    the job may use, all nodes added up; on other ranks, return None.
+    """Collect facts about all nodes, and write environment.json on rank 0. Return on rank 0 the bytes of memory that
+    the job may use on all its nodes together, and None on other ranks.
     """
     nodes = {node["host"]: node for node in comm.gather(_node()) or []}
     if comm.rank == 0:

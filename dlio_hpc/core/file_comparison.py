@@ -1,6 +1,4 @@
-"""Comparison of files with the generated contents: find the first byte that differs, and the sample that it
-belongs to.
-"""
+"""Comparison of files with the generated contents: find the first byte that differs and the sample that contains it."""
 
 import os
 import zlib
@@ -15,7 +13,7 @@ Pieces = Iterable[bytes | memoryview]
 
 
 class Checksum:
-    """An iterator over `pieces` that computes their checksum. value: CRC-32 of the pieces yielded so far."""
+    """Iterator over `pieces` that computes their checksum. value: CRC-32 of the pieces yielded so far."""
 
     def __init__(self, pieces: Pieces) -> None:
         self._pieces = pieces
@@ -28,9 +26,9 @@ class Checksum:
 
 
 def of_file(path: str, size: int, pieces: Pieces | None, sample: Callable[[int], int | None]) -> str | None:
-    """Return the fault of a file that must have `size` bytes and, if `pieces` is given, these contents. Return None if
-    it has no fault. sample: function that returns the number of the sample that contains the byte at an offset, or
-    None.
+    """Return the fault of a file that must have `size` bytes and the contents `pieces`, or None if it has no fault. If
+    `pieces` is None, only the size is checked. sample: function that returns the number of the sample that contains the
+    byte at an offset, or None if the byte belongs to no sample.
     """
     with open(path, "rb") as file:
         actual = os.fstat(file.fileno()).st_size
@@ -41,8 +39,8 @@ def of_file(path: str, size: int, pieces: Pieces | None, sample: Callable[[int],
 
 
 def first_difference(file: IO[bytes], pieces: Pieces) -> int | None:
-    """Compare a file from its current position on with `pieces`. Return the offset, relative to that position, of the
-    first byte that differs or is missing. Return None if there is no difference.
+    """Compare a file, from its current position on, with `pieces`. Return the offset, relative to that position, of the
+    first byte that differs or is missing, or None if there is no difference.
     """
     done = 0
     for piece in pieces:
@@ -54,8 +52,8 @@ def first_difference(file: IO[bytes], pieces: Pieces) -> int | None:
 
 
 def difference(actual: Rows, expected: Rows) -> int | None:
-    """Return the index of the first byte that differs. If `actual` is shorter than `expected` and otherwise equal,
-    return its length. Return None if there is no difference.
+    """Return the index of the first byte that differs. If `actual` is only shorter than `expected`, return its length.
+    Return None if there is no difference.
     """
     differs = actual != expected[: len(actual)]
     if differs.any():
@@ -64,7 +62,7 @@ def difference(actual: Rows, expected: Rows) -> int | None:
 
 
 def message(where: str, sample: int | None) -> str:
-    """Return the message for a byte that differs. where: its location. sample: number of its sample; None if it belongs
-    to no sample.
+    """Return the message for a byte that differs. where: location of the byte. sample: number of the sample that
+    contains it, or None if it belongs to no sample.
     """
     return f"{where} differs from the generated contents" + ("" if sample is None else f" (sample {sample})")

@@ -1,4 +1,4 @@
-"""Files that are read with preadv(2). All threads of a rank share their descriptors. Each request is counted when it
+"""Files that are read with preadv(2). All threads of a rank share the descriptors. Each request is counted when it
 returns.
 """
 
@@ -21,12 +21,12 @@ from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, unread
 
 # Maximum number of buffers in a preadv call on Linux (UIO_MAXIOV).
 _MOST_VIEWS = 1024
-# Addition to messages about a missing file of the dataset.
+# Appended to messages about a missing file of the dataset.
 ABSENT = "; the dataset may have been removed or never generated"
 
 
 class ReadRequest(NamedTuple):
-    """A request to read the file `number` from `offset` on into `views`, which are filled in order."""
+    """A request to read from `offset` of file `number` into `views`, which are filled in order."""
 
     number: int
     offset: int
@@ -40,8 +40,8 @@ class OpenFile(NamedTuple):
     descriptor: int
 
     def read(self, views: list[memoryview], offset: int, transfer_size: int, tally: Tally) -> None:
-        """Read the file from `offset` on until `views` are full, in requests of `transfer_size` bytes. Raise InvalidRun
-        if the file ends too soon.
+        """Read from `offset` of the file until `views` are full, in requests of `transfer_size` bytes. Raise InvalidRun
+        if the file ends before that.
         """
         wanted = sum(map(len, views))
         done, cursor = 0, _Cursor(views)
@@ -51,7 +51,9 @@ class OpenFile(NamedTuple):
             done += count
 
     def read_direct(self, views: list[memoryview], offset: int, transfer_size: int, tally: Tally) -> None:
-        """Fill `views` like read(), but with O_DIRECT: read whole blocks to an aligned buffer, then copy from it."""
+        """Fill `views` like read(), but with O_DIRECT: read whole blocks into an aligned buffer, and copy the wanted
+        bytes from it.
+        """
         end = offset + sum(map(len, views))
         begin, stop = offset // BLOCK * BLOCK, -(-end // BLOCK) * BLOCK
         block_size = -(-transfer_size // BLOCK) * BLOCK
@@ -89,7 +91,9 @@ class OpenFile(NamedTuple):
         )
 
     def find_end(self, offset: int, tally: Tally) -> None:
-        """Request a byte at `offset`, the end of the file, as a program does that reads until the end of the file."""
+        """Request a byte at `offset`, which is the end of the file, like a program that reads until it reaches the end
+        of a file.
+        """
         self._ask([memoryview(bytearray(1))], offset, tally)
 
     def close(self) -> None:
@@ -100,7 +104,7 @@ class OpenFile(NamedTuple):
 
 def open_file(path: str, direct: bool = False) -> OpenFile:
     """Open a file for reading. Raise InvalidRun if it does not exist, InfrastructureError if it cannot be opened, and
-    ConfigError if its file system has no O_DIRECT.
+    ConfigError if O_DIRECT is wanted and its file system does not support it.
     """
     try:
         with darshan_fd_gate.opening():
@@ -113,7 +117,7 @@ def open_file(path: str, direct: bool = False) -> OpenFile:
 
 def write_all(descriptor: int, data: memoryview) -> None:
     """Write all of `data`, with several calls if needed: a single write(2) of more than 2 GiB, or to a nearly full
-    disk, may write only a part.
+    disk, may write only part of it.
     """
     done = 0
     while done < len(data):
@@ -121,7 +125,7 @@ def write_all(descriptor: int, data: memoryview) -> None:
 
 
 def write_file(descriptor: int, pieces: Iterable[bytes | memoryview]) -> None:
-    """Write the pieces to an open file in order, and cut the file off after them."""
+    """Write the pieces to an open file in order, and truncate the file after them."""
     size = 0
     for piece in pieces:
         write_all(descriptor, memoryview(piece))
@@ -130,7 +134,7 @@ def write_file(descriptor: int, pieces: Iterable[bytes | memoryview]) -> None:
 
 
 class OpenFiles:
-    """Cache of the open files of a dataset, by their numbers. Files are read in requests of `transfer_size` bytes."""
+    """Cache of the open files of a dataset, by file number. Files are read in requests of `transfer_size` bytes."""
 
     def __init__(self, paths: Callable[[int], str], transfer_size: int, direct: bool = False) -> None:
         self._kept: HandleCache[OpenFile] = HandleCache(lambda number, _: open_file(paths(number), direct))
@@ -146,12 +150,12 @@ class OpenFiles:
                     read(views, offset, self._transfer_size, tally)
 
     def find_end(self, number: int, offset: int, tally: Tally) -> None:
-        """Request a byte at `offset`, the end of the file `number`."""
+        """Request a byte at `offset`, which is the end of file `number`."""
         with self._kept.use(number, tally) as file:
             file.find_end(offset, tally)
 
     def close(self) -> None:
-        """Close all files. A file that is used afterwards is opened again."""
+        """Close all files. A later use of a file opens it again."""
         self._kept.close()
 
 
@@ -159,7 +163,9 @@ _buffers = threading.local()
 
 
 def _aligned_buffer(size: int) -> memoryview:
-    """Return a page-aligned buffer of at least `size` bytes, which belongs to this thread and is reused."""
+    """Return a page-aligned buffer of at least `size` bytes. It belongs to this thread, and later calls return it
+    again.
+    """
     if len(getattr(_buffers, "aligned", b"")) < size:
         _buffers.aligned = memoryview(mmap.mmap(-1, size))
     aligned: memoryview = _buffers.aligned
@@ -167,15 +173,15 @@ def _aligned_buffer(size: int) -> memoryview:
 
 
 class _Cursor:
-    """A position in a sequence of memory views. It advances as the views are filled."""
+    """A position in a list of memory views, which advances as the views are filled."""
 
     def __init__(self, views: list[memoryview]) -> None:
         self._views = views
         self._number = self._inside = 0
 
     def window(self, size: int) -> list[memoryview]:
-        """Return views of the next `size` bytes, or of fewer at the end of the views or at the limit of buffers per
-        preadv call.
+        """Return views of the next `size` bytes. They may hold fewer bytes at the end of the views, or if preadv's
+        limit on the number of buffers is reached.
         """
         window: list[memoryview] = []
         number, inside = self._number, self._inside

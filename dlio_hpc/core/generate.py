@@ -1,4 +1,4 @@
-"""Generate a dataset. Each rank writes a contiguous share of the files."""
+"""Generate a dataset; each rank writes a contiguous share of the files."""
 
 import os
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Generated:
-    """Generate the dataset of the run, or use an existing one. All files are on storage (fsync) before the dataset is
-    marked as complete.
+    """Generate the dataset of the run, unless it already exists. The dataset is marked as complete only when all files
+    are on storage (fsync).
 
-    Errors that rank 0 finds in the folder are raised on every rank. If the time limit is near, Incomplete is raised on
-    rank 0.
+    Errors that rank 0 detects in the folder are raised on every rank. Incomplete is raised on rank 0 if the time limit
+    is near.
     """
     started = clock.now()
     with dataset.owned(run) if comm.rank == 0 else nullcontext():
@@ -44,7 +44,7 @@ def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Gen
 
 
 def _prepared(run: Run) -> bool:
-    """Return whether the dataset is complete. If it is not, mark its folder as unfinished first."""
+    """Return whether the dataset is complete. If it is not, mark its folder as unfinished."""
     complete = dataset.is_complete(run)
     if not complete:
         dataset.begin(run)
@@ -52,7 +52,7 @@ def _prepared(run: Run) -> bool:
 
 
 def _write_share(rank: int, ranks: int, run: Run, progress: Progress, stop: Stop) -> int:
-    """Write the files of this rank. Return their bytes on the file system."""
+    """Write the files of this rank. Return their total size on the file system in bytes."""
     layout = run.workload.dataset
     write = FORMATS[layout.format].write
     first, last = share(layout.files, ranks, rank) if layout.format != "null" else (0, 0)
@@ -79,11 +79,11 @@ def _write_share(rank: int, ranks: int, run: Run, progress: Progress, stop: Stop
 
 @contextmanager
 def _created(folder: int, path: str) -> Iterator[int]:
-    """Create a file in the open folder, yield its descriptor for writing in a `with` block, and fsync the file. Links
-    are not followed.
+    """Create a file in the open folder without following links, yield its descriptor for writing in a `with` block, and
+    fsync the file at the end.
 
-    Raise InfrastructureError if the file cannot be written, and ConfigError if its name belongs to something that is
-    not a regular file.
+    Raise InfrastructureError if the file cannot be written, and ConfigError if something that is not a regular file has
+    its name.
     """
     try:
         descriptor = safe_folders.created(folder, os.path.basename(path))

@@ -21,8 +21,8 @@ H = TypeVar("H", bound=Closable)
 
 
 class HandleCache(Generic[H]):
-    """Cache of the 64 most recently used files. opened: function that opens a file by its number. A file in use is not
-    closed.
+    """Cache of the 64 most recently used files. opened: function that opens a file, given its number. A file that a
+    thread is using is not closed.
     """
 
     def __init__(self, opened: Callable[[int, Tally], H]) -> None:
@@ -32,7 +32,7 @@ class HandleCache(Generic[H]):
 
     @contextmanager
     def use(self, number: int, tally: Tally) -> Iterator[H]:
-        """Yield the file `number`, which stays open at least until the end of the `with` block."""
+        """Yield the open file `number`. It stays open at least until the end of the `with` block."""
         with self._lock:
             entry = self._entries.pop(number, None) or _Entry()
             self._entries[number] = entry
@@ -46,7 +46,7 @@ class HandleCache(Generic[H]):
                     self._evict()
 
     def close(self) -> None:
-        """Close all files. A file that is used afterwards is opened again."""
+        """Close all files. A later use of a file opens it again."""
         with self._lock:
             for entry in self._entries.values():
                 entry.close()
@@ -60,7 +60,7 @@ class HandleCache(Generic[H]):
 
 
 class _Entry(Generic[H]):
-    """Entry of the cache. The first thread that needs the file opens it. Meanwhile, only threads that need the same
+    """Cache entry of a file. The first thread that needs the file opens it; meanwhile other threads that need the same
     file wait.
     """
 

@@ -1,6 +1,6 @@
 """Output file for HDF5 that hides write errors from the library.
 
-HDF5 does not recover from a failed write: each object that is released afterwards fails again, and the clean-up at the
+HDF5 does not recover from a failed write: each object that it releases afterwards fails again, and its clean-up at the
 end of the process may crash.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Outlet(io.FileIO):
-    """A new file that stores its first write error for check() and discards all data after it."""
+    """A new file that keeps its first write error for check() and discards all data written after that error."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "w+b")
@@ -34,6 +34,6 @@ class Outlet(io.FileIO):
             return size or 0
 
     def check(self) -> None:
-        """Raise the first write error if there was one."""
+        """Raise the first write error; do nothing if there was none."""
         if self._fault is not None:
             raise self._fault

@@ -1,4 +1,4 @@
-"""Counts and times of reads. They are taken at the call that returns the bytes."""
+"""Counters and timestamps of reads, taken at the call that returns the bytes."""
 
 from array import array
 
@@ -8,13 +8,13 @@ UNKNOWN = -1
 
 
 class Tally:
-    """Counts and times of the reads of a batch. Each one belongs to a single thread or process.
+    """Counters and timestamps of the reads of a batch. An object is used by one thread or process only.
 
     bytes_read: bytes of samples. overhead_bytes: other bytes that were read with them. requests: requests to the
     operating system. starts, ends: timestamps of each request, or of each call of a library that makes its own
-    requests. sizes: bytes that each of these returned, UNKNOWN for a library call. hints: MPI-IO hints in effect.
-    fetched: if another process than the training process reads, the bytes that the kernel fetched from storage for it
-    before it read samples.
+    requests. sizes: bytes that each request returned, UNKNOWN for a library call. hints: MPI-IO hints in effect.
+    fetched: bytes that the kernel fetched from storage for a reading process, other than the training process, before
+    that process read samples.
     """
 
     __slots__ = (
@@ -43,7 +43,7 @@ class Tally:
         self.sizes = array("q")
 
     def add(self, started: float, count: int) -> None:
-        """Count a request that began at `started`, ends now and returned `count` bytes of samples."""
+        """Count a request that started at `started`, ends now and returned `count` bytes of samples."""
         self.ends.append(now())
         self.starts.append(started)
         self.sizes.append(count)
@@ -51,8 +51,8 @@ class Tally:
         self.bytes_read += count
 
     def timed(self, started: float) -> None:
-        """Record the times of a library call that began at `started` and ends now. Its requests and bytes are counted
-        elsewhere.
+        """Record the timestamps of a library call that started at `started` and ends now. Its requests and bytes are
+        counted elsewhere.
         """
         self.ends.append(now())
         self.starts.append(started)
@@ -64,7 +64,7 @@ class Tally:
         self.overhead_bytes += count
 
     def count(self, batch: "Tally") -> None:
-        """Add the counts of another batch, without its timestamps."""
+        """Add the counters of another tally, but not its timestamps and sizes."""
         self.bytes_read += batch.bytes_read
         self.overhead_bytes += batch.overhead_bytes
         self.requests += batch.requests
@@ -74,7 +74,7 @@ class Tally:
         self.hints = batch.hints or self.hints
 
     def merge(self, batch: "Tally") -> None:
-        """Add the counts and timestamps of another batch."""
+        """Add the counters, timestamps and sizes of another tally."""
         self.count(batch)
         self.starts.extend(batch.starts)
         self.ends.extend(batch.ends)

@@ -1,4 +1,6 @@
-"""Merge the recordings of all ranks on rank 0. Memory and time grow with ranks x steps, not with samples."""
+"""Merge the recordings of all ranks on rank 0. Memory and time grow with ranks x steps, not with the number
+of samples.
+"""
 
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -8,7 +10,7 @@ import numpy as np
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import cache_accounting, clock, distributions, disturbance
 from dlio_hpc.core.distributions import ASKED, BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
-from dlio_hpc.core.read_activity import Activity, Lattice, common
+from dlio_hpc.core.read_activity import Activity, TimeBins, common
 from dlio_hpc.core.train import Recording
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.run_result import (
@@ -26,24 +28,26 @@ if TYPE_CHECKING:
 
 
 class Host(NamedTuple):
-    """The node of a rank. boot: boot id of its kernel. Ranks with the same boot id share a clock."""
+    """Node of a rank. name: host name. boot: boot id of its kernel; ranks with the same boot id share a clock."""
 
     name: str
     boot: str
 
 
 class Merged(NamedTuple):
-    """Recordings of all ranks, on rank 0. Timestamps are on rank 0's clock. offsets: (ranks, 1), seconds to add to the
-    clock of a rank. steps: (ranks, steps of all epochs, columns), as in distributions. histogram: (ranks, bins) of read
-    latency. totals: (ranks, 9), columns below. arrivals: (ranks, epochs, columns), as in cache_accounting. checkpoints:
-    (ranks, n, 7), columns below. verified: (ranks, epochs, 2), seconds and samples. auxiliary_files: (ranks, 6), the
-    fields of auxiliary_files.Counts. sizes: (ranks, bins) of request size. lattice: time bins of `activity`. activity:
-    (ranks, 3, bins), rows as in read_activity. marks: (ranks, n, 2), timestamps of the marker reads for Darshan.
-    disturbances: (ranks, epochs + 1, columns), as in disturbance.
+    """Recordings of all ranks, on rank 0. Timestamps are on rank 0's clock.
+
+    offsets (ranks, 1): seconds added to the clock of a rank. steps (ranks, steps of all epochs, columns): columns as in
+    distributions. histogram (ranks, bins): read latencies. totals (ranks, 9): columns below. arrivals (ranks, epochs,
+    columns): as in cache_accounting. checkpoints (ranks, n, 7): columns below. verified (ranks, epochs, 2): seconds of
+    comparing and samples compared. auxiliary_files (ranks, 6): the fields of auxiliary_files.Counts. sizes (ranks,
+    bins): request sizes. time_bins: the bins of `activity`. activity (ranks, 3, bins): rows as in read_activity. marks
+    (ranks, n, 2): timestamps of the marker reads for Darshan. disturbances (ranks, epochs + 1, columns): as in
+    disturbance; the last row is for all epochs together.
     """
 
     hosts: list[Host]
-    lattice: Lattice
+    time_bins: TimeBins
     offsets: Floats
     steps: Floats
     histogram: distributions.Counts
@@ -67,8 +71,8 @@ _EPOCH, _STEPS, _PAUSE_S, WRITE_S, FSYNC_S, _BACK_S, SIZE = range(7)
 
 
 def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Floats) -> Merged | None:
-    """Gather the recordings of all ranks. Return them on rank 0, and None on other ranks. marks: (n, 2), timestamps of
-    the marker reads of this rank.
+    """Gather the recordings of all ranks. Return them on rank 0, and None on other ranks. marks (n, 2): timestamps of
+    this rank's marker reads.
     """
     offset = clock.offset_to_root(comm, [host.boot for host in hosts])
     steps = recording.steps.copy()
@@ -78,7 +82,7 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Fl
         counts.opens, counts.overhead_bytes, counts.requests, counts.preprocess_s, reads.histogram.sum(),
         reads.io_s, reads.hidden_s, reads.total_s, reads.longest_s,
     ]  # fmt: skip
-    lattice = _lattice(comm, reads.activity, offset)
+    time_bins = _common_bins(comm, reads.activity, offset)
     parts = (
         np.array([offset]),
         steps,
@@ -89,24 +93,24 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Fl
         recording.verified,
         np.array(recording.auxiliary_files, float),
         reads.sizes,
-        reads.activity.by(offset, lattice),
+        reads.activity.by(offset, time_bins),
         marks + offset,
         recording.disturbances,
     )
     gathered = [_gather(comm, part) for part in parts]
-    return Merged(hosts, lattice, *gathered) if comm.rank == 0 else None
+    return Merged(hosts, time_bins, *gathered) if comm.rank == 0 else None
 
 
-def _lattice(comm: "Intracomm", own: Activity, offset: float) -> Lattice:
-    """Return time bins on rank 0's clock that cover the read activity of all ranks; a single bin if no rank timed a
-    read.
+def _common_bins(comm: "Intracomm", own: Activity, offset: float) -> TimeBins:
+    """Return time bins on rank 0's clock that cover the read activity of all ranks. Return a single bin if no rank
+    timed a read. All ranks must call this.
     """
     from mpi4py import MPI
 
-    span = (own.lattice.start + offset, own.lattice.end + offset) if own.lattice.bins else (math.inf, -math.inf)
+    span = (own.time_bins.start + offset, own.time_bins.end + offset) if own.time_bins.bins else (math.inf, -math.inf)
     begin, end = comm.allreduce(span[0], MPI.MIN), comm.allreduce(span[1], MPI.MAX)
-    width = comm.allreduce(own.lattice.width, MPI.MAX)
-    return common(width, begin, end, comm.size) if begin < end else Lattice(width, 0, 1)
+    width = comm.allreduce(own.time_bins.width, MPI.MAX)
+    return common(width, begin, end, comm.size) if begin < end else TimeBins(width, 0, 1)
 
 
 def _gather(comm: "Intracomm", part: Any) -> Any:
@@ -116,20 +120,20 @@ def _gather(comm: "Intracomm", part: Any) -> Any:
 
 
 def epochs(merged: Merged, run: Run) -> list[Epoch]:
-    """Return the results of each epoch. The last epoch may be incomplete."""
+    """Return the result of each epoch that was started. The last epoch may be incomplete."""
     return [_epoch(merged, number, steps) for number, steps in enumerate(_by_epoch(merged.steps, run.steps_per_epoch))]
 
 
 def disturbed(merged: Merged, place: int = -1) -> Disturbance:
-    """Return the activity of other processes on the nodes, during the epoch with index `place`, or over all epochs
-    together (place -1).
+    """Return the activity of other processes on the nodes during the epoch with index `place`, or, if `place` is -1,
+    during all epochs together.
     """
     names, kernels = zip(*merged.hosts, strict=True)
     return disturbance.merged(names, kernels, merged.disturbances[:, place])
 
 
 def _by_epoch(steps: Floats, per_epoch: int) -> list[Floats]:
-    """Split the steps by epoch. Each item has the shape (ranks, steps of the epoch, columns)."""
+    """Split the steps by epoch. Each item has shape (ranks, steps of the epoch, columns)."""
     return [steps[:, first : first + per_epoch] for first in range(0, steps.shape[1], per_epoch)]
 
 
@@ -206,7 +210,7 @@ def summary(merged: Merged, run: Run) -> Summary:
 
 
 def _offered(workload: Workload, ranks: int) -> int:
-    """Return the number of samples that all ranks together could have read in all epochs."""
+    """Return the number of samples that all ranks together would read in all epochs if no step left any out."""
     return workload.dataset.samples * workload.train.epochs * (1 if workload.reader.shard else ranks)
 
 
@@ -233,15 +237,15 @@ def _checkpoint(saved: Floats) -> CheckpointSummary:
 
 
 def phase(steps: Floats, which: int) -> Floats:
-    """Return the seconds that one of PHASES takes in every step. Callers keep one phase in memory at a time, because
-    the arrays are large with many ranks.
+    """Return the seconds that phase `which` (one of PHASES) takes in every step. The arrays are large with many ranks,
+    so callers keep only one phase in memory at a time.
     """
     return steps[..., which + 1] - steps[..., which]
 
 
 class _Times(NamedTuple):
-    """Times of the phases of all steps. wait_s, compute_s: sums over all steps and ranks. busy (ranks): seconds of
-    waiting and computing of each rank.
+    """Distributions of the times of the three phases over all steps and ranks. wait_s, compute_s: sums over all steps
+    and ranks. busy (ranks): seconds of waiting and computing of each rank.
     """
 
     wait: Distribution
@@ -265,8 +269,9 @@ def _times(steps: Floats) -> _Times:
 
 
 def _au_mlperf(epochs: list[Floats]) -> float | None:
-    """Return the accelerator utilisation (AU) by MLPerf Storage's formula: requested computation time (mean over ranks)
-    divided by running time, without the first step of each epoch. Return None if no epoch has a second step.
+    """Return the accelerator utilisation (AU) as MLPerf Storage defines it: requested computation time (mean over
+    ranks) divided by running time, both without the first step of each epoch. Return None if no epoch has a second
+    step.
     """
     counted = [steps for steps in epochs if steps.shape[1] > 1]
     if not counted:

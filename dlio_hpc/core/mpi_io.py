@@ -1,5 +1,5 @@
-"""Reading of a file that all ranks share, through MPI-IO. A single collective call per step reads the batches of all
-ranks.
+"""Reading of a file that all ranks share, through MPI-IO. One collective call per step reads the batches of
+all ranks.
 """
 
 import re
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 class CollectiveFile:
-    """A file that is read with collective MPI-IO. All ranks must call fetch() equally often, even without requests.
+    """A file that is read with collective MPI-IO. All ranks must call fetch() the same number of times, even with no
+    requests.
 
-    transfer_size: value of the hint cb_buffer_size, the bytes that an aggregator requests from the file system at once
-    (ROMIO).
+    transfer_size: value of the ROMIO hint cb_buffer_size, the number of bytes that an aggregator requests from the file
+    system at once. None, or a value in `hints`, leaves the hint as it is.
     """
 
     def __init__(self, comm: "Intracomm", path: str, hints: dict[str, str], transfer_size: int | None) -> None:
@@ -48,8 +49,8 @@ class CollectiveFile:
         self._opened = False
 
     def fetch(self, requests: Sequence[ReadRequest], tally: Tally) -> None:
-        """Read all `requests` of this rank in one collective call. They are sorted first, because file views need
-        ascending offsets.
+        """Read all `requests` of this rank in one collective call, and count it in `tally`. The requests are sorted
+        first, because MPI file views need ascending offsets.
         """
         mpi = self._mpi
         pieces = sorted(_pieces(requests), key=itemgetter(0))
@@ -84,9 +85,9 @@ class CollectiveFile:
 
 
 def check_library(mpi: str, mpi4py: str) -> None:
-    """Raise ConfigError for MPICH 4.0 together with mpi4py 4. The MPI-IO of this MPICH does not support the MPI-4
-    datatypes that mpi4py creates, and it ends the ranks with "Out of memory in file adio/common/flatten.c"
-    (pmodels/mpich, issue 6121).
+    """Raise ConfigError if MPICH 4.0 is used with mpi4py 4. MPI-IO in this MPICH does not support the MPI-4 datatypes
+    that mpi4py 4 creates: it aborts the ranks with "Out of memory in file adio/common/flatten.c" (pmodels/mpich, issue
+    6121). mpi: text of MPI_Get_library_version. mpi4py: version of mpi4py.
     """
     version = re.match(r"MPICH Version:\s*(4\.0\S*)", mpi)
     if version and int(mpi4py.split(".", maxsplit=1)[0]) >= 4:

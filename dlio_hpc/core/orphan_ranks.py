@@ -1,4 +1,4 @@
-"""End ranks that would otherwise wait forever, because their launcher is gone or because another rank never reached
+"""Terminate ranks that would otherwise wait forever, because their launcher is gone or another rank failed before
 MPI_Init.
 """
 
@@ -17,12 +17,13 @@ _HYDRA = "hydra_pmi_proxy"
 
 
 def end_with_proxy() -> None:
-    """Have the kernel kill this rank when the hydra proxy that started it dies (prctl(2), PR_SET_PDEATHSIG).
+    """Have the kernel kill this rank when its parent process, a hydra proxy, dies (prctl(2), PR_SET_PDEATHSIG). Do
+    nothing if the parent is not a hydra proxy.
 
-    When a batch system ends a job, it kills hydra's proxies on the other nodes, but not the ranks that they started.
-    These have sessions of their own and wait busily for ranks that are gone. Other launchers end their ranks
-    themselves. This is not done for them: their daemons have several threads, and the kernel would send the signal as
-    soon as the thread that started the rank ends.
+    When a batch system ends a job, it kills hydra's proxies on the other nodes, but not the ranks that these proxies
+    started: the ranks are in sessions of their own, and poll forever for ranks that are gone. Other launchers end their
+    ranks themselves. For them this setting would be wrong: their daemons are multi-threaded, and the kernel sends the
+    signal as soon as the thread that started the rank ends.
     """
     proxy = os.getppid()
     try:
@@ -37,10 +38,10 @@ def end_with_proxy() -> None:
 
 @contextmanager
 def ending_all() -> Iterator[None]:
-    """Guard the start of a rank up to MPI_Init: on an exception, print it and end the rank by a signal.
+    """Guard the start of a rank up to MPI_Init: on an exception, print it and abort the rank by a signal.
 
-    hydra ends the other ranks if a rank is ended by a signal, but not if it exits before MPI_Init. The others would
-    then wait in MPI_Init until the end of the walltime.
+    hydra ends the other ranks of the job if one rank is ended by a signal, but not if a rank exits before MPI_Init. In
+    that case the other ranks would wait in MPI_Init until the end of the walltime.
     """
     try:
         yield

@@ -1,4 +1,6 @@
-"""Files that a run writes besides its dataset. They are in a separate folder, which is removed when the run ends."""
+"""Files that a run writes in addition to its dataset. They are in a folder of their own, which is removed when the run
+ends.
+"""
 
 import os
 from contextlib import AbstractContextManager, suppress
@@ -10,7 +12,7 @@ from dlio_hpc.files import safe_folders
 
 
 class OutputFolder:
-    """Access of a rank to the output folder. The folder is created and opened on its first use."""
+    """Access of a rank to the output folder. The folder is created, if needed, and opened on first use."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -21,11 +23,11 @@ class OutputFolder:
         return os.path.join(self._path, name)
 
     def opened(self, name: str, mode: str) -> AbstractContextManager[Any]:
-        """Open a file in the folder, without buffering, for a `with` block. Raise ConfigError if the folder is a link
-        or belongs to another user.
+        """Open a file in the folder, unbuffered, for a `with` block. Raise ConfigError if the folder is a link or
+        belongs to another user.
 
         Under Darshan, the file is opened by its full path, because Darshan does not resolve names relative to a
-        descriptor.
+        directory descriptor.
         """
         folder = self._opened_folder()
         if darshan_fd_gate.is_watched():

@@ -1,5 +1,5 @@
-"""Check that the ranks can import the packages that the job's runs need. One rank per node tries this before data are
-generated.
+"""Check, before data are generated, that the packages that the job's runs need can be imported on every node. One rank
+per node tries it.
 """
 
 import importlib
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def require(comm: "Intracomm", names: tuple[str, ...], nodes: int) -> None:
-    """Import the packages on each node, and print on rank 0 that they can be used. On rank 0, raise ConfigError if an
+    """Import the packages on each node, and print on rank 0 that they can be used. Raise ConfigError on rank 0 if an
     import fails on any node. nodes: number of nodes of the job.
     """
     host = environment.host().name

@@ -1,4 +1,6 @@
-"""The page cache of a node: drop files from it, so that reads reach the storage, and count the pages of files in it."""
+"""Page cache of a node: drop files from it, so that reads reach the storage, and count the pages of files that are in
+it.
+"""
 
 import ctypes
 import mmap
@@ -37,9 +39,9 @@ def drop(path: str) -> None:
 
 
 def resident(paths: Sequence[str]) -> tuple[int, int]:
-    """Return how many pages of these files were checked, and how many of these are in the page cache of this node
-    (mincore(2)). Of large files, only a sample of the pages is checked. A file that this user may not write is not
-    checked, because the kernel does not report its pages.
+    """Return two page counts: the pages of these files that were checked, and how many of those are in the page cache
+    of this node (mincore(2)). For large files, only a sample of the pages is checked. Files that this user may not
+    write are skipped, because the kernel does not report their pages.
     """
     counts = [_resident(path) for path in paths]
     return sum(checked for checked, _ in counts), sum(cached for _, cached in counts)
@@ -77,11 +79,11 @@ def _in_memory(descriptor: int, offset: int, length: int) -> tuple[int, int]:
 
 
 def files_of(node: "Intracomm", workload: Workload, order: Order, first: int, last: int, steps: int) -> Iterator[int]:
-    """Yield the numbers of the files that this rank must drop from the page cache, so that its node holds none of the
-    data that its ranks read in the next `steps` steps.
+    """Yield the numbers of the files that this rank must drop from the page cache, so that its node caches no data that
+    its ranks will read in the next `steps` steps.
 
-    These are the files that the rank reads itself. If the samples of all files are mixed and ranks read many of them,
-    the ranks of the node instead divide all files of the dataset among themselves.
+    These are normally the files that the rank itself will read. If samples are shuffled across all files and ranks read
+    many of the files, the ranks of the node instead divide all files of the dataset among themselves.
     """
     shuffle, files = workload.reader.shuffle, workload.dataset.files
     in_memory = workload.reader.load == "memory"

@@ -5,14 +5,15 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-# Larger than /proc/PID/io ever is, so that a single call reads all of it.
+# Bytes to read from /proc/PID/io. The file is always smaller, so one call reads all of it.
 _LONGEST = 1024
 
 
 class IO(NamedTuple):
     """Read counters of a process or thread. requested: bytes that read calls returned, from any source (rchar). calls:
     number of read calls (syscr). fetched: bytes that the kernel fetched from storage (read_bytes), without page cache
-    hits. asking: bytes read by this query of the counters itself, which only the next query counts.
+    hits. asking: bytes that reading these counters itself transferred; they appear in `requested` only at the next
+    reading.
     """
 
     requested: int
@@ -21,24 +22,23 @@ class IO(NamedTuple):
     asking: int
 
     def since(self, before: "IO") -> "IO":
-        """Return the difference to the counters `before`, without the call and the bytes of the query that returned
-        `before`.
+        """Return the increase of the counters since the reading `before`, without the call and the bytes of that
+        reading itself.
         """
         requested = self.requested - before.requested - before.asking
         return IO(requested, self.calls - before.calls - 1, self.fetched - before.fetched, 0)
 
 
 def process_io() -> IO | None:
-    """Return the counters of all threads of this process since its start, or None if the kernel does not report
-    them.
+    """Return the counters of all threads of this process since its start, or None if the kernel does not
+    report them.
     """
     return _io("/proc/self/io")
 
 
 def thread_io() -> IO | None:
     """Return the counters of the calling thread since its start, or None if the kernel does not report them. The file
-    in procfs stays open, because Darshan may lose track of a file that one thread opens while another thread closes a
-    file.
+    in procfs is kept open, because Darshan may lose track of a file that is opened while another thread closes one.
     """
     mine = getattr(_threads, "mine", None)
     try:
@@ -50,7 +50,7 @@ def thread_io() -> IO | None:
 
 
 class _Open:
-    """A file in procfs that stays open until its thread ends. A forked process opens its own."""
+    """A file in procfs that stays open until its thread ends. A forked process opens its own file."""
 
     def __init__(self, path: str) -> None:
         self.process = os.getpid()
@@ -80,8 +80,8 @@ def _parsed(text: bytes) -> IO | None:
 
 
 class ExcludedIO:
-    """Context manager that counts the bytes that the kernel fetches from storage for the calling thread, so that they
-    can be excluded from those for samples.
+    """Context manager that counts the bytes that the kernel fetches from storage for the calling thread inside the
+    `with` block, so that they can be excluded from the bytes fetched for samples.
     """
 
     def __init__(self) -> None:
@@ -97,14 +97,14 @@ class ExcludedIO:
             self._fetched += after.fetched - self._before.fetched
 
     def taken(self) -> int:
-        """Return the bytes counted since the last call of this method."""
+        """Return the bytes counted since the previous call of this method."""
         fetched, self._fetched = self._fetched, 0
         return fetched
 
 
 def cpu_seconds() -> tuple[float, float] | None:
-    """Return two sums over all CPUs since the node started: seconds busy, and seconds stolen by a hypervisor. Return
-    None if the kernel does not report them.
+    """Return the seconds that all CPUs of the node together were busy since the node started, and the seconds stolen by
+    a hypervisor. Return None if the kernel does not report them.
     """
     try:
         ticks = [int(field) for field in text("/proc/stat").splitlines()[0].split()[1:9]]
@@ -116,8 +116,8 @@ def cpu_seconds() -> tuple[float, float] | None:
 
 
 def load() -> float | None:
-    """Return the load average of the last minute, that is, of tasks that run or wait for storage. Return None if the
-    kernel does not report it.
+    """Return the load average of the last minute (tasks that run or wait for storage), or None if the kernel does not
+    report it.
     """
     try:
         return float(text("/proc/loadavg").split()[0])
@@ -126,7 +126,7 @@ def load() -> float | None:
 
 
 def stalled(resource: str) -> float | None:
-    """Return for how many seconds since the node started at least one task waited for a resource: cpu, io or memory
+    """Return the seconds since the node started in which at least one task was stalled on `resource`: cpu, io or memory
     (pressure stall information). Return None if the kernel does not report it.
     """
     for line in text(f"/proc/pressure/{resource}").splitlines():
@@ -138,8 +138,8 @@ def stalled(resource: str) -> float | None:
 
 def memory() -> int:
     """Return the bytes of memory, page cache included, that this job may use on this node: the memory of the node, or
-    the limit of a control group if that is lower (cgroups(7): memory.max in version 2, memory.limit_in_bytes in version
-    1).
+    the limit of its control group if that is lower (cgroups(7): memory.max in version 2, memory.limit_in_bytes in
+    version 1).
     """
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for line in text("/proc/self/cgroup").splitlines():
@@ -155,7 +155,7 @@ def memory() -> int:
 
 
 def text(path: str) -> str:
-    """Return the text of a file in procfs or sysfs; empty if it cannot be read."""
+    """Return the text of a file in procfs or sysfs, or an empty string if it cannot be read."""
     try:
         return Path(path).read_text(encoding="ascii", errors="replace").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Progress of a run, as plain lines in job.out. Commands that watch the job draw a progress bar from them."""
+"""Progress of a run, printed as plain lines to job.out. Commands that watch the job turn them into a progress bar."""
 
 import sys
 from typing import TextIO
@@ -9,8 +9,8 @@ _SOON_S, _LATER_S = 1.0, 10.0
 
 
 class Progress:
-    """Printer of progress lines on rank 0: a line per second in the first half minute of a run, then one every ten
-    seconds, and one at the end.
+    """Printer of progress lines: in the first half minute of a run one per second, then one every ten seconds, and one
+    at the end. speaks: whether this rank prints; only rank 0 does. to: file to print to, stdout by default.
     """
 
     def __init__(self, run: str, speaks: bool, to: TextIO | None = None) -> None:
@@ -21,7 +21,7 @@ class Progress:
         self._next = self._began
 
     def show(self, done: int, total: int, unit: str, rest: str = "") -> None:
-        """If it is time for a line, print one such as "01-measure 12/44 steps, epoch 1 of 2"."""
+        """Print a line such as "01-measure 12/44 steps, epoch 1 of 2" if one is due; otherwise do nothing."""
         if not self._speaks or (now() < self._next and done < total):
             return
         self._next = now() + (_SOON_S if now() - self._began < 30 else _LATER_S)

@@ -1,4 +1,6 @@
-"""Actions that rank 0 takes for all ranks, so that the file system gets one request instead of thousands."""
+"""Actions that rank 0 performs on behalf of all ranks, so that the file system gets one request instead of
+thousands.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -12,7 +14,7 @@ T = TypeVar("T")
 
 
 def on_root(comm: "Intracomm", action: Callable[[], T]) -> T:
-    """Run `action` on rank 0 and return its result on every rank. If it raises a DlioError, raise that error on every
+    """Run `action` on rank 0 and return its result on every rank. If `action` raises a DlioError, raise it on every
     rank. All ranks must call this.
     """
     answer: T | None = None

@@ -1,5 +1,5 @@
-"""Read activity of a rank over time, in time bins of equal width. The width doubles as the run gets longer, so that
-memory is bounded.
+"""Read activity of a rank over time, in time bins of equal width. The width doubles as the run gets longer, which
+bounds the memory.
 """
 
 import math
@@ -12,20 +12,21 @@ from dlio_hpc import intervals
 
 Floats = npt.NDArray[np.float64]
 
-# Rows of the amounts in each bin: bytes received, requests, seconds with at least one read in flight.
+# Rows of `amounts`: bytes received, requests, seconds with at least one read in flight.
 BYTES_AND_REQUESTS, BUSY = slice(0, 2), slice(2, 3)
 _ROWS = 3
-# Bin widths are powers of two seconds, 7.8 ms at first, and bins begin at multiples of the width. So times are divided
-# without rounding, and the counts at a width add up to the counts at any larger width.
+# Bin widths are powers of two in seconds, initially 7.8 ms, and bins start at multiples of the width. So times are
+# divided without rounding, and the counts of narrow bins add up to the counts of wider bins.
 LEAST_S = 2.0**-7
 BINS, _FEWEST = 512, 64
-# Maximum number of bins of all ranks together, on rank 0, at 24 bytes each: 25 MB. Beyond 16,384 ranks: 64 per rank.
+# Maximum number of bins of all ranks together on rank 0, of 24 bytes each: 25 MB. Above 16,384 ranks, each rank has 64
+# bins.
 _ALL_BINS = 2**20
 
 
-class Lattice(NamedTuple):
-    """A row of time bins: `bins` bins of `width` seconds each. The first bin starts at `first` * `width` seconds on the
-    clock of the read times.
+class TimeBins(NamedTuple):
+    """Consecutive time bins of `width` seconds. bins: their number. The first bin starts at `first` * `width` seconds
+    on the clock of the read times.
     """
 
     width: float
@@ -44,69 +45,74 @@ class Lattice(NamedTuple):
 
 
 class Activity:
-    """Read activity of a rank. lattice: its time bins; none before the first read. amounts (3, bins): in each bin,
-    bytes received, requests, and seconds with at least one read in flight.
+    """Read activity of a rank. time_bins: its time bins; there are none before the first read. amounts (3, bins): for
+    each bin, bytes received, requests, and seconds with at least one read in flight.
     """
 
     def __init__(self) -> None:
-        self.lattice = Lattice(LEAST_S, 0, 0)
+        self.time_bins = TimeBins(LEAST_S, 0, 0)
         self.amounts: Floats = np.zeros((_ROWS, 0))
 
     def add(self, rows: slice, times: Floats, amounts: Floats) -> None:
-        """Add `amounts` (rows, n) to the given rows. Each amount is spread evenly over its interval in `times`
-        (2, n).
+        """Add `amounts` (rows, n) to the given rows. Each amount is spread evenly over its time interval in `times` (2,
+        n), (start, end) in seconds.
         """
         if times.size:
             self._reach(float(times[0].min()), float(times[1].max()))
-            self.amounts[rows] += spread(times, amounts, self.lattice)
+            self.amounts[rows] += spread(times, amounts, self.time_bins)
 
     def _reach(self, begin: float, end: float) -> None:
-        """Extend the bins to cover the time from `begin` to `end`. Double their width until `BINS` bins suffice."""
-        while (wanted := _covering(self.lattice, begin, end)).bins > BINS:
+        """Extend the bins to cover the time from `begin` to `end`. If more than `BINS` bins would be needed, double
+        their width until `BINS` suffice.
+        """
+        while (wanted := _covering(self.time_bins, begin, end)).bins > BINS:
             self._double()
-        before = self.lattice.first - wanted.first if self.lattice.bins else 0
-        after = wanted.bins - before - self.lattice.bins
+        before = self.time_bins.first - wanted.first if self.time_bins.bins else 0
+        after = wanted.bins - before - self.time_bins.bins
         self.amounts = np.pad(self.amounts, ((0, 0), (before, after)))
-        self.lattice = wanted
+        self.time_bins = wanted
 
     def _double(self) -> None:
         """Double the width of the bins by merging pairs of neighbouring bins."""
-        width, first, bins = self.lattice
+        width, first, bins = self.time_bins
         before = first % 2
         pairs = np.pad(self.amounts, ((0, 0), (before, (before + bins) % 2)))
         self.amounts = pairs.reshape(_ROWS, -1, 2).sum(axis=2)
-        self.lattice = Lattice(2 * width, first // 2, self.amounts.shape[1])
+        self.time_bins = TimeBins(2 * width, first // 2, self.amounts.shape[1])
 
-    def by(self, offset: float, lattice: Lattice) -> Floats:
-        """Return the amounts in other time bins, whose clock is `offset` seconds ahead. The sums over all bins do not
-        change. If the bins do not coincide, the amount of a bin is divided between two bins.
+    def by(self, offset: float, time_bins: TimeBins) -> Floats:
+        """Return the amounts converted to the bins `time_bins`, whose clock is `offset` seconds ahead of the clock of
+        this rank. The sums over all bins do not change. Where bins do not coincide, the amount of a bin is divided
+        between two bins.
         """
-        width, first, bins = self.lattice
+        width, first, bins = self.time_bins
         edges = (first + np.arange(bins + 1)) * width + offset
-        return spread(np.array([edges[:-1], edges[1:]]), self.amounts, lattice)
+        return spread(np.array([edges[:-1], edges[1:]]), self.amounts, time_bins)
 
 
-def _covering(lattice: Lattice, begin: float, end: float) -> Lattice:
-    """Return time bins of the same width that cover the bins of `lattice` and the time from `begin` to `end`."""
-    first, last = int(begin // lattice.width), int(end // lattice.width)
-    if lattice.bins:
-        first, last = min(first, lattice.first), max(last, lattice.first + lattice.bins - 1)
-    return Lattice(lattice.width, first, last - first + 1)
+def _covering(time_bins: TimeBins, begin: float, end: float) -> TimeBins:
+    """Return time bins of the same width as `time_bins`, which cover both `time_bins` and the time from `begin` to
+    `end`.
+    """
+    first, last = int(begin // time_bins.width), int(end // time_bins.width)
+    if time_bins.bins:
+        first, last = min(first, time_bins.first), max(last, time_bins.first + time_bins.bins - 1)
+    return TimeBins(time_bins.width, first, last - first + 1)
 
 
-def common(width: float, begin: float, end: float, ranks: int) -> Lattice:
-    """Return common time bins for all ranks, from `begin` to `end`: at most 512, or fewer for more than 2048 ranks.
-    width: largest bin width of the ranks.
+def common(width: float, begin: float, end: float, ranks: int) -> TimeBins:
+    """Return time bins for all ranks, which cover the time from `begin` to `end`: at most 512, or fewer for more than
+    2048 ranks. width: largest bin width of any rank.
     """
     most = max(_FEWEST, min(BINS, _ALL_BINS // ranks))
     while (bins := math.ceil(end / width) - math.floor(begin / width)) > most:
         width *= 2
-    return Lattice(width, math.floor(begin / width), bins)
+    return TimeBins(width, math.floor(begin / width), bins)
 
 
-def spread(times: Floats, amounts: Floats, lattice: Lattice) -> Floats:
-    """Return the amounts per bin, shape (k, bins). Each of `amounts` (k, n) is spread evenly over its interval in
-    `times` (2, n). All intervals lie within the bins of `lattice`.
+def spread(times: Floats, amounts: Floats, time_bins: TimeBins) -> Floats:
+    """Return the amounts per bin, shape (k, bins). Each of `amounts` (k, n) is spread evenly over its time interval in
+    `times` (2, n). All intervals must lie within `time_bins`.
     """
-    edges: Floats = (lattice.first + np.arange(lattice.bins + 1.0)) * lattice.width
+    edges: Floats = (time_bins.first + np.arange(time_bins.bins + 1.0)) * time_bins.width
     return np.array([intervals.binned(times, row, edges) for row in amounts])

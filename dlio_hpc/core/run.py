@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def load(path: Path, number: int) -> tuple[Plan, Run, str]:
-    """Read a plan. Return it, its run `number`, and the SHA-256 of its file. Raise ConfigError if there is no
+    """Read a plan. Return the plan, its run `number`, and the SHA-256 of its file. Raise ConfigError if the plan has no
     such run.
     """
     plan, sha256 = load_plan(path)
@@ -40,8 +40,8 @@ def load(path: Path, number: int) -> tuple[Plan, Run, str]:
 
 
 def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha256: str) -> None:
-    """Execute a run on all ranks, and write timeline.h5 and result.json on rank 0. If the counts differ from the plan,
-    raise InvalidRun after the files are written.
+    """Execute a run on all ranks, and write timeline.h5 and result.json on rank 0. Raise InvalidRun, after the files
+    are written, if the counts differ from the plan.
     """
     if comm.size != plan.ranks:
         raise InfrastructureError(
@@ -89,8 +89,8 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
 
 
 def _end(directory: Path, result: Result) -> None:
-    """If there was no time for all steps, write the stop file, which tells the job script. Raise InvalidRun if the
-    counts differ from the plan.
+    """Write the stop file, which tells the job script to stop, if time ran out before the last step. Raise InvalidRun
+    if the counts differ from the plan.
     """
     summary = result.summary
     if summary is not None and summary.steps < summary.steps_planned:
@@ -114,8 +114,8 @@ class _Trained(NamedTuple):
 def _train(
     comm: "Intracomm", plan: Plan, run: Run, folder: Path, hosts: list[merge.Host], progress: Progress, stop: Stop
 ) -> _Trained | None:
-    """Run all steps of a warm-up or measurement, and write timeline.h5. Return the results on rank 0, and None on other
-    ranks.
+    """Run all steps of a warm-up or measurement, and write timeline.h5 on rank 0. Return the results on rank 0, and
+    None on other ranks.
     """
     on_root(comm, lambda: dataset.require(run))
     profiler = _profiler(folder, comm.rank) if run.tf_profile else None
@@ -138,15 +138,15 @@ def _train(
 
 
 def _profiler(folder: Path, rank: int) -> "Profiler | None":
-    """Return the TensorFlow profiler for a rank, or None if the rank is not one of the first, which are profiled."""
+    """Return the TensorFlow profiler of a rank, or None if the rank is not profiled. Only the first ranks are."""
     from dlio_hpc.core.loaders.tensorflow.profile import RANKS, Profiler
 
     return Profiler(folder, rank) if rank < RANKS else None
 
 
 def _gap(directory: Path, plan: Plan, run: Run, started: str) -> float | None:
-    """Return the seconds from the end of the job's previous run to the time `started`. Return None for the first run,
-    or if the previous run left no valid result.
+    """Return the seconds between the end of the job's previous run and the time `started`. Return None for the first
+    run, or if the previous run left no valid result.
     """
     if run.number == 0:
         return None
@@ -165,10 +165,10 @@ def _facts(run: Run) -> DatasetFacts:
 
 
 def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
-    """Return the differences between the counts of a run and its plan, as messages; empty if there are none, or if
-    there was no time for all steps.
+    """Return messages about differences between the counts of a run and its plan; empty if there are none, or if time
+    ran out before the last step.
 
-    Libraries, and chunks that are read whole, may cause more bytes than planned to be read, never fewer. For TFRecord
+    Libraries, and chunks that are read whole, may cause more bytes to be read than planned, never fewer. For TFRecord
     the excess is limited.
     """
     if summary.steps < summary.steps_planned:
@@ -190,9 +190,9 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
 
 
 def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
-    """Return whether the bytes that a run reads are known before it. They are not known for a compressed dataset, for
-    collective HDF5 reads in which several ranks request the same data, which are read once, and for samples of varying
-    size if not exactly all samples are read.
+    """Return whether the number of bytes that a run reads is known before it starts. It is unknown for a compressed
+    dataset; for collective HDF5 reads in which several ranks request the same data, which are then read once; and for
+    samples of varying size if not exactly all samples are read.
     """
     dataset, reader = run.workload.dataset, run.workload.reader
     if reader.access == "collective" and reader.mode == "framework" and not reader.shard:
@@ -205,8 +205,8 @@ def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
 
 
 def _placement_faults(plan: Plan, hosts: list[str]) -> list[str]:
-    """Return a message if the actual placement of the ranks on nodes differs from the plan, because the launcher
-    ignored it; otherwise an empty list.
+    """Return a list with a message if the ranks are placed on nodes differently from the plan, because the launcher
+    ignored it. Return an empty list otherwise.
     """
     counts = Counter(hosts)
     if len(counts) == plan.nodes and set(counts.values()) == {plan.ranks_per_node}:

@@ -1,4 +1,6 @@
-"""Location and size of the samples in the files of a dataset. They are computed for any sample, without a table."""
+"""Location and size of each sample in the files of a dataset. They are computed when needed; there is no table of
+samples.
+"""
 
 from bisect import bisect_right
 from typing import NamedTuple
@@ -11,15 +13,15 @@ from dlio_hpc.plan.sample_order import mix, mix_all
 
 Samples = npt.NDArray[np.uint64]
 
-# A normally distributed number is the sum of twelve uniform 16-bit numbers, four from each 64-bit word. Its standard
-# deviation is 2^16, and it never differs from the mean by more than six standard deviations.
+# A normally distributed number is computed as the sum of twelve uniform 16-bit numbers, four from each of three 64-bit
+# words. Its standard deviation is 2^16, and it is always within six standard deviations of the mean.
 _WORDS, _MIDDLE = 3, 12 * 65535 // 2
 
 
 class Place(NamedTuple):
-    """Location of a sample. sample: its number in the dataset. file: number of its file. within: index of the sample in
-    its file. offset: bytes of samples that precede it in the file. size: bytes of the sample in memory. position: byte
-    of the content stream at which the sample begins.
+    """Location of a sample. sample: number of the sample in the dataset. file: number of the file that holds it.
+    within: index of the sample in that file. offset: bytes of other samples before it in the file. size: bytes of the
+    sample in memory. position: offset of the sample in the generated content stream.
     """
 
     sample: int
@@ -31,11 +33,11 @@ class Place(NamedTuple):
 
 
 class SampleLayout:
-    """Locations of the samples of a dataset.
+    """Locations of all samples of a dataset.
 
-    Sizes that vary come in pairs: the mean plus a random number, and the mean minus the same number. Each pair
-    therefore begins at a multiple of twice the mean. A pair lies within one file, so the size of a file is a multiple
-    of the mean. If files have one sample each, a pair is in two adjacent files.
+    If sizes vary, samples come in pairs: one is larger than the mean by a random number of bytes, the other smaller by
+    the same number. Each pair therefore starts at a multiple of twice the mean. A pair lies within one file, so the
+    size of a file is a multiple of the mean. If each file holds one sample, a pair occupies two adjacent files.
     """
 
     def __init__(self, dataset: Dataset) -> None:
@@ -70,17 +72,17 @@ class SampleLayout:
         return Place(sample, file, within, within * self._mean, self._mean, sample * self._mean)
 
     def in_file(self, number: int) -> list[Place]:
-        """Return the locations of all samples of the file `number`."""
+        """Return the locations of all samples in file `number`."""
         first = number * self._samples_per_file
         return self.of(np.arange(first, first + self._samples_per_file, dtype=np.uint64))
 
     def position(self, number: int) -> int:
-        """Return the byte of the content stream at which the file `number` begins."""
+        """Return the offset in the content stream at which the contents of file `number` start."""
         return self.of(np.array([number * self._samples_per_file], np.uint64))[0].position
 
     def holder(self, number: int, offset: int, gap: int = 0) -> int:
-        """Return the number of the sample that contains the byte `offset` of the file `number`. gap: bytes that the
-        format adds to each sample.
+        """Return the number of the sample that contains byte `offset` of file `number`. gap: bytes that the format adds
+        to each sample.
         """
         if not self._stdev:
             within = offset // (self._mean + gap)
@@ -89,20 +91,20 @@ class SampleLayout:
         return places[bisect_right(places, offset, key=lambda place: place.offset + place.within * gap) - 1].sample
 
     def file_size(self, number: int) -> int:
-        """Return the bytes of all samples of the file `number` together."""
+        """Return the total bytes of the samples in file `number`."""
         if self._stdev and self._samples_per_file == 1:
             return self.in_file(number)[0].size
         return self._samples_per_file * self._mean
 
     def array_shape(self, number: int) -> tuple[int, ...]:
-        """Return the shape of the array in the file `number`: the number of samples, then the shape of a sample; or a
-        flat row of bytes if sample sizes vary.
+        """Return the shape of the array in file `number`: (samples, *sample shape), or (bytes,) if sample
+        sizes vary.
         """
         return (self.file_size(number),) if self._stdev else self._array_shape
 
     def _spread(self, samples: Samples) -> tuple[list[int], list[int]]:
-        """Return two lists with a value per sample: the bytes by which it begins after its multiple of the mean size,
-        and its size.
+        """Return two lists with an entry per sample: the number of bytes by which the sample starts after the multiple
+        of the mean size, and the size of the sample.
         """
         numbers, count = samples.astype(np.int64), self._samples_per_file
         if count == 1:
@@ -116,7 +118,7 @@ class SampleLayout:
         return (second * drawn).tolist(), (self._mean + np.where(second, -drawn, drawn)).tolist()
 
     def _draw(self, pairs: Samples) -> npt.NDArray[np.int64]:
-        """Return a normally distributed number of bytes for each pair, with mean 0. The result is the same on every
+        """Return a normally distributed number of bytes, with mean 0, for each pair. The numbers are the same on every
         machine.
         """
         total = np.full(len(pairs), -_MIDDLE, np.int64)

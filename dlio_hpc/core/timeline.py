@@ -30,7 +30,8 @@ _PACKED: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffl
 
 def write(directory: Path, merged: Merged, run: Run, profiles: "list[XPlane | None]", marker: str) -> None:
     """Write timeline.h5 into the run's folder. Each group has an attribute `about` that describes its contents.
-    profiles: TensorFlow profiles of the first ranks, if any. marker: path of the marker file for Darshan.
+    profiles: for each rank its TensorFlow profile, or None if the rank has none; empty if no rank was profiled. marker:
+    path of the marker file for Darshan.
     """
     import h5py
 
@@ -80,8 +81,8 @@ def _steps(group: "h5py.Group", merged: Merged, run: Run) -> None:
 
 
 def _columns(merged: Merged) -> Iterator[tuple[str, Column]]:
-    """Yield the name and the values of each column, shape (ranks, steps of all epochs). Only one column is in memory at
-    a time.
+    """Yield the name and the values of each column of the steps; values have shape (ranks, steps of all epochs). Only
+    one column is in memory at a time.
     """
     steps = merged.steps
     yield "start", steps[..., STARTED] - first_step(merged)
@@ -94,8 +95,8 @@ def _columns(merged: Merged) -> Iterator[tuple[str, Column]]:
 
 
 def _table(column: Column, per_epoch: int) -> Column:
-    """Return a column in the shape (ranks, epochs, steps). Values of steps that were not reached in time are NaN, or 0
-    for counts.
+    """Return a column in the shape (ranks, epochs, steps). Values of steps that were not run before time ran out are
+    NaN, or 0 for counts.
     """
     ranks, done = column.shape
     epochs = -(-done // per_epoch)
@@ -142,8 +143,8 @@ def _activity(group: "h5py.Group", merged: Merged) -> None:
     )
     timed = bool(merged.totals[:, merge.TIMED].any())
     group.attrs["timed"] = timed
-    group.attrs["width"] = merged.lattice.width
-    group.attrs["start"] = merged.lattice.start - first_step(merged) if timed else 0.0
+    group.attrs["width"] = merged.time_bins.width
+    group.attrs["start"] = merged.time_bins.start - first_step(merged) if timed else 0.0
     arrived, requests, busy = merged.activity.transpose(1, 0, 2)
     group.create_dataset("bytes", data=arrived, **_PACKED)
     group.create_dataset("requests", data=requests, **_PACKED)

@@ -1,4 +1,4 @@
-"""The training loop of a rank: wait for a batch, compute, synchronise. Each phase is timed separately."""
+"""The training loop of a rank: wait for a batch, compute, synchronise. Each of these phases is timed separately."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 
 class Recording(NamedTuple):
-    """Recording of a rank. steps: (steps of all epochs, columns), as in distributions; fewer than planned if the job's
-    time ran out. reads: statistics of the reads. arrivals: (epochs started, columns), as in cache_accounting.
-    checkpoints: (n, 7): index of the epoch, steps done in it, seconds that training waited, and the fields of Saved.
-    verified: (epochs started, 2), seconds of comparing contents and samples compared. counts: totals of all batches.
-    disturbances: (epochs started + 1, columns), as in disturbance; the last row is for all epochs together.
+    """Measurements of a rank. steps (steps of all epochs, columns): columns as in distributions; fewer steps than
+    planned if time ran out. reads: statistics of the reads. arrivals (epochs started, columns): as in cache_accounting.
+    checkpoints (n, 7): index of the epoch, steps done in it, seconds that training waited, and the fields of Saved.
+    verified (epochs started, 2): seconds of comparing contents, and samples compared. counts: totals of all batches.
+    disturbances (epochs started + 1, columns): as in disturbance; the last row is for all epochs together.
     """
 
     steps: Floats
@@ -69,7 +69,7 @@ def train(
     around: AbstractContextManager[None],
 ) -> Recording:
     """Run all epochs of a run on this rank, or as many steps as there is time for. around: context manager that is
-    entered when the loader is open, before the first epoch, and left after the last epoch.
+    entered before the first epoch, when the loader is open, and left after the last epoch.
     """
     from mpi4py import MPI
 
@@ -125,7 +125,7 @@ def train(
 
 
 class _Loop(NamedTuple):
-    """State shared by all steps of a rank."""
+    """The objects that all steps of a rank use."""
 
     comm: "Intracomm"
     workload: Workload
@@ -137,9 +137,7 @@ class _Loop(NamedTuple):
     stop: Stop
 
     def epoch(self, epoch: int, batches: Iterator[Batch]) -> bool:
-        """Run the steps of an epoch. Return True if the time was over before the last step of the run, otherwise
-        False.
-        """
+        """Run the steps of an epoch. Return True if time ran out before the last step of the run, otherwise False."""
         rows = self.record.steps[epoch]
         rows[:, ASKED] = draw(self.workload.compute.time, len(rows), self.comm.rank, epoch)
         for number, row in enumerate(rows):
@@ -163,7 +161,7 @@ class _Loop(NamedTuple):
 
     def verify(self, epoch: int, batch: Batch) -> None:
         """Compare a batch with the generated contents, after its step. If whole samples are compared, a barrier
-        follows, so that other ranks do not count this time as synchronisation.
+        follows, so that other ranks do not count this time as synchronisation in their next step.
         """
         started = clock.now()
         compared = self.verification(batch)
@@ -183,8 +181,8 @@ class _Loop(NamedTuple):
 
 
 class _CacheDrop:
-    """Callable that is used before an epoch. It drops the files that ranks of this node will read from the page
-    cache.
+    """Callable that, before an epoch, drops from the page cache the files that ranks of this node will read in that
+    epoch.
     """
 
     def __init__(self, node: "Intracomm", run: Run) -> None:
@@ -199,7 +197,7 @@ class _CacheDrop:
 
 
 class _Recorder:
-    """Recorder of the steps of a rank. It is called between the end of a step and the start of the next."""
+    """Recorder of the steps of a rank. It is called after the end of a step and before the start of the next step."""
 
     def __init__(self, run: Run, progress: Progress) -> None:
         epochs = run.workload.train.epochs
@@ -221,7 +219,7 @@ class _Recorder:
         self._counts.count(batch.tally)
         self._done += 1
         if self._reads.add(batch.tally):
-            # A batch that is still being read was requested at most `ahead` steps ago.
+            # Batches that are still being read were requested at most `ahead` steps ago.
             asked = self._rows()[-max(self._ahead, 1) :]
             self._reads.fold(self._rows(), float(asked[0, STARTED]))
         self._progress.show(self._done, self.steps[..., 0].size, "steps", f"epoch {epoch + 1} of {len(self.steps)}")
@@ -230,8 +228,8 @@ class _Recorder:
         self._checkpoints.append((epoch, self._done - epoch * self.steps.shape[1], pause_s, *saved))
 
     def other_processes_fetched(self) -> int:
-        """Return the bytes that the kernel fetched from storage, since the last call of this method, to start other
-        processes.
+        """Return the bytes that the kernel fetched from storage for the start-up of reading processes, since the
+        previous call of this method.
         """
         before, self._other_processes_fetched = self._other_processes_fetched, self._counts.fetched
         return self._other_processes_fetched - before

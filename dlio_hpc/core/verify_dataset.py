@@ -1,5 +1,5 @@
-"""Compare a dataset with what the generator writes. Run as: python -m dlio_hpc.core.verify_dataset FOLDER; MPI is not
-needed.
+"""Check that a dataset has the contents that the generator writes. Run as: python -m dlio_hpc.core.verify_dataset
+FOLDER; MPI is not needed.
 """
 
 import argparse
@@ -17,16 +17,16 @@ from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.progress import Progress
-from dlio_hpc.errors import Incomplete, InfrastructureError, InvalidRun, of_system, told
+from dlio_hpc.errors import Incomplete, InfrastructureError, InvalidRun, exit_on_error, of_system
 from dlio_hpc.plan import dataset
 
-# Maximum number of faults that are listed. A fingerprint file may claim more files than can be checked.
+# Maximum number of faults that are listed. The fingerprint file of a damaged dataset may name any number of files.
 _MOST_FAULTS = 1000
 
 
 class DatasetFault(Struct, frozen=True):
-    """A fault of a dataset. file: name of the file in the folder, or name of the folder for a fault of the whole
-    dataset.
+    """A fault of a dataset. file: name of the faulty file in the folder; for a fault of the whole dataset, name of the
+    folder.
     """
 
     file: str
@@ -34,7 +34,7 @@ class DatasetFault(Struct, frozen=True):
 
 
 class Findings(Struct, frozen=True):
-    """Result of a verification. files: number of files checked. bytes: their size on the file system."""
+    """Result of a verification. files: number of files checked. bytes: total size of these files on the file system."""
 
     files: int
     bytes: int
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", dest="as_json", help="print a JSON document to stdout")
     options = parser.parse_args()
     try:
-        with told():
+        with exit_on_error():
             _print(options.folder, verify(options.folder, options.quick), options.as_json)
     except KeyboardInterrupt:
         sys.exit(Incomplete.exit_code)
@@ -61,13 +61,14 @@ def _print(folder: Path, findings: Findings, as_json: bool) -> None:
     for fault in findings.faults:
         print(f"{fault.file}: {fault.fault}")
     if findings.faults:
-        raise InvalidRun(f"{folder}: {len(findings.faults)} fault(s); remove it to have it generated again")
-    print(f"{folder}: sound")
+        remedy = "remove the folder, and the next job that needs the dataset generates it again"
+        raise InvalidRun(f"{folder}: {len(findings.faults)} fault(s); {remedy}")
+    print(f"{folder}: intact")
 
 
 def verify(folder: Path, quick: bool) -> Findings:
-    """Check the dataset in `folder` and return its faults. quick: check only names, number and sizes of files. Raise
-    ConfigError if the folder is not a dataset folder. Progress is printed on stderr.
+    """Check the dataset in `folder` and return its faults. quick: check only the names, the number and the sizes of
+    files. Raise ConfigError if `folder` is not a dataset folder. Progress is printed on stderr.
     """
     known = dataset.begun(folder)
     if known is None or not known.complete:
@@ -99,7 +100,9 @@ _Check = Callable[[str], str | None]
 
 
 def _checks(layout: Dataset, quick: bool) -> Iterator[tuple[str, _Check]]:
-    """Yield the name of each file of the dataset, and the function that checks the file at a given path."""
+    """Yield, for each file of the dataset, its name and a function that takes the path of the file and returns its
+    fault or None.
+    """
     for side in dataset.sides(layout):
         yield dataset.side_name(side), partial(_side_fault, side, quick)
     for number in range(dataset.file_count(layout)):
@@ -116,7 +119,7 @@ def _side_fault(side: AuxiliaryFile, quick: bool, path: str) -> str | None:
 
 
 def _checked(path: str, check: _Check) -> tuple[int, str | None]:
-    """Check the file at `path`. Return its bytes, and its fault or None."""
+    """Check the file at `path`. Return its size in bytes, and its fault or None."""
     try:
         status = os.lstat(path)
         if not stat.S_ISREG(status.st_mode):

@@ -11,7 +11,7 @@ from dlio_hpc.darshan import setup
 from dlio_hpc.darshan.log_verdict import LogVerdict
 from dlio_hpc.darshan.preload_probe import probe
 from dlio_hpc.darshan.run_check import judge
-from dlio_hpc.errors import InvalidRun, Unexpected, classified, told
+from dlio_hpc.errors import InvalidRun, Unexpected, classified, exit_on_error
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import darshan_needs
 from dlio_hpc.plan.plan import Plan, load
@@ -37,7 +37,7 @@ def main() -> None:
     )
     excluding.add_argument("plan", type=Path, metavar="PLAN.json")
     options = parser.parse_args()
-    with told():
+    with exit_on_error():
         plan, _ = load(options.plan)
         directory = options.plan.resolve().parent
         if options.verb == "probe":

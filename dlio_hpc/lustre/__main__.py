@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dlio_hpc import units
 from dlio_hpc.command import CommandMissing, Unanswered
 from dlio_hpc.config import lustre_layout
-from dlio_hpc.errors import InfrastructureError, InvalidRun, told
+from dlio_hpc.errors import InfrastructureError, InvalidRun, exit_on_error
 from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.lustre import layout_record, lfs, readback
 from dlio_hpc.lustre.layout_record import Record
@@ -33,7 +33,7 @@ def main() -> None:
         help="number of a run that uses the dataset; default: use the first dataset of the plan",
     )
     options = parser.parse_args()
-    with told():
+    with exit_on_error():
         plan, _ = load(options.plan)
         run = plan.datasets[0] if options.run is None else plan.runs[options.run]
         (before if options.when == "before" else after)(options.plan.resolve().parent, plan, run)

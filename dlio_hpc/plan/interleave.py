@@ -12,7 +12,7 @@ from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.plan.plan import share
 
 
-class Turns(NamedTuple):
+class FileGroups(NamedTuple):
     """Division of an epoch into groups of interleaved files. at_once: files in a group. shares: number of shares into
     which whole files are divided among the ranks; 1 if whole files are not divided. Each share has its own groups, of
     which the last may be smaller.
@@ -52,9 +52,9 @@ class Turns(NamedTuple):
         return ((file + 1) * self.shares - 1) // self.files
 
 
-def of(dataset: Dataset, reader: Reader, ranks: int) -> Turns:
+def of(dataset: Dataset, reader: Reader, ranks: int) -> FileGroups:
     """Return how an epoch of the dataset is divided into groups of interleaved files, if `ranks` ranks read it."""
-    return Turns(
+    return FileGroups(
         dataset.files,
         dataset.samples_per_file,
         min(reader.files_in_turn(dataset), dataset.files),

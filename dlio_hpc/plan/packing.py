@@ -262,7 +262,7 @@ def _packages(study: Study, listed: Sequence[Run]) -> tuple[str, ...]:
     return packages.needed(point.workload for point in study.points)
 
 
-def one(asked: PartRequest, request: JobRequest) -> Plan:
+def single_job(asked: PartRequest, request: JobRequest) -> Plan:
     """Return the plan of a study with a single part that makes a single job."""
     (made,) = plans(make_study(plan.job_name(asked.workload.name), [asked], request))
     return made

@@ -9,7 +9,7 @@ from dlio_hpc.config import reader_keys
 from dlio_hpc.config.dataset_keys import TFRECORD_FRAME
 from dlio_hpc.config.workload import TENSORFLOW_BUFFER, Workload
 from dlio_hpc.plan import interleave, plan
-from dlio_hpc.plan.interleave import Turns
+from dlio_hpc.plan.interleave import FileGroups
 
 # Tolerance by which bytes read may exceed bytes planned: a ratio. If TensorFlow itself reads, some bytes per rank are
 # added, because the kernel counts all reads of the process.
@@ -77,7 +77,7 @@ def _streamed(workload: Workload, ranks: int) -> int:
     return total
 
 
-def _of_share(workload: Workload, order: Turns, first: int, last: int) -> int:
+def _of_share(workload: Workload, order: FileGroups, first: int, last: int) -> int:
     """Return the bytes of samples that a rank's stream reads to get the samples at positions `first` to `last`."""
     dataset = workload.dataset
     record = dataset.sample.size + TFRECORD_FRAME

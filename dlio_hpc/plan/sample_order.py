@@ -24,12 +24,12 @@ _WORD = (1 << 64) - 1
 
 class Order:
     """The order of samples in an epoch. rank: the rank that reads; it only matters if every rank reads all samples in
-    its own order. ranks: number of ranks that share the samples. turns: groups of interleaved files.
+    its own order. ranks: number of ranks that share the samples. file_groups: groups of interleaved files.
     """
 
     def __init__(self, dataset: Dataset, reader: Reader, epoch: int, rank: int = 0, ranks: int = 1) -> None:
         shuffle = reader.shuffle
-        self.turns = interleave.of(dataset, reader, ranks)
+        self.file_groups = interleave.of(dataset, reader, ranks)
         self._samples_per_file = dataset.samples_per_file
         self._files = dataset.files
         self._shuffle = shuffle
@@ -42,7 +42,7 @@ class Order:
         if self._shuffle.files and self._shuffle.samples:
             return permute(positions, self._files * self._samples_per_file, self._keys(0))
         size = np.uint64(self._samples_per_file)
-        if self.turns.at_once == 1:
+        if self.file_groups.at_once == 1:
             files, within = positions // size, positions % size
         else:
             files, within = self._in_turn(positions, size)
@@ -68,7 +68,7 @@ class Order:
         """Return the file of the sample at each position, and its place in that file, for files that are interleaved in
         groups. The last group of a share may be smaller.
         """
-        files, most = positions // size, np.uint64(self.turns.at_once)
+        files, most = positions // size, np.uint64(self.file_groups.at_once)
         begins, ends = self._shares(files)
         groups: Indices = begins + (files - begins) // most * most
         in_group = np.minimum(most, ends - groups)
@@ -81,8 +81,8 @@ class Order:
         """
         if not len(files):
             return files, files
-        first, last = self.turns.holder(int(files[0])), self.turns.holder(int(files[-1]))
-        begins = [share(self._files, self.turns.shares, place)[0] for place in range(first, last + 2)]
+        first, last = self.file_groups.holder(int(files[0])), self.file_groups.holder(int(files[-1]))
+        begins = [share(self._files, self.file_groups.shares, place)[0] for place in range(first, last + 2)]
         bounds = np.array(begins, np.uint64)
         places = np.searchsorted(bounds, files, "right")
         return bounds[places - 1], bounds[places]

@@ -33,9 +33,9 @@ from dlio_hpc.lustre.layout_record import Record, read
 from dlio_hpc.plan.plan import Plan, Run, archive_folder
 from dlio_hpc.results import run_result
 
-# Files in the directory of a job that are read, in addition to files of its runs.
+# Files that are read in the directory of a job, in addition to the files of its runs.
 _PLAIN = (rundir.PLAN, rundir.JOB, rundir.STUDY, rundir.ENVIRONMENT, rundir.EXIT_STATUS, rundir.STDERR, rundir.STDOUT)
-# Limits of the tail of job.err: number of lines, bytes read, characters per line.
+# Limits of the last lines of job.err: number of lines, bytes read, characters per line.
 _TAIL_LINES, _TAIL_BYTES, _TAIL_LETTERS = 10, 1 << 16, 240
 _WANTED = re.compile(
     f"{'|'.join(map(re.escape, _PLAIN))}|"
@@ -46,15 +46,15 @@ _LONG = re.compile(f"{rundir.RUNS}/[^/]+/({re.escape(rundir.TIMELINE)}|{rundir.D
 
 
 class Tail(NamedTuple):
-    """Last lines of a job's output. file: name of the file they are from: job.err, or job.out if job.err is empty."""
+    """Last lines of a job's output. file: name of the file that holds them: job.err, or job.out if job.err is empty."""
 
     file: str
     lines: tuple[str, ...]
 
 
 class RunOutcome(NamedTuple):
-    """Outcome of a planned run. A run that was not reached has neither result nor error. verdict: verdict on the run's
-    Darshan log; None if it ran without Darshan, or if the job ended before the log was checked.
+    """Outcome of a planned run. A run that the job did not reach has neither a result nor an error. verdict: verdict on
+    the run's Darshan log; None if the run was made without Darshan, or if the job ended before the log was checked.
     """
 
     run: Run
@@ -68,7 +68,7 @@ class RunOutcome(NamedTuple):
 
     @property
     def storage(self) -> Storage | None:
-        """Origin of the bytes that the run read, with Darshan's count if there is one; None if the run has no
+        """Origin of the bytes that the run read; Darshan's count is used if there is one. None if the run has no
         result.
         """
         counts = None if self.verdict is None else self.verdict.bytes
@@ -76,11 +76,11 @@ class RunOutcome(NamedTuple):
 
 
 class JobOutcome(NamedTuple):
-    """Outcome of a job and its runs. directory: None if the job was read from its archive. archive: path of the
-    archive; None if the job is not collected. layouts: layouts of the datasets as read back from the file system.
-    environment: environment of the ranks; empty before they ran. study: bytes of the job's copy of the study's record;
-    None if the job belongs to no study. exit_status: exit status of the job script; None if the script did not reach
-    its end. tail: last lines of the job's output; None if there was no output.
+    """Outcome of a job and its runs. directory: directory of the job; None if the job was read from its archive.
+    archive: path of the archive; None if the job has not been collected. layouts: layouts of the datasets as read back
+    from the file system. environment: environment of the ranks; empty if they have not started yet. study: content of
+    the job's copy of the study's record; None if the job belongs to no study. exit_status: exit status of the job
+    script; None if the script did not reach its end. tail: last lines of the job's output; None if there is no output.
     """
 
     plan: Plan
@@ -96,14 +96,14 @@ class JobOutcome(NamedTuple):
 
 
 def load_all(paths: Sequence[Path]) -> list[JobOutcome]:
-    """Load several jobs. Each batch system is asked once for the states of all its jobs."""
+    """Load several jobs. Each batch system is queried once, for the states of all its jobs."""
     looks = {look.directory: look for look in job_state.refresh_all([path for path in paths if path.is_dir()])}
     return [load(path, looks.get(path)) for path in paths]
 
 
 def load(path: Path, look: job_state.JobSnapshot | None = None) -> JobOutcome:
-    """Load a job from its directory or its archive. look: state of the job; None to query the batch system. A job from
-    an archive has the state recorded there.
+    """Load a job from its directory or its archive. look: state of the job; None to query the batch system. A job that
+    is loaded from an archive has the state that is recorded there.
     """
     if path.is_dir():
         if look is None:
@@ -126,8 +126,8 @@ def load(path: Path, look: job_state.JobSnapshot | None = None) -> JobOutcome:
 
 
 def load_archive(path: Path) -> JobOutcome:
-    """Load a job from its archive and verify every byte. Raise InvalidRun if the file is not a job's archive, or is
-    corrupted.
+    """Load a job from its archive and verify every byte. Raise InvalidRun if the file is not the archive of a job, or
+    is corrupted.
     """
     content = archive.sound(path, lambda name: bool(_WANTED.fullmatch(name)))
     if rundir.PLAN not in content or rundir.JOB not in content:
@@ -163,7 +163,7 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
 
 
 def _end_of(path: Path) -> bytes | None:
-    """Return the last _TAIL_BYTES bytes of a file, which may be large; None if it does not exist."""
+    """Return the last _TAIL_BYTES bytes of a file, which may be large, or None if it does not exist."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
@@ -182,7 +182,7 @@ def _exit_status(content: bytes | None) -> int | None:
 
 
 def _tail(content: dict[str, bytes]) -> Tail | None:
-    """Return the last lines of job.err, or of job.out if job.err is empty; None if both are empty."""
+    """Return the last lines of job.err, or of job.out if job.err is empty, or None if both are empty."""
     for name in (rundir.STDERR, rundir.STDOUT):
         if lines := _last_lines(content.get(name, b"")):
             return Tail(name, lines)
@@ -190,8 +190,8 @@ def _tail(content: dict[str, bytes]) -> Tail | None:
 
 
 def _last_lines(content: bytes) -> tuple[str, ...]:
-    """Return the last lines that are not blank, cut to _TAIL_LETTERS characters. Unprintable characters
-    become blanks.
+    """Return the last lines that are not blank, each cut to _TAIL_LETTERS characters. Unprintable characters are
+    replaced by blanks.
     """
     lines = content[-_TAIL_BYTES:].decode(errors="backslashreplace").splitlines()
     printable = ("".join(letter if letter.isprintable() else " " for letter in line).rstrip() for line in lines)
@@ -199,8 +199,8 @@ def _last_lines(content: bytes) -> tuple[str, ...]:
 
 
 class RunFiles(NamedTuple):
-    """Detailed records of a run. timeline: bytes of its timeline.h5; None if there is none. log: path of its Darshan
-    log; None if there is none.
+    """Files with the details of a run. timeline: content of its timeline.h5; None if there is none. log: path of its
+    Darshan log; None if there is none.
     """
 
     run: RunOutcome
@@ -210,8 +210,8 @@ class RunFiles(NamedTuple):
 
 @contextmanager
 def evidence(path: Path, outcome: JobOutcome) -> Iterator[list[RunFiles]]:
-    """Provide the detailed records of each run that has a result, in a `with` block. Darshan logs from an archive are
-    unpacked to a temporary directory that is removed at the end of the block.
+    """Yield, for a `with` block, the files with the details of each run that has a result. Darshan logs of an archived
+    job are unpacked into a temporary directory, which is removed at the end of the block.
     """
     runs = [run for run in outcome.runs if run.result is not None]
     if path.is_dir():
@@ -243,12 +243,14 @@ def _log(run: RunOutcome, folder: Path) -> Path | None:
 
 
 def _is_of(run: RunOutcome, name: str) -> bool:
-    """Return whether this is the file name of the run's checked log. If no log was checked, any name matches."""
+    """Return whether `name` is the file name of the Darshan log that was checked for the run. If no log was checked,
+    return True.
+    """
     return run.verdict is None or Path(name).name == run.verdict.log
 
 
 def _timeline(path: Path) -> bytes | None:
-    """Read and check a timeline.h5; None if it does not exist."""
+    """Read and check a timeline.h5. Return its content, or None if the file does not exist."""
     if not path.exists():
         return None
     with about(path):
@@ -258,7 +260,7 @@ def _timeline(path: Path) -> bytes | None:
 
 
 def without_log(outcome: JobOutcome, run: RunOutcome) -> str | None:
-    """Return the reason why a run has no usable Darshan log; None if it has one."""
+    """Return the reason why a run has no usable Darshan log, or None if it has one."""
     if run.verdict is not None:
         return run.verdict.why_not
     if not run.run.darshan:
@@ -268,7 +270,7 @@ def without_log(outcome: JobOutcome, run: RunOutcome) -> str | None:
 
 
 def as_document(outcome: JobOutcome) -> dict[str, Any]:
-    """Return the job as a JSON document, as printed by dlio-submit and dlio-hpc report."""
+    """Return the job as the JSON document that dlio-submit and dlio-hpc report print."""
     return {
         "job": outcome.job.job,
         "batch_id": outcome.job.batch_id,
@@ -295,7 +297,7 @@ _STREAMS = {rundir.STDERR: "stderr", rundir.STDOUT: "stdout"}
 
 
 def is_cut_short(outcome: JobOutcome) -> bool:
-    """Return whether the job has ended although a run has no result."""
+    """Return whether the job has ended although some of its runs have no result."""
     return outcome.job.ended and any(run.result is None for run in outcome.runs)
 
 
@@ -304,14 +306,14 @@ _INCOMPLETE: frozenset[State] = frozenset({"timeout", "cancelled", "lost"})
 
 
 def fault(outcome: JobOutcome) -> DlioError | None:
-    """Return the reason why the job's numbers must not be used, as an error whose exit code a command should end with.
-    Return None if the job is valid or has not ended.
+    """Return the reason why the numbers of the job must not be used, as an error; commands exit with the code of that
+    error. Return None if the job is valid or has not ended.
     """
     return _recorded_fault(outcome) or _ended_fault(outcome)
 
 
 def _recorded_fault(outcome: JobOutcome) -> DlioError | None:
-    """Return the first fault that the job's files record, or None."""
+    """Return the first fault that the files of the job record, or None if there is none."""
     for layout in outcome.layouts:
         if layout.faults:
             return InvalidRun(f"the layout is not the requested one: {'; '.join(layout.faults)}")
@@ -319,7 +321,7 @@ def _recorded_fault(outcome: JobOutcome) -> DlioError | None:
 
 
 def _own_fault(run: RunOutcome) -> DlioError | None:
-    """Return the fault that the run's files record, or None."""
+    """Return the fault that the files of the run record, or None if there is none."""
     if run.error is not None:
         kind = kind_of(run.error.exit_code)
         return kind(f"{run.name} failed on rank {run.error.rank} ({run.error.host}): {run.error.message}")
@@ -331,8 +333,8 @@ def _own_fault(run: RunOutcome) -> DlioError | None:
 
 
 def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = False) -> DlioError | None:
-    """Return the reason why a run is not a valid measurement, regardless of the job's other runs; None if it is valid.
-    must_be_laid_out: whether a run is also invalid if a layout was requested on a file system without layouts.
+    """Return the reason why a run is not a valid measurement, whatever the other runs of the job are, or None if it is
+    valid. must_be_laid_out: whether a run is also invalid if a layout was requested but the file system supports none.
     """
     layout = next((layout for layout in outcome.layouts if layout.path == run.run.dataset), None)
     if layout is not None and (why := _layout_fault(layout, must_be_laid_out)) is not None:
@@ -347,10 +349,10 @@ def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = Fal
 
 
 def _bug(outcome: JobOutcome) -> DlioError | None:
-    """Return the error for a job that ended because of a bug in dlio-hpc; None for any other job."""
+    """Return the error for a job that ended because of a bug in dlio-hpc, or None for any other job."""
     if outcome.exit_status != Unexpected.exit_code:
         return None
-    return Unexpected(f"job {outcome.job.job} ended with a bug of dlio-hpc; {_where(outcome)}")
+    return Unexpected(f"job {outcome.job.job} ended because of a bug in dlio-hpc; {_where(outcome)}")
 
 
 def _not_reached(record: job_record.Job) -> DlioError:
@@ -358,7 +360,7 @@ def _not_reached(record: job_record.Job) -> DlioError:
         kind, message = _ENDED[record.state]
         return kind(f"job {record.job} {message}")
     if record.batch_id is None:
-        return Incomplete(f"job {record.job} was never handed to the batch system")
+        return Incomplete(f"job {record.job} was never submitted to the batch system")
     return Incomplete(f"job {record.job} is {record.state}")
 
 
@@ -382,7 +384,7 @@ def _layout_fault(layout: Record, must_be_laid_out: bool) -> str | None:
 
 
 def _ended_fault(outcome: JobOutcome) -> DlioError | None:
-    """Return the fault that follows from the state in which the job ended, or None."""
+    """Return the fault that follows from the state in which the job ended, or None if there is none."""
     state = outcome.job.state
     if state == "completed" and (silent := [run.name for run in outcome.runs if run.result is None]):
         return InvalidRun(
@@ -401,12 +403,12 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
 
 
 def _reason(outcome: JobOutcome) -> str:
-    """Return a clause that refers to the output file of a lost job; empty for other jobs."""
+    """Return a clause that refers to the output file of a lost job, or an empty string for other jobs."""
     return f"; {_where(outcome)}" if outcome.job.state == "lost" and outcome.tail is not None else ""
 
 
 def _where(outcome: JobOutcome) -> str:
-    """Return a phrase that names the output files of a job."""
+    """Return a phrase that names the output files of the job."""
     if outcome.tail is None:
         return f"its {rundir.STDERR} and {rundir.STDOUT} are empty or missing"
     files = f"{rundir.STDERR} and {rundir.STDOUT}" if outcome.tail.file == rundir.STDERR else outcome.tail.file
@@ -414,7 +416,7 @@ def _where(outcome: JobOutcome) -> str:
 
 
 def _check(timeline: bytes, source: str) -> None:
-    """Raise InvalidRun if the bytes are not a valid timeline."""
+    """Raise InvalidRun if the bytes are not a valid timeline.h5."""
     from dlio_hpc.analysis import timeline_schema  # imports NumPy and h5py, which load slowly
 
     timeline_schema.check(timeline, source)

@@ -1,5 +1,5 @@
-"""Names of jobs and studies as users give them: a path, or the name of a directory below RUNS, or the name of its
-archive.
+"""Names by which users refer to jobs and studies: a path, the name of a directory below the runs directory, or the name
+of its archive.
 """
 
 import glob
@@ -16,8 +16,8 @@ from dlio_hpc.records.study_outcome import StudyOutcome
 
 
 def place(name: str, runs: Path) -> Path:
-    """Return the path that a name stands for: `name` itself if it is a path, or else the directory of that name below
-    `runs`, or its archive if the directory no longer exists. If nothing of that name exists, return the path that the
+    """Return the path that a name stands for. If it is a path, return it. Otherwise, return the directory of that name
+    below `runs`, or its archive if the directory no longer exists. If neither exists, return the path that the
     directory would have.
     """
     if "/" in name or Path(name).exists():
@@ -28,19 +28,19 @@ def place(name: str, runs: Path) -> Path:
 
 
 def study_folder(name: str, runs: Path) -> Path:
-    """Return the folder of a study, given by its path or by its name below `runs`."""
+    """Return the folder of a study that is given by its path or by its name below `runs`."""
     return Path(name) if os.sep in name or Path(name).is_dir() else runs / name
 
 
 def study_in(folder: Path) -> StudyOutcome:
-    """Return the outcome of the study in a folder, with all of its jobs."""
+    """Return the outcome of the study in a folder, with all its jobs."""
     study = study_outcome.load(folder)
     return study_outcome.outcome(study, study_outcome.jobs(study))
 
 
 def directories(names: Sequence[str], runs: Path) -> list[Path]:
     """Return the directories of jobs. A name is a path, the name of a job below `runs`, or the name of a study, which
-    stands for all of its jobs. Without names, return all jobs below `runs`; raise ConfigError if there are none.
+    stands for all its jobs. If there are no names, return all jobs below `runs`; raise ConfigError if there are none.
     """
     if not names:
         return _all(runs)
@@ -48,7 +48,7 @@ def directories(names: Sequence[str], runs: Path) -> list[Path]:
 
 
 def _all(runs: Path) -> list[Path]:
-    """Return the directories of all jobs below `runs` that this user may read. Raise ConfigError if there are none,
+    """Return the directories of all jobs below `runs` that this user may read. Raise ConfigError if there are none, and
     OSError if `runs` cannot be read.
     """
     files = sorted(runs.glob(rundir.JOBS)) or list(rundir.matching(runs, rundir.JOBS))
@@ -61,8 +61,8 @@ def _all(runs: Path) -> list[Path]:
 
 
 def named(name: str, runs: Path) -> list[Path]:
-    """Return the directory of the job with this path, or this name below `runs`. For a study, return the directories of
-    its jobs.
+    """Return the directory of the job `name`, which is a path or a name below `runs`. If it is a study, return the
+    directories of its jobs.
     """
     if study_outcome.is_study(folder := study_folder(name, runs)):
         return [path for path in study_outcome.jobs(study_outcome.load(folder)) if path.is_dir()]
@@ -75,7 +75,9 @@ def named(name: str, runs: Path) -> list[Path]:
 
 
 def studies(names: Sequence[str], runs: Path) -> list[Path]:
-    """Return the folders of the studies among the names; without names, of all studies below `runs`."""
+    """Return the folders of those names that are studies. If there are no names, return the folders of all studies
+    below `runs`.
+    """
     folders = [study_folder(name, runs) for name in names] or sorted(
         path.parent for path in runs.glob(f"*/{rundir.STUDY}")
     )

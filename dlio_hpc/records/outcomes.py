@@ -12,7 +12,7 @@ Colour = Literal["red", "yellow", "green", "dim"]
 
 
 class Meaning(NamedTuple):
-    """Meaning of an outcome for users: exit code of the command, kind of the case in JUnit's XML, colour on a
+    """Effects of an outcome outside the program: exit code of the command, kind of the JUnit case, and colour on a
     terminal.
     """
 
@@ -21,7 +21,7 @@ class Meaning(NamedTuple):
     colour: Colour
 
 
-# All outcomes, most severe first.
+# All outcomes, from the most to the least severe.
 OUTCOMES: dict[Outcome, Meaning] = {
     "invalid": Meaning(3, "error", "red"),
     "infrastructure": Meaning(6, "error", "red"),
@@ -44,10 +44,10 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome | None:
 
 
 def of_exit_code(code: int) -> Outcome:
-    """Return the most severe outcome with this exit code; infrastructure if no outcome has it."""
+    """Return the most severe outcome that has this exit code, or "infrastructure" if none has it."""
     return next((outcome for outcome, meaning in OUTCOMES.items() if meaning.exit_code == code), "infrastructure")
 
 
 def label(outcome: Outcome) -> str:
-    """Return the name of the outcome as printed in sentences and tables."""
+    """Return the name of the outcome as it is printed in sentences and tables."""
     return outcome.replace("_", " ")

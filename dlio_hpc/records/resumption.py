@@ -1,4 +1,4 @@
-"""Resumption of a study: submit jobs for the measurements that the study lacks."""
+"""Resumption of a study: submit jobs for the measurements that are still missing."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,17 +18,17 @@ from dlio_hpc.records.job_outcome import JobOutcome
 
 
 class Lacking(NamedTuple):
-    """Measurements that a study lacks. planned: jobs that would make those that no live job will make; contains no jobs
-    if there are none. live: jobs of the study that are queued or running. stray: directories of jobs that were never
-    submitted. measured: number of measurements that exist. waiting: number of measurements that are missing, including
-    those that live jobs will make.
+    """Measurements that a study lacks. planned: new jobs for the missing measurements that no live job will make;
+    without jobs if there are no such measurements. live: jobs of the study that are queued or running. stray:
+    directories of jobs that were never submitted. measured: number of measurements that exist. missing: number of
+    missing measurements, including those that live jobs will make.
     """
 
     planned: Planned
     live: list[JobOutcome]
     stray: list[Path]
     measured: int
-    waiting: int
+    missing: int
 
     @property
     def directories(self) -> list[Path]:
@@ -37,8 +37,8 @@ class Lacking(NamedTuple):
 
 
 def load(folder: Path, options: Options) -> Study:
-    """Return the study in a folder, with the given options applied as far as planned.RESUMABLE permits. Raise
-    ConfigError if the study only generates data.
+    """Return the study in a folder. `options` are applied to it as far as planned.RESUMABLE permits. Raise ConfigError
+    if the study only generates data.
     """
     known = study_outcome.load(folder)
     if known.generate == "only":
@@ -49,7 +49,9 @@ def load(folder: Path, options: Options) -> Study:
 
 
 def lacking(study: Study) -> Lacking:
-    """Plan jobs for the measurements that the study lacks. Raise ConfigError if the site does not allow these jobs."""
+    """Return the measurements that the study lacks, with jobs planned for them. Raise ConfigError if the site does not
+    allow these jobs.
+    """
     outcome = study_outcome.outcome(study, study_outcome.jobs(study))
     live = [job for job in outcome.jobs if study_outcome.is_live(job)]
     stray = [
@@ -67,9 +69,9 @@ def lacking(study: Study) -> Lacking:
 def start(
     known: Study, report: Report, verbose: Report, on_wait: Callable[[], None]
 ) -> tuple[Lacking, Submission | None]:
-    """Submit jobs for the measurements that the study lacks, and mark its jobs that were never submitted as cancelled.
-    Return what the study lacked, and the submission, or None if no job was needed. on_wait: called if another process
-    is submitting or resuming the study and has to be waited for.
+    """Submit jobs for the measurements that the study lacks, and mark those of its jobs that were never submitted as
+    cancelled. Return what the study lacked, and the submission, or None instead of it if no job was needed. on_wait:
+    called if another process is submitting or resuming the study, before waiting for it.
     """
     submit.keep(known, is_new=False)
     with rundir.locked_file(known.folder / rundir.STUDY, on_wait):

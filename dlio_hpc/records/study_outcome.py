@@ -1,4 +1,4 @@
-"""Outcome of a study: the measurements that its jobs made, and those that are still missing."""
+"""Outcome of a study: the measurements that its jobs made, and the measurements that are still missing."""
 
 import glob
 import os
@@ -22,8 +22,8 @@ from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 
 class MissingMeasurement(NamedTuple):
     """A measurement that is missing. unit: its point and repeat. job: name of the newest job that should have made it;
-    None if no job was submitted for it. why: the reason that it is missing. is_live: whether that job is still queued
-    or running.
+    None if no job was submitted for it. why: reason why it is missing. is_live: whether that job is still queued or
+    running.
     """
 
     unit: Unit
@@ -33,9 +33,9 @@ class MissingMeasurement(NamedTuple):
 
 
 class StudyOutcome(NamedTuple):
-    """Outcome of a study. jobs: in the order of their numbers. measured: valid measurements, in the study's order.
-    missing: measurements that are still to be made. others: number of valid measurements that were made more than once
-    and are left out. broken: jobs that cannot be read, each with the reason.
+    """Outcome of a study. jobs: sorted by their numbers. measured: valid measurements, in the order of the study.
+    missing: measurements that are still to be made. others: number of valid duplicates of measurements, which are left
+    out. broken: reasons why some jobs cannot be read.
     """
 
     study: Study
@@ -57,15 +57,15 @@ class StudyOutcome(NamedTuple):
 
 
 def is_study(path: Path) -> bool:
-    """Return whether the path is the folder of a study and not of a job. The folder itself may be lost: copies of the
-    study's record in its jobs suffice.
+    """Return whether the path is the folder of a study and not of a job. The folder itself need not exist: the copies
+    of the study's record in its jobs suffice.
     """
     return not (path / rundir.JOB).exists() and _record(path) is not None
 
 
 def _record(path: Path) -> Path | None:
-    """Return the path of the study's record. If the record in the study's own folder is lost, return a copy in the
-    directory of one of its jobs; None if there is no copy either.
+    """Return the path of the study's record. If the record in the study's own folder is lost, return the path of a copy
+    in the directory of one of its jobs, or None if there is no copy either.
     """
     own = path / rundir.STUDY
     if own.is_file():
@@ -75,7 +75,7 @@ def _record(path: Path) -> Path | None:
 
 
 def load(path: Path) -> Study:
-    """Load the study in a folder. Raise ConfigError if there is none, InvalidRun if its record is corrupted."""
+    """Load the study in a folder. Raise ConfigError if there is none, and InvalidRun if its record is corrupted."""
     record = _record(path)
     if record is None and not path.exists():
         raise unknown(path)
@@ -91,7 +91,7 @@ def load(path: Path) -> Study:
 
 
 def held(outcomes: Sequence[JobOutcome]) -> Study | None:
-    """Return the study that all these jobs belong to; None if they do not belong to one study."""
+    """Return the study that all these jobs belong to, or None if they do not all belong to one study."""
     copies = {outcome.study: outcome.job.job for outcome in outcomes}
     studies = [
         document.decode(content, Study, f"{job}/{rundir.STUDY}", InvalidRun)
@@ -104,8 +104,8 @@ def held(outcomes: Sequence[JobOutcome]) -> Study | None:
 
 
 def jobs(study: Study) -> list[Path]:
-    """Return the directories of the study's jobs, in the order of the jobs' numbers. If a directory was removed, return
-    the job's archive instead.
+    """Return the directories of the study's jobs, sorted by the numbers of the jobs. If a directory was removed, its
+    place is taken by the job's archive.
     """
     paths = {path.parent.name: path.parent for path in _named(study, study.runs, f"/{rundir.JOB}")}
     for path in _named(study, study.archive, archive.SUFFIX):
@@ -115,20 +115,22 @@ def jobs(study: Study) -> list[Path]:
 
 
 def next_number(study: Study) -> int:
-    """Return the number for the study's next job. A number is taken if any file or folder has the name of that job."""
+    """Return the number of the study's next job. A number counts as taken if any file or folder has the name of that
+    job.
+    """
     names = [path.name for path in _named(study, study.runs, "")]
     names += [path.name.removesuffix(archive.SUFFIX) for path in _named(study, study.archive, archive.SUFFIX)]
     return 1 + max((_number(study.study, name) or 0 for name in names), default=0)
 
 
 def _named(study: Study, folder: str, suffix: str) -> list[Path]:
-    """Return the paths in a folder whose names begin like those of the study's jobs."""
+    """Return the paths in a folder whose names start like those of the study's jobs."""
     return list(Path(folder).glob(f"{glob.escape(study.study)}-*{suffix}"))
 
 
 def _number(study: str, name: str) -> int | None:
-    """Return the number of a job; 0 for the job that generates datasets; None if the name is not that of a job of this
-    study, but for example of a study whose name begins in the same way.
+    """Return the number of a job, or 0 for the job that generates datasets. Return None if the name is not that of a
+    job of this study; it may, for example, belong to a study whose name starts in the same way.
     """
     number = name.removeprefix(f"{study}-")
     return int(number) if number.isdigit() else 0 if number == "generate" else None
@@ -167,8 +169,8 @@ def is_live(job: JobOutcome) -> bool:
 
 
 def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str = "no job was submitted for it") -> StudyOutcome:
-    """Return the outcome of a study from these jobs. absent: the reason to give for missing measurements that none of
-    the jobs planned.
+    """Return the outcome of a study from these jobs. absent: reason to give for missing measurements that none of the
+    jobs planned.
     """
     laid_out = {part.name for part in study.parts if any(axis.is_layout for axis in part.axes)}
     good: dict[Unit, Measured] = {}

@@ -1,1 +1,1 @@
-"""Reports: results of jobs, studies and logs as documents, pages, pictures and exports."""
+"""Reports: results of jobs, studies and logs as documents, HTML pages, pictures and exports."""

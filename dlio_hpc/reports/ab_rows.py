@@ -16,7 +16,7 @@ MEMBERS = ("name", "runs", "MB/s", "of the median", "")
 
 
 def sides(compared: tuple[Arm, ...]) -> list[str]:
-    """Return one line per file system, and a note if both directories are on the same one."""
+    """Return one line per file system, followed by a note if both directories are on the same file system."""
     lines = [
         f"{letter} is {side.folder}{f', on {side.file_system}' if side.file_system else ''}"
         for letter, side in zip("AB", compared, strict=True)
@@ -27,7 +27,7 @@ def sides(compared: tuple[Arm, ...]) -> list[str]:
 
 
 def cached(measured: Sequence[Measured]) -> list[str]:
-    """Return a warning if bytes came, or may have come, from memory; empty otherwise."""
+    """Return a warning if bytes came, or may have come, from memory; otherwise an empty list."""
     shares = [measurement.cached for measurement in measured]
     if not shares or all(share is not None and share <= LIMIT for share in shares):
         return []
@@ -40,14 +40,16 @@ def cached(measured: Sequence[Measured]) -> list[str]:
 
 
 def verdict(study: Study, effects: tuple[PairedEffect, ...]) -> str:
-    """Return the verdict in one sentence. If there are several settings, it is on all of them together."""
+    """Return the verdict in one sentence. If the study has several settings, the verdict covers all of them
+    together.
+    """
     if not effects:
         return "No pair has been measured yet."
     overall = effects[-1]
     names = dict(zip("AB", study.folders, strict=True))
     metric = METRICS[overall.metric].noun
     if overall.low is None or overall.high is None:
-        return f"B is {overall.ratio:.3g} x A by {metric}; a single pair shows no noise: use --repeat 4 or more."
+        return f"B is {overall.ratio:.3g} x A by {metric}; one pair does not show the noise: use --repeat 4 or more."
     interval = f"95 % interval {overall.low:.3f} to {overall.high:.3f}, {overall.pairs} pairs"
     if overall.better is None:
         return f"No difference beyond noise between A and B: B is {overall.ratio:.3g} x A by {metric} ({interval})."
@@ -58,7 +60,7 @@ def verdict(study: Study, effects: tuple[PairedEffect, ...]) -> str:
 
 
 def effect(result: PairedEffect) -> list[str]:
-    """Return the table row of an effect, with the columns of EFFECTS."""
+    """Return the table row for an effect, with the columns of EFFECTS."""
     interval = "unknown" if result.low is None or result.high is None else f"{result.low:.3f} to {result.high:.3f}"
     a, b = ("" if value is None else study_rows.with_unit(value, result.metric) for value in (result.a, result.b))
     conclusion = "no" if result.better is None else f"{result.better} is better"
@@ -66,7 +68,7 @@ def effect(result: PairedEffect) -> list[str]:
 
 
 def members(side: Arm) -> list[tuple[str, list[list[str]]]]:
-    """Return title and rows of each table of nodes or storage targets that is not empty."""
+    """Return the title and the rows of each table of nodes or storage targets. Empty tables are left out."""
     kinds = [("nodes", side.nodes), ("storage targets", side.targets)]
     return [
         (f"{side.folder}: {kind}, slowest first", [_member(member) for member in listed])
@@ -81,7 +83,9 @@ def _member(member: Throughput) -> list[str]:
 
 
 def stragglers(compared: tuple[Arm, ...]) -> list[str]:
-    """Return one sentence per straggler, and one that names the directories whose nodes could not be compared."""
+    """Return one sentence per straggler, and one sentence that names the directories for which nodes could not be
+    compared.
+    """
     lines, unknown = [], []
     for side in compared:
         slow = [member for member in (*side.nodes, *side.targets) if member.is_straggler]

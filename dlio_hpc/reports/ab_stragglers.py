@@ -1,4 +1,4 @@
-"""Stragglers in a study that compares two file systems, found in the timelines and Darshan logs of its runs."""
+"""Stragglers in a study that compares two file systems, detected from the timelines and Darshan logs of its runs."""
 
 import os
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ from dlio_hpc.records.job_outcome import JobOutcome, RunFiles
 
 
 class Arm(NamedTuple):
-    """One of the two file systems that a study compares. folder: directory of the datasets on it. file_system: kind and
-    mount point; empty if unknown. nodes, targets: throughput of the nodes and storage targets, slowest first; empty if
+    """One of the two file systems that a study compares. folder: directory of its datasets. file_system: type and mount
+    point; empty if unknown. nodes, targets: throughput of the nodes and of the storage targets, slowest first; empty if
     there are fewer than two, or if read times are unknown.
     """
 
@@ -27,7 +27,9 @@ class Arm(NamedTuple):
 
 
 class _Rates(NamedTuple):
-    """Read rates of one run in MB/s, by node and by storage target. folder: directory of the dataset."""
+    """Read rates of one run in MB/s, by node and by storage target. folder: directory of the dataset that the
+    run read.
+    """
 
     folder: str
     nodes: dict[str, float]
@@ -35,7 +37,7 @@ class _Rates(NamedTuple):
 
 
 def of_study(study: Study, jobs: list[JobOutcome]) -> tuple[Arm, ...]:
-    """Return both file systems; an empty tuple if the study compares none."""
+    """Return the two file systems that the study compares, or an empty tuple if it compares none."""
     if not study.is_ab:
         return ()
     runs = [rates for job in jobs for rates in _of_job(study, job)]
@@ -74,8 +76,8 @@ def _nodes(evidence: RunFiles) -> dict[str, float]:
 
 
 def _targets(job: JobOutcome, evidence: RunFiles) -> dict[str, float]:
-    """Return the read rates in MB/s by storage target; empty if the layout of the files or Darshan's read times are
-    unknown.
+    """Return the read rates in MB/s by storage target. Return an empty dict if the layout of the files, or the read
+    times in Darshan's log, are unknown.
     """
     layout = next((layout for layout in job.layouts if layout.path == evidence.run.run.dataset), None)
     if layout is None or not layout.targets or evidence.log is None:

@@ -1,4 +1,4 @@
-"""Report of an acceptance: all criteria of each group, then the evidence for those that are not met."""
+"""Report of an acceptance: all criteria of each group, followed by the evidence for the criteria that are not met."""
 
 from collections.abc import Iterator, Sequence
 
@@ -29,8 +29,8 @@ def of_acceptance(accepted: Acceptance) -> Document:
 
 
 def sections(accepted: Acceptance) -> list[Section]:
-    """Return the sections of the report: a table of criteria per group, a section for each criterion that is not met,
-    and a section per group with pictures and the evidence for the other criteria.
+    """Return the sections of the report: one with a table of criteria per group, one for each criterion that is not
+    met, and one per group with pictures and the evidence for the other criteria.
     """
     tables = [_table(group or "All jobs", accepted.of(group)) for group in accepted.groups]
     unmet = [check for check in accepted.checks if _is_shown(check)]
@@ -43,8 +43,8 @@ def sections(accepted: Acceptance) -> list[Section]:
 
 
 def _is_shown(check: Check) -> bool:
-    """Return whether a check has a section of its own. A check on a metric that is cached has none, because the check
-    of the storage states the reason.
+    """Return whether a check gets a section of its own. A check that is cached and on a metric gets none, because the
+    check of the storage already states the reason.
     """
     return check.outcome not in _MET and not (check.outcome == "cached" and check.metric)
 
@@ -81,7 +81,7 @@ def _unmet(check: Check) -> Section:
 
 
 def _group(accepted: Acceptance, group: str) -> Section:
-    """Return the section with the pictures of a group and the evidence for the checks that have no section of their
+    """Return the section with the pictures of a group and the evidence for those checks that have no section of their
     own.
     """
     evidence = [_evidence(check) for check in accepted.of(group) if check.evidence and not _is_shown(check)]

@@ -1,5 +1,5 @@
-"""Advice to the application of a workload, in the terms of its I/O library, like section V.D of the DLIO paper for
-CosmoFlow and Cosmic Tagger.
+"""Advice to the application that a workload stands for, in the terms of its I/O library, like section V.D of the DLIO
+paper for CosmoFlow and Cosmic Tagger.
 
 Sources: tensorflow.org/api_docs/python/tf/data (TFRecordDataset, Dataset.map, prefetch, interleave), docs.pytorch.org
 (DataLoader), docs.h5py.org (create_dataset, File), h5repack's own help (HDF5 1.14), lfs-setstripe(1).
@@ -16,7 +16,7 @@ from dlio_hpc.plan import plan, sweep
 from dlio_hpc.plan.study import Part, Point, Study
 from dlio_hpc.units import format_size
 
-# Applications by the names of shipped workloads. For other workloads, the name of the workload is used.
+# Application that each shipped workload stands for. For other workloads, the name of the workload is used.
 _APPLICATIONS = {
     "cosmoflow": "CosmoFlow",
     "cosmic_tagger": "Cosmic Tagger",
@@ -35,7 +35,7 @@ _FRAME = 16
 
 
 def of_study(study: Study, findings: tuple[Finding, ...]) -> list[str]:
-    """Return the lines of advice for each part that compares settings. A line that begins with blanks continues the
+    """Return the advice from each part that compares settings, as lines. A line that begins with blanks continues the
     previous line.
     """
     return [line for finding in findings for line in _of_part(study, study.part(finding.part), finding)]
@@ -77,19 +77,19 @@ def _application(workload: Workload) -> str:
 
 
 def _settings(part: Part, point: Point, keys: list[str]) -> str:
-    """Return the values of these keys at a point, such as reader.read_threads=2."""
+    """Return the values that these keys have at a point, such as "reader.read_threads=2"."""
     return ", ".join(f"{axis.key}={axis.labels[point.places[axis.key]]}" for axis in part.settings if axis.key in keys)
 
 
 def _gain(chosen: Comparison) -> str:
-    """Return the heading of a recommended change, with its gain over the reference."""
+    """Return the heading of a recommended change, which states the gain over the reference."""
     judged = chosen.of(chosen.recommended) if chosen.recommended is not None else None
     ratio = judged.to_reference if judged and judged.to_reference else 1.0
     return f"change these settings for {ratio:.2f} x the reference:"
 
 
 def _lines(key: str, point: Point) -> list[str]:
-    """Return lines on how to set a YAML key of the workload to its value at this point."""
+    """Return lines that tell the application how to set a YAML key of the workload to its value at this point."""
     workload = point.workload
     if point.data is not None and sweep.sides([point.data]).key == key:
         return [f"keep the dataset below {point.data}"]
@@ -107,7 +107,7 @@ def _lines(key: str, point: Point) -> list[str]:
 
 
 def _records(workload: Workload) -> list[str] | None:
-    """Return the call that reads TFRecord files; None for other formats."""
+    """Return the call that reads TFRecord files, or None for other formats."""
     reader = workload.reader
     if workload.dataset.format != "tfrecord":
         return None
@@ -136,7 +136,9 @@ def _threads(workload: Workload) -> list[str] | None:
 
 
 def _workers(workload: Workload) -> list[str]:
-    """Return the DataLoader call. prefetch_factor counts per worker and must not be given without workers."""
+    """Return the call that creates the DataLoader. prefetch_factor is per worker and must not be given
+    without workers.
+    """
     reader = workload.reader
     workers = reader.read_threads if reader.batches_ahead else 0
     options = [f"batch_size={reader.batch_size}", f"num_workers={workers}"]
@@ -189,7 +191,7 @@ def _interleave(workload: Workload) -> list[str] | None:
 
 
 def _chunks(workload: Workload) -> list[str] | None:
-    """Return lines on how to store the HDF5 dataset x with the recommended chunk shape (in elements, samples first);
+    """Return lines on how to store the HDF5 dataset x with the recommended chunk shape (in elements, samples first), or
     None for other formats.
     """
     dataset = workload.dataset
@@ -215,7 +217,7 @@ def _chunks(workload: Workload) -> list[str] | None:
 
 
 def _cache(size: int) -> int:
-    """Return a size for HDF5's chunk cache that has room for a few chunks of this size. Both are in bytes."""
+    """Return a size in bytes for HDF5's chunk cache that has room for a few chunks of `size` bytes."""
     return int(1 << (4 * size - 1).bit_length())
 
 
@@ -292,7 +294,7 @@ _ADVICE: dict[str, Callable[[Workload], list[str] | None]] = {
 
 
 def _alignment(changed: list[str], point: Point) -> Iterator[str]:
-    """Yield the DLIO paper's rules of alignment that the changed settings break."""
+    """Yield a line for each alignment rule of the DLIO paper that the changed settings violate."""
     workload, layout = plan.resolved(point.workload), point.layout
     dataset, transfer = workload.dataset, workload.reader.transfer_size
     shape = dataset.chunk_shape if dataset.format == "hdf5" else None

@@ -1,5 +1,5 @@
-"""Banner of a report: a state in a colour, then one or two sentences. Every page and every terminal summary opens with
-it.
+"""Banner of a report: a state in a colour, and one or two sentences. Every page and every terminal summary starts with
+a banner.
 """
 
 from collections.abc import Iterable
@@ -8,28 +8,28 @@ from typing import Literal, NamedTuple
 from dlio_hpc.errors import DlioError, Incomplete
 
 State = Literal["good", "inconclusive", "not measured", "bad"]
-# States, worst first, with their colours on a terminal. templates/report.html.j2 has the colours of the page.
+# States from worst to best, with their colours on a terminal. templates/report.html.j2 has the colours of the page.
 COLOURS: dict[State, str] = {"bad": "red", "not measured": "blue", "inconclusive": "yellow", "good": "green"}
-# States by exit code of a verdict: pass, not_comparable, cached, inconclusive, incomplete. Every other code is bad.
+# State for each exit code of a verdict (pass, not_comparable, cached, inconclusive, incomplete). Any other code is bad.
 _STATES: dict[int, State] = {
     0: "good", 2: "inconclusive", 4: "not measured", 5: "inconclusive", 7: "not measured",
 }  # fmt: skip
 
 
 class Banner(NamedTuple):
-    """A banner. text: one or two sentences, which do not repeat the state."""
+    """A banner. text: one or two sentences that do not repeat the state."""
 
     state: State
     text: str
 
     @property
     def label(self) -> str:
-        """The state with a capital letter."""
+        """The state, starting with a capital letter."""
         return self.state.capitalize()
 
     @property
     def line(self) -> str:
-        """State and text for output without colours."""
+        """State and text as one line without colours."""
         return f"{self.label}: {self.text}"
 
 
@@ -39,12 +39,14 @@ def state_of(exit_code: int) -> State:
 
 
 def of_fault(fault: DlioError) -> Banner:
-    """Return the banner for results that cannot be used, or are incomplete, because of this fault."""
+    """Return the banner for results that, because of this fault, are incomplete or cannot be used."""
     state: State = "not measured" if isinstance(fault, Incomplete) else "bad"
     lead = "Incomplete" if state == "not measured" else "Do not use the numbers"
     return Banner(state, f"{lead}: {fault}")
 
 
 def gravest(banners: Iterable[Banner]) -> Banner:
-    """Return the banner with the worst state; of equals, the first. There must be at least one banner."""
+    """Return the banner with the worst state, or the first of several such banners. There must be at least
+    one banner.
+    """
     return min(banners, key=lambda banner: list(COLOURS).index(banner.state))

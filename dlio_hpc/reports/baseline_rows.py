@@ -1,4 +1,4 @@
-"""Baselines on a terminal and as JSON documents."""
+"""Baselines printed on a terminal and as JSON documents."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -34,7 +34,7 @@ def _median(baseline: Baseline) -> str:
 
 
 def facts(baseline: Baseline) -> Iterator[tuple[str, str]]:
-    """Yield label and text of all facts on a baseline."""
+    """Yield the label and the text of each fact on a baseline."""
     accepted = baseline.accepted
     key = accepted.group.key
     yield "baseline", accepted.id

@@ -1,4 +1,6 @@
-"""Bottlenecks: a sentence with numbers that says whether storage, compute or synchronisation limited a measurement."""
+"""Bottlenecks: a sentence with numbers that says whether storage, computation or synchronisation limited a
+measurement.
+"""
 
 import statistics
 from collections.abc import Sequence
@@ -9,13 +11,13 @@ from dlio_hpc.reports.job_rows import title
 from dlio_hpc.results.run_result import Summary
 from dlio_hpc.units import format_seconds
 
-# If the shares of the two longest phases differ by less than this, both are bottlenecks.
+# Difference between the shares of the two longest phases below which both are bottlenecks.
 _ALIKE = 0.10
-# Largest number of sentences at the top of a page or summary.
+# Maximum number of sentences at the top of a page or summary.
 _ANSWERS = 5
-# Largest number of points that the sentence on a study names.
+# Maximum number of points that the sentence on a study names.
 _NAMED = 6
-# Reads explain the wait for data if they are in flight for at least this share of it.
+# Share of the wait for data in which reads must be in flight for the reads to explain the wait.
 _EXPLAINED = 0.5
 _PHASES = {
     "wait_s": "waiting for data",
@@ -26,15 +28,17 @@ _PHASES = {
 
 
 def of_job(outcome: JobOutcome) -> list[str]:
-    """Return one sentence per measurement of the job, over its repeats; empty if the job measured nothing."""
+    """Return one sentence per measurement of the job, which covers its repeats. Return an empty list if the job
+    measured nothing.
+    """
     repeats = _repeats([outcome])
     names = [f"{title(outcome, runs[0])}: " if len(repeats) > 1 else "" for runs in repeats]
     return [name + _of_repeats(runs) for name, runs in zip(names, repeats, strict=True)]
 
 
 def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
-    """Return one sentence that lists, for each bottleneck, the points it limits and the share of time they wait for
-    data; empty if nothing was measured.
+    """Return one sentence that lists, for each bottleneck, the points that it limits and the share of time that these
+    wait for data. Return an empty list if nothing was measured.
     """
     limited: dict[str, list[tuple[str, float]]] = {}
     titles = {run.run.point: title(outcome, run) for outcome in jobs for run in outcome.runs}
@@ -52,13 +56,15 @@ def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
 
 
 def shortened(answers: list[str]) -> list[str]:
-    """Return the first sentences, and a sentence with the number of those left out."""
+    """Return the first sentences, followed by a sentence with the number of the others."""
     more = len(answers) - _ANSWERS
     return [*answers[:_ANSWERS], f"And {more} more; each run's section has its numbers."] if more > 0 else answers
 
 
 def _points(held: Sequence[tuple[str, float]], points: int) -> str:
-    """Return the titles of the points if the study has few points, else their number."""
+    """Return the titles of the points that have the bottleneck if the study has few points, otherwise their number.
+    points: number of points of the study.
+    """
     names = [name for name, _ in held if name]
     return ", ".join(names) if names and points <= _NAMED else f"{len(held)} of {points} points"
 
@@ -91,8 +97,8 @@ def _of_repeats(runs: Sequence[RunOutcome]) -> str:
 
 
 def _bottlenecks(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
-    """Return the bottlenecks in words: the phase that takes the most time, and the second one if it takes nearly as
-    much. Synchronisation counts as waiting for another rank's reads if reads are in flight meanwhile.
+    """Return the bottlenecks in words: the longest phase, and the second longest if it takes nearly as much time.
+    Synchronisation counts as waiting for the reads of another rank if reads are in flight meanwhile.
     """
     first, second = sorted(seconds, key=lambda phase: -seconds[phase])[:2]
     is_alike = seconds[first] - seconds[second] < _ALIKE * sum(seconds.values())
@@ -106,7 +112,9 @@ def _bottlenecks(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[
 
 
 def _slowest(runs: Sequence[RunOutcome]) -> str:
-    """Return the slowest rank in words, with the median over repeats of its ratio to the median rank."""
+    """Return the slowest rank in words, with the ratio of its time to that of the median rank (median over the
+    repeats).
+    """
     ranks = [summary.slowest_rank for summary in _summaries(runs)]
     ratio = f"{statistics.median(rank.ratio for rank in ranks):.2f} x the median rank"
     if len({rank.rank for rank in ranks}) > 1:
@@ -115,7 +123,7 @@ def _slowest(runs: Sequence[RunOutcome]) -> str:
 
 
 def _seconds(runs: Sequence[RunOutcome]) -> dict[str, float]:
-    """Return the seconds of each phase, summed over all epochs of these runs; each is a mean over ranks."""
+    """Return the seconds of each phase, as means over ranks, summed over all epochs of these runs."""
     epochs = [epoch for run in runs if run.result is not None for epoch in run.result.epochs]
     return {phase: sum(getattr(epoch, phase) for epoch in epochs) for phase in _PHASES}
 
@@ -135,8 +143,8 @@ def _bottleneck(phase: str, runs: Sequence[RunOutcome], seconds: dict[str, float
 
 
 def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
-    """Return the cause of waiting for data. It is storage only if the bytes came from storage and reads were in flight
-    during the wait.
+    """Return in words what the ranks waited for when they waited for data. It is storage only if the bytes came from
+    storage and reads were in flight during the wait.
     """
     origins = {run.storage.outcome() for run in runs if run.storage is not None}
     if origins == {"nothing read"}:
@@ -159,7 +167,9 @@ def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
 
 
 def _in_flight(summaries: Sequence[Summary]) -> float | None:
-    """Return the seconds with a read in flight and no compute, as a mean over ranks; None if reads were not timed."""
+    """Return the seconds in which a rank had a read in flight and did not compute (mean over ranks), or None if reads
+    were not timed.
+    """
     total = 0.0
     for summary in summaries:
         if summary.io_time_s is None:
@@ -169,7 +179,9 @@ def _in_flight(summaries: Sequence[Summary]) -> float | None:
 
 
 def of_log(title: str, analysis: Analysis) -> str:
-    """Return the sentence on a Darshan log. Darshan logs contain no times of compute or synchronisation."""
+    """Return the sentence on the bottleneck in a Darshan log. Darshan logs contain no times of computation or
+    synchronisation.
+    """
     if analysis.io_share is None:
         return f"{title}: the run time is unknown, so the bottleneck of the program is unknown."
     took, share = f"{format_seconds(analysis.io_s)} of {format_seconds(analysis.job_s)}", 100 * analysis.io_share

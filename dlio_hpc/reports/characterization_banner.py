@@ -1,12 +1,12 @@
-"""Banner of a characterization: how sure the values of the derived workload are."""
+"""Banner of a characterization: the confidence in the values of the derived workload."""
 
 from dlio_hpc.analysis.characterize.characterize import Character
 from dlio_hpc.reports.banner import Banner
 
 
 def of_character(character: Character) -> Banner:
-    """Return the banner. If there are signs that the program is not training, it states the first one; else it states
-    how many values are known with which confidence.
+    """Return the banner. If there are signs that the program is not training, it states the first sign; otherwise, it
+    states how many values are known, and with which confidence.
     """
     keys, against = character.derived.keys, character.derived.against
     if against:

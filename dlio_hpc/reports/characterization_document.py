@@ -1,4 +1,4 @@
-"""Report of a program that does not read like a training program: its files by role."""
+"""Report of a program whose reads do not look like those of a training program: its files by role."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from dlio_hpc.reports import characterization_banner, workload_yaml
 from dlio_hpc.reports.document import Document, Facts, Lines, Section, Table
 from dlio_hpc.units import format_seconds, format_size
 
-# Largest number of example files per role.
+# Maximum number of example files per role.
 _NAMED = 3
 _HEADER = ("role", "files", "read", "written", "reads", "writes", "collective", "such as")
 
 
 def of_character(character: Character) -> Document:
-    """Return the report of a program: bytes and requests of its files by role, and the signs that it is not
+    """Return the report of a program: bytes and requests to its files, by role, and the signs that it is not
     training.
     """
     job = character.log.job
@@ -45,8 +45,8 @@ def of_character(character: Character) -> Document:
 
 
 def roles(files: Sequence[Role]) -> list[dict[str, Any]]:
-    """Return a row per role with sums over its files and the names of the busiest files; the role with the most bytes
-    first.
+    """Return a row per role, with sums over its files and the names of its busiest files. The role with the most bytes
+    comes first.
     """
     groups: dict[str, list[Role]] = defaultdict(list)
     for file in files:

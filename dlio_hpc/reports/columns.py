@@ -1,4 +1,4 @@
-"""Alignment of table columns: numbers are aligned right, text is aligned left."""
+"""Alignment of table columns: numbers to the right, text to the left."""
 
 import re
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ _NO_NUMBER = {"", "-", "unknown"}
 
 
 def are_numbers(cells: Sequence[str]) -> bool:
-    """Return whether each cell of a column is a number, with or without a unit, or has no value. At least one cell must
-    be a number.
+    """Return whether the cells of a column are numbers, with or without a unit. Cells without a value are allowed, but
+    at least one cell must be a number.
     """
     return any(map(_NUMBER.fullmatch, cells)) and all(
         cell in _NO_NUMBER or _NUMBER.fullmatch(cell) is not None for cell in cells

@@ -1,7 +1,7 @@
 """Contents of a report as data: headings, facts, tables, sentences and pictures.
 
-The same document has three outputs: report.terminal prints it, report.page renders it as an HTML file, report.pictures
-saves its pictures.
+The same document is used for three outputs: reports.terminal prints it, reports.page renders it as an HTML file, and
+reports.pictures saves its pictures.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +16,9 @@ Style = Literal["", "bold", "dim", "red", "yellow", "green", "blue", "bold green
 
 
 class Lines(NamedTuple):
-    """Sentences, one per line. depth: columns of indentation. is_detail: whether only the HTML page shows them."""
+    """Sentences, one per line. depth: number of columns by which they are indented. is_detail: whether only the HTML
+    page shows them.
+    """
 
     lines: Sequence[str]
     style: Style = ""
@@ -25,7 +27,7 @@ class Lines(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Rows of label and value. is_detail: whether only the HTML page shows them."""
+    """Rows of a label and a value. is_detail: whether only the HTML page shows them."""
 
     title: str
     rows: Sequence[tuple[str, str]]
@@ -33,9 +35,9 @@ class Facts(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table. rows: one cell per column of header. styles: one per row, or empty. legend: how to read the table.
-    has_total: whether the last row is the total. most: largest number of rows on a terminal; None for all. is_whole:
-    whether a terminal must not fold cells. is_detail: whether only the HTML page shows the table.
+    """A table. rows: each with one cell per column of the header. styles: one per row, or empty. legend: explanation of
+    the columns. has_total: whether the last row is the total. most: maximum number of rows on a terminal; None for all.
+    is_whole: whether a terminal must not fold cells. is_detail: whether only the HTML page shows the table.
     """
 
     title: str
@@ -50,8 +52,8 @@ class Table(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A picture. stem: file name without suffix. caption: text below the picture. is_wide: whether it takes the full
-    width of the page.
+    """A picture. stem: file name without its suffix. caption: text below the picture. is_wide: whether it takes the
+    full width of the page.
     """
 
     stem: str
@@ -62,8 +64,9 @@ class Picture(NamedTuple):
 
 
 class Pictures(NamedTuple):
-    """Pictures that are drawn only if a page or picture files are written, because matplotlib takes long to import.
-    name: directory to save these pictures in if the document has several groups of pictures. draw: draws the pictures.
+    """Pictures that are drawn only if a page or picture files are written, because importing matplotlib takes long.
+    name: subdirectory for these pictures if the document has several groups of pictures. draw: function that draws the
+    pictures.
     """
 
     name: str
@@ -75,8 +78,8 @@ Block = Lines | Facts | Table | Pictures
 
 
 class Section(NamedTuple):
-    """Blocks below a heading. is_detail: whether only the HTML page shows the section. page_order: sections with lower
-    numbers come first on the page.
+    """A heading with the blocks below it. is_detail: whether only the HTML page shows the section. page_order: sections
+    with lower numbers come first on the page.
     """
 
     heading: str
@@ -87,7 +90,7 @@ class Section(NamedTuple):
 
 class Document(NamedTuple):
     """A report. answers: sentences on the bottleneck of the program. lead: stems of the pictures that support these
-    sentences and are shown beside them on the page. conclusion: last line on a terminal; empty for none.
+    sentences and are beside them on the page. conclusion: last line on a terminal; empty if there is none.
     """
 
     title: str
@@ -101,11 +104,11 @@ class Document(NamedTuple):
 
 
 def pictures(document: Document) -> Iterator[Pictures]:
-    """Yield the groups of pictures of a document, in the order of the page."""
+    """Yield the groups of pictures of a document, in the order in which the page shows them."""
     for section in on_page(document.sections):
         yield from (block for block in section.blocks if isinstance(block, Pictures))
 
 
 def on_page(sections: Sequence[Section]) -> list[Section]:
-    """Return the sections in the order of the page."""
+    """Return the sections in the order in which the page shows them."""
     return sorted(sections, key=lambda section: section.page_order)

@@ -1,4 +1,4 @@
-"""Analysis of a job's runs, from their Darshan logs and timelines."""
+"""Analysis of the runs of a job, from their Darshan logs and timelines."""
 
 from pathlib import Path
 
@@ -11,8 +11,9 @@ from dlio_hpc.records.job_outcome import JobOutcome, RunFiles
 
 
 def examine(path: Path, outcome: JobOutcome, step_s: float | None, is_one: bool) -> dict[str, Examined]:
-    """Return the analysed runs by name, in their order. step_s: width of the time bins in seconds; None to choose one.
-    is_one: whether the report is on this job only; otherwise titles include the job's name.
+    """Return the analysed runs of a job by name, in their order. step_s: width of the time bins in seconds; None to
+    choose one automatically. is_one: True if the report is on this job only; if False, titles include the name of the
+    job.
     """
     job = "" if is_one else f"{outcome.job.job}/"
     with job_outcome.evidence(path, outcome) as recorded:

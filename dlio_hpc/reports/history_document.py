@@ -1,4 +1,4 @@
-"""Report of a history: for each measurement key, its jobs with the newest last, and the changes between them."""
+"""Report of a history: for each measurement key, its jobs from oldest to newest, and the changes between them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +9,7 @@ from dlio_hpc.results.metrics import METRICS, MetricName
 
 
 def of_history(blocks: Sequence[Block], metric: MetricName, source: str) -> Document:
-    """Return the report of a metric over a history. source: directory of the archives."""
+    """Return the report of a metric over a history. source: name of the directory of the archives."""
     count = len({line.job for block in blocks for line in block.lines})
     return Document(
         title=f"History of {METRICS[metric].noun}",

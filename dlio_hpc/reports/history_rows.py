@@ -1,4 +1,4 @@
-"""History as table rows: a block for each measurement key, in which the newest job is last."""
+"""History as table rows: a block for each measurement key, whose rows are its jobs from oldest to newest."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -21,13 +21,14 @@ _OF_KEY = ("file_system", "layout", "nodes", "ranks_per_node", "workload", "sett
 _OF_RUN = ("run", "kind", "title", "repeat", "data", "fault")
 HEADER = ("when", "job", "n", "median", "spread", "change", "")
 _BARS = "▁▂▃▄▅▆▇█"
-# Smallest range of medians that the full height of the bars stands for, as a share of the largest median.
+# Minimum range of medians that the full height of the bars stands for, as a share of the largest median.
 _LEAST_SPAN = 0.1
 
 
 class Line(NamedTuple):
-    """Table row of a job. change: relative to the baseline of the measurement key, or else to the previous job. note:
-    whether the job is the baseline or an outlier, changes that begin at it, its faults, and reasons why repeats differ.
+    """Table row of a job. change: relative to the baseline of the measurement key or, if there is none, to the previous
+    job. note: whether the job is the baseline or an outlier, changes that start at it, its faults, and reasons why its
+    repeats differ.
     """
 
     when: str
@@ -40,10 +41,10 @@ class Line(NamedTuple):
 
 
 class Block(NamedTuple):
-    """History of the measurements with one key. title: name of the key that differs from those of all other blocks.
-    name: short name of the key. lines: one per job. bars: the medians as text bars. trend: None if no job has a value.
-    shifts: sentences on the changes. is_worse: whether the last change is for the worse. newest: the entry that ended
-    last. group: the measurements with this key in `newest`; None if there are none.
+    """History of the measurements with one measurement key. title: name of the key, different from those of all other
+    blocks. name: short name of the key. lines: one per job. bars: the medians as text bars. trend: None if no job has a
+    value. shifts: sentences on the changes. is_worse: whether the last change is for the worse. newest: the entry of
+    the job that ended last. group: the measurements with this key in `newest`; None if there are none.
     """
 
     title: str
@@ -60,8 +61,8 @@ class Block(NamedTuple):
 
 
 def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricName) -> list[Block]:
-    """Return a block per measurement key, in the order of their newest jobs. If some jobs have no measurement, their
-    block comes first.
+    """Return a block per measurement key, ordered by the newest jobs of the blocks. Jobs without a measurement have a
+    block of their own, which comes first.
     """
     by_key: dict[Key, list[tuple[Entry, Group]]] = {}
     entries = together(entries)
@@ -80,8 +81,8 @@ def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricN
 
 
 def _named(nights: list[tuple[Entry, Group]]) -> Group:
-    """Return the newest group, which names the block. Its title is kept only if all groups that have a title have the
-    same one.
+    """Return the newest group, from which the block takes its name. The title of the group is kept only if all groups
+    that have a title have the same one.
     """
     newest = nights[-1][1]
     titles = {group.title for _, group in nights if group.title}
@@ -110,13 +111,13 @@ def _block(
 
 
 def _base(baseline: Accepted | None, metric: MetricName) -> float | None:
-    """Return the median of the baseline, or None if there is no baseline or it lacks the metric."""
+    """Return the median of the baseline, or None if there is no baseline or if it lacks the metric."""
     night = None if baseline is None else trend.night(baseline.group, metric)
     return None if night is None else night.median
 
 
 def _notes(history: Trend, baseline: Accepted | None) -> dict[str, str]:
-    """Return notes on jobs, by the name of the job."""
+    """Return notes on jobs, by job name."""
     notes: dict[str, list[str]] = {}
     if baseline is not None:
         notes.setdefault(baseline.group.job, []).append("baseline")
@@ -153,7 +154,9 @@ def _line(entry: Entry, group: Group, metric: MetricName, base: float | None, no
 
 
 def _disturbances(group: Group, metric: MetricName) -> Iterator[str]:
-    """Yield the spread of a group's repeats and possible reasons for it, if the spread is above disturbances.LARGE."""
+    """If the spread of the group's repeats is above disturbances.LARGE, yield the spread and possible reasons
+    for it.
+    """
     repeats = group.repeats(metric)
     differ = disturbances.spread([repeat.value for repeat in repeats])
     if differ > disturbances.LARGE:
@@ -162,7 +165,7 @@ def _disturbances(group: Group, metric: MetricName) -> Iterator[str]:
 
 
 def _doubts(group: Group) -> Iterator[str]:
-    """Yield the reason why the group's values must not be used, if there is one."""
+    """Yield the reason why the values of the group must not be used. Yield nothing if there is no such reason."""
     if group.faulty is not None:
         yield f"{group.faulty.run}: {group.faulty.fault}"
     elif not group.is_of_storage:
@@ -178,8 +181,8 @@ def cells(line: Line) -> tuple[str, ...]:
 
 
 def _bars(medians: Sequence[float]) -> str:
-    """Return the last sixty medians as a text of bars, one character each. The highest median has a full bar. Small
-    differences give equal bars.
+    """Return the last sixty medians as a text of bars, one character each. The highest median has the highest bar.
+    Medians that differ little have equal bars.
     """
     shown = list(medians)[-60:]
     high = max(shown)
@@ -188,12 +191,12 @@ def _bars(medians: Sequence[float]) -> str:
 
 
 def write_csv(entries: Sequence[Entry], file: Any) -> None:
-    """Write a CSV row per run, with all metrics."""
+    """Write one CSV row per run, with all metrics."""
     csv.writer(file, lineterminator="\n").writerows(_rows(entries))
 
 
 def _rows(entries: Sequence[Entry]) -> Iterator[list[Any]]:
-    """Yield the CSV header, then a row per run with all metrics."""
+    """Yield the CSV header, followed by one row per run with all metrics."""
     yield ["job", *_COLUMNS, *_OF_KEY, *_OF_RUN, "storage", *METRICS]
     for entry in entries:
         for run in entry.measurements:

@@ -1,4 +1,4 @@
-"""Banner of a report on jobs: whether their numbers are measurements of the storage."""
+"""Banner of a report on jobs: whether the numbers of the jobs are measurements of the storage."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from dlio_hpc.reports.banner import Banner
 
 
 def of_jobs(outcomes: Sequence[JobOutcome]) -> Banner:
-    """Return the worst banner of these jobs; of equals, that of the first job."""
+    """Return the worst banner of these jobs, or the first of several such banners."""
     return banner.gravest(list(map(_of_job, outcomes)))
 
 
@@ -31,7 +31,7 @@ def _of_job(outcome: JobOutcome) -> Banner:
 
 
 def _of_other(outcome: JobOutcome) -> Banner:
-    """Return the banner of a job that plans no measured run."""
+    """Return the banner of a job whose plan has no measured run."""
     if any(run.result is None for run in outcome.runs):
         return Banner("not measured", f"Incomplete: job {outcome.job.job} is {outcome.job.state}.")
     if all(run.run.kind == "generate" for run in outcome.runs):
@@ -40,7 +40,7 @@ def _of_other(outcome: JobOutcome) -> Banner:
 
 
 def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
-    """Return the banner that says whether the bytes of these runs came from storage."""
+    """Return the banner that states whether the bytes of these runs came from storage."""
     outcomes = {run.name: run.storage.outcome() for run in measured if run.storage is not None}
     for outcome in ("cached", "unknown"):
         concerned = [run for run in measured if outcomes.get(run.name) == outcome]
@@ -59,7 +59,9 @@ def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
 
 
 def _of_repeats(measured: Sequence[RunOutcome]) -> Banner:
-    """Return the banner on the spread of repeats, with recorded activity on the nodes that may explain it."""
+    """Return the banner on the spread of the repeats. It mentions recorded activity on the nodes that may explain the
+    spread.
+    """
     repeated = [repeats for repeats in job_rows.by_point(measured).values() if len(repeats) > 1]
     if not repeated:
         return Banner("good", "Measured once: the noise is unknown.")

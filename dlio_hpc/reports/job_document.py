@@ -1,4 +1,4 @@
-"""Report of jobs: state, workload and layout, then a section for each run, then the environment."""
+"""Report of jobs: state, workload and layout, followed by a section for each run, and the environment."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,14 +11,14 @@ from dlio_hpc.reports.document import Block, Document, Facts, Lines, Section, Ta
 from dlio_hpc.results.run_result import Summary
 from dlio_hpc.units import format_size
 
-# Largest number of nodes that the report names.
+# Maximum number of nodes that the report names.
 _NAMED = 32
 _PAGE_ORDER = {"measure": 1, "warmup": 2, "generate": 3}
 _UNFINISHED = ("running", "submitted", "queued")
 
 
 def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[Mapping[str, Examined]] = ()) -> Document:
-    """Return the report of jobs. examined: for each job, its analysed runs by name."""
+    """Return the report of jobs. examined: for each job, its analysed runs by name; empty if none were analysed."""
     first, banner = outcomes[0], job_banner.of_jobs(outcomes)
     answers = [answer for outcome in outcomes for answer in bottleneck.of_job(outcome)]
     logs = examined or [{} for _ in outcomes]
@@ -72,15 +72,15 @@ def _environment(outcome: JobOutcome) -> list[tuple[str, str]]:
 
 
 def _hosts(names: list[str]) -> str:
-    """Return the names of the hosts. If there are many, return their number and the first and last names."""
+    """Return the names of the hosts or, if there are many, their number and the first and last names."""
     if len(names) <= _NAMED:
         return ", ".join(names)
     return f"{len(names)}: {', '.join(names[: _NAMED // 2])}, ..., {', '.join(names[-_NAMED // 2 :])}"
 
 
 def _layout(record: Record, is_one_of_several: bool) -> Facts:
-    """Return the file system and layout of a dataset. A terminal shows them only on Lustre, or if a layout was
-    requested.
+    """Return the file system and the layout of a dataset. A terminal shows them only if the file system is Lustre or a
+    layout was requested.
     """
     system, layout = record.file_system, job_rows.layout(record)
     rows = [
@@ -118,7 +118,7 @@ def _run(outcome: JobOutcome, run: RunOutcome, examined: Examined | None, prefix
 
 
 def _problems(run: RunOutcome) -> list[Block]:
-    """Return lines on errors and faults of a run, and on a missing result."""
+    """Return lines on the errors and faults of a run, and on a missing result."""
     lines = [f"invalid: {fault}" for fault in job_rows.invalid(run)]
     if run.error is not None:
         lines.append(f"failed on rank {run.error.rank} ({run.error.host}): {run.error.message}")
@@ -157,4 +157,4 @@ def _measured(outcome: JobOutcome, run: RunOutcome, summary: Summary) -> list[Bl
 def _bytes(counted: Bytes, done: str) -> Table:
     planned = "-" if counted.planned is None else str(counted.planned)
     row = ["", str(counted.darshan), str(counted.core), planned]
-    return Table("", [f"bytes {done}", "by Darshan", "by the core", "planned"], [row], is_detail=True)
+    return Table("", [f"bytes {done}", "by Darshan", "by dlio-hpc", "planned"], [row], is_detail=True)

@@ -16,12 +16,14 @@ from dlio_hpc.units import format_seconds, format_size
 EPOCHS = ("epoch", "samples", "samples/s", "MB/s", "AU", "wall s", "wait s", "compute s", "sync s")
 TAKES = ("latency per operation", "mean", "p50", "p95", "p99", "max")
 LEGEND = "AU = compute / (compute + wait). Wait, compute, sync: mean over ranks."
-# Largest number of runs that a line names.
+# Maximum number of runs that a line names.
 _NAMED = 3
 
 
 def workload(outcome: JobOutcome) -> str:
-    """Return the workload in three lines. If the workloads of the job's study differ, a fourth line says so."""
+    """Return a description of the workload in three lines. If the workloads of the job's study differ, a fourth line
+    says so.
+    """
     plan = outcome.plan
     work = plan.runs[0].workload
     dataset, reader = work.dataset, work.reader
@@ -38,16 +40,17 @@ def workload(outcome: JobOutcome) -> str:
 def _several(plan: Plan) -> str:
     if len(plan.titles) < 2:
         return ""
-    return f"\nthis is the first of {len(plan.titles)} points of the study {plan.study}: dlio-hpc report {plan.study}"
+    point = f"this is the first of {len(plan.titles)} points of the study {plan.study}"
+    return f"\n{point}; for all of them: dlio-hpc report {plan.study}"
 
 
 def title(outcome: JobOutcome, run: RunOutcome) -> str:
-    """Return the title of the study's point that a run measures; empty if it measures none."""
+    """Return the title of the study's point that a run measures, or an empty string if it measures no point."""
     return "" if run.run.point is None else outcome.plan.titles.get(run.run.point, "")
 
 
 def _ways(workload: Workload) -> list[str]:
-    """Return how samples are stored and read, as far as this differs from the defaults. The mode is always given."""
+    """Return how samples are stored and read, where this differs from the defaults. The mode is always included."""
     dataset, reader = workload.dataset, workload.reader
     chunk = dataset.chunk_shape if dataset.is_chunked else None
     level = "" if dataset.level is None else f" {dataset.level}"
@@ -65,14 +68,14 @@ def _ways(workload: Workload) -> list[str]:
 
 
 def layout(record: Record) -> str | None:
-    """Return the layout of a dataset in words, if it is on Lustre or a layout was requested; None otherwise."""
+    """Return the layout of a dataset in words if it is on Lustre or a layout was requested, otherwise None."""
     return describe(record) if record.file_system.is_lustre or record.asked else None
 
 
 def generated(result: Generated) -> str:
-    """Return one line on what a run generated."""
+    """Return one line on the dataset that a run generated."""
     if result.reused or result.write_MBps is None:
-        return f"complete in {result.dataset} already; nothing written"
+        return f"already complete in {result.dataset}; nothing was written"
     return (
         f"{result.files} files, {format_size(result.bytes_written)} in {result.wall_s:.2f} s "
         f"({result.write_MBps:.0f} MB/s, fsync included)"
@@ -80,7 +83,7 @@ def generated(result: Generated) -> str:
 
 
 def epochs(result: Result, summary: Summary) -> list[list[str]]:
-    """Return a row per epoch with the columns of EPOCHS, and a last row with the totals."""
+    """Return a row per epoch, with the columns of EPOCHS, and a last row with the totals."""
     total = [sum(getattr(epoch, name) for epoch in result.epochs) for name in ("wait_s", "compute_s", "sync_s")]
     together = [
         "all",
@@ -107,7 +110,7 @@ def _epoch(epoch: Epoch) -> list[str]:
 
 
 def takes(run: RunOutcome, summary: Summary) -> list[list[str]]:
-    """Return a row of latencies per kind of operation, with the columns of TAKES."""
+    """Return a row of latencies for each kind of operation, with the columns of TAKES."""
     rows: list[tuple[str, Distribution | None]] = [
         ("wait for the batch", summary.wait_s),
         (f"compute (asked {format_seconds(summary.compute_asked_s)})", summary.compute_s),
@@ -123,14 +126,14 @@ def takes(run: RunOutcome, summary: Summary) -> list[list[str]]:
 
 def _read(workload: Workload) -> str:
     """Return the name of the operation that was timed as a read: a request to the operating system, or a call of h5py,
-    which makes the requests.
+    which makes the requests itself.
     """
     by_library = workload.dataset.format == "hdf5" and workload.reader.mode == "framework"
     return "one read by h5py" if by_library else "one read request"
 
 
 def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
-    """Return label and text of further facts on a run."""
+    """Return the label and the text of each fact on a run that is not in the tables."""
     planned = "as planned" if summary.bytes_read == run.run.bytes else f"{format_size(run.run.bytes)} planned"
     if run.result is not None:
         payload = planned_bytes.payload(run.run.workload, run.result.ranks, run.run.samples)
@@ -151,8 +154,8 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
 
 
 def by_point(runs: Iterable[RunOutcome]) -> dict[int | None, list[Repeat]]:
-    """Return the repeats of each measurement, compared by samples/s, under the number of the study's point; under None
-    for runs that do not belong to a point.
+    """Return the repeats of each measurement, with samples/s as their value, by the number of the study's point. Runs
+    that do not belong to a point are under None.
     """
     points: dict[int | None, list[Repeat]] = {}
     for run in runs:
@@ -189,7 +192,7 @@ def _io_time(summary: Summary) -> str:
 
 
 def _storage(run: RunOutcome) -> list[tuple[str, str]]:
-    """Return where the bytes came from (storage or memory) and, if not from storage, how to measure storage."""
+    """Return where the bytes came from (storage or memory) and, if not from storage, how to measure the storage."""
     storage = run.storage
     if storage is None or not storage.epochs:
         return []
@@ -200,9 +203,7 @@ def _storage(run: RunOutcome) -> list[tuple[str, str]]:
 
 
 def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
-    """Return label and text on checkpoints, auxiliary files, verification and preprocessing, as far as the run has
-    them.
-    """
+    """Return labels and texts on the checkpoints, auxiliary files, verification and preprocessing that the run has."""
     lines = []
     if (saved := summary.checkpoint) is not None:
         text = (
@@ -228,8 +229,8 @@ def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
 
 
 def darshan(outcome: JobOutcome, run: RunOutcome) -> list[str]:
-    """Return one line with Darshan's count of the bytes that dlio-hpc counted, and a line for each fault of Darshan's
-    log. If there is no log, return the reason.
+    """Return one line with the bytes that Darshan counted and whether they agree with the count of dlio-hpc, and a line
+    for each fault of Darshan's log. If there is no log, return the reason.
     """
     if (why := without_log(outcome, run)) is not None:
         return [f"no log: {why}" if run.verdict or not run.run.darshan else f"unknown: {why}"]
@@ -237,7 +238,7 @@ def darshan(outcome: JobOutcome, run: RunOutcome) -> list[str]:
     lines = []
     if (counts := run.verdict.bytes) is not None and not run.verdict.differences:
         own, core = format_size(counts.darshan), format_size(counts.core)
-        agreed = "in agreement with the core" if own == core else f"{core} by the core"
+        agreed = "in agreement with dlio-hpc" if own == core else f"{core} by dlio-hpc"
         agreed += " and the plan" if counts.planned == counts.darshan else ""
         clock = run.verdict.clock_error_s
         aligned = "" if clock is None else f"; clocks within {format_seconds(clock)}"
@@ -251,8 +252,8 @@ def invalid(run: RunOutcome) -> list[str]:
 
 
 def cut_short(outcome: JobOutcome) -> tuple[str, list[str]] | None:
-    """Return a title and the last lines of output, for a job that ended before every run had a result; None for other
-    jobs.
+    """Return a title and the last lines of output of a job that ended before every run had a result. Return None for
+    other jobs.
     """
     if not is_cut_short(outcome):
         return None
@@ -264,5 +265,5 @@ def cut_short(outcome: JobOutcome) -> tuple[str, list[str]] | None:
 
 
 def share(value: float | None) -> str:
-    """Return a share as a percentage; "-" for None."""
+    """Return a share as a percentage, or "-" if it is None."""
     return "-" if value is None else f"{100 * value:.1f} %"

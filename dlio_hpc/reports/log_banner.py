@@ -8,7 +8,7 @@ from dlio_hpc.reports.banner import Banner
 
 
 def of_logs(examined: Sequence[Examined]) -> Banner:
-    """Return the worst banner of these logs; of equals, that of the first log."""
+    """Return the worst banner of these logs, or the first of several such banners."""
     return banner.gravest(list(map(_of_log, examined)))
 
 

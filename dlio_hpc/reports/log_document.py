@@ -1,4 +1,4 @@
-"""Report of the Darshan logs of any program. A job's report uses parts of it for the log of a run."""
+"""Report of the Darshan logs of any program. The report of a job uses parts of it for the Darshan logs of its runs."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -9,9 +9,9 @@ from dlio_hpc.reports import bottleneck, log_banner, log_rows
 from dlio_hpc.reports.document import Block, Document, Facts, Lines, Picture, Pictures, Section, Table
 from dlio_hpc.units import format_seconds
 
-# Stems of the pictures that are shown beside the sentence on the bottleneck of the program.
+# Stems of the pictures that the page shows beside the sentence on the bottleneck.
 LEAD = ("heat_map", "costs")
-# Largest number of rows of slowest ranks and busiest files, on a terminal and on the page.
+# Maximum numbers of rows of slowest ranks and of busiest files, on a terminal and on the page.
 _SHOWN, _MOST = 5, 10
 _LEGEND = "MB/s: bytes over the time with requests in flight. MB/s per request: median over requests."
 
@@ -54,7 +54,7 @@ def _date(seconds: float) -> str:
 
 
 def blocks(examined: Examined) -> list[Block]:
-    """Return the notes, tables and pictures on a Darshan log or on a run of dlio-hpc."""
+    """Return the notes, tables and pictures for a Darshan log or for a run of dlio-hpc."""
     notes = examined.view.notes if examined.view else [str(fault) for fault in examined.faults]
     lines: list[Block] = [Lines([f"Note: {note}" for note in notes], "yellow" if examined.is_sound else "red")]
     if not examined.is_sound:

@@ -1,5 +1,5 @@
-"""I/O of a program as table rows: operations, sizes, ranks, nodes, files. All numbers are also available as
-CSV rows.
+"""I/O of a program as table rows: operations, sizes, ranks, nodes and files. All numbers can also be written as CSV
+rows.
 """
 
 import csv
@@ -25,7 +25,7 @@ FILES = ("file", "type", "size", "read", "written", "requests", "ranks", "I/O ti
 
 
 def facts(analysis: Analysis) -> list[tuple[str, str]]:
-    """Return label and text of the facts on a program's I/O."""
+    """Return the label and the text of each fact on a program's I/O."""
     share = f", {_percent(analysis.io_share)} of the job" if analysis.io_share is not None else ""
     any_rank = f"; of any rank {format_seconds(analysis.io_any_s)}" if analysis.io_any_s is not None else ""
     lines = [("I/O time", f"{format_seconds(analysis.io_s)} per rank{share}{any_rank}")]
@@ -65,13 +65,13 @@ def facts(analysis: Analysis) -> list[tuple[str, str]]:
 
 
 def size_words(name: str) -> str:
-    """Return the range of a size bin of Darshan in words, such as 100 to 1K."""
+    """Return the range of one of Darshan's size bins in words, such as "100 to 1K"."""
     low, _, high = name.partition("_")
     return "above 1G" if high == "PLUS" else f"{low} to {high}"
 
 
 def operation_row(kind: Operation) -> list[str]:
-    """Return the cells of an operation, in the order of OPERATION."""
+    """Return the table cells for an operation, in the order of OPERATION."""
     size, rate = kind.size, kind.bandwidth_MBps
     sizes = ["-"] * 4
     if size is not None:
@@ -90,13 +90,13 @@ def operation_row(kind: Operation) -> list[str]:
 
 
 def size_names(analysis: Analysis) -> list[str]:
-    """Return the names of the size bins that contain requests, in order of size."""
+    """Return the names of the size bins that contain requests, from the smallest to the largest."""
     used = {name for kind in (analysis.read, analysis.write) if kind for name in kind.histogram}
     return [name for name in SIZE_BINS if name in used]
 
 
 def slowest_nodes(analysis: Analysis, count: int) -> list[list[str]]:
-    """Return rows of the `count` nodes whose ranks spend the most time in I/O, with the columns of NODES."""
+    """Return rows for the `count` nodes whose ranks spend the most time in I/O, with the columns of NODES."""
     nodes = sorted(analysis.by_node, key=lambda node: -node.io_s)[:count]
     return [
         [
@@ -111,7 +111,7 @@ def slowest_nodes(analysis: Analysis, count: int) -> list[list[str]]:
 
 
 def slowest(analysis: Analysis, count: int) -> list[list[str]]:
-    """Return rows of the `count` ranks that spend the most time in I/O, with the columns of RANKS."""
+    """Return rows for the `count` ranks that spend the most time in I/O, with the columns of RANKS."""
     ranks = sorted(analysis.by_rank, key=lambda rank: -rank.io_s)[:count]
     return [
         [
@@ -128,15 +128,17 @@ def slowest(analysis: Analysis, count: int) -> list[list[str]]:
 
 
 def common_folder(analysis: Analysis) -> str:
-    """Return the deepest directory that contains all files, with a trailing slash; empty if there is none."""
+    """Return the deepest directory that contains all files, with a trailing slash, or an empty string if
+    there is none.
+    """
     folders = [file.path.split("/")[:-1] for file in analysis.files]
     ends = zip(min(folders), max(folders), strict=False)
     return "".join(f"{first}/" for first, _ in takewhile(lambda pair: pair[0] == pair[1], ends))
 
 
 def busiest(analysis: Analysis, count: int) -> list[list[str]]:
-    """Return rows of the `count` files with the most bytes, with the columns of FILES. Paths are relative to the common
-    directory.
+    """Return rows for the `count` files with the most bytes, with the columns of FILES. Paths are relative to the
+    common directory.
     """
     folder = common_folder(analysis)
     return [
@@ -155,7 +157,9 @@ def busiest(analysis: Analysis, count: int) -> list[list[str]]:
 
 
 def write_csv(numbers: Iterable[Number], file: Any) -> None:
-    """Write a CSV row per number: log or run, kind of part, name of the part, name of the metric, value."""
+    """Write one CSV row per number: the log or run, the kind and the name of the part, the name of the metric, and the
+    value.
+    """
     out = csv.writer(file, lineterminator="\n")
     out.writerow(["log", "of", "which", "metric", "value"])
     out.writerows(numbers)

@@ -8,19 +8,19 @@ from dlio_hpc.reports import pictures
 from dlio_hpc.reports.columns import are_numbers
 from dlio_hpc.reports.document import Document, Lines, Picture, Pictures, Table, on_page
 
-# Tokens with more characters than this may break after punctuation, so that they fit a narrow page.
+# Number of characters above which a token may break after punctuation, so that it fits on a narrow page.
 _LONG_TOKEN = 12
 _SPACE = re.compile(r"(\s+)")
 _PIECE = re.compile(r"[^/,:;=&]*[/,:;=&]+|[^/,:;=&]+")
-# Options must not be broken; a browser would break them after their dashes.
+# Command-line options. They must not be broken; a browser would break them after their dashes.
 _OPTION = re.compile(r"[(`]*-{1,2}[A-Za-z][A-Za-z0-9-]{0,30}[`).,;:]*")
 _TAG = re.compile(r"<[^<>]*>")
 _OWN_NAME = re.compile(r'(\bid="|href="#|url\(#)')
 
 
 class Drawing(NamedTuple):
-    """A picture on the page. svg: its SVG element, inserted without escaping. prefix: prefix of the names in the SVG
-    element, which makes them unique on the page.
+    """A picture on the page. svg: its SVG element, which is inserted without escaping. prefix: prefix of all names in
+    the SVG element, which makes them unique on the page.
     """
 
     title: str
@@ -51,14 +51,14 @@ def render(document: Document) -> str:
 
 
 def _are_numbers(table: Table) -> list[bool]:
-    """Return for each column whether it contains numbers."""
+    """Return, for each column, whether it contains numbers."""
     columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.header)
     return [are_numbers(column) for column in columns]
 
 
 def _drawn(document: Document) -> tuple[list[Drawing], list[tuple[str, list[tuple[str, Any]]]]]:
-    """Return the pictures to show beside the answers, and the sections. A section has its heading and its blocks; a
-    block has its kind and its content. Sections without blocks are left out.
+    """Return the pictures that are shown beside the answers, and the sections. A section consists of its heading and
+    its blocks, and a block of its kind and its content. Sections without blocks are left out.
     """
     lead: list[Drawing] = []
     sections: list[tuple[str, list[tuple[str, Any]]]] = []
@@ -85,8 +85,8 @@ def _drawing(picture: Picture, prefix: str) -> tuple[str, Drawing]:
 
 
 def _fit(value: Any) -> Any:
-    """Replace characters that must not appear in HTML text, such as control characters and surrogates, by U+FFFD.
-    Return values that are not text, or are marked as safe, unchanged.
+    """Return a text with U+FFFD in place of characters that must not appear in HTML, such as control characters and
+    surrogates. Return values that are not text, or that are marked as safe, unchanged.
     """
     if not isinstance(value, str) or hasattr(value, "__html__") or value.isprintable():
         return value
@@ -96,7 +96,9 @@ def _fit(value: Any) -> Any:
 
 
 def _inline(drawing: Drawing) -> Any:
-    """Return the SVG element with names that are unique on the page, and with a label for screen readers."""
+    """Return the SVG element of a picture with names that are unique on the page, and with a label for screen
+    readers.
+    """
     from markupsafe import Markup, escape
 
     own = _TAG.sub(lambda tag: _OWN_NAME.sub(rf"\1{drawing.prefix}-", tag[0]), drawing.svg)

@@ -1,6 +1,7 @@
-"""Requests, steps and TensorFlow's events as one trace in JSON, which Perfetto and chrome://tracing open.
+"""Requests, steps and TensorFlow's events as one trace in JSON, which Perfetto and chrome://tracing can open.
 
-Trace Event Format: a process per rank, a track per thread. All events are complete events ("X"), in microseconds.
+The trace is in the Trace Event Format, with a process per rank and a track per thread. All events are complete events
+("X"), with times in microseconds.
 """
 
 import gzip
@@ -24,7 +25,7 @@ _STEPS, _FIRST_ROW = 1, 10
 
 class TraceTrack(NamedTuple):
     """Events of one thread of one rank. start, duration: seconds, shape (events,). names, arguments: one per event;
-    arguments is None if events have none.
+    `arguments` is None if the events have none.
     """
 
     rank: int
@@ -37,8 +38,8 @@ class TraceTrack(NamedTuple):
 
 
 def write(path: Path, examined: Iterable[Examined]) -> int:
-    """Write the trace of these runs and return the number of events. If the name of the file ends with .gz, it is
-    compressed.
+    """Write the trace of these runs and return the number of events. The file is compressed if its name ends
+    with .gz.
     """
     count = 0
     with rundir.replacing(path) as temporary:
@@ -56,7 +57,9 @@ def write(path: Path, examined: Iterable[Examined]) -> int:
 
 
 def _lines(examined: Examined, number: int) -> Iterator[str]:
-    """Yield the JSON lines of a run. Its ranks get process numbers that no other run uses. number: index of the run."""
+    """Yield the JSON lines of a run. number: index of the run, from which its ranks get process numbers that no other
+    run uses.
+    """
     named: set[int] = set()
     for row in _rows(examined):
         process = number * 1_000_000 + row.rank
@@ -117,8 +120,8 @@ def _text(value: object) -> str:
 
 
 def _requests(examined: Examined) -> Iterator[TraceTrack]:
-    """Yield a track per thread if Darshan recorded threads; otherwise as many tracks per rank as it had requests in
-    flight at once.
+    """Yield one track per thread if Darshan recorded threads. Otherwise, yield for each rank as many tracks as it had
+    requests in flight at once.
     """
     requests = examined.requests
     assert requests is not None
@@ -144,8 +147,8 @@ def _requests(examined: Examined) -> Iterator[TraceTrack]:
 
 
 def _lanes(start: Floats, end: Floats) -> npt.NDArray[np.int64]:
-    """Return for each request the number of the lowest track that is free. start, end: times of the requests, sorted by
-    start.
+    """Return, for each request, the lowest-numbered track that is free when the request starts. start, end: times of
+    the requests, sorted by start.
     """
     lanes = np.zeros(len(start), np.int64)
     if (start[1:] >= end[:-1]).all():

@@ -16,8 +16,8 @@ _NO_DATES = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 
 def save(subject: Document, folder: Path) -> list[Path]:
-    """Write STEM.svg and STEM.png for each picture into `folder`. If several logs or runs have pictures, write those of
-    each into a subdirectory. Return the directories that were written to.
+    """Write STEM.svg and STEM.png for each picture into `folder`. If several logs or runs have pictures, each gets a
+    subdirectory. Return the directories that were written to.
     """
     drawn = [(group.name, pictures) for group in document.pictures(subject) if (pictures := list(group.draw()))]
     names = list(dict.fromkeys(name for name, _ in drawn))
@@ -57,5 +57,5 @@ def svg(figure: "Figure") -> str:
     with canvas.style():
         figure.savefig(file, format="svg", dpi=150, metadata=_NO_DATES)
     text = file.getvalue()
-    # Two decimals, in points, are precise enough.
+    # Coordinates are in points; two decimals are precise enough.
     return re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text[text.index("<svg") :])

@@ -1,4 +1,6 @@
-"""I/O profiles of programs, given on the command line as a job, archive, Darshan log or reference profile."""
+"""I/O profiles of programs, which are given on the command line as a job, an archive, a Darshan log or a reference
+profile.
+"""
 
 from pathlib import Path
 
@@ -20,9 +22,9 @@ from dlio_hpc.results.run_result import Result
 
 
 def load_all(name: str, path: Path, run: str | None, only: str | None) -> list[Profile]:
-    """Return the profile that a name stands for, or all profiles of a file of reference profiles. path: path of the
-    job, archive or log; ignored if `name` is a reference profile. run: name of a job's run; None for the last measured
-    run with a result. only: for a log, a regular expression; only files whose path it matches count.
+    """Return the profile that a name stands for, or all profiles if it is a file of reference profiles. path: path of
+    the job, archive or log; ignored if `name` is a reference profile. run: name of a run of the job; None selects the
+    last measured run with a result. only: regular expression that selects, in a log, the files whose path it matches.
     """
     if reference_profile.is_reference(name):
         return [io_profile.of_reference(reference) for reference in reference_profile.load(name)]
@@ -30,8 +32,8 @@ def load_all(name: str, path: Path, run: str | None, only: str | None) -> list[P
 
 
 def load(name: str, path: Path, run: str | None, only: str | None) -> Profile:
-    """Return the single profile that a name stands for. Raise ConfigError if it stands for several. Parameters as in
-    load_all().
+    """Return the single profile that a name stands for. Raise ConfigError if it stands for several. The parameters are
+    those of load_all().
     """
     if reference_profile.is_reference(name):
         return io_profile.of_reference(reference_profile.load_one(name))
@@ -39,8 +41,8 @@ def load(name: str, path: Path, run: str | None, only: str | None) -> Profile:
 
 
 def of_character(character: Character, title: str) -> Profile:
-    """Return the profile of characterized logs. Libraries and other files that are not the program's own are left out.
-    Traces are used only if the characterization used them.
+    """Return the profile of characterized logs. Libraries and other files that do not belong to the program are left
+    out. Traces are used only if the characterization used them.
     """
     paths = {role.file.path for role in character.derived.roles if role.role not in ("library", "other")}
     log = character.log if character.derived.traced else character.log._replace(traced={})
@@ -65,7 +67,7 @@ def _of_log(path: Path, only: str | None) -> Profile:
     if not examined.is_sound or examined.analysis is None:
         raise InvalidRun(f"{path} is incomplete, so it is not compared: {examined.faults[0]}")
     if not examined.analysis.bytes_read + examined.analysis.bytes_written:
-        chosen = "but programs and libraries" if only is None else f"whose path has {only!r}"
+        chosen = "other than programs and libraries" if only is None else f"whose path has {only!r}"
         raise ConfigError(f"{path} has no I/O on files {chosen}; select the files with --only, such as --only '[.]h5$'")
     return _of_examined(examined, str(path), "log", "", None)
 
@@ -84,8 +86,8 @@ def _of_job(path: Path, run: str | None) -> Profile:
 
 
 def _chosen(outcome: JobOutcome, path: Path, run: str | None) -> RunOutcome:
-    """Return the run with this name. Without a name, return the last measured run with a result, or else the last
-    measured run. Raise ConfigError if there is none.
+    """Return the run with the name `run`. If that is None, return the last measured run with a result or, if there is
+    none, the last measured run. Raise ConfigError if there is no such run.
     """
     measured = [candidate for candidate in outcome.runs if candidate.run.kind == "measure"]
     if run is not None:
@@ -104,7 +106,9 @@ def _chosen(outcome: JobOutcome, path: Path, run: str | None) -> RunOutcome:
 
 
 def _of_run(outcome: JobOutcome, evidence: RunFiles) -> Profile:
-    """Return the profile of a run, from its Darshan log or else from the benchmark's own timeline."""
+    """Return the profile of a run, from its Darshan log or, if there is none that can be used, from the benchmark's own
+    timeline.
+    """
     run, result = evidence.run, evidence.run.result
     assert result is not None
     title, name = f"{outcome.job.job}/{run.name}", run.run.workload.name

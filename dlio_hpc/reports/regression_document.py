@@ -1,4 +1,4 @@
-"""Report of jobs that are compared with baselines and earlier jobs, and the sections on a suite's verdict."""
+"""Report of jobs that are compared with baselines and earlier jobs, and sections on the verdict of a suite."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,12 +9,12 @@ from dlio_hpc.results.metrics import METRICS
 from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
 from dlio_hpc.verdict.suite import SuiteVerdict
 
-# Largest number of jobs in the title.
+# Maximum number of jobs in the title.
 _NAMED = 3
 
 
 def of_judgement(judgement: Judgement) -> Document:
-    """Return the report of a comparison: a table of verdicts, then each verdict with its reason and picture."""
+    """Return the report of a comparison: a table of verdicts, followed by each verdict with its reason and picture."""
     verdicts = judgement.verdicts
     jobs = list(dict.fromkeys(verdict.job for verdict in verdicts))
     return Document(
@@ -28,12 +28,12 @@ def of_judgement(judgement: Judgement) -> Document:
 
 
 def sections(verdicts: Sequence[Verdict]) -> list[Section]:
-    """Return a section with the table of all verdicts, then a section for each verdict."""
+    """Return a section with the table of all verdicts, followed by a section for each verdict."""
     return [Section("Verdicts", [_table(verdicts)]), *map(_verdict, verdicts)]
 
 
 def of_suite(verdict: SuiteVerdict) -> list[Section]:
-    """Return the sections on a suite's verdict in the report of its study: baselines, then criteria."""
+    """Return the sections on the verdict of a suite in the report of its study: baselines first, then criteria."""
     judged = verdict.judgement.verdicts
     if not verdict.is_first:
         compared = sections(judged)

@@ -15,7 +15,7 @@ HEADER = ("verdict", "job", "subject", "metric", "ratio", "90 % interval", "this
 
 
 def row(verdict: Verdict) -> list[str]:
-    """Return the table row of a verdict, with the columns of HEADER."""
+    """Return the table row for a verdict, with the columns of HEADER."""
     interval = "-"
     if verdict.low is not None and verdict.high is not None:
         interval = f"{verdict.low:.3f} to {verdict.high:.3f}"
@@ -34,19 +34,19 @@ def row(verdict: Verdict) -> list[str]:
 
 
 def number(night: Night | None, metric: MetricName) -> str:
-    """Return the median of a night in the form of shown(); "-" for None."""
+    """Return the median of a night, formatted by shown(), or "-" if `night` is None."""
     return "-" if night is None else shown(night.median, metric)
 
 
 def shown(value: float, metric: MetricName) -> str:
-    """Return a value as text. Only shares have a unit, %."""
+    """Return a value as text without its unit, except for shares, which are shown in %."""
     if METRICS[metric].unit == "share":
         return f"{100 * value:.2f} %"
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.4g}"
 
 
 def summary(judgement: Judgement) -> str:
-    """Return a line with the number of verdicts by outcome and the first of the most severe verdicts."""
+    """Return a line with the number of verdicts with each outcome, and the first of the most severe verdicts."""
     worst = next((verdict for verdict in judgement.verdicts if verdict.outcome == judgement.outcome), None)
     if worst is None or len(judgement.verdicts) == 1:
         return f"{judgement.outcome}: {worst.why}" if worst else judgement.words
@@ -54,7 +54,7 @@ def summary(judgement: Judgement) -> str:
 
 
 def facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """Yield label and text of all facts on a verdict."""
+    """Yield the label and the text of each fact on a verdict."""
     metric = verdict.metric
     yield "why", verdict.why
     for line in verdict.disturbances:
@@ -88,7 +88,7 @@ def _history(verdict: Verdict) -> Iterator[tuple[str, str]]:
 
 
 def case(verdict: Verdict, seconds: float) -> Case:
-    """Return the JUnit case of a verdict. A regression is a failure; a comparison that is not possible is an error."""
+    """Return the JUnit case for a verdict. A regression is a failure; a comparison that is not possible is an error."""
     text = "\n".join(f"{label}: {value}" for label, value in facts(verdict))
     name = f"{verdict.subject}: {METRICS[verdict.metric].noun}"
     is_late = verdict.outcome == "incomplete" and any(phrase in verdict.why for phrase in _LATE)

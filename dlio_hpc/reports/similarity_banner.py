@@ -6,7 +6,9 @@ from dlio_hpc.reports.banner import Banner
 
 
 def of_pair(similarity: Similarity, known: Yardsticks) -> Banner:
-    """Return the banner of two programs, by their pattern similarity compared with the scores of published pairs."""
+    """Return the banner for two programs. It is based on how their pattern similarity compares with the scores of
+    published pairs.
+    """
     score, scores = similarity.pattern.ratio, similarity_rows.verdict(similarity)
     same, different = known.pattern.kindred, known.pattern.strangers
     if score is None or same is None or different is None:
@@ -18,13 +20,15 @@ def of_pair(similarity: Similarity, known: Yardsticks) -> Banner:
     if score <= different.most:
         return Banner(
             "inconclusive",
-            f"Published pairs of one application and of different applications have this score ({scores}).",
+            f"Undecided: published pairs of one application and of different applications have such scores ({scores}).",
         )
     return Banner("good", f"Similar: published pairs of different applications score less ({scores}).")
 
 
 def of_matrix(matrix: Matrix) -> Banner:
-    """Return the banner of a matrix, by the number of rows that are nearest to their own application."""
+    """Return the banner for a matrix. It is based on the number of rows whose nearest column is their own
+    application.
+    """
     known = [row for row in matrix.rows if row.finds_own is not None]
     text = similarity_rows.found_own(matrix)
     if not known:

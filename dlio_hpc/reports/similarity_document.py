@@ -1,4 +1,4 @@
-"""Report of similarities: two programs with their factors and measures, or a matrix of programs."""
+"""Report of similarities: of two programs, with their factors and measures, or of a matrix of programs."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,14 +8,14 @@ from dlio_hpc.reports import similarity_banner
 from dlio_hpc.reports import similarity_rows as rows
 from dlio_hpc.reports.document import Document, Facts, Lines, Picture, Pictures, Section, Table
 
-# A matrix with at most this many columns has names as headings; a larger one has numbers.
+# Maximum number of columns of a matrix whose headings are names. Larger matrices have numbers as headings.
 _NAMED = 6
-# Largest number of characters of a row's title.
+# Maximum number of characters of a row's title.
 _LETTERS = 20
 
 
 def of_pair(a: Profile, b: Profile, similarity: Similarity, known: Yardsticks) -> Document:
-    """Return the report of two programs. known: scores of published pairs of programs."""
+    """Return the report on two programs. known: scores of published pairs of programs."""
     notes = [f"Note on {letter}: {note}" for letter, profile in (("A", a), ("B", b)) for note in profile.notes]
     distances = Facts("Whole distributions", list(rows.distances(a, b, similarity)))
     return Document(
@@ -51,8 +51,8 @@ def _draw(a: Profile, b: Profile) -> Iterator[Picture]:
 
 
 def of_matrix(matrix: Matrix, known: Yardsticks) -> Document:
-    """Return the report of programs (rows) that are each compared with programs (columns). known: scores of published
-    pairs.
+    """Return the report on a matrix, in which each program of a row is compared with each program of a column. known:
+    scores of published pairs of programs.
     """
     yard = known.pattern
     published = f"Same application: {rows.span(yard.kindred)}. Different applications: {rows.span(yard.strangers)}."
@@ -94,7 +94,7 @@ def _scores(matrix: Matrix, heads: Sequence[str]) -> Table:
 
 
 def _shortened(title: str) -> str:
-    """Return the title, or the end of a title that is too long: titles often begin alike."""
+    """Return the title or, if it is too long, its end, because many titles begin alike."""
     return title if len(title) <= _LETTERS else f"...{title[3 - _LETTERS :]}"
 
 

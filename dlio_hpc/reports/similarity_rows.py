@@ -73,13 +73,13 @@ def label(name: str) -> str:
 
 
 def whose(profile: Profile) -> str:
-    """Return the number of ranks and the source of a profile."""
+    """Return the number of ranks of a profile, if it is known, and its source."""
     ranks = f"{profile.ranks} ranks, " if profile.ranks else ""
     return f"{ranks}{profile.source}"
 
 
 def factors(compared: Similarity) -> list[list[str]]:
-    """Return a row per factor, with the columns of FACTOR_HEADER."""
+    """Return a row for each factor, with the columns of FACTOR_HEADER."""
     return [[label(factor.name), *_values(factor), _counts_for(factor)] for factor in compared.factors]
 
 
@@ -90,8 +90,8 @@ def _values(factor: Factor) -> list[str]:
 
 
 def _counts_for(factor: Factor) -> str:
-    """Return the measures that a factor counts for. Pattern similarity disregards one request in a hundred; if this
-    changes the factor's difference, return the changed difference too.
+    """Return the names of the measures that a factor counts for. Pattern similarity disregards one request in a
+    hundred; if that changes the difference of the factor, return the changed difference too.
     """
     name = factor.name
     if name in PATTERN and abs(abs(factor.difference or 0.0) - (factor.apart or 0.0)) > 0.005:
@@ -101,7 +101,7 @@ def _counts_for(factor: Factor) -> str:
 
 
 def measures(compared: Similarity, known: Yardsticks) -> list[list[str]]:
-    """Return a row per measure, with the columns of MEASURE_HEADER."""
+    """Return a row for each measure, with the columns of MEASURE_HEADER."""
     rows = [
         ("the paper's cosine", compared.paper.cosine, known.paper),
         ("pattern similarity", compared.pattern.ratio, known.pattern),
@@ -118,12 +118,14 @@ def span(scores: ScoreRange) -> str:
 
 
 def is_told_apart(compared: Similarity) -> bool:
-    """Return whether any of the distances between distributions is known."""
+    """Return whether any of the distances between the distributions of requests is known."""
     return any(distance is not None for distance in (compared.sizes, compared.volumes, compared.jumps))
 
 
 def distances(a: Profile, b: Profile, compared: Similarity) -> Iterator[tuple[str, str]]:
-    """Yield label and text of each distance between distributions. If none is known, yield a line that says why."""
+    """Yield the label and the text of each distance between distributions of requests. If none is known, yield a line
+    with the reason.
+    """
     if not is_told_apart(compared):
         without = " and ".join(name for name, profile in (("A", a), ("B", b)) if profile.sizes is None)
         yield "", f"Whole distributions: not compared, {without or 'A or B'} has summary numbers only."
@@ -141,7 +143,7 @@ def _distance(distance: Distance | None, subject: str) -> str:
 
 
 def left_out(compared: Similarity) -> list[str]:
-    """Return a line for each measure that lacks factors, with these factors."""
+    """Return a line for each measure in which some factors are left out; the line lists these factors."""
     lines = []
     for name, score in (("the paper's", compared.paper), ("pattern", compared.pattern)):
         if score.left_out:
@@ -150,7 +152,7 @@ def left_out(compared: Similarity) -> list[str]:
 
 
 def matrix_left_out(matrix: Matrix) -> list[str]:
-    """Return lines on the factors that are left out. Rows that lack the same factors share a line."""
+    """Return lines on the factors that are left out. Rows in which the same factors are left out share a line."""
     lacking: dict[tuple[str, ...], list[str]] = {}
     for row in matrix.rows:
         if row.left_out:
@@ -171,23 +173,23 @@ def verdict(compared: Similarity) -> str:
 
 
 def cosine(compared: Similarity) -> str:
-    """Return the paper's cosine as a cell."""
+    """Return the paper's cosine as the text of a table cell."""
     return _UNKNOWN if compared.paper.cosine is None else f"{compared.paper.cosine:.2f}"
 
 
 def short(profile: Profile) -> str:
-    """Return a name that fits as the heading of a column."""
+    """Return a name that is short enough for the heading of a column."""
     return profile.application or profile.title
 
 
 def names(profiles: Sequence[Profile]) -> list[str]:
-    """Return the short names of the profiles if they all differ, else their titles."""
+    """Return the short names of the profiles if all of them differ, otherwise their titles."""
     labels = [short(profile) for profile in profiles]
     return labels if len(set(labels)) == len(labels) else [profile.title for profile in profiles]
 
 
 def nearest(row: MatrixRow, columns: Sequence[str]) -> str:
-    """Return the names of the columns that a row is nearest to. columns: names of all columns."""
+    """Return the names of the columns that the row is nearest to. columns: names of all columns."""
     return " = ".join(columns[at] for at in row.nearest) or "nothing to compare"
 
 
@@ -197,7 +199,7 @@ def own(row: MatrixRow) -> str:
 
 
 def cells(row: MatrixRow) -> list[str]:
-    """Return the pattern similarities of a row; the highest are marked with *."""
+    """Return the pattern similarities of a row as text. The highest ones are marked with *."""
     return [
         _UNKNOWN if score is None else f"{score:.2f}{'*' if at in row.nearest else ''}"
         for at, score in enumerate(row.scores)
@@ -205,8 +207,8 @@ def cells(row: MatrixRow) -> list[str]:
 
 
 def found_own(matrix: Matrix) -> str:
-    """Return a sentence on how many rows are nearest to their own application, by all factors and by observed factors
-    only.
+    """Return a sentence on how many rows are nearest to their own application, first by all factors, then by observed
+    factors only.
     """
     rows = [row for row in matrix.rows if row.finds_own is not None]
     if not rows:

@@ -11,13 +11,14 @@ from dlio_hpc.reports import ab_rows, banner, study_report, study_text
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.study_report import StudyReport
 
-# A study without a difference beyond noise is conclusive only if it would have detected a difference of this share.
+# Relative difference that a study must be able to detect. Only then is it conclusive if it shows no difference beyond
+# noise.
 HIDDEN = 0.20
 
 
 def of_study(report: StudyReport) -> Banner:
-    """Return the banner of a study. It is on missing measurements if there are any, else on measurements whose bytes
-    did not come from storage, else the worst conclusion of a part.
+    """Return the banner of a study: on missing measurements if there are any; otherwise, on measurements whose bytes
+    did not come from storage; otherwise, the worst of the conclusions of its parts.
     """
     study = report.outcome.study
     if (fault := study_report.fault(report)) is not None:
@@ -30,8 +31,8 @@ def of_study(report: StudyReport) -> Banner:
 
 
 def _of_storage(report: StudyReport) -> Banner | None:
-    """Return the banner of a study whose bytes came, or may have come, from memory, or which read nothing; None for
-    other studies.
+    """Return the banner of a study in which bytes came, or may have come, from memory, or in which nothing was read.
+    Return None for other studies.
     """
     study, measured = report.outcome.study, report.outcome.measured
     parts: dict[str, list[Measured]] = {}
@@ -59,7 +60,7 @@ def _of_storage(report: StudyReport) -> Banner | None:
 
 
 def _of_sides(report: StudyReport) -> Iterator[Banner]:
-    """Yield the banner on two file systems, if the study compares them."""
+    """Yield the banner on two file systems if the study compares them."""
     study = report.outcome.study
     if not study.is_ab:
         return
@@ -97,8 +98,8 @@ def _of_part(study: Study, finding: Finding) -> Iterator[Banner]:
 
 
 def _of_comparison(text: str, comparison: Comparison) -> Banner:
-    """Return the banner on compared settings. It is conclusive if the recommended setting is, with its interval, at
-    most HIDDEN below the best.
+    """Return the banner on compared settings. It is conclusive if the recommended setting is at most HIDDEN worse than
+    the best, including its interval.
     """
     chosen = None if comparison.recommended is None else comparison.of(comparison.recommended)
     if chosen is None or chosen.low is None or chosen.high is None:
@@ -107,7 +108,7 @@ def _of_comparison(text: str, comparison: Comparison) -> Banner:
 
 
 def _of_scaling(text: str, scaling: Scaling) -> Banner:
-    """Return the banner on a scaling. It is conclusive if the interval of the last speed-up is narrow."""
+    """Return the banner on a scaling curve. It is conclusive if the interval of the last speed-up is narrow."""
     last = scaling.steps[-1]
     if last.low is None or last.high is None:
         return Banner("inconclusive", text)
@@ -121,7 +122,7 @@ def _conclusive(text: str, is_conclusive: bool) -> Banner:
 
 
 def _of_point(point: PointMetrics) -> Banner:
-    """Return the banner on a point that is not compared with others."""
+    """Return the banner on a point that is not compared with other points."""
     rates = point.metrics.get("samples_per_s")
     if rates is None:
         return Banner("not measured", "No measurement has samples/s.")

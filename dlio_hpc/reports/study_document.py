@@ -1,4 +1,4 @@
-"""Report of a study: conclusions, then each part with its tables and pictures, then its jobs."""
+"""Report of a study: the conclusions, each part with its tables and pictures, and the jobs."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,12 +12,12 @@ from dlio_hpc.reports.study_report import StudyReport
 from dlio_hpc.units import format_seconds
 
 _STYLES: dict[str, Style] = {"best": "bold green", "same": "green"}
-# Largest number of columns of settings in a table. If there are more settings, they share one column.
+# Maximum number of columns of settings in a table. If there are more settings, they share one column.
 _KEYS = 4
 
 
 def of_study(report: StudyReport, banner: Banner | None = None, verdicts: Sequence[Section] = ()) -> Document:
-    """Return the report of a study. For a suite, banner and verdicts are the banner and the sections of its verdict."""
+    """Return the report of a study. banner, verdicts: for a suite, the banner and the sections of its verdict."""
     outcome = report.outcome
     study = outcome.study
     return Document(

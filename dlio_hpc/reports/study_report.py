@@ -1,4 +1,4 @@
-"""Contents of a study's report: measurements, findings and advice. They can also be written as JSON and CSV."""
+"""Contents of the report of a study: measurements, findings and advice. They can also be written as JSON and CSV."""
 
 import csv
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ _COUNTS = ("bytes_read", "storage_bytes_read")
 
 
 class StudyReport(NamedTuple):
-    """Contents of a report. advice: lines; a line that begins with blanks continues the previous line. effects:
-    differences between two file systems. sides: the two file systems. Both are empty if the study compares no file
-    systems.
+    """Contents of the report of a study. advice: lines; a line that begins with blanks continues the previous line.
+    effects: differences between two file systems, and sides: the two file systems; both are empty if the study does not
+    compare file systems.
     """
 
     outcome: StudyOutcome
@@ -36,7 +36,9 @@ class StudyReport(NamedTuple):
 
 
 def make(outcome: StudyOutcome, metric: MetricName | None = None) -> StudyReport:
-    """Return the contents of a report. metric: metric to compare points by; None for the metric of each part."""
+    """Return the contents of the report of a study. metric: metric by which points are compared; None selects each
+    part's own metric.
+    """
     study = outcome.study
     findings = best_setting.findings(study, outcome.measured, metric)
     effects = file_system_pairs.effects(study, outcome.measured, metric)
@@ -46,7 +48,7 @@ def make(outcome: StudyOutcome, metric: MetricName | None = None) -> StudyReport
 
 
 def _advice(outcome: StudyOutcome, findings: tuple[Finding, ...]) -> list[str]:
-    """Return advice from the parts that measured the storage, and a line that names the other parts."""
+    """Return advice from the parts that measured the storage, and a line with the names of the other parts."""
     cached = {outcome.study.points[run.point].part for run in outcome.measured if run.origin == "cached"}
     lines = advice.of_study(outcome.study, tuple(finding for finding in findings if finding.part not in cached))
     if not lines or not cached:
@@ -105,7 +107,7 @@ def _measurement(measured: Measured) -> dict[str, Any]:
 
 
 def _numbers(measured: Measured) -> dict[str, float | int | None]:
-    """Return metrics and counts of a measurement by name; None for values that are unknown."""
+    """Return the metrics and counts of a measurement by name. A value is None if it is unknown."""
     summary = measured.summary
     return {name: metric.value(summary) for name, metric in METRICS.items()} | {
         name: getattr(summary, name) for name in _COUNTS
@@ -125,12 +127,14 @@ def _missing(report: StudyReport, missing: MissingMeasurement) -> dict[str, Any]
 
 
 def write_csv(report: StudyReport, file: Any) -> None:
-    """Write a CSV row per measurement."""
+    """Write one CSV row per measurement."""
     csv.writer(file, lineterminator="\n").writerows(_rows(report))
 
 
 def _rows(report: StudyReport) -> Iterator[list[object]]:
-    """Yield the CSV header, then a row per measurement. A row has empty cells for keys that its part does not vary."""
+    """Yield the CSV header, followed by one row per measurement. The cells of keys that the part does not vary are
+    empty.
+    """
     study = report.outcome.study
     keys = list(dict.fromkeys(axis.key for part in study.parts for axis in part.axes))
     fixed = ["nodes", "ranks_per_node", "repeat", "job", "run", "started", "ended"]
@@ -144,9 +148,9 @@ def _rows(report: StudyReport) -> Iterator[list[object]]:
 
 
 def fault(report: StudyReport) -> DlioError | None:
-    """Return the reason why the study is incomplete, or None if no measurement is missing. The reason is the first
-    fault, other than Incomplete, of a job that should have made a missing measurement; if there is none, an Incomplete.
-    For a study that only generates datasets, return the first fault of its jobs, or None.
+    """Return the fault that makes the study incomplete, or None if no measurement is missing. It is the first fault,
+    other than Incomplete, of a job that should have made a missing measurement; if there is none, it is Incomplete. For
+    a study that only generates datasets, return the first fault of its jobs, or None.
     """
     outcome, missing = report.outcome, report.outcome.missing
     if outcome.study.generate == "only":

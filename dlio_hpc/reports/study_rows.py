@@ -11,10 +11,10 @@ from dlio_hpc.reports.job_rows import share
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.units import format_seconds
 
-# Metrics that have a column, with the heading of the column.
+# Metrics that have a table column, and the heading of the column.
 _COLUMNS: dict[MetricName, str] = {"wall_s": "time", "read_MBps": "MB/s", "samples_per_s": "samples/s", "au": "AU"}
 RANKING = ("parameter", "best", "worst", "best / worst", "of all differences", "beyond noise")
-# Last parts of keys that are ambiguous on their own, or equal to headings of other columns.
+# Last parts of keys that are ambiguous alone or equal to the heading of another column.
 _VAGUE = {"bytes", "shape", "size", "time", "mean", "seed", "n", "nodes", "files", "layout"}
 _SHOWN = 60
 _SCALES = {"nodes", "ranks per node"}
@@ -22,15 +22,17 @@ _MARKS = {"best": "best", "same as best": "same", "slower": "worse", "unknown": 
 
 
 def short(keys: Sequence[str]) -> dict[str, str]:
-    """Return a short name for each key: its part after the last dot if that is unique and clear, else the whole key."""
+    """Return a short name for each key: the part after its last dot if that is unique and clear, otherwise the whole
+    key.
+    """
     last = {key: key.rsplit(".", 1)[-1] for key in keys}
     used = Counter(last.values())
     return {key: key if used[name] > 1 or name in _VAGUE else name for key, name in last.items()}
 
 
 def setting(study: Study, number: int, is_place_known: bool = False) -> str:
-    """Return the setting of a point in words; "the workload as it is" if its part varies nothing. is_place_known:
-    whether to leave out numbers of ranks and the file system.
+    """Return the setting of a point in words, or "the workload as it is" if its part varies nothing. is_place_known:
+    whether to leave out the number of ranks and the file system.
     """
     point = study.points[number]
     labels = study.labels(point)
@@ -41,14 +43,14 @@ def setting(study: Study, number: int, is_place_known: bool = False) -> str:
 
 
 def joined(labels: dict[str, str]) -> str:
-    """Return labels with shortened keys, as KEY=VALUE."""
+    """Return the labels as KEY=VALUE with shortened keys, separated by commas."""
     names = short(list(labels))
     return ", ".join(f"{names[key]}={label}" for key, label in labels.items())
 
 
 def point_header(finding: Finding, keys: Sequence[str]) -> list[str]:
-    """Return the headings of the rows of points(): the keys that vary, metrics, and, if settings are compared, ratio
-    and verdict.
+    """Return the headings for the rows of points(): the keys that vary, the metrics, and, if settings are compared,
+    ratio and verdict.
     """
     names = short(keys)
     metrics = ["n", *_COLUMNS.values(), f"{METRICS[finding.metric].noun} from-to"]
@@ -56,13 +58,13 @@ def point_header(finding: Finding, keys: Sequence[str]) -> list[str]:
 
 
 def varied(study: Study, finding: Finding) -> list[str]:
-    """Return the keys that vary in the part, as named in the labels of its points."""
+    """Return the keys that the part varies, named as in the labels of its points."""
     return list(finding.points[0].labels) if finding.points else [axis.key for axis in study.part(finding.part).axes]
 
 
 def points(study: Study, finding: Finding) -> Iterator[tuple[PointMetrics, list[str]]]:
-    """Yield the points with their table rows, in the study's order. Of more than _SHOWN points, only the reference and
-    the best ones are included.
+    """Yield the points, each with its table row, in the order of the study. If there are more than _SHOWN points, only
+    the reference and the best points are included.
     """
     judged = {point.point: point for comparison in finding.comparisons for point in comparison.points}
     shown = set(_most(study, finding, judged))
@@ -84,7 +86,7 @@ def _most(study: Study, finding: Finding, judged: dict[int, JudgedPoint]) -> lis
 
 
 def left_out(finding: Finding) -> str | None:
-    """Return a note on the points that the table leaves out, or None if it has all."""
+    """Return a note on the points that are not in the table, or None if all of them are."""
     more = len(finding.points) - _SHOWN
     return f"... and {more} more points; --csv has all." if more > 0 else None
 
@@ -106,7 +108,7 @@ def _point(point: PointMetrics, metric: MetricName) -> list[str]:
 
 
 def span(point: PointMetrics, metric: MetricName) -> str:
-    """Return the range of a metric over the repeats of a point."""
+    """Return the range of a metric over the repeats of a point, as text."""
     spread = point.metrics.get(metric)
     if spread is None:
         return "-"
@@ -125,7 +127,9 @@ def with_unit(value: float, metric: MetricName) -> str:
 
 
 def number(value: float, metric: MetricName) -> str:
-    """Return a value as a table cell. Shares and times have their unit; the unit of other metrics is in the heading."""
+    """Return a value as the text of a table cell. Shares and times have their unit; for other metrics, the unit is in
+    the heading.
+    """
     unit = METRICS[metric].unit
     return share(value) if unit == "share" else format_seconds(value) if unit == "s" else _digits(value)
 
@@ -135,19 +139,19 @@ def _median(point: PointMetrics, metric: MetricName) -> str:
 
 
 def _digits(value: float) -> str:
-    """Return a number with four significant digits, or with all digits before the decimal point if these are more."""
+    """Return a number with four significant digits, or with all digits before the decimal point if there are more than
+    four.
+    """
     return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def ranked(finding: Finding) -> Comparison | None:
-    """Return the comparison whose parameters are ranked, which is the one on the most ranks, or None if none has a
-    ranking.
-    """
+    """Return the comparison on the most ranks that has a ranking of parameters, or None if there is none."""
     return next((comparison for comparison in reversed(finding.comparisons) if comparison.ranking is not None), None)
 
 
 def ranking(parameters: Ranking) -> list[list[str]]:
-    """Return a row per parameter, with the columns of RANKING; the parameter with the largest effect first."""
+    """Return a row per parameter, with the columns of RANKING, sorted from the largest effect to the smallest."""
     return [_effect(effect) for effect in parameters.effects]
 
 
@@ -163,7 +167,7 @@ def scaling_header() -> list[str]:
 
 
 def scaling(curve: Scaling) -> list[list[str]]:
-    """Return a row per point of the curve, with the columns of scaling_header()."""
+    """Return a row per point of a scaling curve, with the columns of scaling_header()."""
     return [
         [
             f"{step.nodes} x {step.ranks_per_node}",

@@ -16,17 +16,17 @@ from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.reports.study_rows import joined, setting
 from dlio_hpc.results.metrics import METRICS
 
-# Relative noise of a single measurement above which three rounds can miss a difference of one third.
+# Relative noise of a single measurement above which three rounds may fail to show a difference of one third.
 _MUCH_NOISE = 0.15
 
 
-# The storage counts as measured if more than this share of bytes came from it.
+# Share of bytes from storage above which the storage counts as measured.
 _FETCHED = 0.9
 # Kinds of scaling in words.
 KINDS = {"strong": "all ranks together read the same amount", "weak": "each rank reads the same amount"}
-# Largest number of points for which reports explain why repeats differ; further points are only counted.
+# Maximum number of points for which reports explain why repeats differ. Further points are only counted.
 _DISTURBED = 5
-# Largest number of reasons for missing measurements that are listed; further reasons are only counted.
+# Maximum number of reasons for missing measurements that are listed. Further reasons are only counted.
 _REASONS = 8
 
 
@@ -43,12 +43,12 @@ def heading(outcome: StudyOutcome) -> list[str]:
 
 
 def notes(outcome: StudyOutcome) -> list[str]:
-    """Return the notes of the study's jobs, and a note for each job that cannot be read."""
+    """Return the notes on the study's jobs, and a note for each job that cannot be read."""
     return [*outcome.notes, *(f"left out, cannot be read: {fault}" for fault in outcome.broken)]
 
 
 def verdict(study: Study, finding: Finding, comparison: Comparison) -> list[str]:
-    """Return sentences on the best setting, and on whether to change anything."""
+    """Return sentences on the best setting, and on whether to change to it."""
     return list(_best(study, finding, comparison))
 
 
@@ -59,15 +59,17 @@ def conclusions(study: Study, finding: Finding) -> list[list[str]]:
 
 
 def first(study: Study, finding: Finding) -> list[str]:
-    """Return the sentences that open a part: on the comparison of settings on the most ranks, or else on scaling."""
+    """Return the sentences with which a part opens: those on the comparison of settings on the most ranks or, if the
+    part compares no settings, those on scaling.
+    """
     if finding.comparisons:
         return verdict(study, finding, finding.comparisons[-1])
     return [sentence for curve in finding.scalings for sentence in _named(curve)]
 
 
 def scaling(curve: Scaling) -> list[str]:
-    """Return sentences on the speed-up on the most ranks, and on numbers of ranks where the speed-up differs from
-    linear beyond noise.
+    """Return sentences on the speed-up on the most ranks, and on the numbers of ranks on which the speed-up differs
+    from linear beyond noise.
     """
     last = curve.steps[-1]
     speed_up = f"On {_ranks(curve, last)} the speed-up is {last.speed_up:.2f}"
@@ -84,7 +86,7 @@ def scaling(curve: Scaling) -> list[str]:
 
 
 def _named(curve: Scaling) -> list[str]:
-    """Return the sentences of scaling(), preceded by the setting if there are several settings."""
+    """Return the sentences of scaling(). If there are several settings, the first sentence starts with the setting."""
     head, *more = scaling(curve)
     return [f"{joined(curve.labels)}: {head}" if curve.labels else head, *more]
 
@@ -106,8 +108,8 @@ def _listed(curve: Scaling, steps: Sequence[ScalingStep]) -> str:
 
 
 def _ranks(curve: Scaling, step: ScalingStep) -> str:
-    """Return the number of ranks of a step in words. Nodes are given too if another step has the same number
-    of ranks.
+    """Return the number of ranks of a step in words. The number of nodes is included if another step has the same
+    number of ranks.
     """
     if sum(candidate.ranks == step.ranks for candidate in curve.steps) > 1:
         return f"{step.nodes} x {step.ranks_per_node} ranks"
@@ -115,7 +117,9 @@ def _ranks(curve: Scaling, step: ScalingStep) -> str:
 
 
 def noise(finding: Finding) -> list[str]:
-    """Return sentences on the noise of all comparisons; empty if it is unknown, because the verdicts already say so."""
+    """Return sentences on the noise of all comparisons. Return an empty list if it is unknown, because the verdicts
+    already say so.
+    """
     noises = [comparison.noise for comparison in finding.comparisons if comparison.noise.sd is not None]
     between_jobs = [curve.noise for curve in finding.scalings if curve.noise.sd is not None][:1]
     sentences = [f"{_noise('Noise of a single measurement', estimate)}" for estimate in (noises or between_jobs)[:1]]
@@ -137,7 +141,7 @@ def _noise(label: str, estimate: Noise) -> str:
 
 
 def disturbances(study: Study, finding: Finding, measured: Sequence[Measured]) -> list[str]:
-    """Return sentences with possible reasons for points whose repeats differ by more than LARGE; the point with the
+    """Return sentences with possible reasons for points whose repeats differ by more than LARGE. The point with the
     largest difference comes first.
     """
     numbers = {point.point for point in finding.points}
@@ -163,7 +167,9 @@ def disturbances(study: Study, finding: Finding, measured: Sequence[Measured]) -
 
 
 def cached(finding: Finding) -> list[str]:
-    """Return a sentence on the share of bytes that came from storage; empty if it is unknown or nothing was read."""
+    """Return a sentence on the share of bytes that came from storage. Return an empty list if it is unknown or nothing
+    was read.
+    """
     shares = [point.from_storage for point in finding.points if point.from_storage is not None]
     if not shares:
         return []
@@ -178,7 +184,7 @@ def cached(finding: Finding) -> list[str]:
 
 
 def _where(study: Study, finding: Finding, comparison: Comparison) -> str:
-    """Return the ranks and the file system of a comparison, as far as the part has several of them."""
+    """Return the ranks and the file system of a comparison in words. Each is included only if it varies in the part."""
     ranks = f"{comparison.nodes} node(s) x {comparison.ranks_per_node} ranks"
     on = f"On {ranks}" if study.part(finding.part).is_scaling else ""
     below = f"{'below' if on else 'Below'} {comparison.data}" if comparison.data is not None else ""
@@ -186,7 +192,9 @@ def _where(study: Study, finding: Finding, comparison: Comparison) -> str:
 
 
 def _setting(study: Study, number: int | None) -> str:
-    """Return the setting of a point without ranks and file system; empty if `number` is None."""
+    """Return the setting of a point in words, without ranks and file system. Return an empty string if `number` is
+    None.
+    """
     return "" if number is None else setting(study, number, is_place_known=True)
 
 
@@ -222,7 +230,7 @@ def _best(study: Study, finding: Finding, comparison: Comparison) -> Iterator[st
 
 
 def _choice(study: Study, comparison: Comparison) -> Iterator[str]:
-    """Yield sentences on the recommended setting, and on how many settings are as good as the best."""
+    """Yield sentences on the recommended setting, and on the number of settings that are as good as the best."""
     same = [point.point for point in comparison.points if point.verdict == "same as best"]
     if comparison.recommended is None:
         return
@@ -252,7 +260,7 @@ def _interval(low: float | None, high: float | None) -> str:
 
 
 def confidence(share: float | None) -> str:
-    """Return a confidence as a percentage; "unknown" for None."""
+    """Return a confidence as a percentage, or "unknown" if it is None."""
     if share is None:
         return "unknown"
     return "> 99.9 %" if share > 0.999 else f"{100 * share:.1f} %"
@@ -311,7 +319,7 @@ def scaling_title(curve: Scaling) -> str:
 
 
 def missing(outcome: StudyOutcome) -> list[str]:
-    """Return lines with the number of missing measurements and the reasons; empty if none is missing."""
+    """Return lines with the number of missing measurements and the reasons. Return an empty list if none is missing."""
     if not outcome.missing:
         return []
     reasons = Counter(measurement.why for measurement in outcome.missing).most_common()
@@ -324,8 +332,8 @@ def missing(outcome: StudyOutcome) -> list[str]:
 
 
 def resume(outcome: StudyOutcome) -> str | None:
-    """Return a line with the command that makes the missing measurements, valid in any directory; None if there is
-    nothing to submit.
+    """Return a line with the command that makes the missing measurements, which works in any directory. Return None if
+    there is nothing to submit.
     """
     live = [measurement.is_live for measurement in outcome.missing]
     if all(live):

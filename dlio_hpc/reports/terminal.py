@@ -1,4 +1,4 @@
-"""Documents on a terminal of 80 to 100 columns: the banner first, then facts and sections."""
+"""Documents printed on a terminal of 80 to 100 columns: first the banner, then facts and sections."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -17,16 +17,16 @@ from dlio_hpc.reports.columns import are_numbers
 from dlio_hpc.reports.document import Block, Document, Facts, Lines, Section, Table
 
 _WIDTHS = range(80, 101)
-# Width of the labels of facts, in columns.
+# Width of the labels of facts, in characters.
 _LABEL = 10
-# Largest width of a table, in columns.
+# Maximum width of a table, in characters.
 _WIDEST = 1000
-# Largest width of a token that a text column does not fold.
+# Maximum width of a token that is not folded in a text column, in characters.
 _TOKEN = 24
 
 
 def show(document: Document, file: Any) -> None:
-    """Print a document. If `file` is not a terminal, the output has no colours."""
+    """Print a document, without colours if `file` is not a terminal."""
     out = console(file)
     show_banner(document.banner, out)
     for answer in document.answers:
@@ -45,7 +45,7 @@ def show(document: Document, file: Any) -> None:
 
 
 def show_sections(sections: Sequence[Section], out: Console) -> None:
-    """Print sections, each after an empty line. Details, which are for the HTML page, are left out."""
+    """Print sections, each after an empty line. Blocks and sections that are only for the HTML page are left out."""
     for section in sections:
         blocks = [block for block in section.blocks if not block.is_detail and not _is_empty(block)]
         if section.is_detail or not (section.heading or blocks):
@@ -60,8 +60,8 @@ def show_sections(sections: Sequence[Section], out: Console) -> None:
 
 
 def console(file: Any) -> Console:
-    """Return a console that is as wide as the terminal, but at least 80 and at most 100 columns; 100 if `file` is not a
-    terminal.
+    """Return a console with the width of the terminal, but at least 80 and at most 100 columns. If `file` is not a
+    terminal, the width is 100 columns.
     """
     out = Console(file=file, highlight=False, markup=False)
     out.width = min(max(out.width, _WIDTHS[0]), _WIDTHS[-1]) if out.is_terminal else _WIDTHS[-1]
@@ -69,8 +69,8 @@ def console(file: Any) -> Console:
 
 
 def show_banner(opening: Banner, out: Console) -> None:
-    """Print the state and the text of a banner. If the output is not a terminal, this is a single line, which serves as
-    the subject of a mail.
+    """Print the state and the text of a banner. If the output is not a terminal, they are on one line, so that it can
+    serve as the subject of a mail.
     """
     colour = banner.COLOURS[opening.state]
     line = Text.assemble((f"{opening.label}: ", f"bold {colour}"), (opening.text, colour))
@@ -102,8 +102,8 @@ def _facts(out: Console, facts: Facts) -> None:
 
 
 def _print(out: Console, line: str, style: str = "", depth: int = 0) -> None:
-    """Print a line, folded to the width. Continuation lines are indented by two more columns. Long tokens, such as
-    paths, are not broken.
+    """Print a line, folded to the width of the console. Continuation lines are indented by two more columns. Long
+    tokens, such as paths, are not broken.
     """
     depth += len(line) - len(line.lstrip())
     for number, part in enumerate(_folded(line.strip(), out.width - depth - 2)):
@@ -111,14 +111,16 @@ def _print(out: Console, line: str, style: str = "", depth: int = 0) -> None:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """Return a text as lines of this width. A number and its percent sign stay on one line."""
+    """Return the text as a list of lines of at most `width` characters. A number and its percent sign stay on the same
+    line.
+    """
     unbroken = text.replace(" %", "\N{NO-BREAK SPACE}%")
     lines = textwrap.wrap(unbroken, width, break_long_words=False, break_on_hyphens=False)
     return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines]
 
 
 def show_table(table: Table, out: Console) -> None:
-    """Print a table with its title and legend. A table that is wider than the console is printed in its full width."""
+    """Print a table with its title and legend. A table that is wider than the console is printed at its full width."""
     if table.title:
         _print(out, table.title)
     grid = _grid(table)

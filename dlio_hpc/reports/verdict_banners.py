@@ -1,4 +1,4 @@
-"""Banners of comparisons with a baseline, of histories, of acceptances, and of suites."""
+"""Banners of comparisons with baselines, of histories, of acceptances, and of suites."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from dlio_hpc.verdict.trend import Night, Trend
 _ACCEPTANCES: dict[Outcome, str] = {
     "pass": "Accepted: every criterion is met.",
     "fail": "Not accepted: some criteria are not met.",
-    "inconclusive": "No verdict: for some criteria runs differ too much, or are too few.",
+    "inconclusive": "No verdict: for some criteria, the runs differ too much or there are too few of them.",
     "cached": "No verdict: cached. The bytes came, or may have come, from memory instead of storage.",
     "invalid": "No verdict: some runs are invalid; their numbers must not be used.",
     "infrastructure": "No verdict: runs failed for reasons other than the performance of the storage.",
@@ -27,7 +27,7 @@ _ACCEPTANCES: dict[Outcome, str] = {
 
 
 def of_judgement(judgement: Judgement) -> Banner:
-    """Return the banner of jobs that were compared with baselines and histories."""
+    """Return the banner for jobs that were compared with baselines and histories."""
     return Banner(state_of(judgement.exit_code), f"{regression_rows.summary(judgement)}.")
 
 
@@ -37,13 +37,13 @@ def of_acceptance(accepted: Acceptance) -> Banner:
 
 
 def of_suite(verdict: SuiteVerdict) -> Banner:
-    """Return the banner of a suite. Its line is also the subject of the mail on the suite."""
+    """Return the banner of a suite. Its single line is also the subject of the mail about the suite."""
     return Banner(state_of(verdict.exit_code), f"{verdict.summary}.")
 
 
 def of_history(blocks: Sequence[Block], metric: MetricName) -> Banner:
-    """Return the worst banner of the measurement keys that the newest study has, and of the keys whose last change is
-    for the worse.
+    """Return the worst banner among those of the measurement keys in the newest study and of the keys whose last change
+    is for the worse.
     """
     newest = max(blocks, key=lambda block: block.newest.ended).newest
     concerned = [block for block in blocks if block.newest.study == newest.study or block.is_worse]
@@ -51,8 +51,8 @@ def of_history(blocks: Sequence[Block], metric: MetricName) -> Banner:
 
 
 def _of_block(block: Block, metric: MetricName) -> Banner:
-    """Return the banner of a measurement key: its newest job against the baseline or the previous job, then the changes
-    in its history.
+    """Return the banner of a measurement key: how its newest job compares with the baseline or the previous job, and
+    the changes in its history.
     """
     newest, group, name = block.newest, block.group, block.name or block.title
     if group is None:
@@ -85,7 +85,7 @@ def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: Met
 
 
 def _reference(block: Block, history: Trend, metric: MetricName) -> tuple[Night, str] | None:
-    """Return the night that the newest one is compared with, and its name; None if there is none."""
+    """Return the night that the newest night is compared with, and a name for it. Return None if there is none."""
     baseline = None if block.baseline is None else trend.night(block.baseline.group, metric)
     if baseline is not None and block.baseline is not None:
         return baseline, f"baseline {block.baseline.id}"

@@ -1,4 +1,4 @@
-"""A derived workload as a YAML file with comments: for each value, how sure it is and why."""
+"""A derived workload as a YAML file. For each value, a comment states the confidence in it and the evidence."""
 
 import json
 import os
@@ -26,7 +26,7 @@ _SECTIONS = ("dataset", "reader", "compute", "checkpoint", "train")
 
 
 def write(character: Character, name: str) -> str:
-    """Return the text of the YAML file. workload.load() can read it."""
+    """Return the text of the YAML file, which workload.load() can read."""
     lines = [
         *_head(character),
         f"name: {text(name)}",
@@ -43,7 +43,7 @@ def write(character: Character, name: str) -> str:
 
 
 def text(value: str) -> str:
-    """Return a string as a YAML scalar: a plain word unquoted, any other string in quotes."""
+    """Return a string as a YAML scalar: unquoted if it is a plain word, otherwise in quotes."""
     is_word = value.replace("_", "").replace("-", "").isalnum() and value.isascii() and not value[0].isdigit()
     if is_word and value.lower() not in {"null", "true", "false"}:
         return value
@@ -51,7 +51,9 @@ def text(value: str) -> str:
 
 
 def default_name(character: Character) -> str:
-    """Return a name for the workload, from the name of the program's script or module, or else of its executable."""
+    """Return a name for the workload, from the name of the program's script or module or, if there is none, of its
+    executable.
+    """
     arguments = character.log.job.program.split()
     scripts = [word for word in arguments if word.endswith((".py", ".sh"))]
     modules = [after for word, after in pairwise(arguments) if word == "-m" and after != "mpi4py"]
@@ -76,8 +78,8 @@ def _source(character: Character) -> str:
 
 
 def _head(character: Character) -> list[str]:
-    """Return the comment at the top of the file: confidence, program, notes, files left out, and how to read the
-    comments.
+    """Return the comment at the top of the file: the confidence, the program, notes, the files that are left out, and
+    how to read the comments.
     """
     job = character.log.job
     nodes = f" on {character.nodes} node(s)" if character.nodes else ""
@@ -98,7 +100,7 @@ def _head(character: Character) -> list[str]:
 
 
 def clean(line: str) -> str:
-    """Replace characters that would end the comment, or that cannot be written, by "?"."""
+    """Return the line with "?" in place of characters that would end the comment or that cannot be written."""
     shown = line.encode("utf-8", "replace").decode()
     return "".join(letter if letter.isprintable() else "?" for letter in shown)
 
@@ -118,7 +120,7 @@ def left_out(files: list[Role]) -> list[str]:
 
 
 def _section(keys: dict[str, DerivedValue]) -> list[str]:
-    """Return the lines of a section of the YAML file. Keys with two dots become nested keys."""
+    """Return the lines of a section of the YAML file. A key with two dots becomes a nested key."""
     rows: list[tuple[str, DerivedValue | None]] = []
     opened = ""
     for key, estimate in keys.items():
@@ -132,7 +134,7 @@ def _section(keys: dict[str, DerivedValue]) -> list[str]:
 
 
 def _commented(row: str, estimate: DerivedValue | None, column: int) -> list[str]:
-    """Return a line with its comment. A long comment continues on the next lines."""
+    """Return a line of YAML with its comment. A long comment continues on the following lines."""
     if estimate is None:
         return [row]
     parts = textwrap.wrap(clean(str(estimate)), max(_WIDTH - column - 2, 40)) or [""]
@@ -155,7 +157,7 @@ def _value(key: str, value: Any) -> str:
 
 
 def size(value: int) -> str:
-    """Return a size in the form 256 KiB if that is exact, else as a number of bytes."""
+    """Return a size in the form "256 KiB" if that is exact, otherwise as a number of bytes."""
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if value >= factor and value % factor == 0:
             return f"{value // factor} {unit}"

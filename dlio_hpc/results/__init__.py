@@ -1,1 +1,1 @@
-"""The results of a run, and the metrics that are derived from them."""
+"""The results of a run, and the metrics that are computed from them."""

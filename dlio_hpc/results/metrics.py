@@ -1,8 +1,8 @@
-"""Metrics of a run: the table of their names, units, directions, formulas and sources.
+"""Metrics of a run: a table of their names, units, directions, formulas and sources.
 
-Studies, criteria, history, comparisons, reports and the reference pages read this table. To add a metric that follows
-from the summary in result.json, add a row to METRICS and its name to MetricName, which also makes it a value of
---metric.
+Studies, criteria, the history, comparisons, reports and the reference pages use this table. To add a metric that is
+computed from the summary in result.json, add a row to METRICS and its name to MetricName, which also makes it a value
+of --metric.
 """
 
 from collections.abc import Callable
@@ -20,8 +20,9 @@ Unit = Literal["1/s", "MB/s", "s", "share", "x", ""]
 
 
 class Metric(NamedTuple):
-    """A metric of a run. noun: its name within a sentence. source: how it is measured. absent: why some runs do not
-    have it or have 0; empty if every run has it. value: function that returns it from a summary, or None.
+    """A metric of a run. noun: its name within a sentence. source: how it is measured. absent: reason why some runs do
+    not have it, or have the value 0; empty if every run has it. value: function that computes it from a summary and
+    returns None if the run does not have it.
     """
 
     noun: str
@@ -34,7 +35,7 @@ class Metric(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """Factor that converts the value to the number on the axis of a plot."""
+        """Factor that converts a value to the number shown on the axis of a plot."""
         return 100.0 if self.unit == "share" else 1.0
 
     @property
@@ -45,13 +46,13 @@ class Metric(NamedTuple):
 
     @property
     def sign(self) -> int:
-        """1 if higher is better, else -1. A value to the power of this sign is always better if it is higher."""
+        """1 if higher is better, otherwise -1. A value raised to the power of this sign is better if it is higher."""
         return 1 if self.is_higher_better else -1
 
 
 def _synced(summary: Summary, rate: Literal["write_MBps", "read_MBps"]) -> float | None:
-    """Return a rate of the run's checkpoints, or None if they are not synchronised (checkpoint.fsync), because their
-    data may then stay in memory.
+    """Return a rate of the run's checkpoints. Return None if checkpoints are not synchronised (checkpoint.fsync),
+    because their data may then still be in memory.
     """
     checkpoint = summary.checkpoint
     return None if checkpoint is None or checkpoint.fsync_s.max == 0 else getattr(checkpoint, rate)

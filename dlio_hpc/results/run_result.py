@@ -1,5 +1,5 @@
-"""result.json: the measurements of a run, in one file for all ranks (schema 1). Units are seconds, bytes, and MB of 1e6
-bytes.
+"""result.json: the measurements of a run, in one file for all ranks (schema 1). Times are in seconds, sizes in bytes,
+and rates in MB/s (1 MB = 1e6 bytes).
 """
 
 from pathlib import Path
@@ -245,7 +245,7 @@ class Generated(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """Result of a run, that is, of one start of the ranks."""
+    """Result of a run. A run is one start of the ranks by the launcher."""
 
     run: str
     """Name of the run, such as 01-measure."""
@@ -294,8 +294,8 @@ class Result(Struct, frozen=True):
 
 
 class RunError(Struct, frozen=True):
-    """error.json: the first fault that ended a run. rank, host: where it was raised. kind: name of its class.
-    exit_code: exit code of that class.
+    """error.json: the first fault that ended a run. rank, host: the rank and node on which it was raised. kind: name of
+    the error class. exit_code: exit code of that class.
     """
 
     rank: int
@@ -315,8 +315,8 @@ def decode(content: bytes, source: str) -> Result:
 
 
 def decode_error(content: bytes, source: str) -> RunError:
-    """Decode the content of an error.json, with long texts shortened. Raise InvalidRun if it is not valid. source: name
-    of the file, for messages.
+    """Decode the content of an error.json, and shorten long texts in it. Raise InvalidRun if it is not valid. source:
+    name of the file, for messages.
     """
     error = document.decode(content, RunError, source, InvalidRun)
     return structs.replace(error, message=shortened(error.message), host=shortened(error.host))

@@ -1,1 +1,1 @@
-"""Verdicts: history of jobs, baselines, regression and acceptance."""
+"""Verdicts on measurements: history of jobs, baselines, regressions and acceptance."""

@@ -1,5 +1,5 @@
-"""Acceptance: judge measurements by criteria. Each check of a criterion lists its evidence; all checks together give
-one verdict.
+"""Acceptance: judge measurements by the criteria of a file. Each check of a criterion lists its evidence, and all
+checks together give one verdict.
 """
 
 from collections import Counter
@@ -28,9 +28,9 @@ from dlio_hpc.verdict.validity_criteria import Absent
 
 
 class Acceptance(Struct, frozen=True):
-    """Result of an acceptance. what: names of the studies that were judged. checks: first the checks of all jobs
-    together, then those of each group; within a group, in the order of the criteria. seconds: by label of the group,
-    the sum of wall_s of its measured runs.
+    """Result of an acceptance. what: names of the studies that were judged. checks: the checks of all jobs together,
+    then those of each group, in which they are in the order of the criteria. seconds: for each label of a group, the
+    sum of wall_s of the group's measured runs.
     """
 
     criteria: Criteria
@@ -49,7 +49,7 @@ class Acceptance(Struct, frozen=True):
 
     @property
     def groups(self) -> list[str]:
-        """Labels of the groups. The empty label comes first; it stands for the checks of all jobs together."""
+        """Labels of the groups. The empty label, which stands for the checks of all jobs together, comes first."""
         return list(dict.fromkeys(check.group for check in sorted(self.checks, key=lambda check: check.group != "")))
 
     def of(self, group: str) -> list[Check]:
@@ -58,7 +58,7 @@ class Acceptance(Struct, frozen=True):
 
 
 def of(judged: Judged, criteria: str | None) -> Acceptance:
-    """Judge jobs and studies. criteria: name or path of a criteria file; None for the criteria file that the judged
+    """Judge jobs and studies. criteria: name or path of a criteria file; None selects the criteria file that the judged
     suite names.
     """
     entries = [history_entry.of(job) for job in judged.all_jobs]
@@ -66,8 +66,8 @@ def of(judged: Judged, criteria: str | None) -> Acceptance:
 
 
 def _own(judged: Judged) -> str:
-    """Return the criteria file that the judged suite names. Raise ConfigError if the studies name none, or more than
-    one.
+    """Return the name or path of the criteria file that the judged suite names. Raise ConfigError if the studies name
+    none, or different ones.
     """
     own = {study.study.verdict.criteria for study in judged.studies if study.study.verdict is not None}
     if len(own) != 1 or None in own:
@@ -76,8 +76,8 @@ def _own(judged: Judged) -> str:
 
 
 def judge(criteria: Criteria, entries: Sequence[Entry], absent: Sequence[Absent] = ()) -> Acceptance:
-    """Judge jobs by criteria. absent: measurements that the studies of the jobs lack. The result does not depend on the
-    order of the jobs.
+    """Judge jobs by criteria. absent: measurements that the studies of these jobs lack. The result does not depend on
+    the order of the jobs.
     """
     entries = sorted(entries, key=lambda entry: (entry.created, entry.job))
     groups = grouped(entries)
@@ -103,8 +103,9 @@ def _of_group(criteria: Criteria, group: CriterionGroup, groups: Sequence[Criter
 
 
 def _as_cached(check: Check) -> Check:
-    """Return the check for a group whose storage was not measured. On a metric, the outcomes pass and inconclusive
-    become cached. A failed check stays failed, because bytes from memory do not make storage slower.
+    """Return the check as it counts for a group whose storage was not measured. If the check is on a metric, the
+    outcomes pass and inconclusive become cached. A failed check stays failed, because bytes from memory do not make
+    storage look slower.
     """
     if not check.metric or check.outcome not in ("pass", "inconclusive"):
         return check
@@ -112,7 +113,7 @@ def _as_cached(check: Check) -> Check:
 
 
 def _unexpected_workloads(criteria: Criteria, groups: Sequence[CriterionGroup]) -> Iterator[Check]:
-    """Yield a failed check for each workload that the criteria do not allow."""
+    """Yield a failed check for each measured workload that the criteria do not allow."""
     for workload in dict.fromkeys(group.key.workload for group in groups):
         if not is_named(workload, criteria.workloads):
             names = ", ".join(criteria.workloads)
@@ -121,7 +122,9 @@ def _unexpected_workloads(criteria: Criteria, groups: Sequence[CriterionGroup]) 
 
 
 def _unmeasured(criteria: Criteria, checks: Sequence[Check], keys: Sequence[Key]) -> Iterator[Check]:
-    """Yield a check for each criterion that no measured run belongs to, so that such criteria do not pass silently."""
+    """Yield a check for each criterion that applies to no measured run, so that such a criterion does not pass
+    silently.
+    """
     judged = {(check.criterion, check.key) for check in checks}
     for name, criterion in criteria.criteria.items():
         selection = f" ({criterion.selection})" if criterion.selection else ""
@@ -137,15 +140,15 @@ def _unmeasured(criteria: Criteria, checks: Sequence[Check], keys: Sequence[Key]
 
 
 def _in_words(name: str, key: str, criterion: Criterion) -> str:
-    """Return in words what a criterion requires. key: the YAML key of the requirement."""
+    """Return in words what a criterion requires. key: the YAML key of the limit or rule."""
     if key in performance_criteria.LIMITS:
         return performance_criteria.limit(name, key, criterion).words
     return procedure_criteria.in_words(key, criterion)
 
 
 def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
-    """Return the groups of repeats of one measurement, in the order of the entries. If a measurement was made more than
-    once, its first good run counts.
+    """Return the good measured runs, grouped by measurement, in the order of the entries. If the same repeat was run
+    more than once, its first good run counts.
     """
     by_key: dict[tuple[Key, str, str], list[Ran]] = {}
     taken = set()
@@ -163,7 +166,7 @@ def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
 
 
 def _warmups(entries: Sequence[Entry], key: Key, data: str) -> Iterator[Ran]:
-    """Yield the good warm-up runs with this measurement key on this dataset."""
+    """Yield the good warm-up runs with the measurement key `key` on the dataset `data`."""
     for entry in entries:
         for run in entry.measurements:
             if run.kind == "warmup" and run.fault is None and run.key == key and run.data == data:
@@ -175,8 +178,8 @@ def _ordered(runs: Sequence[Ran]) -> list[Ran]:
 
 
 def _labels(groups: Sequence[tuple[Key, str, str]]) -> list[str]:
-    """Return a label per group. If labels are equal, file system, layout and dataset are appended to them; if they are
-    still equal, the digest of the measurement key too.
+    """Return a label per group. File system, layout and dataset are appended to labels that would be equal, and the
+    digest of the measurement key if they are equal even then.
     """
     short = [key.title if title in ("", key.workload) else f"{title}: {key.title}" for key, _, title in groups]
     detailed = [
@@ -190,7 +193,7 @@ def _labels(groups: Sequence[tuple[Key, str, str]]) -> list[str]:
 
 
 def summary(acceptance: Acceptance) -> str:
-    """Return the result in one line."""
+    """Return the result of an acceptance in one line."""
     return f"acceptance of {listed(acceptance.what)} by {acceptance.criteria.name}: {counted(acceptance)}"
 
 
@@ -204,7 +207,7 @@ def counted(acceptance: Acceptance) -> str:
 
 
 def as_document(acceptance: Acceptance) -> dict[str, Any]:
-    """Return the result as the JSON document that --json prints."""
+    """Return the result of an acceptance as the JSON document that --json prints."""
     return {
         "summary": summary(acceptance),
         "outcome": acceptance.outcome,
@@ -216,14 +219,14 @@ def as_document(acceptance: Acceptance) -> dict[str, Any]:
 
 
 def cases(acceptance: Acceptance) -> list[Case]:
-    """Return the JUnit cases, one per check."""
+    """Return one JUnit case per check."""
     seconds = dict(acceptance.seconds)
     return [_case(check, seconds.pop(check.group, 0.0)) for check in acceptance.checks]
 
 
 def _case(check: Check, seconds: float) -> Case:
-    """Return a check as a JUnit case. seconds: duration to report for the case; the group's first case has the wall
-    time of all its runs, its other cases have 0.
+    """Return the JUnit case of a check. seconds: duration to report for the case. The first case of a group has the
+    wall time of all runs of the group; the group's other cases have 0.
     """
     name = ": ".join(filter(None, (check.group, f"{check.title}: {check.asked}")))
     lines = [check.words, *evidence_lines(check), *advice_lines(check)]
@@ -234,7 +237,7 @@ def _case(check: Check, seconds: float) -> Case:
 
 
 def _cause(check: Check) -> str:
-    """Return the type attribute of JUnit's failure or error element; empty if the check passed or was skipped."""
+    """Return the type attribute of JUnit's failure or error element. It is empty if the check passed or was skipped."""
     evidence = " ".join(item.words for item in check.evidence)
     if check.outcome == "incomplete" and ("time limit" in evidence or "timeout" in evidence):
         return "timeout"

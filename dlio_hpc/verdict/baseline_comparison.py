@@ -1,5 +1,5 @@
-"""Comparison of a job with its baseline: its repeats with the baseline's repeats, and its place in the history of
-earlier jobs.
+"""Comparison of a job with its baseline: of the job's repeats with the baseline's repeats, and of the job with the
+history of earlier jobs.
 """
 
 import math
@@ -23,8 +23,8 @@ TOLERANCE = 0.02
 
 
 class Reference(Struct, frozen=True):
-    """Runs that a job is compared with. name: name of the baseline, or of the job that was given instead of a baseline.
-    admitted: objections that were recorded when the baseline was accepted with --force.
+    """Runs that a job is compared with. name: name of the baseline, or of the job that the user gave instead of a
+    baseline. admitted: objections that were recorded when the baseline was accepted with --force.
     """
 
     name: str
@@ -33,12 +33,13 @@ class Reference(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """Verdict on one metric of one measurement key of a job. why: the reason in a sentence. advice: what to do, one
-    item per line. here: repeats of the job. there: repeats of the reference. ratio: job / reference, inverted if lower
-    is better, with its confidence interval `low` to `high`; below 1 is worse. noise: relative variation between the
-    nights of the history; None if unknown. trend: None if the comparison did not use the history. warnings: objections
-    to a comparison that was forced. disturbances: lines on other activity on the nodes; given if the outcome is
-    inconclusive or a regression.
+    """Verdict on one metric of one measurement key of a job. why: reason of the outcome, in one sentence. advice: what
+    the user can do, one item per line. here: repeats of the job. there: repeats of the reference. ratio: job /
+    reference, inverted if lower is better, so that below 1 is worse; low, high: its confidence interval. noise:
+    relative variation between the jobs of the history; None if it is unknown. shift: change in the history that makes
+    this a regression; None if there is none. trend: None if the history was not used in the comparison. warnings:
+    objections that --force overrode. disturbances: lines on other activity on the nodes, if the outcome is inconclusive
+    or a regression.
     """
 
     job: str
@@ -64,8 +65,8 @@ class Verdict(Struct, frozen=True):
 
     @property
     def subject(self) -> str:
-        """Title of the measurement key, with the title of the study's point if it has one; the job's name if the key is
-        unknown.
+        """Title of the measurement key, followed by the title of the study's point if there is one; the name of the job
+        if the measurement key is unknown.
         """
         if self.key is None:
             return self.job
@@ -73,8 +74,8 @@ class Verdict(Struct, frozen=True):
 
 
 class Judgement(Struct, frozen=True):
-    """All verdicts. outcome, exit_code: outcome and exit code of the most severe verdict. words: number of verdicts by
-    outcome, in one line.
+    """Verdicts on several measurements. outcome, exit_code: those of the most severe verdict. words: number of verdicts
+    with each outcome, in one line.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -84,8 +85,8 @@ class Judgement(Struct, frozen=True):
 
 
 class Terms(NamedTuple):
-    """Terms of a comparison. tolerance: largest relative drop that is not a regression, such as 0.02. force: compare
-    despite different measurement keys or cached runs. against: jobs to compare with instead of baselines.
+    """Parameters of a comparison. tolerance: largest relative drop that is not a regression, such as 0.02. force:
+    compare even if measurement keys differ or runs were cached. against: jobs to compare with instead of baselines.
     """
 
     metrics: tuple[MetricName, ...] = ("samples_per_s",)
@@ -100,8 +101,8 @@ USUAL = Terms()
 def judge(
     entries: Sequence[Entry], history: Sequence[Entry], baselines: Sequence[Accepted], terms: Terms = USUAL
 ) -> Judgement:
-    """Compare each measurement key of each job with its baseline and its history. history: entries of earlier jobs;
-    these jobs and later ones may be among them and are ignored. baselines: the active baselines.
+    """Compare each measurement key of each job in `entries` with its baseline and its history. history: entries of
+    earlier jobs; entries of the judged jobs and of later jobs in it are ignored. baselines: the active baselines.
     """
     references = terms.against or tuple(
         Reference(baseline.id, baseline.group, baseline.warnings) for baseline in baselines
@@ -112,7 +113,9 @@ def judge(
 
 
 def summed(verdicts: Sequence[Verdict]) -> Judgement:
-    """Return the judgement of these verdicts: the most severe outcome, and the number of verdicts by outcome."""
+    """Return the judgement for these verdicts: the most severe outcome, and the number of verdicts with each
+    outcome.
+    """
     worst = outcomes.worst(verdict.outcome for verdict in verdicts) or "not_comparable"
     counts = [(outcome, sum(verdict.outcome == outcome for verdict in verdicts)) for outcome in OUTCOMES]
     message = ", ".join(f"{count} {label(outcome)}" for outcome, count in counts if count) or "nothing to compare"
@@ -123,12 +126,14 @@ def summed(verdicts: Sequence[Verdict]) -> Judgement:
 
 
 def references(entry: Entry) -> tuple[Reference, ...]:
-    """Return the groups of a job that have good runs, as references to compare with instead of baselines."""
+    """Return the groups of a job that have good runs, as references that other jobs are compared with instead of
+    baselines.
+    """
     return tuple(Reference(entry.job, group) for group in run_groups.of(entry) if group.good)
 
 
 class _Case(NamedTuple):
-    """One metric of a group, and what it is compared with. alone: whether the group is the job's only group with its
+    """One metric of a group, and what it is compared with. alone: whether no other group of the job has the same
     measurement key. earlier: entries of the history that ended before this job.
     """
 
@@ -140,7 +145,7 @@ class _Case(NamedTuple):
     terms: Terms
 
     def verdict(self, outcome: Outcome, why: str, advice: Sequence[str] = ()) -> Verdict:
-        """Return a verdict without numbers."""
+        """Return a verdict with an outcome and a reason, but without numbers."""
         return Verdict(
             job=self.group.job,
             metric=self.metric,
@@ -181,10 +186,10 @@ def _fault(code: int) -> Outcome:
 
 
 def _verdict(case: _Case) -> Verdict:
-    """Return the verdict on the group: why it cannot be compared, or the result of its comparison. Add a warning if
-    some of its runs lack the metric.
+    """Return the verdict on the group: the reason why it cannot be compared, or the result of its comparison. Add a
+    warning if some of its runs lack the metric.
     """
-    verdict = _unfit(case) or _against(case)
+    verdict = _not_comparable(case) or _against(case)
     lacking = len(case.group.good) - len(case.group.values(case.metric))
     if lacking and verdict.ratio is not None:
         message = f"{lacking} of {len(case.group.good)} runs have no {METRICS[case.metric].noun} and are left out"
@@ -192,10 +197,10 @@ def _verdict(case: _Case) -> Verdict:
     return verdict
 
 
-def _unfit(case: _Case) -> Verdict | None:
-    """Return a verdict that rules out a comparison, or None if the group can be compared. Ruled out are faulty runs,
-    cached runs (unless forced), several datasets with the same measurement key, and groups without a value of the
-    metric.
+def _not_comparable(case: _Case) -> Verdict | None:
+    """Return the verdict on a group that cannot be compared, or None if it can be. A group cannot be compared if it has
+    faulty runs, cached runs (unless forced) or no value of the metric, or if the job measured its measurement key on
+    several datasets.
     """
     group = case.group
     if (bad := group.faulty) is not None:
@@ -214,35 +219,39 @@ def _unfit(case: _Case) -> Verdict | None:
 
 
 def _against(case: _Case) -> Verdict:
-    """Compare the group with the reference of the same measurement key or, if forced, with the nearest reference."""
+    """Compare the group with the reference that has the same measurement key or, if --force is set, with the nearest
+    reference.
+    """
     same_key = next((reference for reference in case.references if reference.group.key == case.group.key), None)
     near = same_key or _nearest(case)
-    differences = _unlike(case, near) if same_key is None and near is not None else []
+    differences = _key_differences(case, near) if same_key is None and near is not None else []
     if near is None or (differences and not case.terms.force):
-        return _alone(case, near, differences)
+        return _without_reference(case, near, differences)
     if case.terms.against and not near.group.is_of_storage and not case.terms.force:
         why = f"{near.name}: {near.group.storage_words}"
         return case.verdict("cached", why, [*near.group.advice, "--force compares it nevertheless"])
     there = trend.night(near.group, case.metric)
     if there is None:
         return case.verdict("not_comparable", f"{METRICS[case.metric].noun} is unknown or 0 in {near.name}")
-    return _weighed(case, near, there, differences)
+    return _compared(case, near, there, differences)
 
 
 def _nearest(case: _Case) -> Reference | None:
-    """Return the reference whose measurement key differs least from the group's; None if there is no reference."""
-    return min(case.references, key=lambda reference: len(_unlike(case, reference)), default=None)
+    """Return the reference whose measurement key has the fewest differences from the group's, or None if there is no
+    reference.
+    """
+    return min(case.references, key=lambda reference: len(_key_differences(case, reference)), default=None)
 
 
-def _unlike(case: _Case, reference: Reference) -> list[str]:
-    """Return the differences between the measurement keys of a reference and of the job."""
+def _key_differences(case: _Case, reference: Reference) -> list[str]:
+    """Return the differences between the measurement keys of the reference and of the job."""
     return entries_.differences(reference.group.key, case.group.key, (reference.group.workload, case.group.workload))
 
 
-def _alone(case: _Case, near: Reference | None, differences: list[str]) -> Verdict:
-    """Return the verdict on a group without a reference to compare with. It is a regression if the latest change in the
-    history is a drop beyond the tolerance, else not_comparable. near: the nearest reference, or None if there is none.
-    differences: between its measurement key and the group's.
+def _without_reference(case: _Case, near: Reference | None, differences: list[str]) -> Verdict:
+    """Return the verdict on a group that has no reference to compare with: regression if the latest change in its
+    history is a drop beyond the tolerance, otherwise not_comparable. near: the nearest reference, or None if there is
+    none. differences: differences between its measurement key and the group's.
     """
     why, advice = "there is no baseline of this configuration", []
     if near is not None:
@@ -260,29 +269,29 @@ def _alone(case: _Case, near: Reference | None, differences: list[str]) -> Verdi
     )
     if last is None or not is_worse:
         return verdict
-    return _as(verdict, "regression", f"{regression.shift_words(last)}; {why}", last)
+    return _with_outcome(verdict, "regression", f"{regression.shift_words(last)}; {why}", last)
 
 
 def _nights(case: _Case) -> list[Night]:
-    """Return the nights of the earlier jobs with this measurement key, then this job's. A night holds one job's
-    repeats.
+    """Return the nights (repeats of one job each) of the earlier jobs with this measurement key, followed by the night
+    of this job.
     """
     here = trend.night(case.group, case.metric)
     assert here is not None
     return [*trend.nights(case.earlier, case.group, case.metric), here]
 
 
-def _as(verdict: Verdict, outcome: Outcome, why: str, shift: Shift | None) -> Verdict:
-    """Return the verdict with this outcome, its exit code, and this reason and shift."""
+def _with_outcome(verdict: Verdict, outcome: Outcome, why: str, shift: Shift | None) -> Verdict:
+    """Return a copy of the verdict with this outcome, the exit code of the outcome, this reason and this shift."""
     return structs.replace(verdict, outcome=outcome, exit_code=OUTCOMES[outcome].exit_code, why=why, shift=shift)
 
 
-def _weighed(case: _Case, near: Reference, there: Night, unlike: list[str]) -> Verdict:
-    """Compare the repeats of the job with those of the reference `there`. If the measurement keys are equal, the
-    changes in the history since the reference count too. unlike: differences between the keys.
+def _compared(case: _Case, near: Reference, there: Night, unlike: list[str]) -> Verdict:
+    """Compare the repeats of the job with the repeats of the reference, `there`. If the measurement keys are equal, a
+    drop in the history since the reference counts too. unlike: differences between the measurement keys.
     """
     nights, tolerance = _nights(case), case.terms.tolerance
-    weighed = regression.weigh(nights, there, case.metric, tolerance, is_like=not unlike)
+    weighed = regression.weigh(nights, there, case.metric, tolerance, is_same_key=not unlike)
     difference, here = weighed.difference, nights[-1]
     advice = (
         regression.advice(difference, here, there, weighed.noise, tolerance)
@@ -306,8 +315,8 @@ def _weighed(case: _Case, near: Reference, there: Night, unlike: list[str]) -> V
 
 
 def _disturbances(case: _Case, near: Reference) -> list[str]:
-    """Return lines on other activity on the nodes: during the job's slower repeats, and where the job's repeats differ
-    in it from the reference's.
+    """Return lines on other activity on the nodes: activity during the slower repeats of the job, and activity that was
+    higher during the job than during the reference.
     """
     repeats, theirs = case.group.repeats(case.metric), near.group.repeats(case.metric)
     lines = disturbances.explained(repeats)
@@ -319,7 +328,9 @@ def _disturbances(case: _Case, near: Reference) -> list[str]:
 
 
 def _warnings(case: _Case, near: Reference, unlike: list[str]) -> list[str]:
-    """Return the objections that --force overrode in this comparison, and those recorded with the baseline."""
+    """Return the objections that --force overrode in this comparison, and the objections that were recorded with the
+    baseline.
+    """
     warnings = [f"the configurations differ: {difference}" for difference in unlike]
     if not case.group.is_of_storage:
         warnings.append(case.group.storage_words)

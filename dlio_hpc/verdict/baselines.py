@@ -1,7 +1,8 @@
-"""Baselines: runs of a job that later jobs with the same measurement key are compared with, with user, time and reason.
+"""Baselines: runs of a job with which later jobs of the same measurement key are compared. User, time and reason are
+recorded.
 
-A decision accepts or retires a baseline. Each decision is a file in the folder of the archives, written once and never
-changed. The state of each baseline follows from all decisions.
+A baseline is accepted or retired by a decision. Each decision is a file in the folder of the archives, which is written
+once and never changed. The state of a baseline follows from all decisions together.
 """
 
 import getpass
@@ -28,8 +29,8 @@ State = Literal["active", "replaced", "retired"]
 
 
 class Accepted(Struct, frozen=True):
-    """A decision that accepts a baseline. id: JOB-xxxxxx. who: user@host. when: time in UTC. warnings: objections that
-    --force overrode.
+    """A decision that accepts a baseline. id: id of the baseline, JOB-xxxxxx. who: user@host. when: time in UTC.
+    warnings: objections that --force overrode.
     """
 
     id: str
@@ -42,7 +43,7 @@ class Accepted(Struct, frozen=True):
 
 
 class Retired(Struct, frozen=True):
-    """A decision that retires a baseline. id: id of that baseline. who: user@host. when: time in UTC."""
+    """A decision that retires a baseline. id: id of the baseline. who: user@host. when: time in UTC."""
 
     id: str
     message: str
@@ -59,7 +60,7 @@ class Decisions(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """An accepted baseline with its present state. by: id of the baseline that replaced it; None if none did. retired:
+    """A baseline with its present state. by: id of the baseline that replaced it; None if it was not replaced. retired:
     the decision that retired it; None if it is not retired.
     """
 
@@ -70,8 +71,8 @@ class Baseline(NamedTuple):
 
 
 def read(folder: Path) -> Decisions:
-    """Read the decisions in a folder of archives. Raise ConfigError if one cannot be read, InvalidRun if one is
-    corrupted.
+    """Read the decisions in a folder of archives. Raise ConfigError if a decision cannot be read, and InvalidRun if one
+    is corrupted.
     """
     accepted, retired = [], []
     for path in rundir.matching(folder, f"{rundir.BASELINES}/[!.]*.json"):
@@ -100,8 +101,8 @@ def _content(path: Path) -> bytes:
 
 
 def baselines(decisions: Decisions) -> tuple[Baseline, ...]:
-    """Return all baselines with their states. The newest baseline of a measurement key is active. If that one was
-    retired, the key has no active baseline.
+    """Return all baselines with their states. The newest baseline of a measurement key is active, unless it was
+    retired: the measurement key then has no active baseline.
     """
     ends = {retired.id: retired for retired in decisions.retired}
     states = []
@@ -123,7 +124,7 @@ def active(decisions: Decisions) -> tuple[Accepted, ...]:
 
 
 def accept(folder: Path, entry: Entry, message: str, force: bool = False) -> tuple[Accepted, ...]:
-    """Write a baseline into `folder` for each measurement key with good runs on a single dataset, and return these
+    """Write a baseline into `folder` for each measurement key that has good runs on a single dataset, and return these
     baselines. Raise ConfigError if there are objections and `force` is not set, or if the job has no such runs.
     """
     _check_message(message)
@@ -143,7 +144,7 @@ def accept(folder: Path, entry: Entry, message: str, force: bool = False) -> tup
 
 
 def left_out(entry: Entry) -> list[str]:
-    """Return why some of the job's runs cannot be a baseline, one line per measurement key."""
+    """Return the reasons why some runs of the job cannot become a baseline, one line per measurement key."""
     groups = run_groups.of(entry)
     doubled = dict.fromkeys(group.key.title for group in groups if not run_groups.alone(groups, group))
     lines = [f"{title} was measured on several datasets in the same configuration: no baseline" for title in doubled]
@@ -163,7 +164,7 @@ def objections(entry: Entry, group: Group) -> list[str]:
 
 
 def _nothing(entry: Entry, groups: Sequence[Group]) -> str:
-    """Return why the job has no run that can be a baseline."""
+    """Return the reason why no run of the job can become a baseline."""
     if not groups:
         return f"it measured nothing{f' ({entry.fault})' if entry.fault else ''}"
     faulty = next((group.faulty for group in groups if group.faulty is not None), None)
@@ -173,8 +174,8 @@ def _nothing(entry: Entry, groups: Sequence[Group]) -> str:
 
 
 def retire(folder: Path, name: str, message: str) -> Retired:
-    """Write and return the decision that retires the baseline `name`, which is the id of a baseline or the name of a
-    job. Raise ConfigError if it is retired already.
+    """Write and return the decision that retires a baseline. name: id of the baseline, or name of its job. Raise
+    ConfigError if it is already retired.
     """
     _check_message(message)
     baseline = named(baselines(read(folder)), name, folder)
@@ -188,8 +189,8 @@ def retire(folder: Path, name: str, message: str) -> Retired:
 
 
 def named(known: Sequence[Baseline], name: str, folder: Path) -> Baseline:
-    """Return the baseline with this id, or else the only active baseline of the job with this name, or else its only
-    one. Raise ConfigError if there is none, or more than one.
+    """Return the baseline with the id `name`. If there is none, return the baseline of the job `name`: its only active
+    one, or else its only one. Raise ConfigError if there is no such baseline, or more than one.
     """
     matching = [baseline for baseline in known if baseline.accepted.id == name] or [
         baseline for baseline in known if baseline.accepted.group.job == name

@@ -1,11 +1,12 @@
-"""Detection of changes in a series of values, one per night: steps, drifts, and outliers of a single night.
+"""Detection of changes in a series of values, one value per night: steps, drifts, and outliers of a single night. A
+night stands for the job of that night.
 
-A change is detected by one of three tests on the statistical ranks of the values. Step: a scan over all places where
-the series can be split in two (Pettitt's statistic, Applied Statistics 28, 1979, standardised at each place, so that
-recent changes are detected too; its distribution is simulated, not asymptotic). Drift: the test of Mann and Kendall.
-Spell: a part of the series that differs from the nights before and after it. A large step is also detected by Student's
-t, from fewer nights than the tests on ranks need. Whether a change is reported as a step or as a drift depends on which
-model fits better: the medians before and after, or the line of Theil and Sen.
+Three tests on the statistical ranks of the values detect changes. Step: a scan over all places at which the series can
+be split in two (Pettitt's statistic, Applied Statistics 28, 1979, but standardised at each place, so that recent
+changes are detected too; its distribution is simulated, not asymptotic). Drift: the test of Mann and Kendall. Spell: a
+part of the series that differs from the nights before and after it. In addition, Student's t detects a large step, from
+fewer nights than the tests on ranks need. Whether a change is reported as a step or as a drift depends on which model
+fits better: the medians before and after the step, or the line of Theil and Sen.
 """
 
 import functools
@@ -23,23 +24,23 @@ from dlio_hpc.analysis.robust import Floats, RepeatNoise, mad, median
 
 Kind = Literal["step", "drift"]
 
-# Significance level. The series is tested every night; at this level about 1 in 50 series of 60 nights without a
-# change reports one.
+# Significance level. The series is tested again every night; at this level, a change is falsely reported in about 1 of
+# 50 series of 60 nights.
 LEVEL = 0.001
-# Fewest nights on either side of a step, and fewest nights of a series in which a change can be detected.
+# Minimum number of nights on either side of a step, and of a series in which a change can be detected.
 _SIDE, FEWEST = 3, 8
-# A night is an outlier beyond this number of standard deviations. Fewest nights for which outliers are detected.
+# Number of standard deviations beyond which a night is an outlier, and minimum number of nights to detect outliers.
 _OUT, _FEWEST_FOR_OUTLIERS = 4.5, 6
 # Number of simulated series, and the seed of the simulation.
 _SIMULATED, _SEED = 20_000, 20_261_121
-# Probability above which the bound for a single place suffices and nothing is simulated.
+# Probability, from the bound for a single place, above which nothing is simulated.
 _NOT_RARE = 0.002
 
 
 class Change(Struct, frozen=True):
-    """A change in the series. at: number of the first night after a step, or of the first night of a drift. until:
-    number of the last night of a drift; equal to `at` for a step. size: logarithm of new level / old level; for a
-    drift, of its end / its start. p: probability of such a change by chance.
+    """A change in the series. at: index of the first night after a step, or of the first night of a drift. until: index
+    of the last night of a drift; equal to `at` for a step. size: logarithm of new level / old level; for a drift, of
+    the level at its end / the level at its start. p: probability that such a change appears by chance.
     """
 
     kind: Kind
@@ -50,8 +51,8 @@ class Change(Struct, frozen=True):
 
 
 class Changes(NamedTuple):
-    """Changes in the order of the nights. outliers: numbers of the nights that are outliers. levels: level of each
-    night, as the changes explain it. noise: residual noise between nights; None if there are too few nights.
+    """Changes in order of time. outliers: indices of the nights that are outliers. levels: level of each night
+    according to the changes. noise: noise between nights that remains; None if there are too few nights.
     """
 
     changes: tuple[Change, ...]
@@ -81,8 +82,8 @@ def find(values: Floats, level: float = LEVEL) -> Changes:
 
 
 def _model(values: Floats, first: int, level: float) -> _Model:
-    """Return a model fitted to a part of the series. values: the part. first: number of the night at which it begins.
-    level: significance level.
+    """Return the model that fits a part of the series best. values: the part. first: index of its first night in the
+    series. level: significance level.
     """
     flat = _Model((), np.full(len(values), median(values) if len(values) else 0.0), 1)
     if len(values) < FEWEST:
@@ -101,8 +102,8 @@ def _model(values: Floats, first: int, level: float) -> _Model:
 
 
 def _steps(values: Floats, first: int, level: float, places: list[int], p: float) -> _Model:
-    """Return the model with steps at these places, shifted to where they fit best. Each part between two steps is
-    fitted in turn and may contain changes. p: probability of the steps by chance.
+    """Return the model with steps at `places`, each shifted to where it fits best. Each part between two steps is
+    fitted separately and may contain further changes. p: probability that the steps appear by chance.
     """
     ends = _refined(values, [0, *places, len(values)])
     parts = [_model(values[begin:end], first + begin, level) for begin, end in itertools.pairwise(ends)]
@@ -116,8 +117,8 @@ def _steps(values: Floats, first: int, level: float, places: list[int], p: float
 
 def _refined(values: Floats, ends: list[int]) -> list[int]:
     """Return the places of the steps, each shifted by up to _SIDE nights to where the medians before and after it leave
-    the smallest residuals: the tests on ranks locate a step only approximately. ends: 0, the places, and the length of
-    the series.
+    the smallest residuals. This is done because the tests on ranks locate a step only approximately. ends: 0, the
+    places of the steps, and the length of the series.
     """
     refined = list(ends)
     for number in range(1, len(ends) - 1):
@@ -133,14 +134,14 @@ def _residual(values: Floats) -> float:
 
 
 def _cost(values: Floats, model: _Model) -> float:
-    """Return Schwarz's criterion of a model, for residuals with heavy tails. Lower is better."""
+    """Return Schwarz's criterion of a model, for residuals with heavy tails. A lower value is better."""
     count = len(values)
     residual = max(float(np.abs(values - model.levels).mean()), 1e-12)
     return 2 * count * math.log(residual) + model.parameters * math.log(count)
 
 
 def _line(values: Floats, first: int, slope: float, p: float) -> _Model:
-    """Return the model of a drift: a line with this slope per night. p: probability of the drift by chance."""
+    """Return the model of a drift: a line with `slope` per night. p: probability that the drift appears by chance."""
     nights = np.arange(len(values), dtype=np.float64)
     levels = slope * nights + median(values - slope * nights)
     last = first + len(values) - 1
@@ -148,7 +149,9 @@ def _line(values: Floats, first: int, slope: float, p: float) -> _Model:
 
 
 def _split(values: Floats) -> tuple[int, float]:
-    """Return the place where the series splits best into two levels, and the probability of such a split by chance."""
+    """Return the place at which the series splits best into two levels, and the probability that such a split appears
+    by chance.
+    """
     scan = _scan(_ranks(values)[np.newaxis])[0]
     best = int(np.argmax(scan))
     by_ranks = best + _SIDE, _p(float(scan[best]), len(values), _simulated_splits)
@@ -157,9 +160,9 @@ def _split(values: Floats) -> tuple[int, float]:
 
 
 def _gap(values: Floats) -> tuple[int, float]:
-    """Return the place where the means before and after differ most relative to the residuals, and an upper bound of
-    the probability that this happens by chance at any place. A single outlier enlarges the residuals, so that it is not
-    reported as a step.
+    """Return the place at which the means before and after it differ most relative to the residuals, and an upper bound
+    of the probability that this happens anywhere in the series by chance. A single outlier enlarges the residuals and
+    is therefore not reported as a step.
     """
     count = len(values)
     places = np.arange(_SIDE, count - _SIDE + 1)
@@ -168,15 +171,16 @@ def _gap(values: Floats) -> tuple[int, float]:
     between = difference**2 * places * (count - places) / count
     residual = np.maximum(squares - between, 1e-18)
     best = int(np.argmax(between / residual))
-    # Student's t as a normal deviate; D. L. Wallace, Annals of Mathematical Statistics 30, 1959.
+    # Student's t converted to a normal deviate; D. L. Wallace, Annals of Mathematical Statistics 30, 1959.
     df = count - 2
     deviate = math.sqrt(df * math.log1p(float(between[best] / residual[best]))) * (1 - 3 / (4 * df))
     return int(places[best]), min(1.0, 2 * len(places) * NormalDist().cdf(-deviate))
 
 
 def _spell(values: Floats) -> tuple[int, int, float]:
-    """Return the first night of the inner part of the series that differs most from the nights before and after it, the
-    first night after that part, and the probability by chance. A single split does not detect such a part.
+    """Find the inner part of the series that differs most from the nights before and after it, which a single split
+    does not detect. Return its first night, the first night after it, and the probability that such a part appears by
+    chance.
     """
     count = len(values)
     if count < 3 * _SIDE:
@@ -190,7 +194,7 @@ def _spell(values: Floats) -> tuple[int, int, float]:
 @functools.cache
 def _deviations(count: int) -> Floats:
     """Return the standard deviation of the sum of ranks of each part of a series of `count` nights, shape (begin, end).
-    Both axes count places from _SIDE on. The deviation is infinite for parts that are too short.
+    Index 0 of both axes stands for place _SIDE. The deviation is infinite for parts that are too short.
     """
     places = np.arange(_SIDE, count - _SIDE + 1)
     lengths = places - places[:, np.newaxis]
@@ -200,7 +204,8 @@ def _deviations(count: int) -> Floats:
 
 def _p(most: float, count: int, simulated: Callable[[int], Floats]) -> float:
     """Return the probability that the largest statistic of a series without a change is at least `most`. simulated:
-    returns the sorted statistics of simulated series; called only if `most` would be rare at a single place.
+    function that returns the sorted statistics of simulated series; it is called only if `most` is rare at a single
+    place.
     """
     at_least = 2 * NormalDist().cdf(-most)
     if at_least > _NOT_RARE:
@@ -211,8 +216,8 @@ def _p(most: float, count: int, simulated: Callable[[int], Floats]) -> float:
 
 
 def _scan(ranks: Floats) -> Floats:
-    """Return the deviation of the sum of ranks before each place from its expectation, in standard deviations, shape
-    (series, places). ranks: (series, nights).
+    """Return, for each place, how far the sum of the ranks before it deviates from its expectation, in standard
+    deviations, shape (series, places). ranks: shape (series, nights).
     """
     count = ranks.shape[1]
     places = np.arange(_SIDE, count - _SIDE + 1)
@@ -222,8 +227,9 @@ def _scan(ranks: Floats) -> Floats:
 
 
 def _spells(ranks: Floats) -> Iterator[tuple[int, Floats]]:
-    """Yield each length of an inner part, and the deviation of the sum of ranks of all parts of that length, in
-    standard deviations, shape (series, places). Places count from _SIDE on. ranks: (series, nights).
+    """Yield each possible length of an inner part, and how far the sums of ranks of the parts of that length deviate
+    from their expectation, in standard deviations, shape (series, places). Index 0 stands for place _SIDE. ranks: shape
+    (series, nights).
     """
     count = ranks.shape[1]
     sums = np.cumsum(ranks - (count + 1) / 2, axis=1)[:, _SIDE - 1 : count - _SIDE]
@@ -234,13 +240,13 @@ def _spells(ranks: Floats) -> Iterator[tuple[int, Floats]]:
 
 @functools.cache
 def _simulated_splits(count: int) -> Floats:
-    """Return the largest deviation at any split of each simulated series without a change, sorted."""
+    """Return, sorted, the largest deviation at any split for each simulated series without a change."""
     return np.sort(_scan(_simulated_ranks(count)).max(axis=1))
 
 
 @functools.cache
 def _simulated_spells(count: int) -> Floats:
-    """Return the largest deviation of any inner part of each simulated series without a change, sorted."""
+    """Return, sorted, the largest deviation of any inner part for each simulated series without a change."""
     most = np.zeros(_SIMULATED)
     for _, scan in _spells(_simulated_ranks(count)):
         np.maximum(most, scan.max(axis=1), out=most)
@@ -254,7 +260,7 @@ def _simulated_ranks(count: int) -> Floats:
 
 
 def _ranks(values: Floats) -> Floats:
-    """Return the statistical ranks of the values, from 1. Equal values share the mean of their ranks."""
+    """Return the statistical ranks of the values, starting at 1. Equal values get the mean of their ranks."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     shared: Floats = (ends - (counts - 1) / 2)[places.reshape(-1)]
@@ -262,8 +268,8 @@ def _ranks(values: Floats) -> Floats:
 
 
 def _trend(values: Floats) -> tuple[float, float]:
-    """Return the median slope over all pairs of nights, per night, and the probability by chance that so many pairs
-    rise, or fall.
+    """Return the median slope per night over all pairs of nights, and the probability that so many pairs rise, or fall,
+    by chance.
     """
     count = len(values)
     rows, columns = _pairs(count)
@@ -289,7 +295,7 @@ def _outliers(residuals: Floats) -> tuple[int, ...]:
 
 
 def _noise(residuals: Floats, outliers: tuple[int, ...], parameters: int) -> RepeatNoise | None:
-    """Return the noise between nights, outliers excluded; None if there are too few nights."""
+    """Return the noise between nights without the outliers, or None if there are too few nights."""
     kept = np.delete(residuals, outliers)
     df = len(kept) - parameters
     if len(kept) < 5 or df < 3:

@@ -1,4 +1,6 @@
-"""Collection of jobs that have ended: write a job's archive, and its entry in the history of the archives' folder."""
+"""Collection of jobs that have ended: write the archive of a job, and its entry in the history of the folder of
+archives.
+"""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +12,9 @@ from dlio_hpc.verdict import history, history_entry
 
 
 class Archived(NamedTuple):
-    """Archive of a job. is_new: whether it was written now; False if it already existed. notes: lines for the user."""
+    """Archive of a job. is_new: True if it was written by this call, False if it already existed. notes: lines for the
+    user.
+    """
 
     archive: Path
     is_new: bool
@@ -18,14 +22,14 @@ class Archived(NamedTuple):
 
 
 def archive(directory: Path) -> Archived:
-    """Archive the job in `directory`, and enter it into the history of the folder that the archive is in."""
+    """Archive the job in `directory`, and add it to the history of the folder that holds the archive."""
     collected = collect(directory)
     return Archived(collected.archive, collected.fresh, [*collected.notes, *_record(directory, collected)])
 
 
 def _record(directory: Path, collected: Collected) -> list[str]:
-    """Enter the job into the history if it lacks the archive. If that fails, return a note: the archive is added to the
-    history later.
+    """Add the job to the history if its archive is not yet in it. If that fails, return a note; a later command then
+    adds the archive to the history.
     """
     folder = collected.archive.parent
     try:

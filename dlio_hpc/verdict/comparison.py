@@ -1,4 +1,4 @@
-"""Comparison of selected jobs. Each job is compared with the history and the baselines of the folder of its archive."""
+"""Comparison of selected jobs. Each job is compared with the history and the baselines in the folder of its archive."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from dlio_hpc.verdict.selection import Report, Selected
 
 
 def compare(jobs: Sequence[Selected], terms: Terms, report: Report) -> Judgement:
-    """Compare jobs with the baselines of their measurement keys, or with the references in `terms`."""
+    """Compare jobs with the baselines of their measurement keys, or with the references in `terms` if it has any."""
     verdicts: list[Verdict] = []
     for folder in dict.fromkeys(job.folder for job in jobs):
         mine = [job.entry for job in jobs if job.folder == folder]
@@ -20,8 +20,8 @@ def compare(jobs: Sequence[Selected], terms: Terms, report: Report) -> Judgement
 
 
 def references(name: str, folder: Path, runs: Path, report: Report) -> tuple[Reference, ...]:
-    """Return the references for a baseline's id (retired or replaced baselines too), or for the name of any job. Raise
-    ConfigError if the job has no valid measured run.
+    """Return the references that `name` stands for: the id of a baseline, which may be retired or replaced, or the name
+    of any job. Raise ConfigError if the job has no valid measured run.
     """
     for accepted in baselines.read(folder).accepted:
         if accepted.id == name:

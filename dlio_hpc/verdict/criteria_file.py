@@ -1,4 +1,4 @@
-"""Criteria file: limits and rules for measurements, by workload and number of nodes and ranks."""
+"""Criteria file: limits and rules for measurements, selected by workload and by number of nodes and ranks."""
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -25,7 +25,7 @@ _ASIDE = {"title", "workload", *_SELECTORS, "all_runs", "optional"}
 
 
 class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits and rules for the runs that workload, nodes, ranks_per_node and ranks select. A limit of null is not
+    """Limits and rules for the runs that workload, nodes, ranks_per_node and ranks select. A limit that is null is not
     checked.
     """
 
@@ -94,7 +94,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """Limits and rules that are set, by their YAML keys."""
+        """Limits and rules that are set, with their values, by YAML key."""
         given = {name: getattr(self, name) for name in self.__struct_fields__ if name not in _ASIDE}
         return {name: value for name, value in given.items() if _is_asked(value)}
 
@@ -107,8 +107,8 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
     def lacking(self, keys: Sequence[Key]) -> list[str]:
-        """Return the workloads and numbers of nodes and ranks that the criterion names but that none of these
-        measurement keys has, in words.
+        """Return in words the workloads, numbers of nodes and numbers of ranks that the criterion names but that none
+        of these measurement keys has.
         """
         selected = [key for key in keys if self.selects(key)]
         counts = {"nodes": {key.nodes for key in selected}, "ranks_per_node": {key.ranks_per_node for key in selected}}
@@ -125,7 +125,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def selection(self) -> str:
-        """The selection in words; empty if the criterion applies to all runs."""
+        """The runs that the criterion applies to, in words; empty if it applies to all runs."""
         return ", ".join(self._selected())
 
     def _selected(self) -> Iterator[str]:
@@ -136,7 +136,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
                 yield f"{name.replace('_', ' ')} {' or '.join(map(str, _listed(wanted)))}"
 
 
-# Metrics that have a limit, by its YAML key: min_ or max_ and the metric's name, without a final "_s".
+# Metrics that can be limited, by the YAML key of the limit: min_ or max_, then the metric's name without a final "_s".
 METRIC_LIMITS: dict[str, MetricName] = {
     key: name
     for name, metric in METRICS.items()
@@ -146,7 +146,7 @@ METRIC_LIMITS: dict[str, MetricName] = {
 
 
 def _is_asked(value: object) -> bool:
-    """Return whether the value of a limit or rule is set. 0 is set: no warm-up runs are allowed."""
+    """Return whether a limit or rule has a value that sets it. The value 0 does: it allows no warm-up runs."""
     return value is not None and value is not False and value not in ("any", ())
 
 
@@ -168,8 +168,8 @@ class Criteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def load(name: str) -> Criteria:
-    """Load shipped criteria by name, or a criteria file by path. Raise ConfigError with the file and the YAML key if a
-    value is invalid.
+    """Load criteria that are shipped with dlio-hpc, by name, or a criteria file, by path. Raise ConfigError with the
+    file and the YAML key if a value is invalid.
     """
     path = shipped.find(shipped.CRITERIA, name)
     file = document.read_named(path, Criteria, "criteria", Criterion)
@@ -178,7 +178,7 @@ def load(name: str) -> Criteria:
 
 
 def is_named(workload: str, names: Sequence[str] | str) -> bool:
-    """Return whether a workload matches a name or pattern."""
+    """Return whether a workload matches `names`, which is a name or pattern, or a sequence of names and patterns."""
     return any(fnmatchcase(workload, name) for name in _names(names))
 
 

@@ -11,8 +11,8 @@ from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
 
 
 class Ran(NamedTuple):
-    """A run with the name of its job. results_on: file system of the job directory, as in the job's entry. workload:
-    the workload with its defaults filled in, as decoded from JSON.
+    """A run with the name of its job. results_on: file system of the job directory. workload: the workload with its
+    defaults filled in, as decoded from JSON.
     """
 
     job: str
@@ -26,8 +26,8 @@ class Ran(NamedTuple):
 
 
 class CriterionGroup(NamedTuple):
-    """Repeats of one measurement, which are judged together. data: directory of the dataset. runs: good measured runs.
-    sequence: the same runs and their warm-up runs, in the order of execution.
+    """Repeats of one measurement, which are judged together. data: directory of the dataset. runs: the good measured
+    runs. sequence: these runs and their warm-up runs, in the order of execution.
     """
 
     label: str
@@ -46,8 +46,8 @@ class CriterionGroup(NamedTuple):
 
 
 class Evidence(Struct, frozen=True):
-    """Evidence of one run for a check. value: in the check's unit; None if there is no number. is_met: whether this run
-    alone meets the criterion; None if that does not apply.
+    """Evidence from one run for a check. value: in the unit of the check; None if there is no number. is_met: whether
+    this run alone meets the criterion; None if a single run cannot meet it.
     """
 
     job: str
@@ -59,10 +59,11 @@ class Evidence(Struct, frozen=True):
 
 class Check(Struct, frozen=True):
     """A criterion checked on a group. key: YAML key of the limit or rule, such as min_au; empty for checks that are
-    always made. group: label of the group; empty for checks of all jobs together. asked: the limit in words. words: the
-    result in words. value, low, high: the result with its confidence interval, in `unit`; None if there is none. limit:
-    in `unit`; None if there is none. metric: a name in metrics.METRICS, or spread, or scaling_efficiency; empty if the
-    check is not on a metric. is_least: whether the limit is a minimum. advice: what would help to meet the criterion.
+    always made. group: label of the group; empty for a check of all jobs together. asked: the requirement in words.
+    words: the result in words. value: the result, and low, high: its confidence interval, in `unit`; None if there is
+    none. limit: the limit, in `unit`; None if there is none. metric: a name in metrics.METRICS, or spread, or
+    scaling_efficiency; empty if the check is not on a metric. is_least: whether the limit is a minimum. advice: how the
+    criterion could be met.
     """
 
     criterion: str
@@ -84,7 +85,7 @@ class Check(Struct, frozen=True):
 
     @property
     def measured(self) -> str:
-        """The value with its interval; the result in words if there is no value."""
+        """The value with its confidence interval; the result in words if there is no value."""
         if self.value is None or self.key == "gaps":
             return self.words
         if self.low is None or self.high is None:
@@ -113,6 +114,6 @@ def advice_lines(check: Check) -> list[str]:
 
 
 def listed(items: Sequence[str], most: int = 3) -> str:
-    """Return the first `most` items, and the number of items left out, in one line."""
+    """Return the first `most` items in one line, followed by the number of the other items."""
     more = f" and {len(items) - most} more" if len(items) > most else ""
     return "; ".join(items[:most]) + more

@@ -1,6 +1,6 @@
 """History of a folder of archives: one SQLite file in that folder, with an entry for each job.
 
-The file is an index. It can be rebuilt from the archives and the decisions on baselines alone.
+The file is only an index: it can be rebuilt from the archives and the decisions on baselines.
 """
 
 import json
@@ -22,8 +22,8 @@ from dlio_hpc.verdict.history_entry import Entry
 
 
 class Taken(NamedTuple):
-    """Result of an update. jobs: jobs that were added. notes: archives and decision files that were skipped, each with
-    the reason.
+    """Result of an update of the history. jobs: jobs that were added. notes: archives and decision files that were
+    skipped, each with the reason.
     """
 
     jobs: tuple[str, ...]
@@ -31,8 +31,8 @@ class Taken(NamedTuple):
 
 
 class Where(NamedTuple):
-    """Selection of jobs; a field of None selects all. job: a shell pattern. since, until: dates of the job's end, such
-    as 2026-11-21; until includes that day.
+    """Filter of jobs; a field that is None does not restrict the selection. job: a shell pattern of job names. since,
+    until: first and last date on which a job may have ended, such as 2026-11-21.
     """
 
     job: str | None = None
@@ -49,7 +49,7 @@ EVERYTHING = Where()
 
 
 class _Read(NamedTuple):
-    """Result of reading an archive: its entry, or else the fault that prevents it."""
+    """Result of reading an archive: an entry, or, if it cannot be used, a fault."""
 
     path: Path
     entry: Entry | None
@@ -64,25 +64,27 @@ def _read(path: Path) -> _Read:
     except Exception as fault:  # noqa: BLE001 - a corrupted archive must not prevent the others from being read
         return _Read(path, None, f"skipped: {path} cannot be read: {type(fault).__name__}: {fault}")
     if path.name != entry.job + archive.SUFFIX:
-        return _Read(path, None, f"skipped: {path} contains the job {entry.job!r}; rename the archive after its job")
+        return _Read(path, None, f"skipped: {path} contains the job {entry.job!r}; rename the archive to match its job")
     return _Read(path, entry, None)
 
 
 def enter(folder: Path, entry: Entry) -> None:
-    """Write the job into the history of `folder`. This replaces an earlier entry of the job."""
+    """Write a job into the history of `folder`. An existing entry of the same job is replaced."""
     with history_database.writing(folder) as db:
         _enter(db, entry)
         _stamp(db, folder / (entry.job + archive.SUFFIX))
 
 
 def knows(path: Path) -> bool:
-    """Return whether the history has an entry that was read from this archive in its present state."""
+    """Return whether the history has an entry that was read from this archive, and the archive has not
+    changed since.
+    """
     with _reading(path.parent) as db:
         return _is_known(db, path)
 
 
 def take_in(folder: Path) -> Taken:
-    """Add the archives and decisions in `folder` that its history lacks."""
+    """Add those archives and decisions in `folder` to its history that are not in it yet."""
     with _reading(folder) as db:
         news = _news(db, folder)
     if not news.archives and not news.decisions:
@@ -93,8 +95,8 @@ def take_in(folder: Path) -> Taken:
 
 
 def rebuild(folder: Path) -> Taken:
-    """Rebuild the history from the archives and decisions alone. Concurrent readers see either the old history or the
-    new one. The history file itself is replaced only if it cannot be used.
+    """Rebuild the history from the archives and decisions. Concurrent readers see either the old or the new history.
+    The history file itself is replaced only if it cannot be used.
     """
     history_database.check_folder(folder)
     read = [_read(path) for path in _archives(folder)]
@@ -108,7 +110,7 @@ def rebuild(folder: Path) -> Taken:
 
 
 def _replaced(folder: Path, read: Sequence[_Read]) -> Taken:
-    """Write a new history file in place of one that cannot be used."""
+    """Replace a history file that cannot be used by a new one."""
     target = folder / rundir.HISTORY
     with history_database.locked(folder), rundir.replacing(target) as temporary:
         with (
@@ -125,12 +127,14 @@ def _replaced(folder: Path, read: Sequence[_Read]) -> Taken:
 
 
 def is_writable(folder: Path) -> bool:
-    """Return whether this user may write the history of the folder. Users who may not can still read it."""
+    """Return whether this user may write the history of the folder. Without that permission, the history can still be
+    read.
+    """
     return history_database.is_writable(folder)
 
 
 def check_writable(folder: Path) -> None:
-    """Raise ConfigError if this user may not write the history, InfrastructureError if the file system fails."""
+    """Raise ConfigError if this user may not write the history, and InfrastructureError if the file system fails."""
     history_database.check_writable(folder)
 
 
@@ -190,8 +194,8 @@ def _enter(db: sqlite3.Connection, entry: Entry) -> None:
 
 
 def _stamp(db: sqlite3.Connection, path: Path) -> None:
-    """Record the size and modification time of the archive that the job was read from, so that a replaced archive is
-    noticed.
+    """Record the size and modification time of the archive that the job was read from, so that a replacement of the
+    archive is detected.
     """
     if path.exists():
         db.execute("INSERT OR REPLACE INTO archives VALUES (?, ?, ?)", (path.name, *_size(path)))
@@ -203,7 +207,7 @@ def _size(path: Path) -> tuple[int, int]:
 
 
 def entries(folder: Path, where: Where = EVERYTHING) -> tuple[Entry, ...]:
-    """Return the entries of the selected jobs, in the order of their ends."""
+    """Return the entries of the selected jobs, ordered by the time at which the jobs ended."""
     clauses, values = _clauses(where)
     query = f"SELECT document FROM jobs {'WHERE ' if clauses else ''}{' AND '.join(clauses)} ORDER BY ended, job"
     with _reading(folder) as db:
@@ -211,7 +215,7 @@ def entries(folder: Path, where: Where = EVERYTHING) -> tuple[Entry, ...]:
 
 
 def _clauses(where: Where) -> tuple[list[str], list[Any]]:
-    """Return the SQL conditions of a selection, and the values of their placeholders."""
+    """Return the SQL conditions of a filter, and the values of their placeholders."""
     of_run = "job IN (SELECT job FROM runs WHERE {} = ?)"
     filters = [
         ("job GLOB ?", where.job),
@@ -228,8 +232,8 @@ def _clauses(where: Where) -> tuple[list[str], list[Any]]:
 
 
 def export(folder: Path) -> bytes:
-    """Return the history as lines of JSON: jobs, then decisions, each sorted by name. Equal archives and decisions give
-    the same bytes.
+    """Return the history as lines of JSON: first jobs, then decisions, each sorted by name. Equal archives and
+    decisions give equal bytes.
     """
     with _reading(folder) as db:
         jobs = db.execute("SELECT document FROM jobs ORDER BY job").fetchall()
@@ -242,8 +246,8 @@ def export(folder: Path) -> bytes:
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[sqlite3.Connection]:
-    """Open the history for reading, migrated to the current schema. A user who may not write to the folder gets a copy
-    in memory, to which new archives are added.
+    """Open the history for reading, migrated to the current schema. If this user may not write to the folder, open a
+    copy in memory, to which new archives are added.
     """
     history_database.check_folder(folder)
     path = folder / rundir.HISTORY

@@ -1,8 +1,8 @@
 """SQLite file of a history: schema, locking, and errors.
 
-Writers take a lock file in the same folder, because SQLite's own locks are not reliable on all file systems.
-Write-ahead logging needs memory shared by all users of the file (sqlite.org/wal.html), so it is used on local file
-systems only. On other file systems SQLite keeps its rollback journal.
+Writers take a lock file in the same folder, because SQLite's own locks are not reliable on all file systems. SQLite's
+write-ahead log needs memory that all users of the file share (sqlite.org/wal.html), so it is used on local file systems
+only. On other file systems SQLite keeps its rollback journal.
 """
 
 import errno
@@ -23,13 +23,13 @@ from dlio_hpc.verdict.history_entry import Entry
 
 _LOCAL = frozenset({"ext4", "xfs", "btrfs", "tmpfs", "zfs", "overlay"})
 _TIMEOUT_S = 60
-# Suffixes of the files that SQLite keeps beside the database.
+# Suffixes of the files that SQLite creates in addition to the database.
 SUFFIXES = ("-wal", "-shm", "-journal")
 
 
 def _jobs(database: sqlite3.Connection) -> None:
-    """Create the tables of schema 1. Column document: the Entry as canonical JSON. The other columns serve filters and
-    users' SQL queries.
+    """Create the tables of schema 1. The column `document` holds the Entry as canonical JSON; the other columns are for
+    filters and for SQL queries by users.
     """
     database.execute(
         "CREATE TABLE jobs (job TEXT PRIMARY KEY, study TEXT NOT NULL, site TEXT NOT NULL, state TEXT NOT NULL, "
@@ -39,8 +39,8 @@ def _jobs(database: sqlite3.Connection) -> None:
 
 
 def _runs(database: sqlite3.Connection) -> None:
-    """Migrate to schema 2: add tables for runs with their metrics, for decisions, and for the archives that jobs were
-    read from.
+    """Migrate to schema 2: add tables for the runs with their metrics, for decisions, and for the archives from which
+    jobs were read.
     """
     database.execute(
         "CREATE TABLE runs (job TEXT NOT NULL REFERENCES jobs, run TEXT NOT NULL, kind TEXT NOT NULL, "
@@ -55,15 +55,15 @@ def _runs(database: sqlite3.Connection) -> None:
 
 
 def _disturbances(database: sqlite3.Connection) -> None:
-    """Migrate to schema 3: rewrite entries with the field for other activity on the nodes; it is null for older jobs,
-    which did not record it.
+    """Migrate to schema 3: write all entries again, with the field for other activity on the nodes. The field is null
+    for older jobs, which did not record it.
     """
     for job, content in database.execute("SELECT job, document FROM jobs").fetchall():
         database.execute("UPDATE jobs SET document = ? WHERE job = ?", (canonical(decode(content)), job))
 
 
 def canonical(entry: Entry) -> bytes:
-    """Return the entry as the history stores it. Equal entries give the same bytes."""
+    """Return the bytes that the history stores for an entry. Equal entries give equal bytes."""
     return compact(document.encode(entry))
 
 
@@ -96,12 +96,13 @@ SCHEMA = len(_STEPS)
 
 def migrate(database: sqlite3.Connection, path: Path) -> None:
     """Migrate the database to the current schema, within the caller's transaction. Raise ConfigError if its schema is
-    newer.
+    newer than the current one.
     """
     (version,) = database.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA:
         raise ConfigError(
-            f"{path} was written by a newer dlio-hpc (schema {version}; this one supports {SCHEMA}): use that version"
+            f"{path} was written by a newer dlio-hpc (schema {version}; this version supports {SCHEMA}); use the newer "
+            "version"
         )
     for step in _STEPS[version:]:
         step(database)
@@ -110,8 +111,8 @@ def migrate(database: sqlite3.Connection, path: Path) -> None:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[sqlite3.Connection]:
-    """Open the history for one transaction while holding the lock file. All changes are committed, or none if an error
-    is raised.
+    """Open the history for one transaction, and hold the lock file meanwhile. If an error is raised, none of the
+    changes is committed.
     """
     check_folder(folder)
     path = folder / rundir.HISTORY
@@ -164,7 +165,7 @@ def is_writable(folder: Path) -> bool:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise ConfigError if this user may not write a history in the folder, InfrastructureError if the file system
+    """Raise ConfigError if this user may not write a history in the folder, and InfrastructureError if the file system
     fails.
     """
     if is_writable(folder):
@@ -191,8 +192,8 @@ def is_current(path: Path) -> bool:
 
 
 def copy(path: Path, memory: sqlite3.Connection) -> None:
-    """Copy the database into memory. This works in a folder where the user may not write even the files that SQLite
-    creates for reading.
+    """Copy the database at `path` into the database `memory`. This works even in a folder where the user may not write
+    the files that SQLite creates for reading.
     """
     for rest in ("mode=ro", "mode=ro&immutable=1"):
         try:
@@ -214,7 +215,9 @@ def check_folder(folder: Path) -> None:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Convert SQLite's errors to InfrastructureError, with the command that rebuilds the history."""
+    """Convert SQLite's errors to InfrastructureError, with a message that names the command that rebuilds the
+    history.
+    """
     command = f"dlio-hpc history --rebuild --archive {path.parent}"
     try:
         yield

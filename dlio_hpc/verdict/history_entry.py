@@ -23,9 +23,9 @@ from dlio_hpc.results.run_result import Disturbance
 
 
 class Key(Struct, frozen=True):
-    """Measurement key: everything that must be equal for two measurements to be compared. file_system: kind and mount
+    """Measurement key: everything that must be equal for two measurements to be compared. file_system: type and mount
     point, such as "lustre /scratch". layout: striping of the dataset, in words. settings: digest of the whole workload.
-    version: version of dlio-hpc that made the run.
+    version: version of dlio-hpc that executed the run.
     """
 
     site: str
@@ -39,7 +39,7 @@ class Key(Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """Digest of the key, twelve hexadecimal digits."""
+        """Digest of the measurement key, twelve hexadecimal digits."""
         return _digest(self)
 
     @property
@@ -50,10 +50,10 @@ class Key(Struct, frozen=True):
 
 class Measurement(Struct, frozen=True):
     """A warm-up or measured run; runs that generate datasets have no Measurement. title: title of the study's point
-    that the run measures; empty without one. data: directory of the dataset. fault, exit_code: why the run does not
-    count, and the exit code for such a fault; None and 0 for a good run. metrics: values by their names in
+    that the run measures; empty if there is none. data: directory of the dataset. fault, exit_code: reason why the run
+    does not count, and the exit code for it; None and 0 for a good run. metrics: values by their names in
     metrics.METRICS. steps: steps per epoch. gap_s: seconds since the end of the job's previous run. disturbance: other
-    activity on the run's nodes; None if not recorded.
+    activity on the nodes of the run; None if it was not recorded.
     """
 
     run: str
@@ -76,24 +76,24 @@ class Measurement(Struct, frozen=True):
 
     @property
     def is_good(self) -> bool:
-        """Whether this is a measured run without a fault. Its bytes may still have come from memory."""
+        """Whether this is a measured run without a fault. Its bytes may have come from memory nevertheless."""
         return self.fault is None and self.kind == "measure"
 
     @property
     def unit(self) -> tuple[Any, ...]:
-        """Identity of the measurement within its study. If the same measurement is made again, its identity is the
-        same. The parts of the key that are only known while the job runs are left out, because a run that failed early
-        lacks them.
+        """Identity of the measurement within its study, which is the same if the measurement is repeated after a
+        failure. It leaves out the parts of the measurement key that are only known while the job runs, because a run
+        that failed early lacks them.
         """
         key = self.key
         return self.title, self.data, key.settings, key.nodes, key.ranks_per_node, self.repeat
 
 
 class Entry(Struct, frozen=True):
-    """A job that has ended. ended: time in UTC. fault, exit_code: why the job's metrics must not be used, and the exit
-    code for such a fault; None and 0 without one. hosts, versions: as recorded by its runs. results_on: file system of
-    the job directory at run time, in the form of Key.file_system; empty if not recorded. workloads: workloads with
-    their defaults filled in, by the settings digest in the keys of the measurements.
+    """A job that has ended. ended: time in UTC. fault, exit_code: reason why the metrics of the job must not be used,
+    and the exit code for it; None and 0 if there is none. hosts, versions: as recorded by the runs of the job.
+    results_on: file system of the job directory when the job ran, in the form of Key.file_system; empty if it was not
+    recorded. workloads: workloads with their defaults filled in, by the settings digest in the measurement keys.
     """
 
     job: str
@@ -114,7 +114,7 @@ class Entry(Struct, frozen=True):
 
 
 def of(outcome: JobOutcome) -> Entry:
-    """Return the entry of a job. Its directory and its archive give the same entry."""
+    """Return the entry of a job. The job directory and the archive of the job give the same entry."""
     fault = job_outcome.fault(outcome)
     results = [run.result for run in outcome.runs if run.result is not None]
     measured = [run for run in outcome.runs if run.run.kind != "generate"]
@@ -137,8 +137,8 @@ def of(outcome: JobOutcome) -> Entry:
 
 
 def together(entries: Sequence[Entry]) -> list[Entry]:
-    """Merge the jobs of each study into one entry: repeats spread over several jobs of a study count as repeats of one
-    measurement.
+    """Return the entries with the jobs of each study merged into one entry, so that repeats in several jobs of a study
+    count as repeats of one measurement.
     """
     studies: dict[str, list[Entry]] = {}
     for entry in entries:
@@ -149,8 +149,8 @@ def together(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _joined(jobs: Sequence[Entry]) -> Entry:
-    """Merge the jobs of a study into one entry. If a measurement was made more than once, its first good run counts.
-    The fault of a job counts only if a measurement is lost by it, or if it invalidates good runs.
+    """Merge the jobs of a study into one entry. If the same repeat was run more than once, its first good run counts.
+    The fault of a job is kept only if a measurement is missing because of it, or if it invalidates good runs.
     """
     by_unit: dict[tuple[Any, ...], Measurement] = {}
     for number, run in ((number, run) for number, job in enumerate(jobs) for run in job.measurements):
@@ -177,7 +177,7 @@ def _joined(jobs: Sequence[Entry]) -> Entry:
 
 def _invalidates_good_runs(job: Entry) -> bool:
     """Return whether the job as a whole is invalid although none of its runs has a fault, for example because the
-    dataset changed.
+    dataset changed while the job ran.
     """
     return job.exit_code == InvalidRun.exit_code and all(run.fault is None for run in job.measurements)
 
@@ -208,7 +208,7 @@ def _measurement(outcome: JobOutcome, run: RunOutcome) -> Measurement:
 
 
 def key(outcome: JobOutcome, run: RunOutcome) -> Key:
-    """Return the measurement key of a run. The run need not have a result."""
+    """Return the measurement key of a run, which need not have a result."""
     plan, planned = outcome.plan, run.run
     layout = next((record for record in outcome.layouts if record.path == planned.dataset), None)
     version = plan.version if run.result is None else run.result.versions.get("dlio_hpc", plan.version)
@@ -233,7 +233,9 @@ def _file_system(layout: Record | None, run: Run) -> str:
 
 
 def _layout(layout: Record | None, run: Run) -> str:
-    """Return the requested layout in words. If none was requested, return the layout that the dataset has."""
+    """Return in words the layout that was requested for the dataset or, if none was requested, the layout
+    that it has.
+    """
     if layout is not None and not layout.file_system.is_lustre:
         return "none"
     if run.layout is not None:
@@ -251,7 +253,7 @@ def _digest(value: Struct) -> str:
 
 def differences(before: Key, after: Key, settings: tuple[Any, Any] = (None, None)) -> list[str]:
     """Return the differences between two measurement keys, each as NAME: BEFORE / AFTER. settings: the workloads of the
-    two keys, so that settings that differ are listed by name.
+    two keys; if they are given, the settings that differ are listed by name.
     """
     lines = []
     for name in Key.__struct_fields__:
@@ -267,12 +269,14 @@ _NAMES = {
     "site": "site", "file_system": "file system", "layout": "layout", "nodes": "nodes",
     "ranks_per_node": "ranks per node", "workload": "workload", "version": "version of dlio-hpc",
 }  # fmt: skip
-# YAML keys of a workload that only describe it.
+# YAML keys that describe a workload and do not change what it does.
 _ASIDE = {"name", "description", "source"}
 
 
 def changes(before: Any, after: Any, path: str = "") -> list[str]:
-    """Return the YAML keys below `path` whose values differ, with both values, such as reader.batch_size: 4 / 8."""
+    """Return the YAML keys below `path` whose values differ, each with both values, such as
+    reader.batch_size: 4 / 8.
+    """
     if not isinstance(before, dict) or not isinstance(after, dict):
         return [f"{path}: {before} / {after}"] if path and before != after else []
     names = [name for name in dict.fromkeys([*before, *after]) if path or name not in _ASIDE]

@@ -1,5 +1,5 @@
-"""JUnit XML of verdicts, for CI systems. A failure is an unfavourable verdict; an error is a case without a valid
-verdict.
+"""JUnit XML of verdicts, for CI systems. A failure stands for an unfavourable verdict; an error stands for a case
+without a valid verdict.
 """
 
 import re
@@ -9,13 +9,13 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 Kind = Literal["pass", "failure", "error", "skipped"]
-# Characters that XML 1.0 does not allow, escaped or not (section 2.2).
+# Characters that XML 1.0 does not allow, not even escaped (section 2.2).
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Case(NamedTuple):
-    """A test case. type: type of the failure or error, such as "regression". message: one line. text: the evidence; may
-    have several lines. seconds: duration of the measurement.
+    """A test case. type: type of the failure or error, such as "regression". message: a single line. text: the
+    evidence, which may have several lines. seconds: duration of the measurement.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Case(NamedTuple):
 
 
 def document(suite: str, cases: Sequence[Case]) -> bytes:
-    """Return the bytes of the JUnit file: one testsuite inside a testsuites element, as the parsers of Jenkins, GitLab
+    """Return the content of a JUnit file: one testsuite inside a testsuites element, as the parsers of Jenkins, GitLab
     and GitHub expect.
     """
     counts = {
@@ -64,5 +64,5 @@ def _seconds(value: float) -> str:
 
 
 def _fit(text: str) -> str:
-    """Return the text with each character that XML does not allow replaced by U+FFFD, the replacement character."""
+    """Return the text with U+FFFD, the replacement character, in place of each character that XML does not allow."""
     return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,4 +1,6 @@
-"""Criteria on metrics: limits for each run or the median, for the spread of samples/s, and for scaling efficiency."""
+"""Criteria on metrics: limits for each run or for the median, for the spread of samples/s, and for scaling
+efficiency.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,7 +13,8 @@ from dlio_hpc.results.metrics import METRICS, Unit, format_value
 from dlio_hpc.verdict.criteria_file import METRIC_LIMITS, Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran, runs_in_words
 
-# Limits that need several runs, by YAML key: metric, label, and whether the limit is a minimum. All are shares.
+# Limits on values that are computed from several runs, by YAML key: metric, label, and whether the limit is a minimum.
+# The values are shares.
 _SPECIAL = {
     "max_spread": ("spread", "spread of samples/s", False),
     "min_scaling_efficiency": ("scaling_efficiency", "scaling efficiency", True),
@@ -21,7 +24,7 @@ LIMITS = (*METRIC_LIMITS, *_SPECIAL)
 
 class Limit(NamedTuple):
     """Limit of a metric. name: name of the criterion. key: YAML key of the limit. is_least: whether the limit is a
-    minimum. all_runs: whether every run must meet it.
+    minimum. all_runs: whether every run must meet the limit, not only the median.
     """
 
     name: str
@@ -36,7 +39,7 @@ class Limit(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The limit in words, such as samples/s >= 1300, every run."""
+        """The limit in words, such as "samples/s >= 1300, every run"."""
         scope = ", every run" if self.all_runs else ""
         return f"{self.label} {'>=' if self.is_least else '<='} {format_value(self.value, self.unit)}{scope}"
 
@@ -50,8 +53,8 @@ class Limit(NamedTuple):
 def checks(
     name: str, criterion: Criterion, group: CriterionGroup, all_groups: Sequence[CriterionGroup]
 ) -> Iterator[Check]:
-    """Yield a check for each limit of the criterion on a metric. Scaling efficiency is checked only if the same
-    measurement was made on fewer ranks, and relative to the fewest.
+    """Yield a check for each limit on a metric that the criterion sets. Scaling efficiency is checked only if the same
+    measurement was also made on fewer ranks; it is relative to the measurement on the fewest ranks.
     """
     for key in METRIC_LIMITS:
         if getattr(criterion, key) is not None:
@@ -64,7 +67,9 @@ def checks(
 
 
 def fewest(group: CriterionGroup, groups: Sequence[CriterionGroup]) -> list[CriterionGroup] | None:
-    """Return the groups that make the same measurement on the fewest ranks; None if the group itself is among them."""
+    """Return the groups that made the same measurement on the fewest ranks. Return None if the group itself is one of
+    them.
+    """
     same = [candidate for candidate in groups if _unscaled(candidate) == _unscaled(group)]
     least = min(candidate.ranks for candidate in same)
     return None if least == group.ranks else [candidate for candidate in same if candidate.ranks == least]
@@ -132,7 +137,7 @@ def _every_run(required: Limit, group: CriterionGroup, values: list[float], evid
 
 
 def _judged(required: Limit, estimate: Estimate, count: int) -> tuple[Outcome, str]:
-    """Return the outcome and the result in words, for an estimate from `count` runs."""
+    """Return the outcome, and the result in words, for an estimate that is computed from `count` runs."""
     if estimate.low is None or estimate.high is None:
         verdict: Outcome = "pass" if required.is_met(estimate.value) else "fail"
         return verdict, f"{format_value(estimate.value, required.unit)} in one run; noise is unknown"
@@ -142,7 +147,7 @@ def _judged(required: Limit, estimate: Estimate, count: int) -> tuple[Outcome, s
     if all(ends):
         return "pass", message
     if any(ends):
-        return "inconclusive", f"{message}: the limit lies within it; more repeats are needed"
+        return "inconclusive", f"{message}: the limit lies within the interval; more repeats are needed"
     return "fail", message
 
 
@@ -155,7 +160,7 @@ def _spread(required: Limit, group: CriterionGroup) -> Check:
         for run, value in measured
     ]
     if len(values) < 2 or not median:
-        message = f"no spread from {runs_in_words(len(values))}; repeat the measurement (--repeat)"
+        message = f"the spread of {runs_in_words(len(values))} is unknown; repeat the measurement (--repeat)"
         return _check(required, group, "inconclusive", message, None, evidence)
     spread = (max(values) - min(values)) / median
     message = (
@@ -166,7 +171,7 @@ def _spread(required: Limit, group: CriterionGroup) -> Check:
 
 
 def _scaling(required: Limit, group: CriterionGroup, base: Sequence[CriterionGroup]) -> Check:
-    """Compare samples/s per rank with `base`: all runs of the groups with the fewest ranks, pooled."""
+    """Compare samples/s per rank with those of `base`, the groups with the fewest ranks, whose runs are pooled."""
     base_values = [value / part.ranks for part in base for _, value in part.values("samples_per_s")]
     measured = group.values("samples_per_s")
     values = [value / group.ranks for _, value in measured]

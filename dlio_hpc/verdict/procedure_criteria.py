@@ -1,5 +1,5 @@
-"""Rules on the procedure: steps per epoch, dataset size relative to memory, number of runs, gaps between runs, file
-system of the results, unmodified workloads.
+"""Rules on the procedure of a measurement: steps per epoch, dataset size relative to memory, number of runs, gaps
+between runs, file system of the results, unmodified workloads.
 """
 
 import json
@@ -30,7 +30,7 @@ _WORDS = {
 
 
 class _Rule(NamedTuple):
-    """A rule that a group is checked against. name: name of the criterion. key: YAML key of the rule."""
+    """A rule of a criterion, and the group that is checked. name: name of the criterion. key: YAML key of the rule."""
 
     name: str
     key: str
@@ -38,12 +38,12 @@ class _Rule(NamedTuple):
     group: CriterionGroup
 
     def check(self, is_met: bool, message: str, **rest: Any) -> Check:
-        """Return a check that passes or fails."""
+        """Return a check with the outcome pass or fail."""
         return self._check("pass" if is_met else "fail", message, **rest)
 
     def unknown(self, message: str, evidence: tuple[Evidence, ...] = ()) -> Check:
-        """Return a check that cannot be decided: skipped if the criterion is optional, else inconclusive. message: what
-        is unknown.
+        """Return a check that cannot be decided: skipped if the criterion is optional, otherwise inconclusive. message:
+        the value that is unknown.
         """
         verdict: Outcome = "skipped" if self.criterion.optional else "inconclusive"
         return self._check(verdict, f"unknown: {message}", evidence=evidence)
@@ -54,7 +54,7 @@ class _Rule(NamedTuple):
 
 
 def checks(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[Check]:
-    """Yield a check for each rule of the criterion."""
+    """Yield a check for each rule that the criterion sets."""
     if criterion.min_steps is not None:
         yield _steps(_Rule(name, "min_steps", criterion, group), criterion.min_steps)
     if (ratio := criterion.min_dataset_over_memory) is not None:
@@ -69,7 +69,7 @@ def checks(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[C
 
 
 def in_words(key: str, criterion: Criterion) -> str:
-    """Return in words what a criterion requires. key: the YAML key of the requirement."""
+    """Return in words what a rule requires. key: the YAML key of the rule."""
     value = getattr(criterion, key)
     return _WORDS[key].format(", ".join(value) if isinstance(value, tuple) else value)
 
@@ -87,7 +87,7 @@ def _steps(rule: _Rule, least: int) -> Check:
 
 
 def _larger(measured: float, least: float) -> tuple[str, ...]:
-    """Return advice by which factor to enlarge the dataset; empty if it is large enough."""
+    """Return advice that states the factor by which to enlarge the dataset. Return no advice if it is large enough."""
     if not 0 < measured < least:
         return ()
     factor = f"{least / measured:,.0f}" if least / measured >= 100 else f"{least / measured:.3g}"
@@ -111,7 +111,7 @@ def _memory(rule: _Rule, least: float) -> Check:
 
 
 def _over_memory(ran: Ran) -> float | None:
-    """Return dataset bytes / memory of all nodes; None if the memory is unknown."""
+    """Return the size of the dataset divided by the memory of all nodes, or None if the memory is unknown."""
     storage = ran.run.storage
     return storage.dataset_bytes / storage.memory_bytes if storage is not None and storage.memory_bytes else None
 
@@ -121,7 +121,7 @@ def _sizes(ran: Ran) -> str:
     if storage is None:
         return "unknown"
     memory = format_size(storage.memory_bytes) if storage.memory_bytes else "an unknown amount"
-    return f"{format_size(storage.dataset_bytes)} of dataset, {memory} of memory on all nodes"
+    return f"dataset of {format_size(storage.dataset_bytes)}, {memory} of memory on all nodes"
 
 
 def _counts(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[Check]:
@@ -144,7 +144,9 @@ def _count(rule: _Rule, count: int, wanted: int) -> Check:
 
 
 def _gaps(rule: _Rule) -> Check:
-    """Check that each gap between runs is shorter than the shortest run, so that no other run fits into a gap."""
+    """Check that each gap between runs is shorter than the shortest run, so that no other run can have taken place in
+    it.
+    """
     sequence = rule.group.sequence
     runs = [ran.run for ran in sequence]
     gaps = [max(0.0, seconds_between(run.ended, following.started)) for run, following in pairwise(runs)]
@@ -182,7 +184,7 @@ def _separation(rule: _Rule) -> Check:
 
 
 def _as_shipped(rule: _Rule) -> Check:
-    """Compare the group's settings with those of the shipped workload of the same name."""
+    """Compare the settings of the group with those of the shipped workload that has the same name."""
     name = rule.group.key.workload
     measured = rule.group.runs[0].workload
     path = (

@@ -1,4 +1,4 @@
-"""Regression test: turn a difference and its confidence interval into an outcome, words and advice."""
+"""Regression test: derive the outcome, its words and advice from a difference and its confidence interval."""
 
 import math
 from collections.abc import Sequence
@@ -12,15 +12,15 @@ from dlio_hpc.verdict import trend
 from dlio_hpc.verdict.change_detection import FEWEST
 from dlio_hpc.verdict.trend import Night, Shift, Trend
 
-# Largest number of repeats that advice asks for. If more are needed, it suggests a larger tolerance instead.
+# Largest number of repeats that advice asks for. If more are needed, the advice is a larger tolerance.
 _MOST_REPEATS = 50
-# Advice suggests only tolerances below this one, in percent.
+# Upper limit, in percent, of the tolerances that advice suggests.
 _WIDEST = 50
 
 
 def outcome_of(difference: Difference, tolerance: float) -> Outcome:
-    """Return the outcome of a difference of logarithms. It is inconclusive if the difference may be noise and a drop
-    beyond the tolerance cannot be excluded.
+    """Return the outcome for a difference of logarithms. It is inconclusive if the difference may be noise but a drop
+    beyond the tolerance cannot be excluded either.
     """
     if difference.low is None or difference.high is None or difference.half is None:
         return "inconclusive"
@@ -33,8 +33,8 @@ def outcome_of(difference: Difference, tolerance: float) -> Outcome:
 
 
 class Weighed(NamedTuple):
-    """Result of a comparison with a reference. alone: outcome of the job's repeats if the history is ignored. shift:
-    the change in the history by which the level fell since the reference; None if it did not fall.
+    """Result of a comparison with a reference. alone: outcome for the job's repeats, without the history. shift: the
+    change in the history by which the level fell after the reference; None if it did not fall.
     """
 
     outcome: Outcome
@@ -45,25 +45,34 @@ class Weighed(NamedTuple):
     shift: Shift | None
 
 
-def weigh(nights: Sequence[Night], there: Night, metric: MetricName, tolerance: float, is_like: bool = True) -> Weighed:
-    """Compare the last night with the reference `there`. is_like: whether their measurement keys are equal; if so, a
-    drop in the history since the reference is a regression too.
+def weigh(
+    nights: Sequence[Night], reference: Night, metric: MetricName, tolerance: float, is_same_key: bool = True
+) -> Weighed:
+    """Compare the last of `nights` with `reference`. nights: the repeats of each job in the history, oldest first,
+    followed by those of the job to judge. is_same_key: whether the measurement keys are equal; if they are, a drop in
+    the history after `reference` makes the outcome a regression too.
     """
     noise = trend.noise(nights[:-1], metric)
-    difference = robust.difference(trend.logs(nights[-1].values, metric), trend.logs(there.values, metric), noise)
+    difference = robust.difference(trend.logs(nights[-1].values, metric), trend.logs(reference.values, metric), noise)
     alone, history = outcome_of(difference, tolerance), trend.of(nights, metric)
-    shift = _fallen(history, there, metric, difference, tolerance) if is_like and alone != "improved" else None
+    shift = (
+        _largest_drop(history, reference, metric, difference, tolerance)
+        if is_same_key and alone != "improved"
+        else None
+    )
     return Weighed("regression" if shift else alone, alone, difference, noise, history, shift)
 
 
-def _fallen(history: Trend, there: Night, metric: MetricName, difference: Difference, tolerance: float) -> Shift | None:
-    """Return the largest drop in the history since the reference. Return None if the level did not fall beyond the
-    tolerance, or if the last job has recovered: it is within the tolerance of the reference, and beyond noise better
-    than the fallen level.
+def _largest_drop(
+    history: Trend, reference: Night, metric: MetricName, difference: Difference, tolerance: float
+) -> Shift | None:
+    """Return the largest drop in the history after `reference`. Return None if the level did not fall beyond the
+    tolerance, or if the last job has recovered, that is, if it is within the tolerance of the reference and better than
+    the fallen level beyond noise.
     """
-    since = history.place(there.job)
+    since = history.place(reference.job)
     if since is None:
-        since = min(sum(night.ended <= there.ended for night in history.nights), len(history.nights) - 1)
+        since = min(sum(night.ended <= reference.ended for night in history.nights), len(history.nights) - 1)
     later = [shift for shift in history.shifts if (history.place(shift.to) or 0) > since]
     level = (history.levels[-1] / history.levels[since]) ** (1.0 if METRICS[metric].is_higher_better else -1.0)
     if not later or level >= 1 - tolerance:
@@ -74,7 +83,7 @@ def _fallen(history: Trend, there: Night, metric: MetricName, difference: Differ
 
 
 def percent(ratio: float) -> str:
-    """Return a ratio in words, such as "5.2 % worse"."""
+    """Return a ratio in words, such as "5.2 % worse", or "as good" if it is close to 1."""
     change = 100 * (ratio - 1)
     if abs(change) < 0.05:
         return "as good"
@@ -87,13 +96,13 @@ def signed(ratio: float) -> str:
 
 
 def changes_sentence(history: Trend) -> str:
-    """Return the clause of changes_words() as a sentence with a capital first letter."""
+    """Return the changes in the history as a sentence."""
     clause = changes_words(history)
     return f"{clause[0].upper()}{clause[1:]}."
 
 
 def changes_words(history: Trend) -> str:
-    """Return a clause on the changes in the history."""
+    """Return the changes in the history as a clause."""
     count = len(history.nights)
     if history.shifts:
         return f"over {count} nights: {'; '.join(map(shift_words, history.shifts))}"
@@ -103,7 +112,9 @@ def changes_words(history: Trend) -> str:
 
 
 def shift_words(shift: Shift) -> str:
-    """Return a change in words, with the job that it begins at and, for a drift, the job that it ends at."""
+    """Return a change in words. It names the job at which the change starts and, for a drift, the job at
+    which it ends.
+    """
     if shift.kind == "step":
         return f"{percent(shift.ratio)} since {shift.since} ({shift.ended[:10]})"
     return f"drifted, {percent(shift.ratio)} from {shift.since} ({shift.ended[:10]}) to {shift.to}"
@@ -125,14 +136,16 @@ def words(weighed: Weighed, name: str, here: Night, tolerance: float) -> str:
     return f"{shift_words(weighed.shift)}; {'' if weighed.alone == 'regression' else 'this job alone: '}{by_itself}"
 
 
-def advice(difference: Difference, here: Night, there: Night, noise: RepeatNoise | None, tolerance: float) -> list[str]:
-    """Return what would make the verdict conclusive, one item per line."""
+def advice(
+    difference: Difference, here: Night, reference: Night, noise: RepeatNoise | None, tolerance: float
+) -> list[str]:
+    """Return how the verdict could be made conclusive, one item per line."""
     if difference.half is None:
         return ["--repeat 3 or more for both jobs, or a history of at least five nights"]
     least = math.ceil(1000 * difference.half) / 10
     allowed = [f"--tolerance {least:g}% or more is needed with this noise"] if least < _WIDEST else []
     nights = 0.0 if noise is None else robust.t_quantile(noise.df) * math.sqrt(2) * noise.sd
-    count = min(len(here.values), len(there.values))
+    count = min(len(here.values), len(reference.values))
     needed = math.ceil(count * (difference.half / tolerance) ** 2)
     if nights > tolerance:
         differ = 100 * math.expm1(noise.sd if noise else 0)

@@ -1,4 +1,4 @@
-"""Groups of a job's measured runs with the same measurement key and dataset. Jobs are compared group by group."""
+"""Groups of a job's measured runs that have the same measurement key and dataset. Jobs are compared group by group."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from dlio_hpc.analysis.study.disturbances import Repeat
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
 
-# Cache outcomes, worst first. A single cached run disqualifies the whole group.
+# Cache outcomes from worst to best. A single cached run disqualifies the whole group.
 _WORST: tuple[Outcome, ...] = ("cached", "unknown", "storage", "nothing read")
 
 
 class Group(Struct, frozen=True):
-    """Measured runs of a job with the same measurement key on the same dataset, faulty runs included. title: title of
-    the study's point; empty without one. data: directory of the dataset. workload: the workload with its defaults
+    """Measured runs of a job with the same measurement key on the same dataset, including faulty runs. title: title of
+    the study's point; empty if there is none. data: directory of the dataset. workload: the workload with its defaults
     filled in, as decoded from JSON.
     """
 
@@ -40,7 +40,7 @@ class Group(Struct, frozen=True):
 
     @property
     def storage(self) -> Outcome:
-        """Worst cache outcome of the good runs; unknown if there is no good run."""
+        """Worst cache outcome of the good runs; "unknown" if there is no good run."""
         outcomes = {"unknown" if run.storage is None else run.storage.outcome() for run in self.good}
         return next((outcome for outcome in _WORST if outcome in outcomes), "unknown")
 
@@ -51,7 +51,7 @@ class Group(Struct, frozen=True):
 
     @property
     def storage_words(self) -> str:
-        """Worst cache outcome of the good runs in words, with the name of the run."""
+        """Worst cache outcome of the good runs in words, with the name of a run that has it."""
         for run in self.good:
             if run.storage is not None and run.storage.outcome() == self.storage:
                 return f"{run.run}: {run.storage.words()}"
@@ -59,11 +59,11 @@ class Group(Struct, frozen=True):
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """Options of dlio-submit that would keep the runs from reading cached bytes."""
+        """Options of dlio-submit with which the runs would read from storage instead of memory."""
         return next((run.storage.advice for run in self.good if run.storage and run.storage.advice), ())
 
     def repeats(self, metric: MetricName) -> tuple[Repeat, ...]:
-        """Return the good runs that have a positive value of the metric, as repeats. The value is inverted if lower is
+        """Return the good runs that have a positive value of the metric, as repeats. Values are inverted if lower is
         better.
         """
         sign = 1 if METRICS[metric].is_higher_better else -1
@@ -100,7 +100,7 @@ def of(entry: Entry) -> tuple[Group, ...]:
 
 
 def alone(groups: tuple[Group, ...], group: Group) -> bool:
-    """Return whether the group is the job's only group with its measurement key. If a job measures one key on several
-    datasets, none of its groups represents the key.
+    """Return whether no other group of the job has the same measurement key. If a job measures one key on several
+    datasets, none of the groups can stand for the key.
     """
     return sum(candidate.key == group.key for candidate in groups) == 1

@@ -1,5 +1,5 @@
-"""Selection of the jobs that verdicts are made on, by the names that users give: directory, archive, study, or a name
-in the history.
+"""Selection of the jobs that verdicts are made on. Users select them by directory, archive, study, or a name in the
+history.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,12 +17,12 @@ from dlio_hpc.verdict.history import Where
 from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.validity_criteria import Absent
 
-# Called with a line for each note.
+# Function that is called with each note for the user.
 Report = Callable[[str], None]
 
 
 class Selected(NamedTuple):
-    """A selected job. folder: folder of archives whose history and baselines apply to the job."""
+    """A selected job. folder: folder of archives that holds the history and the baselines for this job."""
 
     entry: Entry
     folder: Path
@@ -44,8 +44,8 @@ def folder(archive: Path | None, runs: Path) -> Path:
 
 
 def refresh(where: Path, report: Report) -> None:
-    """Add the archives that the history of the folder lacks; report archives that cannot be read. Do nothing if this
-    user may not write the history: entries() then reads the new archives in addition to it.
+    """Add those archives to the history of the folder that are not in it yet, and report archives that cannot be read.
+    Do nothing if this user may not write the history; entries() then reads the new archives itself.
     """
     if history.is_writable(where):
         for note in history.take_in(where).notes:
@@ -53,8 +53,8 @@ def refresh(where: Path, report: Report) -> None:
 
 
 def select(given: Sequence[str], archive: Path | None, runs: Path, report: Report) -> Selection:
-    """Return the jobs with these names. The name of a study selects its jobs that measured or failed. Raise ConfigError
-    for an unknown name.
+    """Return the jobs with these names. The name of a study selects those of its jobs that measured something or
+    failed. Raise ConfigError if a name is unknown.
     """
     selections = [_named(name, archive, runs, report) for name in given]
     missing = dict.fromkeys(line for selection in selections for line in selection.missing)
@@ -71,8 +71,8 @@ def _named(name: str, archive: Path | None, runs: Path, report: Report) -> Selec
 
 
 def _study(outcome: StudyOutcome, archive: Path | None) -> Selection:
-    """Return the jobs of a study that measured or failed. Raise InvalidRun if a job cannot be read, because a verdict
-    without it would be wrong.
+    """Return those jobs of a study that measured something or failed. Raise InvalidRun if a job cannot be read, because
+    a verdict without that job would be wrong.
     """
     if outcome.broken:
         raise InvalidRun(outcome.broken[0])
@@ -98,8 +98,8 @@ def _entry(outcome: JobOutcome) -> Entry:
 
 
 def _from_history(name: str, archive: Path | None, runs: Path, report: Report) -> list[Selected]:
-    """Return a job or the jobs of a study from the history, if the directory no longer exists. Raise ConfigError for an
-    unknown name.
+    """Return the job `name`, or the jobs of the study `name`, from the history. This finds jobs whose directory no
+    longer exists. Raise ConfigError if the name is unknown.
     """
     where = archive or runs / "archive"
     known: tuple[Entry, ...] = ()
@@ -113,8 +113,8 @@ def _from_history(name: str, archive: Path | None, runs: Path, report: Report) -
 
 
 def entries(where: Path, report: Report, wanted: Where = history.EVERYTHING) -> tuple[Entry, ...]:
-    """Return the wanted entries of the history of a folder, after archives that it lacks are added; empty if the folder
-    does not exist.
+    """Add new archives to the history of a folder, and return those of its entries that `wanted` selects. Return none
+    if the folder does not exist.
     """
     if not where.is_dir():
         return ()
@@ -123,7 +123,7 @@ def entries(where: Path, report: Report, wanted: Where = history.EVERYTHING) -> 
 
 
 class Judged(NamedTuple):
-    """Studies and jobs that criteria are applied to. jobs: jobs that belong to none of the studies."""
+    """Studies and jobs to which criteria are applied. jobs: jobs that belong to none of the studies."""
 
     studies: list[StudyOutcome]
     jobs: list[JobOutcome]
@@ -140,8 +140,8 @@ class Judged(NamedTuple):
 
 
 def judged(paths: Sequence[Path]) -> Judged:
-    """Return the studies and jobs in these directories or archives, for criteria to be applied to. If only jobs are
-    given and all of them belong to one study, they are judged as that study; a single job is judged on its own.
+    """Return the studies and jobs in these directories or archives, to apply criteria to. If several jobs are given and
+    all belong to one study, they are judged together as that study; a single job is judged on its own.
     """
     folders = [path for path in paths if study_outcome.is_study(path)]
     studies = [names.study_in(folder) for folder in dict.fromkeys(folders)]

@@ -1,5 +1,5 @@
-"""Verdict on a finished suite: one outcome and one line from baselines, criteria and the comparison of two file
-systems.
+"""Verdict on a finished suite: one outcome and one line, derived from baselines, criteria and the comparison of two
+file systems.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,8 +30,8 @@ from dlio_hpc.verdict.history_entry import Key
 
 
 class SuiteVerdict(Struct, frozen=True):
-    """Verdict on a suite. summary: one line, fit for the subject of a mail. effects: differences between two file
-    systems; empty if the suite compares none.
+    """Verdict on a suite. summary: one line that can serve as the subject of a mail. effects: differences between two
+    file systems; empty if the suite does not compare file systems.
     """
 
     summary: str
@@ -52,7 +52,7 @@ _NO_CRITERIA = Criteria(name="none")
 
 def judge_study(outcome: StudyOutcome, effects: tuple[PairedEffect, ...], report: selection.Report) -> SuiteVerdict:
     """Judge a suite by its criteria, and by the history and the baselines in the folder of its archives. effects:
-    differences between two file systems; empty if the suite compares none.
+    differences between two file systems; empty if the suite does not compare file systems.
     """
     study, judging = outcome.study, outcome.study.verdict
     assert judging is not None
@@ -82,7 +82,7 @@ def judge(
     study: Study, judgement: Judgement, accepted: Acceptance, effects: tuple[PairedEffect, ...], known: Sequence[Key]
 ) -> SuiteVerdict:
     """Return the verdict on a suite: the most severe outcome of comparisons, acceptance and file systems, and a
-    summary. known: measurement keys of the active baselines.
+    summary. known: measurement keys that have an active baseline.
     """
     codes = {accepted.exit_code, *_compared(judgement, known), *(_sides(study, effects) if study.is_ab else ())}
     outcome = worst(map(of_exit_code, codes)) or "pass"
@@ -98,8 +98,8 @@ def judge(
 
 
 def _compared(judgement: Judgement, known: Sequence[Key]) -> set[int]:
-    """Return the exit codes of the comparisons. A measurement without a baseline of its own counts only if its workload
-    has a baseline on its site.
+    """Return the exit codes of the comparisons. A measurement that has no baseline is ignored, unless its workload has
+    a baseline on its site.
     """
     return {
         verdict.exit_code
@@ -114,8 +114,8 @@ def _was_known(verdict: Verdict, known: Sequence[Key]) -> bool:
 
 
 def _sides(study: Study, effects: Sequence[PairedEffect]) -> set[int]:
-    """Return the exit codes of the comparison of two file systems: 1 if the new one (B) is slower than the old one (A)
-    beyond noise and tolerance, 5 if that cannot be decided; empty if B is not slower.
+    """Return the exit codes for the comparison of two file systems: 1 if the new one (B) is slower than the old one (A)
+    beyond noise and tolerance, 5 if that cannot be decided, none if B is not slower.
     """
     least = 1 - (0.0 if study.verdict is None else study.verdict.tolerance)
     slower = {1 for effect in effects if effect.better == "A" and effect.ratio < least}

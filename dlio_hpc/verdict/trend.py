@@ -1,4 +1,6 @@
-"""Trend of a measurement key in the history: noise between nights, and changes. A night is the repeats of one job."""
+"""Trend of a measurement key in the history: changes, and noise between nights. A night holds the repeats of
+one job.
+"""
 
 import math
 import statistics
@@ -14,12 +16,12 @@ from dlio_hpc.verdict.change_detection import Change
 from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.run_groups import Group
 
-# Largest number of nights that are considered; older ones are ignored.
+# Maximum number of nights that are used; older nights are ignored.
 MOST = 90
 
 
 class Night(Struct, frozen=True):
-    """Repeats of one metric in one job, in the metric's unit."""
+    """Values of a metric in the repeats of one job, in the unit of the metric. ended: time at which the job ended."""
 
     job: str
     ended: str
@@ -32,8 +34,8 @@ class Night(Struct, frozen=True):
 
 class Shift(Struct, frozen=True):
     """A change of level; jobs are given by name. since: first job after a step, or first job of a drift. to: last job
-    of a drift; for a step, the same as `since`. ended: end of the job `since`. ratio: new level / old level, inverted
-    if lower is better, so below 1 is worse. p: probability of such a change by chance.
+    of a drift; for a step, the same as `since`. ended: time at which the job `since` ended. ratio: new level / old
+    level, inverted if lower is better, so that below 1 is worse. p: probability that such a change appears by chance.
     """
 
     kind: change_detection.Kind
@@ -45,8 +47,8 @@ class Shift(Struct, frozen=True):
 
 
 class Trend(Struct, frozen=True):
-    """Trend of a series of nights. nights: oldest first. levels: level of each night, as the shifts explain it, in the
-    metric's unit. outliers: jobs whose night is an outlier.
+    """Trend of a series of nights. nights: oldest first. levels: level of each night according to the shifts, in the
+    unit of the metric. outliers: names of the jobs whose night is an outlier.
     """
 
     nights: tuple[Night, ...]
@@ -55,20 +57,22 @@ class Trend(Struct, frozen=True):
     outliers: tuple[str, ...]
 
     def place(self, job: str) -> int | None:
-        """Return the index of a job's night, or None if the job has none."""
+        """Return the index of the job's night in `nights`, or None if it has none."""
         return next((place for place, night in enumerate(self.nights) if night.job == job), None)
 
 
 def night(group: Group, metric: MetricName) -> Night | None:
-    """Return the values of a group as a night, or None if no good run has the metric or a value is 0 or less."""
+    """Return the values of a group as a night. Return None if no good run has the metric, or if a value is 0
+    or less.
+    """
     values = group.values(metric)
     return Night(group.job, group.ended, values) if values and min(values) > 0 else None
 
 
 def nights(history: Sequence[Entry], like: Group, metric: MetricName) -> list[Night]:
-    """Return the nights of the jobs with the measurement key of `like`, oldest first. Jobs with a faulty run or with
-    several datasets of that key are left out. If the storage of `like` was measured, only jobs are taken whose storage
-    was measured too; otherwise only jobs whose storage was not.
+    """Return the nights of the jobs that have the measurement key of `like`, oldest first. Jobs with a faulty run, or
+    with several datasets for that key, are left out. If the storage of `like` was measured, only jobs whose storage was
+    measured too are included; otherwise, only jobs whose storage was not measured.
     """
     kept = []
     for entry in history:
@@ -79,7 +83,7 @@ def nights(history: Sequence[Entry], like: Group, metric: MetricName) -> list[Ni
 
 
 def of(series: Sequence[Night], metric: MetricName) -> Trend:
-    """Return the trend of a series of nights. series: oldest first."""
+    """Return the trend of a series of nights, which is sorted from oldest to newest."""
     detected = change_detection.find(logs([past.median for past in series], metric))
     sign = 1.0 if METRICS[metric].is_higher_better else -1.0
     return Trend(
@@ -91,7 +95,7 @@ def of(series: Sequence[Night], metric: MetricName) -> Trend:
 
 
 def noise(series: Sequence[Night], metric: MetricName) -> RepeatNoise | None:
-    """Return the noise between the medians of these nights, changes of level excluded; None if there are too few
+    """Return the noise between the medians of these nights, without changes of level. Return None if there are too few
     nights.
     """
     return change_detection.find(logs([past.median for past in series], metric)).noise

@@ -1,4 +1,6 @@
-"""Checks that every acceptance makes: all runs are good, no measurement is missing, and the storage was measured."""
+"""Checks that are part of every acceptance: all runs are good, no measurement is missing, and the storage was
+measured.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -11,9 +13,9 @@ from dlio_hpc.verdict.history_entry import Entry
 
 STORAGE = "storage"
 _CLASSES: dict[int, Outcome] = {3: "invalid", 7: "incomplete"}
-# Advice if the run recorded none, because the limit on cached bytes was wider when it ran.
+# Advice for a run that recorded none, because it was within the limit on cached bytes that applied when it ran.
 _LARGER = (f"a dataset of {ENOUGH} times the nodes' memory",)
-# Name of the check and its requirement, by the outcome if the requirement is not met.
+# Name and requirement of a check, by the outcome that it has if the requirement is not met.
 _ALWAYS: dict[Outcome, tuple[str, str]] = {
     "invalid": ("validity", "no run is invalid"),
     "infrastructure": ("infrastructure", "no run failed"),
@@ -23,7 +25,7 @@ _ALWAYS: dict[Outcome, tuple[str, str]] = {
 
 class Absent(NamedTuple):
     """A measurement that a study lacks. title: title of its point. job: the last job that should have made it; None if
-    there was none. why: the reason that it is missing.
+    no job was planned. why: reason why it is missing.
     """
 
     title: str
@@ -38,7 +40,9 @@ class _Fault(NamedTuple):
 
 
 def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
-    """Yield one check for each kind of fault, also without such faults, so that all reports have the same checks."""
+    """Yield one check for each kind of fault, whether or not there are such faults, so that all reports have the same
+    checks.
+    """
     faults = [*_faulty(entries), *_unfinished(entries, absent)]
     count = sum(run.is_good for entry in entries for run in entry.measurements)
     if not count and not faults:
@@ -54,8 +58,8 @@ def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
 
 
 def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
-    """Yield the faults of runs whose measurement has no good run, and faults of whole jobs. A job that reached its time
-    limit after its last run has no fault, because no measurement was lost.
+    """Yield the faults of runs whose measurement has no good run, and the faults of whole jobs. A job that reached its
+    time limit after its last run counts as having no fault, because no measurement is missing.
     """
     measured = {(entry.study, run.unit) for entry in entries for run in entry.measurements if run.is_good}
     for entry in entries:
@@ -73,7 +77,7 @@ def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
 
 
 def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[_Fault]:
-    """Yield a fault for each missing measurement that is not recorded in the entry of a job."""
+    """Yield a fault for each missing measurement, except for those that the entry of their job lists as a run."""
     recorded = {(entry.job, run.title, run.repeat) for entry in entries for run in entry.measurements}
     for missing in absent:
         if (missing.job, missing.title, missing.repeat) not in recorded:
@@ -82,8 +86,8 @@ def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[
 
 
 def of_storage(group: CriterionGroup, limit: float) -> Check:
-    """Check whether the bytes of a group were read from storage. The outcome is cached if the share of bytes from
-    memory is above the limit or unknown.
+    """Check whether the runs of a group read from storage. The outcome is cached if the share of bytes from memory
+    exceeds the limit or is unknown.
     """
     outcomes = [_outcome(ran, limit) for ran in group.runs]
     evidence = tuple(
@@ -106,12 +110,12 @@ def of_storage(group: CriterionGroup, limit: float) -> Check:
 
 
 def _larger(group: CriterionGroup) -> tuple[str, ...]:
-    """Return the advice to use a larger dataset; empty if the runs read no stored data."""
+    """Return the advice to use a larger dataset, or no advice if the runs read no stored data."""
     return _LARGER if any(ran.run.storage is not None and ran.run.storage.epochs for ran in group.runs) else ()
 
 
 def _outcome(ran: Ran, limit: float) -> tuple[bool, str]:
-    """Return whether a run read from storage, with the cache outcome in words."""
+    """Return whether a run read from storage, and its cache outcome in words."""
     storage = ran.run.storage
     if storage is None:
         return False, "UNKNOWN: the bytes read were not recorded"
@@ -119,7 +123,7 @@ def _outcome(ran: Ran, limit: float) -> tuple[bool, str]:
 
 
 def _share(ran: Ran) -> float | None:
-    """Return the share of bytes from storage in the worst epoch; None if it is unknown."""
+    """Return the share of bytes from storage in the epoch in which it is lowest, or None if it is unknown."""
     storage = ran.run.storage
     return None if storage is None or storage.cached is None else 1 - storage.cached
 

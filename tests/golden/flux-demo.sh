@@ -11,8 +11,8 @@
 
 cd /runs/demo-20260101-120000-abcdef || exit 6
 job=$PWD
-# exit_status holds the exit code of the job, also after the batch system has purged the job. A write that fails is
-# repeated up to two times. A second signal of the batch system must not end the script before the file is written.
+# Write the exit code of the job to the file exit_status, which remains after the batch system has purged the job. Try up
+# to three times. Ignore further signals, so that they cannot end the script before the file is written.
 keep_status() {
   local code=$? pause
   trap '' TERM INT HUP ALRM USR1
@@ -21,9 +21,9 @@ keep_status() {
     echo "$code" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status" && return
   done
 }
-trap 'exit 143' TERM INT HUP   # before ranks are started; without this trap exit_status would be 0
+trap 'exit 143' TERM INT HUP   # until ranks are started; without this trap exit_status would be 0
 trap 'keep_status; [ -z "$timer" ] || kill "$timer" 2> /dev/null' EXIT
-# Keep the results of an earlier attempt in attempts/: the batch system may requeue a job.
+# If the job has run before, copy its earlier results to attempts/. The batch system may requeue a job.
 if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
   attempt=1; while [ -e "attempts/$attempt" ]; do attempt=$(( attempt + 1 )); done
   rm -rf attempts/.copy; mkdir -p attempts/.copy || exit 6
@@ -34,24 +34,26 @@ if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
   echo "== attempt $(( attempt + 1 ))" >&2
 fi
 rm -f exit_status stop environment.json runs/*/{result.json,error.json,timeline.h5} layout/*.yaml
-# USR1 arrives 60 s before the time limit. The ranks find the file stop and end after their step.
+# USR1 arrives 60 s before the time limit. The trap creates the file stop, and all ranks end after the current step.
 trap 'signalled=1; echo "time limit near, 60 s left: stopping"; echo "time limit" > "$job/stop"' USR1
 SECONDS=0
 launched=
-# Return 0 if the time limit ends the job. The batch system is asked first: the limit may have been changed.
+# Return 0 if the job ends because of its time limit. The batch system is asked first, because the limit may have been
+# changed.
 is_over() {
   local rest
   rest=$(left 2)
-  if [ "$rest" ]; then [ "$rest" -le 1 ]; else clock_says_so; fi
+  if [ "$rest" ]; then [ "$rest" -le 1 ]; else is_over_by_clock; fi
 }
-clock_says_so() { [ -e "$job/stop" ] || (( SECONDS >= 1799 )); }
-# End the ranks before the script ends: a batch system kills only the processes that it started itself. On other nodes
-# the ranks are not among them.
+# The same without the batch system: return 0 if the file stop exists or the walltime is over.
+is_over_by_clock() { [ -e "$job/stop" ] || (( SECONDS >= 1799 )); }
+# Kill the ranks before the script ends. The batch system kills only processes that it started itself; ranks on other
+# nodes may not be among them.
 stop_ranks() {
   for _ in {1..20}; do kill -0 "$launched" 2> /dev/null || break; sleep 0.1; done
   kill -KILL "$launched" 2> /dev/null
 }
-# TERM arrives at the time limit (exit code 124, as of timeout(1)) or when the job is cancelled (exit code 143).
+# TERM arrives at the time limit (exit code 124, as with timeout(1)) or when the job is cancelled (exit code 143).
 end() {
   set +eu   # the site's setup lines may have set -e or -u
   trap '' TERM INT HUP ALRM USR1
@@ -72,7 +74,7 @@ timer=
 if [ "$FLUX_ENCLOSING_ID" ]; then
   {
     trap 'kill $! 2> /dev/null; exit' TERM
-    slept=0   # the limit may change: ask for it every five minutes
+    slept=0   # the limit may change, so it is queried every five minutes
     while rest=$(left 10); pause=$(( ${rest:-1800 - slept} - 60 )); [ "$pause" -gt 0 ]; do
       nap=$(( pause < 300 ? pause : 300 ))
       sleep "$nap" & wait $!
@@ -100,7 +102,7 @@ cd "$job" || exit 6
 status=0
 
 run 'layout before' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json before || exit $?
-run 00-generate flux run --nodes=2 --ntasks=8 --setopt=exit-on-error --setopt=exit-timeout=none /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # no data, no measurement
+run 00-generate flux run --nodes=2 --ntasks=8 --setopt=exit-on-error --setopt=exit-timeout=none /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # end the job: its runs need this dataset
 run 'layout after' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json after || exit $?
 run 01-measure-1 flux run --nodes=2 --ntasks=8 --setopt=exit-on-error --setopt=exit-timeout=none /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 || status=$?
 run 02-measure-2 flux run --nodes=2 --ntasks=8 --setopt=exit-on-error --setopt=exit-timeout=none /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?

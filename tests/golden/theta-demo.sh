@@ -14,8 +14,8 @@
 
 cd /runs/demo-20260101-120000-abcdef || exit 6
 job=$PWD
-# exit_status holds the exit code of the job, also after the batch system has purged the job. A write that fails is
-# repeated up to two times. A second signal of the batch system must not end the script before the file is written.
+# Write the exit code of the job to the file exit_status, which remains after the batch system has purged the job. Try up
+# to three times. Ignore further signals, so that they cannot end the script before the file is written.
 keep_status() {
   local code=$? pause
   trap '' TERM INT HUP ALRM USR1
@@ -24,9 +24,9 @@ keep_status() {
     echo "$code" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status" && return
   done
 }
-trap 'exit 143' TERM INT HUP   # before ranks are started; without this trap exit_status would be 0
+trap 'exit 143' TERM INT HUP   # until ranks are started; without this trap exit_status would be 0
 trap 'keep_status; [ -z "$timer" ] || kill "$timer" 2> /dev/null' EXIT
-# Keep the results of an earlier attempt in attempts/: the batch system may requeue a job.
+# If the job has run before, copy its earlier results to attempts/. The batch system may requeue a job.
 if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
   attempt=1; while [ -e "attempts/$attempt" ]; do attempt=$(( attempt + 1 )); done
   rm -rf attempts/.copy; mkdir -p attempts/.copy || exit 6
@@ -38,24 +38,26 @@ if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
 fi
 rm -f exit_status stop environment.json runs/*/{result.json,error.json,timeline.h5} layout/*.yaml
 rm -rf darshan/*.darshan darshan/*.json runs/*/darshan/*.darshan runs/*/darshan/*.json {darshan,runs/*/darshan}/live
-# USR1 arrives 60 s before the time limit. The ranks find the file stop and end after their step.
+# USR1 arrives 60 s before the time limit. The trap creates the file stop, and all ranks end after the current step.
 trap 'signalled=1; echo "time limit near, 60 s left: stopping"; echo "time limit" > "$job/stop"' USR1
 SECONDS=0
 launched=
-# Return 0 if the time limit ends the job. The batch system is asked first: the limit may have been changed.
+# Return 0 if the job ends because of its time limit. The batch system is asked first, because the limit may have been
+# changed.
 is_over() {
   local rest
   rest=$(left 2)
-  if [ "$rest" ]; then [ "$rest" -le 1 ]; else clock_says_so; fi
+  if [ "$rest" ]; then [ "$rest" -le 1 ]; else is_over_by_clock; fi
 }
-clock_says_so() { [ -e "$job/stop" ] || (( SECONDS >= 3599 )); }
-# End the ranks before the script ends: a batch system kills only the processes that it started itself. On other nodes
-# the ranks are not among them.
+# The same without the batch system: return 0 if the file stop exists or the walltime is over.
+is_over_by_clock() { [ -e "$job/stop" ] || (( SECONDS >= 3599 )); }
+# Kill the ranks before the script ends. The batch system kills only processes that it started itself; ranks on other
+# nodes may not be among them.
 stop_ranks() {
   for _ in {1..20}; do kill -0 "$launched" 2> /dev/null || break; sleep 0.1; done
   kill -KILL "$launched" 2> /dev/null
 }
-# TERM arrives at the time limit (exit code 124, as of timeout(1)) or when the job is cancelled (exit code 143).
+# TERM arrives at the time limit (exit code 124, as with timeout(1)) or when the job is cancelled (exit code 143).
 end() {
   set +eu   # the site's setup lines may have set -e or -u
   trap '' TERM INT HUP ALRM USR1
@@ -74,7 +76,7 @@ timer=
 if [ "$COBALT_JOBID" ]; then
   {
     trap 'kill $! 2> /dev/null; exit' TERM
-    slept=0   # the limit may change: ask for it every five minutes
+    slept=0   # the limit may change, so it is queried every five minutes
     while rest=$(left 10); pause=$(( ${rest:-3600 - slept} - 60 )); [ "$pause" -gt 0 ]; do
       nap=$(( pause < 300 ? pause : 300 ))
       sleep "$nap" & wait $!
@@ -87,7 +89,7 @@ fi
 
 # Start a run in the background, so that bash handles signals while the run is active.
 run() {
-  [ ! -e "$job/stop" ] || [[ $1 == darshan\ * ]] || exit 124   # the log of a finished run is still judged
+  [ ! -e "$job/stop" ] || [[ $1 == darshan\ * ]] || exit 124   # the log of a finished run is still checked
   echo "== $1"
   "${@:2}" < /dev/null &
   launched=$!
@@ -97,37 +99,38 @@ run() {
   return "$code"
 }
 
-for name in "${!DARSHAN_@}"; do unset "$name"; done   # those of modules or users would override the job's
-kept=   # two libdarshan libraries in one rank deadlock
+for name in "${!DARSHAN_@}"; do unset "$name"; done   # variables of modules or users would override those of the job
+kept=   # LD_PRELOAD without libdarshan: two libdarshan libraries in one rank deadlock
 for library in ${LD_PRELOAD//:/ }; do [[ $library == *libdarshan* ]] || kept+=${kept:+:}$library; done
 if [ "$kept" ]; then LD_PRELOAD=$kept; else unset LD_PRELOAD; fi
 export PYTHONSAFEPATH=1   # ranks neither import from the job's directory nor list it
 cd "$job" || exit 6
 status=0
 
-# Set the Darshan arguments of the next run; its log goes to the folder $1. If the probe with two ranks leaves no log of
-# two ranks, the runs go without Darshan. Darshan does not replace an existing log: each attempt has a log of its own.
+# Set the launcher arguments that load Darshan in the next run, whose log is written to the folder $1. If the probe with
+# two ranks does not write a log of two ranks, all runs are made without Darshan. Darshan does not overwrite a log, so each
+# attempt writes a new one.
 log=$(date +%Y%m%d-%H%M%S)-$$.darshan
-watched() {
+set_darshan() {
   mkdir -p "$1/live"
   set -- "$job/$1" "$log"
   darshan=(-e LD_PRELOAD=/soft/perftools/darshan/darshan-3.1.8/lib/libdarshan.so"${LD_PRELOAD:+:$LD_PRELOAD}" -e DARSHAN_LOGFILE="$1/$2" -e DARSHAN_CONFIG_PATH="$1/darshan.conf" -e DARSHAN_MMAP_LOGPATH="$1/live" -e DARSHAN_DISABLE_SHARED_REDUCTION="1" -e DXT_ENABLE_IO_TRACE="1")
   [ -z "$excluded" ] || darshan+=(-e DARSHAN_MODMEM="8" -e DARSHAN_EXCLUDE_DIRS="$excluded")
 }
 excluded=$(/opt/python/bin/python3 -m dlio_hpc.darshan excluded plan.json)   # empty for libdarshan 3.4 and later, which reads a configuration file
-watched darshan
-run 'darshan probe' /opt/python/bin/python3 -m dlio_hpc.darshan probe plan.json "$log" -- aprun -n 2 -N 2 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -c 'from mpi4py import MPI' || watched() { darshan=(); }
+set_darshan darshan
+run 'darshan probe' /opt/python/bin/python3 -m dlio_hpc.darshan probe plan.json "$log" -- aprun -n 2 -N 2 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -c 'from mpi4py import MPI' || set_darshan() { darshan=(); }
 
 # On Lustre, before the dataset is written: lfs setstripe -c 48 -S 1048576 /data/npz-64x4x1MiB-4cc36a7db4b3
 run 'layout before' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json before || exit $?
-watched runs/00-generate/darshan
-run 00-generate aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # no data, no measurement
+set_darshan runs/00-generate/darshan
+run 00-generate aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # end the job: its runs need this dataset
 run 'darshan 00-generate' /opt/python/bin/python3 -m dlio_hpc.darshan judge plan.json --run 0 || [ $? != 3 ] || status=3
 run 'layout after' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json after || exit $?
-watched runs/01-measure-1/darshan
+set_darshan runs/01-measure-1/darshan
 run 01-measure-1 aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 || status=$?
 run 'darshan 01-measure-1' /opt/python/bin/python3 -m dlio_hpc.darshan judge plan.json --run 1 || [ $? != 3 ] || status=3
-watched runs/02-measure-2/darshan
+set_darshan runs/02-measure-2/darshan
 run 02-measure-2 aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
 run 'darshan 02-measure-2' /opt/python/bin/python3 -m dlio_hpc.darshan judge plan.json --run 2 || [ $? != 3 ] || status=3
 

@@ -12,7 +12,7 @@ from dlio_hpc.analysis.log import file_stats as files_of
 from dlio_hpc.analysis.log.auxiliary_files import AuxiliaryGroup
 from dlio_hpc.analysis.log.extents import Reads
 from dlio_hpc.analysis.log.file_roles import Role
-from dlio_hpc.analysis.log.file_stats import Seen
+from dlio_hpc.analysis.log.file_stats import FileStats
 from dlio_hpc.analysis.log.requests import Requests
 from dlio_hpc.analysis.log.step_detection import Pace
 from dlio_hpc.darshan.log import NO_RECORDS, Log
@@ -44,7 +44,7 @@ class Derived(NamedTuple):
 class _Subject(NamedTuple):
     log: Log
     roles: list[Role]
-    data: list[Seen]
+    data: list[FileStats]
     reads: Reads | None
     requests: Requests | None
     kind: file_formats.LogFormat
@@ -61,7 +61,9 @@ def derive(log: Log, requests: Requests | None, wanted: Callable[[str], bool], i
     if not data or (reasons and not is_forced):
         return Derived({}, [], roles, reasons, requests is not None)
     reads = _reads(data, requests)
-    subject = _Subject(log, roles, data, reads, requests, file_formats.tell(data, None if reads is None else requests))
+    subject = _Subject(
+        log, roles, data, reads, requests, file_formats.detect(data, None if reads is None else requests)
+    )
     keys, pace = (_by_counters if reads is None else _by_trace)(subject)
     made = _saved(subject, keys, pace)
     made = {**keys, **made}
@@ -109,7 +111,7 @@ def _common(subject: _Subject) -> dict[str, DerivedValue]:
     }
 
 
-def _count(data: Sequence[Seen]) -> DerivedValue:
+def _count(data: Sequence[FileStats]) -> DerivedValue:
     sizes = [file.size for file in data]
     low, high = min(sizes), max(sizes)
     spread = format_size(high) if low == high else f"{format_size(low)} to {format_size(high)}"

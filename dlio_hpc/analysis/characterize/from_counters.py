@@ -5,7 +5,7 @@ not have single requests.
 import numpy as np
 
 from dlio_hpc.analysis.characterize.evidence import Confidence, DerivedValue
-from dlio_hpc.analysis.log.file_stats import Seen
+from dlio_hpc.analysis.log.file_stats import FileStats
 from dlio_hpc.darshan.log import NO_RECORDS, Log, Records, common_sizes, counter
 from dlio_hpc.units import format_seconds, format_size
 
@@ -22,7 +22,7 @@ def records_of(log: Log, files: list[Seen]) -> Records:
     return posix[[log.names.get(number, str(number)) in wanted for number in posix["id"].tolist()]]
 
 
-def transfer(records: Records, files: list[Seen]) -> DerivedValue:
+def transfer(records: Records, files: list[FileStats]) -> DerivedValue:
     """Estimate reader.transfer_size: of the four most frequent sizes that Darshan records per file, the one that read
     most bytes.
     """
@@ -103,7 +103,7 @@ def sample(files: list[Seen], request: DerivedValue, streams: bool) -> DerivedVa
     return DerivedValue(0, "unknown", "counters do not show samples")
 
 
-def compute(records: Records, files: list[Seen], ranks: int) -> DerivedValue:
+def compute(records: Records, files: list[FileStats], ranks: int) -> DerivedValue:
     """Estimate the seconds between the first and the last read that a rank did not spend in I/O calls. The value is for
     the whole run, not for a step.
     """

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from dlio_hpc.analysis.characterize.evidence import Confidence, DerivedValue
 from dlio_hpc.analysis.log.extents import usual
-from dlio_hpc.analysis.log.file_stats import Seen
+from dlio_hpc.analysis.log.file_stats import FileStats
 from dlio_hpc.analysis.log.requests import Requests
 from dlio_hpc.config.reader_keys import LARGEST_REQUEST
 from dlio_hpc.units import format_seconds, format_size
@@ -40,7 +40,7 @@ class _Event(NamedTuple):
 
 
 def checkpoints(
-    files: Sequence[Seen], requests: Requests | None, begins: Floats | None, epochs: int
+    files: Sequence[FileStats], requests: Requests | None, begins: Floats | None, epochs: int
 ) -> CheckpointWrites | None:
     """Derive the checkpoint keys. files: files that hold checkpoints. begins: start of each step of a rank in seconds;
     None if steps are unknown. epochs: number of epochs. Return None if no checkpoint was written.
@@ -92,7 +92,7 @@ def _traced(files: Sequence[Seen], requests: Requests) -> list[_Event]:
     return events
 
 
-def _untraced(files: Sequence[Seen], requests: Requests, number: int) -> list[int]:
+def _untraced(files: Sequence[FileStats], requests: Requests, number: int) -> list[int]:
     """Return the sizes of one checkpoint's files that were written through STDIO, which is not traced. The untraced
     files are divided evenly among `number` checkpoints.
     """
@@ -101,7 +101,7 @@ def _untraced(files: Sequence[Seen], requests: Requests, number: int) -> list[in
     return sizes[: max(1, round(len(sizes) / number))]
 
 
-def _size(file: Seen) -> int:
+def _size(file: FileStats) -> int:
     """Return the size of a file in bytes, limited to the bytes written to it."""
     return max(1, min(file.size, file.bytes_written))
 
@@ -161,12 +161,12 @@ def _every(events: list[_Event], begins: Floats | None, epochs: int) -> DerivedV
     return DerivedValue(max(1, round(between)), "medium", f"{evidence}, {between:.3g} bursts of reads between them")
 
 
-def _fsync(files: Sequence[Seen]) -> DerivedValue:
+def _fsync(files: Sequence[FileStats]) -> DerivedValue:
     syncs = sum(file.syncs for file in files)
     return DerivedValue(syncs > 0, "high", f"{syncs} fsync call(s) on them")
 
 
-def _read_back(files: Sequence[Seen]) -> DerivedValue:
+def _read_back(files: Sequence[FileStats]) -> DerivedValue:
     read, written = sum(file.bytes_read for file in files), sum(file.bytes_written for file in files)
     return DerivedValue(
         read >= 0.5 * written, "high", f"{format_size(read)} of {format_size(written)} written were read back"
@@ -192,7 +192,7 @@ def sides(files: Sequence[Seen], requests: Requests | None, ranks: int, steps: i
     return made
 
 
-def _side(file: Seen, requests: Requests | None, ranks: int, steps: int | None, taken: set[str]) -> AuxiliaryGroup:
+def _side(file: FileStats, requests: Requests | None, ranks: int, steps: int | None, taken: set[str]) -> AuxiliaryGroup:
     writes = file.bytes_written > file.bytes_read
     count, moved = (file.writes, file.bytes_written) if writes else (file.reads, file.bytes_read)
     ends = 0 if writes else _ends(file, requests)
@@ -216,14 +216,14 @@ def _side(file: Seen, requests: Requests | None, ranks: int, steps: int | None, 
     return AuxiliaryGroup(keys, f"{count:,} request(s) of {format_size(size)} (mean) {verb}: {file.path}")
 
 
-def _ends(file: Seen, requests: Requests | None) -> int:
+def _ends(file: FileStats, requests: Requests | None) -> int:
     """Return the number of reads that reached the end of the file and returned no bytes."""
     if requests is None:
         return 0
     return int(np.count_nonzero(requests.on([file.path]) & ~requests.write & (requests.length == 0)))
 
 
-def _spread_out(file: Seen, requests: Requests | None) -> bool:
+def _spread_out(file: FileStats, requests: Requests | None) -> bool:
     """Return whether requests to the file span more than half of the traced time."""
     span = file.read_s or file.written_s
     if requests is None or span is None or not len(requests.start):
@@ -231,7 +231,7 @@ def _spread_out(file: Seen, requests: Requests | None) -> bool:
     return span[1] - span[0] > 0.5 * float(requests.end.max() - requests.start.min())
 
 
-def _is_random(file: Seen, requests: Requests | None) -> bool:
+def _is_random(file: FileStats, requests: Requests | None) -> bool:
     if requests is None:
         return False
     mine = np.flatnonzero(requests.on([file.path]))

@@ -11,7 +11,7 @@ import numpy as np
 
 from dlio_hpc.analysis.characterize.evidence import DerivedValue
 from dlio_hpc.analysis.log import extents, file_roles
-from dlio_hpc.analysis.log.file_stats import Seen
+from dlio_hpc.analysis.log.file_stats import FileStats
 from dlio_hpc.analysis.log.requests import Requests
 
 _ENDINGS = {
@@ -98,7 +98,7 @@ def _by_marks(ending: str, marks: _Marks | None, files: int) -> DerivedValue:
     return DerivedValue("raw", "medium", f"{evidence}, and requests match no library")
 
 
-def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequence[Seen]) -> DerivedValue:
+def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequence[FileStats]) -> DerivedValue:
     if name == "raw":
         return _of_raw(marks)
     if marks is None:
@@ -127,11 +127,11 @@ def _of_raw(marks: _Marks | None) -> DerivedValue:
     )
 
 
-def _usual(requests: Requests, data: Sequence[Seen]) -> int:
+def _usual(requests: Requests, data: Sequence[FileStats]) -> int:
     return extents.usual(requests.length[requests.on({file.path for file in data}) & ~requests.write])
 
 
-def _marks(data: Sequence[Seen], requests: Requests) -> _Marks:
+def _marks(data: Sequence[FileStats], requests: Requests) -> _Marks:
     size = {file.path: file.size for file in data}
     sizes = np.array([size.get(path, -1) for path in requests.paths], np.int64)
     mine = np.flatnonzero(~requests.write & (sizes[requests.file] >= 0)) if len(sizes) else np.empty(0, np.int64)

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dlio_hpc.analysis.log.file_stats import Seen
+from dlio_hpc.analysis.log.file_stats import FileStats
 from dlio_hpc.analysis.similarity import io_profile
 from dlio_hpc.darshan import setup
 from dlio_hpc.plan import dataset
@@ -43,12 +43,12 @@ _LEAST_STATE = 4096
 class Role(NamedTuple):
     """Role of a file. why: a phrase with the reason."""
 
-    file: Seen
+    file: FileStats
     role: Name
     why: str
 
 
-def tell(files: Iterable[Seen]) -> list[Role]:
+def classify(files: Iterable[FileStats]) -> list[Role]:
     """Return the role of each file, in the order given."""
     roles = [_apart(file) for file in files]
     read = [role.file for role in roles if role.role == "dataset"]
@@ -99,7 +99,7 @@ def _unfit(file: Seen) -> str | None:
     return None if file.moved else "opened, but neither read nor written"
 
 
-def _written(file: Seen) -> Role:
+def _written(file: FileStats) -> Role:
     if file.path.startswith(_TEMPORARY) and file.moved < _LEAST_STATE:
         return Role(file, "other", "a few bytes in a temporary folder")
     if match := _MODEL.search(file.path):
@@ -123,7 +123,7 @@ def _of_data(files: list[Seen]) -> list[Role]:
     return roles
 
 
-def _main(files: list[Seen], name: str, share: float) -> list[Role]:
+def _main(files: list[FileStats], name: str, share: float) -> list[Role]:
     patterns = Counter(pattern(file.path) for file in files)
     usual, count = patterns.most_common(1)[0]
     middle = float(np.median([file.size for file in files]))
@@ -145,7 +145,7 @@ def _main(files: list[Seen], name: str, share: float) -> list[Role]:
     return roles
 
 
-def _auxiliary(files: list[Seen], name: str, share: float) -> list[Role]:
+def _auxiliary(files: list[FileStats], name: str, share: float) -> list[Role]:
     if len(files) > MOST_SIDES:
         return [
             Role(file, "other", f"one of {len(files):,} {name!r} files, {share:.1%} of all bytes read")
@@ -175,12 +175,12 @@ def _repeated(roles: list[Role]) -> list[Role]:
     return checkpoints
 
 
-def _in_turn(files: list[Seen]) -> bool:
+def _in_turn(files: list[FileStats]) -> bool:
     spans = sorted(file.written_s for file in files if file.written_s is not None)
     return len(spans) > 1 and all(first[1] < second[0] for first, second in pairwise(spans))
 
 
-def of(roles: Iterable[Role], name: Name) -> list[Seen]:
+def of(roles: Iterable[Role], name: Name) -> list[FileStats]:
     """Return the files with this role."""
     return [role.file for role in roles if role.role == name]
 

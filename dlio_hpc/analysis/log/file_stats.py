@@ -55,7 +55,7 @@ def take(log: Log) -> list[Seen]:
     buffered = np.zeros(len(ids), np.int64)
     np.add.at(buffered, at[len(posix) :], counter(stdio, "BYTES_READ") + counter(stdio, "BYTES_WRITTEN"))
     files = [
-        Seen(
+        FileStats(
             log.names.get(int(number), str(number)),
             int(sums["BYTES_READ"][row]),
             int(sums["BYTES_WRITTEN"][row]),

@@ -1,1 +1,1 @@
-"""Comparison of the points of a study: best setting, main effects, scaling, pairs of file systems."""
+"""Comparison of the points of a study: best setting, main effects, scaling, and pairs of file systems."""

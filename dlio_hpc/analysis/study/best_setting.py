@@ -1,4 +1,4 @@
-"""Comparison of the settings of a study's part: the best setting, its lead, and whether the difference is beyond noise.
+"""Comparison of the settings in a part of a study: the best setting, its lead, and whether the lead is beyond noise.
 
 Metrics are compared by their logarithms. Verdicts depend only on the intervals of study.ratios. Numbers of ranks
 (study.scaling) and two file systems (study.file_system_pairs) are not settings and are compared in these other modules.
@@ -157,8 +157,8 @@ def _unusable(metric: MetricName, count: int) -> str | None:
 
 
 def _groups(part: Part, points: Iterable[Point]) -> list[list[Point]]:
-    """Return the groups of points to compare. The points of a group have the same nodes, ranks and file system; the
-    group with the most ranks is last. Return an empty list for a part that varies no settings.
+    """Return the groups of points to compare. The points of a group have the same number of nodes and ranks and the
+    same file system. The group with the most ranks is last. Return an empty list if the part varies no settings.
     """
     if not part.settings:
         return []
@@ -195,8 +195,8 @@ def _spread(summaries: Sequence[Summary], metric: MetricName) -> Spread | None:
 
 
 def _fit(group: Sequence[Point], measured: Sequence[Measured], metric: MetricName) -> tuple[list[int], Fit] | None:
-    """Return the numbers of the measured points of a group and a fit to their measurements, or None if fewer than two
-    points were measured.
+    """Return the numbers of the measured points of a group, and a fit to their measurements. Return None if fewer than
+    two points were measured.
     """
     known = {measurement.point for measurement in measured}
     places = {number: place for place, number in enumerate(point.number for point in group if point.number in known)}

@@ -1,7 +1,7 @@
 """Possible reasons why repeats differ: other activity on the nodes that was higher during the slower repeats than
-during the others.
+during the other repeats.
 
-An activity that is reported need not be the cause. If activity was not recorded, this is reported too.
+An activity that is reported is not necessarily the cause. If activity was not recorded, that is reported too.
 """
 
 import statistics
@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from dlio_hpc.results.run_result import Disturbance, Level
 
-# Reports give reasons if the spread of the repeats, (largest - smallest) / median, is above this.
+# Spread of the repeats, (largest - smallest) / median, above which reports give reasons.
 LARGE = 0.10
 UNRECORDED = "other activity on the nodes was not recorded"
 UNEXPLAINED = "no recorded activity explains it"
@@ -68,15 +68,15 @@ def _level_text(kind: _Kind, disturbance: Disturbance) -> str:
 
 
 def spread(values: Sequence[float]) -> float:
-    """Return (largest - smallest) / median of the values; 0 for fewer than two values."""
+    """Return (largest - smallest) / median of the values, or 0 if there are fewer than two values."""
     middle = statistics.median(values) if values else 0.0
     return (max(values) - min(values)) / middle if len(values) > 1 and middle > 0 else 0.0
 
 
 def explained(repeats: Sequence[Repeat]) -> list[str]:
-    """Return lines that may explain the slower repeats: a line for each slower repeat with more activity than the
-    faster ones, and a line for activity during all repeats. If there are no such lines, return UNEXPLAINED; if nothing
-    was recorded, return UNRECORDED.
+    """Return lines that may explain why some repeats are slower: a line for each slower repeat during which there was
+    more activity than during the faster ones, and a line for activity during all repeats. If there is no such line,
+    return UNEXPLAINED; if nothing was recorded, return UNRECORDED.
     """
     if not any(repeat.disturbance for repeat in repeats):
         return [UNRECORDED]
@@ -94,8 +94,8 @@ def explained(repeats: Sequence[Repeat]) -> list[str]:
 
 
 def differing(some: Sequence[Disturbance | None], others: Sequence[Disturbance | None]) -> list[str]:
-    """Return a phrase for each kind of activity that was higher during `some` runs than during the `others`. Medians
-    over runs are compared.
+    """Return a phrase for each kind of activity that was higher during the runs `some` than during the runs `others`.
+    Medians over the runs are compared.
     """
     phrases = []
     for kind in _KINDS:
@@ -109,7 +109,7 @@ def differing(some: Sequence[Disturbance | None], others: Sequence[Disturbance |
 
 
 def _always(some: Sequence[Disturbance]) -> list[str]:
-    """Return a phrase for each kind of foreign activity that was high during all of these runs."""
+    """Return a phrase for each kind of foreign activity that was high during all these runs."""
     phrases = []
     for kind in (kind for kind in _KINDS if kind.is_foreign):
         levels, cores = _levels(kind, some), _cores(some)

@@ -15,7 +15,7 @@ from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.plan.study import Point, Study
 from dlio_hpc.results.metrics import METRICS, MetricName
 
-# Smaller noise counts as unknown: pairs that agree to the last digit do not show the noise.
+# Noise below this counts as unknown, because pairs that agree to the last digit do not show the noise.
 _NO_NOISE = 1e-9
 
 
@@ -59,7 +59,7 @@ def effects(study: Study, measured: Sequence[Measured], metric: MetricName | Non
 
 
 def _setting(study: Study, point: Point) -> str:
-    """Return the setting of a point in words, without its file system."""
+    """Return in words the setting of a point, without its file system."""
     key = next(axis.key for axis in study.part(point.part).axes if axis.is_data)
     labels = [f"{name}={label}" for name, label in study.labels(point).items() if name != key]
     return ": ".join(filter(None, (point.part, ", ".join(labels)))) or point.workload.name
@@ -86,15 +86,15 @@ def _effect(setting: str, metric: MetricName, pairs: list[Pair]) -> PairedEffect
 
 
 def _together(metric: MetricName, groups: list[list[float]]) -> PairedEffect:
-    """Return the effect over all settings. Each setting has the same weight, regardless of its number of pairs."""
+    """Return the effect over all settings. Each setting has the same weight, whatever its number of pairs."""
     return _judged("", metric, None, None, groups)
 
 
 def _judged(
     setting: str, metric: MetricName, a: float | None, b: float | None, groups: list[list[float]]
 ) -> PairedEffect:
-    """Return the effect of one or more settings. groups: for each setting, the logarithms of the ratios of its pairs.
-    Their noise is pooled.
+    """Return the effect for one or several settings. groups: for each setting, the logarithms of the ratios of its
+    pairs. The noise of the settings is pooled.
     """
     counts = [len(logs) for logs in groups]
     middle = float(np.mean([np.mean(logs) for logs in groups]))

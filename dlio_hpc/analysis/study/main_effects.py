@@ -11,7 +11,7 @@ from dlio_hpc.analysis.study.ratios import SURER
 from dlio_hpc.analysis.study.replicates import Fit, Floats
 from dlio_hpc.plan.study import Part, Point
 
-# Largest total number of parameter values. With more values, the computation would take minutes.
+# Maximum number of values of all parameters together. With more values, the computation would take minutes.
 _MOST_LEVELS = 300
 
 
@@ -51,8 +51,8 @@ class Ranking(Struct, frozen=True):
 
 
 def ranking(part: Part, points: Sequence[Point], fitted: Fit) -> Ranking | None:
-    """Return the parameters that vary among these points, ranked by effect. fitted: fit of the points. Return None if
-    no parameter varies, or if there are more than _MOST_LEVELS levels.
+    """Return the effects of the parameters that vary among `points`. fitted: fit of these points. Return None if no
+    parameter varies, or if they have more than _MOST_LEVELS values together.
     """
     factors = _factors(part, points)
     if not factors or sum(len(set(levels)) for _, levels in factors) > _MOST_LEVELS:

@@ -27,5 +27,5 @@ class Measured(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Seconds from the run's first barrier to its result."""
+        """Seconds from the start of the run to its result."""
         return seconds_between(self.started, self.ended)

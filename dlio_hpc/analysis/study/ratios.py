@@ -1,4 +1,4 @@
-"""Ratios between points, with their intervals. Every ratio in a study's report comes from this module.
+"""Ratios between points, with their intervals. Every ratio in a study's report is computed here.
 
 Intervals hold for all ratios of a part of the study together. Settings on the same number of ranks are compared in
 pairs (Tukey, Kramer). Each number of ranks is compared with the smallest (Dunnett). Critical values are simulated for
@@ -14,8 +14,8 @@ from msgspec import Struct
 from dlio_hpc.analysis.study import replicates
 from dlio_hpc.analysis.study.replicates import SURE, Fit, Floats
 
-# Confidence that is required before any difference between settings is reported. With a noise of 5 %, a difference of
-# 2 % is not reported in 19 studies of 20.
+# Confidence that is required before a difference between settings is reported. With a noise of 5 %, a difference of 2 %
+# is not reported in 19 of 20 studies.
 SURER = 0.975
 
 
@@ -32,8 +32,8 @@ class Noise(Struct, frozen=True):
 
 
 class Ratio(NamedTuple):
-    """Ratio of one point to another; above 1 is better. low, high: its interval; None if the noise is unknown, or if a
-    point is compared with itself.
+    """Ratio of one point to another; above 1 means better. low, high: its interval; None if the noise is unknown, or if
+    a point is compared with itself.
     """
 
     value: float
@@ -56,7 +56,7 @@ class Estimates(NamedTuple):
     widest: Floats | None
 
     def ratio(self, a: int, b: int) -> Ratio:
-        """Return the ratio of two points, given by their indices; above 1 if point `a` is better."""
+        """Return the ratio of two points, given by their indices. It is above 1 if point `a` is better."""
         difference = float(self.fit.values[a] - self.fit.values[b])
         if self.critical is None or a == b:
             return Ratio(_exp(difference), None, None)
@@ -94,7 +94,7 @@ def of_pairs(fits: Sequence[Fit], families: int) -> list[Estimates]:
 
 
 def of_steps(fit: Fit, steps: Sequence[tuple[int, int]], families: int) -> Estimates:
-    """Return estimates for these pairs of points. In each pair, the first point is compared with the second. families:
+    """Return estimates for these pairs of points; in each pair, the first point is compared with the second. families:
     as in of_pairs().
     """
     if not fit.is_noise_known:

@@ -1,8 +1,8 @@
-"""Repeated measurements of several points: their means, and the differences that noise alone would make.
+"""Repeated measurements of several points: the means of the points, and the differences that noise alone would make.
 
-Values are logarithms, so that differences are ratios. A value is modelled as the sum of an effect of its point, an
-effect of its round, and noise. Changes that all points of a round share, such as the load of other jobs, are effects of
-the round, not noise.
+Values are logarithms, so their differences are ratios. A value is modelled as the sum of an effect of its point, an
+effect of its round, and noise. Changes that affect all points of a round alike, such as the load from other jobs, are
+effects of the round and not noise.
 """
 
 import math
@@ -15,7 +15,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-# Confidence of an interval: both ends together leave out 5 %.
+# Confidence of an interval: 5 % lie outside, below or above.
 SURE = 0.95
 # Largest and smallest number of simulations; largest number of random numbers in total, and at once. With many points
 # there are fewer simulations, because they would take minutes.
@@ -42,7 +42,7 @@ class Fit(NamedTuple):
 
     @property
     def is_noise_known(self) -> bool:
-        """Whether the noise is known. Repeats that agree to the last digit do not show it."""
+        """Whether the noise is known. Repeats that agree to the last digit do not show the noise."""
         return self.df > 0 and self.sd > 1e-9
 
     def difference_sd(self, a: int, b: int) -> float:
@@ -93,9 +93,9 @@ def pooled(fits: Sequence[Fit]) -> list[Fit]:
 
 
 def _rounds(table: Floats, measurements: int) -> tuple[Floats, Floats]:
-    """Return the weights of all rounds except the first, shape (P, r), and the covariance of their estimates, shape (r,
-    r). r is 0 if rounds cannot be separated from points, or if fewer than two degrees of freedom would be left. table:
-    number of measurements of each point in each round.
+    """Return the weights of all rounds except the first, shape (P, r), and the covariance of the estimates of the
+    rounds, shape (r, r). r is 0 if rounds cannot be separated from points, or if fewer than two degrees of freedom
+    would be left. table: number of measurements of each point in each round.
     """
     points, rounds = table.shape
     nothing = np.zeros((points, 0)), np.zeros((0, 0))
@@ -109,7 +109,7 @@ def _rounds(table: Floats, measurements: int) -> tuple[Floats, Floats]:
 
 
 def patterns(fitted: Fit) -> Ints:
-    """Return the pattern number of each point, shape (P,). Points that were measured in the same rounds have the same
+    """Return the number of each point's pattern, shape (P,). Points that were measured in the same rounds have the same
     pattern and are interchangeable.
     """
     rows = np.column_stack((fitted.counts, np.round(fitted.weights, 12)))
@@ -130,7 +130,7 @@ def ranges(fits: Sequence[Fit]) -> Floats:
 
 
 def apart(fit: Fit) -> float:
-    """Return the largest difference between any two points, in standard errors."""
+    """Return the largest difference between any two points of a fit, in standard errors."""
     return float(_widest(fit.values[np.newaxis], _design(fit))[0] / fit.sd)
 
 

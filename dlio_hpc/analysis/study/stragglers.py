@@ -9,10 +9,10 @@ from dlio_hpc.analysis import robust
 from dlio_hpc.analysis.timeline_reader import Recorded
 from dlio_hpc.darshan.log import Log
 
-# A straggler was read in at least _RUNS runs. Its median ratio is below _SLOW, and its ratio is below _SLOWISH in at
-# least a share _OFTEN of the runs.
+# A straggler has a throughput in at least _RUNS runs. Its median ratio is below _SLOW, and its ratio is below _SLOWISH
+# in at least a share _OFTEN of the runs.
 _SLOW, _SLOWISH, _OFTEN, _RUNS = 0.8, 0.9, 0.75, 3
-# Among _MANY or more nodes or targets, it must also lie _APART median absolute deviations below the median.
+# If there are _MANY or more nodes or targets, it must also be _APART median absolute deviations below the median.
 _MANY, _APART = 5, 4
 
 
@@ -29,8 +29,8 @@ class Throughput(Struct, frozen=True):
 
 
 def members(runs: Sequence[Mapping[str, float]]) -> tuple[Throughput, ...]:
-    """Return the throughput of each node or storage target, slowest first. runs: for each run, MB/s by name. Runs with
-    fewer than two names are ignored.
+    """Return the throughput of each node or storage target, slowest first. runs: for each run, MB/s by name of the node
+    or target. Runs with fewer than two names are ignored.
     """
     ratios: dict[str, list[float]] = {}
     rates: dict[str, list[float]] = {}
@@ -60,8 +60,8 @@ def by_node(recorded: Recorded) -> dict[str, float]:
 
 
 def by_target(log: Log, targets: Mapping[str, Sequence[int]]) -> dict[str, float]:
-    """Return the read rate of each storage target in MB/s. targets: numbers of the storage targets of each file, by
-    file name. A file's bytes and read time are divided evenly among its targets.
+    """Return the read rate of each storage target in MB/s. targets: for each file name, the numbers of its storage
+    targets. The bytes and read time of a file are divided evenly among its targets.
     """
     if "POSIX" not in log.counted:
         return {}

@@ -1,4 +1,4 @@
-"""Batch systems. Each one is a Scheduler, a small set of functions."""
+"""Batch systems. Each is described by a Scheduler, which is a small set of functions."""
 
 from dlio_hpc.batch.schedulers.cobalt import COBALT
 from dlio_hpc.batch.schedulers.flux import FLUX

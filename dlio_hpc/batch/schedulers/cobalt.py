@@ -1,5 +1,5 @@
-"""Cobalt, the batch system of Theta: qsub, qstat, qdel. The behaviour that comments describe follows its source
-(1.0.33) and ALCF's guides.
+"""Cobalt, the batch system of Theta: qsub, qstat, qdel. The behaviour that is described in comments follows Cobalt's
+source (1.0.33) and ALCF's guides.
 """
 
 import re
@@ -29,7 +29,7 @@ _STATES: dict[str, State] = {
     "queued": "queued", "user_hold": "queued", "admin_hold": "queued", "dep_hold": "queued", "maxrun_hold": "queued",
     "preempted": "queued", "done": "running",
 }  # fmt: skip
-# Texts in the log of a finished job, which qstat no longer lists.
+# Texts in the log of a job that has ended. qstat no longer lists such a job.
 _EXITED = re.compile(r"task completed normally with an exit code of (-?\d+)")
 _ENDS: tuple[tuple[str, State], ...] = (
     ("maximum execution time exceeded", "timeout"),
@@ -38,7 +38,7 @@ _ENDS: tuple[tuple[str, State], ...] = (
 
 
 def _request(plan: Plan) -> dict[str, Any]:
-    """Return the values that the template prints. The walltime is in whole minutes, because Cobalt drops seconds and
+    """Return the values that the template prints. The walltime is in whole minutes, because Cobalt ignores seconds and
     reads 30:00 as thirty hours.
     """
     given = common.options(plan, "-q ", "-A ")
@@ -46,8 +46,8 @@ def _request(plan: Plan) -> dict[str, Any]:
 
 
 def _with_one_attrs(options: list[str]) -> Iterator[str]:
-    """Yield the options, with all --attrs joined into one by colons, because Cobalt accepts only one. Raise ConfigError
-    for characters that Cobalt does not support.
+    """Yield the options, in which all --attrs are joined into one by colons, because Cobalt accepts only one. Raise
+    ConfigError for characters that Cobalt does not support.
     """
     attrs = []
     for option in options:
@@ -62,8 +62,8 @@ def _with_one_attrs(options: list[str]) -> Iterator[str]:
 
 
 def _arguments(after: After) -> list[str]:
-    """Return the submit command. Cobalt's dependencies require success, so the script of a study's job always exits
-    with 0 and writes the true status to exit_status.
+    """Return the submit command. A dependency in Cobalt requires success, so the script of a job of a study always
+    exits with 0 and writes its real status to exit_status.
     """
     return ["qsub", *(["--dependencies", ":".join(after.all)] if after.all else []), rundir.SCRIPT]
 
@@ -73,8 +73,8 @@ _submit = partial(common.submit, _arguments, re.compile("([0-9]+)"))
 
 
 def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
-    """Return the states of the jobs, by batch id. qstat forgets a job as soon as it ends, whatever the outcome, and the
-    job's log is read instead. A job whose parent failed is deleted, because Cobalt would hold it for ever.
+    """Return the states of the jobs, by batch id. qstat forgets a job as soon as it ends, so the job's log is read
+    instead. A job whose parent failed is deleted, because Cobalt would hold it forever.
     """
     queued = _table(["JobID", "State"], [job.batch_id for job in jobs])
     sights = {batch_id: JobStatus(_STATES.get(state, "running"), state) for batch_id, state in queued}
@@ -103,7 +103,7 @@ def _logged(directory: Path) -> JobStatus | None:
 
 def queue_rows() -> list[list[str]]:
     """Return the columns Name, Users, Groups, MinTime, MaxTime, MaxRunning, MaxQueued, MaxUserNodes, MaxNodeHours,
-    TotalNodes and State of every queue. qstat -Q supports no other columns.
+    TotalNodes and State for every queue. qstat -Q supports no other columns.
     """
     answer = common.ask("qstat", "-Q")
     if answer.code:
@@ -118,7 +118,7 @@ def _below_rule(answer: Answer) -> list[list[str]]:
 
 def _table(columns: list[str], arguments: list[str]) -> list[list[str]]:
     """Return the rows of a table that qstat prints. If qstat knows none of the jobs, it prints nothing and exits with
-    1.
+    1; the result is then empty.
     """
     answer = common.ask("qstat", "--header", ":".join(columns), *arguments)
     if answer.code and (answer.out or answer.err):

@@ -1,4 +1,4 @@
-"""Functions that several batch systems use: commands that query a server, and option lines at the head of a job
+"""Functions that several batch systems share: commands that query a server, and option lines at the head of a job
 script.
 """
 
@@ -23,8 +23,8 @@ _UNREACHABLE = re.compile(
 
 
 def ask(*arguments: str, cwd: str | None = None, patience_s: float | None = None) -> Answer:
-    """Run a command of the batch system and return its answer. Raise Unanswered if the command cannot reach its
-    server.
+    """Run a command of the batch system and return its answer. Raise Unanswered if the command cannot reach
+    its server.
     """
     patience = {} if patience_s is None else {"patience_s": patience_s}
     answer = command.ask(*arguments, cwd=cwd, **patience)
@@ -37,11 +37,11 @@ Arguments = Callable[[After], list[str]]
 
 
 def submit(arguments: Arguments, batch_id: re.Pattern[str], plan: Plan, after: After) -> str:
-    """Run the submit command and return the job's batch id.
+    """Run the submit command and return the batch id of the job.
 
-    The id is the first group of the last line that matches `batch_id`, because sites print other lines before it.
-    arguments: function that returns the submit command. Raise ConfigError with the batch system's message if the job is
-    rejected, and Unanswered if no id is printed.
+    The id is the first group in the last line that matches `batch_id`; sites may print other lines before it.
+    arguments: function that returns the submit command. Raise ConfigError with the batch system's message if it rejects
+    the job, and Unanswered if no id is printed.
     """
     submit_command = arguments(after)
     answer = ask(*submit_command, cwd=plan.directory, patience_s=_SUBMIT_S)
@@ -54,7 +54,7 @@ def submit(arguments: Arguments, batch_id: re.Pattern[str], plan: Plan, after: A
 
 
 def dependencies(after: After) -> str:
-    """Return the dependencies in the syntax of Slurm and PBS, such as afterok:1:2,afterany:3."""
+    """Return the dependencies in the syntax of Slurm and PBS, such as "afterok:1:2,afterany:3"."""
     kinds = {"afterok": after.well, "afterany": after.over}
     return ",".join(":".join([kind, *ids]) for kind, ids in kinds.items() if ids)
 
@@ -65,15 +65,15 @@ def typed(arguments: Arguments, plan: Plan, after: After) -> str:
 
 
 def directive(text: str) -> Shell:
-    """Return `text` for an option line of a batch system that supports no quoting. Raise ConfigError if it has unsafe
-    characters.
+    """Return `text` for an option line of a batch system that does not support quoting. Raise ConfigError if it has
+    unsafe characters.
     """
     return Shell(plain(text))
 
 
 def options(plan: Plan, queue_option: str, account_option: str) -> list[str]:
-    """Return the values of the option lines that the template does not print itself: queue, account, the site's
-    options, the user's options.
+    """Return the values of the option lines that the template does not print itself: queue, account, the options of the
+    site, and the options of the user.
     """
     site, queue = plan.site, plan.queue
     lines: list[str] = []
@@ -86,7 +86,9 @@ def options(plan: Plan, queue_option: str, account_option: str) -> list[str]:
 
 
 def check_directory(plan: Plan, letters: str) -> None:
-    """Raise ConfigError if the job's directory contains one of `letters`, which the batch system would interpret."""
+    """Raise ConfigError if the path of the job's directory contains one of `letters`, which the batch system would
+    interpret.
+    """
     if special := [letter for letter in letters if letter in plan.directory]:
         raise ConfigError(
             f"--runs: {plan.site.scheduler} cannot use {plan.directory}: {special[0]!r}; choose another folder"
@@ -94,7 +96,7 @@ def check_directory(plan: Plan, letters: str) -> None:
 
 
 def plain(word: str) -> str:
-    """Return `word` if every batch system takes it literally on an option line. Raise ConfigError otherwise."""
+    """Return `word` if every batch system reads it literally on an option line; otherwise raise ConfigError."""
     if not re.fullmatch(r"[\w./+=:,@%-]+", word):
         raise ConfigError(f"{word!r} cannot be passed to a batch system; use letters, digits and ./+=:,@%-_")
     return word

@@ -1,5 +1,5 @@
-"""Flux: flux-batch(1), flux-jobs(1), flux-cancel(1), flux-queue(1). The behaviour that comments describe was observed
-with flux-core 0.88.
+"""Flux: flux-batch(1), flux-jobs(1), flux-cancel(1), flux-queue(1). The behaviour that is described in comments was
+observed with flux-core 0.88.
 """
 
 import re
@@ -31,11 +31,12 @@ _STATES: dict[str, State] = {
     "NEW": "queued", "DEPEND": "queued", "PRIORITY": "queued", "SCHED": "queued", "RUN": "running",
     "CLEANUP": "running", "COMPLETED": "completed", "FAILED": "failed", "CANCELED": "cancelled", "TIMEOUT": "timeout",
 }  # fmt: skip
-# The exception's note comes last, because it may contain any character.
+# Fields of flux jobs. The note of the exception comes last, because it may contain any character.
 _FIELDS = ("{id.f58plain}", "{status}", "{exception.type}", "{returncode}", "{contextual_info}", "{exception.note}")
-# If the first node is lost, the exception has the type exec; only its note tells that a node failed.
+# Text in the note of the exception if the first node is lost. The type of the exception is then exec, which does not
+# show that a node failed.
 _NODE_LOST = "node failure"
-# How flux queue list prints "yes", with and without UTF-8.
+# Characters that flux queue list prints for "yes", with and without UTF-8.
 YES = {"✔", "y"}
 
 
@@ -57,15 +58,16 @@ _command = partial(common.typed, _arguments)
 
 
 def _submit(plan: Plan, after: After) -> str:
-    """Submit the job and return its batch id. The id begins with f, as Flux prints it in locales without ƒ. Flux
-    accepts both letters.
+    """Submit the job and return its batch id. The id starts with f, which Flux prints in locales without the letter ƒ.
+    Flux accepts both letters.
     """
     return "f" + common.submit(_arguments, re.compile("[ƒf]([1-9A-HJ-NP-Za-km-z]{5,12})"), plan, after)
 
 
 def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
-    """Return the states of the jobs that Flux knows, by batch id. Flux prints an error line per unknown job, and exits
-    with 1 if it knows none of them. It knows a job until the job is purged, at most sites after some days.
+    """Return the states of the jobs that Flux knows, by batch id. Flux prints an error line for each unknown job, and
+    exits with 1 if it knows none of the jobs. It knows a job until the job is purged, which at most sites happens after
+    some days.
     """
     answer = common.ask("flux", "jobs", "-n", "-o", "|".join(_FIELDS), *(job.batch_id for job in jobs))
     if answer.code and not re.search(r"JobID \S+ unknown", answer.err):
@@ -82,7 +84,7 @@ def _sight(line: str) -> tuple[str, JobStatus]:
 
 def _state(status: str, kind: str, note: str) -> State:
     """Return the state of a job from its status and its exception. A job may succeed although it lost a node. A job
-    whose parent failed never runs and counts as cancelled.
+    whose parent failed never runs and is reported as cancelled.
     """
     if status == "FAILED" and _NODE_LOST in note:
         return "node_fail"
@@ -103,7 +105,7 @@ def _find(name: str) -> str | None:
 
 
 def _queues() -> list[tuple[str, ...]]:
-    """Return the queue of each of the user's jobs; an empty tuple per job if Flux has no queues."""
+    """Return, for each of the user's jobs, a tuple with its queue, which is empty if Flux has no queues."""
     return [tuple(line.split()[1:]) for line in _listed("jobs", "-n", "-c", "0", "-o", "{id.f58plain} {queue}")]
 
 
@@ -124,8 +126,8 @@ def queue_rows() -> list[list[str]]:
 
 
 def node_rows() -> list[tuple[str, int, int]]:
-    """Return a row for each group of nodes in the same state: queue (empty if Flux has no queues), number of nodes and
-    number of cores.
+    """Return a row for each group of nodes in the same state: its queue (empty if Flux has no queues), its number of
+    nodes and its number of cores.
     """
     fields = ("{queue}", "{nnodes}", "{ncores}")
     rows = [line.split("|") for line in _listed("resource", "list", "-n", "-o", "|".join(("{state}", *fields)))]

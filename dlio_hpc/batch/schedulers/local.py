@@ -1,5 +1,5 @@
-"""The local site: background jobs on this computer, treated like the jobs of a batch system with one node and no
-queue.
+"""The local site: background jobs on this computer, handled like the jobs of a batch system with one node and
+no queue.
 """
 
 import os
@@ -18,7 +18,7 @@ from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
 
-# Seconds after SIGTERM at which ranks that ignore it get SIGKILL.
+# Seconds between SIGTERM and the SIGKILL for ranks that ignore SIGTERM.
 _GRACE_S = 30
 # The program that waits for other jobs and then executes the next job. It is started by its path: python -m would
 # search the submitter's current folder for modules first.
@@ -26,9 +26,9 @@ _SUCCESSOR = str(Path(__file__).parents[1] / "local_successor.py")
 
 
 def _arguments(plan: Plan, after: After) -> list[str]:
-    """Return the command that runs the job. The inner timeout(1) signals the script shortly before the time limit. The
-    outer one ends the script and all its processes at the limit. A job with dependencies waits for them first, and its
-    time limit starts afterwards.
+    """Return the command that runs the job. The inner timeout(1) sends a signal to the script shortly before the time
+    limit. The outer one ends the script and all its processes at the limit. A job with dependencies waits for them
+    first, and its time limit starts after that.
     """
     script = os.path.join(plan.directory, rundir.SCRIPT)
     warning = ["timeout", "--foreground", "--signal=USR1", str(plan.walltime - plan.warning_time)]
@@ -45,8 +45,8 @@ def _command(plan: Plan, after: After) -> str:
 def _submit(plan: Plan, after: After) -> str:
     """Start the script in a session of its own, so that it survives this process and its terminal. Return the batch id.
 
-    The batch id is PID.START. START is the start time in clock ticks since boot (proc(5), stat, field 22), so that a
-    reused PID is not taken for the job.
+    The batch id is PID.START, where START is the start time of the process in clock ticks since boot (proc(5), stat,
+    field 22). Another process that later gets the same PID is therefore not mistaken for the job.
     """
     if after.well:
         raise ConfigError(
@@ -75,8 +75,8 @@ def _submit(plan: Plan, after: After) -> str:
 
 
 def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
-    """Return the states of the jobs that still run or wait. A job that has ended is left out; only its files tell its
-    state.
+    """Return the states of those jobs that still run or wait. The state of a job that has ended is known from its files
+    only, so such a job is left out.
     """
     return {
         job.batch_id: JobStatus("queued" if _waits(job.batch_id) else "running") for job in jobs if lives(job.batch_id)
@@ -100,7 +100,7 @@ def lives(batch_id: str) -> bool:
 
 
 def _cancel(batch_id: str) -> None:
-    """Send SIGTERM to every process of the job's session. A trap in the script writes exit_status. Ranks end too if
+    """Send SIGTERM to every process in the job's session. A trap in the script writes exit_status. Ranks end too when
     their script is gone.
     """
     for pid in _session(batch_id):
@@ -128,8 +128,8 @@ def _parse(batch_id: str) -> tuple[int, int]:
 
 
 def _find(name: str) -> str | None:
-    """Return the batch id of the live job `name`, or None. The job is the session whose leader runs the job's script,
-    as _submit() starts it.
+    """Return the batch id of the live job `name`, or None if there is none. The job is the session whose leader runs
+    the script of the job, as started by _submit().
     """
     script = os.fsencode(f"/{name}/{rundir.SCRIPT}")
     for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
@@ -140,7 +140,7 @@ def _find(name: str) -> str | None:
 
 
 def _is_of(pid: int, script: bytes) -> bool:
-    """Return whether the process `pid` belongs to this user and has the script as one of its last two arguments."""
+    """Return whether the process `pid` belongs to this user and has `script` as one of its last two arguments."""
     try:
         folder = Path(f"/proc/{pid}")
         arguments = (folder / "cmdline").read_bytes().split(b"\0")
@@ -157,8 +157,8 @@ class _Process(NamedTuple):
 
 
 def _process(pid: int) -> _Process:
-    """Return the state letter, session and start time of a process; ("X", 0, 0) if it does not exist. The command name
-    in /proc/PID/stat may contain any character, so the fields after its last ")" are read.
+    """Return the state letter, session and start time of a process, or ("X", 0, 0) if it does not exist. The fields are
+    read from behind the last ")" of /proc/PID/stat, because the command name before it may contain any character.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()

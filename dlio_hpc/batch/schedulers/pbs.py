@@ -1,5 +1,5 @@
-"""PBS Pro and OpenPBS: qsub(1B), qstat(1B), qselect(1B), qdel(1B). The behaviour that comments describe was observed
-with OpenPBS 23.06.
+"""PBS Pro and OpenPBS: qsub(1B), qstat(1B), qselect(1B), qdel(1B). The behaviour that is described in comments was
+observed with OpenPBS 23.06.
 """
 
 import json
@@ -37,7 +37,7 @@ _KILLED: dict[int, State] = {
 }  # fmt: skip
 _DELETED, _FAILED = 91, 93
 _NO_HISTORY = "maintain job history"
-# Exit_status of a job that PBS holds after several failed starts: it will never run.
+# Exit_status of a job that PBS holds after several failed starts. Such a job never runs.
 _HOPELESS = -3
 
 
@@ -50,17 +50,18 @@ def _request(plan: Plan) -> dict[str, Any]:
 
 
 def _options(plan: Plan) -> list[str]:
-    """Return the values of the option lines. Each chunk gets a node of its own unless the site or the user sets another
-    placement.
+    """Return the values of the option lines. Each chunk gets a node of its own, unless the site or the user sets
+    another placement.
     """
     lines = common.options(plan, "-q ", "-A ")
     return lines if any("place=" in line for line in lines) else ["-l place=scatter", *lines]
 
 
 def _select(plan: Plan) -> str:
-    """Return the value of the select statement: a chunk per node. A chunk has the cpus of the site profile, or one CPU
-    per rank, or what the site sets as ncpus. mpiprocs makes PBS_NODEFILE list a node once per rank. For PALS, neither
-    ncpus nor mpiprocs is added, because PALS counts them itself.
+    """Return the value of the select statement, with one chunk per node. The number of CPUs of a chunk is `cpus` of the
+    site profile or one CPU per rank, unless the site sets ncpus. mpiprocs makes PBS_NODEFILE list each node once per
+    rank. For PALS, neither ncpus nor mpiprocs is added, because PALS
+    determines them itself.
     """
     site, ranks = plan.site, plan.ranks_per_node
     chunk: dict[str, str | int] = dict(site.pbs_select)
@@ -79,13 +80,13 @@ _submit = partial(common.submit, _arguments, re.compile(r"([0-9]+\.[\w.-]+)"))
 
 
 def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
-    """Return the states of the jobs that PBS knows, by batch id. Jobs that PBS holds for ever after failed starts are
+    """Return the states of the jobs that PBS knows, by batch id. Jobs that PBS holds forever after failed starts are
     deleted.
     """
     attributes = _all("-x", [job.batch_id for job in jobs])
     for batch_id, job in attributes.items():
         if _is_hopeless(job):
-            _cancel(batch_id)  # PBS would hold it for ever
+            _cancel(batch_id)  # PBS would hold it forever
     return {batch_id: sight(job) for batch_id, job in attributes.items()}
 
 
@@ -102,9 +103,9 @@ def _is_hopeless(job: dict[str, Any]) -> bool:
 
 
 def _jobs(history: str, ids: Sequence[str]) -> dict[str, Any]:
-    """Return the attributes that qstat -f prints, by batch id. For unknown jobs qstat prints a message and exits with
-    153; they are left out. A server without job history, the default of OpenPBS, answers -x with a message, no jobs and
-    exit code 0.
+    """Return the attributes that qstat -f prints for each job, by batch id. For unknown jobs, qstat prints a message
+    and exits with 153; these jobs are left out. A server without job history, which is the default of OpenPBS, answers
+    -x with a message, no jobs and exit code 0.
     """
     answer = common.ask("qstat", *filter(None, [history]), "-f", "-F", "json", *ids)
     if history and _NO_HISTORY in answer.err:
@@ -115,8 +116,8 @@ def _jobs(history: str, ids: Sequence[str]) -> dict[str, Any]:
 
 
 def section(answer: Answer, key: str) -> dict[str, dict[str, Any]]:
-    """Return the attributes of each job (key "Jobs") or queue (key "Queue") in qstat's JSON. Raise Unanswered if it
-    cannot be parsed.
+    """Return the attributes of each job (key "Jobs") or queue (key "Queue") in the JSON that qstat prints. Raise
+    Unanswered if it cannot be parsed.
     """
     try:
         document = json.loads(answer.out, strict=False)
@@ -130,8 +131,8 @@ def _number(value: object) -> int | None:
 
 
 def sight(job: dict[str, Any]) -> JobStatus:
-    """Return the state of a job from its attributes. Exit_status counts only for a finished job, because it may also be
-    set for a job that waits or runs again.
+    """Return the state of a job from its attributes. Exit_status is used only for a finished job, because a job that is
+    queued or runs again may also have one.
     """
     letter = str(job.get("job_state", ""))
     status, substate = _number(job.get("Exit_status")), _number(job.get("substate"))
@@ -145,9 +146,9 @@ def sight(job: dict[str, Any]) -> JobStatus:
 
 
 def _over(status: int | None, substate: int | None) -> State:
-    """Return the state of a finished job. A job deleted while it ran has substate 91, whatever its Exit_status. A job
-    deleted before it ran has no Exit_status. A job that PBS discarded because a node died has substate 93 (failed), and
-    Exit_status 0 or none.
+    """Return the state of a finished job. A job that was deleted while it ran has substate 91, whatever its Exit_status
+    is. A job that was deleted before it ran has no Exit_status. A job that PBS discarded because a node died has
+    substate 93 (failed), and Exit_status 0 or none.
     """
     if not status and substate == _FAILED:
         return "node_fail"

@@ -24,8 +24,8 @@ class JobRef(NamedTuple):
 
 
 class After(NamedTuple):
-    """Dependencies of a job, as batch ids. well: jobs that must succeed. over: jobs that must end, whatever their
-    outcome.
+    """Dependencies of a job, as batch ids. well: jobs that must succeed before it starts. over: jobs that must end
+    before it starts, with or without success.
     """
 
     well: tuple[str, ...] = ()
@@ -37,8 +37,8 @@ class After(NamedTuple):
 
 
 class JobStatus(NamedTuple):
-    """State of a job as the batch system reports it. words: the batch system's own term, such as TIMEOUT or Exit_status
-    -29. never: true if the job waits for a condition that cannot be met.
+    """State of a job as the batch system reports it. words: name of the state in the batch system, such as TIMEOUT or
+    "Exit_status -29". never: whether the job waits for a condition that can never be met.
     """
 
     state: State
@@ -84,7 +84,8 @@ class DetectedSystem(NamedTuple):
 
 
 class Scheduler(NamedTuple):
-    """A batch system. The functions from `submit` on contact it; they raise InfrastructureError if it does not answer.
+    """A batch system. The functions from `submit` to `probe` contact it; they raise InfrastructureError if it does not
+    answer.
 
     program: the command that submits.
     directive: formats a value for an option line at the head of a script.

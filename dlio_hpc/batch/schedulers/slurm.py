@@ -1,5 +1,5 @@
-"""Slurm: sbatch(1), squeue(1), sacct(1), scancel(1). The behaviour that comments describe was observed with Slurm
-22.05.
+"""Slurm: sbatch(1), squeue(1), sacct(1), scancel(1). The behaviour that is described in comments was observed with
+Slurm 22.05.
 """
 
 import re
@@ -26,7 +26,7 @@ from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
 
-# States of waiting and of ended jobs. All other Slurm states count as running.
+# Slurm states of queued jobs and of jobs that have ended. All other states count as running.
 _WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 _OVER: dict[str, State] = {
     "COMPLETED": "completed",
@@ -40,7 +40,7 @@ _OVER: dict[str, State] = {
     "BOOT_FAIL": "node_fail",
     "OUT_OF_MEMORY": "out_of_memory",
 }
-# Reasons for waiting that persist when other jobs end (slurm.h, job_state_reason).
+# Reasons for waiting that do not disappear when other jobs end (slurm.h, job_state_reason).
 _NEVER = {"DependencyNeverSatisfied", "BadConstraints", "PartitionTimeLimit", "InvalidAccount", "InvalidQOS"}
 
 
@@ -56,7 +56,7 @@ def _request(plan: Plan) -> dict[str, Any]:
 
 
 def _arguments(after: After) -> list[str]:
-    """Return the submit command. Without --kill-on-invalid-dep=yes, a job whose parent failed would wait for ever."""
+    """Return the submit command. Without --kill-on-invalid-dep=yes, a job whose parent failed would wait forever."""
     depends = [f"--dependency={common.dependencies(after)}", "--kill-on-invalid-dep=yes"] if after.all else []
     return ["sbatch", "--parsable", *depends, rundir.SCRIPT]
 
@@ -67,8 +67,8 @@ _submit = partial(common.submit, _arguments, re.compile(r"([0-9]+)(?:;.*)?"))
 
 def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
     """Return the states of the jobs that Slurm knows, by batch id. The controller knows a job until some minutes after
-    its end; accounting, if enabled, knows it for longer. Exit codes are ignored: a job over its time limit that ended
-    by itself has the state TIMEOUT and exit code 0:0.
+    its end; accounting, if it is enabled, knows it for longer. Exit codes are ignored: a job that exceeded its time
+    limit but ended by itself has the state TIMEOUT and the exit code 0:0.
     """
     ids = [job.batch_id for job in jobs]
     queued = _queued(ids)
@@ -84,8 +84,8 @@ def _queued(ids: Sequence[str]) -> dict[str, JobStatus]:
 
 
 def _accounted(ids: Sequence[str]) -> dict[str, JobStatus]:
-    """Return the states that accounting knows, by batch id. Empty if there is no accounting, or right after submission,
-    before accounting knows the jobs.
+    """Return the states that accounting knows, by batch id. The result is empty if there is no accounting, or right
+    after submission, when accounting does not know the jobs yet.
     """
     try:
         answer = common.ask("sacct", "-X", "-n", "-P", "-o", "JobIDRaw,State", "-j", ",".join(ids))
@@ -97,7 +97,7 @@ def _accounted(ids: Sequence[str]) -> dict[str, JobStatus]:
 
 
 def _sight(line: str) -> tuple[str, JobStatus]:
-    """Parse a line ID|STATE|REASON. Accounting adds text to a state, such as CANCELLED by 1000."""
+    """Parse a line ID|STATE|REASON. Accounting may append text to a state, as in CANCELLED by 1000."""
     batch_id, word, reason = line.split("|")
     state_text = word if reason in {"", "None"} else f"{word} {reason}"
     name = (word.split() or [""])[0].rstrip("+")
@@ -119,7 +119,7 @@ def _find(name: str) -> str | None:
 
 
 def _queues() -> list[tuple[str, ...]]:
-    """Return the partition and QOS of each of the user's jobs. A queue in a site profile may be either."""
+    """Return the partition and QOS of each of the user's jobs. A queue in a site profile may be either of them."""
     answer = common.ask("squeue", "-h", "-r", "-o", "%P %q", "-u", common.user())
     if answer.code:
         raise unexplained("squeue", answer)
@@ -127,7 +127,7 @@ def _queues() -> list[tuple[str, ...]]:
 
 
 def _probe(_plan: Plan, script: Path) -> str:
-    """Check partition, account, limits and all options with sbatch --test-only, which answers on stderr."""
+    """Check partition, account, limits and all options with sbatch --test-only, which prints its answer on stderr."""
     answer = common.ask("sbatch", "--test-only", str(script))
     if answer.code:
         raise ConfigError(f"sbatch --test-only: {answer.words}")

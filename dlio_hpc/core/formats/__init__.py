@@ -1,4 +1,4 @@
-"""File formats. The module of a format writes its files and reads them for a rank."""
+"""File formats. Each format has a module that writes its files and reads them on a rank."""
 
 from dlio_hpc.core.formats import csv, hdf5, npz, null, raw, tfrecord
 from dlio_hpc.core.formats.format import Format

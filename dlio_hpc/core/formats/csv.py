@@ -15,8 +15,8 @@ import numpy.typing as npt
 from dlio_hpc.config.dataset_keys import CSV_VALUE, Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, file_comparison
-from dlio_hpc.core.compression import texture
-from dlio_hpc.core.content import Rows, Texture
+from dlio_hpc.core.compression import compressibility
+from dlio_hpc.core.content import Compressibility, Rows
 from dlio_hpc.core.files import ReadRequest, write_file
 from dlio_hpc.core.formats.format import Paths, SampleReader, damaged
 from dlio_hpc.core.formats.posix import FlatReader
@@ -40,12 +40,12 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 
 def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
-    """Yield all bytes of the file `number` in pieces."""
+    """Yield all bytes of file `number` in pieces."""
     columns = math.prod(dataset.sample.array_shape)
     values = dataset.samples_per_file * columns
     for first in range(0, values, _VALUES_AT_ONCE):
         count = min(_VALUES_AT_ONCE, values - first)
-        text = spelled(_numbers(count, (number * values + first) * _FLOAT, texture(dataset)))
+        text = spelled(_numbers(count, (number * values + first) * _FLOAT, compressibility(dataset)))
         text[columns - 1 - first % columns :: columns, -1] = ord("\n")
         yield text.reshape(-1).data
 
@@ -58,7 +58,7 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 
 
 def spelled(numbers: npt.NDArray[np.uint32]) -> Rows:
-    """Return the digits `numbers` as the text of CSV values, one row of bytes per value."""
+    """Return `numbers` of seven digits as the text of CSV values 0.NNNNNNN, shape (values, bytes of a value)."""
     text = np.empty((len(numbers), CSV_VALUE), np.uint8)
     text[:, 0], text[:, 1], text[:, -1] = ord("0"), ord("."), ord(",")
     for digit in range(_DIGITS, 0, -1):
@@ -67,24 +67,22 @@ def spelled(numbers: npt.NDArray[np.uint32]) -> Rows:
     return text
 
 
-def _numbers(count: int, position: int, texture: Texture) -> npt.NDArray[np.uint32]:
-    """Return the seven digits of each of `count` values, as numbers. They follow from the content stream at
-    `position`.
-    """
+def _numbers(count: int, position: int, compressibility: Compressibility) -> npt.NDArray[np.uint32]:
+    """Return `count` numbers of seven digits, which are computed from the content stream at `position`."""
     data = np.empty(count * _FLOAT, np.uint8)
-    content.fill(data, position, texture)
+    content.fill(data, position, compressibility)
     return data.view("<u4") % np.uint32(_TEN)
 
 
-def fill(row: Rows, position: int, texture: Texture) -> None:
-    """Fill `row` with the values that follow from the content stream at `position`, in their binary form."""
-    row.view(np.float32)[:] = _numbers(len(row) // _FLOAT, position, texture) / _TEN
+def fill(row: Rows, position: int, compressibility: Compressibility) -> None:
+    """Fill `row` with the binary form of the values that are computed from the content stream at `position`."""
+    row.view(np.float32)[:] = _numbers(len(row) // _FLOAT, position, compressibility) / _TEN
 
 
-def head(position: int, texture: Texture) -> bytes:
-    """Return the value that follows from the content stream at `position`, in its binary form."""
+def head(position: int, compressibility: Compressibility) -> bytes:
+    """Return the binary form of the value that is computed from the content stream at `position`."""
     row = np.empty(_FLOAT, np.uint8)
-    fill(row, position, texture)
+    fill(row, position, compressibility)
     return row.tobytes()
 
 
@@ -101,7 +99,7 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 
 class _Load:
-    """Function that loads a whole file with pandas.read_csv, as applications call it."""
+    """Callable that loads a whole file with pandas.read_csv, as applications do."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._shape = dataset.array_shape
@@ -119,7 +117,7 @@ class _Load:
 
 
 class PosixCsv(FlatReader):
-    """Reader that reads lines at their offsets."""
+    """Reader that reads lines of CSV files at their offsets."""
 
     def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
         super().__init__(workload, paths, comm, lambda *_: 0)
@@ -140,4 +138,4 @@ class PosixCsv(FlatReader):
                 numbers = numbers * 10 + (values[:, digit] - ord("0"))
             row.view(np.float32)[:] = numbers / _TEN
             if (values[:, 1] != ord(".")).any() or line[-1] != ord("\n"):
-                raise damaged(self._paths(place.file), f"no line of the dataset at byte {place.within * self._line}")
+                raise damaged(self._paths(place.file), f"no valid line at byte {place.within * self._line}")

@@ -8,7 +8,7 @@ import numpy as np
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content
-from dlio_hpc.core.content import Rows, Texture
+from dlio_hpc.core.content import Compressibility, Rows
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import Samples
 from dlio_hpc.errors import InvalidRun
@@ -20,13 +20,13 @@ Paths = Callable[[int], str]
 
 
 class SampleReader(Protocol):
-    """Access of a rank to the samples of the dataset. Threads call read() at the same time, each with its own rows and
-    tally.
+    """Access of a rank to the samples of the dataset. Several threads call read() at the same time, each with its own
+    rows and tally.
     """
 
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
-        """Read each of `samples` into the beginning of its row, and count the reads in `tally`. Raise InvalidRun if a
-        sample cannot be read because files are missing or corrupted.
+        """Read each of `samples` into the beginning of its row of `rows`, and count the reads in `tally`. Raise
+        InvalidRun if a sample cannot be read because files are missing or corrupted.
         """
 
     def close(self) -> None:
@@ -34,22 +34,23 @@ class SampleReader(Protocol):
 
 
 class Format(NamedTuple):
-    """Functions of a file format. write: write the file `number` of the dataset to an open file, which may have older
-    contents. reader: return a reader of the files whose paths `Paths` returns by number; the communicator is for
-    collective access. fault: return how the file at a path differs from the file that write() creates for that number,
-    or None if it does not; with quick, only its size and metadata are checked. head: return the first bytes of the
-    sample at a position of the content stream, as read() returns them. fill: write all bytes of such a sample to a row.
+    """Functions of a file format. write: writes the file with a given number to an open file, which may have older
+    contents. reader: returns a reader of the dataset's files; `Paths` gives the path of a file by its number, and the
+    communicator is for collective access. fault: returns how the file at a path differs from the file that write()
+    creates for that number, or None if it does not; its last argument restricts the check to size and metadata. head:
+    returns the first bytes of the sample at a position of the content stream, as read() returns them. fill: writes all
+    bytes of such a sample to a row.
     """
 
     write: Callable[[int, Dataset, int], None]
     reader: "Callable[[Workload, Paths, Intracomm | None], SampleReader]"
     fault: Callable[[str, Dataset, int, bool], str | None]
-    head: Callable[[int, Texture], bytes] = content.head
-    fill: Callable[[Rows, int, Texture], None] = content.fill
+    head: Callable[[int, Compressibility], bytes] = content.head
+    fill: Callable[[Rows, int, Compressibility], None] = content.fill
 
 
 def damaged(path: str, fault: object) -> InvalidRun:
-    """Return the error for a file that cannot be read because it is corrupted or not a file of the dataset."""
+    """Return the error for a file that cannot be read because it is corrupted or does not belong to the dataset."""
     return InvalidRun(
         f"{path} is not a dlio-hpc dataset file, or is corrupted: {fault}; remove the dataset's folder and generate it "
         "again"

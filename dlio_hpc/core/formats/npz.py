@@ -1,9 +1,9 @@
 """NumPy archives (npz): a file holds an array `x` of shape (samples, *sample shape), as numpy.savez writes it. Samples
-of varying size follow each other in an array of bytes. Without compression the data begin at byte 4096; with gzip they
+of varying size follow each other in one array of bytes. Without compression the data start at byte 4096; with gzip they
 are deflated.
 
-*posix* reads uncompressed samples at their offsets, and a deflated file as a whole. *framework* is numpy.load. It
-always reads the whole array, through a buffer of transfer_size, or of the size that Python's open() chooses.
+*posix* reads uncompressed samples at their offsets, and a deflated file as a whole. *framework* is numpy.load, which
+always reads the whole array, through a buffer of transfer_size bytes or of the size that Python's open() chooses.
 """
 
 import io
@@ -21,7 +21,7 @@ import numpy as np
 from dlio_hpc.config.dataset_keys import LEVEL, Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, file_comparison
-from dlio_hpc.core.compression import texture
+from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.formats.format import Paths, SampleReader, damaged
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader, buffered
@@ -47,8 +47,8 @@ _DAMAGE = (
 
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
-    """Write the file `number`. If an older file of the same geometry is overwritten, its bytes never change, so that
-    jobs that read it are not disturbed.
+    """Write file `number` of the dataset to an open file. If it overwrites an older file of the same geometry, no byte
+    ever changes its value, so that jobs that read the file are not disturbed.
     """
     places = SampleLayout(dataset)
     with os.fdopen(descriptor, "r+b", closefd=False) as file:
@@ -65,14 +65,14 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 
 def _member(dataset: Dataset, places: SampleLayout, number: int) -> Iterator[bytes | memoryview]:
-    """Yield all bytes of the archive's member in pieces. A piece is valid only until the next one is yielded."""
+    """Yield all bytes of the archive's member in pieces. A piece is valid only until the next piece is requested."""
     yield _npy_header(dataset, places.array_shape(number))
-    yield from content.pieces(places.position(number), places.file_size(number), texture(dataset))
+    yield from content.pieces(places.position(number), places.file_size(number), compressibility(dataset))
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
-    """Return the fault of a file, or None. The structures of ZIP may differ between versions of Python and zlib. They
-    are therefore checked for consistency, not compared.
+    """Return the fault of a file, or None if it has none. The structures of ZIP may differ between versions of Python
+    and zlib, so they are checked for consistency and not compared.
     """
     places = SampleLayout(dataset)
     header = DATA_OFFSET - _LOCAL_HEADER
@@ -99,7 +99,9 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 
 
 def _opened(file: io.BufferedReader) -> zipfile.ZipFile:
-    """Open a file as a ZIP archive. If a read fails, raise its OSError; zipfile would report a corrupted file."""
+    """Open a file as a ZIP archive. If a read fails, raise the OSError of the read, which zipfile would report as a
+    corrupted file.
+    """
     raw = file.raw
     assert isinstance(raw, CountedFile)
     try:
@@ -111,8 +113,8 @@ def _opened(file: io.BufferedReader) -> zipfile.ZipFile:
 
 
 def _frame_fault(file: IO[bytes], directory: int, member: zipfile.ZipInfo, stored: bool) -> str | None:
-    """Return the fault of the ZIP structures around the member, or None. They have no fault if the member is first in
-    the file, its local header agrees with the directory, and there are no other bytes between or after them.
+    """Return the fault of the ZIP structures around the member, or None. There is none if the member comes first in the
+    file, its local header agrees with the directory, and no other bytes lie between or after them.
     """
     file.seek(0)
     local = file.read(_LOCAL_HEADER)
@@ -138,9 +140,9 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 
 def _load(buffer: int | None, path: str, tally: Tally) -> Array:
-    """Load an array like numpy.load(path), through a buffer. buffer: size of the buffer in bytes; None: the size that
-    open() chooses, which follows the file system's recommendation (st_blksize). This is a page on most file systems,
-    and 4 MiB on Lustre, where more is read than is requested.
+    """Load an array like numpy.load(path), through a buffer of `buffer` bytes. If `buffer` is None, the size is the one
+    that open() chooses, following the file system's recommendation (st_blksize): a page on most file systems, and 4 MiB
+    on Lustre, where more is then read than requested.
     """
     before = tally.bytes_read
     try:
@@ -158,7 +160,7 @@ def _load(buffer: int | None, path: str, tally: Tally) -> Array:
 
 
 def _loaded(buffer: int | None, path: str, tally: Tally) -> tuple[Array, zipfile.ZipInfo]:
-    """Return the array of a file, and the description of its member in the archive."""
+    """Return the array of a file, and the directory entry of its member in the archive."""
     counted = CountedFile(path, tally)
     try:
         with buffered(counted, buffer) as file, np.load(file) as archive:
@@ -172,8 +174,8 @@ def _loaded(buffer: int | None, path: str, tally: Tally) -> tuple[Array, zipfile
 
 
 class _Inflate:
-    """Function that loads a deflated file. It reads the file from its start in requests of transfer_size, and ignores
-    the directory of the archive.
+    """Callable that loads a deflated file. It reads the file from its start in requests of transfer_size, and does not
+    use the directory of the archive.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -204,8 +206,8 @@ class _Inflate:
 
 
 def _npy_header(dataset: Dataset, shape: tuple[int, ...]) -> bytes:
-    """Return the header of the array in numpy.lib.format version 1.0. It is padded so that in an uncompressed file the
-    array begins at DATA_OFFSET.
+    """Return the header of the array in numpy.lib.format version 1.0, padded so that the array starts at DATA_OFFSET in
+    an uncompressed file.
     """
     descr = np.dtype(dataset.sample.array_dtype).str
     text = repr({"descr": descr, "fortran_order": False, "shape": shape})

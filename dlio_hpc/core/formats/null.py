@@ -1,4 +1,4 @@
-"""The null format has no files. Reading costs nothing, so a run measures the overhead of dlio-hpc itself."""
+"""The null format, which has no files. Reading costs nothing, so a run measures the overhead of dlio-hpc itself."""
 
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 
 class Null:
-    """Reader that only counts a read of zero bytes for each sample."""
+    """Reader that reads nothing and counts a read of zero bytes for each sample."""
 
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
         for _ in range(len(samples)):

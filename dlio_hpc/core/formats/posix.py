@@ -1,4 +1,4 @@
-"""Mode posix for formats with contiguous samples: read them at their offsets, directly into the buffers of the
+"""Mode posix for formats with contiguous samples: read each sample at its offset, directly into the buffer of the
 loader.
 """
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class Transport(Protocol):
-    """Interface of objects that read bytes from files: through this rank's own descriptors, or through MPI-IO from a
-    file that all ranks share.
+    """Interface of objects that read bytes from files, either through the rank's own descriptors or through MPI-IO from
+    a file that all ranks share.
     """
 
     def fetch(self, requests: Sequence[ReadRequest], tally: Tally) -> None:
@@ -30,7 +30,7 @@ class Transport(Protocol):
 
 class FlatReader:
     """Reader of files in which samples follow each other. start: function that returns the offset of the first sample
-    of a file; it is called only once, because the offset is the same in all files. gap: bytes between two samples. If
+    in a file; it is called once, because the offset is the same in all files. gap: bytes between two samples. If
     transfer_size is larger than a sample, adjacent samples are read in one request.
     """
 
@@ -68,7 +68,7 @@ class FlatReader:
         )
 
     def begin(self, place: Place, tally: Tally) -> int:
-        """Return the offset at which the sample begins in its file."""
+        """Return the offset of the sample in its file."""
         if self._start is None:
             self._start = self._start_of(place.file, tally)
         return self._start + place.within * self._gap + place.offset
@@ -81,7 +81,7 @@ class FlatReader:
 
 
 def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Transport:
-    """Return the object that reads bytes as reader.access of the workload selects."""
+    """Return the object that reads bytes in the way that reader.access of the workload selects."""
     keys = workload.reader
     if keys.access == "collective" and comm is not None:
         from dlio_hpc.core.mpi_io import CollectiveFile
@@ -91,7 +91,7 @@ def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Tra
 
 
 def _merged(requests: list[ReadRequest]) -> list[ReadRequest]:
-    """Return `requests`, with successive requests merged if they are for adjacent bytes of the same file."""
+    """Return `requests`, in which successive requests for adjacent bytes of the same file are merged."""
     merged: list[ReadRequest] = []
     end = -1
     for request in requests:

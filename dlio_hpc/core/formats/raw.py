@@ -1,5 +1,5 @@
-"""Raw format: a file holds its samples one after the other and nothing else. To the storage, image files, .npy files
-and .bin files look like this.
+"""Raw format: a file holds its samples one after the other and nothing else. Reading image files, .npy files and .bin
+files puts the same load on the storage.
 
 *posix* reads samples at their offsets. *framework* is Python's `open(path, "rb").read()`: a request for the whole file,
 and a second request that finds its end.
@@ -13,7 +13,7 @@ import numpy as np
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, file_comparison
-from dlio_hpc.core.compression import texture
+from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.files import write_file
 from dlio_hpc.core.formats.format import Paths, SampleReader, damaged
 from dlio_hpc.core.formats.posix import FlatReader
@@ -30,8 +30,8 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 
 def _pieces(places: SampleLayout, dataset: Dataset, number: int) -> Iterator[memoryview]:
-    """Yield all bytes of the file `number` in pieces. A piece is valid only until the next one is yielded."""
-    return content.pieces(places.position(number), places.file_size(number), texture(dataset))
+    """Yield all bytes of file `number` in pieces. A piece is valid only until the next piece is requested."""
+    return content.pieces(places.position(number), places.file_size(number), compressibility(dataset))
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:

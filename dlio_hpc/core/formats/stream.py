@@ -1,7 +1,8 @@
 """Files that are read as streams: consecutive requests of the same size, up to the end of the file.
 
-Only one thread at a time may read a stream; different threads may read different streams. A block is kept until all of
-its bytes are taken. If records are taken in order, this keeps one block of each file, otherwise all blocks of a file.
+Only one thread at a time may read a stream; different threads may read different streams. A block is kept in memory
+until all of its bytes are taken. This keeps one block of each file if records are taken in order, and otherwise
+possibly all blocks of a file.
 """
 
 from collections.abc import Callable
@@ -15,8 +16,9 @@ from dlio_hpc.core.io_counters import Tally
 
 
 class Streams:
-    """Streams of several files. file_size: function that returns the length of a file by its number. whole: read each
-    file from start to end before any byte is taken; otherwise, read from the first requested byte to the last.
+    """Streams of several files. file_size: function that returns the size of a file, given its number. whole: whether a
+    file is read from start to end before any of its bytes are taken; otherwise it is read from the first requested byte
+    to the last.
     """
 
     def __init__(self, paths: Paths, file_size: Callable[[int], int], block_size: int, whole: bool) -> None:
@@ -28,8 +30,8 @@ class Streams:
         self._free: list[Rows] = []
 
     def read(self, number: int, offset: int, views: list[memoryview], tally: Tally) -> None:
-        """Read bytes of the file `number` from `offset` on into `views`. Bytes that were already taken once are read
-        from the file again.
+        """Read bytes of file `number` from `offset` on into `views`. Bytes that were taken before are read from the
+        file again.
         """
         for view in views:
             done = 0
@@ -38,8 +40,8 @@ class Streams:
             offset += len(view)
 
     def _take(self, number: int, offset: int, view: memoryview, tally: Tally) -> int:
-        """Fill the beginning of `view` with bytes of a single block, from `offset` of the file on. Return the number of
-        bytes.
+        """Fill the beginning of `view` with the bytes of one block, from `offset` of the file on. Return the number of
+        bytes filled, which may be less than the length of `view`.
         """
         stream = self._open.get(number)
         if stream is None or not stream.has(offset):
@@ -64,7 +66,7 @@ class Streams:
         return len(part)
 
     def _forget(self, number: int, stream: "_Stream") -> None:
-        """Remove a stream if all its bytes were read and taken."""
+        """Remove the stream if all its bytes have been read and taken."""
         if stream.next == stream.end and not stream.blocks:
             del self._open[number]
 
@@ -88,8 +90,8 @@ class Streams:
 
 
 class _Stream:
-    """Stream of a file from byte `begin` to byte `end`. next: byte up to which it was read. blocks: blocks that are not
-    completely taken, by the offset of their first byte.
+    """Stream of a file from byte `begin` to byte `end`. next: offset up to which the file has been read. blocks: blocks
+    whose bytes are not all taken, by the offset of their first byte.
     """
 
     def __init__(self, begin: int, end: int, block_size: int) -> None:
@@ -103,12 +105,14 @@ class _Stream:
         return offset - (offset - self.begin) % self._block_size
 
     def has(self, offset: int) -> bool:
-        """Return whether the byte at `offset` is in a block that is kept, or is not yet read."""
+        """Return whether the byte at `offset` can be delivered: it is in a block that is kept, or it is not
+        read yet.
+        """
         return offset >= self.next or (offset >= self.begin and self.block_of(offset) in self.blocks)
 
 
 class _Block:
-    """A block of `length` bytes of a file. left: number of bytes that are not yet taken."""
+    """A block of `length` bytes of a file. left: number of bytes not yet taken."""
 
     def __init__(self, memory: Rows, length: int) -> None:
         self.memory = memory

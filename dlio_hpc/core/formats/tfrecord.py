@@ -1,10 +1,10 @@
-"""TFRecord: a record per sample. A record has the sample's length, a checksum of the length, the sample, and a checksum
-of the sample, as TensorFlow's TFRecordWriter writes it (tensorflow/core/lib/io/record_writer.h).
+"""TFRecord: one record per sample. A record has the sample's length, a checksum of the length, the sample, and a
+checksum of the sample, as TensorFlow's TFRecordWriter writes it (tensorflow/core/lib/io/record_writer.h).
 
-*posix* reads samples at their offsets; with reader.verify, whole records. *framework* reads like TFRecordDataset: from
-the start of the file on, in requests of exactly transfer_size, with checksums verified. There are two exceptions, in
-which records are read at their offsets, as with an index: if samples of all files are mixed, and for PyTorch's workers,
-which request whole batches.
+*posix* reads samples at their offsets, or whole records if reader.verify is set. *framework* reads like
+TFRecordDataset: from the start of the file, in requests of exactly transfer_size, and verifies checksums. In two cases
+it reads records at their offsets instead, as programs with an index do: if samples are shuffled across all files, and
+for PyTorch's workers, which request whole batches.
 """
 
 import struct
@@ -18,7 +18,7 @@ from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
 from dlio_hpc.config.reader_keys import by_streams
 from dlio_hpc.config.workload import TENSORFLOW_BUFFER, Workload
 from dlio_hpc.core import content, file_comparison
-from dlio_hpc.core.compression import texture
+from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import ReadRequest, write_file
 from dlio_hpc.core.formats.format import Paths, SampleReader, damaged
@@ -41,13 +41,13 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 
 def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
-    """Yield all bytes of the file `number` in pieces. A piece is valid only until the next one is yielded."""
+    """Yield all bytes of file `number` in pieces. A piece is valid only until the next piece is requested."""
     buffer = np.empty(_BUFFER + dataset.sample.largest + FRAME, np.uint8)
-    used, dataset_texture = 0, texture(dataset)
+    used, dataset_compressibility = 0, compressibility(dataset)
     for place in SampleLayout(dataset).in_file(number):
         record = buffer[used : used + place.size + FRAME]
         payload = record[HEAD:-FOOT]
-        content.fill(payload, place.position, dataset_texture)
+        content.fill(payload, place.position, dataset_compressibility)
         record[:HEAD] = memoryview(head(place.size))
         record[-FOOT:] = memoryview(struct.pack("<I", masked_crc(payload)))
         used += len(record)
@@ -66,13 +66,13 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 
 
 def head(size: int) -> bytes:
-    """Return the head of a record of a sample of `size` bytes: its length and the checksum of the length."""
+    """Return the head of a record whose sample has `size` bytes: the length and its checksum."""
     length = struct.pack("<Q", size)
     return length + struct.pack("<I", masked_crc(length))
 
 
 def masked_crc(data: bytes | Rows) -> int:
-    """Return the masked checksum that TFRecord stores: the CRC-32C of the data, rotated by 15 bits, plus a constant."""
+    """Return the masked checksum that TFRecord stores: CRC-32C of the data, rotated by 15 bits, plus a constant."""
     import google_crc32c
 
     crc: int = google_crc32c.value(data)
@@ -86,8 +86,8 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 
 class PosixTFRecord(FlatReader):
-    """Reader that reads records at their offsets. If a request is for one sample, it reads only the sample. If
-    checksums are verified or requests span several samples, it reads whole records.
+    """Reader that reads records at their offsets. It reads whole records if checksums are verified or requests span
+    several samples; otherwise it reads only the sample.
     """
 
     def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
@@ -111,7 +111,7 @@ class PosixTFRecord(FlatReader):
 
 
 class Stream:
-    """Reader that takes records from streams, which read files in blocks of transfer_size. Threads that read at the
+    """Reader that takes records from file streams, which are read in blocks of transfer_size. Threads that read at the
     same time must read different files.
     """
 
@@ -139,11 +139,11 @@ class Stream:
             self._streams.read(place.file, begin, [frame[:HEAD].data, record.data, frame[HEAD:].data], tally)
             if self._verifies:
                 verify(self._paths(place.file), place, begin + HEAD, record, frame)
-        self._set_apart(len(places) * FRAME, tally)
+        self._count_as_overhead(len(places) * FRAME, tally)
 
-    def _set_apart(self, frames: int, tally: Tally) -> None:
-        """Count `frames` bytes as overhead instead of bytes of samples. If the blocks that hold them were read with an
-        earlier batch, some are counted with a later batch.
+    def _count_as_overhead(self, frames: int, tally: Tally) -> None:
+        """Move `frames` bytes in `tally` from samples to overhead. If `tally` has fewer bytes of samples, because an
+        earlier batch read the blocks, the rest is moved with a later batch.
         """
         with self._lock:
             self._frames += frames
@@ -156,8 +156,8 @@ class Stream:
 
 
 def verify(path: str, place: Place, begin: int, payload: Rows, frame: Rows) -> None:
-    """Raise InvalidRun if the length or a checksum of a record is wrong. begin: offset of its sample in the file.
-    frame: the bytes of the record before and after the sample.
+    """Raise InvalidRun if the length or a checksum of a record is wrong. begin: offset of the sample in the file.
+    frame: bytes of the record before and after the sample.
     """
     actual, expected = frame.tobytes(), head(place.size) + struct.pack("<I", masked_crc(payload))
     if actual[:HEAD] != expected[:HEAD]:

@@ -1,4 +1,6 @@
-"""Reading of whole files. The array of a file is loaded into memory even for a single sample, as applications do."""
+"""Readers of whole files. The array of a file is loaded into memory even if only one of its samples is needed, as
+applications do.
+"""
 
 import io
 import os
@@ -22,16 +24,16 @@ from dlio_hpc.errors import InvalidRun, unreadable
 
 Array = npt.NDArray[Any]
 
-# Largest buffer of a file that Python opens (io.open(), since 3.14).
+# Largest buffer that Python's open() chooses (since Python 3.14).
 _LARGEST = 8 << 20
 
 
 class WholeFileReader:
     """Reader of whole files. Each thread keeps the array that it loaded last, so that consecutive samples of a file
-    need a single load.
+    need one load.
 
-    load: function that loads the array of the file at a path and counts the reads in the tally. For a corrupted file it
-    raises the error of damaged().
+    load: function that loads the array of the file at a path and counts the reads in a tally. If the file is corrupted,
+    it raises the error that damaged() returns.
     """
 
     def __init__(self, workload: Workload, paths: Paths, load: Callable[[str, Tally], Array]) -> None:
@@ -70,8 +72,8 @@ class WholeFileReader:
 
 
 def buffered(file: "CountedFile", size: int | None = None) -> io.BufferedReader:
-    """Return a buffered reader of `file`. size: bytes of the buffer; None: the size that Python's open() would choose.
-    That is the size that the file system recommends, and since Python 3.14 at least Python's default.
+    """Return a buffered reader of `file`. size: bytes of the buffer; None: the size that Python's open() would choose,
+    which is the size that the file system recommends, but since Python 3.14 no less than Python's default.
     """
     if size is None:
         block = os.fstat(file.fileno()).st_blksize
@@ -80,8 +82,8 @@ def buffered(file: "CountedFile", size: int | None = None) -> io.BufferedReader:
 
 
 class CountedFile(io.FileIO):
-    """File that counts every request to the operating system. fault: error of the last failed request, kept because
-    zipfile reports it as a corrupted file.
+    """File that counts every request to the operating system. fault: error of the last request that failed. It is kept
+    because zipfile reports such an error as a corrupted file.
     """
 
     fault: OSError | None = None

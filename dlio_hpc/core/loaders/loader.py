@@ -1,4 +1,4 @@
-"""The interface of loaders, and the division of an epoch into steps."""
+"""Interface of loaders, and division of an epoch into steps."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
@@ -8,12 +8,12 @@ from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import Samples
 from dlio_hpc.plan.sample_order import Order
 
-# Number of positions whose samples are computed at once, as 64 KiB of numbers.
+# Number of positions in the order of an epoch whose sample numbers are computed at once (64 KiB).
 STRETCH = 8192
 
 
 class Batch(NamedTuple):
-    """The samples of a step. samples: their numbers. rows: a row of bytes per sample, valid until the next batch is
+    """The samples of a step. samples: their numbers. rows: one row of bytes per sample, valid until the next batch is
     requested. tally: counts of the reads.
     """
 
@@ -29,15 +29,15 @@ class Loader(Protocol):
         """Yield `steps` batches with the samples at positions `first` to `last` of `order`. The last batches may be
         short or empty.
 
-        The end of the iteration closes the files of the epoch.
+        The files of the epoch are closed when the iterator is exhausted.
         """
 
     def close(self) -> None:
-        """End threads and processes. Reads that have not started are cancelled."""
+        """End threads and processes, and cancel reads that have not started."""
 
 
 def in_steps(order: Order, first: int, last: int, steps: int, size: int) -> Iterator[Samples]:
-    """Yield the sample numbers of each step. They are computed for many steps at once, which costs little more than for
+    """Yield the sample numbers of each step. They are computed for many steps at once, at little more than the cost of
     one step.
     """
     stretch = max(1, STRETCH // size) * size

@@ -16,11 +16,11 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class MemoryLoader:
-    """Loader that delivers batches from memory. A rank keeps the samples of its first epoch. Later epochs deliver them
-    in a new order if the workload changes the order in every epoch.
+    """Loader that delivers batches from memory. A rank keeps the samples that it reads in its first epoch. Later epochs
+    deliver the same samples, in a new order if the workload shuffles in every epoch.
 
-    Reading takes `steps` batches on every rank and is part of the wait of the first step. Its reads count for the first
-    batch.
+    Every rank reads all its samples in `steps` batches, as part of the wait of the first step. These reads count for
+    the first batch.
     """
 
     def __init__(self, workload: Workload, loader: Loader, steps: int, ranks_on_node: int) -> None:

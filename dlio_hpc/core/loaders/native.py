@@ -23,9 +23,9 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class NativeLoader:
-    """Loader with `read_threads` threads. A thread reads whole batches, or, if files are streams, the parts of batches
-    that lie in its files. `prefetch` batches are read ahead. With prefetch 0, a batch is read when the training loop
-    needs it: by the loop itself, or by the threads, which divide it.
+    """Loader with `read_threads` threads. A thread reads whole batches, or, if files are read as streams, those parts
+    of batches that lie in its files. `prefetch` batches are read ahead. With prefetch 0, a batch is read when the
+    training loop needs it: by the loop itself, or by the threads, each of which reads a part.
 
     steps: number of steps of an epoch, which limits how many batches are read ahead.
     """
@@ -58,7 +58,7 @@ class NativeLoader:
         self._reader.close()
 
     def _read_ahead(self, threads: Threads, batches: Iterator[Samples]) -> Iterator[Batch]:
-        pending: deque[tuple[_Begun, Rows]] = deque()
+        pending: deque[tuple[_PendingBatch, Rows]] = deque()
         free = self._buffers.copy()
 
         def submit() -> None:
@@ -75,15 +75,15 @@ class NativeLoader:
             yield begun.batch()
             free.append(buffer)
 
-    def _begin(self, threads: Threads, samples: Samples, buffer: Rows) -> "_Begun":
+    def _begin(self, threads: Threads, samples: Samples, buffer: Rows) -> "_PendingBatch":
         rows = buffer[: len(samples)]
-        return _Begun(samples, rows, threads.submit(self._read, samples, rows))
+        return _PendingBatch(samples, rows, threads.submit(self._read, samples, rows))
 
-    def _read(self, samples: Samples, rows: Rows) -> "_Read":
+    def _read(self, samples: Samples, rows: Rows) -> "_ReadBatch":
         tally = Tally()
         self._reader.read(samples, rows, tally)
         preprocessed = self._preprocessing.begin(len(samples)) if self._preprocessing else []
-        return _Read(Batch(samples, rows, tally), preprocessed)
+        return _ReadBatch(Batch(samples, rows, tally), preprocessed)
 
     def close(self) -> None:
         if self._threads is not None:
@@ -92,8 +92,8 @@ class NativeLoader:
             self._preprocessing.close()
 
 
-class _Read(NamedTuple):
-    """A batch, or part of a batch, that is already read but may still be preprocessed."""
+class _ReadBatch(NamedTuple):
+    """A batch, or part of a batch, that has been read and may still be in preprocessing."""
 
     read: Batch
     preprocessed: "list[Future[float]]"
@@ -103,12 +103,12 @@ class _Read(NamedTuple):
         return self.read
 
 
-class _Begun(NamedTuple):
+class _PendingBatch(NamedTuple):
     """A batch whose parts are being read by threads."""
 
     samples: Samples
     rows: Rows
-    parts: list[Future[_Read]]
+    parts: list[Future[_ReadBatch]]
 
     def batch(self) -> Batch:
         tally = Tally()
@@ -118,8 +118,8 @@ class _Begun(NamedTuple):
 
 
 class Preprocessing:
-    """Emulated preprocessing by `preprocess_threads` threads, which share each batch. compute.mode selects whether they
-    sleep or spin.
+    """Emulated preprocessing: each batch is divided among `preprocess_threads` threads, which sleep or spin as
+    compute.mode selects.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -129,8 +129,8 @@ class Preprocessing:
         self._threads = ThreadPoolExecutor(self._count, "preprocess")
 
     def begin(self, samples: int) -> "list[Future[float]]":
-        """Start to preprocess a batch of `samples` samples. Return a future for each part; its result is the seconds
-        that the part took.
+        """Start to preprocess a batch of `samples` samples. Return a future per part; its result is the seconds that
+        the part took.
         """
         parts = min(self._count, samples)
         shares = [samples // parts + (part < samples % parts) for part in range(parts)]
@@ -141,7 +141,7 @@ class Preprocessing:
 
 
 def preprocess(seconds: float, mode: str) -> float:
-    """Sleep or spin for `seconds` seconds. Return the seconds that this actually took."""
+    """Sleep or spin for `seconds`. Return the seconds that passed."""
     started = now()
     if mode == "spin":
         emulate(seconds, mode)

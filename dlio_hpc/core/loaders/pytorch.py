@@ -19,8 +19,8 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class PyTorchLoader:
-    """Loader with `read_threads` worker processes, or with none if prefetch is 0. Each epoch starts new workers, as
-    DataLoader does by default.
+    """Loader with `read_threads` worker processes, or without workers if prefetch is 0. Each epoch starts new workers,
+    as DataLoader does by default.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
@@ -74,8 +74,8 @@ class _Samples:
         return self._workload.dataset.samples
 
     def __getitems__(self, samples: list[int]) -> tuple[Any, Tally, DlioError | None]:
-        """Read a batch. Return its rows, counts and None; or, after a failure, None, counts and the error, so that the
-        training loop can raise the error unchanged.
+        """Read a batch. Return its rows, the counts and None. After a failure, return None, the counts and the error,
+        so that the training loop can raise the error unchanged.
         """
         import torch
 
@@ -84,7 +84,7 @@ class _Samples:
         try:
             rows = torch.empty((len(samples), self._workload.dataset.sample.largest), dtype=torch.uint8)
             if is_worker:
-                rows.share_memory_()  # later, outside this function, a failure would not be reported
+                rows.share_memory_()  # here, because a later failure, outside this function, would not be reported
             if self._reader is None:
                 # When a worker ends, the kernel adds all its counts to those of its parent, including its start-up.
                 before = process_io() if is_worker else None
@@ -94,7 +94,7 @@ class _Samples:
         except DlioError as fault:
             return None, tally, fault
         except RuntimeError as fault:
-            message = f"PyTorch has no memory for a batch: {fault}; raise /dev/shm, or lower batch_size or prefetch"
+            message = f"PyTorch has no memory for a batch: {fault}; enlarge /dev/shm, or lower batch_size or prefetch"
             return None, tally, InfrastructureError(message)
         if self._workload.reader.preprocess_time:
             seconds = len(samples) * self._workload.reader.preprocess_time
@@ -107,7 +107,7 @@ class _Samples:
 
 
 def _next(batches: Iterator[Any]) -> Any:
-    """Return the next batch of DataLoader, or None at the end. Raise InfrastructureError if DataLoader fails, for
+    """Return the next batch of DataLoader, or None at its end. Raise InfrastructureError if DataLoader fails, for
     example because a worker was killed.
     """
     try:

@@ -17,11 +17,11 @@ Read = Callable[[Samples, Rows], T]
 
 
 class Threads(Protocol):
-    """Interface of threads that read batches in the order in which they are submitted."""
+    """Interface of pools of threads that read batches in the order in which the batches are submitted."""
 
     def submit(self, read: Read[T], samples: Samples, rows: Rows) -> list[Future[T]]:
-        """Divide a batch into parts and start to read them in threads. Return a future per part. read: function that
-        reads some of the samples into their rows.
+        """Divide a batch into parts and start to read the parts in threads. Return a future per part. read: function
+        that reads samples into their rows.
         """
 
     def close(self) -> None:
@@ -29,7 +29,7 @@ class Threads(Protocol):
 
 
 def of(workload: Workload) -> Threads | None:
-    """Return the reader threads for the workload, or None if the training loop itself reads."""
+    """Return the reader threads that the workload configures, or None if the training loop itself reads."""
     keys = workload.reader
     if keys.read_threads > 1 and by_streams(workload.dataset, keys):
         return Lanes(workload)
@@ -39,7 +39,7 @@ def of(workload: Workload) -> Threads | None:
 
 
 class Pool:
-    """Pool of `count` threads. A batch is divided into `parts` parts. Each part is read by the next free thread."""
+    """Pool of `count` threads. A batch is divided into `parts` parts, each of which the next free thread reads."""
 
     def __init__(self, count: int, parts: int) -> None:
         self._threads = ThreadPoolExecutor(count, "reader")
@@ -54,8 +54,9 @@ class Pool:
 
 
 class Lanes:
-    """Threads of which each reads files of its own, as TFRecordDataset with num_parallel_reads does. The files that are
-    read in turn are spread over the threads. If several threads read the same file, its requests would not be in order.
+    """Reader threads, each of which reads its own files, as with num_parallel_reads of TFRecordDataset. The files that
+    are read in turn are spread over the threads. If several threads read the same file, its requests would be out of
+    order.
     """
 
     def __init__(self, workload: Workload) -> None:

@@ -1,1 +1,1 @@
-"""Pictures of reports, drawn by matplotlib."""
+"""Pictures of reports, drawn with matplotlib."""

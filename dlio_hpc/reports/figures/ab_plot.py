@@ -11,8 +11,8 @@ from dlio_hpc.reports.figures.canvas import COLOURS, GREY, INK
 
 
 def effects(study: Study, results: tuple[PairedEffect, ...], title: str) -> tuple[Figure, str]:
-    """Draw a row of ratios B / A per setting, the first setting at the top. Right of 1, B is better. Return the figure
-    and its caption.
+    """Draw a row of ratios B / A for each setting, the first setting at the top. B is better where the ratio is above
+    1. Return the figure and its caption.
     """
     figure, (axes,) = plots.sheet(title, f"{study.study} on {study.site.name}", 1.4 + 0.4 * len(results), 1)
     for row, result in enumerate(reversed(results)):

@@ -1,4 +1,4 @@
-"""Pictures of an acceptance: for each group, the metrics that have limits, with their runs, median and limit."""
+"""Pictures of an acceptance: for each group, the metrics that are limited, with their runs, median and limit."""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _CAPTION = (
 
 
 def draw(accepted: Acceptance) -> Iterator[Picture]:
-    """Yield a picture for each group with a check on a metric."""
+    """Yield a picture for each group that has a check on a metric."""
     for number, group in enumerate(filter(None, accepted.groups), 1):
         checks = [check for check in accepted.of(group) if check.metric and check.value is not None]
         if checks:
@@ -72,7 +72,7 @@ def _row(axes: Axes, check: Check) -> None:
 
 
 def _reach(values: list[float | None]) -> tuple[float, float]:
-    """Return the smallest and largest value, extended by a margin. Values of None are ignored."""
+    """Return the smallest and the largest value, extended by a margin. Values that are None are ignored."""
     known = [value for value in values if value is not None]
     margin = 0.08 * (max(known) - min(known)) or 0.05 * abs(max(known)) or 1.0
     return min(known) - margin, max(known) + margin

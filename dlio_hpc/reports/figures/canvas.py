@@ -1,4 +1,4 @@
-"""Style, colours, figures and scales of pictures. The same input gives the same bytes."""
+"""Style, colours, figures and scales of pictures. The same input always gives the same bytes."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -27,14 +27,14 @@ COLOURS = {
     "metadata": "#CC79A7",
 }
 INK, GREY, RULE = "#222222", "#6A6A6A", "#E4E4E4"
-# Colours of lines, in the order of use.
+# Colours of lines, in the order in which they are used.
 LINES = [COLOURS["read"], COLOURS["written"], COLOURS["compute"], COLOURS["sync"], COLOURS["wait"], "#56B4E9", INK]
 # Widths of pictures in inches. A row of the page holds one wide picture or two narrow ones.
 WIDE, NARROW = 9.2, 4.55
 NOTHING = "Nothing was read or written."
 
-# Text in SVG files stays text, which is small, sharp and searchable. A viewer without DejaVu uses Verdana, which is as
-# wide.
+# Text in SVG files stays text, which is small, sharp and searchable. A viewer that lacks the font DejaVu uses Verdana,
+# which is as wide.
 _STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "dlio-hpc",
@@ -73,7 +73,7 @@ _BYTES = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10)
 @contextmanager
 def style() -> Iterator[None]:
     """Apply the style in a `with` block, regardless of the user's matplotlibrc. Warnings about glyphs that the font
-    lacks are suppressed, because the viewer of the SVG file has other fonts.
+    lacks are suppressed, because viewers of the SVG file may have other fonts.
     """
     with matplotlib.style.context(["default", _STYLE]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
@@ -83,7 +83,7 @@ def style() -> Iterator[None]:
 def sheet(
     view: View, title: str, width: float, height: float, rows: Sequence[float] = (1,)
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure of width x height inches with axes below each other. rows: relative heights of the axes."""
+    """Return a figure of width x height inches, with axes below each other. rows: relative heights of the axes."""
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(len(rows), 1, squeeze=False, gridspec_kw={"height_ratios": list(rows)})[:, 0]
     axes[0].set_title(title)
@@ -93,7 +93,7 @@ def sheet(
 
 
 def sentence(view: View, title: str, width: float, text: str) -> Figure:
-    """Return a figure that shows only a sentence, for pictures without data."""
+    """Return a figure that shows only a sentence. It replaces pictures for which there are no data."""
     figure, (axes,) = sheet(view, title, width, 1.2)
     axes.axis("off")
     axes.text(0, 0.6, text, transform=axes.transAxes, color=GREY, va="center")
@@ -101,13 +101,13 @@ def sentence(view: View, title: str, width: float, text: str) -> Figure:
 
 
 def printable(text: str, most: int) -> str:
-    """Return a text cut to at most `most` characters. Characters that XML forbids are replaced."""
+    """Return a text cut to at most `most` characters, in which characters that XML forbids are replaced."""
     clean = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     return clean if len(clean) <= most else clean[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def legend(axes: Axes, markerscale: float = 2) -> None:
-    """Draw the legend above the axes, beside the title, where it covers no data."""
+    """Draw the legend above the axes and beside the title, where it covers no data."""
     handles, labels = axes.get_legend_handles_labels()
     if labels:
         across, where = len(labels), (1.0, 1.0)
@@ -115,14 +115,14 @@ def legend(axes: Axes, markerscale: float = 2) -> None:
 
 
 def area(axes: Axes, edges: Floats, heights: npt.NDArray[np.number], label: str) -> None:
-    """Draw a filled step curve over bins. Its colour is light enough that two areas can be seen through each other."""
+    """Draw a filled step curve over bins, in a colour so light that an area behind it stays visible."""
     colour = COLOURS[label]
     axes.stairs(heights, edges, fill=True, facecolor=f"{colour}66", edgecolor=colour, linewidth=0.8, label=label)
 
 
 def boxes(axes: Axes, left: Floats, right: Floats, bottom: float, top: Floats | float, colour: str) -> None:
     """Draw filled boxes as a single path, which takes a fifth of the bytes of separate patches. left, right: horizontal
-    ends, shape (boxes,). top: one for all boxes or one per box.
+    ends of the boxes, shape (boxes,). top: one value for all boxes, or one per box.
     """
     low, high = np.full(len(left), bottom), np.broadcast_to(top, left.shape)
     corners = [[left, low], [left, high], [right, high], [right, low], [left, low]]
@@ -132,8 +132,8 @@ def boxes(axes: Axes, left: Floats, right: Floats, bottom: float, top: Floats | 
 
 
 def numbers(axes: Axes, names: str = "xy", whole: bool = False) -> None:
-    """Set plain numbers with thousands separators on linear axes. names: the axes, "x", "y" or both. whole: whether
-    only whole numbers are ticked.
+    """Show plain numbers with thousands separators on linear axes. names: the axes: "x", "y" or "xy". whole: whether
+    only whole numbers get ticks.
     """
     steps = [1, 2, 5, 10] if whole else [1, 2, 2.5, 5, 10]
     for name in names:
@@ -143,7 +143,7 @@ def numbers(axes: Axes, names: str = "xy", whole: bool = False) -> None:
 
 
 def count_scale(axes: Axes, counts: npt.NDArray[np.number], label: str) -> None:
-    """Set the y axis to a scale for counts: linear, or logarithmic if the largest count is more than 200 times the
+    """Make the y axis a scale for counts: linear, or logarithmic if the largest count is more than 200 times the
     smallest.
     """
     nonzero = counts[counts > 0]
@@ -160,7 +160,7 @@ def count_scale(axes: Axes, counts: npt.NDArray[np.number], label: str) -> None:
 
 
 def log_bytes(axes: Axes, least: float, most: float) -> None:
-    """Set a logarithmic x axis from `least` to `most` bytes, with ticks at powers of two. It covers at least four
+    """Make the x axis logarithmic from `least` to `most` bytes, with ticks at powers of two. It covers at least four
     octaves.
     """
     low, high = _at_least(np.log2(least), np.log2(most), 4)
@@ -171,7 +171,7 @@ def log_bytes(axes: Axes, least: float, most: float) -> None:
 
 
 def log_seconds(axes: Axes, least: float, most: float) -> None:
-    """Set a logarithmic x axis from `least` to `most` seconds, with ticks at powers of ten. It covers at least two
+    """Make the x axis logarithmic from `least` to `most` seconds, with ticks at powers of ten. It covers at least two
     decades.
     """
     low, high = _at_least(np.log10(least), np.log10(most), 2)
@@ -190,35 +190,35 @@ def _log_x(axes: Axes, base: int, low: float, high: float) -> None:
 
 
 def _at_least(low: float, high: float, width: float) -> tuple[float, float]:
-    """Return the range extended to at least `width`, plus a margin."""
+    """Return the range `low` to `high`, extended to at least `width` and by a margin."""
     missing = max(0.0, width - (high - low)) / 2
     return low - missing - 0.1, high + missing + 0.1
 
 
 def rate_unit(most: float) -> tuple[str, float]:
-    """Return the name of the unit for rates up to `most` bytes/s, and the bytes/s that it stands for."""
+    """Return the unit for rates of up to `most` bytes/s: its name, and its value in bytes/s."""
     return ("GB/s", 1e9) if most >= 2e10 else ("MB/s", 1e6)
 
 
 def seconds_unit(most: float) -> tuple[str, float]:
-    """Return the name of the unit for times up to `most` seconds, and the seconds that it stands for."""
+    """Return the unit for times of up to `most` seconds: its name, and its value in seconds."""
     return next((unit for unit in _SECONDS if most >= unit[1]), _SECONDS[0] if not most else _SECONDS[-1])
 
 
 def bytes_unit(most: float) -> tuple[str, float]:
-    """Return the name of the unit for sizes up to `most` bytes, and the bytes that it stands for."""
+    """Return the unit for sizes of up to `most` bytes: its name, and its value in bytes."""
     return next((unit for unit in _BYTES if most >= unit[1]), _BYTES[-1])
 
 
 def plain(value: float) -> str:
-    """Return a number with three significant digits, or with all digits before the decimal point: 0.0123,
-    12.3, 1,234.
+    """Return a number with three significant digits, or with all digits before the decimal point if there are more:
+    0.0123, 12.3, 1,234.
     """
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def groups(count: int, most: int) -> npt.NDArray[np.int64]:
-    """Return the indices at which groups of neighbours start, if `count` items are divided into at most `most` groups.
-    All groups except the last have the same size.
+    """Return the indices at which groups of neighbouring items start, if `count` items are divided into at most `most`
+    groups. All groups except the last have the same size.
     """
     return np.arange(0, count, max(1, -(-count // most)))

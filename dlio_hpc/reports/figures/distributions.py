@@ -10,7 +10,8 @@ from dlio_hpc.reports.figures import canvas
 from dlio_hpc.reports.figures.canvas import COLOURS, NARROW
 from dlio_hpc.units import format_seconds, format_size
 
-# Largest numbers of bins, bars and dots in a picture. More are grouped, or drawn as pixels, to keep files small.
+# Maximum numbers of bins, bars and dots in a picture. If there are more, they are grouped, or drawn as pixels, to keep
+# files small.
 _SIZES, _DURATIONS, _BARS, _DOTS = 64, 300, 64, 400
 
 
@@ -37,15 +38,15 @@ def sizes(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def _half(edges: Floats, counts: Counts) -> str:
-    """Return the bin of the median as a range of sizes. A single size would mislead, because sizes are often powers of
-    two, at which bins start.
+    """Return the bin that contains the median, as a range of sizes. A single size would mislead, because sizes are
+    often powers of two, at which bins start.
     """
     at = int(np.searchsorted(np.cumsum(counts), counts.sum() / 2))
     return f"from {format_size(float(edges[at]))} to {format_size(float(edges[at + 1]))}"
 
 
 def ranks_bandwidth(view: View, title: str) -> tuple[Figure | str, str]:
-    """Draw the bandwidth of each rank: bars for few ranks, a histogram for many."""
+    """Draw the bandwidth of each rank: as bars if there are few ranks, as a histogram if there are many."""
     ranks = view.ranks
     active = np.flatnonzero((ranks.io_s > 0) & (ranks.bytes_read + ranks.bytes_written > 0))
     if not len(active):
@@ -70,12 +71,12 @@ def ranks_bandwidth(view: View, title: str) -> tuple[Figure | str, str]:
     canvas.legend(axes)
     idle = len(ranks.hosts) - len(active)
     return figure, f"Bytes over seconds with a request in flight: {least} to {most} {name}." + (
-        f" {idle} of {len(ranks.hosts)} ranks moved nothing." if idle else ""
+        f" {idle} of {len(ranks.hosts)} ranks neither read nor wrote." if idle else ""
     )
 
 
 def _rank_bars(axes: Axes, numbers: npt.NDArray[np.int64], read: Floats, written: Floats) -> None:
-    """Draw a bar per rank: the rate of reads, and the rate of writes on top of it. numbers: numbers of the ranks."""
+    """Draw a bar per rank: the rate of reads, with the rate of writes on top of it. numbers: numbers of the ranks."""
     place = np.arange(len(numbers))
     axes.bar(place, read, 0.8, color=COLOURS["read"], label="read")
     if written.any():
@@ -111,8 +112,8 @@ def latency(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def _mark_quantiles(axes: Axes, marks: list[tuple[float, str, str]]) -> None:
-    """Mark quantiles by lines with labels. marks: value, name and colour, smallest value first. Each label has its own
-    row above the histogram, so that labels do not overlap and no line crosses them.
+    """Mark quantiles by lines with labels. marks: value, name and colour of each quantile, smallest value first. Each
+    label has a row of its own above the histogram, so that labels do not overlap and no line crosses them.
     """
     low, high = axes.get_ylim()
     room = 1 / (1 - 0.075 * len(marks))
@@ -151,8 +152,8 @@ def spread(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def _strip(axes: Axes, values: npt.NDArray[np.number], kind: str) -> None:
-    """Draw a dot per rank. The x axis shows the values, shape (ranks,), from zero; the y axis shows ranks,
-    downwards.
+    """Draw a dot per rank. The x axis shows the values, shape (ranks,), starting at zero; the y axis shows the ranks
+    from top to bottom.
     """
     count = len(values)
     size = 12 if count <= 64 else 4
@@ -169,7 +170,7 @@ def _slowest(values: Floats) -> npt.NDArray[np.int64]:
 
 
 def _named(ranks: npt.NDArray[np.int64], hosts: list[str]) -> str:
-    """Return the numbers and hosts of these ranks, as many as fit into a narrow picture."""
+    """Return the numbers and hosts of the first of these ranks, as many as fit into a narrow picture."""
     names = [f"{rank} on {canvas.printable(hosts[rank].partition('.')[0], 18)}" for rank in ranks]
     while len(names) > 1 and sum(map(len, names)) > 38:
         names.pop()
@@ -185,12 +186,14 @@ def _on(host: str) -> str:
 
 
 def _kinds(histogram: Histogram) -> dict[str, Counts]:
-    """Return the counts of reads and of writes, each only if there are any."""
+    """Return the counts of reads and the counts of writes. Each is left out if there are none."""
     return {kind: counts for kind, counts in (("read", histogram.reads), ("written", histogram.writes)) if counts.any()}
 
 
 def _trimmed(histogram: Histogram, most: int) -> Histogram | None:
-    """Return the histogram without empty bins at both ends, in at most `most` bins; None if all bins are empty."""
+    """Return the histogram without the empty bins at both ends, in at most `most` bins, or None if all bins
+    are empty.
+    """
     used = np.flatnonzero(histogram.reads + histogram.writes)
     if not len(used):
         return None
@@ -204,8 +207,8 @@ def _trimmed(histogram: Histogram, most: int) -> Histogram | None:
 
 
 def _quantiles(edges: Floats, counts: Counts, shares: list[float]) -> list[float]:
-    """Return quantiles of a histogram. A quantile is the geometric middle of its bin, as in result.json. shares: the
-    quantiles to return, such as 0.95.
+    """Return quantiles of a histogram. A quantile is the geometric mean of the edges of its bin, as in result.json.
+    shares: the quantiles to return, such as 0.95.
     """
     at = np.searchsorted(np.cumsum(counts), np.array(shares) * counts.sum())
     quantiles: list[float] = np.sqrt(edges[:-1] * edges[1:])[at].tolist()

@@ -11,9 +11,9 @@ from dlio_hpc.reports.figures import canvas
 from dlio_hpc.reports.figures.canvas import COLOURS, NARROW
 from dlio_hpc.units import format_seconds, format_size
 
-# The colour scale is logarithmic if the highest rate is more than this many times the lowest.
+# Ratio of the highest rate to the lowest above which the colour scale is logarithmic.
 _LINEAR = 50.0
-# Largest ratio of the highest rate to the lowest on the colour scale. Lower rates have the colour of the lowest.
+# Maximum ratio of the highest rate to the lowest on the colour scale. Still lower rates have the colour of the lowest.
 _WIDEST = 1e4
 _PARTS = (("read", "read_s"), ("written", "write_s"), ("metadata", "metadata_s"))
 _NAMES = {"read": "read", "written": "write", "metadata": "metadata"}
@@ -60,11 +60,11 @@ def _heat_caption(heat: HeatMap) -> str:
     width = format_seconds(float(heat.edges[1] - heat.edges[0]))
     row = "rank" if heat.ranks_per_row == 1 else f"group of {heat.ranks_per_row} ranks"
     spread = f"{format_size(int(moved.min()))} to {format_size(int(moved.max()))} per {row}"
-    return f"bytes read and written, {spread}. A cell is {width} of a {row}; white: nothing moved."
+    return f"bytes read and written, {spread}. A cell is {width} of a {row}; white: no bytes."
 
 
 def costs(view: View, title: str) -> tuple[Figure | str, str]:
-    """Draw the shares of the run time that a rank spends in read, write and metadata calls, for each I/O interface."""
+    """Draw, for each I/O interface, the shares of the run time that a rank spends in read, write and metadata calls."""
     known = [cost for cost in view.costs if any(getattr(cost, field) is not None for _, field in _PARTS)]
     if not known or view.elapsed_s <= 0:
         return "Times of I/O calls were not recorded.", ""

@@ -1,4 +1,4 @@
-"""Figures of studies, and axes whose values are those of a parameter."""
+"""Figures of studies, and axes that show the values of a parameter."""
 
 from typing import NamedTuple
 
@@ -11,12 +11,14 @@ from dlio_hpc.plan.sweep import Axis
 from dlio_hpc.reports.figures import canvas
 from dlio_hpc.reports.figures.canvas import GREY, WIDE
 
-# Largest number of ticks that fit beside each other. If there are more levels, only some have a tick.
+# Maximum number of ticks that fit beside each other. If there are more levels, only some of them have a tick.
 _MOST_TICKS = 14
 
 
 def sheet(title: str, whose: str, height: float, rows: int, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """Return a figure with rows x columns of axes. whose: source of the data, shown in the lower right corner."""
+    """Return a figure with rows x columns of axes. whose: source of the data, which is shown in the lower
+    right corner.
+    """
     figure = Figure(figsize=(WIDE, height), layout="constrained")
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     axes[0].set_title(title)
@@ -33,8 +35,8 @@ class AxisPlaces(NamedTuple):
 
 
 def places(axis: Axis) -> AxisPlaces:
-    """Return the positions of a parameter's values: on a logarithmic axis for sizes and powers of two, otherwise at
-    equal distances.
+    """Return the positions of a parameter's values on an axis. The axis is logarithmic for sizes and powers of two;
+    other values are at equal distances.
     """
     numbers = axis.numbers
     is_log = (

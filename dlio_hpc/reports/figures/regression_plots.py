@@ -1,5 +1,5 @@
-"""Pictures of comparisons with a baseline: repeats of the job and the reference, and a metric over the jobs of the
-history. A night is the repeats of one job.
+"""Pictures of comparisons with a baseline: the repeats of the job and of the reference, and a metric over the jobs of
+the history. A night stands for the repeats of one job.
 """
 
 import itertools
@@ -25,7 +25,7 @@ _OUTCOMES = {"regression": _BAD, "pass": _GOOD, "improved": _GOOD, "inconclusive
 
 class Band(NamedTuple):
     """A baseline with its tolerance. name: id of the baseline. job: name of its job. median: median of its repeats.
-    tolerance: relative to the median.
+    tolerance: allowed deviation, relative to the median.
     """
 
     name: str
@@ -35,8 +35,8 @@ class Band(NamedTuple):
 
 
 def of_verdict(verdict: Verdict) -> Iterator[Picture]:
-    """Yield the picture of a verdict that has values: repeats of the job beside those of the reference, and the
-    history.
+    """Yield the picture of a verdict, or nothing if the verdict has no values: the repeats of the job beside those of
+    the reference, and the history.
     """
     if verdict.here is not None:
         with canvas.style():
@@ -62,7 +62,7 @@ def _of_verdict(verdict: Verdict) -> Picture:
 
 
 def _caption(verdict: Verdict) -> str:
-    """Return the reason for the verdict, and a legend."""
+    """Return the reason for the verdict and a legend."""
     text = f"{verdict.why[0].upper()}{verdict.why[1:]}. Left: dots are repeats, bars their medians"
     if verdict.low is not None:
         text += "; the vertical line is the 90 % interval of the ratio, times the reference's median"
@@ -96,8 +96,8 @@ def _repeats(axes: Axes, verdict: Verdict) -> None:
 
 
 def _around(verdict: Verdict) -> tuple[float, float]:
-    """Return the ends of the interval of the ratio as values of the metric: each end is applied to the reference's
-    median.
+    """Return the ends of the interval of the ratio as values of the metric, that is, applied to the median of the
+    reference.
     """
     assert verdict.there is not None
     assert verdict.low is not None
@@ -136,8 +136,8 @@ def _history_caption(history: Trend) -> str:
 
 
 def _nights(axes: Axes, history: Trend, metric: MetricName, band: Band | None, job: str | None = None) -> None:
-    """Draw repeats, medians, levels, changes and outliers over the jobs of the history. job: the job to mark as this
-    job; None for none.
+    """Draw repeats, medians, levels, changes and outliers over the jobs of the history. job: name of the job to mark;
+    None to mark none.
     """
     scale = METRICS[metric].scale
     nights = history.nights
@@ -167,7 +167,7 @@ def _levels(axes: Axes, history: Trend, scale: float) -> None:
 
 
 def _band(axes: Axes, scale: float, band: Band, history: Trend) -> None:
-    """Draw the baseline's median and its tolerance."""
+    """Draw the median of the baseline and its tolerance."""
     low, high = (scale * band.median * (1 + sign * band.tolerance) for sign in (-1, 1))
     axes.axhspan(low, high, color=f"{_BASE}22", linewidth=0)
     axes.axhline(scale * band.median, color=_BASE, linewidth=1, linestyle="--", label="baseline")
@@ -176,7 +176,7 @@ def _band(axes: Axes, scale: float, band: Band, history: Trend) -> None:
 
 
 def _shifts(axes: Axes, history: Trend) -> None:
-    """Draw a line at the beginning of each change, with the size of the change."""
+    """Draw a line at the start of each change, labelled with the size of the change."""
     for shift in history.shifts:
         place = history.place(shift.since)
         assert place is not None
@@ -203,7 +203,7 @@ def _outliers(axes: Axes, history: Trend, medians: "np.ndarray[tuple[int, ...], 
 
 
 def _dates(axes: Axes, nights: Sequence[Night]) -> None:
-    """Set the x axis to nights at equal distances, and label some of them with their dates."""
+    """Put the nights at equal distances on the x axis, and label some of them with their dates."""
     step = -(-len(nights) // 8)
     shown = range(0, len(nights), step)
     days = [night.ended[:10] for night in nights]

@@ -12,8 +12,8 @@ from dlio_hpc.results.metrics import METRICS
 
 
 def repeats(finding: Finding, measured: Sequence[Measured], whose: str, title: str) -> tuple[Figure, str]:
-    """Draw a dot per repeat, in the order of the rounds. measured: measurements of the part's point. whose: source of
-    the data.
+    """Draw a dot per repeat, in the order of the rounds. measured: measurements of the only point of the part. whose:
+    source of the data, which the picture shows.
     """
     figure, (axes,) = plots.sheet(title, whose, 2.6, 1)
     metric = METRICS[finding.metric]

@@ -1,4 +1,4 @@
-"""Pictures of a single run: the panels of the DLIO paper (CCGrid 2021), and pictures that explain them."""
+"""Pictures of a single run: the panels of the DLIO paper (CCGrid 2021), and further pictures that explain them."""
 
 from collections.abc import Callable, Iterator
 
@@ -16,7 +16,7 @@ except ModuleNotFoundError as fault:
         raise
     raise ConfigError("pictures need matplotlib, which is not installed: pip install matplotlib") from None
 
-# Draws a view under a title. Returns the figure, or a sentence that says why there is none, and the caption.
+# Function that draws a view under a title. It returns the figure, or the reason why there is none, and the caption.
 _Painter = Callable[[View, str], tuple[Figure | str, str]]
 _PAINTERS: list[tuple[str, str, float, _Painter]] = [
     ("heat_map", "Bytes of each rank over time", NARROW, io_costs.heat_map),

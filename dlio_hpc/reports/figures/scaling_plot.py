@@ -1,4 +1,4 @@
-"""Pictures of scaling: speed-up and efficiency over the number of ranks, with the ideal."""
+"""Pictures of scaling: speed-up and efficiency over the number of ranks, compared with linear scaling."""
 
 from typing import Any
 
@@ -15,8 +15,9 @@ from dlio_hpc.reports.figures.plots import AxisPlaces
 
 
 def scaling(named: list[tuple[str, Scaling]], whose: str, title: str) -> tuple[Figure, str]:
-    """Draw speed-up above efficiency, each with the ideal. The x axis shows numbers of ranks if all curves begin with
-    the same number, else multiples of each curve's fewest ranks. named: label and scaling of each curve.
+    """Draw speed-up above efficiency, each with the line of linear scaling. The x axis shows numbers of ranks if all
+    curves start at the same number, otherwise multiples of each curve's smallest number of ranks. named: label and
+    scaling of each curve.
     """
     figure, (upper, lower) = plots.sheet(title, whose, 5.0, 2)
     drawn = named[: len(canvas.LINES)]
@@ -54,7 +55,7 @@ def _line(upper: Axes, lower: Axes, scaling: Scaling, first: int, colour: str, n
 
 
 def setting(scaling: Scaling) -> str:
-    """Return the setting of a curve, or the kind of scaling if there is only one setting."""
+    """Return the setting of a curve in words, or the kind of scaling if there is only one setting."""
     return study_rows.joined(scaling.labels) or f"{scaling.kind} scaling"
 
 

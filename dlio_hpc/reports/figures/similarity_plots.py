@@ -1,4 +1,4 @@
-"""Pictures of the distributions of two programs' requests, drawn over each other."""
+"""Pictures of the distributions of the requests of two programs, one drawn over the other."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -19,8 +19,8 @@ _A, _B = COLOURS["read"], COLOURS["written"]
 
 
 class _Panel(NamedTuple):
-    """A picture to draw. stem: file name without suffix. field: field of Profile that it shows. label: label of the y
-    axis.
+    """A picture to draw. stem: file name without its suffix. field: field of Profile that the picture shows. label:
+    label of the y axis.
     """
 
     stem: str
@@ -66,7 +66,7 @@ def _picture(panel: _Panel, a: Profile, b: Profile) -> Picture:
 
 
 def _binned(distribution: RequestDistribution) -> tuple[Floats, Floats]:
-    """Return the edges of bins of half an octave, in octaves, and the share in each bin."""
+    """Return the edges of bins of half an octave, in octaves, and the share of the distribution in each bin."""
     at = np.floor(distribution.at * _PER_OCTAVE + 1e-9)
     low, high = int(at.min()), int(at.max())
     shares = np.bincount((at - low).astype(np.int64), distribution.weight, high - low + 1).astype(np.float64)
@@ -74,8 +74,8 @@ def _binned(distribution: RequestDistribution) -> tuple[Floats, Floats]:
 
 
 def _marks(axes: Axes, letter: str, profile: Profile, colour: str) -> list[str]:
-    """Draw lines at the median, mean and largest request of a program that has no distribution. Return a sentence for
-    the caption.
+    """Draw lines at the median, mean and largest request of a program whose distribution is unknown. Return a sentence
+    for the caption.
     """
     for name, style in (("median", "-"), ("mean", "--"), ("max", ":")):
         value = getattr(profile, f"request_{name}")
@@ -85,7 +85,7 @@ def _marks(axes: Axes, letter: str, profile: Profile, colour: str) -> list[str]:
 
 
 def _ticks(axes: Axes, signed: bool) -> None:
-    """Set ticks at powers of two. signed: whether the axis also has negative values, as jumps do."""
+    """Set ticks at powers of two. signed: whether the axis also shows negative values, which jumps can have."""
     low, high = axes.get_xlim()
     low, high = (min(low, -1.0), max(high, 1.0)) if signed else (low - 0.5, max(high, low + 4) + 0.5)
     axes.set_xlim(low, high)

@@ -16,7 +16,7 @@ from dlio_hpc.results.metrics import METRICS
 
 
 def draw(report: StudyReport) -> Iterator[Picture]:
-    """Yield the pictures of each part, then those of all parts together. Parts without measurements have no
+    """Yield the pictures of each part, followed by those of all parts together. Parts without measurements have no
     pictures.
     """
     yield from of_sides(report)
@@ -26,7 +26,7 @@ def draw(report: StudyReport) -> Iterator[Picture]:
 
 
 def of_sides(report: StudyReport) -> Iterator[Picture]:
-    """Yield the picture of two file systems, if the study compares them."""
+    """Yield the picture of two file systems if the study compares them."""
     if report.effects:
         title = "Two file systems, pair by pair"
         with canvas.style():
@@ -35,8 +35,8 @@ def of_sides(report: StudyReport) -> Iterator[Picture]:
 
 
 def of_part(report: StudyReport, finding: Finding) -> Iterator[Picture]:
-    """Yield the pictures of a part. If the study has several parts, file names and titles begin with the
-    part's name.
+    """Yield the pictures of a part. If the study has several parts, file names and titles start with the name of the
+    part.
     """
     study = report.outcome.study
     part, is_one_of_several = study.part(finding.part), len(study.parts) > 1
@@ -47,7 +47,7 @@ def of_part(report: StudyReport, finding: Finding) -> Iterator[Picture]:
 
 
 def _of_part(report: StudyReport, part: Part, finding: Finding, title: str) -> Iterator[tuple[str, str, Figure, str]]:
-    """Yield file name, title, figure and caption of each picture of a part."""
+    """Yield the file name, title, figure and caption of each picture of a part."""
     study = report.outcome.study
     whose = f"{study.study} on {study.site.name}, {study.created}"
     if finding.comparisons:

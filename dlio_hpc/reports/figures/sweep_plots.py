@@ -1,4 +1,4 @@
-"""Pictures over parameters: curves over one parameter, heat maps over two, main effects of several."""
+"""Pictures over parameters: curves over one parameter, heat maps over two, and main effects of several."""
 
 from typing import NamedTuple
 
@@ -19,13 +19,14 @@ from dlio_hpc.reports.figures.canvas import COLOURS, GREY, INK, WIDE
 from dlio_hpc.reports.figures.plots import AxisPlaces
 from dlio_hpc.results.metrics import METRICS, MetricName
 
-# Largest number of panels of effects. Cells of a heat map are labelled if no row or column has more cells than this.
+# Maximum number of panels of effects. Maximum number of cells in a row or column of a heat map whose cells are
+# labelled.
 _MOST_PANELS, _MOST_CELLS = 9, 16
 
 
 class PlottedPart(NamedTuple):
-    """A part, with those of its points that have the same number of ranks. comparison: comparison of these points.
-    whose: source of the data, shown below the picture.
+    """A part of a study with those of its points that have the same number of ranks. comparison: comparison of these
+    points. whose: source of the data, which is shown below the picture.
     """
 
     study: Study
@@ -37,18 +38,18 @@ class PlottedPart(NamedTuple):
 
     @property
     def points(self) -> list[PointMetrics]:
-        """Metrics of the points in the comparison."""
+        """Metrics of the points that are in the comparison."""
         numbers = {point.point for point in self.comparison.points}
         return [point for point in self.finding.points if point.point in numbers]
 
     @property
     def medians(self) -> dict[int, float]:
-        """Median of the metric by number of the point. Medians of 0 are left out, because they have no logarithm."""
+        """Median of the metric, by number of the point. Medians of 0 are left out, because they have no logarithm."""
         spreads = {point.point: point.metrics.get(self.finding.metric) for point in self.points}
         return {number: spread.median for number, spread in spreads.items() if spread and spread.median > 0}
 
     def level(self, point: int, axis: Axis) -> int:
-        """Return the index of a point's value among the values of an axis."""
+        """Return the index of a point's value among the values of a parameter."""
         return self.study.points[point].places[axis.key]
 
 
@@ -170,9 +171,7 @@ def _cell(value: float, metric: MetricName) -> str:
 
 
 def _frames(shown: PlottedPart, axes: Axes, across: Axis, up: Axis) -> None:
-    """Draw frames around the best point, around points that are not significantly different from it, and around the
-    reference.
-    """
+    """Draw frames around the best point, the points that are not significantly different from it, and the reference."""
     styles = {"best": (INK, "-", 2.2), "same as best": (INK, ":", 1.4)}
     named: set[str] = set()
     for point in shown.comparison.points:
@@ -199,7 +198,9 @@ def _frame(
 
 
 def effects(shown: PlottedPart, title: str) -> tuple[Figure, str]:
-    """Draw a panel per parameter, the largest effect first: its means over the other parameters, and all points."""
+    """Draw a panel per parameter, the parameter with the largest effect first. A panel shows the means over the other
+    parameters, and all points.
+    """
     assert shown.comparison.ranking is not None
     effects = shown.comparison.ranking.effects[:_MOST_PANELS]
     columns = min(3, len(effects))

@@ -1,4 +1,4 @@
-"""Pictures over time: bandwidth of all ranks together, compute and I/O of single ranks, and phases of steps."""
+"""Pictures over time: bandwidth of all ranks together, computation and I/O of single ranks, and phases of steps."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,8 +10,8 @@ from dlio_hpc.reports.figures import canvas
 from dlio_hpc.reports.figures.canvas import COLOURS, WIDE
 from dlio_hpc.units import format_seconds, format_size
 
-# Largest numbers of bins, ranks drawn singly, bins per rank, and epochs marked in a picture. More bins are grouped, and
-# further ranks and epochs left out, to keep files small.
+# Maximum numbers of bins, of single ranks, of bins per rank, and of marked epochs in a picture. Further bins are
+# grouped, and further ranks and epochs left out, to keep files small.
 _BINS, _LANES, _LANE_BINS, _EPOCHS = 500, 12, 400, 12
 _SHADES = 5
 
@@ -78,8 +78,8 @@ def timeline(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def _bars(axes: Axes, segments: Floats, until: float, top: float, colour: str) -> None:
-    """Draw the segments of a rank as bars. segments: (n, 3), as in Lane. A bar's shade stands for its share; all bars
-    of a shade are one path.
+    """Draw the segments of a rank as bars. segments: shape (n, 3), with the columns of Lane. The shade of a bar stands
+    for its share; all bars of the same shade are one path.
     """
     if len(segments) > _LANE_BINS:
         segments = _binned(segments, until, _LANE_BINS)
@@ -92,8 +92,8 @@ def _bars(axes: Axes, segments: Floats, until: float, top: float, colour: str) -
 
 
 def _binned(segments: Floats, until: float, bins: int) -> Floats:
-    """Return the segments in at most `bins` bins of equal width, with neighbours of about the same share joined.
-    segments: (n, 3), as in Lane. until: end of the last bin in seconds.
+    """Return the segments in at most `bins` bins of equal width; neighbouring bins of about the same share are joined.
+    segments: shape (n, 3), with the columns of Lane. until: end of the last bin in seconds.
     """
     times = np.concatenate((segments[:, 0], segments[:, 1]))
     order = np.argsort(times, kind="stable")
@@ -107,8 +107,8 @@ def _binned(segments: Floats, until: float, bins: int) -> Floats:
 
 
 def _shades(shares: Floats) -> npt.NDArray[np.int64]:
-    """Return a shade for each share, from 0 (none of the time) to _SHADES (all of the time). Shares within rounding
-    errors of 0 get shade 0.
+    """Return a shade for each share, from 0 (none of the time) to _SHADES (all of the time). Shares that are within
+    rounding errors of 0 get shade 0.
     """
     return np.ceil(np.clip(shares, 0, 1) * _SHADES - 1e-6).astype(np.int64)
 

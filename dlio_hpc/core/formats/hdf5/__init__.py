@@ -1,9 +1,9 @@
-"""HDF5: each file holds an HDF5 dataset `x` of shape (samples, *sample shape). It is contiguous or chunked, with or
-without a filter. Samples of varying size follow each other in a row of bytes.
+"""HDF5: each file holds an HDF5 dataset `x` of shape (samples, *sample shape), contiguous or chunked, with or without a
+filter. Samples of varying size follow each other in one row of bytes.
 
-*framework* reads with h5py: a sample per call, or, with a transfer_size, a slab of that many bytes per call. *posix*
-gets the location of the data from HDF5 and reads them with preadv(2): contiguous samples directly, and chunked samples
-with a request per chunk.
+*framework* reads with h5py: one sample per call, or, with a transfer_size, a slab of that many bytes per call. *posix*
+asks HDF5 where the data are and reads them with preadv(2): contiguous samples directly, chunked samples with one
+request per chunk.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, LEVEL, Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, darshan_fd_gate, file_comparison
-from dlio_hpc.core.compression import texture
+from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.formats.format import Paths, SampleReader, as_bytes, damaged
 from dlio_hpc.core.formats.hdf5.chunks import Chunked
 from dlio_hpc.core.formats.hdf5.file import (
@@ -50,8 +50,8 @@ _SLAB = 4 << 20
 
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
-    """Write the file `number` of the dataset to the open file `descriptor`. HDF5 opens it by a path that always leads
-    to this file.
+    """Write file `number` of the dataset to the open file `descriptor`. HDF5 opens it by a path that always leads to
+    this file.
     """
     import h5py
 
@@ -64,7 +64,7 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
         options |= {"compression_opts": level} if dataset.compression == "gzip" else {}
     try:
         file = h5py.File(safe_folders.held(descriptor), "w")
-        with _abandoned(file):
+        with _discarding_failed_writes(file):
             target = file.create_dataset(NAME, shape, dataset.sample.array_dtype, **options)
             for first, slab in _slabs(dataset, places, number):
                 target[first : first + len(slab)] = slab
@@ -75,8 +75,8 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 
 @contextlib.contextmanager
-def _abandoned(file: "h5py.File") -> Iterator[None]:
-    """Guard writes to an open HDF5 file, for a `with` block. After a failed write, HDF5 tries again at the end of the
+def _discarding_failed_writes(file: "h5py.File") -> Iterator[None]:
+    """Guard writes to an open HDF5 file in a `with` block. After a failed write, HDF5 tries again at the end of the
     process and crashes. Therefore, if the block fails, the descriptor is redirected to memory, where the remaining
     writes of HDF5 succeed.
     """
@@ -93,7 +93,7 @@ def _abandoned(file: "h5py.File") -> Iterator[None]:
 
 
 def _slabs(dataset: Dataset, places: SampleLayout, number: int) -> Iterator[tuple[int, Array]]:
-    """Yield the generated array of the file `number` in slabs of whole chunks, each with the index of its first row."""
+    """Yield the generated array of file `number` in slabs of whole chunks, each with the index of its first row."""
     shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
     begin = places.position(number)
     row = math.prod(shape[1:]) * ITEM_BYTES[dataset.sample.array_dtype]
@@ -101,13 +101,13 @@ def _slabs(dataset: Dataset, places: SampleLayout, number: int) -> Iterator[tupl
     rows = max(unit, _SLAB // row // unit * unit)
     for first in range(0, shape[0], rows):
         slab = np.empty((min(rows, shape[0] - first), *shape[1:]), dataset.sample.array_dtype)
-        content.fill(slab.reshape(-1).view(np.uint8), begin + first * row, texture(dataset))
+        content.fill(slab.reshape(-1).view(np.uint8), begin + first * row, compressibility(dataset))
         yield first, slab
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
-    """Return the fault of a file, or None. Only the array is compared, because its layout in the file may differ
-    between versions of HDF5.
+    """Return the fault of a file, or None if it has none. Only the array is compared, because its layout in the file
+    may differ between versions of HDF5. quick: check only the size of the file.
     """
     with open(path, "rb") as plain:
         size, recorded = os.fstat(plain.fileno()).st_size, end_of_file(plain.read(SUPERBLOCK))

@@ -22,8 +22,8 @@ from dlio_hpc.core.sample_layout import Place, SampleLayout, Samples
 
 
 class _Chunks(NamedTuple):
-    """Locations of the chunks in a file. shape: shape of a chunk. offsets, sizes, plain: arrays with a value per chunk:
-    its offset in the file, its bytes, and whether it is stored without the filter.
+    """Locations of the chunks of a file. shape: shape of a chunk. offsets, sizes, plain: arrays with an element per
+    chunk: its offset in the file, its bytes, and whether it is stored without the filter.
     """
 
     file: Hdf5File
@@ -37,9 +37,9 @@ class _Chunks(NamedTuple):
 
 
 class Chunked:
-    """Reader that makes a request per chunk. If chunks are uncompressed and contiguous in the array, it reads only the
-    sample's part of a chunk, directly into the row. Otherwise it reads whole chunks, and each thread keeps the last
-    one.
+    """Reader that makes one request per chunk. If chunks are uncompressed and contiguous in the array, it reads only
+    the sample's part of a chunk, directly into the row. Otherwise it reads whole chunks, and each thread keeps the
+    chunk that it read last.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
@@ -52,7 +52,7 @@ class Chunked:
         self._is_plain = workload.dataset.compression == "none" and _is_run(workload.dataset)
 
     def _opened(self, number: int, tally: Tally) -> _Chunks:
-        """Open a file and read its whole chunk index at once. Raise InvalidRun if chunks are missing."""
+        """Open a file and read its complete chunk index. Raise InvalidRun if chunks are missing."""
         with looking_up(tally):
             return self._indexed(number)
 
@@ -85,7 +85,7 @@ class Chunked:
                 (self._read_runs if self._is_plain else self._read_whole)(file, chunks, place, row[: place.size], tally)
 
     def _region(self, place: Place) -> list[tuple[int, int]]:
-        """Return the part of the file's array that the sample takes, as a half-open range per axis."""
+        """Return the part of the file's array that holds the sample, as a half-open range per axis."""
         if self._dataset.sample.stdev is not None:
             return [(place.offset, place.offset + place.size)]
         return [(place.within, place.within + 1), *((0, extent) for extent in self._dataset.array_shape[1:])]
@@ -112,8 +112,8 @@ class Chunked:
             target[tuple(slice(*span) for span in outside)] = chunk[tuple(slice(*span) for span in inside)]
 
     def _overlaps(self, chunk: tuple[int, ...], place: Place) -> Iterator[tuple[tuple[int, ...], list[Any], list[Any]]]:
-        """Yield each chunk that holds a part of the sample: its index in the grid of chunks, the range of that part in
-        the chunk, and its range in the sample.
+        """Yield, for each chunk that holds a part of the sample, the index of the chunk in the grid of chunks, the
+        range of that part in the chunk, and its range in the sample.
         """
         region = self._region(place)
         spans = [
@@ -146,8 +146,8 @@ class Chunked:
 
 
 def _is_run(dataset: Dataset) -> bool:
-    """Return whether the values of a chunk are contiguous in the array. They are if the chunk has the full extent of
-    the array on every axis after the first axis on which it is longer than 1.
+    """Return whether the values of a chunk are contiguous in the array. They are if, on every axis after the first axis
+    on which the chunk is longer than 1, the chunk has the full extent of the array.
     """
     chunk, array = dataset.chunk_shape or (), dataset.array_shape
     split = next((axis for axis, part in enumerate(chunk) if part > 1), len(chunk))

@@ -1,4 +1,4 @@
-"""An HDF5 file of a dlio-hpc dataset: open it and check the HDF5 dataset in it."""
+"""An HDF5 file of a dataset of dlio-hpc: open it and check the HDF5 dataset in it."""
 
 import os
 import re
@@ -30,8 +30,8 @@ DAMAGE = (
 
 @contextmanager
 def looking_up(tally: Tally) -> Iterator[None]:
-    """Count the metadata that HDF5 reads inside the `with` block as overhead, from the kernel's I/O counters of this
-    thread.
+    """Count the metadata that HDF5 reads inside the `with` block as overhead in `tally`, from the kernel's I/O counters
+    of this thread.
     """
     before, started = procfs.thread_io(), now()
     yield
@@ -44,8 +44,8 @@ def looking_up(tally: Tally) -> Iterator[None]:
 
 
 class Hdf5File:
-    """An open HDF5 file and its HDF5 dataset. The constructor raises InvalidRun if the file lacks the expected HDF5
-    dataset.
+    """An open HDF5 file and the HDF5 dataset in it. The constructor raises InvalidRun if the file does not hold the
+    expected HDF5 dataset.
     """
 
     def __init__(self, path: str, dataset: Dataset, number: int, **driver: Any) -> None:
@@ -84,16 +84,16 @@ def _described(shape: tuple[int, ...], dtype: Any, chunk: tuple[int, ...] | None
 
 
 def chunk_of(dataset: Dataset, places: SampleLayout, number: int) -> tuple[int, ...] | None:
-    """Return the chunk shape in the file `number`, or None if it has no chunks. It is limited by the shape of the
-    array, because HDF5 does not accept larger chunks.
+    """Return the chunk shape of file `number`, or None if the array is contiguous. The chunk shape is cut to the shape
+    of the array, because HDF5 does not accept larger chunks.
     """
     chunk = dataset.chunk_shape
     return None if chunk is None else tuple(map(min, chunk, places.array_shape(number)))
 
 
 def end_of_file(superblock: bytes) -> int | None:
-    """Return the end-of-file address in a superblock (HDF5 File Format Specification, II.A). Return None if it is not
-    that of an HDF5 file.
+    """Return the end-of-file address in a superblock (HDF5 File Format Specification, II.A), or None if the bytes are
+    not an HDF5 superblock.
     """
     if len(superblock) < SUPERBLOCK or superblock[:8] != b"\x89HDF\r\n\x1a\n" or superblock[8] not in _ENDS_AT:
         return None
@@ -101,8 +101,8 @@ def end_of_file(superblock: bytes) -> int | None:
 
 
 def unusable(path: str, fault: Exception, part: str = "") -> DlioError:
-    """Return the error for a file that HDF5 cannot read. If HDF5 quotes a system error, return that error; otherwise
-    return an error for a corrupted file. part: part of the file, for the message.
+    """Return the error for a file that HDF5 cannot read. If HDF5 quotes a system error, that error is returned,
+    otherwise an error for a corrupted file. part: beginning of the message, which names the part of the file.
     """
     code = re.search(r"errno = (\d+)", str(fault))
     number = int(code[1]) if code else getattr(fault, "errno", None)
@@ -112,6 +112,6 @@ def unusable(path: str, fault: Exception, part: str = "") -> DlioError:
 
 
 def reason(fault: Exception) -> str:
-    """Return the text of the system error that HDF5 quotes, or, without one, HDF5's message on one line."""
+    """Return the text of the system error that HDF5 quotes, or, if there is none, HDF5's message on one line."""
     quoted = re.search(r"error message = '([^']+)'", str(fault))
     return quoted[1] if quoted else " ".join(str(fault).split())

@@ -1,4 +1,4 @@
-"""Mode framework for HDF5: read through h5py."""
+"""Mode framework for HDF5: read with h5py."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 class _Call(NamedTuple):
-    """A read call of HDF5. place: location of its first sample. start: position in the array of the file. target: array
-    that the call fills, which is part of a row or several rows.
+    """A read call of HDF5. place: location of the first sample that it reads. start: index in the array of the file at
+    which it reads. target: array that it fills, which is part of a row or several rows.
     """
 
     place: Place
@@ -31,11 +31,11 @@ class _Call(NamedTuple):
 
 
 class Library:
-    """Reader that uses h5py. HDF5 makes its own requests. Their number and bytes are taken from the kernel's I/O
+    """Reader that uses h5py. HDF5 makes its own requests; their number and bytes are taken from the kernel's I/O
     counters of the thread.
 
-    With a communicator, it reads through HDF5's MPI-IO driver, with a call per sample. All ranks make the same number
-    of calls; the last calls of a rank may be empty.
+    With a communicator, it reads through HDF5's MPI-IO driver, one sample per call. All ranks make the same number of
+    calls; the last calls of a rank may be empty.
     """
 
     def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
@@ -76,8 +76,8 @@ class Library:
         tally.timed(started)
 
     def _calls(self, places: list[Place], rows: Rows) -> Iterator[_Call]:
-        """Yield the read calls of a batch. A slab of several samples holds consecutive samples of a file. A slab
-        smaller than a sample holds whole rows of the sample's first axis.
+        """Yield the read calls of a batch. If a slab holds several samples, they are consecutive samples of a file. If
+        a slab is smaller than a sample, it holds whole rows of the sample's first axis.
         """
         sample, dtype = self._dataset.sample, self._dataset.sample.array_dtype
         if sample.stdev is not None:
@@ -102,7 +102,7 @@ class Library:
 
 
 def _transfer(source: Any, start: tuple[int, ...], target: Any, collective: bool) -> None:
-    """Read a block of the array, from `start` on, directly into `target` with H5Dread. With an empty target, only take
+    """Read a block of the array, from `start` on, directly into `target` with H5Dread. If `target` is empty, only take
     part in the collective call of the other ranks.
     """
     from h5py import h5fd, h5p, h5s
@@ -123,29 +123,29 @@ def _transfer(source: Any, start: tuple[int, ...], target: Any, collective: bool
 
 
 def _mpio(comm: "Intracomm") -> dict[str, Any]:
-    """Return the arguments with which h5py opens a file for all ranks together. Raise ConfigError if h5py was built
+    """Return the arguments with which h5py opens a file collectively on all ranks. Raise ConfigError if h5py was built
     without MPI.
     """
     import h5py
 
     if not h5py.get_config().mpi:
         raise ConfigError(
-            "access: collective in mode: framework needs an h5py built with parallel HDF5, and the installed h5py "
-            f"({h5py.__version__}) is not; build it (CC=mpicc HDF5_MPI=ON pip install --no-binary=h5py h5py) or set "
-            "reader.mode: posix, which reads contiguous data through MPI-IO itself"
+            "access: collective in mode: framework needs an h5py built with parallel HDF5, but the installed h5py "
+            f"({h5py.__version__}) was built without it; build one (CC=mpicc HDF5_MPI=ON pip install --no-binary=h5py "
+            "h5py) or set reader.mode: posix, which reads contiguous data through MPI-IO itself"
         )
     return {"driver": "mpio", "comm": comm.Dup()}
 
 
 def _cut(size: int, part: int) -> Iterator[tuple[int, int]]:
-    """Yield half-open ranges of length `part` that cover 0 to `size`. The last one may be shorter."""
+    """Yield half-open ranges of length `part` that together cover 0 to `size`. The last range may be shorter."""
     for first in range(0, size, part):
         yield first, min(first + part, size)
 
 
 def _neighbours(places: list[Place], most: int) -> Iterator[tuple[int, int]]:
-    """Yield half-open ranges of indices of `places` whose samples are consecutive in a file. A range has at most `most`
-    indices.
+    """Yield half-open ranges of indices of `places`. The samples of a range are consecutive in one file. A range has at
+    most `most` indices.
     """
     first = 0
     for last in range(1, len(places) + 1):

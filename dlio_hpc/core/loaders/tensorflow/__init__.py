@@ -1,8 +1,8 @@
 """Loader with tf.data.
 
 In framework mode, TensorFlow itself reads TFRecord files with TFRecordDataset: with a transfer buffer, interleaved,
-decoded in parallel, batched and prefetched, as CosmoFlow and ImageNet do. All other files are read by the readers of
-dlio-hpc within the same pipeline, as applications feed HDF5 or NumPy files to it (tf.numpy_function).
+decoded in parallel, batched and prefetched, as CosmoFlow and ImageNet training do. All other files are read by the
+readers of dlio-hpc within the same pipeline, as applications feed HDF5 or NumPy files to tf.data (tf.numpy_function).
 """
 
 import os
@@ -26,8 +26,8 @@ from dlio_hpc.plan.sample_order import Order
 
 class TensorFlowLoader:
     """Loader with a single pipeline, which is built in the first epoch and used in all epochs. The source of the
-    pipeline delivers samples in the order of the current epoch. If TensorFlow itself reads, bytes and requests come
-    from the kernel's I/O counters of the process, and single reads are not timed.
+    pipeline delivers samples in the order of the current epoch. If TensorFlow itself reads, bytes and requests are
+    taken from the kernel's I/O counters of the process, and single reads are not timed.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
@@ -48,11 +48,11 @@ class TensorFlowLoader:
         keys = self._workload.reader
         span = TimeSpan(first, min(last, first + steps * keys.batch_size), steps)
         if self._pipeline is None or self._span != span:
-            self._span, self._pipeline = span, self._source.pipeline(span, order.turns)
+            self._span, self._pipeline = span, self._source.pipeline(span, order.file_groups)
             if keys.batches_ahead:
                 self._pipeline = self._pipeline.prefetch(keys.batches_ahead)
-            # The pipeline is empty before the first epoch begins. TensorFlow reads its own files here, which are not
-            # counted.
+            # The pipeline yields nothing before the first epoch begins. Iterating makes TensorFlow load its own
+            # files now, before reads are counted.
             for _ in self._pipeline:
                 pass
         self._source.begin(order)
@@ -69,7 +69,7 @@ class TensorFlowLoader:
         try:
             got = next(batches)
         except StopIteration:
-            raise InvalidRun(f"TensorFlow found no more records, sample {samples[0]} was expected") from None
+            raise InvalidRun(f"TensorFlow found no more records, but sample {samples[0]} was expected") from None
         except self._tf.errors.OpError as fault:
             places = self._places.of(samples)
             raise self._source.fault(fault, sorted({self._paths(place.file) for place in places})) from fault

@@ -1,4 +1,4 @@
-"""Source of batches that the readers of dlio-hpc read within tf.data."""
+"""Source of batches that are read by the readers of dlio-hpc within tf.data."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ from dlio_hpc.core.loaders.loader import in_steps
 from dlio_hpc.core.loaders.tensorflow.source import DatasetPreprocessing, TimeSpan, parallel
 from dlio_hpc.core.sample_layout import Samples
 from dlio_hpc.errors import DlioError, InvalidRun
-from dlio_hpc.plan.interleave import Turns
+from dlio_hpc.plan.interleave import FileGroups
 from dlio_hpc.plan.sample_order import Order
 
 
@@ -38,7 +38,7 @@ class Batches:
         self._next = 0
         self._tallies.clear()
 
-    def pipeline(self, span: TimeSpan, turns: Turns) -> Any:
+    def pipeline(self, span: TimeSpan, groups: FileGroups) -> Any:
         tf, keys = self._tf, self._workload.reader
 
         def numbered() -> Iterator[tuple[int, Samples]]:
@@ -82,7 +82,11 @@ class Batches:
         return rows, tally
 
     def fault(self, fault: Any, paths: list[str]) -> DlioError:
-        return self._faults[0] if self._faults else InvalidRun(f"TensorFlow at {', '.join(paths)}: {fault.message}")
+        return (
+            self._faults[0]
+            if self._faults
+            else InvalidRun(f"TensorFlow failed to read {', '.join(paths)}: {fault.message}")
+        )
 
     def close(self) -> None:
         self._reader.close()

@@ -1,4 +1,4 @@
-"""TensorFlow's own profiler, which runs during the training loop. It records the events of threads, including tf.data
+"""TensorFlow's own profiler, which runs during the training loop and records the events of threads, including tf.data
 iterators.
 """
 
@@ -12,7 +12,7 @@ from dlio_hpc.core.loaders.tensorflow.xplane import XPlane
 from dlio_hpc.files import rundir, safe_folders
 
 # Number of ranks that are profiled, from rank 0 on, and time limit in seconds. TensorFlow keeps all events in memory
-# until the profiler stops, twenty for each record of a TFRecord file, and then writes them while Python stands still.
+# until the profiler stops, twenty per record of a TFRecord file, and then writes them while Python is blocked.
 RANKS, _LONGEST_S = 8, 30.0
 # These levels record iterators, but no Python operations.
 _OPTIONS = {"host_tracer_level": 2, "python_tracer_level": 0, "device_tracer_level": 0}
@@ -21,7 +21,7 @@ _MARKS = 8
 
 
 class Profiler:
-    """Context manager in which the profiler runs, for 30 s at most. If the profiler fails, a note is printed and the
+    """Context manager in which the profiler runs, for at most 30 s. If the profiler fails, a note is printed and the
     run continues.
     """
 
@@ -54,8 +54,8 @@ class Profiler:
             self._stop()
 
     def _folder(self) -> Path:
-        """Return the folder to which TensorFlow writes. Each rank has its own folder, because TensorFlow names files
-        only by host and second.
+        """Return the folder to which TensorFlow writes. Each rank has its own folder, because TensorFlow's file names
+        contain only the host and the second.
         """
         return self._path.with_suffix(".tmp")
 
@@ -70,7 +70,7 @@ class Profiler:
             self._marks[name] = (began, now())
 
     def _stop(self) -> None:
-        """Stop the profiler and move its file to its final name."""
+        """Stop the profiler and move its file to its final path. Do nothing if the profiler does not run."""
         with self._lock:
             if not self._is_running:
                 return
@@ -99,4 +99,8 @@ class Profiler:
 
     def _note(self, fault: Exception) -> None:
         reason = f"{type(fault).__name__}: {fault}"
-        print(f"dlio-hpc: note: rank {self._rank} has no --tf-profile: {reason}", file=sys.stderr, flush=True)
+        print(
+            f"dlio-hpc: note: rank {self._rank} has no TensorFlow profile (--tf-profile): {reason}",
+            file=sys.stderr,
+            flush=True,
+        )

@@ -1,4 +1,4 @@
-"""Source of batches from TFRecord files that TensorFlow itself reads."""
+"""Source of batches from TFRecord files that are read by TensorFlow itself."""
 
 import threading
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.tensorflow.source import DatasetPreprocessing, TimeSpan, parallel
 from dlio_hpc.core.sample_layout import SampleLayout
 from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
-from dlio_hpc.plan.interleave import Turns
+from dlio_hpc.plan.interleave import FileGroups
 from dlio_hpc.plan.sample_order import Order
 
 Withins = npt.NDArray[np.int64]
@@ -45,8 +45,8 @@ class Records:
         self._other_reads = (0, 0)
 
     def resumed(self) -> None:
-        """Count the reads of this thread since the last batch, which are for auxiliary files and checkpoints, so that
-        they do not count for samples.
+        """Count the reads of this thread since the last batch. They are for auxiliary files and checkpoints and must
+        not count for samples.
         """
         after = procfs.thread_io()
         if after is not None and self._thread_before is not None:
@@ -54,22 +54,23 @@ class Records:
             requested = difference.requested + self._thread_before.asking + after.asking
             self._other_reads = (requested, difference.calls + 2)
 
-    def pipeline(self, span: TimeSpan, turns: Turns) -> Any:
+    def pipeline(self, span: TimeSpan, groups: FileGroups) -> Any:
         tf, keys = self._tf, self._workload.reader
-        parts = [self._in_turn(begin, end, turns) for begin, end in turns.parts(span.first, span.last)]
+        parts = [self._in_turn(begin, end, groups) for begin, end in groups.parts(span.first, span.last)]
         records = parts[0] if parts else tf.data.Dataset.from_tensor_slices(tf.constant([], tf.string))
         for part in parts[1:]:
             records = records.concatenate(part)
         return records.map(self._decoded, **parallel(keys, keys.preprocess_threads)).batch(keys.batch_size)
 
-    def _in_turn(self, first: int, last: int, turns: Turns) -> Any:
-        """Return a tf.data.Dataset of the records at positions `first` to `last`, which are whole groups of files or
-        part of one group. A part that begins inside its group reads each file from the first needed record on.
+    def _in_turn(self, first: int, last: int, groups: FileGroups) -> Any:
+        """Return a tf.data.Dataset of the records at positions `first` to `last`, which are either whole groups of
+        files or part of one group. If the range starts inside a group, each file of the group is read from its first
+        needed record on.
         """
         tf, keys = self._tf, self._workload.reader
         signature = (tf.TensorSpec((), tf.string), tf.TensorSpec((None,), tf.int64))
-        files = tf.data.Dataset.from_generator(lambda: self._files(first, last, turns), output_signature=signature)
-        opening, after = turns.group(first)
+        files = tf.data.Dataset.from_generator(lambda: self._files(first, last, groups), output_signature=signature)
+        opening, after = groups.group(first)
         if opening != first and not hasattr(tf.raw_ops, "TFRecordDatasetV2"):
             raise ConfigError(
                 "this TensorFlow cannot start within a TFRecord file, which ranks that share files require; use at "
@@ -77,17 +78,16 @@ class Records:
             )
         in_order = self._from_start if opening == first else self._from_offset
         records = self._shuffled if keys.shuffle.samples else in_order
-        if turns.at_once > 1:
-            return files.interleave(
-                records, turns.at_once, 1, num_parallel_calls=min(keys.read_threads, turns.at_once), deterministic=True
-            )  # fmt: skip
+        if groups.at_once > 1:
+            calls = min(keys.read_threads, groups.at_once)
+            return files.interleave(records, groups.at_once, 1, num_parallel_calls=calls, deterministic=True)
         if opening == first and last >= after and not keys.shuffle.samples:
             return self._records(files.map(lambda path, _: path))  # whole files, one after the other
         return files.flat_map(records)
 
-    def _files(self, first: int, last: int, turns: Turns) -> Iterator[tuple[str, Withins]]:
-        """Yield the files in the order in which they are first read, each with the records to read. For shuffled
-        records these are their indices, otherwise the offset of the first record and the number of records.
+    def _files(self, first: int, last: int, groups: FileGroups) -> Iterator[tuple[str, Withins]]:
+        """Yield the paths of the files in the order in which they are first read, each with the records to read: the
+        indices of the records if they are shuffled, otherwise the offset of the first record and the number of records.
         """
         if self._order is None:
             return  # no epoch has begun
@@ -95,8 +95,8 @@ class Records:
         shuffled = self._workload.reader.shuffle.samples
         begin = first
         while begin < last:
-            end = min(last, turns.group(begin)[1])
-            if turns.at_once == 1 and not shuffled:
+            end = min(last, groups.group(begin)[1])
+            if groups.at_once == 1 and not shuffled:
                 sample = int(self._order.samples(begin, begin + 1)[0])
                 yield self._path(sample // count), np.array([self._byte(sample), end - begin])
             else:
@@ -123,8 +123,8 @@ class Records:
         return self._records(path).take(wanted[1])
 
     def _from_offset(self, path: Any, wanted: Any) -> Any:
-        """Return the records of a file from a byte offset on. TFRecordDataset's skip() would read the records before
-        it.
+        """Return the records of a file that start at a byte offset or after it. TFRecordDataset's skip() would read the
+        records before it.
         """
         tf = self._tf
         records = tf.raw_ops.TFRecordDatasetV2(
@@ -151,7 +151,7 @@ class Records:
         return tf.io.decode_raw(record, tf.uint8, fixed_length=sample.largest)
 
     def taken(self, got: Any) -> tuple[Rows, Tally]:
-        """Return the rows of the batch, and the process's reads since the previous batch."""
+        """Return the rows of the batch, and the counts of the process's reads since the previous batch."""
         tally = Tally()
         after = procfs.process_io()
         rows = np.asarray(got)

@@ -1,5 +1,5 @@
-"""The interface of sources, which deliver batches to the pipeline: TensorFlow's own reading of records, or the readers
-of dlio-hpc.
+"""Interface of sources, which deliver batches to the pipeline. A source reads either with TensorFlow's own record
+reader or with the readers of dlio-hpc.
 """
 
 import threading
@@ -11,12 +11,14 @@ from dlio_hpc.core.content import Rows
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.native import preprocess
 from dlio_hpc.errors import DlioError
-from dlio_hpc.plan.interleave import Turns
+from dlio_hpc.plan.interleave import FileGroups
 from dlio_hpc.plan.sample_order import Order
 
 
 class TimeSpan(NamedTuple):
-    """Half-open range of positions that a rank reads in every epoch, and the number of its steps."""
+    """Half-open range of positions in the order of an epoch that a rank reads in every epoch, and the number of its
+    steps.
+    """
 
     first: int
     last: int
@@ -24,8 +26,8 @@ class TimeSpan(NamedTuple):
 
 
 def parallel(keys: Reader, calls: int) -> dict[str, Any]:
-    """Return the arguments that make tf.data's map run `calls` calls in parallel. Return none with prefetch 0 and a
-    single call, because parallel calls run ahead of the training loop.
+    """Return the arguments with which tf.data's map runs `calls` calls in parallel. Return no arguments if prefetch is
+    0 and `calls` is 1, because parallel calls run ahead of the training loop.
     """
     if calls == 1 and not keys.batches_ahead:
         return {}
@@ -35,8 +37,8 @@ def parallel(keys: Reader, calls: int) -> dict[str, Any]:
 class Source(Protocol):
     """Interface of objects that deliver batches to the pipeline, in the order of the current epoch."""
 
-    def pipeline(self, span: TimeSpan, turns: Turns) -> Any:
-        """Return a tf.data.Dataset of batches, which is used in all epochs. It is empty before the first epoch
+    def pipeline(self, span: TimeSpan, groups: FileGroups) -> Any:
+        """Return a tf.data.Dataset of batches, which is used in all epochs. It yields no batches before the first epoch
         starts.
         """
 
@@ -44,14 +46,14 @@ class Source(Protocol):
         """Start a new epoch."""
 
     def resumed(self) -> None:
-        """Tell the source that the training loop, after other work, requests a batch."""
+        """Note that the training loop has done other work since the last batch and now requests a batch."""
 
     def taken(self, got: Any) -> tuple[Rows, Tally]:
         """Return the rows of a batch that the pipeline delivered, and the counts of its reads."""
 
     def fault(self, fault: Any, paths: list[str]) -> DlioError:
-        """Return the error for an exception `fault` that the pipeline raised while it read samples of the files at
-        `paths`.
+        """Return the error for an exception `fault` that the pipeline raised for a batch. paths: files that hold the
+        samples of the batch.
         """
 
     def close(self) -> None:
@@ -59,7 +61,7 @@ class Source(Protocol):
 
 
 class DatasetPreprocessing:
-    """Emulated preprocessing of samples in tf.data's map: each call takes the configured time."""
+    """Emulated preprocessing of samples in tf.data's map; each call takes the configured time."""
 
     def __init__(self, tf: Any, workload: Workload) -> None:
         self._tf = tf
@@ -82,7 +84,9 @@ class DatasetPreprocessing:
         return content
 
     def took(self) -> float:
-        """Return the seconds that all threads together spent on preprocessing since the last call of this method."""
+        """Return the seconds that all threads together spent on preprocessing since the previous call of this
+        method.
+        """
         with self._lock:
             took, self._took = self._took, 0.0
         return took

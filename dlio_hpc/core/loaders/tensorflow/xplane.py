@@ -1,4 +1,6 @@
-"""Read the files of TensorFlow's profiler: a protobuf of planes (devices), lines (threads) and events."""
+"""Reader for the files of TensorFlow's profiler. A file is a protobuf of planes (devices), lines (threads)
+and events.
+"""
 
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -20,9 +22,9 @@ _THREAD, _NAME, _START_NS, _DURATION_PS = range(4)
 
 
 class XPlane(NamedTuple):
-    """Events of a rank in order of time; if there are many, only the longest. thread, name: for each event, indices
-    into `threads` and `names`. start: seconds on the rank's clock, with an error of at most clock_error. duration:
-    seconds. left_out: number of events that are not kept. until: time on the rank's clock at which the profiler was
+    """Events of a rank in order of time; only the longest are kept if there are many. thread, name: for each event, its
+    index in `threads` and in `names`. start: seconds on the rank's clock, with an error of at most clock_error.
+    duration: seconds. left_out: number of events not kept. until: time on the rank's clock at which the profiler was
     stopped.
     """
 
@@ -38,8 +40,8 @@ class XPlane(NamedTuple):
 
 
 def read(content: bytes, marks: Marks, until: float) -> XPlane:
-    """Return the events of the host from the content of a profiler file. marks: for each marker event, timestamps on
-    the rank's clock before and after it. until: time at which the profiler was stopped.
+    """Return the host events in the content of a profiler file. marks: for each marker event, timestamps on the rank's
+    clock before and after it. until: time on the rank's clock at which the profiler was stopped.
     """
     space = _classes().XSpace.FromString(content)
     threads: list[str] = []
@@ -82,7 +84,7 @@ def _classes() -> Any:
 
 
 def _events(line: Any, thread: int, names: dict[int, int]) -> Numbers:
-    """Return the events of a line (thread) as an array (n, 4) with the columns above."""
+    """Return the events of a line (thread), shape (n, 4), with the columns defined above."""
     flat = (value for event in line.events for value in (names[event.metadata_id], event.offset_ps, event.duration_ps))
     name, offset, duration = np.fromiter(flat, np.int64, 3 * len(line.events)).reshape(-1, 3).T
     return np.stack((np.full(len(name), thread), name, line.timestamp_ns + offset // 1000, duration), axis=1)
@@ -90,8 +92,8 @@ def _events(line: Any, thread: int, names: dict[int, int]) -> Numbers:
 
 def _clock(marks: list[tuple[tuple[float, float], Numbers]]) -> tuple[int, float, float]:
     """Return a time on the profiler's clock in nanoseconds, the same time on the rank's clock in seconds, and the
-    largest error of the latter. Each marker event lies between its two timestamps, which limits the offset of the
-    clocks from both sides. The limits cross if the clocks drift apart.
+    largest possible error of the latter. Each marker event lies between its two timestamps, which gives a lower and an
+    upper limit of the offset between the clocks. The limits cross if the clocks drift apart.
     """
     if not marks:
         raise ValueError("the profile has no marker events to align the profiler's clock")
@@ -105,7 +107,7 @@ def _clock(marks: list[tuple[tuple[float, float], Numbers]]) -> tuple[int, float
 
 
 def _longest(events: Numbers) -> Numbers:
-    """Return the events in order of their start; if there are more than `MOST`, only the longest `MOST`."""
+    """Return the events in order of their start. If there are more than `MOST`, return only the longest `MOST`."""
     if len(events) > MOST:
         events = events[np.argpartition(events[:, _DURATION_PS], -MOST)[-MOST:]]
     return events[np.argsort(events[:, _START_NS], kind="stable")]
