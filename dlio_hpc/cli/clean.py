@@ -28,7 +28,7 @@ def clean(archive: Path | None, runs: Path, dry_run: bool) -> int:
             debris.remove(remains.path)
         click.echo(f"{'would remove' if dry_run else 'removed'} {remains.path}: {remains.what}")
 
-    _, code = console.each(left, remove)
+    _, code = console.for_each(left, remove)
     if not left:
         click.echo("nothing to remove")
     return code

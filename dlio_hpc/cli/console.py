@@ -31,7 +31,7 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=2))
 
 
-def each(items: Iterable[S], action: Callable[[S], T]) -> tuple[list[T], int]:
+def for_each(items: Iterable[S], action: Callable[[S], T]) -> tuple[list[T], int]:
     """Call `action` for all items. Return the results, and the exit code of the first DlioError, or 0. Errors are
     printed; their items have no result.
     """

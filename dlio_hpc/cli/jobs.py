@@ -87,7 +87,7 @@ def cancel(jobs: tuple[str, ...], runs: Path, everything: bool) -> int:
         looks, code = _refreshed(jobs, runs)
         directories = [look.directory for look in looks if not look.job.ended]
     # Last job first: cancelling a job of a study can start the next one.
-    records, failed = console.each(reversed(directories), cancel_one)
+    records, failed = console.for_each(reversed(directories), cancel_one)
     for record in records:
         click.echo(f"{record.job}: {_cancelled(record)}")
     return failed or code
@@ -142,7 +142,7 @@ def _sound(jobs: tuple[str, ...], runs: Path) -> tuple[list[Path], int]:
     """Return the directories whose job record can be read, and the exit code of the first failure to read one, or 0.
     Failures are printed.
     """
-    return console.each(_directories(jobs, runs), lambda directory: (job_record.load(directory), directory)[1])
+    return console.for_each(_directories(jobs, runs), lambda directory: (job_record.load(directory), directory)[1])
 
 
 def _directories(jobs: tuple[str, ...], runs: Path) -> list[Path]:

@@ -121,7 +121,7 @@ def _print_csv(outcomes: list[job_outcome.JobOutcome], examined: "list[dict[str,
 
 def collect_all(directories: list[Path], quiet: bool) -> int:
     """Archive jobs that have ended. Return the exit code of the first job that cannot be archived, or 0."""
-    return console.each(directories, lambda directory: collect_one(directory, quiet))[1]
+    return console.for_each(directories, lambda directory: collect_one(directory, quiet))[1]
 
 
 def finish(directories: list[Path], as_json: bool, quiet: bool) -> int:

@@ -115,7 +115,7 @@ def _say_if_complete(lacking: Any) -> None:
     from dlio_hpc.cli import console
 
     if not lacking.planned.jobs:
-        waiting = f"; {lacking.waiting} more are queued or running" if lacking.waiting else ""
+        waiting = f"; {lacking.missing} more are queued or running" if lacking.missing else ""
         console.say(f"nothing to resume: {lacking.measured} measurements exist{waiting}")
 
 

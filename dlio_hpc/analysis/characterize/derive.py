@@ -55,7 +55,7 @@ def derive(log: Log, requests: Requests | None, wanted: Callable[[str], bool], i
     wanted: returns whether a path is analysed. is_forced: whether a workload is derived even if the program is not a
     training.
     """
-    roles = file_roles.tell(_sized([file for file in files_of.take(log) if wanted(file.path)], requests))
+    roles = file_roles.classify(_sized([file for file in files_of.take(log) if wanted(file.path)], requests))
     reasons = training_check.against(roles)
     data = file_roles.of(roles, "dataset")
     if not data or (reasons and not is_forced):
@@ -71,7 +71,7 @@ def derive(log: Log, requests: Requests | None, wanted: Callable[[str], bool], i
     return Derived(made, _sides(subject, made), roles, reasons, reads is not None)
 
 
-def _sized(files: list[Seen], requests: Requests | None) -> list[Seen]:
+def _sized(files: list[FileStats], requests: Requests | None) -> list[FileStats]:
     """Return the files with sizes corrected by the trace. Counters of some Darshan versions do not count the last byte
     that was accessed.
     """
@@ -83,7 +83,7 @@ def _sized(files: list[Seen], requests: Requests | None) -> list[Seen]:
     return [file._replace(size=max(file.size, ends.get(file.path, 0))) for file in files]
 
 
-def _reads(data: Sequence[Seen], requests: Requests | None) -> Reads | None:
+def _reads(data: Sequence[FileStats], requests: Requests | None) -> Reads | None:
     """Return the reads of the dataset, or None if there is no trace of them, or if most bytes of the dataset were
     transferred through STDIO, which is not traced.
     """

@@ -15,7 +15,7 @@ _IN_ORDER = 0.8
 _SEEN = 0.3
 
 
-def records_of(log: Log, files: list[Seen]) -> Records:
+def records_of(log: Log, files: list[FileStats]) -> Records:
     """Return the POSIX records of these files; empty if all bytes were transferred through STDIO."""
     wanted = {file.path for file in files}
     posix = log.counted.get("POSIX", NO_RECORDS)
@@ -41,7 +41,7 @@ def transfer(records: Records, files: list[FileStats]) -> DerivedValue:
     return DerivedValue(mean, "low", evidence)
 
 
-def epochs(files: list[Seen]) -> DerivedValue:
+def epochs(files: list[FileStats]) -> DerivedValue:
     """Estimate train.epochs: bytes read, divided by the size of the files."""
     total, sizes = sum(file.bytes_read for file in files), sum(file.size for file in files)
     times = total / sizes if sizes else 1.0
@@ -50,7 +50,7 @@ def epochs(files: list[Seen]) -> DerivedValue:
     return DerivedValue(max(1, round(times)), "medium" if near and times > 0.5 else "low", evidence)
 
 
-def shard(files: list[Seen], ranks: int) -> DerivedValue:
+def shard(files: list[FileStats], ranks: int) -> DerivedValue:
     """Estimate reader.shard. It is false, because ranks read the same data, if all ranks open nearly all files and the
     bytes read are nearly as many times the size of the files as there are ranks.
     """
@@ -92,7 +92,7 @@ def files_shuffled(log: Log, records: Records) -> DerivedValue:
     return DerivedValue(middle < 0.9, "medium" if not 0.6 < middle < 0.9 else "low", evidence)
 
 
-def sample(files: list[Seen], request: DerivedValue, streams: bool) -> DerivedValue:
+def sample(files: list[FileStats], request: DerivedValue, streams: bool) -> DerivedValue:
     """Estimate the sample size in bytes: the usual request size, or 0 (unknown) if that may be the size of a buffer or
     is that of a whole file. streams: whether files of this format are read through a buffer.
     """

@@ -70,7 +70,7 @@ def checkpoints(
     return CheckpointWrites(keys, len(events))
 
 
-def _traced(files: Sequence[Seen], requests: Requests) -> list[_Event]:
+def _traced(files: Sequence[FileStats], requests: Requests) -> list[_Event]:
     """Return the checkpoints in a trace. A new checkpoint begins when a file is written from its beginning again, or
     after a long pause in writing.
     """
@@ -106,7 +106,7 @@ def _size(file: FileStats) -> int:
     return max(1, min(file.size, file.bytes_written))
 
 
-def _write_size(files: Sequence[Seen], requests: Requests | None) -> DerivedValue:
+def _write_size(files: Sequence[FileStats], requests: Requests | None) -> DerivedValue:
     """Return checkpoint.transfer_size: the request size by which most bytes were written, or the mean request size if
     the trace lacks most bytes.
     """
@@ -124,7 +124,7 @@ def _write_size(files: Sequence[Seen], requests: Requests | None) -> DerivedValu
     return DerivedValue(max(1, min(mean, LARGEST_REQUEST)), "low", "mean size of all writes to them")
 
 
-def _counted(files: Sequence[Seen]) -> list[_Event]:
+def _counted(files: Sequence[FileStats]) -> list[_Event]:
     """Return the checkpoints that the counters show: a checkpoint is a group of files whose first writes are close in
     time. If there is only one group, it stands for as many checkpoints as its files were written times over.
     """
@@ -180,7 +180,7 @@ class AuxiliaryGroup(NamedTuple):
     note: str
 
 
-def sides(files: Sequence[Seen], requests: Requests | None, ranks: int, steps: int | None) -> list[AuxiliaryGroup]:
+def sides(files: Sequence[FileStats], requests: Requests | None, ranks: int, steps: int | None) -> list[AuxiliaryGroup]:
     """Return entries for the auxiliary files from and to which most bytes were transferred, at most MOST. steps: number
     of steps of a rank in the whole run; None if unknown.
     """

@@ -60,7 +60,7 @@ class _Marks(NamedTuple):
     whole: float
 
 
-def tell(data: Sequence[Seen], requests: Requests | None) -> LogFormat:
+def detect(data: Sequence[FileStats], requests: Requests | None) -> LogFormat:
     """Return the format of a dataset and how it was read. requests: all requests of the trace; None without a trace."""
     ending, count = Counter(file_roles.kind(file.path) for file in data).most_common(1)[0]
     marks = None if requests is None else _marks(data, requests)

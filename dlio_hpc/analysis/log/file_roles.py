@@ -75,7 +75,7 @@ def _numbered(text: str) -> str:
     return re.sub(r"\d+", "#", text)
 
 
-def _apart(file: Seen) -> Role:
+def _apart(file: FileStats) -> Role:
     """Return the role of a file according to its path and to whether it was read or written. A file that was read and
     has no other role gets the preliminary role "dataset".
     """
@@ -88,7 +88,7 @@ def _apart(file: Seen) -> Role:
     return Role(file, "dataset", "read")
 
 
-def _unfit(file: Seen) -> str | None:
+def _unfit(file: FileStats) -> str | None:
     """Return the reason why a file cannot be part of a workload, or None if it can."""
     if _STREAM.search(file.path):
         return "a terminal, pipe or device"
@@ -107,9 +107,9 @@ def _written(file: FileStats) -> Role:
     return Role(file, "output", "written")
 
 
-def _of_data(files: list[Seen]) -> list[Role]:
+def _of_data(files: list[FileStats]) -> list[Role]:
     """Return the roles of files that were read. The kind of file from which most bytes were read is the dataset."""
-    kinds: dict[str, list[Seen]] = defaultdict(list)
+    kinds: dict[str, list[FileStats]] = defaultdict(list)
     for file in files:
         kinds[kind(file.path)].append(file)
     if not kinds:
@@ -158,7 +158,7 @@ def _repeated(roles: list[Role]) -> list[Role]:
     """Return new roles for outputs that are checkpoints: files that were overwritten, and groups of files of similar
     name and size that were written one after the other.
     """
-    kinds: dict[str, list[Seen]] = defaultdict(list)
+    kinds: dict[str, list[FileStats]] = defaultdict(list)
     for role in roles:
         if role.role == "output" and role.file.size >= _LEAST_STATE:
             kinds[pattern(role.file.path)].append(role.file)

@@ -13,7 +13,7 @@ _SUMS = ("BYTES_READ", "BYTES_WRITTEN", "READS", "WRITES", "OPENS", "FSYNCS", "F
 _COLLECTIVE = ("COLL_READS", "COLL_WRITES")
 
 
-class Seen(NamedTuple):
+class FileStats(NamedTuple):
     """Accesses to a file. size: bytes from the beginning of the file to the end of the last access. ranks: number of
     ranks that opened it. read_s, written_s: times of the first and last read or write in seconds since the job began;
     None if there was none. buffered: bytes transferred through STDIO, which is not traced. collective: number of
@@ -39,7 +39,7 @@ class Seen(NamedTuple):
         return self.bytes_read + self.bytes_written
 
 
-def take(log: Log) -> list[Seen]:
+def take(log: Log) -> list[FileStats]:
     """Return the accesses to all files of a log, sorted by path. POSIX records include bytes that were transferred
     through MPI-IO; bytes transferred through STDIO are added.
     """
