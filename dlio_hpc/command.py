@@ -40,7 +40,7 @@ class Answer(NamedTuple):
         return self.out.splitlines()
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """The first 300 characters of the command's output on one line, for a message; of stderr, or of stdout if
         stderr is empty.
         """
@@ -79,4 +79,4 @@ def ask(*arguments: str, cwd: str | None = None, patience_s: float = _PATIENCE_S
 
 def unexplained(command: str, answer: Answer) -> Unanswered:
     """Return the error for a command whose answer is not usable."""
-    return Unanswered(f"{command} ended with {answer.code}: {answer.words}")
+    return Unanswered(f"{command} ended with {answer.code}: {answer.text}")

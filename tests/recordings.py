@@ -61,5 +61,5 @@ def leave(folder: Path, made: plan.Plan, recordings: Merged) -> run_result.Summa
     environment = {"versions": {}, "nodes": [{"host": name, **known} for name in nodes], "variables": {}}
     rundir.write(folder / rundir.ENVIRONMENT, document.encode(environment))
     rundir.write(folder / rundir.PLAN, document.encode(made))
-    job_record.save(folder, job_record.seen(job_record.planned(made, "", ()), "completed"))
+    job_record.save(folder, job_record.with_state(job_record.planned(made, "", ()), "completed"))
     return summary

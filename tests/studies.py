@@ -94,7 +94,7 @@ def _write_job(
         if name == rundir.PLAN or not made.is_plain:
             (folder / name).write_bytes(document.encode(content))
     record = job_record.planned(plan, "bash job.sh", ())
-    job_record.save(folder, job_record.seen(structs.replace(record, batch_id="42"), state))
+    job_record.save(folder, job_record.with_state(structs.replace(record, batch_id="42"), state))
     for run in plan.runs:
         point = 0 if run.point is None else run.point
         value = values(point, run.repeat)

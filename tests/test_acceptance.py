@@ -90,20 +90,20 @@ def test_metrics_against_limits(key: str, figure: str, scale: float, all_runs: b
 def test_a_limit_within_the_interval_is_no_verdict() -> None:
     found, (check,) = _judge(repeats("samples_per_s", FIVE), {"min_samples_per_s": 1001.5})
     assert (check.outcome, found.exit_code) == ("inconclusive", 5)
-    assert "median 1,002.0 /s of 5 runs, 90 % interval 1,000.0 /s to 1,004.0 /s: the limit lies within" in check.words
+    assert "median 1,002.0 /s of 5 runs, 90 % interval 1,000.0 /s to 1,004.0 /s: the limit lies within" in check.text
 
 
 def test_where_each_run_counts_one_is_enough() -> None:
     found, (check,) = _judge(repeats("samples_per_s", FIVE), {"min_samples_per_s": 1000.5, "all_runs": True})
     assert (check.outcome, found.exit_code) == ("fail", 1)
-    assert check.words == "worst run 1,000.0 /s, 1 of 5 runs fail"
+    assert check.text == "worst run 1,000.0 /s, 1 of 5 runs fail"
     assert [each.is_met for each in check.evidence] == [False, True, True, True, True]
 
 
 def test_one_run_is_judged_by_its_value_and_said_to_be_one() -> None:
     check = _one(repeats("au", [0.95]), {"min_au": 0.9})
     assert (check.outcome, check.low) == ("pass", None)
-    assert check.words == "95 % in one run; noise is unknown"
+    assert check.text == "95 % in one run; noise is unknown"
     assert _one(repeats("au", [0.85]), {"min_au": 0.9}).outcome == "fail"
 
 
@@ -124,9 +124,7 @@ def test_a_figure_that_runs_lack_is_no_silent_pass() -> None:
     without = structs.replace(job.measurements[1], metrics={"samples_per_s": 1000.0})
     check = _one(entry([job.measurements[0], without]), {"min_au": 0.9})
     assert check.outcome == "fail"
-    assert (
-        check.words == "1 run of 2 without this metric; restrict the criterion to runs that have it (workload, nodes)"
-    )
+    assert check.text == "1 run of 2 without this metric; restrict the criterion to runs that have it (workload, nodes)"
 
 
 @pytest.mark.parametrize(("slowest", "verdict"), [(950.0, "pass"), (949.0, "fail")])
@@ -140,7 +138,7 @@ def test_spread(slowest: float, verdict: str) -> None:
 def test_one_run_has_no_spread() -> None:
     found, (check,) = _judge(repeats("samples_per_s", [1000.0]), {"max_spread": 0.05})
     assert (check.outcome, found.exit_code) == ("inconclusive", 5)
-    assert check.words == "the spread of 1 run is unknown; repeat the measurement (--repeat)"
+    assert check.text == "the spread of 1 run is unknown; repeat the measurement (--repeat)"
 
 
 def _scaled(nodes: int, rates: Sequence[float], **key: Any) -> Entry:
@@ -158,14 +156,14 @@ def test_scaling_efficiency(rates: list[float], verdict: str) -> None:
     assert check.outcome == verdict
     assert check.value == pytest.approx(rates[1] / 4000)
     assert check.group == "nodes=8: demo on theta, 8 x 4 ranks"
-    assert "against 3 runs on 8 ranks" in check.words
+    assert "against 3 runs on 8 ranks" in check.text
 
 
 def test_scaling_is_among_what_is_the_same_but_for_its_size() -> None:
     jobs = [_scaled(2, [1000.0] * 3), _scaled(8, [100.0] * 3, settings="1" * 12)]
     found, (check,) = _judge(jobs, {"min_scaling_efficiency": 0.7})
     assert (check.outcome, check.group, found.exit_code) == ("fail", "", 1)
-    assert check.words == "no run was measured that this criterion applies to"
+    assert check.text == "no run was measured that this criterion applies to"
 
 
 @pytest.mark.parametrize(("asked", "changes", "is_met"), [
@@ -192,7 +190,7 @@ def test_memory_that_nobody_asked_for_is_no_verdict_or_passed_over() -> None:
     job = repeats("au", [0.95], storage=storage(memory=None))
     found, (check,) = _judge(job, {"min_dataset_over_memory": 5})
     assert (check.outcome, found.exit_code) == ("inconclusive", 5)
-    assert check.words == "unknown: node memory was not recorded"
+    assert check.text == "unknown: node memory was not recorded"
     found, (check,) = _judge(job, {"min_dataset_over_memory": 5, "optional": True})
     assert (check.outcome, found.exit_code) == ("skipped", 0)
 
@@ -210,7 +208,7 @@ def test_the_gap_after_the_warm_up_counts() -> None:
     warmup = run(0, 0.0, 60.0, kind="warmup", run="00-warmup")
     check = _one(entry([warmup, run(1, 200.0), run(2, 261.0)]), {"gaps": "shorter than a run"})
     assert check.outcome == "fail"
-    assert check.evidence[0].words == "140 s after the previous run"
+    assert check.evidence[0].text == "140 s after the previous run"
     assert check.advice == ("longer runs (dataset.files, train.epochs), or no other work in the job",)
 
 
@@ -238,7 +236,7 @@ def test_a_workload_that_was_changed_is_another_one(changes: tuple[str, ...], ve
     key = structs.replace(KEY, workload=work.name)
     job = entry([run(key=key)], workloads={key.settings: json.loads(document.encode(work))})
     _, (check,) = _judge(job, {"unmodified": ["compute.time", "reader.batch_size"]})
-    assert (check.outcome, check.words) == (verdict, words)
+    assert (check.outcome, check.text) == (verdict, words)
 
 
 # What is asked in any case
@@ -268,7 +266,7 @@ def test_a_single_cached_run_is_enough() -> None:
     assert check.outcome == "cached", "a figure of memory meets nothing"
     (of_storage,) = (each for each in found.checks if each.criterion == "storage")
     assert [each.is_met for each in of_storage.evidence] == [True, False, True]
-    assert of_storage.words.startswith("1 of 3 runs: cached: 10.0 % from storage")
+    assert of_storage.text.startswith("1 of 3 runs: cached: 10.0 % from storage")
 
 
 def test_what_even_memory_does_not_meet_stays_unmet_and_rules_stay_rules() -> None:
@@ -296,7 +294,7 @@ def test_faulty_runs(code: int, verdict: str, exit_code: int) -> None:
     assert found.exit_code == exit_code
     assert check.outcome == "pass", "the good ones are judged"
     (told,) = (each for each in found.of("") if each.outcome != "pass")
-    assert (told.outcome, told.words) == (verdict, "it went wrong")
+    assert (told.outcome, told.text) == (verdict, "it went wrong")
     assert [(each.job, each.run) for each in told.evidence] == [("job-1", "02-measure-2")]
 
 
@@ -338,7 +336,7 @@ def test_each_scale_and_workload_that_is_named_has_to_be_measured() -> None:
     )
     assert found.exit_code == 1
     words = "no run was measured for workload unet3d*, nodes 64"
-    assert [(check.outcome, check.words) for check in checks if check.key == ""] == [("fail", words)]
+    assert [(check.outcome, check.text) for check in checks if check.key == ""] == [("fail", words)]
     known = {"min_au": 0.9, "nodes": (2, 64), "optional": True}
     assert _judge(repeats("au", [0.95] * 3), known)[0].exit_code == 0
 
@@ -351,7 +349,7 @@ def test_missing_measurements_are_incomplete() -> None:
     found, _ = _judge(entry([run(1)]), absent=absent)
     assert found.exit_code == 7
     (told,) = (each for each in found.checks if each.criterion == "completeness")
-    assert [each.words for each in told.evidence] == [
+    assert [each.text for each in told.evidence] == [
         "nodes=2, repeat 2: job-1 stopped close to its time limit before this run", ", repeat 3: no job",
     ]  # fmt: skip
 
@@ -372,7 +370,7 @@ def test_a_criterion_for_nothing_is_not_met() -> None:
     found, (check,) = _judge(repeats("au", [0.95]), {"workload": "unet3d*", "nodes": 64, "min_au": 0.9})
     assert (found.exit_code, check.outcome, check.group) == (1, "fail", "")
     assert check.asked == "AU >= 90 %"
-    assert check.words == "no run was measured that this criterion applies to (workload unet3d*, nodes 64)"
+    assert check.text == "no run was measured that this criterion applies to (workload unet3d*, nodes 64)"
 
 
 def test_it_is_passed_over_only_where_the_file_says_so() -> None:
@@ -392,7 +390,7 @@ def test_each_limit_of_a_criterion_is_judged_by_itself() -> None:
 def test_workloads_beside_those_that_it_is_for() -> None:
     found = acceptance.judge(Criteria(name="x", workloads=("unet3d*",)), [repeats("au", [0.95])])
     assert found.exit_code == 1
-    assert any(each.words.startswith("demo is not among the allowed workloads") for each in found.checks)
+    assert any(each.text.startswith("demo is not among the allowed workloads") for each in found.checks)
 
 
 # The gravest decides
@@ -722,7 +720,7 @@ def test_a_study_is_accepted_by_folder_name_and_archives_alone(run: Run, tmp_pat
     assert (alone.code, alone.out) == (0, by_name.out)
     part = run("dlio-hpc", "accept", kept[0], "--criteria", "mine.yaml", "--json")
     assert part.code == 1
-    unmet = {each["key"]: each["words"] for each in part.json["checks"] if each["outcome"] == "fail"}
+    unmet = {each["key"]: each["text"] for each in part.json["checks"] if each["outcome"] == "fail"}
     assert unmet == {"min_scaling_efficiency": "no run was measured that this criterion applies to"}
     assert run("dlio-hpc", "accept", kept[0], kept[0], "--criteria", "mine.yaml", "--json").json == part.json
 

@@ -16,7 +16,7 @@ from dlio_hpc.analysis.log.analyze import log_file
 from dlio_hpc.analysis.page_cache_check import Outcome as Origin
 from dlio_hpc.analysis.study import file_system_pairs
 from dlio_hpc.analysis.study.point_measurement import Measured
-from dlio_hpc.batch.job_record import seen
+from dlio_hpc.batch.job_record import with_state
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
@@ -110,7 +110,7 @@ def test_a_job_opens_with_its_state(
 def test_a_job_that_did_not_end_well_is_not_good(tmp_path: Path, job_state: Any, state: State, text: str) -> None:
     outcome = _job(tmp_path, [100.0, 101.0])
     *others, last = outcome.runs
-    record = seen(outcome.job, job_state)
+    record = with_state(outcome.job, job_state)
     opening = job_banner.of_jobs([outcome._replace(job=record, runs=[*others, last._replace(result=None)])])
     assert (opening.state, opening.text.startswith(text)) == (state, True), opening
 

@@ -209,7 +209,7 @@ def test_the_worst_comes_first() -> None:
     assert [outcome for outcome in OUTCOMES if outcome != "fail"][:7] == order
     good, bad = nights.entry(1, [100.0, 100.1, 99.9]), nights.entry(2, [90.0, 90.1, 89.9])
     judged = baseline_comparison.judge([good, bad], [], [nights.accepted(BASE)])
-    assert (judged.outcome, judged.exit_code, judged.words) == ("regression", 1, "1 regression, 1 pass")
+    assert (judged.outcome, judged.exit_code, judged.text) == ("regression", 1, "1 regression, 1 pass")
 
 
 # Histories ------------------------------------------------------------------------------------------------------------

@@ -59,3 +59,14 @@ def test_class_names_are_unique() -> None:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert not [name for name, count in names.items() if count > 1]
+
+
+# Names that say nothing about what they hold.
+_EMPTY_NAMES = {"beside", "each", "found", "seen", "told", "words"}
+
+
+def test_names_say_what_they_hold() -> None:
+    for path in _ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = getattr(node, "id", None) or getattr(node, "arg", None) or getattr(node, "name", None)
+            assert name not in _EMPTY_NAMES, f"{path}:{node.lineno}: {name}"  # type: ignore[attr-defined]

@@ -49,7 +49,7 @@ def _judge(
 def test_the_kernels_count_decides_on_local_disks() -> None:
     found = _judge("ext4", {"storage_bytes_read": 256 * MIB}, {"storage_bytes_read": 64 * MIB})
     assert (found.outcome(), found.cached) == ("cached", 0.75)
-    assert found.words() == "cached: 25.0 % from storage in epoch 2 (kernel's count on ext4)"
+    assert found.text() == "cached: 25.0 % from storage in epoch 2 (kernel's count on ext4)"
     assert found.outcome(limit=0.8) == "storage"
     assert found.advice[:2] == ("-S reader.direct=true (O_DIRECT)", "-S reader.drop_cache=true")
 
@@ -62,13 +62,13 @@ def test_darshans_count_stands_beside_it_wherever_a_run_is_shown() -> None:
     )
     found = RunOutcome(_run(), result, None, LogVerdict("a.darshan", bytes=Bytes(255 * MIB, 256 * MIB, None))).storage
     assert found is not None
-    assert found.words() == "100.0 % from storage (kernel's count on ext4; Darshan recorded requests of 255 MiB)"
+    assert found.text() == "100.0 % from storage (kernel's count on ext4; Darshan recorded requests of 255 MiB)"
 
 
 def test_readahead_beyond_what_was_asked_is_no_negative_cache() -> None:
     found = _judge("xfs", {"storage_bytes_read": 300 * MIB})
     assert (found.outcome(), found.cached, found.advice) == ("storage", 0.0, ())
-    assert found.words() == "100.0 % from storage (kernel's count on xfs)"
+    assert found.text() == "100.0 % from storage (kernel's count on xfs)"
 
 
 def test_up_to_the_limit_is_fine_and_above_is_not() -> None:
@@ -82,7 +82,7 @@ def test_where_the_kernel_does_not_count_its_count_says_nothing(kind: str) -> No
     for counted in (0, 256 * MIB):
         found = _judge(kind, {"storage_bytes_read": counted})
         assert (found.outcome(), found.cached) == ("unknown", None)
-        assert found.words().startswith("UNKNOWN: no counter shows on ")
+        assert found.text().startswith("UNKNOWN: no counter shows on ")
         assert found.advice
 
 
@@ -116,7 +116,7 @@ def test_what_is_read_ahead_does_not_hide_what_was_in_memory() -> None:
     assert fits.outcome() == "cached", "programs are read as well, and what was in memory stayed there"
     in_any_order = _judge("ext4", seen, shuffle=reader_keys.Shuffle(samples=True))
     assert (in_any_order.outcome(), in_any_order.cached) == ("cached", 0.75)
-    assert "includes other reads" in in_any_order.words()
+    assert "includes other reads" in in_any_order.text()
     assert _judge("ext4", seen, shuffle=reader_keys.Shuffle(samples=True), direct=True).outcome() == "storage"
 
 
@@ -144,7 +144,7 @@ def test_epochs_that_read_nothing_prove_nothing_and_spoil_nothing() -> None:
     idle = {"bytes_read": 0, "storage_bytes_read": 0}
     found = _judge("ext4", {"storage_bytes_read": 256 * MIB}, idle)
     assert found.outcome() == "storage"
-    assert "1 epoch(s) read nothing, all data were in memory" in found.words()
+    assert "1 epoch(s) read nothing, all data were in memory" in found.text()
     assert _judge("ext4", idle).outcome() == "nothing read"
 
 

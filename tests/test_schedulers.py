@@ -309,7 +309,7 @@ def test_pbs_states(said: Said, job: dict[str, Any], state: str, words: str) -> 
     said["qstat"], said["qdel"] = _qstat({"14.pbshost": job}), Answer(0, "", "")
     found = pbs.PBS.states(_known("14.pbshost"))["14.pbshost"]
     assert found.state == state
-    assert found.words.startswith(words)
+    assert found.text.startswith(words)
 
 
 def test_pbs_leaves_out_what_it_does_not_know(said: Said) -> None:
@@ -581,7 +581,7 @@ def test_no_answer_is_a_surprise(name: str, answer: Answer, monkeypatch: pytest.
         states = scheduler.states(_known("7"))
     except DlioError:
         return
-    assert all(isinstance(sight.words, str) for sight in states.values())
+    assert all(isinstance(sight.text, str) for sight in states.values())
     assert {sight.state for sight in states.values()} <= ENDED | {"queued", "running"}
 
 

@@ -62,7 +62,7 @@ class Storage(Struct, frozen=True):
             return "cached"
         return "unknown" if any(epoch.cached is None for epoch in self.epochs) else "storage"
 
-    def words(self, limit: float = LIMIT) -> str:
+    def text(self, limit: float = LIMIT) -> str:
         """Return the outcome in one line of text."""
         outcome = self.outcome(limit)
         if outcome == "nothing read":

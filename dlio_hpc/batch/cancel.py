@@ -5,7 +5,7 @@ from pathlib import Path
 from msgspec import structs
 
 from dlio_hpc import units
-from dlio_hpc.batch.job_record import Job, load, require_host, save, seen
+from dlio_hpc.batch.job_record import Job, load, require_host, save, with_state
 from dlio_hpc.batch.job_state import refresh
 from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.files import rundir
@@ -21,7 +21,7 @@ def cancel(directory: Path) -> Job:
     with rundir.locked(directory):  # waits for a submission in progress
         job = load(directory)
         if job.batch_id is None:
-            job = seen(job, "cancelled")
+            job = with_state(job, "cancelled")
             save(directory, job)
             return job
         require_host(job)

@@ -18,13 +18,13 @@ from dlio_hpc.plan.plan import Plan
 
 
 class Sighting(Struct, frozen=True, omit_defaults=True):
-    """A state of a job, and the time (UTC) at which it was first observed. words: name of the state in the batch
+    """A state of a job, and the time (UTC) at which it was first observed. text: name of the state in the batch
     system.
     """
 
     state: State
     time: str
-    words: str = ""
+    text: str = ""
 
 
 class Job(Struct, frozen=True):
@@ -62,7 +62,7 @@ def planned(plan: Plan, command: str, after: tuple[str, ...]) -> Job:
     return Job(plan.job, plan.study, site.name, site.scheduler, host(), command, None, (sighting,), after)
 
 
-def seen(job: Job, state: State, term: str = "") -> Job:
+def with_state(job: Job, state: State, term: str = "") -> Job:
     """Return the job with `state` and the current time appended to its states. If its newest state is already `state`,
     return it unchanged. term: name of the state in the batch system.
     """

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from dlio_hpc import units
-from dlio_hpc.batch.job_record import Job, host, load, require_host, save, seen
+from dlio_hpc.batch.job_record import Job, host, load, require_host, save, with_state
 from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, JobRef, JobStatus, Scheduler
 from dlio_hpc.errors import DlioError, Unexpected
 from dlio_hpc.files import rundir
@@ -160,13 +160,13 @@ def _settled(directory: Path, answer: _Answer | None) -> JobSnapshot:
             job = structs.replace(job, batch_id=answer.batch_id)  # the submitter died before it recorded the id
         sight = _state_from_files(directory, job, answer) or _state_from_answer(directory, job, answer)
         if sight is not None and _is_unexplained(job, sight) and _ran_out_of_memory(directory):
-            sight = JobStatus("out_of_memory", sight.words)
+            sight = JobStatus("out_of_memory", sight.text)
         fault = answer.fault if answer and sight is None and not _is_settled(directory, job) else None
         if sight is not None and sight.state != job.state:
-            job = seen(job, sight.state, sight.words)
+            job = with_state(job, sight.state, sight.text)
             with suppress(OSError):  # another user's job, or read-only storage
                 save(directory, job)
-    return JobSnapshot(directory, job, fault, sight.words if sight is not None and sight.never else None)
+    return JobSnapshot(directory, job, fault, sight.text if sight is not None and sight.never else None)
 
 
 def _is_unexplained(job: Job, sight: JobStatus) -> bool:

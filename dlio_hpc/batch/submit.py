@@ -82,9 +82,9 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
                 f"dlio-hpc cancel {directory} cancels it"
             ) from fault
         except DlioError as fault:
-            _noted(directory, job_record.seen(record, "failed", str(fault)))
+            _noted(directory, job_record.with_state(record, "failed", str(fault)))
             raise
-        record = job_record.seen(record, "submitted")
+        record = job_record.with_state(record, "submitted")
         notes = _noted(directory, record)
     return Submitted(record, _unused(plan) + notes)
 

@@ -97,7 +97,7 @@ def _lines(directories: list[Path], quiet: bool) -> dict[Path, Watched]:
 
 
 def _state(record: job_record.Job) -> str:
-    reason = record.states[-1].words
+    reason = record.states[-1].text
     return f"{record.state} ({reason})" if reason else record.state
 
 

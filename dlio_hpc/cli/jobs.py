@@ -36,9 +36,7 @@ def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
         return code
     for look in looks:
         newest = look.job.states[-1]
-        click.echo(
-            f"{look.job.job}  {newest.state}  since {newest.time}{f'  ({newest.words})' if newest.words else ''}"
-        )
+        click.echo(f"{look.job.job}  {newest.state}  since {newest.time}{f'  ({newest.text})' if newest.text else ''}")
     if left := list(debris.rests(runs)):
         console.say(
             f"note: {len(left)} remains of killed submissions; remove them: dlio-hpc clean -o {shlex.quote(str(runs))}"

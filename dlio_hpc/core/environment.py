@@ -59,7 +59,7 @@ def write(comm: "Intracomm", directory: Path) -> int | None:
         content = {
             "versions": versions(),
             "executable": sys.executable,
-            "results_on": filesystem.of(directory).words,
+            "results_on": filesystem.of(directory).text,
             "nodes": list(nodes.values()),
             "variables": variables,
         }

@@ -41,7 +41,7 @@ class FileSystem(Struct, frozen=True):
         return self.kind == "lustre"
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """Type and mount point, such as "lustre /scratch"."""
         return f"{self.kind} {self.mount}".strip()
 

@@ -164,7 +164,7 @@ def _with_files(record: Record, run: Run) -> Record:
     )
 
 
-def _faults(record: Record, layouts: dict[str, lfs.Found]) -> list[str]:
+def _faults(record: Record, layouts: dict[str, lfs.LayoutComponents]) -> list[str]:
     """Return the differences of the folder's layout and of the files' layouts from the requested one."""
     asked = record.asked
     assert asked is not None

@@ -12,7 +12,7 @@ from dlio_hpc import document, units
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.files import rundir
 from dlio_hpc.files.filesystem import FileSystem
-from dlio_hpc.lustre.lfs import Found
+from dlio_hpc.lustre.lfs import LayoutComponents
 
 # Largest number of targets of a file that are listed. With more, its read time says little about a single target.
 _MOST_TARGETS = 8
@@ -22,7 +22,7 @@ class Kind(Struct, frozen=True):
     """Number of files that have the same layout. parts: components of this layout, without the numbers of targets."""
 
     files: int
-    parts: Found
+    parts: LayoutComponents
 
 
 class Record(Struct, frozen=True):
@@ -39,7 +39,7 @@ class Record(Struct, frozen=True):
     file_system: FileSystem
     asked: Layout | None
     lfs: str | None = None
-    directory: Found | None = None
+    directory: LayoutComponents | None = None
     files: int = 0
     looked_at: int = 0
     layouts: tuple[Kind, ...] = ()
@@ -49,19 +49,19 @@ class Record(Struct, frozen=True):
     schema: int = 1
 
 
-def kinds(layouts: list[Found]) -> tuple[Kind, ...]:
+def kinds(layouts: list[LayoutComponents]) -> tuple[Kind, ...]:
     """Return the different layouts of files with the number of files that have each, the most frequent first."""
     bare = [tuple(msgspec.structs.replace(part, targets=(), first=-1) for part in parts) for parts in layouts]
     return tuple(Kind(count, parts) for parts, count in Counter(bare).most_common())
 
 
-def stripes(layouts: list[Found]) -> dict[int, int]:
+def stripes(layouts: list[LayoutComponents]) -> dict[int, int]:
     """Return the number of stripes of all files on each target."""
     counts = Counter(target for parts in layouts for part in parts for target in part.targets)
     return dict(sorted(counts.items()))
 
 
-def targets(layouts: dict[str, Found]) -> dict[str, tuple[int, ...]]:
+def targets(layouts: dict[str, LayoutComponents]) -> dict[str, tuple[int, ...]]:
     """Return the targets of each file by file name, or {} if a file is on more than _MOST_TARGETS targets."""
     listed = {
         os.path.basename(path): tuple(sorted({target for part in parts for target in part.targets}))
@@ -95,12 +95,12 @@ def describe(record: Record) -> str:
     return f"Lustre, {asked}; read back: {actual}"
 
 
-def found(record: Record) -> str:
+def striping(record: Record) -> str:
     """Return the striping of the files that were read back, the most frequent first; "" if no file was read back."""
     return "; ".join(_parts(kind.parts) for kind in record.layouts)
 
 
-def _parts(parts: Found) -> str:
+def _parts(parts: LayoutComponents) -> str:
     return ", then ".join(
         f"{part.stripe_count} stripe(s) of {units.format_size(part.stripe_size)}"
         + (f" in pool {part.pool}" if part.pool else "")

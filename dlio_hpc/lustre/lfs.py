@@ -30,7 +30,7 @@ class LayoutComponent(Struct, frozen=True):
     targets: tuple[int, ...] = ()
 
 
-Found = tuple[LayoutComponent, ...]
+LayoutComponents = tuple[LayoutComponent, ...]
 # Value of Target.flags for a target that does not answer.
 DOWN = "down"
 _POOL = re.compile(r"^([ -]*(?:lmm_)?pool:[ ]+)([\w.-]+)[ ]*$", re.MULTILINE)
@@ -86,27 +86,27 @@ def set_layout(folder: Path, asked: Layout) -> None:
     """Set the layout that new files in `folder` get. Existing files keep theirs."""
     answer = command.ask(*_setstripe(str(folder), asked))
     if answer.code:
-        raise InfrastructureError(f"{command_line(str(folder), asked)}: {answer.words}")
+        raise InfrastructureError(f"{command_line(str(folder), asked)}: {answer.text}")
 
 
-def folder_layout(folder: Path) -> Found:
+def folder_layout(folder: Path) -> LayoutComponents:
     """Return the layout that new files in `folder` get."""
     return _getstripe("-d", str(folder))
 
 
-def file_layout(path: str) -> Found:
+def file_layout(path: str) -> LayoutComponents:
     """Return the layout of a file."""
     return _getstripe(path)
 
 
-def _getstripe(*arguments: str) -> Found:
+def _getstripe(*arguments: str) -> LayoutComponents:
     answer = command.ask("lfs", "getstripe", *arguments[:-1], "-y", arguments[-1])
     if answer.code:
         raise command.unexplained(f"lfs getstripe {arguments[-1]}", answer)
     return parse(answer.out, f"lfs getstripe {arguments[-1]}")
 
 
-def parse(text: str, source: str) -> Found:
+def parse(text: str, source: str) -> LayoutComponents:
     """Parse the YAML that lfs-getstripe(1) prints. Keys for a file begin with lmm_, those for a folder do not. Since
     version 2.16 the components are a list; earlier versions print a key per component (component0, component1). The
     name of a pool is read as text, although lfs prints names such as 1e5 and null without quotes.

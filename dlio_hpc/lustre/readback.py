@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from dlio_hpc.config.lustre_layout import Component, Layout
-from dlio_hpc.lustre.lfs import Found, LayoutComponent
+from dlio_hpc.lustre.lfs import LayoutComponent, LayoutComponents
 from dlio_hpc.units import format_size
 
 
-def differences(asked: Layout, actual: Found, available: int | None, is_file: bool) -> list[str]:
+def differences(asked: Layout, actual: LayoutComponents, available: int | None, is_file: bool) -> list[str]:
     """Return the differences between the requested and the actual layout. available: number of storage targets in the
     file system or in the requested pool; None if unknown. is_file: whether `actual` is of a file, not of a folder.
     """

@@ -394,7 +394,7 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
     if state in _INCOMPLETE:
         return Incomplete(f"job {outcome.job.job} ended as {state}; its results so far are kept{_reason(outcome)}")
     if state == "failed" and outcome.job.batch_id is None:
-        return ConfigError(f"job {outcome.job.job} was not accepted: {outcome.job.states[-1].words}")
+        return ConfigError(f"job {outcome.job.job} was not accepted: {outcome.job.states[-1].text}")
     if (bug := _bug(outcome)) is not None:
         return bug
     if state == "failed" or state in _INFRASTRUCTURE:

@@ -54,7 +54,7 @@ def of_study(study: Study, jobs: list[JobOutcome]) -> tuple[Arm, ...]:
 
 def _file_system(jobs: list[JobOutcome], folder: str) -> str:
     layouts = (layout for job in jobs for layout in job.layouts)
-    return next((layout.file_system.words for layout in layouts if os.path.dirname(layout.path) == folder), "")
+    return next((layout.file_system.text for layout in layouts if os.path.dirname(layout.path) == folder), "")
 
 
 def _of_job(study: Study, job: JobOutcome) -> Iterator[_Rates]:

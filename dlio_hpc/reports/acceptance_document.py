@@ -72,7 +72,7 @@ def _table(title: str, checks: Sequence[Check]) -> Table:
 
 def _unmet(check: Check) -> Section:
     where = f" ({check.group})" if check.group else ""
-    blocks: list[Block] = [Lines([check.words], depth=2)]
+    blocks: list[Block] = [Lines([check.text], depth=2)]
     if check.evidence:
         blocks.append(_evidence(check))
     return Section(
@@ -90,8 +90,8 @@ def _group(accepted: Acceptance, group: str) -> Section:
 
 def _evidence(check: Check) -> Table:
     labels = {True: "pass", False: "fail", None: "-"}
-    rows = [[entry.job, entry.run or "-", entry.words, labels[entry.is_met]] for entry in check.evidence]
-    title = "" if _is_shown(check) else f"{check.title}: {check.asked}: {check.outcome}. {check.words}"
+    rows = [[entry.job, entry.run or "-", entry.text, labels[entry.is_met]] for entry in check.evidence]
+    title = "" if _is_shown(check) else f"{check.title}: {check.asked}: {check.outcome}. {check.text}"
     return Table(title, _EVIDENCE, rows, most=_ROWS)
 
 

@@ -97,7 +97,7 @@ def _of_repeats(runs: Sequence[RunOutcome]) -> str:
 
 
 def _bottlenecks(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
-    """Return the bottlenecks in words: the longest phase, and the second longest if it takes nearly as much time.
+    """Return the bottlenecks in text: the longest phase, and the second longest if it takes nearly as much time.
     Synchronisation counts as waiting for the reads of another rank if reads are in flight meanwhile.
     """
     first, second = sorted(seconds, key=lambda phase: -seconds[phase])[:2]

@@ -47,7 +47,7 @@ def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
         if concerned and (storage := concerned[0].storage) is not None:
             lead = concerned[0].name if len(measured) == 1 else f"{len(concerned)} of {len(measured)} measured runs"
             advice = f" To read from storage: {storage.advice[0]}." if storage.advice else ""
-            return Banner("not measured", f"{lead}: {storage.words()}.{advice}")
+            return Banner("not measured", f"{lead}: {storage.text()}.{advice}")
     if set(outcomes.values()) == {"nothing read"}:
         return Banner(
             "not measured", "No run read anything from storage: the numbers are those of the benchmark itself."

@@ -197,7 +197,7 @@ def _storage(run: RunOutcome) -> list[tuple[str, str]]:
     if storage is None or not storage.epochs:
         return []
     return [
-        ("storage", storage.words()),
+        ("storage", storage.text()),
         *[("", f"to read from storage: {' or '.join(storage.advice)}")] * bool(storage.advice),
     ]
 

@@ -23,7 +23,7 @@ def of_judgement(judgement: Judgement) -> Document:
         banner=verdict_banners.of_judgement(judgement),
         facts=[],
         sections=sections(verdicts),
-        conclusion=judgement.words if len(verdicts) > 1 else judgement.outcome,
+        conclusion=judgement.text if len(verdicts) > 1 else judgement.outcome,
     )
 
 

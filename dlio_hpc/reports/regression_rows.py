@@ -49,8 +49,8 @@ def summary(judgement: Judgement) -> str:
     """Return a line with the number of verdicts with each outcome, and the first of the most severe verdicts."""
     worst = next((verdict for verdict in judgement.verdicts if verdict.outcome == judgement.outcome), None)
     if worst is None or len(judgement.verdicts) == 1:
-        return f"{judgement.outcome}: {worst.why}" if worst else judgement.words
-    return f"{judgement.words}. First {judgement.outcome}: {worst.job}, {worst.subject}: {worst.why}"
+        return f"{judgement.outcome}: {worst.why}" if worst else judgement.text
+    return f"{judgement.text}. First {judgement.outcome}: {worst.job}, {worst.subject}: {worst.why}"
 
 
 def facts(verdict: Verdict) -> Iterator[tuple[str, str]]:

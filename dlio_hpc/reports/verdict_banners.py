@@ -81,7 +81,7 @@ def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: Met
     state = state_of(OUTCOMES[weighed.outcome].exit_code)
     if state == "good" and len(history.nights) < FEWEST:
         state = "inconclusive"
-    return Banner(state, f"{name} is {regression.words(weighed, against, here, TOLERANCE)}. {changes}")
+    return Banner(state, f"{name} is {regression.sentence(weighed, against, here, TOLERANCE)}. {changes}")
 
 
 def _reference(block: Block, history: Trend, metric: MetricName) -> tuple[Night, str] | None:

@@ -109,7 +109,7 @@ def _as_cached(check: Check) -> Check:
     """
     if not check.metric or check.outcome not in ("pass", "inconclusive"):
         return check
-    return structs.replace(check, outcome="cached", words=f"{check.words}; not a measurement of the storage")
+    return structs.replace(check, outcome="cached", text=f"{check.text}; not a measurement of the storage")
 
 
 def _unexpected_workloads(criteria: Criteria, groups: Sequence[CriterionGroup]) -> Iterator[Check]:
@@ -142,7 +142,7 @@ def _unmeasured(criteria: Criteria, checks: Sequence[Check], keys: Sequence[Key]
 def _in_words(name: str, key: str, criterion: Criterion) -> str:
     """Return in words what a criterion requires. key: the YAML key of the limit or rule."""
     if key in performance_criteria.LIMITS:
-        return performance_criteria.limit(name, key, criterion).words
+        return performance_criteria.limit(name, key, criterion).text
     return procedure_criteria.in_words(key, criterion)
 
 
@@ -229,8 +229,8 @@ def _case(check: Check, seconds: float) -> Case:
     wall time of all runs of the group; the group's other cases have 0.
     """
     name = ": ".join(filter(None, (check.group, f"{check.title}: {check.asked}")))
-    lines = [check.words, *evidence_lines(check), *advice_lines(check)]
-    message = f"{label(check.outcome)}: {check.words}"
+    lines = [check.text, *evidence_lines(check), *advice_lines(check)]
+    message = f"{label(check.outcome)}: {check.text}"
     return Case(
         name, "dlio-hpc.accept", OUTCOMES[check.outcome].junit, _cause(check), message, "\n".join(lines), seconds
     )
@@ -238,7 +238,7 @@ def _case(check: Check, seconds: float) -> Case:
 
 def _cause(check: Check) -> str:
     """Return the type attribute of JUnit's failure or error element. It is empty if the check passed or was skipped."""
-    evidence = " ".join(item.words for item in check.evidence)
+    evidence = " ".join(item.text for item in check.evidence)
     if check.outcome == "incomplete" and ("time limit" in evidence or "timeout" in evidence):
         return "timeout"
     return check.outcome if OUTCOMES[check.outcome].junit in ("failure", "error") else ""

@@ -74,14 +74,14 @@ class Verdict(Struct, frozen=True):
 
 
 class Judgement(Struct, frozen=True):
-    """Verdicts on several measurements. outcome, exit_code: those of the most severe verdict. words: number of verdicts
+    """Verdicts on several measurements. outcome, exit_code: those of the most severe verdict. text: number of verdicts
     with each outcome, in one line.
     """
 
     verdicts: tuple[Verdict, ...]
     outcome: Outcome
     exit_code: int
-    words: str
+    text: str
 
 
 class Terms(NamedTuple):
@@ -299,7 +299,7 @@ def _compared(case: _Case, near: Reference, there: Night, unlike: list[str]) -> 
         else []
     )
     return structs.replace(
-        case.verdict(weighed.outcome, regression.words(weighed, near.name, here, tolerance), advice),
+        case.verdict(weighed.outcome, regression.sentence(weighed, near.name, here, tolerance), advice),
         here=here,
         there=there,
         reference=near.name,

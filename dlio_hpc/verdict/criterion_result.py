@@ -53,14 +53,14 @@ class Evidence(Struct, frozen=True):
     job: str
     run: str
     value: float | None
-    words: str
+    text: str
     is_met: bool | None = None
 
 
 class Check(Struct, frozen=True):
     """A criterion checked on a group. key: YAML key of the limit or rule, such as min_au; empty for checks that are
     always made. group: label of the group; empty for a check of all jobs together. asked: the requirement in words.
-    words: the result in words. value: the result, and low, high: its confidence interval, in `unit`; None if there is
+    text: the result in words. value: the result, and low, high: its confidence interval, in `unit`; None if there is
     none. limit: the limit, in `unit`; None if there is none. metric: a name in metrics.METRICS, or spread, or
     scaling_efficiency; empty if the check is not on a metric. is_least: whether the limit is a minimum. advice: how the
     criterion could be met.
@@ -72,7 +72,7 @@ class Check(Struct, frozen=True):
     group: str
     asked: str
     outcome: Outcome
-    words: str
+    text: str
     evidence: tuple[Evidence, ...] = ()
     value: float | None = None
     low: float | None = None
@@ -87,7 +87,7 @@ class Check(Struct, frozen=True):
     def measured(self) -> str:
         """The value with its confidence interval; the result in words if there is no value."""
         if self.value is None or self.key == "gaps":
-            return self.words
+            return self.text
         if self.low is None or self.high is None:
             return format_value(self.value, self.unit)
         value, low, high = (format_value(value, self.unit) for value in (self.value, self.low, self.high))
@@ -105,7 +105,7 @@ def runs_in_words(count: int) -> str:
 
 def evidence_lines(check: Check) -> list[str]:
     """Return one line of evidence per run: job, run, result."""
-    return ["  ".join(filter(None, (evidence.job, evidence.run, evidence.words))) for evidence in check.evidence]
+    return ["  ".join(filter(None, (evidence.job, evidence.run, evidence.text))) for evidence in check.evidence]
 
 
 def advice_lines(check: Check) -> list[str]:

@@ -229,7 +229,7 @@ def _file_system(layout: Record | None, run: Run) -> str:
         return "none"
     if layout is None:
         return "unknown"
-    return layout.file_system.words
+    return layout.file_system.text
 
 
 def _layout(layout: Record | None, run: Run) -> str:
@@ -240,7 +240,7 @@ def _layout(layout: Record | None, run: Run) -> str:
         return "none"
     if run.layout is not None:
         return lustre_layout.describe(run.layout)
-    return "unknown" if layout is None else layout_record.found(layout) or "unknown"
+    return "unknown" if layout is None else layout_record.striping(layout) or "unknown"
 
 
 def _settings(run: Run) -> str:

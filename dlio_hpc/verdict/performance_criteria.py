@@ -38,7 +38,7 @@ class Limit(NamedTuple):
     all_runs: bool
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """The limit in words, such as "samples/s >= 1300, every run"."""
         scope = ", every run" if self.all_runs else ""
         return f"{self.label} {'>=' if self.is_least else '<='} {format_value(self.value, self.unit)}{scope}"
@@ -102,7 +102,7 @@ def _check(
 ) -> Check:
     value, low, high = estimate or (None, None, None)
     return Check(
-        required.name, required.key, required.title, group.label, required.words, verdict, text, tuple(evidence),
+        required.name, required.key, required.title, group.label, required.text, verdict, text, tuple(evidence),
         value, low, high, required.value, required.unit, required.metric, required.is_least,
     )  # fmt: skip
 

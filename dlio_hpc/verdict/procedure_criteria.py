@@ -105,7 +105,7 @@ def _memory(rule: _Rule, least: float) -> Check:
         return rule.unknown("node memory was not recorded", evidence)
     fewest = min(known)
     return rule.check(
-        fewest >= least, evidence[known.index(fewest)].words, evidence=evidence, value=fewest, limit=least,
+        fewest >= least, evidence[known.index(fewest)].text, evidence=evidence, value=fewest, limit=least,
         unit="x", advice=_larger(fewest, least),
     )  # fmt: skip
 
@@ -180,7 +180,7 @@ def _separation(rule: _Rule) -> Check:
     )
     same = [item for item in evidence if not item.is_met]
     advice = ("-o DIR or --data DIR on another file system",) if same else ()
-    return rule.check(not same, (same or evidence)[0].words, evidence=evidence, advice=advice)
+    return rule.check(not same, (same or evidence)[0].text, evidence=evidence, advice=advice)
 
 
 def _as_shipped(rule: _Rule) -> Check:

@@ -120,7 +120,7 @@ def shift_words(shift: Shift) -> str:
     return f"drifted, {percent(shift.ratio)} from {shift.since} ({shift.ended[:10]}) to {shift.to}"
 
 
-def words(weighed: Weighed, name: str, here: Night, tolerance: float) -> str:
+def sentence(weighed: Weighed, name: str, here: Night, tolerance: float) -> str:
     """Return the result of a comparison in words. name: name of the reference."""
     difference = weighed.difference
     by_itself = f"{percent(math.exp(difference.value))} than {name}".replace("as good than", "as good as")

@@ -54,7 +54,7 @@ class Group(Struct, frozen=True):
         """Worst cache outcome of the good runs in words, with the name of a run that has it."""
         for run in self.good:
             if run.storage is not None and run.storage.outcome() == self.storage:
-                return f"{run.run}: {run.storage.words()}"
+                return f"{run.run}: {run.storage.text()}"
         return "it was not recorded whether bytes came from storage"
 
     @property

@@ -135,7 +135,7 @@ def _details(
         yield f"B / A {effects[-1].ratio:.3g}"
     uncompared = [verdict for verdict in verdicts if verdict.outcome == "not_comparable"]
     if len(uncompared) < len(verdicts):
-        yield judgement.words
+        yield judgement.text
     elif not effects:
         is_known = any(_was_known(verdict, known) for verdict in uncompared)
         yield "all baselines are of other configurations" if is_known else "no baseline"

@@ -49,7 +49,7 @@ def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
         faults = [_Fault("incomplete", Evidence("", "", None, "nothing was measured", is_met=False))]
     for outcome, (name, asked) in _ALWAYS.items():
         evidence = [fault.evidence for fault in faults if fault.outcome == outcome]
-        message = listed(list(dict.fromkeys(item.words for item in evidence)), 1)
+        message = listed(list(dict.fromkeys(item.text for item in evidence)), 1)
         message = f"{len(evidence)} x {message}" if len(evidence) > 1 else message
         yield Check(
             name, "", name, "", asked, outcome if evidence else "pass", message or f"{runs_in_words(count)} measured",
@@ -97,7 +97,7 @@ def of_storage(group: CriterionGroup, limit: float) -> Check:
     bad = [item for item in evidence if not item.is_met]
     shares = [item.value for item in evidence if item.value is not None]
     first = min(bad, key=lambda item: item.value or 0.0, default=evidence[0])
-    message = f"{len(bad)} of {runs_in_words(len(evidence))}: {first.words}" if bad else first.words
+    message = f"{len(bad)} of {runs_in_words(len(evidence))}: {first.text}" if bad else first.text
     advice = dict.fromkeys(
         line for ran in group.runs if (storage := ran.run.storage) for line in _advice(storage, limit)
     )
@@ -119,7 +119,7 @@ def _outcome(ran: Ran, limit: float) -> tuple[bool, str]:
     storage = ran.run.storage
     if storage is None:
         return False, "UNKNOWN: the bytes read were not recorded"
-    return storage.outcome(limit) == "storage", storage.words(limit)
+    return storage.outcome(limit) == "storage", storage.text(limit)
 
 
 def _share(ran: Ran) -> float | None:

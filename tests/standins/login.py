@@ -101,7 +101,7 @@ def states(directory: Path) -> list[str]:
 
 def words(directory: Path) -> str:
     """The batch system's own for the job's newest state."""
-    return str(record(directory)["states"][-1].get("words", ""))
+    return str(record(directory)["states"][-1].get("text", ""))
 
 
 def library() -> str:

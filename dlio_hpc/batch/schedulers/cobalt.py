@@ -82,7 +82,7 @@ def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
         sight = sights.get(job.batch_id) or _logged(job.directory)
         if sight is not None:
             sights[job.batch_id] = sight
-        if sight is not None and sight.words == "dep_fail":
+        if sight is not None and sight.text == "dep_fail":
             _cancel(job.batch_id)
             sights[job.batch_id] = JobStatus("cancelled", "dep_fail")
     return sights

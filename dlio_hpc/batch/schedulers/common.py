@@ -46,7 +46,7 @@ def submit(arguments: Arguments, batch_id: re.Pattern[str], plan: Plan, after: A
     submit_command = arguments(after)
     answer = ask(*submit_command, cwd=plan.directory, patience_s=_SUBMIT_S)
     if answer.code:
-        raise ConfigError(f"{submit_command[0]} rejected the job: {answer.words}")
+        raise ConfigError(f"{submit_command[0]} rejected the job: {answer.text}")
     for line in reversed(answer.lines):
         if match := batch_id.fullmatch(line.strip()):
             return match[1]

@@ -141,7 +141,7 @@ def _probe(plan: Plan, script: Path) -> str:
     """
     answer = common.ask("flux", "batch", "--dry-run", str(script))
     if answer.code:
-        raise ConfigError(f"flux batch --dry-run: {answer.words}")
+        raise ConfigError(f"flux batch --dry-run: {answer.text}")
     queues = {row[0]: row for row in queue_rows()}
     named = [name for name in queues if name]
     if not named:

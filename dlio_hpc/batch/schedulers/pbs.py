@@ -185,7 +185,7 @@ def _probe(plan: Plan, _script: Path) -> str:
     """Check that the queue exists, is enabled and started. PBS checks accounts only at submission."""
     answer = common.ask("qstat", "-Q", "-f", "-F", "json", *filter(None, [plan.queue]))
     if answer.code and "Unknown" in answer.err:
-        raise ConfigError(f"queue {plan.queue} is not defined: {answer.words}")
+        raise ConfigError(f"queue {plan.queue} is not defined: {answer.text}")
     if answer.code:
         raise unexplained("qstat", answer)
     queues = section(answer, "Queue")

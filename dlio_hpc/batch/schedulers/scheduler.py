@@ -37,12 +37,12 @@ class After(NamedTuple):
 
 
 class JobStatus(NamedTuple):
-    """State of a job as the batch system reports it. words: name of the state in the batch system, such as TIMEOUT or
+    """State of a job as the batch system reports it. text: name of the state in the batch system, such as TIMEOUT or
     "Exit_status -29". never: whether the job waits for a condition that can never be met.
     """
 
     state: State
-    words: str = ""
+    text: str = ""
     never: bool = False
 
 

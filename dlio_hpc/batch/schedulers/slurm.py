@@ -130,8 +130,8 @@ def _probe(_plan: Plan, script: Path) -> str:
     """Check partition, account, limits and all options with sbatch --test-only, which prints its answer on stderr."""
     answer = common.ask("sbatch", "--test-only", str(script))
     if answer.code:
-        raise ConfigError(f"sbatch --test-only: {answer.words}")
-    return answer.words.removeprefix("sbatch: ")
+        raise ConfigError(f"sbatch --test-only: {answer.text}")
+    return answer.text.removeprefix("sbatch: ")
 
 
 def _detect() -> DetectedSystem | None:
