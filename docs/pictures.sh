@@ -6,11 +6,13 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 
-"$bin/dlio-submit" demo -s local -J job -S reader.drop_cache=true --wait
-"$bin/dlio-hpc" report job-* --figures figures
+# Print the folder of a job or a study; the folders of a study's jobs have longer names.
+folder() { printf '%s\n' dlio-runs/"$1"-* | head -1; }
+
+"$bin/dlio-submit" demo -s local -S reader.drop_cache=true --wait
+"$bin/dlio-hpc" report "$(folder demo)" --figures figures
 cp figures/timeline.png figures/steps.png "$target"
 
-"$bin/dlio-submit" demo -s local -J tune -S reader.direct=true -S compute.time=0 \
-  -P reader.transfer_size=64KiB,256KiB,1MiB -P reader.read_threads=1,2,4 --repeat 3 --wait
-"$bin/dlio-hpc" report tune-* --figures figures
-ls figures
+"$bin/dlio-submit" --study fig9 -s local --wait
+"$bin/dlio-hpc" report "$(folder fig9)" --figures figures
+cp figures/c-sweep.png "$target/study-sweep.png"
