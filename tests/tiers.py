@@ -23,6 +23,9 @@ _PROGRAMS = {"mpiexec", "chromium", "chromium-browser", "google-chrome", "strace
 _SHELLS = {"bash", "timeout"}
 _HEAVY = {"job", "cluster", "framework", "strace", "browser"}
 
+# Groups of files that several files share.
+_GROUPS = dict.fromkeys(("test_slurm_job.py", "test_conformance.py"), "slurm")
+
 # The tests with jobs that are everyday tests, by what they promise. A name without parameters is all of its cases.
 PROMISES: dict[str, tuple[str, ...]] = {
     "the contract: job directory, result.json, archive": (
@@ -96,7 +99,9 @@ _started: list[str] = []
 
 
 def mark(items: list[pytest.Item]) -> None:
-    """Add the markers of the fixtures and parameters to tests, and `everyday` to tests that `make test` runs."""
+    """Add the markers of the fixtures and parameters to tests, and `everyday` to tests that `make test` runs. Tests of a
+    group run one after the other, on one worker: those of a file, and those of both files that start a Slurm.
+    """
     listed = {name for names in PROMISES.values() for name in names}
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
@@ -107,6 +112,7 @@ def mark(items: list[pytest.Item]) -> None:
         if not _FRAMEWORKS.isdisjoint(value for value in parameters if isinstance(value, str)):
             item.add_marker("framework")
         name = item.nodeid.removeprefix("tests/")
+        item.add_marker(pytest.mark.xdist_group(_GROUPS.get(item.path.name, item.path.name)))
         if not is_heavy(item) or not listed.isdisjoint((name, name.partition("[")[0])):
             item.add_marker("everyday")
 
