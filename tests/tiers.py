@@ -99,8 +99,9 @@ _started: list[str] = []
 
 
 def mark(items: list[pytest.Item]) -> None:
-    """Add the markers of the fixtures and parameters to tests, and `everyday` to tests that `make test` runs. Tests of a
-    group run one after the other, on one worker: those of a file, and those of both files that start a Slurm.
+    """Add the markers of the fixtures and parameters to tests, and `everyday` to tests that `make test` runs.
+
+    Tests of a group run one after the other, on one worker: those of a file, and those of both files that start a Slurm.
     """
     listed = {name for names in PROMISES.values() for name in names}
     for item in items:
