@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/dlio-submit demo --site local --wait

@@ -61,6 +61,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     tiers.mark(items)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> tiers.OneSlurm:
+    return tiers.OneSlurm(config, log)
+
+
 @pytest.fixture(autouse=True)
 def _tier(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test that starts a job, a batch system or a browser has a marker that says so."""

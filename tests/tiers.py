@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 # Marker of a test, by a fixture that it uses.
 _FIXTURES = {
@@ -23,8 +24,8 @@ _PROGRAMS = {"mpiexec", "chromium", "chromium-browser", "google-chrome", "strace
 _SHELLS = {"bash", "timeout"}
 _HEAVY = {"job", "cluster", "framework", "strace", "browser"}
 
-# Groups of files that several files share.
-_GROUPS = dict.fromkeys(("test_slurm_job.py", "test_conformance.py"), "slurm")
+# Files that start a Slurm.
+_SLURM = ("test_slurm_job.py", "test_conformance.py")
 
 # The tests with jobs that are everyday tests, by what they promise. A name without parameters is all of its cases.
 PROMISES: dict[str, tuple[str, ...]] = {
@@ -99,10 +100,7 @@ _started: list[str] = []
 
 
 def mark(items: list[pytest.Item]) -> None:
-    """Add the markers of the fixtures and parameters to tests, and `everyday` to tests that `make test` runs.
-
-    Tests of a group run one after the other, on one worker: those of a file, and those of both files that start a Slurm.
-    """
+    """Add the markers of the fixtures and parameters to tests, and `everyday` to tests that `make test` runs."""
     listed = {name for names in PROMISES.values() for name in names}
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
@@ -113,9 +111,16 @@ def mark(items: list[pytest.Item]) -> None:
         if not _FRAMEWORKS.isdisjoint(value for value in parameters if isinstance(value, str)):
             item.add_marker("framework")
         name = item.nodeid.removeprefix("tests/")
-        item.add_marker(pytest.mark.xdist_group(_GROUPS.get(item.path.name, item.path.name)))
         if not is_heavy(item) or not listed.isdisjoint((name, name.partition("[")[0])):
             item.add_marker("everyday")
+
+
+class OneSlurm(LoadFileScheduling):  # type: ignore[misc]
+    """Scheduling of tests on workers by file. Both files that start a Slurm run on one worker, one after the other."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return "slurm" if file.endswith(_SLURM) else file
 
 
 def is_heavy(item: Any) -> bool:
