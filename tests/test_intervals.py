@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlio_hpc import intervals
+from dlio_hpc.results import intervals
 
 _INTERVALS = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 60)), max_size=40)
 

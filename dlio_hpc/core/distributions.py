@@ -7,9 +7,9 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc import intervals
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.read_activity import BUSY, BYTES_AND_REQUESTS, Activity
+from dlio_hpc.results import intervals
 from dlio_hpc.results.run_result import Distribution
 
 Floats = npt.NDArray[np.float64]

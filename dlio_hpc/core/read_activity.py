@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc import intervals
+from dlio_hpc.results import intervals
 
 Floats = npt.NDArray[np.float64]
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from dlio_hpc import intervals
 from dlio_hpc.analysis.log.requests import Requests
 from dlio_hpc.analysis.log.view import Floats, HeatMap
 from dlio_hpc.analysis.timeline_reader import Recorded
 from dlio_hpc.darshan.log import Heat
+from dlio_hpc.results import intervals
 
 # Largest numbers of rows and columns of a heat map; with more ranks, several share a row.
 MOST_ROWS, BINS = 64, 200

@@ -3,7 +3,6 @@
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc import intervals
 from dlio_hpc.analysis import timeline_reader as records
 from dlio_hpc.analysis.log import heatmap, io_costs
 from dlio_hpc.analysis.log.findings import LAST_SIZES, SIZE_BINS, Analysis
@@ -11,6 +10,7 @@ from dlio_hpc.analysis.log.requests import Requests, over_time
 from dlio_hpc.analysis.log.view import Histogram, Lane, Ranks, Series, View
 from dlio_hpc.analysis.timeline_reader import Recorded
 from dlio_hpc.darshan.log import Heat
+from dlio_hpc.results import intervals
 
 Floats = npt.NDArray[np.float64]
 

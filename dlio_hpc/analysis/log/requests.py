@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc import intervals
 from dlio_hpc.darshan.log import Log, Records, Trace
+from dlio_hpc.results import intervals
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

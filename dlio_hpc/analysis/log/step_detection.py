@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc import intervals
 from dlio_hpc.analysis.characterize.evidence import Confidence, DerivedValue, weaker
 from dlio_hpc.analysis.log.extents import Integers, Reads
+from dlio_hpc.results import intervals
 from dlio_hpc.units import format_seconds, format_size
 
 Floats = npt.NDArray[np.float64]

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from dlio_hpc import intervals
 from dlio_hpc.analysis.log.findings import (
     LAST_SIZES,
     SIZE_BINS,
@@ -26,6 +25,7 @@ from dlio_hpc.analysis.log.findings import (
 from dlio_hpc.analysis.log.requests import Requests, over_time
 from dlio_hpc.darshan.log import NO_RECORDS, Log, Records, common_sizes, counter
 from dlio_hpc.errors import ConfigError
+from dlio_hpc.results import intervals
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
