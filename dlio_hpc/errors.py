@@ -66,7 +66,7 @@ def classified(fault: Exception) -> DlioError:
         return InfrastructureError(of_system(fault))
     if isinstance(fault, MemoryError) or type(fault).__module__.partition(".")[0] in _LIBRARIES:
         return InfrastructureError(str(fault) or type(fault).__name__)
-    return Unexpected(f"a bug of dlio-hpc, please report it: {type(fault).__name__}: {fault}")
+    return Unexpected(f"a bug in dlio-hpc, please report it: {type(fault).__name__}: {fault}")
 
 
 _BY_DESCRIPTOR = re.compile(r"/proc/self/fd/\d+(?P<rest>.*)", re.DOTALL)

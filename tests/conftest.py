@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -100,17 +101,19 @@ def _shared_memory() -> Iterator[None]:
 def runner(folder: Path) -> Run:
     """Run a command of dlio-hpc in `folder`. A traceback fails the test.
 
-    A program of dlio-hpc runs in this process, unless `environment` has variables that Python reads as it starts.
+    A program of dlio-hpc runs in this process, unless `environment` has variables that Python reads as it starts, or a
+    thread calls it.
     """
 
     def call(*arguments: object, cwd: Path = folder, **environment: str) -> Outcome:
         program, *rest = map(str, arguments)
         kept = {name: value for name, value in os.environ.items() if not name.startswith("DLIO_HPC_")} | environment
-        is_separate = program not in _PROGRAMS or _OF_A_PROCESS & environment.keys()
+        is_main = threading.current_thread() is threading.main_thread()
+        is_separate = program not in _PROGRAMS or _OF_A_PROCESS & environment.keys() or not is_main
         start = _in_a_process if is_separate else _in_this_process
         done = start(program, rest, cwd, kept)
         assert "Traceback" not in done.err, done.err
-        assert "a bug of dlio-hpc" not in done.err, done.err
+        assert "a bug in dlio-hpc" not in done.err, done.err
         return done
 
     return call

@@ -39,7 +39,7 @@ def test_a_bug_ends_with_its_own_code_and_a_file_for_its_report(tmp_path: Path, 
     assert done.returncode == 70
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert line.startswith("dlio-hpc: a bug of dlio-hpc, please report it: KeyError: 'npz3'; ")
+    assert line.startswith("dlio-hpc: a bug in dlio-hpc, please report it: KeyError: 'npz3'; ")
     path = Path(line.rpartition(" ")[2])
     assert path.parent == tmp_path / where
     text = path.read_text()
@@ -79,7 +79,7 @@ def test_a_bug_in_the_job_is_the_jobs_exit_code(
     done = _called(tmp_path, environment, "dlio-submit", small, "-s", "local", "--ppn", 2, "--wait")
     assert done.returncode == 70, done.stderr
     assert says in done.stderr
-    assert "a bug of dlio-hpc" in done.stderr
+    assert "a bug in dlio-hpc" in done.stderr
     assert "KeyError: 'npz3'" in done.stdout, "the last lines of job.err"
     (job,) = (tmp_path / "dlio-runs").glob("small-*")
     (archive,) = (tmp_path / "dlio-runs" / "archive").glob("small-*")
@@ -103,7 +103,7 @@ def test_a_log_that_cannot_be_judged_for_a_bug_costs_no_measurement(tmp_path: Pa
     again = run("dlio-hpc", "report", directory, "--json")
     assert again.code == 0
     verdict = again.job["runs"][1]["darshan"]
-    assert verdict["why_not"].startswith("it could not be checked: a bug of dlio-hpc")
+    assert verdict["why_not"].startswith("it could not be checked: a bug in dlio-hpc")
 
 
 def test_what_the_system_and_frameworks_report_is_no_bug() -> None:

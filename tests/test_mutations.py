@@ -98,7 +98,7 @@ def _check(done: Done, damaged: str, names: Iterable[str]) -> None:
     context = f"{damaged}: {' '.join(done.command)}: {done.code}\n{done.out[-1500:]}"
     assert done.code in _CODES, context
     assert "Traceback" not in done.out, context
-    assert "a bug of dlio-hpc" not in done.out, context
+    assert "a bug in dlio-hpc" not in done.out, context
     assert len(done.out) < _MOST_LETTERS, context
     if done.code == 3:
         assert any(name in "".join(done.out.split()) for name in names), context

@@ -50,7 +50,7 @@ def _untrue(operation: Operation, ground: Ground, done: Done) -> str | None:
 def _misbehaved(done: Done) -> str | None:
     if done.code is None:
         return "it does not end"
-    if "Traceback" in done.out or "a bug of dlio-hpc" in done.out:
+    if "Traceback" in done.out or "a bug in dlio-hpc" in done.out:
         return "a traceback"
     return None
 

@@ -333,10 +333,10 @@ def _outcome(book: Book, job: Job, reason: str | None, code: int) -> Job:
     if reason in _REASONS:
         status, note = _REASONS[reason]
         return _ends(reason, note, status, code)
-    if reason == "lost":
+    node = _lost(book, job)
+    if reason == "lost" or node == job["nodes"][0]:  # ranks may have ended the script before the loss was seen
         node = job["nodes"][0]
         return _ends("exec", f"node failure on {node} (rank {int(node[1:]) - 1})", code=137)
-    node = _lost(book, job)
     kind, note = ("node-failure", f"node failure on {node} (shell rank 1)") if node else ("", "")
     return _ends(kind, note, "FAILED" if code else "COMPLETED", code)
 
