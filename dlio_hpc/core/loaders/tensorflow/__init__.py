@@ -26,8 +26,8 @@ from dlio_hpc.plan.sample_order import Order
 
 class TensorFlowLoader:
     """Loader with a single pipeline, which is built in the first epoch and used in all epochs. The source of the
-    pipeline delivers samples in the order of the current epoch. If TensorFlow itself reads, bytes and requests are
-    taken from the kernel's I/O counters of the process, and single reads are not timed.
+    pipeline delivers samples in the order of the current epoch. If TensorFlow does the reading itself, bytes and
+    requests are taken from the kernel's I/O counters of the process, and individual reads are not timed.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
