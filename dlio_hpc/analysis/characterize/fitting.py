@@ -1,4 +1,4 @@
-"""Replacement of derived values that a workload may not have together (config/workload_rules.py)."""
+"""Replacement of derived values that a workload may not combine (config/workload_rules.py)."""
 
 from typing import Any
 
