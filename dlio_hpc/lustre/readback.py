@@ -9,7 +9,8 @@ from dlio_hpc.units import format_size
 
 def differences(asked: Layout, actual: LayoutComponents, available: int | None, is_file: bool) -> list[str]:
     """Return the differences between the requested and the actual layout. available: number of storage targets in the
-    file system or in the requested pool; None if unknown. is_file: whether `actual` is of a file, not of a folder.
+    file system or in the requested pool; None if it is unknown. is_file: whether `actual` is the layout of a file and
+    not of a folder.
     """
     wanted: tuple[Layout | Component, ...] = asked.components or (asked,)
     if len(wanted) != len(actual):
