@@ -184,7 +184,10 @@ def threads(reads: Reads) -> DerivedValue:
     peaks, shares = zip(*(_in_flight(reads, int(rank)) for rank in ranks), strict=True)
     peak, share = int(np.median(peaks)), float(np.mean(shares))
     if peak > 1:
-        evidence = f"up to {peak} reads of a rank were in flight at the same time, more than one during {share:.0%} of its read time"
+        evidence = (
+            f"up to {peak} reads of a rank were in flight at the same time, more than one during {share:.0%} of its "
+            "read time"
+        )
         return DerivedValue(peak, "high" if share > 0.2 else "medium", evidence)
     return DerivedValue(
         1,
