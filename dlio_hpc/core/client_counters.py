@@ -46,8 +46,8 @@ def _lustre(fsname: str) -> Traffic | None:
 
 
 def _read_bytes(root: Path, pattern: str) -> Iterator[int]:
-    """Yield, for each file that matches `pattern`, the number of bytes read that the file reports. It is the seventh
-    field of a line such as `read_bytes 500 samples [bytes] 4096 1048576 209715200`; without such a line it is 0. Yield
+    """Yield, for each statistics file that matches `pattern`, its total of read_bytes. The total is the seventh field
+    of a line such as `read_bytes 500 samples [bytes] 4096 1048576 209715200`; without such a line it is 0. Yield
     nothing if a file cannot be read.
     """
     try:

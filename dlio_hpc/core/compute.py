@@ -57,7 +57,7 @@ def check_cores(workload: Workload, ranks_on_node: int) -> None:
     need more cores than are available.
 
     A rank that the launcher binds to a subset of the cores has those cores to itself. Otherwise the ranks of a node
-    share all its cores.
+    share all cores of the node.
     """
     if workload.compute.mode != "spin":
         return

@@ -24,8 +24,9 @@ _READS = 5
 
 
 class MarkerReads:
-    """Marker reads of a rank. taken: timestamps before and after each marker read, shape (marker reads, 2); empty if
-    Darshan does not watch the rank or the marker file cannot be written.
+    """Marker reads of a rank. Creating the object writes the marker file on rank 0. taken: timestamps before and after
+    each marker read, shape (marker reads, 2); empty if Darshan does not watch the rank or the marker file cannot be
+    written.
     """
 
     def __init__(self, comm: "Intracomm", directory: str, run: Run) -> None:

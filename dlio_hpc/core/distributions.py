@@ -36,8 +36,8 @@ def bin_edges() -> Floats:
 
 
 def histogram(latencies: Floats) -> Counts:
-    """Return the histogram of `latencies` (seconds): a count per bin. Values outside the bins count in the first or
-    last bin.
+    """Return the histogram of `latencies` (seconds): a count per bin. Values outside the bins are counted in the first
+    or last bin.
     """
     bins = np.log2(np.maximum(latencies, _LEAST_S) / _LEAST_S) * _BINS_PER_OCTAVE
     return np.bincount(np.minimum(bins.astype(np.int64), _BINS - 1), minlength=_BINS)
@@ -50,8 +50,8 @@ def size_edges() -> Floats:
 
 
 def size_histogram(sizes: Counts) -> Counts:
-    """Return the histogram of `sizes` (bytes): a count per bin. Larger sizes count in the last bin; requests of zero
-    bytes do not count.
+    """Return the histogram of `sizes` (bytes): a count per bin. Larger sizes are counted in the last bin; requests of
+    zero bytes are not counted.
     """
     bins = np.searchsorted(size_edges(), sizes[sizes > 0], side="right") - 1
     return np.bincount(np.minimum(bins, _SIZE_BINS - 1), minlength=_SIZE_BINS)
@@ -109,7 +109,7 @@ class ReadLog:
 
     def fold(self, steps: Floats, until: float = np.inf) -> None:
         """Add the collected reads to the totals and histograms. steps: completed steps in order of time, shape (n,
-        columns). until: a time before which no read starts that is collected later. The totals up to `until` are
+        columns). until: reads that are collected later start at this time or after it. The totals up to `until` are
         therefore final. The part of a read after `until` is kept for the next call.
         """
         reads = np.array([self._starts, self._ends])

@@ -213,7 +213,7 @@ def summary(merged: Merged, run: Run) -> Summary:
 
 
 def _offered(workload: Workload, ranks: int) -> int:
-    """Return the number of samples that all ranks together would read in all epochs if no step left any out."""
+    """Return the number of samples that all ranks together would read in all epochs if no sample were left out."""
     return workload.dataset.samples * workload.train.epochs * (1 if workload.reader.shard else ranks)
 
 

@@ -81,7 +81,7 @@ class FlatReader:
 
 
 def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Transport:
-    """Return the object that reads bytes in the way that reader.access of the workload selects."""
+    """Return the object that reads bytes in the way that `reader.access` selects."""
     keys = workload.reader
     if keys.access == "collective" and comm is not None:
         from dlio_hpc.core.mpi_io import CollectiveFile

@@ -2,7 +2,7 @@
 files puts the same load on the storage.
 
 Mode `posix` reads samples at their offsets. Mode `framework` is Python's `open(path, "rb").read()`: a request for the
-whole file, and a second request that finds its end.
+whole file, and a second request that finds the end of the file.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,9 @@
 """Loader with tf.data.
 
-In framework mode, TensorFlow itself reads TFRecord files with TFRecordDataset: with a transfer buffer, interleaved,
-decoded in parallel, batched and prefetched, as CosmoFlow and ImageNet training do. All other files are read by the
-readers of dlio-hpc within the same pipeline, as applications feed HDF5 or NumPy files to tf.data (tf.numpy_function).
+In framework mode, TensorFlow itself reads TFRecord files with TFRecordDataset. It reads through a transfer buffer,
+interleaves files, decodes in parallel, batches and prefetches, as in CosmoFlow and ImageNet training. All other files
+are read by the readers of dlio-hpc within the same pipeline. Applications feed HDF5 or NumPy files to tf.data in the
+same way (tf.numpy_function).
 """
 
 import os
