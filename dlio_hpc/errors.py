@@ -1,4 +1,4 @@
-"""Exceptions for expected failures. Each class of the tree has its exit code."""
+"""Exceptions for expected failures. Each class has an exit code."""
 
 import errno
 import os

@@ -49,7 +49,9 @@ class Estimate(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Difference of two medians of logarithms. low, high: ends of its interval; None if the noise is unknown."""
+    """Difference of two medians of logarithms. low, high: ends of the interval of the difference; None if the noise is
+    unknown.
+    """
 
     value: float
     low: float | None
@@ -125,7 +127,7 @@ def t_quantile(df: int, sure: float = SURE) -> float:
 
 
 def median(values: Floats) -> float:
-    """Return the median of at least one value. For few values this takes a tenth of the time of numpy.median."""
+    """Return the median of `values`, at least one. For few values this takes a tenth of the time of numpy.median."""
     ordered = np.sort(values)
     return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 

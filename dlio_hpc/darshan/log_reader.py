@@ -300,8 +300,8 @@ class _Segments:
         self._valid = 0, 0
 
     def take(self, piece: bytes, is_end: bool) -> None:
-        """Add a piece. is_end: whether a stream with a valid checksum ends after it. Raise _Broken for implausible
-        counts.
+        """Add a piece. is_end: whether a stream with a valid checksum ends after this piece. Raise _Broken for
+        implausible counts.
         """
         self._rest += piece
         at, head = 0, counters.TRACED.itemsize

@@ -117,8 +117,9 @@ def _check_pools(record: Record, asked: lustre_layout.Layout) -> None:
 
 
 def _available(record: Record, asked: lustre_layout.Layout) -> int | None:
-    """Return the number of targets on which the requested layout can place stripes: those of its pool or, without a
-    pool, of the file system. Return None if the number is unknown or the components are in different pools.
+    """Return the number of targets on which the requested layout can place stripes: those of the layout's pool or, if
+    it names no pool, those of the file system. Return None if the number is unknown, or if the components are in
+    different pools.
     """
     pools = lustre_layout.pools(asked)
     if len(pools) > 1:

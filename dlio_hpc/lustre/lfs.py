@@ -1,4 +1,4 @@
-"""Interface to the command lfs. Do not call it for a path that is not on Lustre: some versions leave files behind
+"""Interface to the command lfs. Do not call lfs for a path that is not on Lustre: some versions leave files behind
 there. Success is judged only by the exit code, because messages differ from version to version.
 """
 

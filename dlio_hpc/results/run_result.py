@@ -125,7 +125,7 @@ class Epoch(Struct, frozen=True):
     checkpoint_s: float = 0.0
     """Time that training waits for checkpoints, as the mean over ranks."""
     verify_s: float = 0.0
-    """Time of comparing samples with the generated contents, mean over ranks."""
+    """Time of comparing samples with the generated contents, as the mean over ranks."""
     storage_bytes_read: int | None = None
     """Bytes that the kernel fetched from storage for the ranks; null: unknown."""
     client_bytes_asked: int | None = None
@@ -205,7 +205,9 @@ class Summary(Struct, frozen=True):
     auxiliary_files: AuxiliaryFilesSummary | None = None
     """Requests to auxiliary files; null: none."""
     verify_s: float = 0.0
-    """Time of comparing samples with the generated contents, mean over ranks. Of all times, only wall_s includes it."""
+    """Time of comparing samples with the generated contents, as the mean over ranks. Of all times, only wall_s includes
+    it.
+    """
     samples_verified: int = 0
     """Number of samples that were compared with the generated contents."""
 

@@ -25,7 +25,7 @@ _GUESS = 1 << 20
 _ALL = 0.9
 # Size in bytes of the smallest read that HDF5 makes from contiguous data (H5Pset_sieve_buf_size).
 _SIEVE = 64 << 10
-# A program that runs for more than this many seconds after its last read computes on data in memory.
+# A program that runs for more than this many seconds after its last read is assumed to compute on data in memory.
 _LONG_S = 5.0
 
 

@@ -16,7 +16,7 @@ _SEEN = 0.3
 
 
 def records_of(log: Log, files: list[FileStats]) -> Records:
-    """Return the POSIX records of these files; empty if all bytes were transferred through STDIO."""
+    """Return the POSIX records of these files. There are none if all bytes were transferred through STDIO."""
     wanted = {file.path for file in files}
     posix = log.counted.get("POSIX", NO_RECORDS)
     return posix[[log.names.get(number, str(number)) in wanted for number in posix["id"].tolist()]]

@@ -38,8 +38,8 @@ class LogSample(NamedTuple):
 
 
 def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> LogSample:
-    """Estimate the sample size. streams: whether the format is read from front to back through a buffer. loads_files:
-    whether a library loads whole files, in requests of a size that it chooses.
+    """Estimate the sample size. streams: whether files of this format are read from front to back through a buffer.
+    loads_files: whether a library loads whole files, in requests of a size that the library chooses.
     """
     sizes = reads.sizes[np.unique(reads.file)]
     through = float(parts.bytes[parts.requests > 1].sum() / max(parts.bytes.sum(), 1))
@@ -114,13 +114,13 @@ def _one_request(reads: Reads) -> DerivedValue | None:
 
 
 def _covers(reads: Reads, parts: Stretches) -> float:
-    """Return the share of the bytes that were read in stretches which span most of their file."""
+    """Return the share of the bytes read that belongs to stretches that span most of their file."""
     size = reads.sizes[parts.file]
     return float(parts.bytes[parts.bytes >= 0.8 * size].sum() / max(parts.bytes.sum(), 1))
 
 
 def transfer(lengths: Integers) -> DerivedValue:
-    """Estimate reader.transfer_size: the request size by which most bytes were read."""
+    """Estimate `reader.transfer_size`: the request size by which most bytes were read."""
     size = usual(lengths)
     count = int(np.count_nonzero(lengths == size))
     by_bytes = float(size * count / lengths.sum())
@@ -149,8 +149,9 @@ def interleave(read: Reads | Stretches) -> DerivedValue:
 
 
 def buffer(reads: Reads) -> DerivedValue:
-    """Estimate the size of the buffer through which Python read the files: the size of the first request to a file,
-    unless that is the whole file.
+    """Estimate the size of the buffer through which Python read the files. It is the most frequent size of the first
+    request to a file. The value is None if that is the usual size of Python's buffer, and the size that Lustre
+    recommends if that is the size of a whole file.
     """
     first = reads.offset == 0
     values, counts = np.unique(reads.length[first], return_counts=True)
@@ -348,8 +349,8 @@ def _firsts(values: Integers) -> Integers:
 
 
 def correlation(values: Integers) -> float | None:
-    """Return the rank correlation between values and their positions, or None if there are too few values or all are
-    equal.
+    """Return the rank correlation between `values` and their positions. Return None if there are too few values, or if
+    all values are equal.
     """
     if len(values) < _FEW_FILES or np.ptp(values) == 0:
         return None

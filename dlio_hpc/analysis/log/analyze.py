@@ -1,4 +1,4 @@
-"""Analysis of one run, or of any Darshan log: check it, summarise it, and prepare the data for its figures."""
+"""Analysis of one run, or of any Darshan log: check the log, summarise it, and prepare the data for figures."""
 
 import os
 import re
@@ -125,8 +125,8 @@ def _examined(subject: _Subject, record: timeline_reader.Recorded | None, step_s
 def _requests(
     log: Log, faults: list[LogFault], wanted: Callable[[str], bool], aligned: clock_alignment.Alignment | None
 ) -> Requests | None:
-    """Return the requests of the trace, or None if there is no trace, or if it is garbled or contradicts the counters.
-    A truncated trace is used, and the view says so.
+    """Return the requests of the trace. Return None if there is no trace, or if the trace is garbled or contradicts the
+    counters. A truncated trace is used, and the view says so.
     """
     trace = log.traced.get("DXT_POSIX")
     if trace is None or not len(trace.segments) or any(fault.name == "counters disagree" for fault in faults):

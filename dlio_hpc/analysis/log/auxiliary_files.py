@@ -33,7 +33,9 @@ class CheckpointWrites(NamedTuple):
 
 
 class _Event(NamedTuple):
-    """One checkpoint. start: time of its first write in seconds. files: bytes written, by rank and path."""
+    """One checkpoint. start: time in seconds of the first write of the checkpoint. files: bytes written, by rank and
+    path.
+    """
 
     start: float
     files: dict[tuple[int, str], int]
@@ -42,8 +44,9 @@ class _Event(NamedTuple):
 def checkpoints(
     files: Sequence[FileStats], requests: Requests | None, begins: Floats | None, epochs: int
 ) -> CheckpointWrites | None:
-    """Derive the checkpoint keys. files: files that hold checkpoints. begins: start of each step of a rank in seconds;
-    None if steps are unknown. epochs: number of epochs. Return None if no checkpoint was written.
+    """Derive the keys of the `checkpoint` section of a workload. files: files that hold checkpoints. begins: start of
+    each step of a rank in seconds; None if steps are unknown. epochs: number of epochs. Return None if no checkpoint
+    was written.
     """
     if not files:
         return None

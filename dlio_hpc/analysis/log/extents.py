@@ -40,7 +40,9 @@ class Reads(NamedTuple):
 
     @property
     def readers(self) -> list[Integers]:
-        """Indices of the reads of each rank, or of each process if ranks have several."""
+        """Indices of the reads of each rank, one array per rank. If ranks have several processes, there is one array
+        per process.
+        """
         place = self.rank if self.process is None else self.rank * (int(self.process.max(initial=0)) + 1) + self.process
         order = np.argsort(place, kind="stable")
         return np.split(order, np.flatnonzero(np.diff(place[order])) + 1) if len(order) else []
@@ -173,7 +175,7 @@ def _numbered(*keys: Integers) -> Integers:
 
 
 def distinct(reads: Reads) -> Integers:
-    """Return the number of different bytes of each file that all ranks together have read."""
+    """Return for each file the number of its bytes that at least one rank has read."""
     order = np.lexsort((reads.offset, reads.file))
     file, begin = reads.file[order], reads.offset[order]
     total = np.zeros(len(reads.sizes), np.int64)

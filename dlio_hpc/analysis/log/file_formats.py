@@ -44,7 +44,7 @@ class LogFormat(NamedTuple):
 
     @property
     def loads_files(self) -> bool:
-        """Whether a library loads whole files, in requests of a size that it chooses."""
+        """Whether a library loads whole files, in requests of a size that the library chooses."""
         return self.is_image or (self.name.value in ("npz", "raw") and self.mode.value == "framework")
 
 

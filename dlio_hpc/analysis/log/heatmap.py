@@ -1,4 +1,6 @@
-"""Heat maps: bytes that each rank moved over time, from a trace, from Darshan's heat maps or from timeline.h5."""
+"""Heat maps: bytes that each rank read and wrote over time. They are made from a trace, from Darshan's heat maps or
+from timeline.h5.
+"""
 
 from typing import Any
 

@@ -41,7 +41,7 @@ def merge(logs: Sequence[Log]) -> Log:
 
 def _ranks(logs: Sequence[Log]) -> list[int]:
     """Return the rank of each log. All processes that were forked from one parent get the same rank, even if the parent
-    has no log or its log has no pid in its name.
+    has no log or the name of the parent's log has no pid.
     """
     pids = [match[1] if (match := _PID.search(log.path.name)) else "" for log in logs]
     parents = [log.job.metadata.get("fork_parent", "") for log in logs]

@@ -57,8 +57,8 @@ class Distance(NamedTuple):
 
     @property
     def closeness(self) -> float:
-        """Closeness: 1 for equal distributions, halved by each octave of distance. For programs that use one request
-        size each, it is the smaller size over the larger.
+        """Closeness: 1 for equal distributions, halved by each octave of distance. For two programs that use one
+        request size each, it is the smaller size divided by the larger.
         """
         return float(2.0**-self.octaves)
 
@@ -105,7 +105,9 @@ def distance(a: RequestDistribution, b: RequestDistribution) -> Distance | None:
 
 
 def quantiles(distribution: RequestDistribution, shares: list[float]) -> list[float]:
-    """Return the quantiles of a distribution, in octaves. shares: the shares below each quantile, between 0 and 1."""
+    """Return quantiles of a distribution, in octaves. shares: for each quantile, the share of the distribution below
+    it, between 0 and 1.
+    """
     at = np.searchsorted(np.cumsum(distribution.weight), np.array(shares) * (1 - 1e-12))
     values: list[float] = distribution.at[np.minimum(at, len(distribution.at) - 1)].tolist()
     return values

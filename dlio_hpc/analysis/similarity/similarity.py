@@ -180,7 +180,7 @@ def as_seen(made: Matrix) -> Matrix:
 
 
 def yardsticks(left_out: Iterable[str] = ()) -> Yardsticks:
-    """Return the yardsticks from the shipped profiles. left_out: factors that are not used, because they are unknown
+    """Compute the yardsticks from the shipped profiles. left_out: factors that are not used, because they are unknown
     for the programs at hand.
     """
     without = set(left_out)
@@ -199,7 +199,7 @@ def yardsticks(left_out: Iterable[str] = ()) -> Yardsticks:
 
 
 def _but(names: tuple[str, ...], without: set[str]) -> tuple[str, ...]:
-    """Return the names except those in `without`; all names if none would remain."""
+    """Return the names that are not in `without`, or all names if none would remain."""
     return tuple(name for name in names if name not in without) or names
 
 

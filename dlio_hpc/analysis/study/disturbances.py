@@ -17,8 +17,8 @@ UNEXPLAINED = "no recorded activity explains it"
 
 
 class Repeat(NamedTuple):
-    """One run of a repeated measurement. name: name of the run. value: the metric, inverted if lower is better.
-    disturbance: other activity on the nodes during the run; None if it was not recorded.
+    """One run of a repeated measurement. name: name of the run. value: value of the metric, inverted if lower values
+    are better. disturbance: other activity on the nodes during the run; None if it was not recorded.
     """
 
     name: str
