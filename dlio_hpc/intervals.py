@@ -62,7 +62,8 @@ def binned(times: Floats, weights: Any, edges: Floats) -> Floats:
         rate = weights / (ends - begins)
         total += np.bincount(first, rate * (edges[first + 1] - begins), count)
         total += np.bincount(last, rate * (ends - edges[last]), count)
-        # Only intervals that span whole bins: the rounding error of a short one's high rate would persist in the sum.
+        # Only intervals that span whole bins are used: the rounding error of the high rate of a short interval would
+        # persist in the sum.
         whole = last > first + 1
         first, last, rate = first[whole], last[whole], rate[whole]
         change = np.bincount(first + 1, rate * width, count + 1) - np.bincount(last, rate * width, count + 1)

@@ -150,7 +150,7 @@ def _resident(run: Run, result: Result, epoch: Epoch) -> float | None:
 
 def _outgrown(run: Run, result: Result, epoch: Epoch) -> tuple[float | None, str]:
     """Return an upper limit of the share of bytes from memory, and a text that gives the reason. The limit is None
-    unless the epoch reads far more different bytes than the memory of all nodes can hold.
+    unless the epoch reads far more distinct bytes than the memory of all nodes can hold.
     """
     memory, different = result.memory_bytes, min(epoch.bytes_read, result.dataset.bytes)
     if memory and run.workload.reader.shard and different >= memory / LIMIT:

@@ -32,7 +32,7 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
     dtype: Literal["uint8", "int16", "float16", "int32", "float32", "int64", "float64"] | None = None
     """Type of the array's values; null: float32. Example: float32"""
     bytes: units.Size | None = None
-    """Size of a sample, instead of shape and dtype. Example: 150 KiB"""
+    """Size of a sample, instead of `shape` and `dtype`. Example: 150 KiB"""
     stdev: units.Size | None = None
     """Standard deviation of random sample sizes. The mean of the sizes is `bytes`. A size differs from the mean by at
     most six standard deviations. Example: 20 KiB
@@ -149,7 +149,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     better.
     """
     compression_ratio: Annotated[float, Meta(ge=1, le=20)] | None = None
-    """Compression ratio of the contents: bytes before gzip, divided by bytes after it. Replaces random_bits. Example:
+    """Compression ratio of the contents: bytes before gzip, divided by bytes after it. Replaces `random_bits`. Example:
     1.06
     """
     auxiliary_files: tuple[AuxiliaryFile, ...] = ()

@@ -61,7 +61,7 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     files: tuple[units.Size, ...] | None = None
     """Sizes of the files of a checkpoint; null: the five files of the DLIO paper. Example: [1 KiB, 4 MiB]"""
     model_bytes: units.Size | None = None
-    """Size of a checkpoint in a single file; replaces files. Example: 500 MiB"""
+    """Size of a checkpoint in a single file; replaces `files`. Example: 500 MiB"""
     transfer_size: units.Size | None = units.Size(1 << 20)
     """Size of a write request; null: one request per file."""
     by: Literal["root", "all"] = "root"

@@ -1,5 +1,5 @@
-"""Marker reads that align Darshan's clock with that of the benchmark: reads of a small file that both the benchmark and
-Darshan time (see darshan/clock_alignment.py).
+"""Marker reads: reads of a small file whose times both the benchmark and Darshan record. They serve to align the two
+clocks (see darshan/clock_alignment.py).
 """
 
 import os

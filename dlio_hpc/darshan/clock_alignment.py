@@ -1,5 +1,5 @@
-"""Alignment of Darshan's clock with the clock of the run's timeline.h5. It uses reads of a marker file that both have
-timed.
+"""Alignment of Darshan's clock with the clock of the run's timeline.h5. It uses reads of a marker file whose times both
+the run and Darshan have recorded.
 
 Darshan's timestamps count from the start of Darshan on each rank. This start differs by up to tens of milliseconds
 between ranks. The run takes the times `before` and `after` each marker read; Darshan takes `start` and `end` of the

@@ -163,7 +163,7 @@ def _differences(
 ) -> Iterator[str]:
     """Yield messages on ranks and on files. A rank is reported if Darshan recorded another number of bytes than the
     rank counted. A file is reported if fewer bytes than planned were read from it. whole: whether the run has done all
-    planned steps. If it has not, only ranks are reported for which Darshan recorded fewer bytes.
+    planned steps. If it has not, files are not reported, and a rank is reported only if Darshan recorded fewer bytes.
     """
     by_rank = np.zeros(len(core), np.int64)
     for (rank, _), count in recorded.items():

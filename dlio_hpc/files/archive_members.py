@@ -18,9 +18,9 @@ CHUNK = 1 << 20
 # Maximum window of the decompressor. Archives have a window of 2 MiB; decoders should support 8 MiB (RFC 8878,
 # 3.1.1.1.2).
 _WINDOW = 8 << 20
-# RATIO: maximum compression ratio. ALLOWANCE: number of decompressed bytes that are accepted in excess of this ratio;
-# they take a fraction of a second. A job's files have ratios of 5 to 60; zstd reaches 30,000 with zeros.
-# archive._fill_up() pads archives that compress better.
+# RATIO: maximum compression ratio. ALLOWANCE: number of bytes that an archive may decompress to in excess of this
+# ratio; decompressing them takes a fraction of a second. A job's files have ratios of 5 to 60; zstd reaches 30,000 with
+# zeros. archive._fill_up() pads archives that compress better.
 RATIO, ALLOWANCE = 256, 64 << 20
 # Maximum excess of the bytes read over the bytes decompressed. A block has at most 128 KiB; only empty frames and holes
 # of a sparse file cause a larger excess.

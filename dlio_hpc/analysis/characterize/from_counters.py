@@ -95,8 +95,8 @@ def files_shuffled(log: Log, records: Records) -> DerivedValue:
 
 
 def sample(files: list[FileStats], request: DerivedValue, streams: bool) -> DerivedValue:
-    """Estimate the sample size in bytes: the usual request size. The estimate is 0 (unknown) if that may be the size of
-    a buffer or is the size of a whole file. streams: whether files of this format are read through a buffer.
+    """Estimate the sample size in bytes: the usual request size. The estimate is 0 (unknown) if this size may be that
+    of a buffer, or is that of a whole file. streams: whether files of this format are read through a buffer.
     """
     size = int(np.median([file.size for file in files]))
     is_buffer = request.value & (request.value - 1) == 0 and request.value <= 1 << 24
@@ -106,8 +106,8 @@ def sample(files: list[FileStats], request: DerivedValue, streams: bool) -> Deri
 
 
 def compute(records: Records, files: list[FileStats], ranks: int) -> DerivedValue:
-    """Estimate the time between the first and the last read that a rank did not spend in I/O calls, in seconds. The
-    value is for the whole run, not for a step.
+    """Estimate the seconds that a rank spent outside I/O calls between its first and its last read. The value is for
+    the whole run, not for a step.
     """
     spans = [file.read_s for file in files if file.read_s is not None]
     if not spans:

@@ -70,8 +70,8 @@ def _only_parent(at: int, pids: list[str], parents: list[str]) -> str | None:
 
 
 def _everywhere(logs: Sequence[Log]) -> set[str]:
-    """Return the names of the modules that every log with records has traced, with the same record type. Other traces
-    are left out, because a trace of some processes would be mistaken for a trace of all processes.
+    """Return the modules whose trace is in every log that has records, with the same record type. Other traces are left
+    out, because a trace of some processes would be mistaken for a trace of all processes.
     """
     moving = [log for log in logs if any(len(records) for records in log.counted.values())]
     names = set.intersection(*(set(log.traced) for log in moving)) if moving else set()

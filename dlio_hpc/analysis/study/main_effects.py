@@ -16,8 +16,8 @@ _MOST_LEVELS = 300
 
 
 class EffectLevel(Struct, frozen=True):
-    """A value of a parameter. label: text of the value. ratio: metric at this value, divided by the geometric mean of
-    the metric over all points, if all other parameters are equal.
+    """A value of a parameter. label: text of the value. ratio: ratio of the metric at this value to the geometric mean
+    of the metric over all points. The values of the other parameters do not affect it.
     """
 
     label: str

@@ -64,8 +64,8 @@ class Lanes:
         self._threads = [ThreadPoolExecutor(1, f"reader-{number}") for number in range(keys.read_threads)]
         self._begun = 0
         self._lanes: OrderedDict[int, ThreadPoolExecutor] = OrderedDict()
-        # Maximum number of files that a batch may need. Files that were last used before all of these have been read
-        # completely.
+        # Maximum number of files that a batch may need. Files that were last used before these files have been read to
+        # their ends.
         self._most = keys.files_in_turn(dataset) + keys.batch_size
 
     def submit(self, read: Read[T], samples: Samples, rows: Rows) -> list[Future[T]]:
