@@ -93,7 +93,7 @@ def rest_of(name: str) -> str | None:
 
 def is_being_written(name: str) -> bool:
     """Return whether the process that created a temporary file may still write to the file. If the process runs on
-    another host, return True, because it cannot be checked there.
+    another host, it cannot be checked; return True in that case.
     """
     match = _TEMPORARY.fullmatch(name)
     return match is not None and (match["host"] != os.uname().nodename or Path(f"/proc/{match['pid']}").exists())

@@ -129,8 +129,8 @@ def _write_size(files: Sequence[FileStats], requests: Requests | None) -> Derive
 
 def _counted(files: Sequence[FileStats]) -> list[_Event]:
     """Return the checkpoints that the counters show. A checkpoint is a group of files whose first writes are close in
-    time. If there is only one group, it stands for several checkpoints: as many as the times that its files were
-    overwritten completely.
+    time. If there is only one group, the number of checkpoints is the number of times that its files were written
+    completely.
     """
     known = sorted((file for file in files if file.written_s is not None), key=lambda file: file.written_s or (0, 0))
     begun = [file.written_s[0] for file in known if file.written_s is not None]
