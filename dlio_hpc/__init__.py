@@ -1,6 +1,6 @@
 """dlio-hpc: a benchmark of storage I/O for deep learning on supercomputers.
 
-The package offers the functions of dlio_hpc.api, and Options. Each is imported on its first use.
+The package offers the functions of dlio_hpc.api and the class Options. Each name is imported on its first use.
 """
 
 from typing import TYPE_CHECKING, Any

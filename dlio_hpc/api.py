@@ -1,9 +1,9 @@
 """Python API: the commands of dlio-hpc as functions with typed arguments. `import dlio_hpc` makes them available.
 
-Functions raise the errors of dlio_hpc.errors; `exit_code` of an error is the exit code that the command would have.
-Functions print nothing: the function passed as `report` is called with each line that the command would print on
-stderr. A job is given by its directory, its archive, or its name below `runs`. Without jobs,
-status(), wait() and collect() use all jobs below `runs`.
+Functions raise the errors of dlio_hpc.errors. The `exit_code` of an error is the exit code that the command would have.
+Functions print nothing. Instead, they call the function passed as `report` with each line that the command would print
+on stderr. A job is given by its directory, its archive, or its name below `runs`. Without jobs, status(), wait() and
+collect() use all jobs below `runs`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -57,15 +57,15 @@ def _check_criteria(planned: "Planned") -> None:
 
 
 def estimate(options: Options) -> "list[JobCost]":
-    """Estimate node-hours, bytes and disk space of each job. The site need not allow the jobs."""
+    """Estimate the node-hours, bytes and disk space of each job, even if the site does not allow the jobs."""
     from dlio_hpc.plan import cost, planned
 
     return cost.of_jobs(planned.draft(options).jobs)
 
 
 def check(options: Options, patience_s: float | None = 120.0) -> "Iterator[PreflightFinding]":
-    """Check for problems that would make the jobs fail, and yield them. patience_s: how many seconds a test job of two
-    ranks may wait in the queue; None to start no test job.
+    """Check for problems that would make the jobs fail, and yield the findings. patience_s: number of seconds that a
+    test job of two ranks may wait in the queue; None to start no test job.
     """
     from dlio_hpc.batch import preflight
     from dlio_hpc.plan import planned
@@ -74,15 +74,17 @@ def check(options: Options, patience_s: float | None = 120.0) -> "Iterator[Prefl
 
 
 def submit(options: Options, after: Sequence[Path] = (), report: Report = _silent) -> "Submission":
-    """Plan jobs and submit them. after: directories of jobs; the new jobs start when these have ended successfully."""
+    """Plan jobs and submit them. after: directories of earlier jobs; the new jobs start when the earlier jobs have
+    ended successfully.
+    """
     return start(plan_jobs(options), after, report)
 
 
 def start(
     planned: "Planned", after: Sequence[str | Path] = (), report: Report = _silent, verbose: Report = _silent
 ) -> "Submission":
-    """Submit planned jobs. after: directories or names of jobs; the new jobs start when these have ended successfully.
-    verbose: called with each submit command.
+    """Submit planned jobs. after: directories or names of earlier jobs; the new jobs start when the earlier jobs have
+    ended successfully. verbose: function that is called with each submit command.
     """
     from dlio_hpc.batch import submission
     from dlio_hpc.records import names
@@ -93,8 +95,8 @@ def start(
 
 
 def resume(study: str | Path, runs: Path = RUNS, report: Report = _silent) -> "Submission | None":
-    """Submit jobs for the measurements that a study lacks. Return None if it lacks none, or if jobs that have not ended
-    will make them.
+    """Submit jobs for the measurements that a study lacks. Return None if the study lacks none, or if jobs that have
+    not ended will make the missing measurements.
     """
     from dlio_hpc.records import names, resumption
 
@@ -104,7 +106,7 @@ def resume(study: str | Path, runs: Path = RUNS, report: Report = _silent) -> "S
 
 
 def status(*jobs: str | Path, runs: Path = RUNS) -> "list[JobSnapshot]":
-    """Ask the batch systems for the states of jobs."""
+    """Ask the batch systems for the states of the jobs, and return the states."""
     from dlio_hpc.batch import job_state
 
     return job_state.refresh_all(_directories(jobs, runs))
@@ -121,7 +123,7 @@ def wait(*jobs: str | Path, runs: Path = RUNS) -> "list[Job]":
 
 
 def cancel(*jobs: str | Path, runs: Path = RUNS) -> "list[Job]":
-    """Ask the batch system to cancel the jobs, last one first. At least one job must be given."""
+    """Ask the batch system to cancel the jobs, the last one first. At least one job must be given."""
     from dlio_hpc.batch.cancel import cancel as cancel_one
     from dlio_hpc.errors import ConfigError
 
@@ -146,8 +148,8 @@ def report(*jobs: str | Path, runs: Path = RUNS) -> "list[JobOutcome]":
 
 
 def report_study(study: str | Path, metric: "MetricName | None" = None, runs: Path = RUNS) -> "StudyReport":
-    """Return the report of a study: its measurements, the best settings, and advice. metric: metric to compare points
-    by; None for the metric that the study names.
+    """Return the report of a study: its measurements, the best settings, and advice. metric: metric by which points are
+    compared; None for the metric that the study names.
     """
     from dlio_hpc.records import names
     from dlio_hpc.reports import study_report
@@ -168,9 +170,10 @@ def compare(
     report: Report = _silent,
 ) -> "Judgement":  # fmt: skip
     """Compare jobs with the baselines of their measurement keys, and with earlier jobs in the history. At least one job
-    must be given. metrics: metrics to compare. tolerance: largest relative drop that is not a regression. baseline:
-    name of a job or baseline to compare with instead. force: compare despite different settings or cached runs.
-    archive: folder with the archives, the history and the baselines; None for the folder of each job's archive.
+    must be given. metrics: metrics that are compared. tolerance: largest relative drop that is not a regression.
+    baseline: name of the job or baseline that all jobs are compared with; None for the baselines of their measurement
+    keys. force: compare despite different settings or cached runs. archive: folder with the archives, the history and
+    the baselines; None for the folder of each job's archive.
     """
     from dlio_hpc.errors import ConfigError
     from dlio_hpc.verdict import comparison, selection
@@ -179,7 +182,9 @@ def compare(
     selected = selection.select(list(map(str, jobs)), archive, runs, report).jobs
     if not selected:
         given = " ".join(map(str, jobs))
-        raise ConfigError(f"{given}: no job of the study has measured anything; see its states with dlio-hpc status")
+        raise ConfigError(
+            f"{given}: no job of the study has measured anything; dlio-hpc status shows the states of its jobs"
+        )
     terms = Terms(tuple(dict.fromkeys(metrics)), tolerance, force)
     if baseline is not None:
         terms = terms._replace(against=comparison.references(baseline, archive or selected[0].folder, runs, report))
@@ -187,8 +192,8 @@ def compare(
 
 
 def accept(*jobs: str | Path, criteria: str | None = None, runs: Path = RUNS) -> "Acceptance":
-    """Judge the given jobs and studies by criteria. criteria: name of shipped criteria, or path of a YAML file; None
-    for the criteria that the suite names.
+    """Judge the given jobs and studies by criteria. criteria: name of a shipped criteria file, or path of a YAML file;
+    None for the criteria that the suite names.
     """
     from dlio_hpc.records import names
     from dlio_hpc.verdict import acceptance, selection
@@ -201,8 +206,8 @@ def accept_baseline(
     report: Report = _silent,
 ) -> "tuple[Accepted, ...]":  # fmt: skip
     """Make a job the baseline of each of its measurement keys, and return these baselines. message: the reason, which
-    is recorded. force: accept it despite objections. archive: folder to write the baselines into; None for the folder
-    of the job's archive.
+    is recorded. force: accept the job despite objections. archive: folder to which the baselines are written; None for
+    the folder of the job's archive.
     """
     from dlio_hpc.verdict import baselines, selection
     from dlio_hpc.verdict.history_entry import together
@@ -215,8 +220,8 @@ def accept_baseline(
 
 
 def history(pattern: str | None = None, archive: Path | None = None, runs: Path = RUNS) -> "tuple[Entry, ...]":
-    """Return the entries of jobs in the history of a folder of archives. pattern: name of a job, may contain * and ?;
-    None for all jobs. archive: the folder; None for `runs`/archive.
+    """Return the entries of jobs in the history of a folder of archives. pattern: name of a job, in which * and ? are
+    wildcards; None for all jobs. archive: folder of archives; None for `runs`/archive.
     """
     from dlio_hpc.verdict import selection
     from dlio_hpc.verdict.history import Where

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from dlio_hpc.errors import InfrastructureError
 
-# Prefixes of variables that change the behaviour and output of commands, which are therefore run without them. In
-# sbatch(1) they override the script, and those of a surrounding allocation are passed to the job's srun. qsub(1B) reads
-# options from lines that begin with PBS_DPREFIX instead of #PBS.
+# Prefixes of environment variables that change the behaviour and output of commands. Commands are run without these
+# variables. In sbatch(1) they override the script, and variables of a surrounding allocation are passed to the job's
+# srun. qsub(1B) reads options from lines that begin with PBS_DPREFIX instead of #PBS.
 _REMOVED = (
     "SBATCH_",
     "SQUEUE_",
@@ -29,7 +29,7 @@ _PATIENCE_S = 60
 
 
 class Answer(NamedTuple):
-    """Exit code and output of a command. Blanks at the start and end of the output are removed."""
+    """Exit code and output of a command. Whitespace at the start and end of the output is removed."""
 
     code: int
     out: str
@@ -41,15 +41,15 @@ class Answer(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The first 300 characters of the command's output on one line, for a message; of stderr, or of stdout if
-        stderr is empty.
+        """The first 300 characters of the command's output on one line, for a message. The output is that on stderr, or
+        that on stdout if stderr is empty.
         """
         text = " ".join((self.err or self.out).split())[:300]
         return text or f"it ended with {self.code} without output"
 
 
 class Unanswered(InfrastructureError):
-    """A command gave no usable answer, so the state that it was asked for is unknown."""
+    """A command gave no usable answer. The state that the command was asked for is therefore unknown."""
 
 
 class CommandMissing(Unanswered):
@@ -57,8 +57,8 @@ class CommandMissing(Unanswered):
 
 
 def ask(*arguments: str, cwd: str | None = None, patience_s: float = _PATIENCE_S) -> Answer:
-    """Run a command and return its answer, whatever its exit code. Raise Unanswered if it cannot be run or exceeds the
-    timeout `patience_s`.
+    """Run a command and return its answer, whatever its exit code. Raise Unanswered if the command cannot be run or
+    does not end within `patience_s` seconds.
     """
     import subprocess
 

@@ -16,7 +16,8 @@ from dlio_hpc.errors import ConfigError, DlioError, InvalidRun, name_hint, neare
 
 T = TypeVar("T")
 
-# Longest text whose nesting cannot exhaust the parser's stack, and maximum levels of nesting in longer texts.
+# Length in characters up to which the nesting of a text cannot exhaust the parser's stack, and maximum number of levels
+# of nesting in longer texts.
 _PLAIN, _DEEPEST = 8000, 100
 # Maximum number of keys that a message suggests.
 _MOST_MEANT = 3
@@ -44,8 +45,8 @@ def read_text(path: Path) -> str:
 
 
 def read_named(path: Path, kind: type[T], key: str, member: type[Any]) -> T:
-    """Read the YAML file at `path` as the struct `kind`. Members of its mapping `key` are first converted one by one,
-    as `member`, so that errors name the member.
+    """Read the YAML file at `path` as the struct `kind`. The values of the mapping `key` in the file are first
+    converted one by one to `member`, so that errors name the invalid one.
     """
     data = read_yaml(path)
     given = data.get(key) if isinstance(data, dict) else None
@@ -55,7 +56,9 @@ def read_named(path: Path, kind: type[T], key: str, member: type[Any]) -> T:
 
 
 def parse_yaml(text: str, source: str) -> Any:
-    """Parse YAML text to plain data, with the numbers and booleans of YAML 1.2; ConfigError for duplicate keys."""
+    """Parse YAML text to plain data, with the numbers and booleans of YAML 1.2. Raise ConfigError if the text is not
+    valid or has duplicate keys.
+    """
     import yaml
 
     try:
@@ -101,8 +104,9 @@ def override(data: Any, text: str) -> None:
 
 
 def put(data: Any, key: str, value: Any, source: str) -> None:
-    """Set the value of `key.path` in the mapping `data`, which is modified. Missing parents are created. Raise
-    ConfigError if a parent is not a mapping. source: origin of the value, for the message.
+    """Set the value of `key`, which may be a path such as `reader.shuffle.files`, in the mapping `data`. `data` is
+    modified, and missing parents are created. Raise ConfigError if a parent is not a mapping. source: origin of the
+    value, for the message.
     """
     *parents, last = key.split(".")
     for parent in parents:
@@ -118,7 +122,9 @@ def put(data: Any, key: str, value: Any, source: str) -> None:
 
 
 def convert(data: object, kind: type[T], source: str) -> T:
-    """Convert plain data to `kind`. Raise ConfigError, which names `source` and the invalid key."""
+    """Convert plain data to `kind`. If the data are not valid, raise ConfigError, which names `source` and the invalid
+    key.
+    """
     try:
         return msgspec.convert(data, kind, dec_hook=_decode_hook)
     except msgspec.ValidationError as fault:
@@ -131,7 +137,9 @@ def plain(value: object) -> Any:
 
 
 def decode(content: bytes, kind: type[T], source: str, error: type[DlioError] = ConfigError) -> T:
-    """Decode a JSON document as `kind`. If it is not valid, raise `error`, which names `source` and the invalid key."""
+    """Decode a JSON document as `kind`. If the document is not valid, raise an exception of the class `error`, which
+    names `source` and the invalid key.
+    """
     try:
         return msgspec.json.decode(content, type=kind, dec_hook=_decode_hook)
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
@@ -139,8 +147,8 @@ def decode(content: bytes, kind: type[T], source: str, error: type[DlioError] = 
 
 
 def check_moments(records: Iterable[object], names: Sequence[str], source: str) -> None:
-    """Raise InvalidRun if one of the fields `names` of a record is not a valid time. source: name of the file, for the
-    message.
+    """Raise InvalidRun if one of the fields `names` of a record does not hold a valid time. source: name of the file,
+    for the message.
     """
     for record in records:
         for name in names:
@@ -172,8 +180,8 @@ def _encode_hook(value: object) -> object:
 
 @functools.cache
 def _loader() -> Any:
-    """Return PyYAML's safe loader, changed to the core schema of YAML 1.2 and to reject duplicate keys. So 1:30:00
-    stays text, 1e-3 is a number, and "on" is text.
+    """Return PyYAML's safe loader, changed to the core schema of YAML 1.2 and to reject duplicate keys. With it,
+    1:30:00 stays text, 1e-3 is a number, and "on" is text.
     """
     import yaml
 
@@ -222,8 +230,9 @@ def _explain(message: str, data: object, kind: Any) -> str:
 
 
 def _meant(name: str, known: list[str], kind: Any) -> str:
-    """Return a suggestion for an unknown key: keys of that name in other sections, else a similar key of `known` in the
-    same section, else a similar key of any section. Empty if no key is similar.
+    """Return a suggestion for an unknown key. It names keys of the same name in any section. If there are none, it
+    names a similar key from `known`, the keys of the same section. If there is none, it names a similar key of any
+    section. Return "" if no key is similar.
     """
     everywhere = list(_keys(kind))
     same = [key for key in everywhere if key.rpartition(".")[2] == name]
@@ -246,7 +255,7 @@ def _keys(kind: Any, section: str = "") -> Iterator[str]:
 
 
 def kind_at(kind: Any, path: list[Any]) -> Any:
-    """Return the type of the key at `path` in the struct `kind`; None if a part of the path is not a key of a
+    """Return the type of the key at `path` in the struct `kind`. Return None if a part of the path is not a key of a
     struct.
     """
     for step in path:
@@ -274,8 +283,8 @@ def _value_at(data: Any, path: list[Any]) -> Any:
 
 
 def refuse(*rules: tuple[bool, str]) -> None:
-    """Check rules, each a condition and a message: raise ValueError with the message of the first rule whose condition
-    is true.
+    """Check rules, each of which is a condition and a message. Raise ValueError with the message of the first rule
+    whose condition is true.
     """
     for is_refused, message in rules:
         if is_refused:

@@ -1,4 +1,4 @@
-"""Exceptions for expected failures. Each class of the tree has its exit code."""
+"""Exceptions for expected failures. Each class has an exit code."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ class DlioError(Exception):
 
 
 class ConfigError(DlioError):
-    """The user's request is impossible: an option, workload, site or dataset does not fit."""
+    """The user's request is impossible, because an option, workload, site or dataset does not fit."""
 
     exit_code = 2
 
@@ -33,13 +33,13 @@ class InfrastructureError(DlioError):
 
 
 class Incomplete(DlioError):
-    """A job has not completed: it is still running, cancelled, over its time limit, or lost."""
+    """A job has not completed: it is still running, was cancelled, has exceeded its time limit, or is lost."""
 
     exit_code = 7
 
 
 class Unexpected(DlioError):
-    """A bug in dlio-hpc. The exit code is EX_SOFTWARE of sysexits(3)."""
+    """A bug in dlio-hpc. The exit code is that of EX_SOFTWARE in sysexits(3)."""
 
     exit_code = 70
 
@@ -52,13 +52,13 @@ def kind_of(exit_code: int) -> type[DlioError]:
     return next((kind for kind in kinds if kind.exit_code == exit_code), InfrastructureError)
 
 
-# Packages whose exceptions report a fault of the machine or the storage, not a bug in dlio-hpc.
+# Packages whose exceptions report a fault of the machine or of the storage, not a bug in dlio-hpc.
 _LIBRARIES = {"mpi4py", "tensorflow", "torch"}
 
 
 def classified(fault: Exception) -> DlioError:
     """Return an exception as a DlioError. A DlioError is returned as it is. Exceptions of the system, MPI or a
-    framework become InfrastructureError, all others Unexpected.
+    framework become InfrastructureError, and all other exceptions become Unexpected.
     """
     if isinstance(fault, DlioError):
         return fault
@@ -73,8 +73,9 @@ _BY_DESCRIPTOR = re.compile(r"/proc/self/fd/\d+(?P<rest>.*)", re.DOTALL)
 
 
 def of_system(fault: OSError, path: object = None) -> str:
-    """Return a text with the file that an OSError concerns and the system's description of the error. path: the file's
-    name if the error has none, or the folder's name if the error has the path of its descriptor.
+    """Return a text with the name of the file that an OSError concerns, and the system's description of the error.
+    path: name of the file, used if the error has no name. If the error names a file in a folder by the folder's
+    descriptor, `path` is the name of the folder.
     """
     cause = fault.strerror or str(fault) or type(fault).__name__
     name = path if _is_nameless(fault) else os.fsdecode(fault.filename)
@@ -84,7 +85,9 @@ def of_system(fault: OSError, path: object = None) -> str:
 
 
 def _is_nameless(fault: OSError) -> bool:
-    """Return whether an OSError names no path. In errors of calls on a descriptor, the filename may be its number."""
+    """Return whether an OSError names no path. If the error is from a call on a descriptor, its filename may be the
+    number of the descriptor.
+    """
     return fault.filename is None or isinstance(fault.filename, int)
 
 
@@ -94,8 +97,8 @@ ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOO
 
 
 def unreadable(fault: OSError, path: object, absent: type[DlioError] = ConfigError, advice: str = "") -> DlioError:
-    """Return the error for a file that cannot be read. If it does not exist, the error is of class `absent` and its
-    message ends with `advice`; otherwise it is an InfrastructureError.
+    """Return the error for a file that cannot be read. If the file does not exist, the error is of class `absent` and
+    its message ends with `advice`. Otherwise the error is an InfrastructureError.
     """
     if fault.errno in ABSENT:
         return absent(f"cannot read {of_system(fault, path)}{advice}")
@@ -116,8 +119,8 @@ def shortened(message: str) -> str:
 
 @contextmanager
 def about(path: object, alias: object = None) -> Iterator[None]:
-    """Correct the file name in OSErrors that are raised in the `with` block: set it to `path` if there is none, and
-    replace `alias`, or a path below `alias`, by `path`.
+    """Correct the file name in OSErrors that are raised in the `with` block. If an error has no file name, it gets
+    `path`. If its file name is `alias` or below `alias`, `alias` is replaced by `path`.
     """
     try:
         yield
@@ -132,8 +135,8 @@ def about(path: object, alias: object = None) -> Iterator[None]:
 
 @contextmanager
 def exit_on_error() -> Iterator[None]:
-    """Report an exception raised in the `with` block on stderr and exit with its code. This is for programs that run in
-    the job.
+    """Report an exception raised in the `with` block on stderr, and exit with the exit code of the exception. This is
+    for programs that run in the job.
     """
     try:
         yield
@@ -144,7 +147,7 @@ def exit_on_error() -> Iterator[None]:
 def reported(fault: Exception, lead: str = "") -> DlioError:
     """Print an exception on stderr, after the text `lead`, and return it as a DlioError.
 
-    A bug is printed with its traceback, so call this while the exception is being handled.
+    A bug is printed with its traceback. Call this function therefore only while the exception is being handled.
     """
     known = classified(fault)
     if isinstance(known, Unexpected):
@@ -165,6 +168,8 @@ def nearest_name(name: str, names: Iterable[str]) -> str | None:
 
 
 def name_hint(name: str, names: Iterable[str]) -> str:
-    """Return a suggestion for a message, "did you mean 'NAME'? " with a trailing blank. Empty if no name is similar."""
+    """Return a suggestion for a message, "did you mean 'NAME'? " with a trailing blank. Return "" if no name is
+    similar.
+    """
     meant = nearest_name(name, names)
     return "" if meant is None else f"did you mean {meant!r}? "

@@ -1,5 +1,5 @@
-"""Units in configuration files and output: sizes ("4 MiB", "1.5GB"), durations ("250 ms", "1.5h"), walltimes ("30",
-"1:30:00"), shares ("90%").
+"""Units in configuration files and in output: sizes ("4 MiB", "1.5GB"), durations ("250 ms", "1.5h"), walltimes ("30",
+"1:30:00") and shares ("90%").
 """
 
 import re
@@ -19,7 +19,8 @@ _SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "
 _MOST_BYTES, _MOST_SECONDS = 2**63 - 1, 366 * 86400
 
 
-# Counts, limited to integers that a double represents exactly, as timelines and JSON readers require.
+# Counts. They are limited to integers that a double represents exactly, because timelines and JSON readers require
+# that.
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Natural = Annotated[int, Meta(ge=0, le=2**53)]
 
@@ -41,7 +42,7 @@ class Walltime(int):
 
 
 def size(value: object) -> Size:
-    """Parse a size in bytes. Raise ValueError if the value is not a size or not a whole number of bytes."""
+    """Parse a size in bytes. Raise ValueError if the value is not a size, or not a whole number of bytes."""
     number, unit = _split(value, _SIZES, "a size such as 4096, 256KiB or 1.5 GB")
     count = number * _SIZES[unit]
     if count > _MOST_BYTES or count != int(count):
@@ -71,7 +72,7 @@ def share(value: object) -> Share:
 
 def walltime(value: object) -> Walltime:
     """Parse a time limit and return it in seconds. A number without a unit means minutes. Raise ValueError if the value
-    is not a time limit, or zero.
+    is not a time limit or is zero.
     """
     expected = "a time limit such as 30 (minutes), 30m, 2h or 1:30:00"
     if isinstance(value, str) and ":" in value:
@@ -116,14 +117,14 @@ def format_seconds(value: float) -> str:
 
 
 def utc_now(fraction: bool = False) -> str:
-    """Return the current time (UTC) in the format of all records, such as 2026-11-21T14:25:01Z; with `fraction`, such
-    as 2026-11-21T14:25:01.123Z.
+    """Return the current time (UTC) in the format of all records, such as 2026-11-21T14:25:01Z. If `fraction` is True,
+    include milliseconds, as in 2026-11-21T14:25:01.123Z.
     """
     return utc(time.time(), fraction)
 
 
 def utc(moment: float, fraction: bool = False) -> str:
-    """Format a time, given in seconds since 1970, like utc_now()."""
+    """Format a time in the same way as utc_now(). moment: the time in seconds since 1970."""
     thousandths = f".{int(moment % 1 * 1000):03}" if fraction else ""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) + thousandths + "Z"
 
@@ -141,5 +142,5 @@ def seconds_between(earlier: str, later: str) -> float:
 
 
 def format_walltime(total: int) -> str:
-    """Format a number of seconds as H:MM:SS, which every batch system accepts."""
+    """Format a number of seconds as H:MM:SS, a format that every batch system accepts."""
     return f"{total // 3600}:{total // 60 % 60:02}:{total % 60:02}"

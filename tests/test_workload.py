@@ -227,7 +227,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
         (("reader.interleave=2",), "interleave reads files in turn; with shuffle of files and samples any sample"),
         (
             ("reader.interleave=2", "reader.shuffle.files=false", "reader.mode=framework"),
-            "reader.interleave: these files are loaded whole",
+            "reader.interleave: files are loaded whole here",
         ),
         (("reader.loader=pytorch", "reader.preprocess_threads=2"), "raise read_threads, not preprocess_threads"),
         (("reader.multiprocessing_context=spawn",), "multiprocessing_context is for PyTorch"),

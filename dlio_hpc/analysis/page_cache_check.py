@@ -15,7 +15,7 @@ from dlio_hpc.units import format_size
 Outcome = Literal["storage", "cached", "unknown", "nothing read"]
 # Largest share of an epoch's bytes from memory with which a run still counts as a measurement of storage.
 LIMIT = 0.10
-# Smallest size of a dataset that MLPerf Storage allows, in multiples of the memory of all nodes.
+# Smallest size of a dataset that MLPerf Storage allows, as a multiple of the memory of all nodes together.
 ENOUGH = 5
 # File systems with a cache of their own that O_DIRECT does not bypass (OpenZFS before 2.3).
 _OWN_CACHE = frozenset({"zfs"})
@@ -23,8 +23,8 @@ _OWN_CACHE = frozenset({"zfs"})
 
 class EpochStorage(Struct, frozen=True):
     """Source of the bytes of an epoch. asked: bytes of samples that were requested. arrived: bytes received from the
-    file system; None if not counted. cached: share of `asked` that came from memory; None if unknown. source: name of
-    the counter or fact by which `cached` is known.
+    file system; None if they were not counted. cached: share of `asked` that came from memory; None if it is unknown.
+    source: name of the counter, or the fact, from which `cached` follows.
     """
 
     epoch: int
@@ -36,10 +36,10 @@ class EpochStorage(Struct, frozen=True):
 
 class Storage(Struct, frozen=True):
     """Source of the bytes of a run. epochs: the epochs that read anything. cached: the largest share of bytes from
-    memory among these epochs; None if it is unknown for all of them. memory_bytes: memory of all nodes; None if
-    unknown. idle: number of epochs that read nothing, because all data were in the ranks' memory (reader.load: memory).
-    darshan_bytes: bytes that the ranks requested in all epochs according to Darshan; None without Darshan. advice:
-    options of dlio-submit that avoid the cache.
+    memory among these epochs; None if it is unknown for all of them. memory_bytes: memory of all nodes together; None
+    if it is unknown. idle: number of epochs that read nothing, because all data were in the ranks' memory (reader.load:
+    memory). darshan_bytes: bytes that the ranks requested in all epochs according to Darshan; None without Darshan.
+    advice: options of dlio-submit that avoid the cache.
     """
 
     epochs: tuple[EpochStorage, ...]
@@ -52,9 +52,8 @@ class Storage(Struct, frozen=True):
     advice: tuple[str, ...] = ()
 
     def outcome(self, limit: float = LIMIT) -> Outcome:
-        """Return the outcome. limit: largest share of bytes from memory with which a run counts as a measurement of
-        storage. If no epoch is known to exceed it, but the share of at least one epoch is unknown, the outcome is
-        unknown.
+        """Return what the run measured: storage, cached, unknown or nothing read. It is cached if the share of bytes
+        from memory exceeds `limit` in an epoch. Otherwise it is unknown if that share is unknown for an epoch.
         """
         if not self.epochs:
             return "nothing read"
@@ -96,9 +95,9 @@ def judge(run: Run, result: Result, darshan_bytes: int | None = None) -> Storage
 
 
 def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
-    """Return the source of the bytes of an epoch. The share from memory is taken from a counter of bytes received. The
-    share of the dataset's pages that were in memory before the epoch is used instead if there is no counter, or if it
-    is larger and the counter may include other reads.
+    """Return the source of the bytes of an epoch. The share from memory follows from a counter of the bytes received.
+    There are two cases in which it is instead the share of the dataset's pages that were in memory before the epoch:
+    there is no counter, or the share of the pages is larger and the counter may include other reads.
     """
     arrived, cached, source = _counted(run, result, epoch)
     resident = _resident(run, result, epoch)
@@ -130,17 +129,17 @@ def _counted(run: Run, result: Result, epoch: Epoch) -> tuple[int | None, float 
 
 
 def _is_doubtful(run: Run, result: Result) -> bool:
-    """Return whether the bytes received can include so many other bytes that these hide cache hits. Such bytes are
-    those of read-ahead and, if the dataset fits into memory, of program files. For a larger dataset there are no cache
-    hits to hide, because its pages are evicted before they are read.
+    """Return whether the bytes received can include so many other bytes that cache hits are hidden. Other bytes are
+    those of read-ahead and, if the dataset fits into memory, of program files. A larger dataset has no cache hits to
+    hide, because its pages are evicted before they are read again.
     """
     return run.workload.brings_neighbours or result.dataset.bytes < (result.memory_bytes or 0)
 
 
 def _resident(run: Run, result: Result, epoch: Epoch) -> float | None:
     """Return the share of the requested bytes that the page cache holds, or None if it is unknown or if O_DIRECT
-    bypasses the cache. It is the share of the dataset in the cache before the epoch. If every rank reads all samples,
-    it is at least the share that the other ranks of the node fetch.
+    bypasses the cache. It is the share of the dataset that was in the cache before the epoch. If every rank reads all
+    samples, it is at least the share that the other ranks of the node bring into the cache.
     """
     if epoch.page_cache_fraction is None or run.workload.reader.direct:
         return None
@@ -150,8 +149,8 @@ def _resident(run: Run, result: Result, epoch: Epoch) -> float | None:
 
 
 def _outgrown(run: Run, result: Result, epoch: Epoch) -> tuple[float | None, str]:
-    """Return an upper limit of the share of bytes from memory, and the reason for it, for an epoch that reads far more
-    different bytes than all nodes have memory. For other epochs the limit is None.
+    """Return an upper limit of the share of bytes from memory, and a text that gives the reason. The limit is None
+    unless the epoch reads far more distinct bytes than the memory of all nodes can hold.
     """
     memory, different = result.memory_bytes, min(epoch.bytes_read, result.dataset.bytes)
     if memory and run.workload.reader.shard and different >= memory / LIMIT:

@@ -2,8 +2,8 @@
 
 Ratios are computed as differences of logarithms. An interval is a percentile bootstrap of the median (B. Efron), whose
 percentiles are moved outwards if there are few values (T. Hesterberg, The American Statistician 69, 2015, section 4.3).
-Repeats within one job do not show the noise that they share, such as the load by other users during the job. If that
-noise is known from other jobs, the interval is widened by it. Resampling uses a fixed seed, so that the same values
+Repeats within one job do not show noise that affects all of them alike, such as the load by other users during the job.
+If this noise is known from other jobs, it widens the interval. Resampling uses a fixed seed, so that the same values
 always give the same interval.
 """
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-# One-sided confidence: 5 % lie beyond each end of an interval, 10 % outside it.
+# One-sided confidence: 5 % lie beyond each end of an interval, so 10 % lie outside the interval.
 SURE = 0.95
 # Smallest number of repeats from which resampling shows the noise.
 FEWEST = 3
@@ -30,8 +30,8 @@ _SEED = 20_261_121
 
 
 class RepeatNoise(NamedTuple):
-    """Noise between the medians of jobs with the same settings. sd: standard deviation of the logarithms of the
-    medians. df: degrees of freedom of sd.
+    """Noise between jobs with the same settings. sd: standard deviation of the logarithms of the medians of the jobs.
+    df: degrees of freedom of sd.
     """
 
     sd: float
@@ -40,7 +40,7 @@ class RepeatNoise(NamedTuple):
 
 class Estimate(NamedTuple):
     """Median, or ratio of two medians, with its interval. low, high: ends of the interval; None if the noise is
-    unknown, as for a single value.
+    unknown, for example for a single value.
     """
 
     value: float
@@ -49,7 +49,9 @@ class Estimate(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Difference of two medians of logarithms. low, high: ends of its interval; None if the noise is unknown."""
+    """Difference of two medians of logarithms. low, high: ends of the interval of the difference; None if the noise is
+    unknown.
+    """
 
     value: float
     low: float | None
@@ -62,8 +64,9 @@ class Difference(NamedTuple):
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Return the median of at least one value, with its interval. The order of the values does not matter. For fewer
-    than five values, a normal distribution is assumed, because their range contains the true median too rarely.
+    """Return the median of `values`, at least one, with its interval. The order of the values does not matter. For
+    fewer than five values, the interval assumes a normal distribution, because the range of so few values contains the
+    true median too rarely.
     """
     ordered = np.sort(np.asarray(values, np.float64))
     if len(ordered) == 1:
@@ -88,7 +91,7 @@ def difference(
     a: Sequence[float] | Floats, b: Sequence[float] | Floats, noise: RepeatNoise | None = None
 ) -> Difference:
     """Return the median of `a` minus the median of `b`, with its interval; `a` and `b` are logarithms. noise: noise
-    between jobs; None if unknown.
+    between jobs; None if it is unknown.
     """
     mine, theirs = np.sort(np.asarray(a, np.float64)), np.sort(np.asarray(b, np.float64))
     value = median(mine) - median(theirs)
@@ -106,8 +109,8 @@ def difference(
 
 
 def t_quantile(df: int, sure: float = SURE) -> float:
-    """Return the quantile `sure` of Student's t distribution. It is exact for one and two degrees of freedom, otherwise
-    it is the Cornish-Fisher expansion, which is accurate to 1 %.
+    """Return the quantile `sure` of Student's t distribution. The result is exact for one and two degrees of freedom.
+    Otherwise it is the Cornish-Fisher expansion, which is accurate to 1 %.
     """
     if df == 1:
         return math.tan(math.pi * (sure - 0.5))
@@ -124,20 +127,20 @@ def t_quantile(df: int, sure: float = SURE) -> float:
 
 
 def median(values: Floats) -> float:
-    """Return the median of at least one value. For few values this takes a tenth of the time of numpy.median."""
+    """Return the median of `values`, at least one. For few values this takes a tenth of the time of numpy.median."""
     ordered = np.sort(values)
     return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def mad(values: Floats) -> float:
-    """Return the median absolute deviation, scaled such that it equals the standard deviation of a normal distribution.
-    Return 0 if there are no values.
+    """Return the median absolute deviation, scaled so that it equals the standard deviation if the values are normally
+    distributed. Return 0 if there are no values.
     """
     return 1.4826 * median(np.abs(values - median(values))) if len(values) else 0.0
 
 
 def _medians(values: Floats, side: int) -> Floats:
-    """Return the median of each resample of sorted values, shape (_DRAWS,). side: as in _places()."""
+    """Return the median of each resample of `values`, which are sorted, shape (_DRAWS,). side: as in _places()."""
     count = len(values)
     places = _places(count, side)
     return (values[places[:, (count - 1) // 2]] + values[places[:, count // 2]]) / 2
@@ -145,8 +148,8 @@ def _medians(values: Floats, side: int) -> Floats:
 
 @functools.cache
 def _places(count: int, side: int) -> npt.NDArray[np.int64]:
-    """Return the sorted indices of resampled values, shape (_DRAWS, count). side: 0 or 1, for the two samples of a
-    comparison, which are resampled independently.
+    """Return, for each resample, the sorted indices of the values in it, shape (_DRAWS, count). side: 0 or 1, for the
+    two samples of a comparison, which are resampled independently.
     """
     random = np.random.default_rng([_SEED, side, count])
     return np.sort(random.integers(0, count, (_DRAWS, count)), axis=1)
@@ -154,5 +157,5 @@ def _places(count: int, side: int) -> npt.NDArray[np.int64]:
 
 @functools.cache
 def _tail(count: int) -> float:
-    """Return the share of resamples beyond one end of an interval. count: number of values."""
+    """Return the share of resamples that lies beyond one end of an interval. count: number of values."""
     return NormalDist().cdf(-math.sqrt(count / (count - 1)) * t_quantile(count - 1))

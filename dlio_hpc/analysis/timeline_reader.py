@@ -28,13 +28,13 @@ class Recorded(NamedTuple):
 
     @property
     def is_timed(self) -> bool:
-        """Whether single reads were timed. They are not if TensorFlow itself reads the files."""
+        """Whether reads were timed individually. They are not if TensorFlow itself reads the files."""
         return bool(self.file["activity"].attrs.get("timed", True)) if "activity" in self.file else False
 
 
 @contextmanager
 def opened(content: bytes) -> Iterator[Recorded]:
-    """Open a timeline.h5, given by its bytes, during the `with` block. It is opened as an HDF5 file image, because h5py
+    """Open a timeline.h5 with the given content for a `with` block. It is opened as an HDF5 file image, because h5py
     crashes on corrupted bytes in a Python file object.
     """
     import h5py
@@ -44,7 +44,7 @@ def opened(content: bytes) -> Iterator[Recorded]:
 
 
 def steps(recorded: Recorded) -> Steps:
-    """Return the times of the steps, means over ranks, without steps that were not reached."""
+    """Return the times of the steps that were reached, as means over the ranks."""
     group = recorded.file["steps"]
     start, wait, compute, sync = (group[name][:].mean(axis=0) for name in ("start", "wait", "compute", "sync"))
     per_epoch = start.shape[1]
@@ -62,7 +62,9 @@ def computing(recorded: Recorded, rank: int) -> Floats:
 
 
 def computing_of_all(recorded: Recorded) -> dict[int, Floats]:
-    """Return the intervals in which each rank computed, by rank. Each column is decompressed only once."""
+    """Return for each rank the intervals in which the rank computed, as computing() does. Each column is decompressed
+    only once.
+    """
     group = recorded.file["steps"]
     columns = [group[name][:] for name in ("start", "wait", "compute")]
     return {rank: _computing(*(column[rank].reshape(-1) for column in columns)) for rank in range(len(columns[0]))}
@@ -81,14 +83,18 @@ def ends(recorded: Recorded) -> float:
 
 
 def phases(recorded: Recorded) -> tuple[Floats, Floats, Floats]:
-    """Return the seconds that each rank spent in wait, compute and sync, sums over all steps."""
+    """Return the seconds that each rank spent in wait, compute and sync: three arrays of shape (ranks,), summed over
+    all steps.
+    """
     group = recorded.file["steps"]
     wait, compute, sync = (np.nansum(group[name][:], axis=(1, 2)) for name in ("wait", "compute", "sync"))
     return wait, compute, sync
 
 
 def ranks(recorded: Recorded) -> Ranks:
-    """Return the metrics of each rank. Bytes and requests include auxiliary files and checkpoints, io_s does not."""
+    """Return the metrics of each rank. Bytes and requests include those of auxiliary files and checkpoints; io_s does
+    not.
+    """
     group = recorded.file["ranks"]
 
     def column(name: str) -> Counts:
@@ -106,8 +112,8 @@ def ranks(recorded: Recorded) -> Ranks:
 
 
 def series(recorded: Recorded) -> Series:
-    """Return bytes and reads over time, summed over ranks, until the end of the last step. If single reads were not
-    timed, the bytes of each sample count at the step that received it.
+    """Return bytes and reads over time, summed over ranks, until the end of the last step. If reads were not timed
+    individually, the bytes of a sample are counted at the step that received the sample.
     """
     file = recorded.file
     if recorded.is_timed:
@@ -131,8 +137,9 @@ def _of_steps(group: Any, end: float) -> tuple[Floats, Floats, Floats]:
 
 
 def busy(recorded: Recorded, rank: int) -> Floats:
-    """Return the time bins in which the rank had a read in flight, shape (n, 3): start, end, and the share of the bin
-    with a read in flight. Empty if single reads were not timed.
+    """Return the time bins in which the rank had a read in flight, shape (n, 3): start and end in seconds since the
+    first step began, and the share of the bin with a read in flight. Return an empty array if reads were not timed
+    individually.
     """
     if not recorded.is_timed:
         return np.empty((0, 3))
@@ -152,7 +159,7 @@ def sizes(recorded: Recorded) -> Histogram:
 
 
 def latency(recorded: Recorded) -> Histogram | None:
-    """Return the histogram of read durations, or None if single reads were not timed."""
+    """Return the histogram of read durations, or None if reads were not timed individually."""
     histogram = _histogram(recorded.file["read_latency"])
     return histogram if histogram.reads.any() else None
 

@@ -25,7 +25,7 @@ _DAMAGE = (
 
 
 def check(content: bytes, source: str) -> None:
-    """Raise InvalidRun if the bytes are not an intact timeline.h5 of dlio-hpc. source: name of the file, for the
+    """Raise InvalidRun if `content` is not that of an intact timeline.h5 of dlio-hpc. source: name of the file, for the
     message.
     """
     try:

@@ -23,8 +23,8 @@ _COMPRESSIONS = {"hdf5": {"none", "gzip", "lzf"}, "npz": {"none", "gzip"}}
 class Sample(Struct, frozen=True, forbid_unknown_fields=True):
     """Contents of a sample: an array, or bytes.
 
-    With `stdev`, sample sizes are random. They come in pairs whose average is the mean, so that the size of a file is
-    known without adding up the sizes of all samples.
+    With `stdev`, sample sizes are random. Samples form pairs, and the two sizes of a pair average to the mean. The size
+    of a file is therefore known without adding up the sizes of all samples.
     """
 
     shape: Annotated[tuple[units.Positive, ...], Meta(min_length=1, max_length=31)] | None = None
@@ -32,10 +32,10 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
     dtype: Literal["uint8", "int16", "float16", "int32", "float32", "int64", "float64"] | None = None
     """Type of the array's values; null: float32. Example: float32"""
     bytes: units.Size | None = None
-    """Size of a sample, instead of shape and dtype. Example: 150 KiB"""
+    """Size of a sample, instead of `shape` and `dtype`. Example: 150 KiB"""
     stdev: units.Size | None = None
-    """Standard deviation of random sample sizes, whose mean is `bytes`; sizes differ from the mean by at most six
-    standard deviations. Example: 20 KiB
+    """Standard deviation of random sample sizes. The mean of the sizes is `bytes`. A size differs from the mean by at
+    most six standard deviations. Example: 20 KiB
     """
     seed: units.Natural = 0
     """Seed of the random sample sizes."""
@@ -68,10 +68,10 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
-    """Chunk of an HDF5 dataset, the unit of storage and compression. It is given by its bytes or its shape."""
+    """Chunk of an HDF5 dataset, the unit of storage and compression. It is given by either `bytes` or `shape`."""
 
     bytes: units.Size | None = None
-    """Maximum size of a chunk, which holds contiguous values. Example: 64 KiB"""
+    """Maximum size of a chunk; its values are contiguous in the array. Example: 64 KiB"""
     shape: tuple[units.Positive, ...] | None = None
     """Shape of a chunk; the first dimension counts samples. Example: [1, 64, 64]"""
 
@@ -98,9 +98,9 @@ class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
     by: Literal["all", "root"] = "all"
     """Ranks that make the requests. all: every rank; root: rank 0 only."""
     size: units.Size | None = None
-    """Size of a file with access: read; null: bytes x count. Example: 4752"""
+    """Size of the file, if `access` is read; null: bytes x count. Example: 4752"""
     random: bool = False
-    """Make the requests at random offsets of the file."""
+    """Make the requests at random offsets in the file."""
     burst: units.Positive | None = None
     """Number of consecutive requests at each random offset; null: 1. Example: 4"""
     read_to_eof: bool = False
@@ -145,11 +145,11 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     level: Annotated[int, Meta(ge=0, le=9)] | None = None
     """Level of gzip; null: 4. Example: 5"""
     random_bits: Annotated[int, Meta(ge=1, le=8)] = 8
-    """Number of random bits in each byte of the contents. 8: the contents cannot be compressed; with fewer bits they
-    compress better.
+    """Number of random bits in each byte of the contents. 8: the contents cannot be compressed. Fewer bits compress
+    better.
     """
     compression_ratio: Annotated[float, Meta(ge=1, le=20)] | None = None
-    """Compression ratio of the contents: bytes before gzip, divided by bytes after it. Replaces random_bits. Example:
+    """Compression ratio of the contents: bytes before gzip, divided by bytes after it. Replaces `random_bits`. Example:
     1.06
     """
     auxiliary_files: tuple[AuxiliaryFile, ...] = ()
@@ -164,7 +164,9 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def sample_bytes(self) -> int:
-        """Bytes of a sample in its file before compression: its text in CSV, the same as in memory in other formats."""
+        """Bytes of a sample in its file before compression. For CSV they are the bytes of its text, for other formats
+        the bytes of the sample in memory.
+        """
         return math.prod(self.sample.array_shape) * CSV_VALUE if self.format == "csv" else self.sample.size
 
     @property
@@ -180,7 +182,8 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def array_shape(self) -> tuple[int, ...]:
         """Shape of the array in a file: number of samples, then the shape of a sample. If sample sizes vary, the array
-        is a flat row of bytes; its length is exact for files of several samples, and a mean for files of one sample.
+        is one-dimensional and holds bytes. Its length is exact for files with several samples, and a mean for files
+        with one sample.
         """
         if self.sample.stdev is not None:
             return (self.samples_per_file * self.sample.size,)
@@ -188,8 +191,8 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def chunk_shape(self) -> tuple[int, ...] | None:
-        """Chunk shape of the samples' array in an HDF5 file; None for contiguous storage. Compression needs chunks. If
-        no chunk is set, each compressed sample is a chunk.
+        """Chunk shape of the samples' array in an HDF5 file; None for contiguous storage. Compression needs chunks: if
+        no chunk is set and the file is compressed, each sample is a chunk.
         """
         if self.chunk is None:
             if self.compression == "none":
@@ -210,8 +213,8 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _chunk_of(shape: tuple[int, ...], values: int) -> tuple[int, ...]:
-    """Return the shape of the largest chunk of an array of this shape that holds at most `values` contiguous values. A
-    chunk holds at least one value.
+    """Return the shape of the largest chunk that holds at most `values` contiguous values of an array. shape: shape of
+    the array. A chunk holds at least one value.
     """
     chunk = []
     for extent in reversed(shape):

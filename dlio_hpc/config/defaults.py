@@ -1,5 +1,5 @@
-"""Files defaults.yaml of a user and of a facility, with values for options that are set neither on the command line nor
-in the environment.
+"""The files defaults.yaml of a user and of a facility. They hold values for options that are set neither on the command
+line nor in the environment.
 """
 
 import functools
@@ -20,7 +20,7 @@ _PATHS = ("data", "runs", "archive")
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
-    """Contents of a defaults.yaml. Its keys are long option names without "--". time: in the syntax of --time."""
+    """Contents of a defaults.yaml. The keys are long option names without "--". time: in the syntax of --time."""
 
     site: str | None = None
     account: str | None = None
@@ -35,7 +35,7 @@ KEYS = frozenset(_File.__struct_fields__)
 
 
 class Default(NamedTuple):
-    """A default value, as text in the syntax of its option, and the file that sets it."""
+    """A default value. value: text in the syntax of the option. path: file that sets the value."""
 
     value: str
     path: Path

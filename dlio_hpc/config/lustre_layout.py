@@ -16,8 +16,8 @@ Version = tuple[int, ...]
 
 
 class Component(Struct, frozen=True, forbid_unknown_fields=True):
-    """A component of a progressive file layout: a range of every file. A key that is null takes its value from the
-    previous component, or from the file system's default.
+    """A component of a progressive file layout: a range of bytes in every file. A key that is null takes its value from
+    the previous component, or from the file system's default.
     """
 
     end: units.Size | None = None
@@ -43,9 +43,7 @@ class Component(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Layout(Struct, frozen=True, forbid_unknown_fields=True):
-    """Layout of the files that a dataset's generation creates: plain striping, or components of a progressive file
-    layout (PFL).
-    """
+    """Layout of the files of a generated dataset: plain striping, or components of a progressive file layout (PFL)."""
 
     stripe_count: Count | None = None
     """Number of stripes; -1: one on every storage target. Example: 8"""
@@ -129,8 +127,8 @@ def _stripes(part: Layout | Component, count: str) -> list[str]:
 
 
 def needs(layout: Layout) -> Iterator[tuple[str, Version]]:
-    """Yield the features of the layout that not every Lustre client supports, each with the oldest client version that
-    does.
+    """Yield the features of the layout that not every Lustre client supports. Each comes with the oldest client version
+    that supports it.
     """
     if layout.components:
         yield "components (PFL)", (2, 10)

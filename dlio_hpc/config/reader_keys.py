@@ -1,5 +1,5 @@
-"""The keys of a workload's `reader`, as frozen structs, a check that rejects invalid combinations, and functions on how
-a reader with these keys reads.
+"""The keys of a workload's `reader`, as frozen structs; a check that rejects invalid combinations of keys; and
+functions that tell how a reader with these keys reads.
 """
 
 from typing import Literal
@@ -13,7 +13,7 @@ from dlio_hpc.document import refuse
 # O_DIRECT needs offsets and lengths that are multiples of a block. This block size suffices on all file systems in use
 # (open(2)).
 BLOCK = 4096
-# Maximum bytes of a request; preadv(2) is limited to just below 2 GiB.
+# Maximum size of a request in bytes. The limit of preadv(2) is just below 2 GiB.
 LARGEST_REQUEST = 2**30
 
 
@@ -23,8 +23,8 @@ class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
     files: bool = False
     """Read files in random order."""
     samples: bool = False
-    """Read the samples of each file in random order. With `files` also true, samples of all files are mixed: any sample
-    may follow any other.
+    """Read the samples of each file in random order. If `files` is true, too, samples of all files are mixed: any
+    sample may follow any other.
     """
     seed: units.Natural = 0
     """Seed of the random order."""
@@ -52,18 +52,18 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     batch_size: units.Positive = 1
     """Number of samples that a rank consumes in a step. Example: 16"""
     interleave: units.Positive | None = None
-    """Number of files that are read in turn, one sample from each; null: 1, or the value of read_threads if TFRecord
-    files are read as streams. Example: 4
+    """Number of files from which samples are read alternately, one sample from each; null: 1, or the value of
+    `read_threads` if TFRecord files are read as streams. Example: 4
     """
     transfer_size: units.Size | None = None
-    """Size of a request; null: the size of a sample, or in framework mode 256 KiB for TFRecord and the size of Python's
-    file buffer for npz. Example: 1 MiB
+    """Size of a request; null: the size of a sample. In framework mode, null means 256 KiB for TFRecord, and the size
+    of Python's file buffer for npz. Example: 1 MiB
     """
     read_threads: units.Positive = 1
     """Number of threads (native), worker processes (pytorch) or parallel calls (tensorflow) that read. Example: 8"""
     prefetch: units.Natural | None = None
-    """Number of batches that are read ahead; null: twice read_threads; 0: none, the training loop itself reads each
-    batch. Example: 2
+    """Number of batches that are read ahead; null: twice `read_threads`; 0: a batch is read only when the training loop
+    needs it. Example: 2
     """
     preprocess_time: units.Seconds = units.Seconds(0)
     """Time of the emulated preprocessing of each sample. Example: 5 ms"""
@@ -76,8 +76,8 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     shard: bool = True
     """true: each rank reads its share of the dataset; false: every rank reads the whole dataset."""
     verify: bool | None = None
-    """Verify the checksums of TFRecord files; null: true in framework mode, as TensorFlow verifies them, and false in
-    posix mode.
+    """Verify the checksums of TFRecord files; null: true in framework mode, because TensorFlow verifies them, and false
+    in posix mode.
     """
     verify_content: Literal["first", "all", "none"] = "first"
     """Compare samples with the contents that were generated. first: the beginning of the first sample of each batch;
@@ -86,11 +86,11 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     direct: bool = False
     """Read with O_DIRECT, which bypasses the page cache."""
     drop_cache: bool = False
-    """Drop pages of the dataset from the page cache: all pages after its generation, and before each epoch the pages of
-    the files that are to be read.
+    """Drop pages of the dataset from the page cache: all its pages after its generation, and the pages of the files to
+    be read before each epoch.
     """
     reorder_tasks: bool = False
-    """Each rank reads the share of the corresponding rank on the next node, as IOR -C does."""
+    """Let each rank read the share of the corresponding rank on the next node, as IOR -C does."""
     hints: dict[str, str] = {}
     """MPI-IO hints, for collective access. Example: {romio_cb_read: enable}"""
     multiprocessing_context: Literal["fork", "spawn"] = "fork"
@@ -104,7 +104,9 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
         return 2 * self.read_threads if self.prefetch is None else self.prefetch
 
     def files_in_turn(self, dataset: Dataset) -> int:
-        """Return the number of files that are read in turn: interleave, or its default if it is null."""
+        """Return the number of files from which samples are read alternately: the value of `interleave`, or its default
+        if it is null.
+        """
         if self.interleave is not None:
             return self.interleave
         return self.read_threads if reads_streams(dataset, self) else 1
@@ -172,9 +174,9 @@ def _check(reader: Reader) -> None:
 
 
 def reads_streams(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether the samples are in the order in which TFRecordDataset reads them: each file is a stream, read
-    record by record from its beginning. This is so for TFRecord files in framework mode with every loader, unless the
-    samples of all files are mixed.
+    """Return whether samples are read in the order of TFRecordDataset. Each file is then a stream, which is read record
+    by record from its beginning. This holds for TFRecord files in framework mode with every loader, unless the samples
+    of all files are mixed.
     """
     return (
         reader.mode == "framework"
@@ -184,8 +186,8 @@ def reads_streams(dataset: Dataset, reader: Reader) -> bool:
 
 
 def by_streams(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether the loader reads files as streams. It does if reads_streams() is true, except for PyTorch, whose
-    workers read whole batches at the offsets of the records.
+    """Return whether the loader reads files as streams. It does if reads_streams() is true and the loader is not
+    PyTorch, whose workers read whole batches at the offsets of the records.
     """
     return reader.loader != "pytorch" and reads_streams(dataset, reader)
 
@@ -196,7 +198,7 @@ def reads_records(dataset: Dataset, reader: Reader) -> bool:
 
 
 def shares_files(dataset: Dataset, reader: Reader, ranks: int) -> bool:
-    """Return whether whole files, rather than samples, are divided among the ranks. Streams are divided this way,
-    because two ranks that shared a file would both have to read it.
+    """Return whether whole files, and not samples, are divided among the ranks. Streams are divided in this way,
+    because two ranks that shared a file would both have to read all of it.
     """
     return reader.shard and dataset.files >= ranks and reads_streams(dataset, reader)

@@ -1,5 +1,5 @@
 """Folders in which users and facilities keep their own files: site_profiles/, workloads/, studies/, suites/, criteria/
-and defaults.yaml. These files precede the shipped ones.
+and defaults.yaml. These files take precedence over the shipped files.
 """
 
 import os
@@ -12,9 +12,9 @@ _SYSTEM = Path("/etc/dlio-hpc")
 
 
 def folders() -> list[Path]:
-    """Return the existing folders in which files are searched: the user's, those of DLIO_HPC_SITE_PATH in order, and
-    the system's. The first folder that has a file of the wanted name is used. Raise ConfigError if a folder in
-    DLIO_HPC_SITE_PATH does not exist.
+    """Return the existing folders in which files are searched: first the user's, then those of DLIO_HPC_SITE_PATH in
+    order, then the system's. The first folder that has a file of the wanted name is used. Raise ConfigError if a folder
+    in DLIO_HPC_SITE_PATH does not exist.
     """
     named = [Path(os.path.abspath(part)) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part]
     for folder in named:

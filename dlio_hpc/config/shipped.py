@@ -1,5 +1,5 @@
-"""Files shipped with the package: where templates/, site_profiles/ and share/ are, in a checkout or installed by pip.
-YAML files are searched by name, first in the folders of the user and of the facility.
+"""Files shipped with the package: the places of templates/, site_profiles/ and share/, in a checkout or installed by
+pip. YAML files are searched by name, first in the folders of the user and of the facility.
 """
 
 from collections.abc import Iterator
@@ -44,8 +44,8 @@ def names(folder: Path) -> list[str]:
 
 
 def origin(path: Path) -> str:
-    """Return the origin of a file that files() lists, as text: the folder of the user or facility, and whether the file
-    replaces a shipped one. Return "" for a shipped file.
+    """Return the origin of a file that files() lists, as text. It names the folder of the user or of the facility, and
+    says whether the file replaces a shipped one. Return "" for a shipped file.
     """
     home = root()
     if path.is_relative_to(home):
@@ -55,8 +55,8 @@ def origin(path: Path) -> str:
 
 
 def find(folder: Path, name: str) -> Path:
-    """Return the path of a YAML file that is given by its name or its path. A path is returned unchanged, even if it
-    does not exist. Raise ConfigError for an unknown name; the message lists the known names.
+    """Return the path of a YAML file. name: name of the file, or its path, which is returned unchanged even if it does
+    not exist. Raise ConfigError for an unknown name; the message lists the known names.
     """
     try:
         url.refuse(name)
@@ -71,7 +71,9 @@ def find(folder: Path, name: str) -> Path:
 
 
 def _hint(folder: Path, name: str) -> str:
-    """Return a suggestion for an unknown name: a similar name of the same kind, or else of another kind, or else ""."""
+    """Return a suggestion for an unknown name: a similar name of the same kind or, if there is none, of another kind.
+    Return "" if no name is similar.
+    """
     if hint := name_hint(name, names(folder)):
         return hint
     kinds = {kind: nearest_name(name, names(place)) for place, kind in _KINDS.items() if place != folder}

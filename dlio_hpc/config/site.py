@@ -35,7 +35,7 @@ class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
     mpi: str | None = None
     """Value of srun's --mpi. Example: pmi2"""
     remote: Remote | None = None
-    """Command by which hydra starts its proxies on other nodes; null: the one that hydra chooses."""
+    """Command by which hydra starts its proxies on other nodes; null: hydra chooses the command."""
 
     def __post_init__(self) -> None:
         if self.remote is not None and self.kind != "hydra":
@@ -56,7 +56,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     jobs: Positive | None = None
     """Maximum number of queued and running jobs of a user. Example: 20"""
     node_hours: Annotated[float, Meta(gt=0)] | None = None
-    """Maximum node-hours of a submission, if its jobs run to their walltimes. Example: 500"""
+    """Maximum node-hours of a submission, if all its jobs use their whole walltimes. Example: 500"""
     bytes_read: units.Size | None = None
     """Maximum bytes that the runs of a submission read. Example: 50 TB"""
     bytes_written: units.Size | None = None
@@ -71,8 +71,8 @@ class Queue(Struct, frozen=True, forbid_unknown_fields=True):
     nodes: Positive | None = None
     """Maximum number of nodes of a job. Example: 128"""
     walltime: dict[int, units.Walltime] = {}
-    """Maximum walltime by number of nodes: each key is the smallest number of nodes that its walltime is for. The
-    smallest of all keys is the smallest number of nodes of a job. Example: {1: 1:00:00, 128: 3:00:00}
+    """Maximum walltime by number of nodes: a walltime applies to jobs with at least as many nodes as its key, up to the
+    next key. A job needs at least as many nodes as the smallest key. Example: {1: 1:00:00, 128: 3:00:00}
     """
     min_walltime: units.Walltime | None = None
     """Minimum walltime of a job. Example: 0:05:00"""
@@ -117,7 +117,7 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     """Name of the machine. Example: mycluster"""
     scheduler: SchedulerName
-    """Batch system; local: none, jobs run on this computer."""
+    """Batch system; local: no batch system, jobs run on this computer."""
     launcher: Launcher
     """The command that starts the ranks."""
     ranks_per_node: Positive
@@ -127,7 +127,9 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     description: str = ""
     """Short description, shown in lists."""
     hosts: tuple[str, ...] = ()
-    """Patterns of host names. On matching hosts, this profile is the default of --site. Example: ["login*"]"""
+    """Patterns of host names. On hosts with a matching name, this profile is the default of --site. Example:
+    ["login*"]
+    """
     cpus: Positive | None = None
     """Number of CPUs of a node that ranks may use, counted as the batch system counts them (hardware threads or cores).
     Example: 128
@@ -135,9 +137,9 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     hyperthreads: Positive | None = None
     """Number of hardware threads of a core. Example: 2"""
     depth: Positive | None = None
-    """Number of CPUs of each rank, counted like cpus; null: cpus divided by the ranks per node. Example: 16"""
+    """Number of CPUs of each rank, counted like `cpus`; null: `cpus` divided by the ranks per node. Example: 16"""
     warning_time: units.Seconds = units.Seconds(60)
-    """Time before the end of its walltime at which a job is signalled to end."""
+    """Time between the signal that asks a job to end and the end of its walltime."""
     account: str | None = None
     """Default account, without --account. Example: proj"""
     account_required: bool = False
@@ -198,7 +200,7 @@ class _Hosts(Struct):
 
 def check_options(key: str, options: tuple[str, ...]) -> None:
     """Raise ValueError for an option that does not begin with "-" or has several lines. key: name of the key or
-    command-line option, for the message.
+    command-line option that holds the options, for the message.
     """
     for option in options:
         if not option.startswith("-") or not option.isprintable():
@@ -217,8 +219,8 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Site:
 
 
 def here() -> str:
-    """Return the name of the site profile whose host patterns match this host, or "local" if none does. Profiles of the
-    user and the facility are tried before the shipped ones.
+    """Return the name of the site profile whose host patterns match this host, or "local" if no profile matches.
+    Profiles of the user and the facility are tried before the shipped ones.
     """
     host = os.uname().nodename
     for name, path in shipped.files(shipped.SITES).items():
@@ -238,7 +240,9 @@ def depth(site: Site, ranks_per_node: int) -> int | None:
 
 
 def resolved(site: Site) -> Site:
-    """Return the site with the interpreter filled in and, if jobs run on this computer, the path of the launcher."""
+    """Return the site with its interpreter filled in. If jobs run on this computer, the path of the launcher is filled
+    in, too.
+    """
     python = site.python or sys.executable
     if site.scheduler != "local":
         return structs.replace(site, python=python)  # the job finds its launcher with the PATH of its own setup lines
@@ -247,9 +251,9 @@ def resolved(site: Site) -> Site:
 
 
 def _locate(name: str, python: str) -> str:
-    """Return the path of a command. A name without a folder is searched next to the interpreter (such as a virtual
-    environment's mpiexec), next to this package (pip install --target) and on PATH. Return the name itself if it is not
-    found.
+    """Return the path of a command. A name without a folder is searched in three places: next to the interpreter (such
+    as a virtual environment's mpiexec), next to this package (pip install --target), and on PATH. If the command is not
+    found, return its name.
     """
     if "/" in name:
         return name

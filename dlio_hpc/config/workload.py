@@ -20,8 +20,8 @@ SHORT_FORMS: dict[str, type] = {"dataset.chunk": units.Size, "compute.time": uni
 
 
 class ComputeTime(Struct, frozen=True, forbid_unknown_fields=True):
-    """Emulated computation time of a step. Each rank draws its times at random from a distribution. A negative time,
-    which the normal distribution can give, counts as 0.
+    """Emulated computation time of a step. Each rank draws the times of its steps at random from a distribution. The
+    normal distribution can give negative times, which count as 0.
     """
 
     mean: units.Seconds = units.Seconds(0)
@@ -54,14 +54,14 @@ _PAPER_FILES = tuple(map(units.Size, (1024, 1024, 4096, 65536, 4194304)))
 
 
 class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
-    """State of the model, which ranks write while training waits. Each checkpoint overwrites the previous one."""
+    """State of the model that ranks write while training waits. Each checkpoint overwrites the previous one."""
 
     every_steps: units.Positive | None = None
     """Steps between checkpoints; null: write one at the end of each epoch. Example: 100"""
     files: tuple[units.Size, ...] | None = None
     """Sizes of the files of a checkpoint; null: the five files of the DLIO paper. Example: [1 KiB, 4 MiB]"""
     model_bytes: units.Size | None = None
-    """Size of a checkpoint in a single file; replaces files. Example: 500 MiB"""
+    """Size of a checkpoint in a single file; replaces `files`. Example: 500 MiB"""
     transfer_size: units.Size | None = units.Size(1 << 20)
     """Size of a write request; null: one request per file."""
     by: Literal["root", "all"] = "root"
@@ -96,7 +96,8 @@ class Train(Struct, frozen=True, forbid_unknown_fields=True):
     """Maximum number of steps per epoch; null: as many as the dataset has. Example: 500"""
 
 
-# From a file of fewer bytes, which has only a few pages, the kernel fetches far more than is requested.
+# Size in bytes below which a file has only a few pages. From such a file, the kernel fetches far more than is
+# requested.
 FEW_PAGES = 128 * 1024
 
 
@@ -104,7 +105,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     """A workload: the I/O of an application."""
 
     name: str
-    """Name of the workload; part of its job names. Example: mine"""
+    """Name of the workload. It is part of the names of jobs. Example: mine"""
     dataset: Dataset
     """The files that are generated and read."""
     description: str = ""
@@ -127,8 +128,8 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def brings_neighbours(self) -> bool:
-        """Whether the kernel fetches far more bytes than are requested. It does if samples within files are read in
-        random order, or if files have only a few pages.
+        """Whether the kernel fetches far more bytes than are requested. This happens if samples within files are read
+        in random order, or if files have only a few pages.
         """
         dataset = self.dataset
         in_any_order = self.reader.shuffle.samples and dataset.samples_per_file > 1
@@ -136,8 +137,8 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def request_size(self) -> units.Size | None:
-        """Bytes per request: reader.transfer_size, or the size that applies if it is null. None if a library chooses
-        the size of its requests.
+        """Bytes per request: `reader.transfer_size`, or the size that applies if that is null. It is None if a library
+        chooses the size of its requests.
         """
         dataset, reader = self.dataset, self.reader
         if reader.transfer_size is not None or dataset.format == "null" or reader.access == "collective":
@@ -173,15 +174,15 @@ class Draft(NamedTuple):
 
 
 def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
-    """Read a workload, a shipped one by its name or a file by its path, and apply overrides in the form `key=value`.
-    Values are read as YAML.
+    """Read a workload, and apply overrides in the form `key=value`, whose values are read as YAML. name: name of a
+    shipped workload, or path of a file.
     """
     return draft(name, overrides).with_settings({})
 
 
 def draft(name: str, overrides: tuple[str, ...] = (), settings: dict[str, Any] | None = None) -> Draft:
     """Read a workload like load(), but return it unchecked, so that more keys can be changed. settings: values by key,
-    applied before the overrides.
+    which are applied before the overrides.
     """
     path = shipped.find(shipped.WORKLOADS, name)
     data = document.read_yaml(path)
@@ -198,8 +199,8 @@ def draft(name: str, overrides: tuple[str, ...] = (), settings: dict[str, Any] |
 
 
 def _spell_out(data: dict[str, Any]) -> None:
-    """Replace short forms in `data` by the full mappings: `format: null`, `chunk: 64 KiB`, `time: 0.1`. The data are
-    modified.
+    """Replace short forms in `data`, such as `format: null`, `chunk: 64 KiB` and `time: 0.1`, by the full forms. `data`
+    is modified.
     """
     dataset, compute = data.get("dataset"), data.get("compute")
     if isinstance(dataset, dict):
@@ -215,9 +216,9 @@ def _spell_out(data: dict[str, Any]) -> None:
 def resized(workload: Workload, size: int, ranks: int) -> Workload:
     """Return the workload with its dataset resized to at most `size` bytes. Samples keep their size and shape.
 
-    The number of files changes; the result is smaller than `size` by less than one file. The number of samples per file
-    is reduced only if there would otherwise be fewer files than `ranks`. For a single shared file, the number of
-    samples changes, and the result is smaller than `size` by less than one sample.
+    The number of files changes, and the dataset is smaller than `size` by less than one file. The number of samples per
+    file is reduced only if there would otherwise be fewer files than `ranks`. In a single shared file, the number of
+    samples changes, and the dataset is smaller than `size` by less than one sample.
 
     Raise ConfigError if `size` is less than a sample, or if the format cannot hold the resulting dataset.
     """

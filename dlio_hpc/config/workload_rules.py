@@ -4,8 +4,8 @@ from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.reader_keys import Reader, by_streams, reads_records
 from dlio_hpc.document import refuse
 
-# The library that loads whole files in mode: framework, by format. NumPy reads through Python's buffer, whose size can
-# be set; the other libraries choose the sizes of their requests.
+# The library that loads whole files in framework mode, by format. NumPy reads through Python's buffer, whose size can
+# be set. The other libraries choose the sizes of their requests.
 LIBRARIES = {"npz": "NumPy", "raw": "Python", "csv": "pandas"}
 
 
@@ -28,7 +28,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             (reader.interleave or 1) > 1 and kind in LIBRARIES and (framework or not plain),
-            "reader.interleave: these files are loaded whole; a file would be loaded for every sample",
+            "reader.interleave: files are loaded whole here, so a file would be loaded for every sample; leave it null",
         ),
         (
             by_streams(dataset, reader) and reader.read_threads > reader.files_in_turn(dataset),

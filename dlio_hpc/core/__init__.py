@@ -1,1 +1,1 @@
-"""The program that runs on the ranks: generate a dataset, read it as deep learning does, and time each phase."""
+"""The program that runs on the ranks. It generates a dataset, reads it as deep learning does, and times each phase."""

@@ -1,4 +1,4 @@
-"""The program that every rank runs: python -m mpi4py -m dlio_hpc.core PLAN.json --run N, started by the launcher."""
+"""The program that the launcher starts on every rank: python -m mpi4py -m dlio_hpc.core PLAN.json --run N."""
 
 import argparse
 import os
@@ -13,7 +13,8 @@ from dlio_hpc.files import rundir
 from dlio_hpc.results.run_result import RunError
 
 # When ranks abort, launchers drop output that they have not yet forwarded. The rank that failed first therefore waits
-# _FORWARD_S for its message to be forwarded. Other ranks that fail wait _GRACE_S, so that they do not abort before it.
+# _FORWARD_S for its message to be forwarded. Other ranks that fail wait _GRACE_S, so that they do not abort before the
+# first one.
 _FORWARD_S, _GRACE_S = 0.2, 1.0
 
 
@@ -54,9 +55,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _report(rank: int, folder: Path | None, fault: Exception) -> None:
-    """Report the failure of this rank: write error.json to the folder of the run, if that is known, and a line to
-    stderr (job.err). Only the first rank that fails does so. Other ranks that fail only wait, because they usually fail
-    as a consequence.
+    """Report the failure of this rank: write error.json to `folder`, the folder of the run, unless it is None, and
+    print a line to stderr (job.err). Only the first rank that fails reports. Ranks that fail later only wait, because
+    they usually fail as a consequence.
     """
     host = os.uname().nodename
     known = classified(fault)

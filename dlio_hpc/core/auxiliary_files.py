@@ -1,5 +1,5 @@
-"""Small reads and writes of files other than samples, such as metadata and summaries. They are counted and timed
-separately.
+"""Small reads and writes of auxiliary files: files without samples, such as metadata and summaries. They are counted
+and timed separately from the reads of samples.
 """
 
 from typing import NamedTuple
@@ -33,8 +33,8 @@ class Counts(NamedTuple):
 class AuxiliaryFiles:
     """The auxiliary files that a rank reads and writes. A file that is read stays open after its first request.
 
-    apart: counter of the bytes that the kernel fetches from storage for auxiliary files, so that they are not counted
-    for samples.
+    apart: counter of the bytes that the kernel fetches from storage for auxiliary files. They are not counted for
+    samples.
     """
 
     def __init__(self, run: Run, rank: int, apart: ExcludedIO) -> None:
@@ -105,8 +105,9 @@ class AuxiliaryFiles:
 
 
 def offsets(side: AuxiliaryFile, first: int, rank: int) -> list[int]:
-    """Return the file offsets of a rank's requests number `first` to `first` + side.count - 1. Offsets are random or
-    sequential. Sequential offsets wrap around at the end of the file.
+    """Return the offsets in the file of the next `side.count` requests of a rank. first: number of requests that the
+    rank has already made to this file. Offsets are random or sequential. Sequential offsets wrap around at the end of
+    the file.
     """
     numbers = range(first, first + side.count)
     if not side.random:
@@ -120,5 +121,5 @@ def offsets(side: AuxiliaryFile, first: int, rank: int) -> list[int]:
 
 
 def write(descriptor: int, side: AuxiliaryFile) -> None:
-    """Write the contents of an auxiliary file, which runs will read, to an open file."""
+    """Write the generated contents of the auxiliary file `side` to the open file `descriptor`."""
     write_file(descriptor, content.pieces(0, side.file_size))

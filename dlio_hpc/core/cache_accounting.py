@@ -38,7 +38,7 @@ class Arrivals:
         self._count = client_counters.counter(file_system) if file_system and self._speaks else None
         is_counted = node.bcast(self._count is not None)
         # Checking pages opens files, so it is done only if the node has no counters, if the counters may include other
-        # bytes (data adjacent to the requested data, programs), or if the dataset fits into memory. For a dataset
+        # bytes (data adjacent to the requested data, program files), or if the dataset fits into memory. For a dataset
         # larger than memory the check says little.
         fits = run.workload.dataset.size < nodes * memory()
         is_doubtful = not is_counted or run.workload.brings_neighbours or fits
@@ -48,7 +48,9 @@ class Arrivals:
         self._traffic: client_counters.Traffic | None = None
 
     def look(self, order: Order, first: int, last: int) -> None:
-        """Before an epoch, count how many pages of a sample of the files that this rank will read are in memory."""
+        """Before an epoch, check some of the files that this rank will read, and count how many of their pages are in
+        memory.
+        """
         if not self._looks:
             return
         last = min(last, first + self._run.steps_per_epoch * self._run.workload.reader.batch_size)
@@ -64,7 +66,7 @@ class Arrivals:
 
     def end(self, apart: int) -> tuple[float, ...]:
         """Return the columns of the epoch that ends. Processes that read for this rank must have ended before. apart:
-        bytes that the kernel fetched for other purposes than samples, which are subtracted.
+        bytes that the kernel fetched for purposes other than samples; they are subtracted.
         """
         after = process_io()
         fetched = _UNKNOWN

@@ -17,14 +17,16 @@ from dlio_hpc.core.output_folder import OutputFolder
 from dlio_hpc.errors import InfrastructureError, InvalidRun
 from dlio_hpc.plan.plan import Run
 
-# Bytes of contents that are generated at a time, before they are written.
+# Number of bytes that are generated at once, before they are written.
 _READY = 8 * content.BLOCK
-# Bytes of a request when a checkpoint is read back.
+# Size in bytes of each request that reads a checkpoint back.
 _READ_BACK = 4 * content.BLOCK
 
 
 class Saved(NamedTuple):
-    """Seconds and bytes that a rank spent on a checkpoint. All are zero on ranks that do not write checkpoints."""
+    """Seconds and bytes that a rank spent on a checkpoint. All fields are zero on ranks that do not write
+    checkpoints.
+    """
 
     write_s: float = 0.0
     fsync_s: float = 0.0
@@ -48,9 +50,9 @@ class Checkpoints:
         return steps % self._every == 0
 
     def save(self) -> Saved:
-        """Write this rank's files of a checkpoint, and read them back if the workload asks for it. Return the times and
-        bytes. Raise InfrastructureError if the file system fails, and InvalidRun if the contents that are read back
-        differ.
+        """Write this rank's files of a checkpoint, and read them back if the workload asks for it. Return the times,
+        and the bytes written. Raise InfrastructureError if the file system fails, and InvalidRun if the contents that
+        are read back differ from those written.
         """
         if not self._writes:
             return Saved()
@@ -91,8 +93,8 @@ class Checkpoints:
         return self._count * content.BLOCK
 
     def _fill(self, descriptor: int, size: int) -> float:
-        """Write `size` bytes in requests of transfer_size. Return the seconds of the requests; generating the contents
-        is not included.
+        """Write `size` bytes in requests of `transfer_size` bytes. Return the seconds that the requests took, without
+        the time to generate the contents.
         """
         most = self._keys.transfer_size or min(size, LARGEST_REQUEST)
         ready = np.empty(min(size, max(most, _READY // most * most)), np.uint8)
@@ -108,8 +110,8 @@ class Checkpoints:
 
     def _read_back(self, name: str, size: int) -> float:
         """Read the file back and compare it with the written contents. Before that, ask the kernel to drop the file
-        from the page cache. Return the seconds of reading; comparing is not included. Raise InvalidRun if the contents
-        differ.
+        from the page cache. Return the seconds that the reads took, without the time to compare. Raise InvalidRun if
+        the contents differ.
         """
         path, buffer = self._outputs.path(name), np.empty(min(size, _READ_BACK), np.uint8)
         done, spent = 0, 0.0

@@ -46,8 +46,9 @@ def _lustre(fsname: str) -> Traffic | None:
 
 
 def _read_bytes(root: Path, pattern: str) -> Iterator[int]:
-    """Yield, for each matching file, the bytes read that it reports: the seventh field of a line such as `read_bytes
-    500 samples [bytes] 4096 1048576 209715200`, or 0 if there is no such line.
+    """Yield, for each statistics file that matches `pattern`, its total of read_bytes. The total is the seventh field
+    of a line such as `read_bytes 500 samples [bytes] 4096 1048576 209715200`; without such a line it is 0. Yield
+    nothing if a file cannot be read.
     """
     try:
         texts = [path.read_text(encoding="ascii", errors="replace") for path in root.glob(pattern)]
@@ -59,8 +60,8 @@ def _read_bytes(root: Path, pattern: str) -> Iterator[int]:
 
 
 def _nfs(mount: str) -> Traffic | None:
-    """Read the NFS counters of a mount, or return None if there are none. In mountstats, the line `bytes:` has the
-    bytes that programs read, the bytes that they wrote, the same two for O_DIRECT, and then the bytes read from the
+    """Read the NFS counters of a mount, or return None if there are none. The first five fields of the line `bytes:` in
+    mountstats are: bytes that programs read, bytes that they wrote, the same two for O_DIRECT, and bytes read from the
     server.
     """
     try:

@@ -7,9 +7,9 @@ from itertools import pairwise
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, LEVEL, Dataset
 from dlio_hpc.core.content import BLOCK, WORD, Compressibility
 
-# Bytes that deflate needs in addition to the random data, for codes and repeated words, in 1/10000 of the total bytes.
-# Measured with zlib 1.2.13; levels 1 to 3 give the same result, and so do levels 4 to 9. One row per number of bytes
-# compressed at once, one column per share of random data.
+# Bytes that deflate needs in addition to the random data, for codes and repeated words, in 1/10000 of the uncompressed
+# bytes. Measured with zlib 1.2.13; levels 1 to 3 give the same result, and so do levels 4 to 9. One row per number of
+# bytes that are compressed as one unit (_AT_ONCE), one column per share of random data (_SHARES).
 _SHARES = (1, 0.98, 0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02)
 _AT_ONCE = (4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 1 << 20)
 _FAST = (
@@ -32,8 +32,8 @@ _FASTEST_THOROUGH = 4
 
 
 def compressibility(dataset: Dataset) -> Compressibility:
-    """Return how compressible the contents of the dataset are, computed from its random_bits or its
-    compression_ratio.
+    """Return how compressible the contents of the dataset are. It is computed from `compression_ratio` if the dataset
+    sets one, otherwise from `random_bits`.
     """
     if dataset.compression_ratio is None:
         return Compressibility(dataset.random_bits)
@@ -43,7 +43,9 @@ def compressibility(dataset: Dataset) -> Compressibility:
 
 
 def _at_once(dataset: Dataset) -> int:
-    """Return the bytes that are compressed as one unit: a chunk or a file."""
+    """Return the number of bytes that are compressed as one unit: those of a chunk if the dataset is chunked, otherwise
+    those of a file.
+    """
     if dataset.is_chunked:
         return math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
     return dataset.samples_per_file * dataset.sample_bytes
@@ -63,8 +65,8 @@ def random_share(ratio: float, level: int, at_once: int) -> float:
 
 
 def _extra(table: tuple[tuple[int, ...], ...], at_once: int) -> list[float]:
-    """Return the row of `table` for units of `at_once` bytes, as fractions. Values between two rows are interpolated
-    over the logarithm of the bytes.
+    """Return the row of `table` for units of `at_once` bytes, as fractions. For a size between two rows, values are
+    interpolated over the logarithm of the size.
     """
     at_once = min(max(at_once, _AT_ONCE[0]), _AT_ONCE[-1])
     upper = min(bisect_right(_AT_ONCE, at_once), len(_AT_ONCE) - 1)

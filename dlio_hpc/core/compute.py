@@ -21,7 +21,9 @@ _WORK = bytes(1 << 16)
 
 
 def emulate(seconds: float, mode: str = "sleep") -> None:
-    """Sleep or spin for `seconds`, accurate to some ten microseconds. mode: sleep, or spin to keep the core busy."""
+    """Sleep or spin for `seconds`, accurate to about ten microseconds. mode: `sleep`, or `spin` to keep the
+    core busy.
+    """
     if seconds <= 0:
         return
     deadline = now() + seconds
@@ -37,7 +39,7 @@ def emulate(seconds: float, mode: str = "sleep") -> None:
 
 def draw(wanted: ComputeTime, steps: int, rank: int, epoch: int) -> Floats:
     """Return the computation times in seconds of the steps of an epoch on a rank. They are drawn from the distribution
-    in `wanted`; its seed determines them.
+    `wanted`, and are always the same for the same seed, rank and epoch.
     """
     random = np.random.Generator(np.random.PCG64([wanted.seed, rank, epoch]))
     stdev = wanted.stdev or 0.0
@@ -51,10 +53,11 @@ def draw(wanted: ComputeTime, steps: int, rank: int, epoch: int) -> Floats:
 
 
 def check_cores(workload: Workload, ranks_on_node: int) -> None:
-    """Raise ConfigError if ranks with compute.mode: spin would take cores from their reader threads or from each other.
+    """Raise ConfigError if `compute.mode` is spin and the ranks, together with their reader and preprocessing threads,
+    need more cores than are available.
 
     A rank that the launcher binds to a subset of the cores has those cores to itself. Otherwise the ranks of a node
-    share all its cores.
+    share all cores of the node.
     """
     if workload.compute.mode != "spin":
         return

@@ -1,8 +1,8 @@
 """Generated contents: an endless stream of bytes, in which each file and each sample has a fixed position.
 
-Only the first MiB (number 0) is random. Each 64-bit word of MiB k is the corresponding word of MiB 0 plus k times an
-odd constant. So contents are generated at memory speed, and no two blocks are equal, which prevents deduplication by a
-storage system.
+The stream consists of blocks of 1 MiB. Only block 0 is random. Each 64-bit word of block k is the corresponding word of
+block 0 plus k times an odd constant. Contents are therefore generated at memory speed. No two blocks are equal, so a
+storage system cannot deduplicate them.
 """
 
 import functools
@@ -24,7 +24,7 @@ _SEED = 2021
 
 
 class Compressibility(NamedTuple):
-    """Compressibility of the content stream. bits: number of random bits in each byte; the higher bits are zero.
+    """Compressibility of the content stream. bits: number of random bits in each byte; the other, higher bits are zero.
     random_words: number of random words in each block. They are divided equally among the pages of the block and stand
     at the front of each page; the rest of a page repeats its last random word.
     """
@@ -64,8 +64,8 @@ def fill(row: Rows, first: int, compressibility: Compressibility = RANDOM) -> No
 
 
 def head(first: int, compressibility: Compressibility = RANDOM) -> bytes:
-    """Return the one to eight bytes of the stream from `first` to the end of its 64-bit word. They are cheap to compute
-    and suffice to identify a sample.
+    """Return the bytes of the stream from `first` to the end of the 64-bit word that contains byte `first`: one to
+    eight bytes. They are cheap to compute and suffice to identify a sample.
     """
     number, begin = divmod(first, BLOCK)
     word = (int(_first_block(compressibility.random_words)[begin // WORD]) + number * _SHIFT) & _mask(

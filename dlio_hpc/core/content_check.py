@@ -16,9 +16,9 @@ _REMEDY = "this differs from the generated contents; remove the dataset's folder
 
 
 class Verification:
-    """Comparison of the samples of batches with the generated contents. reader.verify_content selects what is compared.
-    "first": the beginning of the first sample of each batch, which detects foreign and overwritten files and takes
-    microseconds. "all": every byte of every sample.
+    """Comparison of the samples of batches with the generated contents. `reader.verify_content` selects what is
+    compared. "none": nothing. "first": the beginning of the first sample of each batch; this detects foreign and
+    overwritten files and takes microseconds. "all": every byte of every sample.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
@@ -35,8 +35,8 @@ class Verification:
         return self._extent == "all"
 
     def __call__(self, batch: Batch) -> int:
-        """Compare a batch and return the number of samples compared. Raise InvalidRun if a sample differs from the
-        generated contents.
+        """Compare a batch, and return the number of its samples that were compared. Raise InvalidRun if a sample
+        differs from the generated contents.
         """
         if self._extent == "none" or not len(batch.rows):
             return 0

@@ -1,7 +1,8 @@
 """Under Darshan, prevent a thread from opening a file while another thread closes one.
 
 Darshan forgets a file descriptor only after the real close (darshan-posix.c, 3.5). If another thread opens a file in
-between, it gets the same descriptor number, and Darshan loses track of its file. Without Darshan, no thread waits.
+between, the new file gets the same descriptor number, and Darshan loses track of the new file. Without Darshan, no
+thread waits.
 """
 
 import functools
@@ -13,8 +14,8 @@ from typing import Any
 
 @functools.cache
 def is_watched() -> bool:
-    """Return whether libdarshan is loaded in this process. Its name in LD_PRELOAD is no proof, because the loader skips
-    a library that it cannot load.
+    """Return whether libdarshan is loaded in this process. That LD_PRELOAD names libdarshan is no proof, because the
+    loader skips a library that it cannot load.
     """
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
@@ -25,7 +26,7 @@ def is_watched() -> bool:
 
 class _Gate:
     """A lock that admits either any number of threads that open files, or one thread that closes a file. A process has
-    a single one, because its threads share the descriptors.
+    a single such lock, because its threads share the descriptors.
     """
 
     def __init__(self) -> None:

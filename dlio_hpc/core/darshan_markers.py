@@ -1,5 +1,5 @@
-"""Marker reads that align Darshan's clock with that of the benchmark: reads of a small file that both the benchmark and
-Darshan time (see darshan/clock_alignment.py).
+"""Marker reads: reads of a small file whose times both the benchmark and Darshan record. They serve to align the two
+clocks (see darshan/clock_alignment.py).
 """
 
 import os
@@ -24,8 +24,9 @@ _READS = 5
 
 
 class MarkerReads:
-    """Marker reads of a rank. taken (markers, 2): timestamps before and after each marker read; empty if libdarshan is
-    not loaded.
+    """Marker reads of a rank. Creating the object writes the marker file on rank 0. taken: timestamps before and after
+    each marker read, shape (marker reads, 2); empty if Darshan does not watch the rank or the marker file cannot be
+    written.
     """
 
     def __init__(self, comm: "Intracomm", directory: str, run: Run) -> None:

@@ -1,5 +1,5 @@
-"""Distributions and histograms of times and sizes, and the overlap of reading with computation, computed from the
-recorded steps and reads of a rank.
+"""Distributions and histograms of times and sizes, and the overlap of reading with computation. All are computed from
+the recorded steps and reads of a rank.
 """
 
 from array import array
@@ -36,8 +36,8 @@ def bin_edges() -> Floats:
 
 
 def histogram(latencies: Floats) -> Counts:
-    """Return the histogram of `latencies` (seconds): a count per bin. Values outside the bins count in the first or
-    last bin.
+    """Return the histogram of `latencies` (seconds): a count per bin. Values outside the bins are counted in the first
+    or last bin.
     """
     bins = np.log2(np.maximum(latencies, _LEAST_S) / _LEAST_S) * _BINS_PER_OCTAVE
     return np.bincount(np.minimum(bins.astype(np.int64), _BINS - 1), minlength=_BINS)
@@ -50,8 +50,8 @@ def size_edges() -> Floats:
 
 
 def size_histogram(sizes: Counts) -> Counts:
-    """Return the histogram of `sizes` (bytes): a count per bin. Larger sizes count in the last bin; requests of zero
-    bytes do not count.
+    """Return the histogram of `sizes` (bytes): a count per bin. Larger sizes are counted in the last bin; requests of
+    zero bytes are not counted.
     """
     bins = np.searchsorted(size_edges(), sizes[sizes > 0], side="right") - 1
     return np.bincount(np.minimum(bins, _SIZE_BINS - 1), minlength=_SIZE_BINS)
@@ -59,8 +59,8 @@ def size_histogram(sizes: Counts) -> Counts:
 
 def of_histogram(counts: Counts, total_s: float, longest: float) -> Distribution | None:
     """Return the distribution that a latency histogram describes, or None if the histogram is empty. total_s, longest:
-    sum and maximum of the latencies in seconds. Mean and maximum are exact; a quantile is the geometric mean of the
-    edges of its bin.
+    sum and maximum of the latencies in seconds. The mean and the maximum of the distribution are exact; a quantile is
+    the geometric mean of the edges of its bin.
     """
     reads = int(counts.sum())
     if not reads:
@@ -82,9 +82,10 @@ class ReadLog:
     """Statistics of all reads of a rank. To bound the memory, reads are collected and at intervals added to totals and
     histograms.
 
-    io_s: seconds with at least one read in flight. hidden_s: part of io_s that overlaps with computation. activity:
-    bytes, requests and io_s over time, including overhead. sizes: histogram of the sizes of requests, where these are
-    known.
+    io_s: seconds with at least one read in flight. hidden_s: part of io_s that overlaps with computation. total_s,
+    longest_s: sum and maximum of the read latencies. histogram: histogram of the read latencies. sizes: histogram of
+    the sizes of those requests whose size is known. activity: bytes (of samples and overhead), requests, and seconds
+    with at least one read in flight, over time.
     """
 
     def __init__(self) -> None:
@@ -107,9 +108,9 @@ class ReadLog:
         return len(self._starts) >= _FOLD or len(self._batches) >= _FOLD
 
     def fold(self, steps: Floats, until: float = np.inf) -> None:
-        """Add the collected reads to the totals and histograms. steps (n, columns): completed steps in order of time.
-        until: no read that is collected later starts before this time. The totals up to `until` are therefore final;
-        the part of a read after `until` is kept for the next call.
+        """Add the collected reads to the totals and histograms. steps: completed steps in order of time, shape (n,
+        columns). until: reads that are collected later start at this time or after it. The totals up to `until` are
+        therefore final. The part of a read after `until` is kept for the next call.
         """
         reads = np.array([self._starts, self._ends])
         latencies = reads[1] - reads[0]
@@ -130,12 +131,12 @@ class ReadLog:
 
 
 def shared_out(latencies: Floats, sizes: Counts, batches: Counts) -> Floats:
-    """Return the bytes and the requests attributed to each read, shape (2, reads). batches (n, 3): number of reads,
-    bytes and requests of each batch.
+    """Return the bytes and the requests attributed to each read, shape (2, reads). batches: number of reads, bytes and
+    requests of each batch, shape (n, 3).
 
-    Reads of known size get their own bytes and one request. The rest of a batch is divided among its reads of unknown
-    size in proportion to their latency, or among all its reads if all sizes are known. Bytes and requests of a batch
-    without reads are dropped.
+    A read of known size gets its own bytes and one request. The remaining bytes and requests of a batch are divided
+    among its reads of unknown size, in proportion to their latency. If all sizes are known, they are divided among all
+    reads of the batch. Bytes and requests of a batch without reads are dropped.
     """
     of_batch = np.repeat(np.arange(len(batches)), batches[:, 0])
     known = sizes >= 0

@@ -25,8 +25,8 @@ _UNKNOWN = float("nan")
 
 
 class Meter:
-    """Reader of the counters on a rank. speaks: whether the rank is the first of its node and reports the node's
-    counters.
+    """Reader of the counters on a rank. speaks: whether this rank reports the counters of its node; the first rank of
+    each node does.
     """
 
     def __init__(self, speaks: bool) -> None:
@@ -59,8 +59,9 @@ def between(before: Floats, after: Floats) -> Floats:
 
 
 def merged(names: Sequence[str], kernels: Sequence[str], spans: Floats) -> Disturbance:
-    """Summarise the time spans of all ranks. names, kernels: for each rank, the name of its node and the boot id of its
-    kernel; ranks with the same boot id are on the same node. spans (ranks, columns): as returned by between().
+    """Summarise the time spans of all ranks. names, kernels: for each rank, the name of its node and the boot id of
+    that node's kernel; ranks with the same boot id are on the same node. spans: for each rank, a result of between();
+    shape (ranks, columns).
     """
     _, firsts, numbers = np.unique(np.array(kernels), return_index=True, return_inverse=True)
     nodes = np.full((len(firsts), COLUMNS), -np.inf)

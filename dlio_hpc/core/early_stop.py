@@ -43,8 +43,8 @@ class Stop:
         return bool(self._verdict[0])
 
     def check(self, message: str) -> None:
-        """Raise Incomplete with `message` on rank 0 if the time limit is near, which ends all ranks. Other ranks do
-        nothing.
+        """On rank 0, raise Incomplete with `message` if the time limit is near; the exception ends all ranks. On other
+        ranks, do nothing.
         """
         self._look()
         if self._vote[0]:

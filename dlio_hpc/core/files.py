@@ -40,8 +40,8 @@ class OpenFile(NamedTuple):
     descriptor: int
 
     def read(self, views: list[memoryview], offset: int, transfer_size: int, tally: Tally) -> None:
-        """Read from `offset` of the file until `views` are full, in requests of `transfer_size` bytes. Raise InvalidRun
-        if the file ends before that.
+        """Fill `views` with the bytes of the file that start at `offset`, in requests of `transfer_size` bytes. Raise
+        InvalidRun if the file ends before the views are full.
         """
         wanted = sum(map(len, views))
         done, cursor = 0, _Cursor(views)
@@ -52,7 +52,7 @@ class OpenFile(NamedTuple):
 
     def read_direct(self, views: list[memoryview], offset: int, transfer_size: int, tally: Tally) -> None:
         """Fill `views` like read(), but with O_DIRECT: read whole blocks into an aligned buffer, and copy the wanted
-        bytes from it.
+        bytes from the buffer.
         """
         end = offset + sum(map(len, views))
         begin, stop = offset // BLOCK * BLOCK, -(-end // BLOCK) * BLOCK
@@ -91,8 +91,8 @@ class OpenFile(NamedTuple):
         )
 
     def find_end(self, offset: int, tally: Tally) -> None:
-        """Request a byte at `offset`, which is the end of the file, like a program that reads until it reaches the end
-        of a file.
+        """Request a byte at `offset`, where the file ends. A program that reads until it finds the end of a file makes
+        the same request.
         """
         self._ask([memoryview(bytearray(1))], offset, tally)
 
@@ -103,8 +103,8 @@ class OpenFile(NamedTuple):
 
 
 def open_file(path: str, direct: bool = False) -> OpenFile:
-    """Open a file for reading. Raise InvalidRun if it does not exist, InfrastructureError if it cannot be opened, and
-    ConfigError if O_DIRECT is wanted and its file system does not support it.
+    """Open a file for reading, with O_DIRECT if `direct` is True. Raise InvalidRun if the file does not exist,
+    InfrastructureError if it cannot be opened, and ConfigError if its file system does not support O_DIRECT.
     """
     try:
         with darshan_fd_gate.opening():
@@ -125,7 +125,7 @@ def write_all(descriptor: int, data: memoryview) -> None:
 
 
 def write_file(descriptor: int, pieces: Iterable[bytes | memoryview]) -> None:
-    """Write the pieces to an open file in order, and truncate the file after them."""
+    """Write the pieces in order to an open file, and truncate the file at the end of the last piece."""
     size = 0
     for piece in pieces:
         write_all(descriptor, memoryview(piece))
@@ -150,7 +150,9 @@ class OpenFiles:
                     read(views, offset, self._transfer_size, tally)
 
     def find_end(self, number: int, offset: int, tally: Tally) -> None:
-        """Request a byte at `offset`, which is the end of file `number`."""
+        """Request a byte at `offset`, where file `number` ends. A program that reads until it finds the end of a file
+        makes the same request.
+        """
         with self._kept.use(number, tally) as file:
             file.find_end(offset, tally)
 
@@ -180,8 +182,8 @@ class _Cursor:
         self._number = self._inside = 0
 
     def window(self, size: int) -> list[memoryview]:
-        """Return views of the next `size` bytes. They may hold fewer bytes at the end of the views, or if preadv's
-        limit on the number of buffers is reached.
+        """Return views of the next `size` bytes. They hold fewer bytes if the list of views ends before that, or if
+        preadv's limit on the number of buffers is reached.
         """
         window: list[memoryview] = []
         number, inside = self._number, self._inside

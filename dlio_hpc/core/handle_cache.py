@@ -21,7 +21,7 @@ H = TypeVar("H", bound=Closable)
 
 
 class HandleCache(Generic[H]):
-    """Cache of the 64 most recently used files. opened: function that opens a file, given its number. A file that a
+    """Cache of the 64 most recently used files. opened: function that opens the file with a given number. A file that a
     thread is using is not closed.
     """
 
@@ -32,7 +32,9 @@ class HandleCache(Generic[H]):
 
     @contextmanager
     def use(self, number: int, tally: Tally) -> Iterator[H]:
-        """Yield the open file `number`. It stays open at least until the end of the `with` block."""
+        """Open file `number` if it is not open, and yield it. It stays open at least until the end of the
+        `with` block.
+        """
         with self._lock:
             entry = self._entries.pop(number, None) or _Entry()
             self._entries[number] = entry

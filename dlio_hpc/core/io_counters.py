@@ -10,11 +10,11 @@ UNKNOWN = -1
 class Tally:
     """Counters and timestamps of the reads of a batch. An object is used by one thread or process only.
 
-    bytes_read: bytes of samples. overhead_bytes: other bytes that were read with them. requests: requests to the
-    operating system. starts, ends: timestamps of each request, or of each call of a library that makes its own
-    requests. sizes: bytes that each request returned, UNKNOWN for a library call. hints: MPI-IO hints in effect.
-    fetched: bytes that the kernel fetched from storage for a reading process, other than the training process, before
-    that process read samples.
+    bytes_read: bytes of samples. overhead_bytes: other bytes that were read with the samples. requests: number of
+    requests to the operating system. starts, ends: timestamps of each request, or of each call of a library that makes
+    its own requests. sizes: bytes that each request returned, UNKNOWN for a library call. hints: MPI-IO hints in
+    effect. preprocess_s: seconds spent on preprocessing. fetched: bytes that the kernel fetched from storage for a
+    worker process before the worker read samples.
     """
 
     __slots__ = (

@@ -28,22 +28,25 @@ if TYPE_CHECKING:
 
 
 class Host(NamedTuple):
-    """Node of a rank. name: host name. boot: boot id of its kernel; ranks with the same boot id share a clock."""
+    """Node of a rank. name: host name. boot: boot id of the node's kernel; ranks with the same boot id share
+    a clock.
+    """
 
     name: str
     boot: str
 
 
 class Merged(NamedTuple):
-    """Recordings of all ranks, on rank 0. Timestamps are on rank 0's clock.
+    """Recordings of all ranks, on rank 0. Timestamps are on rank 0's clock. Shapes of arrays are in parentheses.
 
-    offsets (ranks, 1): seconds added to the clock of a rank. steps (ranks, steps of all epochs, columns): columns as in
-    distributions. histogram (ranks, bins): read latencies. totals (ranks, 9): columns below. arrivals (ranks, epochs,
-    columns): as in cache_accounting. checkpoints (ranks, n, 7): columns below. verified (ranks, epochs, 2): seconds of
-    comparing and samples compared. auxiliary_files (ranks, 6): the fields of auxiliary_files.Counts. sizes (ranks,
-    bins): request sizes. time_bins: the bins of `activity`. activity (ranks, 3, bins): rows as in read_activity. marks
-    (ranks, n, 2): timestamps of the marker reads for Darshan. disturbances (ranks, epochs + 1, columns): as in
-    disturbance; the last row is for all epochs together.
+    offsets (ranks, 1): seconds that were added to the clock of each rank. steps (ranks, steps of all epochs, columns):
+    the columns are those of a step in distributions. histogram (ranks, bins): read latencies. totals (ranks, 9): the
+    columns are defined below. arrivals (ranks, epochs, columns): the columns are those of cache_accounting. checkpoints
+    (ranks, n, 7): the columns are defined below. verified (ranks, epochs, 2): seconds spent on comparing contents, and
+    number of samples compared. auxiliary_files (ranks, 6): the fields of auxiliary_files.Counts. sizes (ranks, bins):
+    request sizes. activity (ranks, 3, bins): the rows are those of read_activity. time_bins: the time bins of
+    `activity`. marks (ranks, n, 2): timestamps of the marker reads for Darshan. disturbances (ranks, epochs + 1,
+    columns): the columns are those of disturbance; the last row is for all epochs together.
     """
 
     hosts: list[Host]
@@ -71,8 +74,8 @@ _EPOCH, _STEPS, _PAUSE_S, WRITE_S, FSYNC_S, _BACK_S, SIZE = range(7)
 
 
 def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Floats) -> Merged | None:
-    """Gather the recordings of all ranks. Return them on rank 0, and None on other ranks. marks (n, 2): timestamps of
-    this rank's marker reads.
+    """Gather the recordings of all ranks. Return them on rank 0, and None on other ranks. marks: timestamps before and
+    after each marker read of this rank, shape (n, 2).
     """
     offset = clock.offset_to_root(comm, [host.boot for host in hosts])
     steps = recording.steps.copy()
@@ -210,7 +213,7 @@ def summary(merged: Merged, run: Run) -> Summary:
 
 
 def _offered(workload: Workload, ranks: int) -> int:
-    """Return the number of samples that all ranks together would read in all epochs if no step left any out."""
+    """Return the number of samples that all ranks together would read in all epochs if no sample were left out."""
     return workload.dataset.samples * workload.train.epochs * (1 if workload.reader.shard else ranks)
 
 
@@ -245,7 +248,7 @@ def phase(steps: Floats, which: int) -> Floats:
 
 class _Times(NamedTuple):
     """Distributions of the times of the three phases over all steps and ranks. wait_s, compute_s: sums over all steps
-    and ranks. busy (ranks): seconds of waiting and computing of each rank.
+    and ranks. busy: seconds that each rank waited or computed.
     """
 
     wait: Distribution
@@ -270,8 +273,8 @@ def _times(steps: Floats) -> _Times:
 
 def _au_mlperf(epochs: list[Floats]) -> float | None:
     """Return the accelerator utilisation (AU) as MLPerf Storage defines it: requested computation time (mean over
-    ranks) divided by running time, both without the first step of each epoch. Return None if no epoch has a second
-    step.
+    ranks) divided by running time. The first step of each epoch is left out of both. Return None if no epoch has a
+    second step.
     """
     counted = [steps for steps in epochs if steps.shape[1] > 1]
     if not counted:

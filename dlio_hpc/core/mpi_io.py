@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class CollectiveFile:
-    """A file that is read with collective MPI-IO. All ranks must call fetch() the same number of times, even with no
-    requests.
+    """A file that is read with collective MPI-IO. All ranks must call fetch() the same number of times; a rank that has
+    nothing to read passes no requests.
 
     transfer_size: value of the ROMIO hint cb_buffer_size, the number of bytes that an aggregator requests from the file
-    system at once. None, or a value in `hints`, leaves the hint as it is.
+    system at once. It has no effect if it is None or if `hints` contains cb_buffer_size.
     """
 
     def __init__(self, comm: "Intracomm", path: str, hints: dict[str, str], transfer_size: int | None) -> None:
@@ -49,8 +49,8 @@ class CollectiveFile:
         self._opened = False
 
     def fetch(self, requests: Sequence[ReadRequest], tally: Tally) -> None:
-        """Read all `requests` of this rank in one collective call, and count it in `tally`. The requests are sorted
-        first, because MPI file views need ascending offsets.
+        """Read all `requests` of this rank in one collective call, and count the call in `tally`. The requests are
+        sorted first, because MPI file views need ascending offsets.
         """
         mpi = self._mpi
         pieces = sorted(_pieces(requests), key=itemgetter(0))

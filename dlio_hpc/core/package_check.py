@@ -1,5 +1,5 @@
 """Check, before data are generated, that the packages that the job's runs need can be imported on every node. One rank
-per node tries it.
+per node tries to import them.
 """
 
 import importlib

@@ -1,5 +1,5 @@
-"""Page cache of a node: drop files from it, so that reads reach the storage, and count the pages of files that are in
-it.
+"""The page cache of a node: drop files from the cache, so that reads reach the storage, and count the pages of files
+that are in the cache.
 """
 
 import ctypes
@@ -79,11 +79,11 @@ def _in_memory(descriptor: int, offset: int, length: int) -> tuple[int, int]:
 
 
 def files_of(node: "Intracomm", workload: Workload, order: Order, first: int, last: int, steps: int) -> Iterator[int]:
-    """Yield the numbers of the files that this rank must drop from the page cache, so that its node caches no data that
+    """Yield the numbers of the files that this rank must drop from the page cache, so that the node caches no data that
     its ranks will read in the next `steps` steps.
 
-    These are normally the files that the rank itself will read. If samples are shuffled across all files and ranks read
-    many of the files, the ranks of the node instead divide all files of the dataset among themselves.
+    Normally a rank drops the files that it will read itself. If samples are shuffled across all files and each rank
+    reads many of the files, the ranks of a node instead divide all files of the dataset among themselves.
     """
     shuffle, files = workload.reader.shuffle, workload.dataset.files
     in_memory = workload.reader.load == "memory"

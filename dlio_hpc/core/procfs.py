@@ -12,7 +12,7 @@ _LONGEST = 1024
 class IO(NamedTuple):
     """Read counters of a process or thread. requested: bytes that read calls returned, from any source (rchar). calls:
     number of read calls (syscr). fetched: bytes that the kernel fetched from storage (read_bytes), without page cache
-    hits. asking: bytes that reading these counters itself transferred; they appear in `requested` only at the next
+    hits. asking: bytes that were read to obtain these counters; they are included in `requested` only at the next
     reading.
     """
 
@@ -37,8 +37,9 @@ def process_io() -> IO | None:
 
 
 def thread_io() -> IO | None:
-    """Return the counters of the calling thread since its start, or None if the kernel does not report them. The file
-    in procfs is kept open, because Darshan may lose track of a file that is opened while another thread closes one.
+    """Return the counters of the calling thread since its start, or None if the kernel does not report them. The procfs
+    file of the counters is kept open, because Darshan may lose track of a file that is opened while another thread
+    closes one.
     """
     mine = getattr(_threads, "mine", None)
     try:
@@ -103,8 +104,8 @@ class ExcludedIO:
 
 
 def cpu_seconds() -> tuple[float, float] | None:
-    """Return the seconds that all CPUs of the node together were busy since the node started, and the seconds stolen by
-    a hypervisor. Return None if the kernel does not report them.
+    """Return two sums over all CPUs of the node since the node started: the seconds in which a CPU was busy, and the
+    seconds that a hypervisor stole. Return None if the kernel does not report them.
     """
     try:
         ticks = [int(field) for field in text("/proc/stat").splitlines()[0].split()[1:9]]

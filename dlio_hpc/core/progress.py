@@ -9,8 +9,8 @@ _SOON_S, _LATER_S = 1.0, 10.0
 
 
 class Progress:
-    """Printer of progress lines: in the first half minute of a run one per second, then one every ten seconds, and one
-    at the end. speaks: whether this rank prints; only rank 0 does. to: file to print to, stdout by default.
+    """Printer of progress lines. In the first half minute of a run it prints one line per second, then one every ten
+    seconds, and one at the end. speaks: whether this rank prints. to: file to print to; None for stdout.
     """
 
     def __init__(self, run: str, speaks: bool, to: TextIO | None = None) -> None:

@@ -1,5 +1,5 @@
 """Read activity of a rank over time, in time bins of equal width. The width doubles as the run gets longer, which
-bounds the memory.
+bounds the memory that the bins need.
 """
 
 import math
@@ -15,12 +15,12 @@ Floats = npt.NDArray[np.float64]
 # Rows of `amounts`: bytes received, requests, seconds with at least one read in flight.
 BYTES_AND_REQUESTS, BUSY = slice(0, 2), slice(2, 3)
 _ROWS = 3
-# Bin widths are powers of two in seconds, initially 7.8 ms, and bins start at multiples of the width. So times are
-# divided without rounding, and the counts of narrow bins add up to the counts of wider bins.
+# Bin widths are powers of two in seconds, initially 7.8 ms, and bins start at multiples of the width. Times are
+# therefore divided without rounding, and the amounts of two narrow bins add up to the amount of a wider bin.
 LEAST_S = 2.0**-7
 BINS, _FEWEST = 512, 64
-# Maximum number of bins of all ranks together on rank 0, of 24 bytes each: 25 MB. Above 16,384 ranks, each rank has 64
-# bins.
+# Maximum number of bins of all ranks together, which are gathered on rank 0. A bin takes 24 bytes, all bins 25 MB.
+# Above 16,384 ranks, each rank has 64 bins.
 _ALL_BINS = 2**20
 
 
@@ -45,8 +45,8 @@ class TimeBins(NamedTuple):
 
 
 class Activity:
-    """Read activity of a rank. time_bins: its time bins; there are none before the first read. amounts (3, bins): for
-    each bin, bytes received, requests, and seconds with at least one read in flight.
+    """Read activity of a rank. time_bins: the rank's time bins; before the first read there are none. amounts: bytes
+    received, requests, and seconds with at least one read in flight in each bin, shape (3, bins).
     """
 
     def __init__(self) -> None:
@@ -54,8 +54,8 @@ class Activity:
         self.amounts: Floats = np.zeros((_ROWS, 0))
 
     def add(self, rows: slice, times: Floats, amounts: Floats) -> None:
-        """Add `amounts` (rows, n) to the given rows. Each amount is spread evenly over its time interval in `times` (2,
-        n), (start, end) in seconds.
+        """Add `amounts`, shape (rows, n), to these rows of self.amounts. times: start and end of each amount in
+        seconds, shape (2, n). An amount is spread evenly between its start and its end.
         """
         if times.size:
             self._reach(float(times[0].min()), float(times[1].max()))
@@ -81,8 +81,8 @@ class Activity:
         self.time_bins = TimeBins(2 * width, first // 2, self.amounts.shape[1])
 
     def by(self, offset: float, time_bins: TimeBins) -> Floats:
-        """Return the amounts converted to the bins `time_bins`, whose clock is `offset` seconds ahead of the clock of
-        this rank. The sums over all bins do not change. Where bins do not coincide, the amount of a bin is divided
+        """Return the amounts converted to `time_bins`, which are on a clock that is `offset` seconds ahead of this
+        rank's clock. The sums over all bins do not change. Where bins do not coincide, the amount of a bin is divided
         between two bins.
         """
         width, first, bins = self.time_bins
@@ -91,7 +91,7 @@ class Activity:
 
 
 def _covering(time_bins: TimeBins, begin: float, end: float) -> TimeBins:
-    """Return time bins of the same width as `time_bins`, which cover both `time_bins` and the time from `begin` to
+    """Return time bins of the same width as `time_bins`. They cover both `time_bins` and the time from `begin` to
     `end`.
     """
     first, last = int(begin // time_bins.width), int(end // time_bins.width)
@@ -101,8 +101,8 @@ def _covering(time_bins: TimeBins, begin: float, end: float) -> TimeBins:
 
 
 def common(width: float, begin: float, end: float, ranks: int) -> TimeBins:
-    """Return time bins for all ranks, which cover the time from `begin` to `end`: at most 512, or fewer for more than
-    2048 ranks. width: largest bin width of any rank.
+    """Return time bins for all ranks. They cover the time from `begin` to `end`. There are at most 512 bins, and fewer
+    for more than 2048 ranks. width: largest bin width of any rank.
     """
     most = max(_FEWEST, min(BINS, _ALL_BINS // ranks))
     while (bins := math.ceil(end / width) - math.floor(begin / width)) > most:
@@ -111,8 +111,9 @@ def common(width: float, begin: float, end: float, ranks: int) -> TimeBins:
 
 
 def spread(times: Floats, amounts: Floats, time_bins: TimeBins) -> Floats:
-    """Return the amounts per bin, shape (k, bins). Each of `amounts` (k, n) is spread evenly over its time interval in
-    `times` (2, n). All intervals must lie within `time_bins`.
+    """Return the amounts per bin, shape (k, bins). amounts: k rows of n amounts, shape (k, n). times: start and end of
+    each of the n amounts in seconds, shape (2, n); all must lie within `time_bins`. Each amount is spread evenly
+    between its start and its end.
     """
     edges: Floats = (time_bins.first + np.arange(time_bins.bins + 1.0)) * time_bins.width
     return np.array([intervals.binned(times, row, edges) for row in amounts])

@@ -89,7 +89,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
 
 
 def _end(directory: Path, result: Result) -> None:
-    """Write the stop file, which tells the job script to stop, if time ran out before the last step. Raise InvalidRun
+    """If time ran out before the last step, write the stop file, which tells the job script to stop. Raise InvalidRun
     if the counts differ from the plan.
     """
     summary = result.summary
@@ -138,7 +138,9 @@ def _train(
 
 
 def _profiler(folder: Path, rank: int) -> "Profiler | None":
-    """Return the TensorFlow profiler of a rank, or None if the rank is not profiled. Only the first ranks are."""
+    """Return the TensorFlow profiler of a rank, or None if the rank is not profiled. Only the first `RANKS` ranks are
+    profiled.
+    """
     from dlio_hpc.core.loaders.tensorflow.profile import RANKS, Profiler
 
     return Profiler(folder, rank) if rank < RANKS else None
@@ -165,10 +167,10 @@ def _facts(run: Run) -> DatasetFacts:
 
 
 def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
-    """Return messages about differences between the counts of a run and its plan; empty if there are none, or if time
-    ran out before the last step.
+    """Return messages about differences between the counts of a run and its plan. Return no messages if there are no
+    differences, or if time ran out before the last step.
 
-    Libraries, and chunks that are read whole, may cause more bytes to be read than planned, never fewer. For TFRecord
+    Libraries may read more bytes than planned, never fewer; the same holds for chunks that are read whole. For TFRecord
     the excess is limited.
     """
     if summary.steps < summary.steps_planned:
@@ -190,9 +192,9 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
 
 
 def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
-    """Return whether the number of bytes that a run reads is known before it starts. It is unknown for a compressed
-    dataset; for collective HDF5 reads in which several ranks request the same data, which are then read once; and for
-    samples of varying size if not exactly all samples are read.
+    """Return whether the number of bytes that a run reads is known before it starts. It is unknown in three cases. The
+    dataset is compressed. Several ranks request the same data in collective HDF5 reads, which read the data only once.
+    Samples have varying sizes, and not exactly all samples are read.
     """
     dataset, reader = run.workload.dataset, run.workload.reader
     if reader.access == "collective" and reader.mode == "framework" and not reader.shard:
@@ -205,8 +207,8 @@ def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
 
 
 def _placement_faults(plan: Plan, hosts: list[str]) -> list[str]:
-    """Return a list with a message if the ranks are placed on nodes differently from the plan, because the launcher
-    ignored it. Return an empty list otherwise.
+    """Return a message in a list if the placement of the ranks on nodes differs from the plan, because the launcher
+    ignored the plan. Otherwise return an empty list.
     """
     counts = Counter(hosts)
     if len(counts) == plan.nodes and set(counts.values()) == {plan.ranks_per_node}:

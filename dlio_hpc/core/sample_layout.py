@@ -1,5 +1,5 @@
-"""Location and size of each sample in the files of a dataset. They are computed when needed; there is no table of
-samples.
+"""Location and size of each sample in the files of a dataset. Both are computed when they are needed; there is no table
+of samples.
 """
 
 from bisect import bisect_right
@@ -20,8 +20,8 @@ _WORDS, _MIDDLE = 3, 12 * 65535 // 2
 
 class Place(NamedTuple):
     """Location of a sample. sample: number of the sample in the dataset. file: number of the file that holds it.
-    within: index of the sample in that file. offset: bytes of other samples before it in the file. size: bytes of the
-    sample in memory. position: offset of the sample in the generated content stream.
+    within: index of the sample in that file. offset: total bytes of the samples before this sample in the file. size:
+    bytes of the sample in memory. position: offset of the sample in the generated content stream.
     """
 
     sample: int
@@ -35,9 +35,10 @@ class Place(NamedTuple):
 class SampleLayout:
     """Locations of all samples of a dataset.
 
-    If sizes vary, samples come in pairs: one is larger than the mean by a random number of bytes, the other smaller by
-    the same number. Each pair therefore starts at a multiple of twice the mean. A pair lies within one file, so the
-    size of a file is a multiple of the mean. If each file holds one sample, a pair occupies two adjacent files.
+    If sizes vary, two successive samples form a pair. One sample is larger than the mean by a random number of bytes,
+    the other is smaller by the same number. A pair therefore has twice the mean size. If files hold several samples, a
+    pair lies within one file, and the size of a file is a multiple of the mean. If each file holds one sample, a pair
+    occupies two adjacent files.
     """
 
     def __init__(self, dataset: Dataset) -> None:
@@ -103,8 +104,9 @@ class SampleLayout:
         return (self.file_size(number),) if self._stdev else self._array_shape
 
     def _spread(self, samples: Samples) -> tuple[list[int], list[int]]:
-        """Return two lists with an entry per sample: the number of bytes by which the sample starts after the multiple
-        of the mean size, and the size of the sample.
+        """Return two lists with an entry per sample. First list: the number of bytes by which the start of the sample
+        is shifted, relative to samples that all have the mean size; it may be negative. Second list: the size of the
+        sample in bytes.
         """
         numbers, count = samples.astype(np.int64), self._samples_per_file
         if count == 1:
@@ -118,8 +120,8 @@ class SampleLayout:
         return (second * drawn).tolist(), (self._mean + np.where(second, -drawn, drawn)).tolist()
 
     def _draw(self, pairs: Samples) -> npt.NDArray[np.int64]:
-        """Return a normally distributed number of bytes, with mean 0, for each pair. The numbers are the same on every
-        machine.
+        """Return a normally distributed number of bytes, with mean 0, for each of `pairs`. The numbers are the same on
+        every machine.
         """
         total = np.full(len(pairs), -_MIDDLE, np.int64)
         for key in self._keys:

@@ -43,11 +43,13 @@ if TYPE_CHECKING:
 
 
 class Recording(NamedTuple):
-    """Measurements of a rank. steps (steps of all epochs, columns): columns as in distributions; fewer steps than
-    planned if time ran out. reads: statistics of the reads. arrivals (epochs started, columns): as in cache_accounting.
-    checkpoints (n, 7): index of the epoch, steps done in it, seconds that training waited, and the fields of Saved.
-    verified (epochs started, 2): seconds of comparing contents, and samples compared. counts: totals of all batches.
-    disturbances (epochs started + 1, columns): as in disturbance; the last row is for all epochs together.
+    """Measurements of a rank. Shapes of arrays are in parentheses. steps (steps of all epochs, columns): the columns
+    are those of a step in distributions; there are fewer steps than planned if time ran out. reads: statistics of the
+    reads. arrivals (epochs started, columns): the columns are those of cache_accounting. checkpoints (n, 7): index of
+    the epoch, number of its steps that were done, seconds that training waited, and the fields of Saved. verified
+    (epochs started, 2): seconds spent on comparing contents, and number of samples compared. counts: totals of all
+    batches. disturbances (epochs started + 1, columns): the columns are those of disturbance; the last row is for all
+    epochs together.
     """
 
     steps: Floats
@@ -68,8 +70,8 @@ def train(
     stop: Stop,
     around: AbstractContextManager[None],
 ) -> Recording:
-    """Run all epochs of a run on this rank, or as many steps as there is time for. around: context manager that is
-    entered before the first epoch, when the loader is open, and left after the last epoch.
+    """Run all epochs of a run on this rank, or as many of their steps as fit before the time limit. around: context
+    manager that is entered before the first epoch, when the loader is open, and left after the last epoch.
     """
     from mpi4py import MPI
 
@@ -228,7 +230,7 @@ class _Recorder:
         self._checkpoints.append((epoch, self._done - epoch * self.steps.shape[1], pause_s, *saved))
 
     def other_processes_fetched(self) -> int:
-        """Return the bytes that the kernel fetched from storage for the start-up of reading processes, since the
+        """Return the bytes that the kernel fetched from storage for the start-up of worker processes, since the
         previous call of this method.
         """
         before, self._other_processes_fetched = self._other_processes_fetched, self._counts.fetched
@@ -241,7 +243,7 @@ class _Recorder:
         self._disturbances.append(columns)
 
     def _rows(self) -> Floats:
-        """Return the steps done so far, in order of time: (steps, columns)."""
+        """Return the steps done so far, in order of time, shape (steps, columns)."""
         return self.steps.reshape(-1, self.steps.shape[-1])[: self._done]
 
     def recording(self, auxiliary_files: Counts) -> Recording:

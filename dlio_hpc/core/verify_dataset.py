@@ -25,8 +25,8 @@ _MOST_FAULTS = 1000
 
 
 class DatasetFault(Struct, frozen=True):
-    """A fault of a dataset. file: name of the faulty file in the folder; for a fault of the whole dataset, name of the
-    folder.
+    """A fault of a dataset. file: name of the faulty file in the folder. If the fault concerns the whole dataset, it is
+    the name of the folder.
     """
 
     file: str

@@ -1,1 +1,1 @@
-"""Darshan: set it up for a run, read its logs, and check whether they can be trusted."""
+"""Darshan: set it up for a run, read Darshan logs, and check whether the logs can be trusted."""

@@ -1,5 +1,5 @@
 """Commands that job.sh runs before and after the ranks: python -m dlio_hpc.darshan probe PLAN.json LOG -- COMMAND,
-judge PLAN.json, or excluded PLAN.json.
+judge PLAN.json --run N, or excluded PLAN.json.
 """
 
 import argparse

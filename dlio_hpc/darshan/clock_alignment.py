@@ -1,10 +1,10 @@
-"""Alignment of Darshan's clock with the clock of the run's timeline.h5, from reads of a marker file that both have
-timed.
+"""Alignment of Darshan's clock with the clock of the run's timeline.h5. It uses reads of a marker file whose times both
+the run and Darshan have recorded.
 
-Darshan's timestamps count from the start of Darshan on each rank, which differs by up to tens of milliseconds between
-ranks. The run takes the times `before` and `after` each marker read; Darshan takes `start` and `end` of the same read.
-The offset to add to Darshan's times is therefore between `before - start` and `after - end` of every marker read.
-Markers at the start and at the end of the run also bound the drift.
+Darshan's timestamps count from the start of Darshan on each rank. This start differs by up to tens of milliseconds
+between ranks. The run takes the times `before` and `after` each marker read; Darshan takes `start` and `end` of the
+same read. For every marker read, the offset to add to Darshan's times is therefore between `before - start` and `after
+- end`. Markers at the start and at the end of the run also bound the drift.
 """
 
 from typing import Any, NamedTuple
@@ -20,8 +20,8 @@ Floats = npt.NDArray[np.float64]
 
 
 class Marks(NamedTuple):
-    """Marker reads. instants: times before and after each read in seconds on the clock of the timeline, shape (ranks,
-    markers, 2). path: path of the marker file.
+    """Marker reads. instants: times before and after each read, in seconds on the clock of the timeline, shape (ranks,
+    marker reads, 2). path: path of the marker file.
     """
 
     instants: Floats
@@ -29,8 +29,8 @@ class Marks(NamedTuple):
 
 
 class Alignment(NamedTuple):
-    """Alignment of the clocks, per rank. offset_s: seconds to add to Darshan's times to get times of the timeline.
-    error_s: largest error of offset_s.
+    """Alignment of the clocks, with one entry per rank. offset_s: seconds to add to Darshan's times to get times of the
+    timeline. error_s: largest error of offset_s.
     """
 
     offset_s: Floats
@@ -47,7 +47,7 @@ def read(file: Any) -> Marks | None:
 
 def align(log: Log, marks: Marks | None) -> Alignment | None:
     """Return the alignment of the clocks of all ranks. Return None if `marks` is None, if the log has no trace, or if
-    the trace does not have all marker reads of each rank.
+    marker reads of a rank are missing in the trace.
     """
     trace = log.traced.get("DXT_POSIX")
     if marks is None or trace is None:

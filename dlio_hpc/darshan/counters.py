@@ -41,7 +41,7 @@ _SEGMENTS = {
     ("DXT_MPIIO", 2): _SEGMENT, ("DXT_MPIIO", 3): _WITH_THREAD,
 }  # fmt: skip
 
-# Header in front of the segments of a file and rank. Segments of writes come before those of reads.
+# Header in front of the segments that belong to a file and a rank. Segments of writes come before those of reads.
 TRACED = np.dtype([
     ("id", "<u8"), ("rank", "<i8"), ("shared", "<i8"), ("host", "S64"), ("writes", "<i8"), ("reads", "<i8"),
 ])  # fmt: skip

@@ -1,4 +1,6 @@
-"""Contents of a Darshan log, whichever reader has read it: job, counters of files, extended trace (DXT), heat maps."""
+"""Contents of a Darshan log: job, counters of files, extended trace (DXT), and heat maps. They do not depend on the
+reader that has read the log.
+"""
 
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -51,8 +53,8 @@ class LogJob(NamedTuple):
 
 
 class Module(NamedTuple):
-    """Location of a module's records in the log. version: version of their format. partial: whether the module ran out
-    of memory and dropped records.
+    """Location of a module's records in the log. version: version of the record format. partial: whether the module ran
+    out of memory and dropped records.
     """
 
     version: int
@@ -62,10 +64,10 @@ class Module(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Trace of a DXT module. files: a row of type counters.TRACED per file and rank. segments: a row per request; the
-    segments of files[n] start at index first[n], writes before reads. Times are seconds since Darshan started on the
-    rank. If a rank has several processes, each with its own log, segments have a field `process` with the number of the
-    process.
+    """Trace of a DXT module. files: a row of type counters.TRACED per pair of a file and a rank. segments: a row per
+    request. The segments of files[n] start at index first[n], writes before reads. Times are seconds since Darshan
+    started on the rank. If a rank has several processes, each with its own log, segments have a field `process` with
+    the number of the process.
     """
 
     files: Records
@@ -85,7 +87,7 @@ class Trace(NamedTuple):
 
 class Heat(NamedTuple):
     """Heat map of an I/O interface (module HEATMAP). width_s: width of the time bins in seconds; the first bin starts
-    with the job. ranks: numbers of the ranks. read, written: bytes, shape (ranks, bins).
+    when the job starts. ranks: numbers of the ranks. read, written: bytes, shape (ranks, bins).
     """
 
     width_s: float
@@ -95,10 +97,10 @@ class Heat(NamedTuple):
 
 
 class Log(NamedTuple):
-    """Darshan log. version: version of its format. names: paths of files by record id. counted: records of each
+    """Darshan log. version: version of the log format. names: paths of files by record id. counted: records of each
     counting module, of type counters.record_type(). traced: trace of each tracing module. heat: heat map of each
-    interface. faults: among others, a fault for each module that could not be read or whose records may be incomplete;
-    the part of such a module that could be read is kept.
+    interface. faults: faults found while the log was read. There is one for each module that could not be read or whose
+    records may be incomplete; the part of such a module that could be read is kept.
     """
 
     path: Path
@@ -122,8 +124,8 @@ def counter(records: Records, name: str) -> Any:
 
 
 def used(records: Records, name: str) -> Any:
-    """Return the values of a counter, one per record. A common size or stride (ACCESSn_ACCESS, STRIDEn_STRIDE) whose
-    COUNT is 0 is returned as 0, because Darshan may leave any value in such a field (3.2.0 does).
+    """Return the values of a counter, one per record. Darshan may leave any value in the field of a common size or
+    stride (ACCESSn_ACCESS, STRIDEn_STRIDE) whose COUNT is 0 (3.2.0 does); 0 is returned for such a field.
     """
     slot, _, kind = name.partition("_")
     if not slot[-1:].isdecimal() or kind == "COUNT":
@@ -132,8 +134,8 @@ def used(records: Records, name: str) -> Any:
 
 
 def common_sizes(records: Records) -> dict[int, int]:
-    """Return the number of requests by their size in bytes, reads and writes together. Only the four most frequent
-    sizes of each file are counted, because Darshan keeps no others.
+    """Return the number of requests, both reads and writes, by their size in bytes. Only the four most frequent sizes
+    of each file are counted, because Darshan keeps no others.
     """
     requests: dict[int, int] = {}
     for number in range(1, _SLOTS + 1):

@@ -1,8 +1,9 @@
 """Reader of Darshan logs that needs only zlib and NumPy.
 
-It reads format 3.41, of Darshan 3.4 and 3.5 (darshan-log-format.h): a header of 1328 bytes, then the regions of the
-job, the names and each module's records. A region is a sequence of zlib streams, one per rank. DXT is read in both
-versions, with and without thread numbers. pydarshan reads other formats.
+It reads format 3.41, which Darshan 3.4 and 3.5 write (darshan-log-format.h): a header of 1328 bytes, followed by
+regions for the job, the names and the records of each module. A region is a sequence of zlib streams, one per rank. The
+two versions of DXT records, with and without thread numbers, are supported. For other formats, this module calls
+pydarshan.
 """
 
 import os
@@ -26,7 +27,8 @@ _SLOTS = 64
 _HEADER = struct.Struct(f"<8sqB7xQ2Q{2 * _SLOTS}Q{_SLOTS}I")
 _JOB = struct.Struct("<7q1024s")
 _HEAT = struct.Struct("<Qqdq2Q")  # the last two fields are pointers, which have no meaning in a file
-# Compression type "none": the file is the live record of a process, not yet a log.
+# Compression type "none": the file is an in-memory record of a process that Darshan mapped to a file, and not yet a
+# log.
 _LIVE = 2
 _CHUNK = 1 << 16
 # Largest plausible size of a region of names or counters (millions of files), and largest plausible number of requests
@@ -49,7 +51,8 @@ class _Header(NamedTuple):
 
 def load(path: Path, trace: bool = True) -> Log:
     """Read the log at `path`. trace: whether the extended trace (DXT) is read. Raise ConfigError if the file cannot be
-    read, InvalidRun if it is not a Darshan log, if its header or job record is lost, or if it does not fit into memory.
+    read. Raise InvalidRun if the file is not a Darshan log, if its header or job record is lost, or if it does not fit
+    into memory.
     """
     if path.exists() and not path.is_file():
         raise ConfigError(f"cannot read {path}: it is not a regular file")
@@ -66,8 +69,8 @@ def load(path: Path, trace: bool = True) -> Log:
 
 
 def _version(file: IO[bytes], path: Path) -> str:
-    """Return the format version, such as 3.41, or "" if the log has the other byte order. Raise InvalidRun if the file
-    is not a log.
+    """Return the format version, such as 3.41, or "" if the byte order of the log differs from that of log_reader.
+    Raise InvalidRun if the file is not a log.
     """
     head = file.read(16)
     text, magic = head[:8].rstrip(b"\0"), head[8:16]
@@ -124,7 +127,9 @@ def _header(file: IO[bytes], path: Path) -> _Header:
 
 
 def _region_faults(header: _Header, size: int) -> list[LogFault]:
-    """Return a fault if the regions in the header are not contiguous or do not end where the file ends."""
+    """Return a list with a fault if the regions in the header are not contiguous or do not end where the file ends.
+    Return an empty list otherwise.
+    """
     regions = [header.names, *((module.offset, module.length) for module in header.modules.values() if module.length)]
     regions.sort()
     end = max(offset + length for offset, length in regions)
@@ -137,8 +142,8 @@ def _region_faults(header: _Header, size: int) -> list[LogFault]:
 
 
 def _pieces(file: IO[bytes], offset: int, length: int) -> Iterator[tuple[bytes, bool]]:
-    """Yield the decompressed content of a region piece by piece, each piece with whether a stream with a valid checksum
-    ends after it. Raise _Broken if the region ends too soon or a checksum is wrong.
+    """Yield the decompressed content of a region in pieces. Each piece comes with a flag that is True if a stream with
+    a valid checksum ends after the piece. Raise _Broken if the region ends too soon or a checksum is wrong.
     """
     if offset > os.fstat(file.fileno()).st_size:
         raise _Broken("truncated", "it begins beyond the end of the file")
@@ -163,7 +168,7 @@ def _pieces(file: IO[bytes], offset: int, length: int) -> Iterator[tuple[bytes, 
 
 
 def _whole(file: IO[bytes], offset: int, length: int) -> "_Content":
-    """Return the decompressed content of a region."""
+    """Return the decompressed content of a region, up to a fault if there is one."""
     content, valid = bytearray(), 0
     try:
         for piece, is_end in _pieces(file, offset, max(length, 0)):
@@ -224,7 +229,9 @@ def _names(content: _Content, faults: list[LogFault]) -> dict[int, str]:
 
 
 def _known(kind: "np.dtype[np.void] | None", name: str, module: Module, log: Log) -> "np.dtype[np.void] | None":
-    """Return `kind`, the record type of a module. If it is None, the version is unknown: add a fault to the log."""
+    """Return `kind`, the record type of a module. If it is None, the version of the records is unknown; add a fault to
+    the log.
+    """
     if kind is None:
         log.faults.append(LogFault("unknown version", f"{name} has records of version {module.version}"))
     return kind
@@ -282,8 +289,8 @@ def _heat(file: IO[bytes], module: Module, log: Log) -> None:
 
 
 class _Segments:
-    """Collector of the headers and segments of a DXT region, whose content is added in pieces. It copies segments only
-    once.
+    """Collector of the headers and segments of a DXT region, whose content is added in pieces. Each segment is copied
+    only once.
     """
 
     def __init__(self, size: int) -> None:
@@ -293,8 +300,8 @@ class _Segments:
         self._valid = 0, 0
 
     def take(self, piece: bytes, is_end: bool) -> None:
-        """Add a piece. is_end: whether a stream with a valid checksum ends after it. Raise _Broken for implausible
-        counts.
+        """Add a piece. is_end: whether a stream with a valid checksum ends after this piece. Raise _Broken for
+        implausible counts.
         """
         self._rest += piece
         at, head = 0, counters.TRACED.itemsize
@@ -321,7 +328,7 @@ class _Segments:
             raise _Broken("garbled", "its last record is incomplete")
 
     def trace(self, kind: "np.dtype[np.void]") -> Trace:
-        """Return the trace up to the last valid checksum, without a file whose segments are incomplete."""
+        """Return the trace up to the last valid checksum. A file whose segments are incomplete is left out."""
         heads, body = self._valid
         files = np.frombuffer(self._heads, counters.TRACED, heads // counters.TRACED.itemsize)
         whole = np.cumsum(files["writes"] + files["reads"]) * self._size <= body

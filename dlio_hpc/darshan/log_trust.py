@@ -1,4 +1,4 @@
-"""Check whether a log can be trusted. Each fault has a name. The data of a log without faults are complete."""
+"""Check whether a log can be trusted. Each fault has a name. A log without faults has complete data."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -34,7 +34,9 @@ Table = dict[tuple[int, int], npt.NDArray[np.int64]]
 
 
 class Expected(NamedTuple):
-    """Facts of the run that its log must agree with; None if unknown. started, ended: seconds since 1970."""
+    """Facts of the run that the log must agree with; a fact is None if it is unknown. started, ended: seconds since
+    1970.
+    """
 
     ranks: int | None = None
     started: float | None = None
@@ -42,8 +44,9 @@ class Expected(NamedTuple):
 
 
 def judge(log: Log, expected: Expected | None = None) -> list[LogFault]:
-    """Return all faults of the log: those found when it was read, impossible values, contradictions between its parts,
-    and contradictions to `expected`. If there are none, its counters and its trace are complete.
+    """Return all faults of the log: faults found when the log was read, impossible values, contradictions between parts
+    of the log, and contradictions to `expected`. If there are no faults, the counters and the trace of the log are
+    complete.
     """
     faults = list(log.faults)
     if log.path.name.endswith("_partial"):
@@ -58,7 +61,7 @@ def judge(log: Log, expected: Expected | None = None) -> list[LogFault]:
 
 
 def has_possible(faults: list[LogFault], module: str) -> bool:
-    """Return whether the faults of a log contain none on garbled data of the module."""
+    """Return whether none of the faults says that data of the module are garbled."""
     return not any(fault.name == "garbled" and fault.text.startswith((f"{module}:", f"{module} ")) for fault in faults)
 
 
@@ -90,7 +93,9 @@ def _impossible(log: Log) -> Iterator[LogFault]:
 
 
 def _most(name: str) -> float:
-    """Return the largest plausible value of a counter. It is squared for a variance, which has squared units."""
+    """Return the largest plausible value of a counter. For a variance it is squared, because the unit of a variance is
+    squared.
+    """
     return _MOST**2 if "_VARIANCE_" in name else _MOST
 
 
@@ -118,7 +123,8 @@ def _trace_faults(
     log: Log, module: str, tracer: str, reads: tuple[str, ...], writes: tuple[str, ...]
 ) -> list[LogFault]:
     """Return the faults that a comparison of a module's trace with its counters shows: trace missing, trace cut, or
-    counters that disagree with it. reads, writes: names of the counters of requests.
+    counters that disagree with the trace. tracer: module of the trace. reads, writes: names of the counters of
+    requests.
     """
     counted = _counted(log.counted[module], reads, writes)
     requests = sum(int(row[_READS]) + int(row[_WRITES]) for row in counted.values())
@@ -177,8 +183,8 @@ def _counted(records: Records, reads: tuple[str, ...], writes: tuple[str, ...]) 
 
 
 def _traced(trace: Trace, reduced: set[int]) -> Table:
-    """Return the requests and bytes in the trace, by file and rank. reduced: ids of the files whose counters
-    Darshan has summed over all ranks; these files are summed over all ranks here, too, as rank -1.
+    """Return the requests and bytes in the trace, by file and rank. reduced: ids of the files whose counters Darshan
+    has summed over all ranks. The requests of these files are summed over all ranks, too, and have rank -1.
     """
     lengths = np.maximum(trace.segments["length"], 0)
     sums = np.concatenate(([0], np.cumsum(lengths)))
@@ -193,7 +199,7 @@ def _traced(trace: Trace, reduced: set[int]) -> Table:
 
 
 def _summed(numbers: list[int], ranks: list[int], rows: npt.NDArray[np.int64]) -> Table:
-    """Sum the rows that have the same file and rank. A rank with several processes has several records of a file."""
+    """Sum the rows that have the same file and rank. A rank with several processes has several records for a file."""
     table: Table = {}
     for number, rank, row in zip(numbers, ranks, rows, strict=True):
         key = number, rank

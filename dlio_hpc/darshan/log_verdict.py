@@ -1,4 +1,6 @@
-"""File verdict.json: faults of a run's Darshan log, and its differences from the run's own counts and from the plan."""
+"""File verdict.json: faults of a run's Darshan log, and differences of the log from the run's own counts and from the
+plan.
+"""
 
 from msgspec import Struct
 
@@ -7,16 +9,16 @@ from dlio_hpc.errors import InvalidRun
 
 
 class Reason(Struct, frozen=True):
-    """Fault of the log: its name and a description."""
+    """Fault of a log: name and description."""
 
     name: str
     text: str
 
 
 class Bytes(Struct, frozen=True):
-    """Bytes that all ranks read from the dataset's files, or wrote to them in a run that generates the dataset.
-    darshan: recorded by Darshan. core: counted by the ranks themselves. planned: None if the plan does not determine
-    them.
+    """Bytes that all ranks read from the dataset's files. For a run that generates the dataset, bytes that they wrote
+    to these files. darshan: bytes that Darshan recorded. core: bytes that the ranks counted themselves. planned: bytes
+    according to the plan; None if the plan does not determine them.
     """
 
     darshan: int
@@ -26,10 +28,11 @@ class Bytes(Struct, frozen=True):
 
 class LogVerdict(Struct, frozen=True):
     """Verdict on the log of a run. log: name of the log in the run's Darshan folder; None if there is no log. why_not:
-    reason why there is no log. library: version of libdarshan. bytes: None if nothing was compared, for example because
-    the counters cannot be trusted. differences: differences of Darshan's bytes from those that the ranks counted or the
-    plan has; each makes the run invalid. clock_error_s: largest error of the log's timestamps after conversion to the
-    clock of timeline.h5, in seconds; None if the clocks could not be aligned.
+    reason why there is no log; None if there is a log. library: version of libdarshan. bytes: None if nothing was
+    compared, for example because the counters cannot be trusted. differences: differences of Darshan's bytes from those
+    that the ranks counted or that were planned; each of them makes the run invalid. clock_error_s: largest error in
+    seconds of the log's timestamps after conversion to the clock of timeline.h5; None if the clocks could not be
+    aligned.
     """
 
     log: str | None
@@ -44,7 +47,8 @@ class LogVerdict(Struct, frozen=True):
 
 class Probe(Struct, frozen=True):
     """File probe.json: result of a trial start of ranks under libdarshan before the runs of a job. library: path of
-    libdarshan. version: its version; "" if unknown. why_not: reason why libdarshan is not used; None if it works.
+    libdarshan. version: version of libdarshan; "" if it is unknown. why_not: reason why libdarshan is not used; None if
+    it works. seconds: duration of the trial.
     """
 
     library: str

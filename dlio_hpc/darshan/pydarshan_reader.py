@@ -1,5 +1,5 @@
-"""Reader of logs whose version or byte order log_reader does not support. pydarshan reads them in a separate process,
-because its C library ends the process on a corrupted log, and reports unreadable records only on stderr.
+"""Reader of logs whose version or byte order log_reader does not support. pydarshan runs in a separate process, because
+its C library ends the process if a log is corrupted, and reports unreadable records only on stderr.
 """
 
 import importlib.util
@@ -21,8 +21,8 @@ _PATIENCE_S = 600
 
 
 def load(path: Path) -> Log:
-    """Read a log as log_reader.load() does. Raise ConfigError if pydarshan is not installed, InvalidRun if it cannot
-    read the log.
+    """Read a log as log_reader.load() does. Raise ConfigError if pydarshan is not installed, and InvalidRun if
+    pydarshan cannot read the log.
     """
     if importlib.util.find_spec("darshan") is None:
         raise ConfigError(
@@ -42,7 +42,7 @@ def load(path: Path) -> Log:
 
 
 def main() -> None:
-    """Read the log at the path in argv and write it to stdout, pickled. This runs in the separate process."""
+    """Read the log at the path in argv, and write the pickled Log to stdout. This runs in the separate process."""
     import darshan
 
     path = Path(sys.argv[1])

@@ -1,5 +1,5 @@
-"""Check of a run's Darshan log: it must belong to the run, be complete, and agree with the bytes that the ranks counted
-and with the plan.
+"""Check of a run's Darshan log. The log must belong to the run, be complete, and agree with the bytes that the ranks
+counted and with the plan.
 """
 
 import os
@@ -24,9 +24,10 @@ from dlio_hpc.results import run_result
 from dlio_hpc.results.run_result import Result
 
 Counts = npt.NDArray[np.int64]
-# Largest number of samples for which the files that differ are determined. It takes 6 ns per sample.
+# If a run reads more samples than this, the files that differ are not determined. Determining them takes 6 ns per
+# sample.
 _MOST_SAMPLES = 50_000_000
-# Largest number of ranks, and of files, that the differences name.
+# Largest number of ranks, and largest number of files, that the differences name.
 _NAMED = 3
 _A_PAGE = 4096
 
@@ -77,7 +78,7 @@ def _result(folder: Path) -> Result | None:
 
 
 def expected(plan: Plan, result: Result | None) -> log_trust.Expected:
-    """Return the facts that a log of the run must agree with. result: None if the run has none."""
+    """Return the facts that a log of the run must agree with. result: result of the run; None if there is none."""
     if result is None:
         return log_trust.Expected(plan.ranks)
     return log_trust.Expected(plan.ranks, units.timestamp(result.started), units.timestamp(result.ended))
@@ -107,9 +108,9 @@ def _compared(verdict: LogVerdict, log: Log, plan: Plan, run: Run, result: Resul
 
 
 def _generated(log: Log, run: Run, result: Result) -> dict[str, object]:
-    """Return the fields `bytes` and `differences` for a run that generates a dataset; empty if it reused one. The only
-    possible difference is that fewer bytes were written than the samples have. An exact comparison is not possible,
-    because HDF5 leaves holes and writes some of its metadata twice.
+    """Return the fields `bytes` and `differences` for a run that generates a dataset, or an empty dict if the run
+    reused one. The only possible difference is that fewer bytes were written than the samples have. An exact comparison
+    is not possible, because HDF5 leaves holes and writes some of its metadata twice.
     """
     assert result.generated is not None
     if result.generated.reused:
@@ -135,8 +136,8 @@ def _core(folder: Path, run: Run) -> Core | None:
 
 
 def _recorded(log: Log, run: Run, direction: str) -> dict[tuple[int, int], int]:
-    """Return the bytes that Darshan recorded for the interface that the ranks used, POSIX or MPI-IO, by rank and number
-    of the dataset's file. direction: READ or WRITTEN.
+    """Return the bytes that Darshan recorded, by rank and number of the dataset's file. They are those of the interface
+    that the ranks used, POSIX or MPI-IO. direction: READ or WRITTEN.
     """
     module = "MPI-IO" if run.workload.reader.access == "collective" and direction == "READ" else "POSIX"
     records = log.counted.get(module)
@@ -160,9 +161,9 @@ def _recorded(log: Log, run: Run, direction: str) -> dict[tuple[int, int], int]:
 def _differences(
     recorded: dict[tuple[int, int], int], core: Counts, plan: Plan, run: Run, whole: bool
 ) -> Iterator[str]:
-    """Yield messages on ranks for which Darshan recorded other bytes than the rank counted, and on files from which
-    fewer bytes than planned were read. whole: whether the run has done all planned steps. If not, the only differences
-    are ranks for which Darshan recorded fewer bytes.
+    """Yield messages on ranks and on files. A rank is reported if Darshan recorded another number of bytes than the
+    rank counted. A file is reported if fewer bytes than planned were read from it. whole: whether the run has done all
+    planned steps. If it has not, files are not reported, and a rank is reported only if Darshan recorded fewer bytes.
     """
     by_rank = np.zeros(len(core), np.int64)
     for (rank, _), count in recorded.items():
@@ -184,18 +185,18 @@ def _differences(
 
 def _may_lose_files(run: Run) -> bool:
     """Return whether TensorFlow's own threads open files while others close files. Darshan may then lose track of files
-    (see core.darshan_fd_gate), and the benchmark cannot prevent it.
+    (see core.darshan_fd_gate), which the benchmark cannot prevent.
     """
     reader = run.workload.reader
     return reader.loader == "tensorflow" and reader.read_threads > 1
 
 
 def _tolerance(run: Run, core: Counts) -> Counts:
-    """Return the bytes per rank by which the rank's count may differ from Darshan's. It is 0 if the rank counts the
-    calls that Darshan records, and a page if it takes the bytes of library calls from the kernel. If TensorFlow itself
-    reads, it is 1 % and 1 MiB, because the rank takes the kernel's counters of its process, which include other reads.
-    If HDF5 reads through MPI-IO, any difference is accepted, because the kernel does not count bytes that come from
-    other ranks.
+    """Return for each rank the number of bytes by which the rank's count may differ from Darshan's. It is 0 if the rank
+    counts the calls that Darshan records, and a page if the rank takes the bytes of library calls from the kernel. If
+    TensorFlow itself reads, it is 1 % and 1 MiB, because the rank then takes the kernel's counters of its process,
+    which include other reads. If HDF5 reads through MPI-IO, any difference is accepted, because the kernel does not
+    count bytes that come from other ranks.
     """
     reader = run.workload.reader
     if reader.access == "collective":
@@ -207,7 +208,7 @@ def _tolerance(run: Run, core: Counts) -> Counts:
 
 
 def _short_files(recorded: dict[tuple[int, int], int], plan: Plan, run: Run) -> Iterator[tuple[int, str]]:
-    """Yield the rank and a message for each file from which a rank read fewer bytes than planned. Yield nothing if the
+    """Yield a rank and a message for each file from which this rank read fewer bytes than planned. Yield nothing if the
     planned bytes per file are not known, or if there are too many samples to compute them.
     """
     workload = run.workload

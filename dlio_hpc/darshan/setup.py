@@ -17,31 +17,31 @@ MARKER_BYTES = 1777
 CONFIG, PROBE, VERDICT = "darshan.conf", "probe.json", "verdict.json"
 # Modules whose records are filtered by file name. Records of HEATMAP do not have the names of files.
 _MODULES = "POSIX,STDIO,MPI-IO,DXT_POSIX,DXT_MPIIO"
-# Folders that a libdarshan before 3.4 does not record by default. It reads no configuration file, and its environment
-# variable DARSHAN_EXCLUDE_DIRS replaces this list.
+# Folders that a libdarshan before 3.4 does not record by default. Such a library reads no configuration file, and its
+# environment variable DARSHAN_EXCLUDE_DIRS replaces this list.
 _SYSTEM = ("/etc/", "/dev/", "/usr/", "/bin/", "/boot/", "/lib/", "/opt/", "/sbin/", "/sys/", "/proc/", "/var/")
-# Memory in MiB that a libdarshan before 3.4 gets for records and compressed traces. Their numbers are limited by
-# constants in the library.
+# Memory in MiB that a libdarshan before 3.4 gets for records and compressed traces. Constants in the library limit the
+# number of records and the size of traces.
 _EARLY_POOL_MIB = 8
 
 
 def marker_path(directory: str, run: Run) -> str:
-    """Return the path of the marker file (see clock_alignment). It is next to the log, because the dataset's folder may
-    be read-only.
+    """Return the path of the marker file (see clock_alignment). The file is next to the log, because the dataset's
+    folder may be read-only.
     """
     return os.path.join(directory, rundir.RUNS, rundir.run_name(run.number, run.name), rundir.DARSHAN, "clock")
 
 
 def early_variables() -> dict[str, str]:
-    """Return the environment variables of ranks under a libdarshan before 3.4. The shell variable $excluded has the
-    value of excluded().
+    """Return the environment variables for ranks under a libdarshan before 3.4. The job script sets the shell variable
+    $excluded to the value of excluded().
     """
     return {"DARSHAN_MODMEM": str(_EARLY_POOL_MIB), "DARSHAN_EXCLUDE_DIRS": "$excluded"}
 
 
 def excluded(plan: Plan, python: Iterable[str]) -> str:
     """Return the value of DARSHAN_EXCLUDE_DIRS: folders of the system and of Python's modules (`python`), except those
-    that contain paths to be recorded. A Python folder whose path has a comma is not listed, because the comma separates
+    that contain paths to be recorded. A Python folder whose path has a comma is left out, because the comma separates
     folders.
     """
     wanted = [run_path for run in plan.runs for run_path in (run.dataset, run.outputs)] + [plan.directory]
@@ -59,11 +59,11 @@ def python_folders() -> list[str]:
 
 
 def config(plan: Plan, run: Run) -> str:
-    """Return the content of darshan.conf. Each line is a setting; modules that it is for are at its end. Only the
-    dataset, the outputs and the marker file of the run are recorded.
+    """Return the content of darshan.conf. Each line is a setting, followed by the modules that it applies to, if any.
+    Only the dataset, the outputs and the marker file of the run are recorded.
 
-    MODMEM must hold each compressed module. If it is smaller than the trace, the whole log may be lost. NAME_INCLUDE
-    takes precedence over NAME_EXCLUDE.
+    MODMEM must be large enough for each compressed module. If it is smaller than the trace, the whole log may be lost.
+    NAME_INCLUDE takes precedence over NAME_EXCLUDE.
     """
     need = darshan_needs.memory(plan, run)
     wanted = [f"{expression(folder)}/" for folder in (run.dataset, run.outputs)] + [
@@ -84,8 +84,8 @@ def config(plan: Plan, run: Run) -> str:
 
 def variables() -> dict[str, str]:
     """Return the environment variables of the ranks. The job script expands the values in double quotes, in a function
-    whose $1 is the run's Darshan folder and whose $2 is the name of the log. The log of each attempt has a new name,
-    because Darshan does not replace an existing log.
+    whose first argument ($1) is the run's Darshan folder and whose second argument ($2) is the name of the log. The log
+    of each attempt has a new name, because Darshan does not replace an existing log.
 
     DXT_ENABLE_IO_TRACE enables traces in libraries before 3.4, which read no configuration file.
     """
@@ -99,9 +99,10 @@ def variables() -> dict[str, str]:
 
 
 def expression(path: str) -> str:
-    """Return a POSIX extended regular expression that matches `path` in Darshan's configuration file. It contains no
-    blank, which would end the word, no comma, which would end the expression, and no backslash before a letter, whose
-    meaning depends on the implementation. A blank or comma in `path` is matched by ".".
+    """Return a POSIX extended regular expression that matches `path` in Darshan's configuration file. Three things must
+    not occur in the expression: a blank, which would end the word; a comma, which would end the expression; and a
+    backslash before a letter, whose meaning depends on the implementation. A blank or comma in `path` is matched by
+    ".".
     """
     return "".join(map(_letter, path))
 

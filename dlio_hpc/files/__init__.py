@@ -1,1 +1,1 @@
-"""Files of jobs and archives: their names, how they are written safely, and how archives are read."""
+"""Files of jobs and archives: the names of the files, safe writing, and reading of archives."""

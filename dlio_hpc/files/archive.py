@@ -1,8 +1,9 @@
 """The archive of a job: NAME.tar.zst, with a manifest at the start and a seal at the end.
 
-The same files give the same bytes: members are sorted, and their times and owners are zero. manifest.json holds the
-SHA-256 of every file. The seal is a skippable frame, which zstd and tar ignore (RFC 8878, section 3.1.2). It holds the
-SHA-256 of all bytes before it. Any flipped bit is therefore detected, even if the files decoded from it are the same.
+The same files always give the same archive, byte for byte: members are sorted, and their times and owners are zero.
+manifest.json holds the SHA-256 of every file. The seal is a skippable frame, which zstd and tar ignore (RFC 8878,
+section 3.1.2). It holds the SHA-256 of all bytes before it. Any flipped bit is therefore detected, even if the
+decompressed files are the same.
 """
 
 import hashlib
@@ -26,8 +27,8 @@ from dlio_hpc.files.archive_members import Members, Packed, TarMember
 
 SUFFIX = ".tar.zst"
 _LEVEL = 3
-# Maximum bytes of a recording (timeline, Darshan log) that is read into the memory of a login node. Other files of
-# a job are limited to rundir.LARGEST_DOCUMENT.
+# Maximum size in bytes of a recording (timeline, Darshan log) that is read into the memory of a login node. Other files
+# of a job are limited to rundir.LARGEST_DOCUMENT.
 LARGEST_RECORDING = 4 << 30
 _FILLING = (0x184D2A5C).to_bytes(4, "little")
 _UNSEALED = "its checksum is wrong or missing: the file was changed, truncated or repacked"
@@ -36,16 +37,16 @@ _SEAL_BYTES = len(_SEAL_HEAD) + 32
 
 
 class ArchivedFile(Struct, frozen=True):
-    """A file of the job in its manifest."""
+    """Entry of the manifest for a file of the job."""
 
     bytes: int
     sha256: str
 
 
 class Manifest(Struct, frozen=True):
-    """All files of the job except the manifest itself. skipped: names of files that are not in the archive, because
-    they are not regular files, their names are not UTF-8, or they are live records of Darshan in a killed rank
-    (hundreds of MiB of zeros each).
+    """All files of the job except the manifest itself. files: files in the archive, by name. skipped: names of files
+    that are not in the archive. They are not regular files, their names are not UTF-8, or they are in-memory records
+    that Darshan had mapped to a file when a rank was killed (hundreds of MiB of zeros each).
     """
 
     job: str
@@ -55,11 +56,11 @@ class Manifest(Struct, frozen=True):
 
 
 def create(directory: Path, target: Path) -> list[str]:
-    """Archive the job in `directory` as `target`, and write its manifest into the directory. Return notes on problems
+    """Archive the job in `directory` as `target`, and write the manifest into the directory. Return notes on problems
     outside the archive, such as a manifest that could not be written.
 
-    `target` is either complete and verified or does not exist. Raise Incomplete if files changed meanwhile, and
-    InvalidRun if the written archive does not verify.
+    Afterwards `target` is either complete and verified, or it does not exist. Raise Incomplete if files changed
+    meanwhile, and InvalidRun if the written archive does not verify.
     """
     manifest = _manifest(directory)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -79,27 +80,29 @@ def create(directory: Path, target: Path) -> list[str]:
 
 
 def is_of(path: Path, directory: Path) -> bool:
-    """Return whether the archive `path` has the current files of `directory`, according to its manifest."""
+    """Return whether the archive at `path` contains the current files of `directory`. The files are compared with the
+    archive's manifest.
+    """
     with _opened(path) as held:
         return held.manifest == _manifest(directory)
 
 
 def listed(path: Path) -> frozenset[str]:
-    """Return the names of the archived files, from the manifest. Raise InvalidRun if it cannot be read."""
+    """Return the names of the archived files, from the manifest. Raise InvalidRun if the manifest cannot be read."""
     with _opened(path) as held:
         return frozenset(held.manifest.files)
 
 
 def faults(path: Path) -> list[str]:
-    """Verify an archive. Return its faults, one text each, or nothing if every byte is as it was written. If a fault
-    makes further reading unsafe, return only that fault.
+    """Verify an archive. Return its faults, one text each, or an empty list if every byte is as it was written. If a
+    fault makes further reading unsafe, return only that fault.
     """
     return _passed(path, lambda _: False)[0]
 
 
 def sound(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-    """Read files like read(), and verify every byte of the archive in the same pass. Raise InvalidRun if any byte
-    differs.
+    """Read the wanted files like read(), and verify every byte of the archive in the same pass. Raise InvalidRun if any
+    byte differs.
     """
     errors, content = _passed(path, wanted)
     if errors:
@@ -108,7 +111,7 @@ def sound(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
 
 
 def entries(path: Path) -> list[tuple[str, int]]:
-    """Return the names and the bytes of all members. Raise InvalidRun if the archive cannot be read."""
+    """Return the name and the size in bytes of each member. Raise InvalidRun if the archive cannot be read."""
     with _opened(path) as held:
         own = (f"{held.manifest.job}/{rundir.MANIFEST}", len(held.listing))
         return [own, *((member.name, member.size) for _, member in held.members())]
@@ -117,7 +120,8 @@ def entries(path: Path) -> list[tuple[str, int]]:
 def read(path: Path, wanted: Callable[[str], bool], largest: int = rundir.LARGEST_DOCUMENT) -> dict[str, bytes]:
     """Return the contents of archived files by name, without verifying their checksums. wanted: function that returns
     whether to read a file, given its name relative to the job's folder. Of job.out and job.err, only the last `largest`
-    bytes are returned. Raise InvalidRun if the archive cannot be read, or if another wanted file is larger.
+    bytes are returned. Raise InvalidRun if the archive cannot be read, or if another wanted file has more than
+    `largest` bytes.
     """
     with _opened(path) as held:
         content = {rundir.MANIFEST: held.listing} if wanted(rundir.MANIFEST) else {}
@@ -128,9 +132,11 @@ def read(path: Path, wanted: Callable[[str], bool], largest: int = rundir.LARGES
 
 
 def extract(path: Path, target: Path) -> Path:
-    """Verify every byte of an archive, then extract the job's folder into `target`. Return the path of the folder.
+    """Verify every byte of an archive, then extract the job's folder into `target`. Return the path of the extracted
+    folder.
 
-    Raise InvalidRun if the archive is corrupted and ConfigError if the folder exists; nothing is written then.
+    Raise InvalidRun if the archive is corrupted, and ConfigError if the folder exists; nothing is written in these
+    cases.
     """
     if errors := faults(path):
         raise _broken(path, errors[0])
@@ -154,7 +160,7 @@ def extract(path: Path, target: Path) -> Path:
 
 
 def _made(file: Path) -> Path:
-    """Create the folder of `file` if it does not exist; return `file`."""
+    """Create the folder of `file` if it does not exist, and return `file`."""
     file.parent.mkdir(parents=True, exist_ok=True)
     return file
 
@@ -176,8 +182,8 @@ def _kept(name: str, pieces: Iterator[bytes], largest: int) -> bytes:
 
 @contextmanager
 def _temporary(target: Path, job: str) -> Iterator[str]:
-    """Create a temporary folder in `target` and yield its path. Remove the folder at the end of the `with` block, as
-    far as that is possible.
+    """Create a temporary folder in `target` and yield its path. Remove the folder, as far as possible, at the end of
+    the `with` block.
     """
     folder = tempfile.mkdtemp(prefix=f".{job}.", dir=target)
     try:
@@ -259,8 +265,8 @@ def _add(tar: tarfile.TarFile, name: str, content: IO[bytes]) -> None:
 
 
 def _fill_up(file: "_Hashing", size: int) -> None:
-    """Pad the archive with skippable frames until its compression ratio, for `size` bytes of uncompressed files, is
-    within the limit that readers of archives accept.
+    """Pad the archive with skippable frames until its compression ratio is within the limit that readers of archives
+    accept. size: total bytes of the uncompressed files.
     """
     while (lacking := -(-(size - archive_members.ALLOWANCE) // archive_members.RATIO) - file.count) > 0:
         length = min(lacking, archive_members.CHUNK)
@@ -268,7 +274,7 @@ def _fill_up(file: "_Hashing", size: int) -> None:
 
 
 class _Hashing:
-    """A file wrapper for writing that computes the SHA-256 and the count of the bytes written."""
+    """A file wrapper for writing that computes the SHA-256 and the number of the bytes written."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -285,7 +291,7 @@ class _Hashing:
 
 
 class _Held(NamedTuple):
-    """An open archive, of which the first member, the manifest, has been read. listing: content of this member."""
+    """An open archive whose first member, the manifest, has been read. listing: content of this first member."""
 
     packed: Packed
     tar: Members
@@ -295,7 +301,7 @@ class _Held(NamedTuple):
 
     def members(self) -> Iterator[tuple[str, TarMember]]:
         """Yield each member after the manifest, with its name relative to the job's folder. Raise InvalidRun for a
-        member that the manifest does not list, that is repeated, or that is outside the job's folder.
+        member that the manifest does not list, that occurs twice, or that is outside the job's folder.
         """
         left = dict.fromkeys(self.manifest.files)
         for member in self.iterator:
@@ -384,7 +390,7 @@ def _is_safe(name: str) -> bool:
 
 @contextmanager
 def _opening(path: Path) -> Iterator[io.BufferedReader]:
-    """Open an archive for reading. A pipe of that name does not block. Raise InvalidRun if it is not a regular file."""
+    """Open an archive for reading. If `path` is a pipe, do not block. Raise InvalidRun if it is not a regular file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as fault:

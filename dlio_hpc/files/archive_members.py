@@ -1,7 +1,7 @@
 """Read the members of a job's archive. Only what dlio-hpc writes is accepted: zstd, ustar headers and regular files.
 
-Any user may put an archive into a shared folder, so all limits are checked before memory or time is spent. InvalidRun
-is raised if a limit is exceeded.
+Any user may put an archive into a shared folder. All limits are therefore checked before memory or time is spent.
+InvalidRun is raised if a limit is exceeded.
 """
 
 import hashlib
@@ -18,30 +18,31 @@ CHUNK = 1 << 20
 # Maximum window of the decompressor. Archives have a window of 2 MiB; decoders should support 8 MiB (RFC 8878,
 # 3.1.1.1.2).
 _WINDOW = 8 << 20
-# Maximum compression ratio, and bytes beyond it that decompress in a fraction of a second. A job's files have ratios
-# of 5 to 60; zstd reaches 30,000 with zeros. archive._fill_up() pads archives that compress better.
+# RATIO: maximum compression ratio. ALLOWANCE: number of bytes that an archive may decompress to in excess of this
+# ratio; decompressing them takes a fraction of a second. A job's files have ratios of 5 to 60; zstd reaches 30,000 with
+# zeros. archive._fill_up() pads archives that compress better.
 RATIO, ALLOWANCE = 256, 64 << 20
-# Maximum bytes by which the bytes read may exceed those decompressed. A block has at most 128 KiB; only empty frames
-# and holes of a sparse file have more.
+# Maximum excess of the bytes read over the bytes decompressed. A block has at most 128 KiB; only empty frames and holes
+# of a sparse file cause a larger excess.
 _AHEAD = 4 << 20
 # An extended header has a path (PATH_MAX: 4096 bytes) and a size.
 _LONGEST_HEADER = 16 << 10
-# Maximum members of an archive: eight files for each of 32,768 runs.
+# Maximum number of members of an archive: eight files for each of 32,768 runs.
 MOST_MEMBERS = 1 << 18
-# Maximum zeros after the last member: tar pads records, which have at most 1 MiB with common settings.
+# Maximum number of zeros after the last member: tar pads records, which have at most 1 MiB with common settings.
 _LONGEST_END = CHUNK + 2 * BLOCK
 
 
 class TarMember(NamedTuple):
-    """A regular file in an archive. size: its bytes."""
+    """A regular file in an archive. size: number of bytes of the file."""
 
     name: str
     size: int
 
 
 class Packed:
-    """Compressed bytes of an archive, as a file that the decompressor reads. It hashes all bytes before the seal and
-    keeps the seal. seal_bytes: length of the seal.
+    """Compressed bytes of an archive, as a file that the decompressor reads. All bytes before the seal are hashed, and
+    the seal is kept. seal_bytes: length of the seal.
     """
 
     def __init__(self, file: IO[bytes], size: int, seal_bytes: int) -> None:
@@ -55,8 +56,8 @@ class Packed:
         self.decompressed = 0
 
     def read(self, size: int = -1) -> bytes:
-        """Read compressed bytes for the decompressor. Raise InvalidRun if far more bytes are read than are
-        decompressed.
+        """Read compressed bytes for the decompressor. Raise InvalidRun if the bytes read so far are far more than the
+        bytes decompressed so far.
         """
         data = self._file.read(size)
         self._taken += len(data)
@@ -74,8 +75,8 @@ class Packed:
 
 
 class Members:
-    """Iterator over the members of an archive, in order. pieces() reads the bytes of the current member; bytes that are
-    not read are skipped when the next member is requested.
+    """Iterator over the members of an archive, in order. pieces() yields the bytes of the current member. Bytes that
+    are not read are skipped when the next member is requested.
     """
 
     def __init__(self, packed: Packed) -> None:
@@ -126,7 +127,9 @@ class Members:
         return TarMember(name, size)
 
     def _check_end(self) -> None:
-        """Check that only a limited number of zeros follow up to the end of the archive. Raise InvalidRun otherwise."""
+        """Check that at most a limited number of zeros follow up to the end of the archive. Raise InvalidRun
+        otherwise.
+        """
         length = 0
         while piece := self._read(CHUNK):
             length += len(piece)
@@ -160,7 +163,7 @@ class Members:
 
 
 def most_bytes(size: int) -> int:
-    """Return the maximum bytes that an archive of `size` bytes may decompress to."""
+    """Return the maximum number of bytes that an archive of `size` bytes may decompress to."""
     return ALLOWANCE + RATIO * size
 
 

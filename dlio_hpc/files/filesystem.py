@@ -1,5 +1,5 @@
-"""Type of the file system that holds a path. It is determined by the magic number of statfs(2), because the names of
-mount points can mislead and the output of commands differs.
+"""Type of the file system that holds a path. The type is determined by the magic number of statfs(2), because the names
+of mount points can mislead and the output of commands differs.
 """
 
 import ctypes
@@ -19,8 +19,8 @@ _KINDS = {
 }  # fmt: skip
 
 
-# Types whose reads become block requests of the reading process. Only for these, read_bytes of proc(5) is correct. It
-# stays 0 on FUSE, GPFS, BeeGFS and, since Linux 5.18, NFS; ZFS also counts reads from memory.
+# Types whose reads become block requests of the reading process. Only for these types, read_bytes of proc(5) is
+# correct. On FUSE, GPFS, BeeGFS and, since Linux 5.18, NFS it stays 0. On ZFS it includes reads from memory.
 COUNTED = frozenset({"ext4", "xfs", "btrfs", "overlay"})
 # Types whose data are cached only in the kernel's page cache on the node.
 PAGED = COUNTED | {"lustre", "nfs", "fuse", "ceph", "smb", "9p", "afs"}
@@ -28,8 +28,8 @@ MEMORY = frozenset({"tmpfs", "ramfs"})
 
 
 class FileSystem(Struct, frozen=True):
-    """A mounted file system. kind: its type. mount, source: mount point and source from /proc/self/mountinfo; empty if
-    it is not listed there.
+    """A mounted file system. kind: type of the file system. mount, source: mount point and source from
+    /proc/self/mountinfo; empty if the file system is not listed there.
     """
 
     kind: str
@@ -47,12 +47,14 @@ class FileSystem(Struct, frozen=True):
 
     @property
     def fsname(self) -> str:
-        """The name that Lustre has for the file system: NAME in the source mgs@tcp:/NAME or mgs@tcp:/NAME/below."""
+        """Lustre's name of the file system: NAME in the source mgs@tcp:/NAME or mgs@tcp:/NAME/below."""
         return self.source.rpartition(":/")[2].partition("/")[0]
 
 
 def of(path: Path) -> FileSystem:
-    """Return the file system that holds `path` or, if it does not exist, its nearest existing parent."""
+    """Return the file system that holds `path`. If `path` does not exist, return the one that holds its nearest
+    existing parent.
+    """
     nearest = existing(path)
     number = magic(nearest)
     mount, source = _mount(nearest)
@@ -74,8 +76,8 @@ def unwritable(folder: str) -> str | None:
 
 
 def is_there(path: str | Path) -> bool:
-    """Return whether the path exists. Raise InfrastructureError if the system cannot tell; os.path.exists() would
-    return False.
+    """Return whether the path exists. Raise InfrastructureError if the system cannot tell, unlike os.path.exists(),
+    which returns False.
     """
     try:
         os.stat(path)
@@ -104,8 +106,8 @@ def magic(path: Path) -> int:
 
 
 def _mount(path: Path) -> tuple[str, str]:
-    """Return the mount point and the source of the file system of `path`. It is the file system that was mounted last
-    on the longest mount point above the path.
+    """Return the mount point and the source of the file system of `path`. Of the mount points above the path, the
+    longest applies; if several file systems are mounted there, the last one applies.
     """
     best = ("", "")
     for mount, _, source in mounts():

@@ -1,5 +1,5 @@
-"""Names of the files in a job's directory and in the folder of archives, which only this module defines, and functions
-to write and lock files safely.
+"""Names of the files in a job's directory and in the folder of archives, and functions to write and lock files safely.
+No other module defines these names.
 """
 
 import fcntl
@@ -37,7 +37,8 @@ ERROR = "error.json"
 TF_PROFILE = "tf-profile"
 # Names in the folder of archives, not in a job's directory.
 HISTORY, HISTORY_LOCK, BASELINES = "history.db", "history.lock", "baselines"
-# Maximum bytes of a JSON document of a job, an archive or a study. The plan of a study with 10,000 points is smaller.
+# Maximum size in bytes of a JSON document of a job, an archive or a study. The plan of a study with 10,000 points is
+# smaller.
 LARGEST_DOCUMENT = 64 << 20
 # Glob pattern of job directories in a folder of jobs. Incomplete directories have names that begin with a dot.
 JOBS = f"[!.]*/{JOB}"
@@ -53,8 +54,8 @@ def layout_name(when: str, place: int) -> str:
 
 
 def run_name(number: int, name: str) -> str:
-    """Return the folder name of a run, such as 01-measure. Names sort in the order in which runs are executed, up to
-    100 runs.
+    """Return the folder name of a run, such as 01-measure. For up to 100 runs, names sort in the order in which the
+    runs are executed.
     """
     return f"{number:02}-{name}"
 
@@ -64,7 +65,9 @@ def run_directory(job: Path, number: int, name: str) -> Path:
 
 
 def attempts(job: Path) -> list[Path]:
-    """Return the folders that hold the results of earlier attempts of a job, which was requeued or run again."""
+    """Return the folders that hold the results of earlier attempts of a job. A job has them if it was requeued or run
+    again.
+    """
     return list((job / ATTEMPTS).glob("[0-9]*"))
 
 
@@ -78,27 +81,27 @@ _TEMPORARY = re.compile(r"[.](?P<name>.+)[.](?P<pid>\d+)-[0-9a-f]{8}@(?P<host>.+
 
 
 def temporary_name(name: str) -> str:
-    """Return a temporary name, hidden and unpredictable, for a file or folder that will be renamed to `name`."""
+    """Return a hidden and unpredictable temporary name for a file or folder that will be renamed to `name`."""
     return f".{name}.{os.getpid()}-{os.urandom(4).hex()}@{os.uname().nodename}.tmp"
 
 
 def rest_of(name: str) -> str | None:
-    """Return the final name that is part of a temporary name, or None if `name` is not a temporary name."""
+    """Return the final name that a temporary name contains, or None if `name` is not a temporary name."""
     match = _TEMPORARY.fullmatch(name)
     return match["name"] if match else None
 
 
 def is_being_written(name: str) -> bool:
-    """Return whether the process that created a temporary file may still write to it. True if the process runs on
-    another host, where it cannot be checked.
+    """Return whether the process that created a temporary file may still write to the file. If the process runs on
+    another host, it cannot be checked; return True in that case.
     """
     match = _TEMPORARY.fullmatch(name)
     return match is not None and (match["host"] != os.uname().nodename or Path(f"/proc/{match['pid']}").exists())
 
 
 def matching(folder: Path, pattern: str) -> Iterator[Path]:
-    """Yield the sorted paths below a folder that match a pattern, like Path.glob(). Unlike Path.glob(), raise OSError
-    for a folder that is not readable.
+    """Yield in sorted order the paths below a folder that match a pattern, like Path.glob(). Unlike Path.glob(), raise
+    OSError if a folder is not readable.
     """
     first, _, rest = pattern.partition("/")
     names = [first]
@@ -118,11 +121,12 @@ def matching(folder: Path, pattern: str) -> Iterator[Path]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield the path of a temporary file for new content. At the end of the `with` block it is synced to disk and
-    replaces `path` atomically; on an exception it is removed. If `path` is a device or a pipe, yield `path` itself.
+    """Yield the path of a temporary file for new content. At the end of the `with` block, the temporary file is synced
+    to disk and replaces `path` atomically; on an exception it is removed. If `path` is a device or a pipe, yield `path`
+    itself.
 
-    The temporary file is new and is accessed through its descriptor, so a link that another user places at its name has
-    no effect.
+    The temporary file is new and is accessed through its descriptor. A link that another user creates with the same
+    name therefore has no effect.
     """
     if path.exists() and not path.is_file():
         yield path
@@ -164,8 +168,8 @@ def is_locked(directory: Path) -> bool:
 
 @contextmanager
 def locked_now(path: Path) -> Iterator[bool]:
-    """Try to lock a file for the duration of the `with` block, without waiting. Yield True, or False if another process
-    holds the lock. On a file system without locks, yield True.
+    """Try to lock a file for the duration of the `with` block, without waiting. Yield True if the lock is held, and
+    False if another process holds it. On a file system without locks, yield True.
     """
     with _lockable(path) as descriptor:
         try:
@@ -180,18 +184,20 @@ def locked_now(path: Path) -> Iterator[bool]:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Hold the lock of a job's directory for the duration of the `with` block. Wait for it if necessary."""
+    """Hold the lock of a job's directory for the duration of the `with` block. If another process holds the
+    lock, wait.
+    """
     with locked_file(directory / PLAN):
         yield
 
 
 @contextmanager
 def locked_file(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[bool]:
-    """Hold the lock of the file `path` for the duration of the `with` block. If another process holds it, call
-    `on_wait` and then wait. Yield True, or False if the file was removed or replaced meanwhile; another process may
-    then hold the lock of a new file.
+    """Hold the lock of the file `path` for the duration of the `with` block. If another process holds the lock, call
+    `on_wait` and then wait. Yield True if `path` is still the locked file. Yield False if the file was removed or
+    replaced meanwhile; another process may then hold the lock of a new file.
 
-    On a file system without locks there is no wait.
+    On a file system without locks, do not wait.
     """
     with _lockable(path) as descriptor:
         with suppress(OSError):
@@ -206,8 +212,8 @@ def locked_file(path: Path, on_wait: Callable[[], None] = lambda: None) -> Itera
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
-    """Return whether the open file is still the file at `path`. True if the descriptor is a folder, which was opened
-    instead of the file.
+    """Return whether the open file is still the file at `path`. Return True if the descriptor is a folder, which was
+    opened instead of the file.
     """
     opened = os.fstat(descriptor)
     try:
@@ -218,9 +224,9 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 @contextmanager
 def _lockable(path: Path) -> Iterator[int]:
-    """Open a file so that it can be locked, and yield its descriptor. It is opened for writing, because NFS requires
-    that for a lock. If that is not allowed, it is opened for reading. If the file is missing or not readable, its
-    folder is opened instead; on Lustre, locks on folders do not reach other nodes.
+    """Open a file so that it can be locked, and yield its descriptor. The file is opened for writing, because NFS
+    requires that for a lock. If that is not allowed, the file is opened for reading. If the file is missing or not
+    readable, its folder is opened instead; on Lustre, locks on folders do not reach other nodes.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | _LOCKED)

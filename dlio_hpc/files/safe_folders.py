@@ -1,5 +1,5 @@
-"""Safe access to folders that other users may write to. A folder is opened once and then accessed by its descriptor, so
-that it does not matter if another user puts another folder in its place.
+"""Safe access to folders that other users may write to. A folder is opened once and then accessed by its descriptor. It
+then does not matter if another user puts another folder in its place.
 """
 
 import errno
@@ -12,14 +12,14 @@ from pathlib import Path
 
 from dlio_hpc.errors import ConfigError, about
 
-# Error numbers of open(2) if the path is a link or not a folder.
+# Error numbers that open(2) returns if the path is a link or not a folder.
 _NO_FOLDER = {errno.ELOOP, errno.ENOTDIR}
 
 
 @contextmanager
 def opened(path: str | Path) -> Iterator[int]:
-    """Open the folder at `path` and yield its descriptor. Raise ConfigError if it is a link or not a folder. OSErrors
-    raised in the `with` block name the folder by its path instead of its descriptor.
+    """Open the folder at `path` and yield its descriptor. Raise ConfigError if `path` is a link or not a folder.
+    OSErrors raised in the `with` block name the folder by its path, not by its descriptor.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -35,22 +35,24 @@ def opened(path: str | Path) -> Iterator[int]:
 
 
 def close(descriptor: int) -> None:
-    """Close a descriptor and ignore errors. Nothing may have been written to it, as an error could mean lost data."""
+    """Close a descriptor and ignore errors. Use it only for descriptors to which nothing was written, because an error
+    after writing could mean lost data.
+    """
     with suppress(OSError):
         os.close(descriptor)
 
 
 def held(descriptor: int) -> Path:
-    """Return the path to an open file or folder through its descriptor. No other user can change what this path refers
-    to.
+    """Return a path that leads through a descriptor to an open file or folder. No other user can change what this path
+    refers to.
     """
     return Path(f"/proc/self/fd/{descriptor}")
 
 
 def created(folder: int, name: str) -> int:
     """Open the file `name` in an open folder for reading and writing, and create it if it does not exist. Return its
-    descriptor. Raise ConfigError if the name belongs to a link, to a file with several links, or to something else than
-    a regular file.
+    descriptor. Raise ConfigError if the name is that of a link, of a file with several links, or of anything but a
+    regular file.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -79,8 +81,8 @@ def _foreign(folder: int, name: str) -> ConfigError:
 
 
 def content(path: Path, longest: int) -> bytes:
-    """Return the content of a file that another user may have placed there. A pipe does not block. Raise ConfigError if
-    it is not a regular file or has more than `longest` bytes.
+    """Return the content of a file that another user may have placed there. If the file is a pipe, do not block. Raise
+    ConfigError if it is not a regular file or has more than `longest` bytes.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -96,8 +98,9 @@ def content(path: Path, longest: int) -> bytes:
 
 
 def is_mine(folder: int) -> bool:
-    """Return whether an open folder belongs to this user. A file system may map owners, such as root to nobody. If the
-    owners differ, a temporary file is created in the folder and its owner is compared.
+    """Return whether an open folder belongs to this user. A file system may map owners, for example root to nobody. If
+    the owners differ, a temporary file is therefore created in the folder and its owner is compared with that of the
+    folder.
     """
     owner = os.fstat(folder).st_uid
     if owner == os.geteuid():
@@ -116,8 +119,8 @@ def is_mine(folder: int) -> bool:
 
 
 def is_shared(folder: int, above: Path) -> bool:
-    """Return whether an open folder is shared with this user's group: the folder `above` it was shared by chmod g+ws,
-    and the open folder inherited that.
+    """Return whether a folder, given by its descriptor, is shared with this user's group. This is so if its parent
+    folder `above` was shared by chmod g+ws and the folder inherited that.
     """
     upper, inner = os.stat(above), os.fstat(folder)
     shared = stat.S_ISGID | stat.S_IWGRP
@@ -130,7 +133,7 @@ def is_shared(folder: int, above: Path) -> bool:
 
 
 def owner(folder: int) -> str:
-    """Return the name of the owner of an open folder, or "number N" if user N has no name."""
+    """Return the name of the owner of an open folder, or "number N" if the user with id N has no name."""
     import pwd
 
     number = os.fstat(folder).st_uid
@@ -141,9 +144,9 @@ def owner(folder: int) -> str:
 
 
 def make(path: str) -> None:
-    """Create a folder and its missing parents. Raise OSError if that fails or the path is a file.
+    """Create a folder and its missing parents. Raise OSError if that fails, or if the path is that of a file.
 
-    os.makedirs(exist_ok=True) reports "File exists" for a folder whose state it may not read.
+    os.makedirs(exist_ok=True) is not used, because it reports "File exists" for a folder whose state it may not read.
     """
     try:
         os.makedirs(path)
@@ -153,9 +156,9 @@ def make(path: str) -> None:
 
 
 def discard(path: str | Path) -> None:
-    """Remove a folder and its content as far as possible, without an error.
+    """Remove a folder and its content as far as possible, without raising an error.
 
-    shutil.rmtree(ignore_errors=True) still raises an error if fstat of an open folder fails.
+    shutil.rmtree(ignore_errors=True) still raises an error if fstat of an open folder fails; this error is suppressed.
     """
     with suppress(OSError):
         shutil.rmtree(path, ignore_errors=True)

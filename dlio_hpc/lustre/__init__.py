@@ -1,1 +1,1 @@
-"""Set and read back Lustre layouts with the command lfs, and record them: python -m dlio_hpc.lustre."""
+"""Set Lustre layouts with the command lfs, read them back, and record them: python -m dlio_hpc.lustre."""

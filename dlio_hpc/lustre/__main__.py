@@ -1,5 +1,5 @@
-"""Set the layout of a dataset before it is generated, or read it back afterwards. job.sh runs it: python -m
-dlio_hpc.lustre PLAN.json before|after.
+"""Set the layout of a dataset before the dataset is generated, or read the layout back afterwards. job.sh runs: python
+-m dlio_hpc.lustre PLAN.json before|after.
 """
 
 import argparse
@@ -40,8 +40,9 @@ def main() -> None:
 
 
 def before(directory: Path, plan: Plan, run: Run) -> None:
-    """Record the layout that the dataset's folder has now. If the run generates the dataset and no file of it exists
-    yet, set the requested layout on the folder and read it back. Raise InvalidRun if the two differ.
+    """Record the layout that the dataset's folder has now. If the run generates the dataset and no file of the dataset
+    exists yet, set the requested layout on the folder and read it back. Raise InvalidRun if the layout read back
+    differs from the requested one.
     """
     record, name = _record(run), _name(plan, run, rundir.BEFORE)
     if not record.file_system.is_lustre:
@@ -73,8 +74,8 @@ def _refuse(directory: Path, name: str, record: Record) -> None:
 
 
 def _with_folder(record: Record, run: Run) -> Record:
-    """Return the record with the version of lfs and the layout that new files get in the dataset's folder or, if the
-    folder does not exist, in its nearest existing parent.
+    """Return the record with two additions: the version of lfs, and the layout that new files get in the dataset's
+    folder. If the folder does not exist, the layout is that of its nearest existing parent.
     """
     try:
         client = lfs.version()
@@ -90,8 +91,8 @@ def _with_folder(record: Record, run: Run) -> Record:
 
 
 def _set(record: Record, run: Run, asked: lustre_layout.Layout) -> tuple[str, ...]:
-    """Create the dataset's folder and set its layout. Return the differences between the layout read back and the
-    requested one. Raise ConfigError if the folder belongs to another user.
+    """Create the dataset's folder and set its layout. Return the differences between the layout that is read back and
+    the requested one. Raise ConfigError if the folder belongs to another user.
     """
     folder = Path(run.dataset)
     lfs.check_version(asked, lfs.version())
@@ -108,14 +109,17 @@ def _set(record: Record, run: Run, asked: lustre_layout.Layout) -> tuple[str, ..
 
 
 def _check_pools(record: Record, asked: lustre_layout.Layout) -> None:
-    """Raise ConfigError if a requested pool does not exist. A client of version 2.15 would accept its name silently."""
+    """Raise ConfigError if a requested pool does not exist. A Lustre client of version 2.15 would accept its name
+    without an error.
+    """
     for pool in filter(None, lustre_layout.pools(asked)):
         lfs.pool_size(record.file_system.fsname, pool)
 
 
 def _available(record: Record, asked: lustre_layout.Layout) -> int | None:
-    """Return the number of targets on which the requested layout can place stripes: those of its pool or, without a
-    pool, of the file system. Return None if the number is unknown or the components are in different pools.
+    """Return the number of targets on which the requested layout can place stripes: those of the layout's pool or, if
+    it names no pool, those of the file system. Return None if the number is unknown, or if the components are in
+    different pools.
     """
     pools = lustre_layout.pools(asked)
     if len(pools) > 1:
@@ -132,7 +136,7 @@ def _available(record: Record, asked: lustre_layout.Layout) -> int | None:
 
 def after(directory: Path, plan: Plan, run: Run) -> None:
     """Read the layout back from the dataset's folder and files, and record it. Raise InvalidRun if it is not the
-    requested one.
+    requested layout.
     """
     record, name = _record(run), _name(plan, run, rundir.AFTER)
     if record.file_system.is_lustre:
@@ -143,8 +147,8 @@ def after(directory: Path, plan: Plan, run: Run) -> None:
 
 
 def _with_files(record: Record, run: Run) -> Record:
-    """Return the record with the layouts of at most _MOST_FILES files, and their differences from the requested layout.
-    If lfs was not available, return the record unchanged.
+    """Return the record with the layouts of at most _MOST_FILES files, and the differences of these layouts from the
+    requested one. If lfs was not available, return the record unchanged.
     """
     if record.lfs is None:
         return record

@@ -14,7 +14,8 @@ from dlio_hpc.files import rundir
 from dlio_hpc.files.filesystem import FileSystem
 from dlio_hpc.lustre.lfs import LayoutComponents
 
-# Largest number of targets of a file that are listed. With more, its read time says little about a single target.
+# Largest number of targets of a file that are listed. If a file has more targets, its read time says little about each
+# of them.
 _MOST_TARGETS = 8
 
 
@@ -26,7 +27,7 @@ class Kind(Struct, frozen=True):
 
 
 class Record(Struct, frozen=True):
-    """Record of the layout of a dataset. path: the dataset's folder. asked: the requested layout; null if none was
+    """Record of the layout of a dataset. path: the dataset's folder. asked: the requested layout; None if none was
     requested. lfs: version of the Lustre client. directory: layout that new files get in the folder. files: number of
     files of the dataset. looked_at: number of files whose layout was read back. layouts: layouts of these files.
     stripes: number of stripes of these files on each target. targets: targets of each of these files; empty if a file
@@ -50,7 +51,7 @@ class Record(Struct, frozen=True):
 
 
 def kinds(layouts: list[LayoutComponents]) -> tuple[Kind, ...]:
-    """Return the different layouts of files with the number of files that have each, the most frequent first."""
+    """Return the different layouts, each with the number of files that have it. The most frequent layout is first."""
     bare = [tuple(msgspec.structs.replace(part, targets=(), first=-1) for part in parts) for parts in layouts]
     return tuple(Kind(count, parts) for parts, count in Counter(bare).most_common())
 
@@ -85,7 +86,7 @@ def read(content: bytes, source: str) -> Record:
 
 
 def describe(record: Record) -> str:
-    """Return a line of text with the requested layout and the layouts read back."""
+    """Return a text of one line with the requested layout and the layouts read back."""
     from dlio_hpc.config import lustre_layout
 
     if not record.file_system.is_lustre:
@@ -96,7 +97,9 @@ def describe(record: Record) -> str:
 
 
 def striping(record: Record) -> str:
-    """Return the striping of the files that were read back, the most frequent first; "" if no file was read back."""
+    """Return the striping of the files that were read back as text, the most frequent first. Return "" if no file was
+    read back.
+    """
     return "; ".join(_parts(kind.parts) for kind in record.layouts)
 
 

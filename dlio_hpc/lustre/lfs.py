@@ -1,4 +1,4 @@
-"""Interface to the command lfs. Do not call it for a path that is not on Lustre: some versions leave files behind
+"""Interface to the command lfs. Do not call lfs for a path that is not on Lustre: some versions leave files behind
 there. Success is judged only by the exit code, because messages differ from version to version.
 """
 
@@ -17,8 +17,9 @@ from dlio_hpc.errors import ConfigError, InfrastructureError
 
 class LayoutComponent(Struct, frozen=True):
     """Component of an actual layout; a plain layout has one component. end: offset in the file at which the component
-    ends; None for the end of the file. first: target of the first stripe; -1 for any target. targets: targets of the
-    stripes of a file; empty for a folder, and for a component to which nothing has been written.
+    ends; None for the end of the file. first: number of the target of the first stripe; -1 for any target. targets:
+    numbers of the targets of a file's stripes; empty for a folder, and for a component to which nothing has been
+    written.
     """
 
     end: int | None
@@ -83,7 +84,7 @@ def command_line(folder: str, asked: Layout) -> str:
 
 
 def set_layout(folder: Path, asked: Layout) -> None:
-    """Set the layout that new files in `folder` get. Existing files keep theirs."""
+    """Set the layout that new files in `folder` get. Existing files keep their layouts."""
     answer = command.ask(*_setstripe(str(folder), asked))
     if answer.code:
         raise InfrastructureError(f"{command_line(str(folder), asked)}: {answer.text}")
@@ -109,7 +110,7 @@ def _getstripe(*arguments: str) -> LayoutComponents:
 def parse(text: str, source: str) -> LayoutComponents:
     """Parse the YAML that lfs-getstripe(1) prints. Keys for a file begin with lmm_, those for a folder do not. Since
     version 2.16 the components are a list; earlier versions print a key per component (component0, component1). The
-    name of a pool is read as text, although lfs prints names such as 1e5 and null without quotes.
+    name of a pool is always taken as text, although lfs prints names such as 1e5 and null without quotes.
     """
     data = document.parse_yaml(_POOL.sub(r'\1"\2"', text), source)
     if not isinstance(data, dict):
@@ -141,8 +142,8 @@ def _part(data: dict[str, Any], end: object, source: str) -> LayoutComponent:
 
 
 def targets(path: Path) -> list[Target]:
-    """Return the storage targets of the file system, without inactive targets. lfs-df(1) prints the reason for a target
-    that does not answer, and then ends with an error code, which is ignored.
+    """Return the storage targets of the file system that holds `path`, without inactive targets. For a target that does
+    not answer, lfs-df(1) prints the reason and then ends with an error code, which is ignored.
     """
     answer = command.ask("lfs", "df", str(path))
     rows = re.findall(r"^\S+_UUID +\d+ +\d+ +\d+ .*\[OST:(\d+)\] ?([A-Z?]*)", answer.out, re.MULTILINE)
@@ -170,8 +171,8 @@ def pool_size(fsname: str, pool: str) -> int:
 
 
 def quota(whose: str, name: str, path: Path) -> Quota | None:
-    """Return the quota of a user (whose: -u), group (-g) or project (-p), or None if the file system has no quotas or
-    the output of lfs-quota(1) has fewer fields than expected.
+    """Return the quota of a user (`whose` is -u), a group (-g) or a project (-p). Return None if the file system has no
+    quotas, or if the output of lfs-quota(1) has fewer fields than expected.
     """
     answer = command.ask("lfs", "quota", "-q", whose, name, str(path))
     if answer.code == _OFF:

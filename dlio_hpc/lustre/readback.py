@@ -9,7 +9,8 @@ from dlio_hpc.units import format_size
 
 def differences(asked: Layout, actual: LayoutComponents, available: int | None, is_file: bool) -> list[str]:
     """Return the differences between the requested and the actual layout. available: number of storage targets in the
-    file system or in the requested pool; None if unknown. is_file: whether `actual` is of a file, not of a folder.
+    file system or in the requested pool; None if it is unknown. is_file: whether `actual` is the layout of a file and
+    not of a folder.
     """
     wanted: tuple[Layout | Component, ...] = asked.components or (asked,)
     if len(wanted) != len(actual):
@@ -45,8 +46,8 @@ def _differences(
 
 def _of_plain(asked: Layout, actual: LayoutComponent, available: int | None, is_file: bool) -> Iterator[str]:
     """Yield the differences between the requested and the actual plain layout, except those of stripe count, stripe
-    size and pool. A file that is not overstriped counts as a difference only if there are fewer targets than stripes
-    were requested: otherwise Lustre does not overstripe.
+    size and pool. That a file is not overstriped counts as a difference only if there are fewer targets than requested
+    stripes. With enough targets, Lustre does not overstripe.
     """
     if asked.stripe_index is not None and asked.stripe_index != actual.first:
         yield f"first stripe on target {actual.first}, requested: {asked.stripe_index}"
@@ -56,8 +57,8 @@ def _of_plain(asked: Layout, actual: LayoutComponent, available: int | None, is_
 
 
 def _count(asked: int, actual: int, available: int | None, written: bool) -> Iterator[str]:
-    """Yield the difference between the requested and the actual stripe count. `asked` -1: all targets; a file to which
-    data has been written must then have as many stripes as there are targets.
+    """Yield the difference between the requested and the actual stripe count. If `asked` is -1, all targets are
+    requested; a file to which data have been written must then have as many stripes as there are targets.
     """
     if asked == -1 and written:
         if available is not None and actual != available:

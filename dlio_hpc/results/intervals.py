@@ -1,5 +1,5 @@
-"""Intervals of time as arrays: their union, their overlap with others, and the distribution of weights over time
-bins.
+"""Intervals of time as arrays: their union, their overlap with other intervals, and the distribution of weights over
+time bins.
 """
 
 from typing import Any
@@ -11,7 +11,9 @@ Floats = npt.NDArray[np.float64]
 
 
 def union(times: Floats) -> Floats:
-    """Return the union of the intervals `times` (2, n), as disjoint intervals in order of time."""
+    """Return the union of intervals as disjoint intervals in order of time. times: start and end of each interval,
+    shape (2, n). The result has the same form.
+    """
     if not times.size:
         return times
     begins, ends = times[:, np.argsort(times[0], kind="stable")]
@@ -22,13 +24,13 @@ def union(times: Floats) -> Floats:
 
 
 def length(covered: Floats) -> float:
-    """Return the total length of disjoint intervals (2, n), in seconds."""
+    """Return the total length in seconds of disjoint intervals, shape (2, n)."""
     return float((covered[1] - covered[0]).sum())
 
 
 def within(covered: Floats, windows: Floats) -> float:
-    """Return the seconds of the disjoint intervals `covered` (2, n) that lie within `windows` (n, 2), which are
-    disjoint and in order.
+    """Return the number of seconds of the intervals `covered`, shape (2, n), that lie within the intervals `windows`,
+    shape (n, 2). The intervals of each array are disjoint; `windows` are in order of time.
     """
     if not covered.size or not windows.size:
         return 0.0
@@ -40,9 +42,10 @@ def within(covered: Floats, windows: Floats) -> float:
 
 
 def binned(times: Floats, weights: Any, edges: Floats) -> Floats:
-    """Return the sum of weights in each bin, shape (len(edges) - 1,). The weight of an interval in `times` (2, n) is
-    spread evenly over its duration. An interval of zero length counts in the bin that contains it. All intervals lie
-    within `edges`, which are equidistant.
+    """Return the sum of weights in each bin, shape (len(edges) - 1,). times: start and end of each interval, shape (2,
+    n); all intervals lie within `edges`. weights: weight of each interval; it is spread evenly over the duration of the
+    interval. edges: equidistant times. The weight of an interval of zero length is added to the bin that contains the
+    interval.
     """
     begins, ends = times
     count = len(edges) - 1
@@ -59,7 +62,8 @@ def binned(times: Floats, weights: Any, edges: Floats) -> Floats:
         rate = weights / (ends - begins)
         total += np.bincount(first, rate * (edges[first + 1] - begins), count)
         total += np.bincount(last, rate * (ends - edges[last]), count)
-        # Only intervals that span whole bins: the rounding error of a short one's high rate would persist in the sum.
+        # Only intervals that span whole bins are used: the rounding error of the high rate of a short interval would
+        # persist in the sum.
         whole = last > first + 1
         first, last, rate = first[whole], last[whole], rate[whole]
         change = np.bincount(first + 1, rate * width, count + 1) - np.bincount(last, rate * width, count + 1)
@@ -68,16 +72,17 @@ def binned(times: Floats, weights: Any, edges: Floats) -> Floats:
 
 
 def _bins_of(times: Floats, edges: Floats, width: float) -> npt.NDArray[np.int64]:
-    """Return the index of the bin that contains each time. A time just before an edge is kept in the bin before it,
-    although the division may round it up.
+    """Return the index of the bin that contains each time. A time just before an edge is kept in the bin before that
+    edge, although the division may round it up.
     """
     bins: npt.NDArray[np.int64] = np.clip(((times - edges[0]) / width).astype(np.int64), 0, len(edges) - 2)
     return np.maximum(bins - (times < edges[bins]), 0)
 
 
 def joined(covered: Floats, gap: float) -> Floats:
-    """Merge disjoint, ordered intervals (2, n) whose gaps are at most `gap`. Return an array (m, 3): begin and end of
-    each merged interval, and the share of it that the original intervals cover.
+    """Merge intervals whose gaps are at most `gap`. covered: disjoint intervals in order of time, shape (2, n). Return
+    an array of shape (m, 3): begin and end of each merged interval, and the share of it that the original intervals
+    cover.
     """
     if not covered.size:
         return np.empty((0, 3))

@@ -1,8 +1,8 @@
 """Metrics of a run: a table of their names, units, directions, formulas and sources.
 
 Studies, criteria, the history, comparisons, reports and the reference pages use this table. To add a metric that is
-computed from the summary in result.json, add a row to METRICS and its name to MetricName, which also makes it a value
-of --metric.
+computed from the summary in result.json, add a row to METRICS, and add the name of the metric to MetricName. The name
+is then also a value of --metric.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,14 @@ MetricName = Literal[
     "samples_per_s", "read_MBps", "au", "au_mlperf", "wall_s", "io_time_s", "wait_p99_s", "read_p99_s",
     "slowest_rank_ratio", "checkpoint_write_MBps", "checkpoint_read_MBps",
 ]  # fmt: skip
-# share: a number from 0 to 1, printed in percent. x: a ratio.
+# Unit "share": a number from 0 to 1, printed in percent. Unit "x": a ratio.
 Unit = Literal["1/s", "MB/s", "s", "share", "x", ""]
 
 
 class Metric(NamedTuple):
-    """A metric of a run. noun: its name within a sentence. source: how it is measured. absent: reason why some runs do
-    not have it, or have the value 0; empty if every run has it. value: function that computes it from a summary and
-    returns None if the run does not have it.
+    """A metric of a run. noun: name of the metric within a sentence. source: how the metric is measured. absent: reason
+    why some runs do not have the metric, or have the value 0; empty if every run has it. value: function that computes
+    the metric from a summary, and returns None if the run does not have it.
     """
 
     noun: str
@@ -46,13 +46,15 @@ class Metric(NamedTuple):
 
     @property
     def sign(self) -> int:
-        """1 if higher is better, otherwise -1. A value raised to the power of this sign is better if it is higher."""
+        """1 if higher is better, otherwise -1. Of two values raised to the power of this sign, the higher one is
+        better.
+        """
         return 1 if self.is_higher_better else -1
 
 
 def _synced(summary: Summary, rate: Literal["write_MBps", "read_MBps"]) -> float | None:
-    """Return a rate of the run's checkpoints. Return None if checkpoints are not synchronised (checkpoint.fsync),
-    because their data may then still be in memory.
+    """Return a rate of the run's checkpoints. Return None if there are no checkpoints, or if they are not synchronised
+    (checkpoint.fsync), because their data may then still be in memory.
     """
     checkpoint = summary.checkpoint
     return None if checkpoint is None or checkpoint.fsync_s.max == 0 else getattr(checkpoint, rate)
@@ -111,7 +113,7 @@ METRICS: dict[MetricName, Metric] = {
 
 
 def values(summary: Summary) -> dict[str, float]:
-    """Return the metrics that the run has, by name."""
+    """Return the values of the metrics that the run has, by name."""
     known = {name: metric.value(summary) for name, metric in METRICS.items()}
     return {name: value for name, value in known.items() if value is not None}
 

@@ -1,5 +1,5 @@
 """result.json: the measurements of a run, in one file for all ranks (schema 1). Times are in seconds, sizes in bytes,
-and rates in MB/s (1 MB = 1e6 bytes).
+rates in MB/s (1 MB = 1e6 bytes).
 """
 
 from pathlib import Path
@@ -31,21 +31,21 @@ class CheckpointSummary(Struct, frozen=True):
     """The checkpoints that a run wrote."""
 
     count: int
-    """Number of checkpoints. A checkpoint that several ranks write counts once."""
+    """Number of checkpoints. A checkpoint that several ranks write is counted once."""
     bytes_written: int
     """Bytes that all ranks wrote."""
     pause_s: Distribution
-    """Time that training waits for a checkpoint; a value per checkpoint and rank."""
+    """Time that training waits for a checkpoint; one value per checkpoint and rank."""
     write_s: Distribution
-    """Time of write requests; a value per checkpoint and rank that writes."""
+    """Time of write requests; one value per checkpoint and writing rank."""
     fsync_s: Distribution
-    """Time of fsync; a value per checkpoint and rank that writes."""
+    """Time of fsync; one value per checkpoint and writing rank."""
     read_s: Distribution | None
     """Time of reading a checkpoint back; null: checkpoints are not read back."""
     write_MBps: float
-    """Bytes written, divided by the time of write and fsync of the slowest rank."""
+    """Bytes written, divided by the time that the slowest rank spends in write and fsync."""
     read_MBps: float | None
-    """Bytes written, divided by the time of the slowest rank for reading them back; null: not read back."""
+    """Bytes written, divided by the time in which the slowest rank reads them back; null: not read back."""
 
 
 class AuxiliaryFilesSummary(Struct, frozen=True):
@@ -64,7 +64,7 @@ class AuxiliaryFilesSummary(Struct, frozen=True):
     bytes_written: int
     """Bytes written."""
     time_s: float
-    """Time that a rank spends in these requests, mean over ranks."""
+    """Time that a rank spends in these requests, as the mean over ranks."""
 
 
 class Level(Struct, frozen=True):
@@ -102,8 +102,8 @@ class Disturbance(Struct, frozen=True):
 
 
 class Epoch(Struct, frozen=True):
-    """Results of an epoch. Its times add up to wall_s, except that comparing contents after the last step is not part
-    of wall_s.
+    """Results of an epoch. The times of an epoch add up to wall_s. The only exception is the comparison of contents
+    after the last step, which is not part of wall_s.
     """
 
     epoch: int
@@ -117,23 +117,23 @@ class Epoch(Struct, frozen=True):
     bytes_read: int
     """Bytes of these samples."""
     wait_s: float
-    """Time that the training loop waits for batches, mean over ranks."""
+    """Time that the training loop waits for batches, as the mean over ranks."""
     compute_s: float
-    """Time of emulated computation, mean over ranks."""
+    """Time of emulated computation, as the mean over ranks."""
     sync_s: float
-    """Time in barriers, mean over ranks."""
+    """Time in barriers, as the mean over ranks."""
     checkpoint_s: float = 0.0
-    """Time that training waits for checkpoints, mean over ranks."""
+    """Time that training waits for checkpoints, as the mean over ranks."""
     verify_s: float = 0.0
-    """Time of comparing samples with the generated contents, mean over ranks."""
+    """Time of comparing samples with the generated contents, as the mean over ranks."""
     storage_bytes_read: int | None = None
     """Bytes that the kernel fetched from storage for the ranks; null: unknown."""
     client_bytes_asked: int | None = None
-    """Bytes requested from the file system's clients (Lustre, NFS), on all nodes; null: unknown."""
+    """Bytes that programs on all nodes requested from the clients of the file system (Lustre, NFS); null: unknown."""
     client_bytes_read: int | None = None
     """Bytes that servers sent to these clients; null: unknown."""
     page_cache_fraction: float | None = None
-    """Share of the inspected pages of the dataset that were in the page cache of their nodes before the epoch; null:
+    """Share of the dataset's pages in the page cache of the nodes before the epoch, from a sample of pages; null:
     unknown.
     """
     disturbance: Disturbance | None = None
@@ -146,16 +146,16 @@ class SlowestRank(Struct, frozen=True):
     rank: int
     """Number of the rank."""
     host: str
-    """Name of its node."""
+    """Name of the rank's node."""
     busy_s: float
-    """Its time of waiting and computing, in seconds."""
+    """Time in seconds that the rank spent waiting and computing."""
     ratio: float
-    """busy_s divided by that of the median rank."""
+    """busy_s of this rank, divided by that of the median rank."""
 
 
 class Summary(Struct, frozen=True):
-    """Summary of all epochs and ranks of a warm-up or measurement. results.metrics defines the fields that have no text
-    in this class. Every metric except au_mlperf includes the first step of each epoch.
+    """Summary of all epochs and ranks of a warm-up or measurement. Fields without a text in this class are metrics,
+    which results.metrics defines. Every metric except au_mlperf includes the first step of each epoch.
     """
 
     samples: int
@@ -169,7 +169,7 @@ class Summary(Struct, frozen=True):
     bytes_read: int
     """Bytes of the samples read, counted as samples arrive."""
     overhead_bytes_read: int
-    """Bytes that were read besides samples, such as headers."""
+    """Bytes that were read in addition to samples, such as headers."""
     storage_bytes_read: int | None
     """Bytes that the kernel fetched from storage for the ranks; null: unknown."""
     wall_s: float
@@ -185,27 +185,29 @@ class Summary(Struct, frozen=True):
     reads: int
     """Number of read requests to the operating system."""
     wait_s: Distribution
-    """Wait for a batch; a value per step and rank."""
+    """Wait for a batch; one value per step and rank."""
     compute_s: Distribution
-    """Emulated computation; a value per step and rank."""
+    """Emulated computation; one value per step and rank."""
     sync_s: Distribution
-    """Time in the barrier; a value per step and rank."""
+    """Time in the barrier; one value per step and rank."""
     read_latency_s: Distribution | None
-    """Latency of reads, per request or library call, from a histogram with eight bins per octave; null: reads are not
-    timed.
+    """Latency of reads; one value per request or library call, from a histogram with eight bins per octave; null: reads
+    are not timed.
     """
     compute_asked_s: float
-    """Computation time that the workload requests for a step, mean over steps and ranks."""
+    """Computation time that the workload requests for a step, as the mean over steps and ranks."""
     slowest_rank: SlowestRank
     """The rank that spent the longest time waiting and computing."""
     checkpoint: CheckpointSummary | None = None
     """Checkpoints; null: none."""
     preprocess_s: float = 0.0
-    """Time that preprocessing threads spend, added up per rank, mean over ranks."""
+    """Time that the preprocessing threads of a rank spend, summed over the threads, as the mean over ranks."""
     auxiliary_files: AuxiliaryFilesSummary | None = None
     """Requests to auxiliary files; null: none."""
     verify_s: float = 0.0
-    """Time of comparing samples with the generated contents, mean over ranks. Of all times, only wall_s includes it."""
+    """Time of comparing samples with the generated contents, as the mean over ranks. Of all times, only wall_s includes
+    it.
+    """
     samples_verified: int = 0
     """Number of samples that were compared with the generated contents."""
 
@@ -284,7 +286,7 @@ class Result(Struct, frozen=True):
     file_system: str = ""
     """Type of the dataset's file system, by its magic number."""
     memory_bytes: int | None = None
-    """Memory that the job may use, all nodes added up; null: unknown."""
+    """Memory that the job may use on all nodes together; null: unknown."""
     disturbance: Disturbance | None = None
     """Activity of other processes on the job's nodes, from the start of the first epoch to the end of the last; null:
     not recorded.
@@ -294,8 +296,8 @@ class Result(Struct, frozen=True):
 
 
 class RunError(Struct, frozen=True):
-    """error.json: the first fault that ended a run. rank, host: the rank and node on which it was raised. kind: name of
-    the error class. exit_code: exit code of that class.
+    """error.json: the first fault that ended a run. rank, host: the rank and the node on which the fault was raised.
+    kind: name of the error class. exit_code: exit code of that class.
     """
 
     rank: int
@@ -306,7 +308,7 @@ class RunError(Struct, frozen=True):
 
 
 def decode(content: bytes, source: str) -> Result:
-    """Decode the content of a result.json. Raise InvalidRun if it is not valid. source: name of the file, for
+    """Decode the content of a result.json. Raise InvalidRun if the content is not valid. source: name of the file, for
     messages.
     """
     result = document.decode(content, Result, source, InvalidRun)
@@ -315,8 +317,8 @@ def decode(content: bytes, source: str) -> Result:
 
 
 def decode_error(content: bytes, source: str) -> RunError:
-    """Decode the content of an error.json, and shorten long texts in it. Raise InvalidRun if it is not valid. source:
-    name of the file, for messages.
+    """Decode the content of an error.json, and shorten long texts in it. Raise InvalidRun if the content is not valid.
+    source: name of the file, for messages.
     """
     error = document.decode(content, RunError, source, InvalidRun)
     return structs.replace(error, message=shortened(error.message), host=shortened(error.host))

@@ -18,20 +18,22 @@ from dlio_hpc.analysis.log.step_detection import Pace
 from dlio_hpc.darshan.log import NO_RECORDS, Log
 from dlio_hpc.units import format_size
 
-# Assumed size of a sample in bytes if the log does not show samples and requests are not larger.
+# Size of a sample in bytes that is assumed if the log does not show samples; a larger request size takes precedence.
 _GUESS = 1 << 20
-# A program that reads less than this share of the files' bytes is assumed to read only a part of the dataset by design.
+# If a program reads less than this share of the files' bytes, it is assumed to read only a part of the dataset by
+# design.
 _ALL = 0.9
 # Size in bytes of the smallest read that HDF5 makes from contiguous data (H5Pset_sieve_buf_size).
 _SIEVE = 64 << 10
-# A program that runs for more than this many seconds after its last read computes on data in memory.
+# A program that runs for more than this many seconds after its last read is assumed to compute on data in memory.
 _LONG_S = 5.0
 
 
 class Derived(NamedTuple):
-    """Workload derived from a log. keys: values by key, such as dataset.files. sides: auxiliary files. roles: role of
-    each file of the log. against: reasons why the program is not a training; if there are any, `keys` is empty unless a
-    workload was asked for in any case. traced: whether the trace was used, not only the counters.
+    """Workload derived from a log. keys: derived values by key, such as dataset.files. sides: auxiliary files. roles:
+    role of each file of the log. against: reasons why the program does not read as training does; if there are any,
+    `keys` is empty unless the workload is derived in spite of them. traced: whether the trace was used in addition to
+    the counters.
     """
 
     keys: dict[str, DerivedValue]
@@ -52,8 +54,8 @@ class _Subject(NamedTuple):
 
 def derive(log: Log, requests: Requests | None, wanted: Callable[[str], bool], is_forced: bool) -> Derived:
     """Derive the workload of a program. requests: all traced requests to wanted files; None to use counters alone.
-    wanted: returns whether a path is analysed. is_forced: whether a workload is derived even if the program is not a
-    training.
+    wanted: function that returns whether a path is analysed. is_forced: True to derive a workload even if the program
+    does not read as training does.
     """
     roles = file_roles.classify(_sized([file for file in files_of.take(log) if wanted(file.path)], requests))
     reasons = training_check.against(roles)
@@ -72,8 +74,8 @@ def derive(log: Log, requests: Requests | None, wanted: Callable[[str], bool], i
 
 
 def _sized(files: list[FileStats], requests: Requests | None) -> list[FileStats]:
-    """Return the files with sizes corrected by the trace. Counters of some Darshan versions do not count the last byte
-    that was accessed.
+    """Return the files with sizes corrected by the trace. Some Darshan versions do not count the last byte that was
+    accessed.
     """
     if requests is None or not len(requests.file):
         return files
@@ -84,7 +86,7 @@ def _sized(files: list[FileStats], requests: Requests | None) -> list[FileStats]
 
 
 def _reads(data: Sequence[FileStats], requests: Requests | None) -> Reads | None:
-    """Return the reads of the dataset, or None if there is no trace of them, or if most bytes of the dataset were
+    """Return the reads of the dataset. Return None if there is no trace of them, or if most bytes of the dataset were
     transferred through STDIO, which is not traced.
     """
     if requests is None:
@@ -155,9 +157,9 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
 
 
 def _threads(threads: DerivedValue, interleave: DerivedValue, streams: bool) -> DerivedValue:
-    """Return reader.read_threads. In a streamed format, each file is read by one thread at a time. There are then at
-    most as many read threads as files that are read in turn (reader.interleave), because a further thread would only
-    open new files.
+    """Return `reader.read_threads`. In a streamed format, each file is read by one thread at a time. The number of read
+    threads is therefore limited to `reader.interleave`, the number of files from which a rank reads alternately. A
+    further thread would only open new files.
     """
     files = interleave.value or 1
     if not streams or interleave.confidence == "unknown" or threads.value <= files:
@@ -167,7 +169,7 @@ def _threads(threads: DerivedValue, interleave: DerivedValue, streams: bool) -> 
 
 def _hidden(subject: _Subject, request: int, burst: float | None) -> DerivedValue:
     """Return an assumed sample size for data that were read through a buffer, which hides the samples. request: usual
-    request size in bytes. burst: bytes of a step; None if unknown.
+    request size in bytes. burst: bytes of a step; None if they are unknown.
     """
     size = int(np.median([file.size for file in subject.data]))
     hidden = "reads through a buffer do not show records"
@@ -180,9 +182,9 @@ def _hidden(subject: _Subject, request: int, burst: float | None) -> DerivedValu
 def _geometry(
     subject: _Subject, sample: DerivedValue, stdev: int, places: int | None = None
 ) -> dict[str, DerivedValue]:
-    """Return the keys for samples per file and sample size, chosen such that files have the size that they have in the
-    log. stdev: standard deviation of the sample size in bytes. places: number of samples in a file, if the reads show
-    it; None otherwise.
+    """Return the keys for samples per file and sample size. They are chosen such that files have the size that they
+    have in the log. stdev: standard deviation of the sample size in bytes. places: number of samples in a file; None if
+    the reads do not show it.
     """
     size = int(np.median([file.size for file in subject.data]))
     count = places or max(1, round(size / max(sample.value, 1)))
@@ -211,7 +213,7 @@ def _geometry(
 
 
 def _is_mpiio(subject: _Subject) -> bool:
-    """Return whether the dataset was opened through MPI-IO, where HDF5 has no sieve buffer."""
+    """Return whether the dataset was opened through MPI-IO, with which HDF5 has no sieve buffer."""
     paths = {file.path for file in subject.data}
     records = subject.log.counted.get("MPI-IO", NO_RECORDS)
     return any(subject.log.names.get(number) in paths for number in records["id"].tolist())
@@ -220,9 +222,9 @@ def _is_mpiio(subject: _Subject) -> bool:
 def _chunk(
     keys: dict[str, DerivedValue], sample: access_pattern.LogSample, request: DerivedValue, is_mpiio: bool
 ) -> dict[str, DerivedValue]:
-    """Return the key dataset.chunk, or nothing if the dataset is not chunked. HDF5 reads a chunk in one request. A
-    dataset is chunked if samples are read in equal pieces, or if requests are smaller than the sieve buffer in which
-    HDF5 reads contiguous data.
+    """Return the key `dataset.chunk`, or an empty dict if the dataset is not chunked. HDF5 reads a chunk in one
+    request. A dataset is assumed to be chunked if samples are read in equal pieces, or if requests are smaller than the
+    sieve buffer through which HDF5 reads contiguous data.
     """
     if keys["dataset.format"].value != "hdf5" or keys["reader.mode"].value != "framework":
         return {}
@@ -239,7 +241,7 @@ def _chunk(
 
 
 def _part(keys: dict[str, DerivedValue], passes: access_pattern.Passes, reads: Reads) -> DerivedValue:
-    """Return train.steps. It is the number of steps of an epoch if the program read only a part of the dataset, or else
+    """Return `train.steps`: the number of steps of an epoch if the program read only a part of the dataset, otherwise
     None.
     """
     if passes.share >= _ALL and not passes.drawn:
@@ -308,9 +310,9 @@ def _saved(subject: _Subject, keys: dict[str, DerivedValue], pace: Pace) -> dict
 
 
 def _in_memory(subject: _Subject, keys: dict[str, DerivedValue], saved: int) -> dict[str, DerivedValue]:
-    """Return the workload keys for a program that keeps all data in memory, or nothing for other programs. Such a
-    program reads the data once, without pauses, and runs on for long after the last read. saved: number of its
-    checkpoints.
+    """Return the workload keys for a program that keeps all data in memory, or an empty dict for other programs. Such a
+    program reads the data once, without pauses, and runs on for long after the last read. saved: number of checkpoints
+    of the program.
     """
     spans = [file.read_s for file in subject.data if file.read_s is not None]
     if subject.reads is not None:

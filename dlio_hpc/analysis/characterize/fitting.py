@@ -1,4 +1,4 @@
-"""Replacement of derived values that a workload may not have together (config/workload_rules.py)."""
+"""Replacement of derived values that a workload may not combine (config/workload_rules.py)."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def fit(keys: dict[str, DerivedValue]) -> None:
 
 
 def _against_interleave(value: Any) -> str | None:
-    """Return the reason why the workload cannot have reader.interleave, or None if it can."""
+    """Return the reason why the workload cannot have `reader.interleave`, or None if it can."""
     if value("reader.shuffle.files") and value("reader.shuffle.samples"):
         return "shuffled samples come from all files"
     is_whole = value("reader.mode") == "framework" and value("dataset.format") in workload_rules.LIBRARIES

@@ -1,5 +1,5 @@
 """Access pattern of a dataset from counters alone, for logs without a trace. Confidence is lower, because counters do
-not have single requests.
+not show individual requests.
 """
 
 import numpy as np
@@ -16,15 +16,15 @@ _SEEN = 0.3
 
 
 def records_of(log: Log, files: list[FileStats]) -> Records:
-    """Return the POSIX records of these files; empty if all bytes were transferred through STDIO."""
+    """Return the POSIX records of these files. There are none if all bytes were transferred through STDIO."""
     wanted = {file.path for file in files}
     posix = log.counted.get("POSIX", NO_RECORDS)
     return posix[[log.names.get(number, str(number)) in wanted for number in posix["id"].tolist()]]
 
 
 def transfer(records: Records, files: list[FileStats]) -> DerivedValue:
-    """Estimate reader.transfer_size: of the four most frequent sizes that Darshan records per file, the one that read
-    most bytes.
+    """Estimate `reader.transfer_size`. Darshan records the four most frequent sizes per file; the estimate is the one
+    of these sizes by which most bytes were read. If none prevails, it is the mean request size.
     """
     counts = common_sizes(records)
     total = sum(file.bytes_read for file in files)
@@ -42,7 +42,7 @@ def transfer(records: Records, files: list[FileStats]) -> DerivedValue:
 
 
 def epochs(files: list[FileStats]) -> DerivedValue:
-    """Estimate train.epochs: bytes read, divided by the size of the files."""
+    """Estimate `train.epochs`: bytes read, divided by the size of the files."""
     total, sizes = sum(file.bytes_read for file in files), sum(file.size for file in files)
     times = total / sizes if sizes else 1.0
     near = abs(times - round(times)) < 0.1
@@ -51,8 +51,8 @@ def epochs(files: list[FileStats]) -> DerivedValue:
 
 
 def shard(files: list[FileStats], ranks: int) -> DerivedValue:
-    """Estimate reader.shard. It is false, because ranks read the same data, if all ranks open nearly all files and the
-    bytes read are nearly as many times the size of the files as there are ranks.
+    """Estimate `reader.shard`. It is False if all ranks read the same data. That is assumed if all ranks open nearly
+    all files, and the bytes read, divided by the size of the files, are nearly the number of ranks.
     """
     if ranks <= 1:
         return DerivedValue(True, "unknown", "a single rank")
@@ -63,7 +63,7 @@ def shard(files: list[FileStats], ranks: int) -> DerivedValue:
 
 
 def samples_shuffled(records: Records) -> DerivedValue:
-    """Estimate reader.shuffle.samples by the share of reads that are at a higher offset than the previous read."""
+    """Estimate `reader.shuffle.samples` from the share of reads that are at a higher offset than the previous read."""
     reads, ahead = int(counter(records, "READS").sum()), int(counter(records, "SEQ_READS").sum())
     passes = len(records)
     if reads < 4 * passes or not reads:
@@ -74,7 +74,9 @@ def samples_shuffled(records: Records) -> DerivedValue:
 
 
 def files_shuffled(log: Log, records: Records) -> DerivedValue:
-    """Estimate reader.shuffle.files by the order in which ranks first read files, compared with the order of names."""
+    """Estimate `reader.shuffle.files`: compare the order in which ranks first read files with the order of the file
+    names.
+    """
     from dlio_hpc.analysis.log.access_pattern import correlation, natural
 
     first = counter(records, "F_READ_START_TIMESTAMP")
@@ -93,8 +95,8 @@ def files_shuffled(log: Log, records: Records) -> DerivedValue:
 
 
 def sample(files: list[FileStats], request: DerivedValue, streams: bool) -> DerivedValue:
-    """Estimate the sample size in bytes: the usual request size, or 0 (unknown) if that may be the size of a buffer or
-    is that of a whole file. streams: whether files of this format are read through a buffer.
+    """Estimate the sample size in bytes: the usual request size. The estimate is 0 (unknown) if this size may be that
+    of a buffer, or is that of a whole file. streams: whether files of this format are read through a buffer.
     """
     size = int(np.median([file.size for file in files]))
     is_buffer = request.value & (request.value - 1) == 0 and request.value <= 1 << 24
@@ -104,7 +106,7 @@ def sample(files: list[FileStats], request: DerivedValue, streams: bool) -> Deri
 
 
 def compute(records: Records, files: list[FileStats], ranks: int) -> DerivedValue:
-    """Estimate the seconds between the first and the last read that a rank did not spend in I/O calls. The value is for
+    """Estimate the seconds that a rank spent outside I/O calls between its first and its last read. The value is for
     the whole run, not for a step.
     """
     spans = [file.read_s for file in files if file.read_s is not None]

@@ -6,12 +6,15 @@ from dlio_hpc.analysis.log import file_roles
 from dlio_hpc.analysis.log.file_roles import Role
 from dlio_hpc.units import format_size
 
-# Smallest number of data files, and of times that they are read, by which training data are told from other input.
+# Smallest number of data files, and smallest number of times that they are read, by which training data are
+# distinguished from other input.
 _MANY_FILES, _AGAIN = 8, 1.5
 
 
 def against(roles: Sequence[Role]) -> list[str]:
-    """Return the reasons why the program does not read files as training does, or nothing if there are none."""
+    """Return the reasons why the program does not read files as training does. Return an empty list if there
+    are none.
+    """
     data = file_roles.of(roles, "dataset")
     written = [*file_roles.of(roles, "output"), *file_roles.of(roles, "checkpoint")]
     size, out = sum(file.bytes_read for file in data), sum(file.bytes_written for file in written)

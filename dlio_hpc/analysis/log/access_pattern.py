@@ -11,23 +11,23 @@ from dlio_hpc.units import format_size
 
 Integers = npt.NDArray[np.int64]
 
-# A rule that holds for at least these shares of the bytes holds for most data, or for nearly all data.
+# A rule that holds for at least these shares of the bytes holds for most of the data, or for nearly all of the data.
 _MOST, _NEARLY_ALL = 0.6, 0.9
-# Correlation between the order of reads and their position: at least the first limit is sequential, less than the
-# second is random.
+# Limits of the correlation between the order of reads and their position. At or above the first limit, reads are
+# sequential; below the second, they are random.
 _IN_ORDER, _MIXED = 0.9, 0.6
 # Buffer sizes of libraries. A request of such a size says nothing about samples.
 _BUFFERS = {1 << shift for shift in range(12, 25)}
 _PAGE, _LUSTRE = 4096, 4 << 20
 _FEW_FILES, _FEW_SAMPLES = 4, 6
 _LOOKED_AT = 4000
-# A rank that reads some data again before it has read this part of its share does not read in passes.
+# A rank does not read in passes if it reads some data again before it has read this part of its share.
 _DRAWN = 0.4
 
 
 class LogSample(NamedTuple):
-    """Size of a sample. bytes: mean size. stdev: standard deviation of the size in bytes. whole: whether samples could
-    not be told apart within files, so that a file counts as one sample. hidden: whether the size is unknown because
+    """Size of a sample. bytes: mean size. stdev: standard deviation of the size in bytes. whole: True if samples could
+    not be told apart within files, so that a file counts as one sample. hidden: True if the size is unknown because
     files were read through a buffer, whose requests do not end where samples end.
     """
 
@@ -38,8 +38,8 @@ class LogSample(NamedTuple):
 
 
 def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> LogSample:
-    """Estimate the sample size. streams: whether the format is read from front to back through a buffer. loads_files:
-    whether a library loads whole files, in requests of a size that it chooses.
+    """Estimate the sample size. streams: whether files of this format are read from front to back through a buffer.
+    loads_files: whether a library loads whole files, in requests of a size that the library chooses.
     """
     sizes = reads.sizes[np.unique(reads.file)]
     through = float(parts.bytes[parts.requests > 1].sum() / max(parts.bytes.sum(), 1))
@@ -62,8 +62,8 @@ def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> 
 
 
 def places(reads: Reads, size: DerivedValue, share: float) -> int | None:
-    """Return the number of samples in a file if each sample was read in one request and all samples were read, or else
-    None. size: size of a sample. share: share of the files' bytes that was read.
+    """Return the number of samples in a file. It is known only if each sample was read in one request and all samples
+    were read; otherwise return None. size: size of a sample. share: share of the files' bytes that was read.
     """
     alike = reads.length == size.value
     if share < _NEARLY_ALL or reads.length[alike].sum() < _NEARLY_ALL * reads.length.sum():
@@ -84,8 +84,8 @@ def _is_buffered(reads: Reads) -> bool:
 
 
 def _one_size(reads: Reads, parts: Stretches) -> DerivedValue | None:
-    """Return the sample size if most stretches have the same size, each in one or more requests. Return None if no size
-    prevails, or if it is the size of a file.
+    """Return the sample size if most stretches have the same size, whatever their number of requests. If no size
+    prevails, or if it is the size of a file, return the result of _one_request().
     """
     size = usual(parts.bytes)
     pieces = parts.requests[parts.bytes == size]
@@ -101,8 +101,8 @@ def _one_size(reads: Reads, parts: Stretches) -> DerivedValue | None:
 
 
 def _one_request(reads: Reads) -> DerivedValue | None:
-    """Return the usual request size as the sample size, or None if requests of this size read too few bytes, or if a
-    file is not larger than one request. The confidence is low if it is a common size of buffers.
+    """Return the usual request size as the sample size. Return None if requests of this size read too few bytes, or if
+    a file is not larger than one request. The confidence is low if buffers often have this size.
     """
     share = float(reads.length[reads.length == reads.usual].sum() / reads.length.sum())
     count = float(np.median(reads.sizes)) / reads.usual
@@ -114,13 +114,13 @@ def _one_request(reads: Reads) -> DerivedValue | None:
 
 
 def _covers(reads: Reads, parts: Stretches) -> float:
-    """Return the share of the bytes that were read in stretches which span most of their file."""
+    """Return the share of the bytes read that belongs to stretches that span most of their file."""
     size = reads.sizes[parts.file]
     return float(parts.bytes[parts.bytes >= 0.8 * size].sum() / max(parts.bytes.sum(), 1))
 
 
 def transfer(lengths: Integers) -> DerivedValue:
-    """Estimate reader.transfer_size: the request size by which most bytes were read."""
+    """Estimate `reader.transfer_size`: the request size by which most bytes were read."""
     size = usual(lengths)
     count = int(np.count_nonzero(lengths == size))
     by_bytes = float(size * count / lengths.sum())
@@ -130,9 +130,9 @@ def transfer(lengths: Integers) -> DerivedValue:
 
 
 def interleave(read: Reads | Stretches) -> DerivedValue:
-    """Estimate reader.interleave, the number of files that a rank reads in turn. This is the number of reads after
-    which the rank continues to read in the same file where it stopped. read: the reads, for formats that are streamed;
-    the stretches for other formats, because threads may read pieces of one sample at the same time.
+    """Estimate `reader.interleave`, the number of files from which a rank reads alternately. This is the number of
+    reads after which the rank goes back to a file and continues where it stopped. read: the reads, for formats that are
+    streamed; for other formats the stretches, because threads may read pieces of one sample at the same time.
     """
     length = read.length if isinstance(read, Reads) else read.bytes
     order = np.lexsort((read.start, read.file, read.rank))
@@ -149,8 +149,9 @@ def interleave(read: Reads | Stretches) -> DerivedValue:
 
 
 def buffer(reads: Reads) -> DerivedValue:
-    """Estimate the size of the buffer through which Python read the files: the size of the first request to a file,
-    unless that is the whole file.
+    """Estimate the size of the buffer through which Python read the files. It is the most frequent size of the first
+    request to a file. The value is None if that is the usual size of Python's buffer, and the size that Lustre
+    recommends if that is the size of a whole file.
     """
     first = reads.offset == 0
     values, counts = np.unique(reads.length[first], return_counts=True)
@@ -171,8 +172,9 @@ def buffer(reads: Reads) -> DerivedValue:
 
 
 def threads(reads: Reads) -> DerivedValue:
-    """Estimate reader.read_threads: the number of processes of a rank if it has several, or else of its threads if the
-    log has thread numbers, or else of its reads in flight at the same time.
+    """Estimate `reader.read_threads`. It is the number of processes of a rank if a rank has several. Otherwise it is
+    the number of threads of a rank if the log has thread numbers. Otherwise it is the number of reads of a rank in
+    flight at the same time.
     """
     ranks = np.unique(reads.rank)
     if (workers := reads.workers) > 1:
@@ -184,7 +186,8 @@ def threads(reads: Reads) -> DerivedValue:
     peak, share = int(np.median(peaks)), float(np.mean(shares))
     if peak > 1:
         evidence = (
-            f"up to {peak} reads of a rank were in flight at the same time, several during {share:.0%} of its read time"
+            f"up to {peak} reads of a rank were in flight at the same time, more than one during {share:.0%} of its "
+            "read time"
         )
         return DerivedValue(peak, "high" if share > 0.2 else "medium", evidence)
     return DerivedValue(
@@ -195,8 +198,9 @@ def threads(reads: Reads) -> DerivedValue:
 
 
 def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
-    """Return two values of a rank: the largest number of reads in flight, including itself, that at least one read in
-    fifty reaches when it starts; and the share of its read time with several reads in flight.
+    """Return two values of a rank. The first is a number of reads in flight: the largest that more than one read in
+    fifty reaches when it starts, the read itself included. The second is the share of the rank's read time with more
+    than one read in flight.
     """
     low, high = np.searchsorted(reads.rank, [rank, rank + 1])
     begin, end = reads.start[low:high], np.maximum(reads.end[low:high], reads.start[low:high])
@@ -213,7 +217,7 @@ def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
 
 class Passes(NamedTuple):
     """Passes over a dataset. epochs: number of passes. shard: whether ranks read disjoint parts. share: share of the
-    files' bytes that was read. drawn: whether samples are drawn at random with replacement instead of in epochs.
+    files' bytes that was read. drawn: whether samples are drawn at random with replacement instead of once per epoch.
     """
 
     epochs: DerivedValue
@@ -257,7 +261,10 @@ def _drawn(total: int, unique: int, times: float, own: float, share: float) -> P
     return Passes(
         DerivedValue(1, "low", f"{evidence}; so samples are drawn at random, not read in passes"),
         DerivedValue(
-            False, "low", f"a rank reads some data again after {own:.0%} of all data: it draws samples from all data"
+            False,
+            "low",
+            f"a rank reads some data again after it has read {own:.0%} of the dataset: it draws its samples from the "
+            "whole dataset",
         ),
         min(share, 1.0),
         True,
@@ -265,9 +272,9 @@ def _drawn(total: int, unique: int, times: float, own: float, share: float) -> P
 
 
 def _own_share(reads: Reads, parts: Stretches, unique: int) -> float:
-    """Return the share of all distinct data that a rank reads before it reads any stretch a second time, median over
-    ranks. Stretches are compared by their offsets, so that pages at the border of two samples do not count as read
-    twice.
+    """Return the share of all distinct data that a rank reads before it reads any stretch a second time, as the median
+    over the ranks. Stretches are compared by their offsets, so that pages at the border of two samples do not count as
+    read twice.
     """
     bytes_read = []
     for rank in np.unique(parts.rank).tolist():
@@ -290,7 +297,7 @@ class AccessOrder(NamedTuple):
 
 def order(reads: Reads, parts: Stretches, names: list[str]) -> AccessOrder:
     """Estimate whether files and samples are shuffled. names: paths of the files. Files that are not shuffled are read
-    in the order of their names.
+    in the order of these names.
     """
     place = natural(names)[parts.file] if len(names) else parts.file
     if len(np.unique(parts.file)) >= _FEW_FILES and _jumps(parts) and _within(parts)[0] < _MIXED:
@@ -316,14 +323,14 @@ def _changes(parts: Stretches) -> float:
 
 
 def _jumps(parts: Stretches) -> bool:
-    """Return whether most samples are followed by one from another file, although files have several samples."""
+    """Return whether most samples are followed by a sample from another file, although files have several samples."""
     visits = np.unique(np.stack([parts.rank, parts.file], axis=1), axis=0)
     return len(parts.rank) > 2 * len(visits) and _changes(parts) > _MIXED
 
 
 def _of_files(parts: Stretches, place: Integers) -> DerivedValue:
-    """Estimate whether files are shuffled, from the order in which each rank first reads them. place: position of each
-    file of `parts` in the order of names.
+    """Estimate whether files are shuffled, from the order in which each rank reads them for the first time. place:
+    position of each file of `parts` in the order of the names.
     """
     correlations = [correlation(_firsts(place[parts.rank == rank])) for rank in np.unique(parts.rank).tolist()]
     known = [value for value in correlations if value is not None]
@@ -342,8 +349,8 @@ def _firsts(values: Integers) -> Integers:
 
 
 def correlation(values: Integers) -> float | None:
-    """Return the rank correlation between values and their positions, or None if there are too few values or all are
-    equal.
+    """Return the rank correlation between `values` and their positions. Return None if there are too few values, or if
+    all values are equal.
     """
     if len(values) < _FEW_FILES or np.ptp(values) == 0:
         return None
@@ -362,10 +369,10 @@ def _of_samples(parts: Stretches) -> DerivedValue:
 
 
 def _within(parts: Stretches) -> tuple[float, int]:
-    """Return the correlation between offset and time, which is the median over pairs of a rank and a file, and the
-    number of these pairs. At most _LOOKED_AT pairs are used. If no file has enough samples, the mean direction from one
-    sample to the next takes the place of the correlation (1: always forward, -1: always backward). The number is 0 if
-    there are too few samples for that, too.
+    """Return the correlation between offset and time within a file, and the number of (rank, file) pairs that it is
+    computed from. The correlation is the median over at most _LOOKED_AT pairs. If no file has enough samples, it is
+    replaced by the mean direction from one sample to the next (1: always forward, -1: always backward). If there are
+    too few samples for that, too, the number is 0.
     """
     key = parts.rank * (int(parts.file.max(initial=0)) + 1) + parts.file
     at = np.argsort(key, kind="stable")

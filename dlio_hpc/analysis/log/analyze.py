@@ -1,4 +1,4 @@
-"""Analysis of one run, or of any Darshan log: check it, summarise it, and prepare the data for its figures."""
+"""Analysis of one run, or of any Darshan log: check the log, summarise it, and prepare the data for figures."""
 
 import os
 import re
@@ -20,10 +20,11 @@ from dlio_hpc.units import format_size
 
 
 class Examined(NamedTuple):
-    """Analysis of a run or a log. log: None if there is no log. analysis: None if there is no log, or if its counters
-    have impossible values. requests: requests of the log's trace, on the clock of timeline.h5 if there is one; None if
-    the trace cannot be used. timeline: content of the run's timeline.h5; None if there is none, as for other programs.
-    view: None if there are no data to draw.
+    """Analysis of a run or a log. log: the log; None if there is none. faults: faults of the log. analysis: metrics of
+    the log; None if there is no log, or if its counters have impossible values. requests: requests of the log's trace,
+    on the clock of timeline.h5 if there is one; None if the trace cannot be used. timeline: content of the run's
+    timeline.h5; None if there is none, as for other programs. view: data for figures; None if there are no data to
+    draw.
     """
 
     title: str
@@ -36,15 +37,15 @@ class Examined(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether the metrics can be used. They can if only the trace has faults: these are reported, and the values
-        that need the trace are missing.
+        """Whether the metrics can be used. If only the trace has faults, they can be used: the faults are reported, and
+        values that need the trace are missing.
         """
         return self.log is None or log_trust.has_whole_counters(self.faults)
 
 
 class _Subject(NamedTuple):
-    """A log that has been checked. wanted: returns whether a path is analysed. notes: notes to report in addition to
-    the faults of the log. timeline: content of the run's timeline.h5; None if there is none.
+    """A log that has been checked. wanted: function that returns whether a path is analysed. notes: notes to report in
+    addition to the faults of the log. timeline: content of the run's timeline.h5; None if there is none.
     """
 
     title: str
@@ -57,7 +58,7 @@ class _Subject(NamedTuple):
 
 def log_file(path: Path, only: str | None = None, step_s: float | None = None) -> Examined:
     """Read and analyse the Darshan log of any program. only: regular expression; files whose path it does not match are
-    left out. step_s: seconds of a step of the timeline; None for 200 steps.
+    left out. step_s: length of a step of the timeline in seconds; None for 200 steps.
     """
     log = log_reader.load(path)
     examined = files_of(log, path.name, _matching(only), step_s)
@@ -124,8 +125,8 @@ def _examined(subject: _Subject, record: timeline_reader.Recorded | None, step_s
 def _requests(
     log: Log, faults: list[LogFault], wanted: Callable[[str], bool], aligned: clock_alignment.Alignment | None
 ) -> Requests | None:
-    """Return the requests of the trace, or None if there is no trace, or if it is garbled or contradicts the counters.
-    A truncated trace is used, and the view says so.
+    """Return the requests of the trace. Return None if there is no trace, or if the trace is garbled or contradicts the
+    counters. A truncated trace is used, and the view says so.
     """
     trace = log.traced.get("DXT_POSIX")
     if trace is None or not len(trace.segments) or any(fault.name == "counters disagree" for fault in faults):
@@ -136,8 +137,8 @@ def _requests(
 
 
 def _whole(requests: Requests | None, faults: list[LogFault]) -> Requests | None:
-    """Return the requests, or None if the trace is truncated, because metrics of a part of the requests would be taken
-    for those of all. Figures of a truncated trace are labelled as such.
+    """Return `requests`, or None if the trace is truncated, because metrics of a part of the requests would be mistaken
+    for metrics of all requests. Figures of a truncated trace are labelled as such.
     """
     return None if any(fault.name == "DXT cut" for fault in faults) else requests
 
@@ -162,8 +163,9 @@ def _matching(only: str | None) -> Callable[[str], bool]:
 
 
 def _data_of(made: Run) -> Callable[[str], bool]:
-    """Return a function that returns whether a path is that of a file of the run's dataset or outputs. The marker file
-    of the clocks is not, nor is the note that describes the dataset, or its temporary file.
+    """Return a function that takes a path and returns whether the file belongs to the run's dataset or outputs. The
+    marker file for clock alignment does not belong to them. The note that describes the dataset does not belong to them
+    either, nor does the temporary file of that note.
     """
 
     def is_data(path: str) -> bool:

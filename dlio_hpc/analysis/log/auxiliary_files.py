@@ -17,8 +17,8 @@ from dlio_hpc.units import format_seconds, format_size
 Floats = npt.NDArray[np.float64]
 
 # A checkpoint ends with a pause in writing of at least this share of the longest pause, and of at least this many
-# seconds. A second write to the beginning of a file within _HEADER_S completes its header; it does not start another
-# checkpoint.
+# seconds. A second write to the beginning of a file within _HEADER_S completes the header of the file and does not
+# start another checkpoint.
 _PAUSES, _LEAST_PAUSE_S = 0.25, 0.01
 _HEADER_S = 1e-3
 # Largest number of auxiliary files that a workload names. Programs with more files organise them in another way.
@@ -26,14 +26,16 @@ MOST = 8
 
 
 class CheckpointWrites(NamedTuple):
-    """Checkpoints of a program. keys: keys of the workload's section checkpoint. number: number of checkpoints."""
+    """Checkpoints of a program. keys: keys of the `checkpoint` section of a workload. number: number of checkpoints."""
 
     keys: dict[str, DerivedValue]
     number: int
 
 
 class _Event(NamedTuple):
-    """One checkpoint. start: time of its first write in seconds. files: bytes written, by rank and path."""
+    """One checkpoint. start: time in seconds of the first write of the checkpoint. files: bytes written, by rank and
+    path.
+    """
 
     start: float
     files: dict[tuple[int, str], int]
@@ -42,8 +44,9 @@ class _Event(NamedTuple):
 def checkpoints(
     files: Sequence[FileStats], requests: Requests | None, begins: Floats | None, epochs: int
 ) -> CheckpointWrites | None:
-    """Derive the checkpoint keys. files: files that hold checkpoints. begins: start of each step of a rank in seconds;
-    None if steps are unknown. epochs: number of epochs. Return None if no checkpoint was written.
+    """Derive the keys of the `checkpoint` section of a workload. files: files that hold checkpoints. begins: start of
+    each step of a rank in seconds; None if steps are unknown. epochs: number of epochs. Return None if no checkpoint
+    was written.
     """
     if not files:
         return None
@@ -107,8 +110,8 @@ def _size(file: FileStats) -> int:
 
 
 def _write_size(files: Sequence[FileStats], requests: Requests | None) -> DerivedValue:
-    """Return checkpoint.transfer_size: the request size by which most bytes were written, or the mean request size if
-    the trace lacks most bytes.
+    """Return `checkpoint.transfer_size`: the request size by which most bytes were written. If the trace lacks most
+    bytes, it is the mean request size.
     """
     lengths = np.empty(0, np.int64)
     if requests is not None:
@@ -125,8 +128,9 @@ def _write_size(files: Sequence[FileStats], requests: Requests | None) -> Derive
 
 
 def _counted(files: Sequence[FileStats]) -> list[_Event]:
-    """Return the checkpoints that the counters show: a checkpoint is a group of files whose first writes are close in
-    time. If there is only one group, it stands for as many checkpoints as its files were written times over.
+    """Return the checkpoints that the counters show. A checkpoint is a group of files whose first writes are close in
+    time. If there is only one group, the number of checkpoints is the number of times that its files were written
+    completely.
     """
     known = sorted((file for file in files if file.written_s is not None), key=lambda file: file.written_s or (0, 0))
     begun = [file.written_s[0] for file in known if file.written_s is not None]
@@ -146,8 +150,8 @@ def _counted(files: Sequence[FileStats]) -> list[_Event]:
 
 
 def _every(events: list[_Event], begins: Floats | None, epochs: int) -> DerivedValue:
-    """Return checkpoint.every_steps: the median number of steps between two checkpoints, or None for a checkpoint after
-    each epoch or if the number is unknown.
+    """Return `checkpoint.every_steps`: the median number of steps between two checkpoints. The value is None if there
+    is one checkpoint after each epoch, or if the number is unknown.
     """
     if len(events) == epochs:
         return DerivedValue(None, "medium", f"{len(events)} checkpoint(s) in {epochs} epoch(s): one after each epoch")
@@ -174,15 +178,17 @@ def _read_back(files: Sequence[FileStats]) -> DerivedValue:
 
 
 class AuxiliaryGroup(NamedTuple):
-    """An entry of dataset.auxiliary_files. keys: its keys and their values. note: evidence for them."""
+    """An entry of `dataset.auxiliary_files`. keys: keys of the entry and their values. note: evidence for
+    these values.
+    """
 
     keys: dict[str, Any]
     note: str
 
 
 def sides(files: Sequence[FileStats], requests: Requests | None, ranks: int, steps: int | None) -> list[AuxiliaryGroup]:
-    """Return entries for the auxiliary files from and to which most bytes were transferred, at most MOST. steps: number
-    of steps of a rank in the whole run; None if unknown.
+    """Return entries for at most MOST auxiliary files, those with the most bytes transferred. steps: number of steps of
+    a rank in the whole run; None if it is unknown.
     """
     made: list[AuxiliaryGroup] = []
     taken: set[str] = set()
@@ -224,7 +230,7 @@ def _ends(file: FileStats, requests: Requests | None) -> int:
 
 
 def _spread_out(file: FileStats, requests: Requests | None) -> bool:
-    """Return whether requests to the file span more than half of the traced time."""
+    """Return whether the requests to the file are spread over more than half of the traced time."""
     span = file.read_s or file.written_s
     if requests is None or span is None or not len(requests.start):
         return False

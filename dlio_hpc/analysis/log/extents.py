@@ -1,5 +1,5 @@
-"""Reads of a dataset, and the stretches (extents) that they form. A stretch is a row of requests of a rank at adjacent
-offsets of a file, one soon after the other, that belong to one sample.
+"""Reads of a dataset, and the stretches (extents) that they form. A stretch is a sequence of requests that belong to
+one sample. They are made by one rank at adjacent offsets of a file, one soon after the other.
 """
 
 from collections import defaultdict
@@ -14,10 +14,10 @@ from dlio_hpc.analysis.log.requests import Requests
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-# A piece of a sample is at most this many requests of the rank to the file later than the piece before it. Requests of
-# other threads may come between the two.
+# Maximum distance between two pieces of a sample, in requests of the rank to the file. Requests of other threads may
+# come between the two pieces.
 _BETWEEN = 8
-# A request of less than this share of the usual size reads a header, a directory or an index.
+# A request smaller than this fraction of the usual size is assumed to read a header, a directory or an index.
 _SMALL = 1 / 16
 
 
@@ -40,15 +40,17 @@ class Reads(NamedTuple):
 
     @property
     def readers(self) -> list[Integers]:
-        """Indices of the reads of each rank, or of each process if ranks have several."""
+        """Indices of the reads of each rank, one array per rank. If ranks have several processes, there is one array
+        per process.
+        """
         place = self.rank if self.process is None else self.rank * (int(self.process.max(initial=0)) + 1) + self.process
         order = np.argsort(place, kind="stable")
         return np.split(order, np.flatnonzero(np.diff(place[order])) + 1) if len(order) else []
 
     @property
     def workers(self) -> int:
-        """Largest number of processes of a rank that read at the same time. A rank may start more processes one after
-        the other, for example new ones in each epoch.
+        """Largest number of processes of a rank that read at the same time. A rank may have more processes in total,
+        for example new ones in each epoch.
         """
         if self.process is None or not len(self.rank):
             return 1
@@ -98,8 +100,8 @@ def usual(lengths: Integers) -> int:
 
 
 def payload(reads: Reads) -> Reads:
-    """Return the reads without those that are too small to be of data. A small read that begins where a larger one
-    ended is the last piece of some data, and is kept.
+    """Return the reads without those that are too small to be reads of data. A small read that begins where a larger
+    read ended is the last piece of some data, and is kept.
     """
     is_large = reads.length >= _SMALL * reads.usual
     ends = set(zip(*(column[is_large].tolist() for column in _where_ended(reads)), strict=True))
@@ -129,9 +131,9 @@ def chosen(reads: Reads, keep: npt.NDArray[np.bool_]) -> Reads:
 
 
 def stretches(reads: Reads) -> Stretches:
-    """Join reads to stretches. A read continues the previous one in the file if it starts at the offset where that one
-    ended, if it follows soon, and if the previous one was not shorter than usual: a shorter read is the last piece of a
-    sample.
+    """Join reads to stretches. A read continues the previous read of the file under three conditions: it starts at the
+    offset where the previous read ended, it follows soon, and the previous read was not shorter than usual. A read that
+    is shorter than usual is the last piece of a sample.
     """
     if not len(reads.rank):
         nothing = np.empty(0, np.int64)
@@ -173,7 +175,7 @@ def _numbered(*keys: Integers) -> Integers:
 
 
 def distinct(reads: Reads) -> Integers:
-    """Return the number of different bytes of each file that all ranks together have read."""
+    """Return for each file the number of its bytes that at least one rank has read."""
     order = np.lexsort((reads.offset, reads.file))
     file, begin = reads.file[order], reads.offset[order]
     total = np.zeros(len(reads.sizes), np.int64)

@@ -1,5 +1,5 @@
-"""Detection of the format of a dataset and of the library that read it, from the names of files and from requests that
-only this library makes.
+"""Detection of the format of a dataset and of the library that read the dataset. Both follow from the names of files
+and from requests that only this library makes.
 """
 
 import os
@@ -27,9 +27,9 @@ _PANDAS = 256 << 10
 
 
 class LogFormat(NamedTuple):
-    """Format of a dataset and how it was read. name: dataset.format. mode: reader.mode. streams: whether files are read
-    from front to back through a buffer, so that requests do not show samples. is_image: whether each file is one
-    sample, whatever its requests are.
+    """Format of a dataset and how the dataset was read. name: value of `dataset.format`. mode: value of `reader.mode`.
+    streams: whether files are read from front to back through a buffer, so that requests do not show samples. is_image:
+    whether each file is one sample, whatever its requests are.
     """
 
     name: DerivedValue
@@ -44,14 +44,15 @@ class LogFormat(NamedTuple):
 
     @property
     def loads_files(self) -> bool:
-        """Whether a library loads whole files, in requests of a size that it chooses."""
+        """Whether a library loads whole files, in requests of a size that the library chooses."""
         return self.is_image or (self.name.value in ("npz", "raw") and self.mode.value == "framework")
 
 
 class _Marks(NamedTuple):
-    """Shares of the files that have requests which are characteristic of a library. zip_ends: files of which the end
-    record of a ZIP archive was read. signatures: files of which HDF5's signature was read. from_front: files of which
-    more was read from the beginning on. whole: files that were read in one request, followed by one at their end.
+    """Shares of the files that have requests which are characteristic of a library. zip_ends: share of files whose ZIP
+    end record was read. signatures: share of files whose HDF5 signature was read. from_front: share of files with a
+    read at the beginning that is larger than a signature. whole: share of files that were read in one request, followed
+    by a request at the end of the file.
     """
 
     zip_ends: float
@@ -61,7 +62,9 @@ class _Marks(NamedTuple):
 
 
 def detect(data: Sequence[FileStats], requests: Requests | None) -> LogFormat:
-    """Return the format of a dataset and how it was read. requests: all requests of the trace; None without a trace."""
+    """Return the format of a dataset and how the dataset was read. requests: all requests of the trace; None without a
+    trace.
+    """
     ending, count = Counter(file_roles.kind(file.path) for file in data).most_common(1)[0]
     marks = None if requests is None else _marks(data, requests)
     shown = next(os.path.splitext(file.path)[1] for file in data if file_roles.kind(file.path) == ending)
@@ -79,7 +82,9 @@ def _named(ending: str, shown: str, count: int, total: int) -> DerivedValue | No
 
 
 def _by_marks(ending: str, marks: _Marks | None, files: int) -> DerivedValue:
-    """Return the format that the requests show, or "raw" if they match no library. ending: kind of the files' names."""
+    """Return the format that the requests show, or "raw" if the requests are those of no known library. ending: kind of
+    the file names (file_roles.kind).
+    """
     if marks is not None and marks.zip_ends > 0.5:
         return DerivedValue(
             "npz",

@@ -1,5 +1,5 @@
 """Roles of the files of a program: training data, checkpoints, outputs and others. Roles are derived from the names of
-files and from the accesses to them, because logs do not have the contents of files.
+files and from the accesses to files, because logs do not have the contents of files.
 """
 
 import os
@@ -32,11 +32,12 @@ _KNOWN = re.compile(
     r"[.](?:tfrecords?(?:-#-of-#)?|tfrec|h5|hdf5|nc4?|npz|npy|csv|jpe?g|png|bin|parquet|arrow|tar|lmdb|mdb|rec)$",
     re.IGNORECASE,
 )
-# Kinds with more files are not auxiliary files, because a workload names each auxiliary file.
+# Files of a kind with more files than this are not auxiliary files, because a workload names each auxiliary file.
 MOST_SIDES = 8
 _ALIKE, _UNLIKE, _MANY = 0.1, 0.1, 4
 _TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")
-# Size in bytes of the smallest checkpoint. A smaller file is a log or a note, however often it is written.
+# Size in bytes of the smallest checkpoint. A smaller file is assumed to be a log or a note, however often it is
+# written.
 _LEAST_STATE = 4096
 
 
@@ -57,7 +58,9 @@ def classify(files: Iterable[FileStats]) -> list[Role]:
 
 
 def kind(path: str) -> str:
-    """Return the kind of a file: its extension, or its name if it has no extension, with # in place of each number."""
+    """Return the kind of a file: its extension, or its name if there is no extension. Each number in it is replaced by
+    #.
+    """
     name = os.path.basename(path)
     stem, dot, ending = name.partition(".tfrecord")
     if not dot:
@@ -67,7 +70,7 @@ def kind(path: str) -> str:
 
 
 def pattern(path: str) -> str:
-    """Return a path with # in place of each number."""
+    """Return the path with each number replaced by #."""
     return _numbered(path)
 
 
@@ -76,8 +79,8 @@ def _numbered(text: str) -> str:
 
 
 def _apart(file: FileStats) -> Role:
-    """Return the role of a file according to its path and to whether it was read or written. A file that was read and
-    has no other role gets the preliminary role "dataset".
+    """Return the role of a file, judged by its path and by whether it was read or written. A file that was read and has
+    no other role gets the preliminary role "dataset".
     """
     if not _DATA.search(file.path) or _INSTALLED.search(file.path):
         return Role(file, "library", "program or library, by its path")
@@ -108,7 +111,7 @@ def _written(file: FileStats) -> Role:
 
 
 def _of_data(files: list[FileStats]) -> list[Role]:
-    """Return the roles of files that were read. The kind of file from which most bytes were read is the dataset."""
+    """Return the roles of files that were read. Files of the kind from which most bytes were read are the dataset."""
     kinds: dict[str, list[FileStats]] = defaultdict(list)
     for file in files:
         kinds[kind(file.path)].append(file)
@@ -155,8 +158,8 @@ def _auxiliary(files: list[FileStats], name: str, share: float) -> list[Role]:
 
 
 def _repeated(roles: list[Role]) -> list[Role]:
-    """Return new roles for outputs that are checkpoints: files that were overwritten, and groups of files of similar
-    name and size that were written one after the other.
+    """Return new roles for those outputs that are checkpoints: files that were overwritten, and groups of files of
+    similar name and size that were written one after the other.
     """
     kinds: dict[str, list[FileStats]] = defaultdict(list)
     for role in roles:

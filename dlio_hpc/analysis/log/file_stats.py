@@ -14,10 +14,10 @@ _COLLECTIVE = ("COLL_READS", "COLL_WRITES")
 
 
 class FileStats(NamedTuple):
-    """Accesses to a file. size: bytes from the beginning of the file to the end of the last access. ranks: number of
-    ranks that opened it. read_s, written_s: times of the first and last read or write in seconds since the job began;
-    None if there was none. buffered: bytes transferred through STDIO, which is not traced. collective: number of
-    collective MPI-IO requests.
+    """Accesses to a file. size: bytes from the beginning of the file to the end of the access that reached furthest.
+    ranks: number of ranks that opened the file. read_s, written_s: time of the first and of the last read (or write) in
+    seconds since the job began; None if there was none. buffered: bytes transferred through STDIO, which is not traced.
+    collective: number of collective MPI-IO requests.
     """
 
     path: str
@@ -86,8 +86,8 @@ def _summed(both: tuple[Records, ...], name: str, at: Any, count: int) -> Any:
 
 
 def _largest(both: tuple[Records, ...], names: tuple[str, ...], at: Any, count: int) -> Any:
-    """Return the offset of the last byte that was accessed in each file, or -1 for a file without accesses. A counter
-    of 0 means that the first byte was accessed only if bytes were transferred.
+    """Return for each file the highest offset of a byte that was accessed, or -1 for a file without accesses. If no
+    bytes were transferred, a counter of 0 does not mean that byte 0 was accessed.
     """
     most = np.full(count, -1, np.int64)
     for name, moved in zip(names, ("BYTES_READ", "BYTES_WRITTEN"), strict=True):
@@ -107,8 +107,8 @@ def _ranks(both: tuple[Records, ...], at: Any, count: int, ranks: int) -> Any:
 
 
 def _span(both: tuple[Records, ...], kind: str, at: Any, count: int) -> Floats:
-    """Return the times of the first and the last access to each file, shape (2, files); infinite for a file without
-    accesses. kind: READ or WRITE.
+    """Return the time of the first and of the last access to each file, shape (2, files). The times are infinite for a
+    file without accesses. kind: READ or WRITE.
     """
     begins, ends = (_joined(both, f"F_{kind}_{part}_TIMESTAMP") for part in ("START", "END"))
     span = np.array([np.full(count, np.inf), np.full(count, -np.inf)])

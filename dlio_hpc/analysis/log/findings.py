@@ -1,8 +1,8 @@
 """Metrics of a program's I/O, as in VaniDL's table.
 
-Times are in seconds, sizes in bytes, MB = 1e6 bytes. Bytes and requests are those of Darshan's POSIX module, which
-include MPI-IO because it makes POSIX requests. They do not include STDIO, whose bytes and requests are added if there
-is no trace. `interfaces` has the counts of each module separately.
+Times are in seconds, sizes in bytes, MB = 1e6 bytes. Bytes and requests are those of Darshan's POSIX module. They
+include MPI-IO, because MPI-IO makes POSIX requests. The bytes and requests of STDIO are added only if there is no
+trace. `interfaces` has the counts of each module separately.
 """
 
 from msgspec import Struct
@@ -13,7 +13,7 @@ LAST_SIZES = (100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100
 
 
 class SizeStats(Struct, frozen=True):
-    """Statistics of a value over single requests. median: None if there is no trace."""
+    """Statistics of a value over individual requests. median: None if there is no trace."""
 
     min: float
     max: float
@@ -22,11 +22,11 @@ class SizeStats(Struct, frozen=True):
 
 
 class Operation(Struct, frozen=True):
-    """Metrics of all reads or of all writes. time_s: time with at least one request in flight, mean over ranks.
+    """Metrics of all reads or of all writes. time_s: time with at least one request in flight, as the mean over ranks.
     histogram: number of requests in each of Darshan's bins of sizes. common: the most frequent sizes and their counts.
-    MBps: all bytes over the time with a request of any rank in flight. bandwidth_MBps: bandwidth of single requests.
-    sequential: share of the requests whose offset is not below the end of the rank's previous request to the file.
-    consecutive: share of those that start exactly at this end. Values are None if unknown.
+    MBps: all bytes divided by the time with a request of any rank in flight. bandwidth_MBps: bandwidth of individual
+    requests. sequential: share of requests that start at or after the end of the rank's previous request to the file.
+    consecutive: share of requests that start exactly at that end. Values are None if they are unknown.
     """
 
     requests: int
@@ -42,8 +42,8 @@ class Operation(Struct, frozen=True):
 
 
 class Rank(Struct, frozen=True):
-    """Metrics of a rank. io_s: time with at least one request in flight. hidden_s: the part of io_s during computation;
-    None if unknown.
+    """Metrics of a rank. io_s: time with at least one request in flight. meta_s: time in metadata operations. hidden_s:
+    the part of io_s during computation; None if it is unknown.
     """
 
     rank: int
@@ -59,7 +59,7 @@ class Rank(Struct, frozen=True):
 
 
 class Node(Struct, frozen=True):
-    """Metrics of a node: sums over its ranks. io_s: mean over its ranks."""
+    """Metrics of a node: sums over the ranks of the node. io_s: mean over these ranks."""
 
     host: str
     ranks: int
@@ -69,8 +69,8 @@ class Node(Struct, frozen=True):
 
 
 class LogFile(Struct, frozen=True):
-    """Metrics of a file. size: bytes up to the end of the last access; the file may be larger. ranks: number of ranks
-    that opened it; -1 for all.
+    """Metrics of a file. size: bytes from the beginning of the file to the end of the access that reached furthest; the
+    file may be larger. ranks: number of ranks that opened the file; -1 for all.
     """
 
     path: str
@@ -86,7 +86,9 @@ class LogFile(Struct, frozen=True):
 
 
 class Metadata(Struct, frozen=True):
-    """Metadata operations. time_s: sum over ranks. share: share of time_s in the time of all I/O calls."""
+    """Metadata operations. time_s: seconds in these operations, summed over ranks. share: time_s divided by the time of
+    all I/O calls; None if that is 0.
+    """
 
     opens: int
     seeks: int
@@ -96,8 +98,8 @@ class Metadata(Struct, frozen=True):
 
 
 class Interface(Struct, frozen=True):
-    """Counts of one Darshan module. files: number of files. read_s, write_s, metadata_s: seconds in its calls, mean
-    over ranks.
+    """Counts of one Darshan module. files: number of files. read_s, write_s, metadata_s: seconds in the calls of the
+    module, as the mean over ranks.
     """
 
     bytes_read: int
@@ -124,11 +126,11 @@ class Timeline(Struct, frozen=True):
 
 
 class Analysis(Struct, frozen=True):
-    """I/O metrics of a program. traced: whether metrics come from a trace, not only from counters. job_s: duration of
-    the job. io_s: time with at least one request in flight, mean over ranks. io_share: io_s divided by job_s. io_any_s:
-    time with a request of any rank in flight. hidden_s: the part of io_s during computation; None if unknown.
-    hidden_share: hidden_s divided by io_s. timeline: None if there is no trace. untraced_bytes: bytes transferred
-    through STDIO, which the trace lacks.
+    """I/O metrics of a program. traced: whether metrics come from a trace and not only from counters. job_s: duration
+    of the job. io_s: time with at least one request in flight, as the mean over ranks. io_share: io_s divided by job_s.
+    io_any_s: time with a request of any rank in flight. hidden_s: the part of io_s during computation; None if it is
+    unknown. hidden_share: hidden_s divided by io_s. timeline: None if there is no trace. untraced_bytes: bytes
+    transferred through STDIO, which the trace lacks.
     """
 
     program: str

@@ -1,4 +1,6 @@
-"""Heat maps: bytes that each rank moved over time, from a trace, from Darshan's heat maps or from timeline.h5."""
+"""Heat maps: bytes that each rank read and wrote over time. They are made from a trace, from Darshan's heat maps or
+from timeline.h5.
+"""
 
 from typing import Any
 
@@ -15,8 +17,8 @@ MOST_ROWS, BINS = 64, 200
 
 
 def of_requests(requests: Requests, ranks: int, end: float) -> HeatMap | None:
-    """Return the heat map of a trace, or None if the trace has no requests. end: time in seconds at which it ends.
-    ranks: number of ranks.
+    """Return the heat map of a trace, or None if the trace has no requests. ranks: number of ranks. end: time in
+    seconds at which the heat map ends.
     """
     if not len(requests.start):
         return None
@@ -31,7 +33,7 @@ def of_requests(requests: Requests, ranks: int, end: float) -> HeatMap | None:
 
 
 def of_recorded(recorded: Recorded) -> HeatMap | None:
-    """Return the heat map from the run's timeline.h5, or None if the run did not time single reads."""
+    """Return the heat map from the run's timeline.h5, or None if the run did not time reads individually."""
     if not recorded.is_timed:
         return None
     group = recorded.file["activity"]
@@ -41,7 +43,7 @@ def of_recorded(recorded: Recorded) -> HeatMap | None:
 
 
 def of_darshan(heat: list[Heat], ranks: int) -> HeatMap | None:
-    """Return one heat map for all interfaces of a log together, or None if the log lacks heat maps per rank."""
+    """Return one heat map with the sums over all interfaces of a log, or None if the log lacks heat maps per rank."""
     if not heat or not ranks:
         return None
     moved = np.zeros((ranks, max(interface.read.shape[1] for interface in heat)))
@@ -53,8 +55,8 @@ def of_darshan(heat: list[Heat], ranks: int) -> HeatMap | None:
 
 
 def _grouped(moved: Any, edges: Floats, ranks: int) -> HeatMap:
-    """Return a heat map in which each row is a group of ranks. moved: bytes per rank and bin, an array or an HDF5
-    dataset, of which one group of ranks is read at a time.
+    """Return a heat map in which each row is a group of ranks. moved: bytes per rank and bin, as an array or an HDF5
+    dataset. Only one group of ranks is read from it at a time.
     """
     per_row = _ranks_per_row(ranks)
     starts = np.arange(0, len(edges) - 1, max(1, -(-(len(edges) - 1) // BINS)))

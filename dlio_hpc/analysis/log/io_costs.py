@@ -6,8 +6,8 @@ from dlio_hpc.analysis.timeline_reader import Recorded
 
 
 def of_log(analysis: Analysis) -> tuple[CallCost, ...]:
-    """Return the I/O costs from Darshan's counters. The seconds in MPI-IO calls include the POSIX calls that these
-    make.
+    """Return the I/O costs from Darshan's counters. The seconds in MPI-IO calls include those in the POSIX calls that
+    MPI-IO makes.
     """
     return tuple(
         CallCost(name, used.read_s, used.write_s, used.metadata_s) for name, used in analysis.interfaces.items()
@@ -15,8 +15,8 @@ def of_log(analysis: Analysis) -> tuple[CallCost, ...]:
 
 
 def of_recorded(recorded: Recorded) -> tuple[CallCost, ...]:
-    """Return the I/O costs from the run's timeline.h5, which has times of reads of samples and of writes of
-    checkpoints, but not of metadata calls.
+    """Return the I/O costs from the run's timeline.h5. It has the times of sample reads and of checkpoint writes, but
+    not of metadata calls.
     """
     group = recorded.file["ranks"]
     read_s = float(group["io_time"][:].mean()) if recorded.is_timed else None

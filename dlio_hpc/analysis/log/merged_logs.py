@@ -1,4 +1,4 @@
-"""Merge of several logs into one, for programs without MPI, which leave a log for each of their processes."""
+"""Merge of several logs into one. Programs without MPI leave a log for each of their processes."""
 
 import re
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ _PID = re.compile(r"_id\d+-(\d+)_")
 
 
 def merge(logs: Sequence[Log]) -> Log:
-    """Merge the logs of the processes of one program. Each process becomes a rank; a process forked by another one
-    becomes a process of that rank. Times count from the start of the first process. Records are not summed: a file has
-    a record per process. Raise ConfigError if there are several logs and one of them is from a program with MPI.
+    """Merge the logs of the processes of one program. Each process becomes a rank, except that a forked process belongs
+    to the rank of its parent. Times count from the start of the first process. Records are not summed: a file has a
+    record per process. Raise ConfigError if there are several logs and one of them is from a program with MPI.
     """
     first = min(logs, key=lambda log: log.job.started)
     if len(logs) == 1:
@@ -41,7 +41,7 @@ def merge(logs: Sequence[Log]) -> Log:
 
 def _ranks(logs: Sequence[Log]) -> list[int]:
     """Return the rank of each log. All processes that were forked from one parent get the same rank, even if the parent
-    has no log or its log has no pid in its name.
+    has no log or the name of the parent's log has no pid.
     """
     pids = [match[1] if (match := _PID.search(log.path.name)) else "" for log in logs]
     parents = [log.job.metadata.get("fork_parent", "") for log in logs]
@@ -61,8 +61,8 @@ def _root(at: int, pids: list[str], parents: list[str]) -> str:
 
 
 def _only_parent(at: int, pids: list[str], parents: list[str]) -> str | None:
-    """Return the pid of the log `at`, whose name has none. It is the pid of the only parent without a log, if no other
-    log can be that parent; otherwise return None.
+    """Return the pid of the log with index `at`, whose file name has no pid. If exactly one parent has no log, and no
+    other log can be that of the parent, the pid is that of the parent. Otherwise return None.
     """
     wanted = set(parents) - {"", *pids}
     nameless = [number for number, pid in enumerate(pids) if not pid and not parents[number]]
@@ -70,8 +70,8 @@ def _only_parent(at: int, pids: list[str], parents: list[str]) -> str | None:
 
 
 def _everywhere(logs: Sequence[Log]) -> set[str]:
-    """Return the modules of which every log that has records has a trace, with the same record type. Other traces are
-    left out, because a trace of some processes would be taken for one of all.
+    """Return the modules whose trace is in every log that has records, with the same record type. Other traces are left
+    out, because a trace of some processes would be mistaken for a trace of all processes.
     """
     moving = [log for log in logs if any(len(records) for records in log.counted.values())]
     names = set.intersection(*(set(log.traced) for log in moving)) if moving else set()

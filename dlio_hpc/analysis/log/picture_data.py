@@ -15,7 +15,7 @@ from dlio_hpc.results import intervals
 Floats = npt.NDArray[np.float64]
 
 _BINS, _LANES, _FINEST = 500, 8, 1500
-# Sizes: four bins an octave, to 1 TiB. Durations: eight, from 100 ns to half an hour.
+# Sizes: four bins per octave, up to 1 TiB. Durations: eight bins per octave, from 100 ns to half an hour.
 _SIZE_EDGES = 2.0 ** (np.arange(4 * 40 + 1) / 4)
 _LATENCY_EDGES = 1e-7 * 2.0 ** (np.arange(8 * 34 + 1) / 8)
 
@@ -23,8 +23,8 @@ _LATENCY_EDGES = 1e-7 * 2.0 ** (np.arange(8 * 34 + 1) / 8)
 def of_trace(
     title: str, source: str, notes: list[str], analysis: Analysis, requests: Requests, recorded: Recorded | None
 ) -> View:
-    """Return the view of a traced run with its steps, or of another program's trace without steps. recorded: the run's
-    timeline.h5, on the same clock as `requests`; None for other programs.
+    """Return the view of the trace of a run or of another program. recorded: the run's timeline.h5, on the same clock
+    as `requests`; None for another program, whose steps are unknown.
     """
     end = max(float(requests.end.max(initial=0.0)), records.ends(recorded) if recorded else analysis.job_s)
     empty = int((requests.length == 0).sum())
@@ -161,7 +161,7 @@ def _shares(knots: Floats, end: float) -> Floats:
 
 
 def _chosen(io_s: Floats) -> list[int]:
-    """Return the ranks that are drawn: all of them if there are few, or else the three with the least I/O time, the
+    """Return the ranks that are drawn: all ranks if there are few; otherwise the three with the least I/O time, the
     three with the most, and two in the middle. io_s: I/O time of each rank.
     """
     if len(io_s) <= _LANES:

@@ -14,9 +14,10 @@ Integers = npt.NDArray[np.int64]
 
 
 class Requests(NamedTuple):
-    """Columns with one entry per request, sorted by rank. file: index into `paths`. offset, length: bytes. start, end:
-    seconds. thread: 0 if not recorded. hosts: host of each rank, "" if nothing was traced. process: number of the
-    process within the rank; None if each rank is one process.
+    """Requests of a trace, as columns with one entry per request, sorted by rank. file: index into `paths`. offset,
+    length: in bytes. start, end: in seconds. thread: number of the thread; 0 if it was not recorded. hosts: host of
+    each rank; "" if nothing of the rank was traced. process: number of the process within the rank; None if each rank
+    is one process.
     """
 
     rank: npt.NDArray[np.int32]
@@ -37,7 +38,7 @@ class Requests(NamedTuple):
         return slice(int(first), int(last))
 
     def on(self, paths: Collection[str]) -> npt.NDArray[np.bool_]:
-        """Return a mask of the requests to files with these paths."""
+        """Return a mask that selects the requests to files with these paths."""
         wanted = np.array([path in paths for path in self.paths], bool)
         return wanted[self.file] if len(wanted) else np.zeros(len(self.file), bool)
 
@@ -47,8 +48,8 @@ class Requests(NamedTuple):
 
 
 def over_time(requests: Requests, edges: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return bytes read, reads, bytes written and writes per bin between `edges`. The bytes of a request are spread
-    over its duration; the request counts in the bin where it starts.
+    """Return bytes read, reads, bytes written and writes in each bin between `edges`. The bytes of a request are spread
+    over its duration. The request itself is counted in the bin in which it starts.
     """
     columns = []
     for writes in (False, True):
@@ -61,8 +62,8 @@ def over_time(requests: Requests, edges: Floats) -> tuple[Floats, Floats, Floats
 
 
 def of_log(log: Log, module: str, wanted: Callable[[str], bool], offset_s: Floats | None) -> Requests:
-    """Return the traced requests of a module to the files for whose paths `wanted` returns true. offset_s: seconds per
-    rank that are added to Darshan's times; None to leave them.
+    """Return the traced requests of a module to the files for whose paths `wanted` returns True. offset_s: seconds that
+    are added to Darshan's times, for each rank; None to add nothing.
     """
     trace = log.traced[module]
     paths = sorted({log.names.get(int(number), str(number)) for number in trace.files["id"]})
@@ -93,8 +94,8 @@ def of_log(log: Log, module: str, wanted: Callable[[str], bool], offset_s: Float
 
 
 def _rows(trace: Trace, first: Integers, counts: Integers) -> Records:
-    """Return the segments of the chosen files in the given order, without a copy if all files are chosen in their own
-    order. first, counts: index of the first segment and number of segments of each chosen file.
+    """Return the segments of the chosen files in the given order. If all files are chosen in their own order, nothing
+    is copied. first, counts: index of the first segment and number of segments of each chosen file.
     """
     if len(first) == len(trace.files) and (np.diff(first) >= 0).all():
         return trace.segments

@@ -1,4 +1,4 @@
-"""Detection of training steps from the times of reads. A step reads in a burst of requests, and pauses while it
+"""Detection of training steps from the times of reads. A step reads in a burst of requests and then pauses while it
 computes.
 """
 
@@ -14,7 +14,7 @@ from dlio_hpc.units import format_seconds, format_size
 
 Floats = npt.NDArray[np.float64]
 
-# Shorter pauses are not between steps, but between two calls of a loop, or waits for a page.
+# Shorter pauses do not separate steps. They lie between two calls of a loop, or are waits for a page.
 _LEAST_S = 0.5e-3
 _FEW, _SHARE, _APART = 5, 0.3, 4.0
 # Smallest number of bursts of a rank for a reliable pace.
@@ -22,12 +22,12 @@ ENOUGH = 8
 
 
 class DetectedSteps(NamedTuple):
-    """Steps that appear as bursts of reads. pause_s: median seconds from the end of a burst to the start of the next.
-    period_s: median seconds from the start of a burst to the start of the next. spread: half the interquartile range of
-    the periods, divided by their median. bytes: median bytes of a burst. first: bytes of a rank's first burst, divided
-    by `bytes`. number: median number of bursts of a rank. begins: start times of all bursts of one rank in seconds.
-    workers: number of processes of a rank that read at the same time. If there are several, pause_s, period_s, spread,
-    bytes, first and number are those of one process, which reads for every workers-th step.
+    """Steps that appear as bursts of reads. pause_s: median seconds from the end of a burst to the start of the next
+    burst. period_s: median seconds from the start of a burst to the start of the next burst. spread: half the
+    interquartile range of the periods, divided by their median. bytes: median bytes of a burst. first: bytes of a
+    rank's first burst, divided by `bytes`. number: median number of bursts of a rank. begins: start times of all bursts
+    of one rank in seconds. workers: number of processes of a rank that read at the same time. If there are several,
+    pause_s, period_s, spread, bytes, first and number are those of one process, which reads for one in `workers` steps.
     """
 
     pause_s: float
@@ -83,9 +83,10 @@ def _span(reads: Reads, mine: Integers) -> Floats:
 
 def _limit(spans: list[Floats]) -> float | None:
     """Return the limit in seconds that separates pauses between steps from shorter pauses within a step, or None if
-    there is no such limit. It is chosen such that the pauses above it are most alike and differ most from those below.
-    This comparison ignores the longest and the shortest tenth of the pauses above the limit, and as many of the longest
-    below. If there is only one kind of pause, all are between steps, provided that their median is long.
+    there is no such limit. The limit is chosen such that the pauses above the limit are most alike and differ most from
+    the pauses below. This comparison ignores the longest tenth and the shortest tenth of the pauses above the limit,
+    and as many of the longest pauses below. If there is only one kind of pause, all pauses are between steps, provided
+    that their median is long.
     """
     pauses = np.sort(np.concatenate([span[0, 1:] - span[1, :-1] for span in spans]))
     whole = sum(float(span[1, -1] - span[0, 0]) for span in spans if span.size)
@@ -114,8 +115,9 @@ def _bursts(reads: Reads, mine: Integers, span: Floats, limit: float) -> _Bursts
 
 
 class Pace(NamedTuple):
-    """Pace of a training. batch: samples per step. compute_s: seconds of computation per step. ahead: number of batches
-    read ahead; 0 without prefetching. begins: start times of steps, as in DetectedSteps; None if unknown.
+    """Pace of a training run. batch: samples per step. compute_s: seconds of computation per step. ahead: number of
+    batches read ahead; 0 without prefetching. begins: start times of steps, as in DetectedSteps; None if they are
+    unknown.
     """
 
     batch: DerivedValue
@@ -125,8 +127,8 @@ class Pace(NamedTuple):
 
 
 def pace(steps: DetectedSteps | None, sample: DerivedValue) -> Pace:
-    """Return the pace of a training. steps: None if no steps were detected; all values are then unknown. sample: bytes
-    of a sample, 0 if unknown.
+    """Return the pace of a training run. steps: None if no steps were detected; all values are then unknown. sample:
+    size of a sample in bytes, 0 if it is unknown.
     """
     if steps is None:
         nothing = "reads have no regular pauses"
@@ -148,8 +150,8 @@ def pace(steps: DetectedSteps | None, sample: DerivedValue) -> Pace:
 
 
 def _ahead(steps: DetectedSteps, is_ahead: bool) -> DerivedValue:
-    """Return reader.prefetch. The first burst has the batches that are read ahead. If the rank itself reads, without
-    worker processes, it also has the batch that is used at once.
+    """Return `reader.prefetch`. The first burst reads all batches that are read ahead. If the rank itself reads,
+    without worker processes, the first burst also reads the batch that is used at once.
     """
     times = f"{steps.first:.1f} times"
     if not is_ahead:

@@ -46,9 +46,10 @@ def summarise(
     computing: "dict[int, Floats] | None" = None,
     step_s: float | None = None,
 ) -> Analysis:
-    """Summarise a log. requests: requests of the POSIX trace; None to use counters alone. wanted: returns whether a
-    path is included. computing: times of computation by rank, disjoint intervals of shape (n, 2), on the clock of
-    `requests`; None if unknown. step_s: seconds of a step of the timeline; None for 200 steps.
+    """Summarise a log. requests: requests of the POSIX trace; None to use counters alone. wanted: function that returns
+    whether a path is included. computing: for each rank, the intervals in which the rank computed, disjoint, shape (n,
+    2), on the clock of `requests`; None if they are unknown. step_s: length of a step of the timeline in seconds; None
+    for 200 steps.
     """
     posix, every_stdio = (_records(log, module, wanted) for module in ("POSIX", "STDIO"))
     stdio = every_stdio if requests is None else every_stdio[:0]
@@ -98,8 +99,8 @@ def _moved(records: Records) -> int:
 
 class _IO(NamedTuple):
     """I/O times in seconds. busy: time of each rank with a request in flight. hidden: the part of `busy` during
-    computation; None if there is no trace or computation is unknown. anybody: time with a request of any rank in
-    flight; None if there is no trace.
+    computation; None if there is no trace or the times of computation are unknown. anybody: time with a request of any
+    rank in flight; None if there is no trace.
     """
 
     busy: Floats
@@ -223,7 +224,7 @@ def _interfaces(log: Log, wanted: Callable[[str], bool]) -> dict[str, Interface]
 
 def _by_rank(log: Log, requests: Requests | None, posix: Records, stdio: Records, io: _IO) -> list[Rank]:
     """Return the metrics of each rank. If Darshan summed the records of shared files over ranks (rank -1), bytes and
-    requests are taken from the trace; return an empty list if there is no trace.
+    requests are taken from the trace. If there is no trace in that case, return an empty list.
     """
     count = len(io.busy)
     columns: dict[str, Any] = {
@@ -314,8 +315,9 @@ def kind(path: str) -> str:
 
 
 def timeline(requests: Requests, step_s: float | None = None, least_bins: int = 200) -> Timeline:
-    """Return bytes and requests per step of step_s seconds; None for `least_bins` steps. The bytes of a request are
-    spread over its duration; the request counts in the step in which it starts. Raise ConfigError for too many steps.
+    """Return bytes and requests in each step of the timeline. step_s: length of a step in seconds; None to choose it so
+    that there are `least_bins` steps. The bytes of a request are spread over its duration. The request itself is
+    counted in the step in which it starts. Raise ConfigError if there are too many steps.
     """
     if not len(requests.start):
         return Timeline(0.0, step_s or 1.0, [], [], [], [])

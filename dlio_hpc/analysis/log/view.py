@@ -1,4 +1,4 @@
-"""Data for the figures of one run, from any source: small arrays, whatever the number of requests.
+"""Data for the figures of one run, from any source. The arrays are small, whatever the number of requests.
 
 Times are seconds since the run's first step, or since the start of the job if no steps are known.
 """
@@ -13,8 +13,8 @@ Counts = npt.NDArray[np.int64]
 
 
 class Series(NamedTuple):
-    """Bytes and requests over time. edges: n + 1 equidistant times in seconds. The other arrays have the sums of the n
-    bins between them. reads, writes: None if only bytes are known.
+    """Bytes and requests over time. edges: n + 1 equidistant times in seconds. The other arrays have one sum for each
+    of the n bins between the edges. reads, writes: None if only bytes are known.
     """
 
     edges: Floats
@@ -52,7 +52,8 @@ class Ranks(NamedTuple):
 
 class Lane(NamedTuple):
     """Row of a rank (or thread) in the picture of a timeline. compute, io: intervals of computation and of I/O, shape
-    (n, 3): start, end, and the share of the interval that is busy. Intervals that are too short to draw are joined.
+    (n, 3): start and end of each interval, and the share of the interval that is busy. Intervals that are too short to
+    draw are joined.
     """
 
     label: str
@@ -61,8 +62,8 @@ class Lane(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Times of the steps in seconds, means over ranks. start: start of each step. wait, compute, sync: durations.
-    epochs: index of the first step of each epoch. Checkpoints are not steps.
+    """Times of the steps in seconds, as means over ranks. start: start of each step. wait, compute, sync: durations.
+    epochs: index of the first step of each epoch. Checkpoints are not part of the steps.
     """
 
     start: Floats
@@ -84,7 +85,9 @@ class HeatMap(NamedTuple):
 
 
 class CallCost(NamedTuple):
-    """Seconds that a rank spends in the calls of one interface, mean over ranks; None if not recorded."""
+    """Seconds that a rank spends in the calls of one interface, as means over ranks; None for seconds that were not
+    recorded.
+    """
 
     interface: str
     read_s: float | None
@@ -93,9 +96,9 @@ class CallCost(NamedTuple):
 
 
 class View(NamedTuple):
-    """Data for the figures of one run. source: name of what the data come from. duration_s: end of the time axis.
-    notes: limits of the data that a reader must know. series: bytes and requests over time. sizes: sizes of requests.
-    latency: durations of requests; None if single requests were not timed. lanes: rows of a selection of ranks. steps:
+    """Data for the figures of one run. source: name of the origin of the data. duration_s: end of the time axis. notes:
+    limits of the data that a reader must know. series: bytes and requests over time. sizes: sizes of requests. latency:
+    durations of requests; None if requests were not timed individually. lanes: rows of a selection of ranks. steps:
     None if no steps are known. heat: None if bytes per rank over time were not recorded. elapsed_s: run time, by which
     costs are divided to get shares.
     """

@@ -1,5 +1,5 @@
-"""I/O profiles: metrics by which the I/O of programs is compared. A profile is made from a Darshan log, a run of
-dlio-hpc or a reference file.
+"""I/O profiles: metrics by which the I/O of programs is compared. A profile is made from a Darshan log, from a run of
+dlio-hpc or from a reference file.
 """
 
 from typing import Any, Literal
@@ -18,7 +18,8 @@ from dlio_hpc.results.run_result import Result, Summary
 from dlio_hpc.units import format_size
 
 Kind = Literal["job", "log", "reference"]
-# Paths of data in logs of other programs, used unless --only is given. Excludes system files, programs and libraries.
+# Pattern of the paths of data files in logs of other programs, used unless --only is given. It excludes system files,
+# programs and libraries.
 DATA = (
     r"^(?!/(?:proc|sys|dev|etc)/)"
     r"(?!.*(?:/(?:site|dist)-packages/|/lib(?:64)?/python\d|[.](?:py|pyc|pyi|so)$|[.]so[.]\d))"
@@ -29,15 +30,16 @@ _GIB = 2.0**30
 
 
 class Profile(Struct, frozen=True):
-    """I/O profile of a program. title: name for the user. application: name of the application that does or is emulated
-    to do this I/O; "" if unknown. source: name of the data that the profile is made from. Metrics are None if unknown.
+    """I/O profile of a program. title: name for the user. application: name of the application that does this I/O or is
+    emulated; "" if it is unknown. source: name of the data that the profile is made from. Metrics are None if they are
+    unknown.
 
-    io_s: seconds with at least one request in flight, mean over ranks. bytes: bytes read and written by all ranks.
-    request_*: sizes of requests in bytes. rate_*: bandwidth of single requests in MB/s (1e6 bytes). sequential,
-    consecutive: shares of all requests. around_median: request sizes at the quantiles 0.5 - SLACK and 0.5 + SLACK.
-    sizes: distribution of request sizes, in which each request has the same weight. volumes: distribution of request
-    sizes, in which each request is weighted by its bytes. jumps: distribution of the distances in a file between
-    successive requests (request_distance.jumps).
+    io_s: seconds with at least one request in flight, as the mean over ranks. bytes: bytes read and written by all
+    ranks. request_*: sizes of requests in bytes. rate_*: bandwidth of individual requests in MB/s (1e6 bytes).
+    sequential, consecutive: shares of all requests. around_median: request sizes at the quantiles 0.5 - SLACK and 0.5 +
+    SLACK. sizes: distribution of request sizes, in which each request has the same weight. volumes: distribution of
+    request sizes, in which each request is weighted by its bytes. jumps: distribution of the distances in a file
+    between successive requests (request_distance.jumps).
     """
 
     title: str
@@ -94,8 +96,8 @@ def of_log(
     title: str, kind: Kind, application: str, analysis: Analysis, requests: Requests | None,
     notes: tuple[str, ...] = (), bytes_per_sample: float | None = None,
 ) -> Profile:  # fmt: skip
-    """Return the profile of a log. requests: all requests of the trace; None to use only Darshan's counters, from which
-    some metrics remain unknown.
+    """Return the profile of a log. requests: all requests of the trace; None to use only Darshan's counters, which
+    leave some metrics unknown.
     """
     operations = [operation for operation in (analysis.read, analysis.write) if operation is not None]
     known = _of_counters(operations) if requests is None else _of_requests(requests)
@@ -118,8 +120,8 @@ def of_log(
 
 
 def of_core(title: str, result: Result, timeline: bytes | None, application: str, why: str) -> Profile:
-    """Return the profile of a dlio-hpc run that has no Darshan log, from its result and its timeline.h5. timeline:
-    bytes of timeline.h5; None if there is none. why: reason why there is no log.
+    """Return the profile of a dlio-hpc run without a Darshan log, from its result and its timeline.h5. timeline:
+    content of timeline.h5; None if there is none. why: reason why there is no log.
     """
     summary = result.summary
     assert summary is not None
@@ -172,7 +174,9 @@ def _of_requests(requests: Requests) -> dict[str, Any]:
 
 
 def of_lengths(lengths: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """Return the fields of a profile that follow from the sizes of single requests. lengths: these sizes; not empty."""
+    """Return the fields of a profile that follow from the sizes of individual requests. lengths: these sizes in bytes,
+    at least one.
+    """
     around = np.quantile(lengths, [0.5 - SLACK, 0.5 + SLACK], method="nearest")
     return {
         "request_min": float(lengths.min()),
@@ -205,8 +209,9 @@ def _of_counters(operations: list[Operation]) -> dict[str, Any]:
 
 def _of_histogram(histogram: Any, requests: int) -> dict[str, Any]:
     """Return the fields of a profile that follow from a histogram of request sizes. The lower edge of a bin stands for
-    the sizes in it, because powers of two are lower edges. The histogram lacks requests that returned no bytes, and
-    requests made by libraries. If it has fewer than `requests` requests, the smallest size and the median are unknown.
+    all sizes in the bin, because powers of two are lower edges. The histogram lacks requests that returned no bytes,
+    and requests made by libraries. If the histogram has fewer than `requests` requests, the smallest size and the
+    median are unknown.
     """
     begin, counts = histogram.edges[:-1], histogram.reads
     some = np.flatnonzero(counts)
@@ -224,7 +229,9 @@ def _of_histogram(histogram: Any, requests: int) -> dict[str, Any]:
 
 
 def _share(operations: list[Operation], shares: list[float | None]) -> float | None:
-    """Return the share of all requests from the share of reads and the share of writes; None if neither is known."""
+    """Return the share among all requests, computed from the share among reads and the share among writes. Return None
+    if neither share is known.
+    """
     known = [
         (operation.requests, share) for operation, share in zip(operations, shares, strict=True) if share is not None
     ]
@@ -233,6 +240,6 @@ def _share(operations: list[Operation], shares: list[float | None]) -> float | N
 
 
 def _auxiliary_bytes(summary: Summary) -> int:
-    """Return the bytes of auxiliary files that were read and written, and of checkpoints that were written."""
+    """Return the sum of the bytes read from and written to auxiliary files and the bytes written to checkpoints."""
     side, checkpoint = summary.auxiliary_files, summary.checkpoint
     return (side.bytes_read + side.bytes_written if side else 0) + (checkpoint.bytes_written if checkpoint else 0)

@@ -16,7 +16,7 @@ Percent = Annotated[float, Meta(ge=0, le=100)]
 
 
 class ProfileSpread(Struct, frozen=True, forbid_unknown_fields=True):
-    """Statistics of a value over single requests; None if unknown."""
+    """Statistics of a value over individual requests. A statistic is None if it is unknown."""
 
     min: Number | None = None
     max: Number | None = None
@@ -31,11 +31,11 @@ class ProfileSpread(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReferenceProfile(Struct, frozen=True, forbid_unknown_fields=True):
-    """Metrics of a program, in the units that their keys name; None if unknown. io_time_s: I/O time, mean over ranks.
-    data_accessed_gib: data read and written by all ranks. request_bytes: sizes of single requests.
-    bandwidth_per_op_MBps: bandwidth of single requests (MB is 1e6 bytes). sequential_pct, consecutive_pct: shares of
-    all requests, as Darshan counts them. bytes_per_sample: mean size of a sample of the dataset. note: limits of the
-    data that a reader must know.
+    """Metrics of a program, in the units that the names of their keys give. A metric is None if it is unknown.
+    io_time_s: I/O time, as the mean over ranks. data_accessed_gib: data read and written by all ranks. request_bytes:
+    sizes of individual requests. bandwidth_per_op_MBps: bandwidth of individual requests (MB is 1e6 bytes).
+    sequential_pct, consecutive_pct: shares of all requests, as Darshan counts them. bytes_per_sample: mean size of a
+    sample of the dataset. note: limits of the data that a reader must know.
     """
 
     job_time_s: Number | None = None
@@ -62,7 +62,7 @@ class ReferenceProfile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProfileFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """Contents of a reference file. profiles: metrics by the name of the program."""
+    """Contents of a reference file. profiles: metrics of each program, by its name."""
 
     profiles: dict[str, ReferenceProfile]
     description: str = ""
@@ -85,7 +85,7 @@ class Named(NamedTuple):
 
 
 def is_reference(name: str) -> bool:
-    """Return whether a name given by the user is that of a reference file, or of a profile in one."""
+    """Return whether `name`, which the user gave, is the name of a reference file or of a profile in such a file."""
     stem, _, _ = _split(name)
     return stem.endswith((".yaml", ".yml")) or (not Path(name).exists() and stem in shipped.names(shipped.REFERENCES))
 
@@ -107,7 +107,9 @@ def load(name: str) -> list[Named]:
 
 
 def load_one(name: str) -> Named:
-    """Load the profile of this name, or the only profile of a file. Raise ConfigError if a file has several."""
+    """Load the profile with this name, or the only profile of a file. Raise ConfigError if the name is that of a file
+    with several profiles.
+    """
     references = load(name)
     if len(references) > 1:
         names = ", ".join(reference.name for reference in references)

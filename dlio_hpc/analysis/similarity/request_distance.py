@@ -1,8 +1,8 @@
 """Distributions of requests on a logarithmic scale, whose unit is an octave (a doubling), and their distance.
 
 The distance is the Wasserstein distance (earth mover's distance: Rubner, Tomasi, Guibas, IJCV 40(2), 2000): the mean
-number of octaves by which the requests of one distribution must be moved to get the other. Unlike a comparison of bins,
-it is small for 256 KiB and 260 KiB, and large for 4 KiB and 4 MiB.
+number of octaves by which the requests of one distribution must be moved to get the other distribution. Unlike a
+comparison of bins, this distance is small for 256 KiB and 260 KiB, and large for 4 KiB and 4 MiB.
 """
 
 from enum import IntEnum
@@ -39,7 +39,7 @@ GRAINS = {
 
 class RequestDistribution(NamedTuple):
     """Distribution of requests. at: positions in octaves, ascending. weight: share of all requests, or of all bytes, at
-    each position. Both are empty if there are no requests.
+    each position. grain: resolution. Both arrays are empty if there are no requests.
     """
 
     at: Floats
@@ -48,8 +48,8 @@ class RequestDistribution(NamedTuple):
 
 
 class Distance(NamedTuple):
-    """Distance between two distributions. octaves: mean distance. grain: resolution at which they were compared, the
-    coarser of theirs.
+    """Distance between two distributions. octaves: mean distance. grain: resolution at which the distributions were
+    compared: the coarser of their resolutions.
     """
 
     octaves: float
@@ -57,20 +57,22 @@ class Distance(NamedTuple):
 
     @property
     def closeness(self) -> float:
-        """Closeness: 1 for equal distributions, halved by each octave of distance. For programs that use one request
-        size each, it is the smaller size over the larger.
+        """Closeness: 1 for equal distributions, halved by each octave of distance. For two programs that use one
+        request size each, it is the smaller size divided by the larger.
         """
         return float(2.0**-self.octaves)
 
 
 def of_sizes(sizes: npt.NDArray[np.number], weight: npt.NDArray[np.number], grain: Grain) -> RequestDistribution:
-    """Return the distribution of request sizes. sizes: bytes; 0 counts as 1. weight: weight of each request."""
+    """Return the distribution of request sizes. sizes: sizes in bytes; a size of 0 counts as 1. weight: weight of each
+    request.
+    """
     return _gathered(np.log2(np.maximum(sizes, 1).astype(np.float64)), weight.astype(np.float64), grain)
 
 
 def of_jumps(jumps: npt.NDArray[np.number]) -> RequestDistribution:
     """Return the distribution of jumps: distances in bytes from the end of a request to the start of the next one. A
-    jump is negative if the next request starts before this end, and 0 if it is consecutive.
+    jump is negative if the next request starts before the end of the request, and 0 if it starts exactly there.
     """
     at = np.sign(jumps) * np.log2(1.0 + np.abs(jumps.astype(np.float64)))
     return _gathered(at, np.ones(len(at)), Grain.EXACT)
@@ -90,8 +92,8 @@ def jumps(requests: Requests) -> npt.NDArray[np.int64]:
 
 
 def distance(a: RequestDistribution, b: RequestDistribution) -> Distance | None:
-    """Return the distance between two distributions, both brought to the coarser of their resolutions, or None if one
-    of them is empty.
+    """Return the distance between two distributions, or None if one of them is empty. Both distributions are first
+    brought to the coarser of their two resolutions.
     """
     if not len(a.at) or not len(b.at):
         return None
@@ -103,7 +105,9 @@ def distance(a: RequestDistribution, b: RequestDistribution) -> Distance | None:
 
 
 def quantiles(distribution: RequestDistribution, shares: list[float]) -> list[float]:
-    """Return the quantiles of a distribution, in octaves. shares: the shares below each quantile, between 0 and 1."""
+    """Return quantiles of a distribution, in octaves. shares: for each quantile, the share of the distribution below
+    it, between 0 and 1.
+    """
     at = np.searchsorted(np.cumsum(distribution.weight), np.array(shares) * (1 - 1e-12))
     values: list[float] = distribution.at[np.minimum(at, len(distribution.at) - 1)].tolist()
     return values

@@ -2,16 +2,19 @@
 
 A factor is a metric of both programs. The measure of the paper (CCGrid 2021, section V.B) divides each factor by the
 larger of the two values, and takes the cosine of the two vectors. This cosine is high for different programs, too,
-because all numbers are between 0 and 1. Half of the factors depend on the machine, such as I/O time and rates.
+because all elements of the vectors are between 0 and 1. Half of the factors, such as I/O time and rates, depend on the
+machine.
 
-Pattern similarity uses only factors that do not depend on the machine or the scale. It is the mean of the smaller value
-over the larger, which is 1 minus the mean of the differences in Fig. 8. It is 1 only for equal patterns. A factor that
-is ten times too large reduces the mean by nine tenths of the weight of a factor; it hardly changes the cosine.
+Pattern similarity uses only factors that do not depend on the machine or the scale. It divides the smaller value of
+each factor by the larger, and takes the mean over the factors. This is 1 minus the mean of the differences in Fig. 8 of
+the paper, and it is 1 only for equal patterns. A factor that is ten times too large reduces the mean by nine tenths of
+the weight of a factor, but hardly changes the cosine.
 
-One percent of the requests (SLACK) is not allowed to change pattern similarity. Shares below SLACK therefore count as
-SLACK. If all requests of both programs are known, the median request size is replaced by the range of values that one
-percent of the requests can move it to. Otherwise a single request can decide the median: a program that reads each file
-in one request and then another request at its end makes as many empty requests as full ones.
+One percent of the requests (SLACK) must not change pattern similarity. Shares below SLACK therefore count as SLACK. If
+all requests of both programs are known, the median request size is replaced by a range: the values that the median can
+take if one percent of the requests changes. Without this range, one request can decide the median. For example, a
+program that reads each file in one request and then makes another request at the end of the file makes as many empty
+requests as full ones.
 """
 
 import itertools
@@ -35,7 +38,7 @@ PATTERN = (
     "request_min", "request_max", "request_mean", "request_median", "sequential", "consecutive", "bytes_per_sample",
 )  # fmt: skip
 FACTORS = (*PAPER, "bytes_per_sample")
-# Pattern factors that are observed. bytes_per_sample is not: the workload sets it.
+# Pattern factors that are observed. bytes_per_sample is not observed: the workload sets it.
 SEEN = tuple(name for name in PATTERN if name != "bytes_per_sample")
 # Largest difference between two pattern similarities that count as equal.
 TIE = 0.01
@@ -43,8 +46,8 @@ _PUBLISHED, _SMALLER = "theta_128_nodes", "theta_8_nodes"
 
 
 class Factor(Struct, frozen=True):
-    """Values of a metric of two programs, a and b. difference: (a - b) / max(a, b), as in Fig. 8 of the paper. apart:
-    size of the difference, between 0 and 1, that pattern similarity uses. difference and apart are None if a or b is
+    """Values of a metric for two programs, a and b. difference: (a - b) / max(a, b), as in Fig. 8 of the paper. apart:
+    size of the difference, between 0 and 1, as pattern similarity uses it. difference and apart are None if a or b is
     unknown.
     """
 
@@ -56,8 +59,8 @@ class Factor(Struct, frozen=True):
 
 
 class Score(Struct, frozen=True):
-    """Similarity of two programs over a set of factors. cosine: the measure of the paper. ratio: the smaller value of
-    each factor divided by the larger, mean over the factors. Both are None if no factor is known for both programs.
+    """Similarity of two programs over a set of factors. cosine: the measure of the paper. ratio: the smaller value of a
+    factor divided by the larger, as the mean over the factors. Both are None if no factor is known for both programs.
     left_out: factors that are unknown for at least one of the programs.
     """
 
@@ -68,7 +71,7 @@ class Score(Struct, frozen=True):
 
 class Similarity(Struct, frozen=True):
     """Similarity of two programs. paper, pattern: scores over the factors PAPER and PATTERN. sizes, volumes, jumps:
-    distance between the distributions of the same name in the two profiles; None if a profile lacks it.
+    distances between the distributions of the same name in the two profiles; None if a profile lacks the distribution.
     """
 
     factors: tuple[Factor, ...]
@@ -94,8 +97,9 @@ class ScoreRange(NamedTuple):
 
 
 class Yardstick(NamedTuple):
-    """Scores of pairs of published profiles by one measure, for comparison with the score of a pair at hand. kindred:
-    pairs of the same application on 8 and on 128 nodes. strangers: pairs of different applications on 128 nodes.
+    """Scores of pairs of published profiles by one measure. The score of a pair of programs is compared with them.
+    kindred: scores of pairs of the same application, on 8 and on 128 nodes. strangers: scores of pairs of different
+    applications, both on 128 nodes.
     """
 
     kindred: ScoreRange
@@ -115,9 +119,9 @@ class Yardsticks(NamedTuple):
 class MatrixRow(NamedTuple):
     """Comparison of one program with the programs of all columns. cells: similarity to each column; None for the same
     program. scores: pattern similarity to each column; None for the same program, or if nothing can be compared. All
-    scores use the factors that are known for the row and for every column, because a comparison over fewer factors
-    could give a higher score. left_out: factors that are not used. nearest: indices of the columns whose score is
-    within TIE of the best. own: indices of the columns of the same application.
+    scores use the same factors, those that are known for the row and for every column, because a comparison over fewer
+    factors could give a higher score. left_out: factors that are not used. nearest: indices of the columns whose score
+    is within TIE of the best score. own: indices of the columns of the same application.
     """
 
     profile: Profile
@@ -129,12 +133,14 @@ class MatrixRow(NamedTuple):
 
     @property
     def finds_own(self) -> bool | None:
-        """Whether a column of the row's own application is among the nearest; None if there is no such column."""
+        """Whether a column of the row's own application is among the nearest columns; None if there is no column of
+        that application.
+        """
         return bool(set(self.nearest) & set(self.own)) if self.own else None
 
     @property
     def is_tied(self) -> bool:
-        """Whether a column of another application is among the nearest."""
+        """Whether a column of another application is among the nearest columns."""
         return bool(set(self.nearest) - set(self.own))
 
 
@@ -169,12 +175,12 @@ def matrix(rows: Sequence[Profile], columns: Sequence[Profile], names: tuple[str
 
 
 def as_seen(made: Matrix) -> Matrix:
-    """Return the matrix of the same programs over the factors SEEN, those that are observed."""
+    """Return the matrix of the same programs over the factors SEEN, which are the observed ones."""
     return matrix([row.profile for row in made.rows], made.columns, SEEN)
 
 
 def yardsticks(left_out: Iterable[str] = ()) -> Yardsticks:
-    """Return the yardsticks from the shipped profiles. left_out: factors that are not used, because they are unknown
+    """Compute the yardsticks from the shipped profiles. left_out: factors that are not used, because they are unknown
     for the programs at hand.
     """
     without = set(left_out)
@@ -193,7 +199,7 @@ def yardsticks(left_out: Iterable[str] = ()) -> Yardsticks:
 
 
 def _but(names: tuple[str, ...], without: set[str]) -> tuple[str, ...]:
-    """Return the names except those in `without`; all names if none would remain."""
+    """Return the names that are not in `without`, or all names if none would remain."""
     return tuple(name for name in names if name not in without) or names
 
 
@@ -217,8 +223,8 @@ def _difference(a: float, b: float) -> float:
 
 
 def _score(factors: tuple[Factor, ...], names: tuple[str, ...]) -> Score:
-    """Return the scores over the factors with these names. A factor that is 0 for both programs counts as equal in the
-    ratio and is not used for the cosine.
+    """Return the scores over the factors with these names. If a factor is 0 for both programs, it counts as equal in
+    the ratio, and is not used for the cosine.
     """
     asked = [factor for factor in factors if factor.name in names]
     known = [(factor.a, factor.b, factor.apart) for factor in asked if factor.apart is not None]
@@ -231,8 +237,8 @@ def _score(factors: tuple[Factor, ...], names: tuple[str, ...]) -> Score:
 
 
 def _cosine(pairs: list[tuple[float, float]]) -> float:
-    """Return the cosine of two vectors after both elements of each pair are divided by the larger one. Return 1 if both
-    vectors are zero, 0 if only one is.
+    """Return the cosine of two vectors, after both elements of each pair are divided by the larger one. Return 1 if
+    both vectors are zero, and 0 if only one is zero.
     """
     divided = np.array([(a / max(a, b), b / max(a, b)) for a, b in pairs if max(a, b) > 0]).reshape(-1, 2)
     if not len(divided):

@@ -1,7 +1,7 @@
-"""Comparison of the settings in a part of a study: the best setting, its lead, and whether the lead is beyond noise.
+"""Comparison of the settings in a part of a study: the best setting, its lead, and whether the lead exceeds the noise.
 
-Metrics are compared by their logarithms. Verdicts depend only on the intervals of study.ratios. Numbers of ranks
-(study.scaling) and two file systems (study.file_system_pairs) are not settings and are compared in these other modules.
+The logarithms of metrics are compared. Verdicts depend only on the intervals of study.ratios. Numbers of ranks are
+compared in study.scaling, and two file systems in study.file_system_pairs; neither counts as a setting.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,9 +32,10 @@ class Spread(Struct, frozen=True):
 
 
 class PointMetrics(Struct, frozen=True):
-    """Metrics of a point over its repeats. point: number of the point. labels: its values of the study's parameters, by
-    key. n: number of repeats. metrics: by name, without metrics that no repeat has. from_storage: smallest share of the
-    bytes read that came from storage, over all repeats and epochs; None if unknown.
+    """Metrics of a point over its repeats. point: number of the point. labels: values of the study's parameters at the
+    point, by key. n: number of repeats. metrics: median and range of each metric, by name, without metrics that no
+    repeat has. from_storage: share of the bytes read that came from storage, the smallest over all repeats and epochs;
+    None if it is unknown.
     """
 
     point: int
@@ -47,11 +48,12 @@ class PointMetrics(Struct, frozen=True):
 
 
 class JudgedPoint(Struct, frozen=True):
-    """Comparison of a point with the other points. point: number of the point. to_best: ratio of its metric to that of
-    the best of the other points, above 1 if the point is better (1.1: better by a tenth; ratios of times are inverted).
-    low, high: 95 % interval of to_best. to_reference: ratio to the reference point; None if that was not measured.
-    reference_low, reference_high: 95 % interval of to_reference. The intervals hold for all ratios of the part
-    together. Their ends are None if the noise is unknown, or if a point is compared with itself.
+    """Comparison of a point with the other points. point: number of the point. to_best: ratio of the point's metric to
+    that of the best of the other points; above 1 if the point is better (1.1: better by a tenth; ratios of times are
+    inverted). low, high: 95 % interval of to_best. to_reference: ratio of the point's metric to that of the reference
+    point; None if the reference point was not measured. reference_low, reference_high: 95 % interval of to_reference.
+    The intervals are simultaneous: with 95 % confidence, all ratios of the part lie in their intervals. Ends of
+    intervals are None if the noise is unknown, or if a point is compared with itself.
     """
 
     point: int
@@ -65,9 +67,10 @@ class JudgedPoint(Struct, frozen=True):
 
 
 class Gain(Struct, frozen=True):
-    """Ratio of the best point to the reference point. low, high: its interval; None if the noise is unknown.
-    confidence: share of simulations in which noise alone makes no two points differ by as much as these two (in
-    standard errors); None if the noise is unknown. is_beyond_noise: whether the interval excludes 1.
+    """Ratio of the best point to the reference point. low, high: interval of the ratio; None if the noise is unknown.
+    confidence: share of noise-only simulations in which the largest difference between any two points, in standard
+    errors, is smaller than the difference between the best point and the reference point; None if the noise is unknown,
+    or if the reference point is the best. is_beyond_noise: whether the interval excludes 1.
     """
 
     ratio: float
@@ -78,12 +81,12 @@ class Gain(Struct, frozen=True):
 
 
 class Comparison(Struct, frozen=True):
-    """Comparison of points that differ only in their settings. nodes, ranks_per_node: the same for all these points.
-    data: folder of their datasets if the study compares two file systems; None otherwise. best: number of the best
-    point. reference: number of the reference point; None if it was not measured. gain: ratio of the best point to the
-    reference point; None if that was not measured. recommended: number of the simplest point that cannot be
-    distinguished from the best; None if the noise is unknown. ranking: parameters, ranked by their effect; None if no
-    parameter varies.
+    """Comparison of points that differ only in their settings. nodes, ranks_per_node: numbers of nodes and of ranks per
+    node, the same for all these points. data: folder of the datasets of these points if the study compares two file
+    systems; None otherwise. best: number of the best point. reference: number of the reference point; None if it was
+    not measured. gain: ratio of the best point to the reference point; None if the reference point was not measured.
+    recommended: number of the simplest point that cannot be distinguished from the best; None if the noise is unknown.
+    ranking: parameters, ranked by their effect; None if no parameter varies.
     """
 
     nodes: int
@@ -104,8 +107,9 @@ class Comparison(Struct, frozen=True):
 
 class Finding(Struct, frozen=True):
     """Results of a part of a study. points: the measured points of the part. comparisons: comparisons of points with
-    the same number of ranks; empty if the part varies no settings. scalings: empty if the number of ranks does not
-    vary. unusable: reason why some measurements cannot be compared by the metric; None if all can.
+    the same number of ranks; empty if the part varies no settings. scalings: scaling of each setting; empty if the
+    number of ranks does not vary. unusable: reason why some measurements cannot be compared by the metric; None if all
+    can be compared.
     """
 
     part: str
@@ -157,8 +161,9 @@ def _unusable(metric: MetricName, count: int) -> str | None:
 
 
 def _groups(part: Part, points: Iterable[Point]) -> list[list[Point]]:
-    """Return the groups of points to compare. The points of a group have the same number of nodes and ranks and the
-    same file system. The group with the most ranks is last. Return an empty list if the part varies no settings.
+    """Return the groups of points that are compared with each other. The points of a group have the same number of
+    nodes and ranks and the same file system. The group with the most ranks is last. Return an empty list if the part
+    varies no settings.
     """
     if not part.settings:
         return []
@@ -182,8 +187,8 @@ def _metrics(study: Study, point: Point, measured: Sequence[Measured]) -> PointM
 
 
 def _from_storage(measured: Sequence[Measured]) -> float | None:
-    """Return the smallest share of the bytes that came from storage, over all repeats and epochs of a point. Return
-    None if the share of at least one repeat is unknown.
+    """Return the share of the bytes that came from storage, the smallest over all repeats and epochs of a point. Return
+    None if this share is unknown for at least one repeat.
     """
     cached = [measurement.cached for measurement in measured if measurement.cached is not None]
     return 1 - max(cached) if cached and len(cached) == len(measured) else None
@@ -195,8 +200,8 @@ def _spread(summaries: Sequence[Summary], metric: MetricName) -> Spread | None:
 
 
 def _fit(group: Sequence[Point], measured: Sequence[Measured], metric: MetricName) -> tuple[list[int], Fit] | None:
-    """Return the numbers of the measured points of a group, and a fit to their measurements. Return None if fewer than
-    two points were measured.
+    """Return the numbers of those points of a group that were measured, and a fit to their measurements. Return None if
+    fewer than two points were measured.
     """
     known = {measurement.point for measurement in measured}
     places = {number: place for place, number in enumerate(point.number for point in group if point.number in known)}
@@ -253,8 +258,8 @@ def _gain(estimates: Estimates, best: int, reference: int) -> Gain:
 
 
 def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
-    """Return the number of the reference point of a group of points: the reference point of the part if it is in the
-    group, or else the point of the group that has the same settings. Return None if there is no such point.
+    """Return the number of the reference point of a group of points. It is the reference point of the part if that is
+    in the group, otherwise the point of the group with the same settings. Return None if there is no such point.
     """
     usual = study.points[part.reference].places
     keys = [axis.key for axis in part.settings]
@@ -265,9 +270,10 @@ def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
 
 def _recommended(study: Study, points: Sequence[JudgedPoint], best: int, reference: int | None) -> int | None:
     """Return the number of the recommended point, or None if the noise is unknown. Without a reference it is the best
-    point. If the reference cannot be distinguished from the best point, it is the reference. Otherwise it is chosen
-    from the points that cannot be distinguished from the best and are better than the reference beyond noise: the point
-    that differs from the reference in the fewest keys; of these, the one with the smallest steps; of these, the best.
+    point. If the reference cannot be distinguished from the best point, it is the reference. Otherwise candidates are
+    the points that cannot be distinguished from the best point and are better than the reference beyond noise. Of these
+    it is the point that differs from the reference in the fewest keys; among equals, the one that differs by the fewest
+    places in the lists of values; among equals, the best.
     """
     good = {judged.point: judged for judged in points if judged.verdict in ("best", "same as best")}
     if not good:

@@ -1,7 +1,7 @@
 """Possible reasons why repeats differ: other activity on the nodes that was higher during the slower repeats than
 during the other repeats.
 
-An activity that is reported is not necessarily the cause. If activity was not recorded, that is reported too.
+Reported activity is not necessarily the cause. The absence of a record is reported, too.
 """
 
 import statistics
@@ -10,15 +10,15 @@ from typing import Literal, NamedTuple
 
 from dlio_hpc.results.run_result import Disturbance, Level
 
-# Spread of the repeats, (largest - smallest) / median, above which reports give reasons.
+# If the spread of the repeats, (largest - smallest) / median, is above this limit, reports give possible reasons.
 LARGE = 0.10
 UNRECORDED = "other activity on the nodes was not recorded"
 UNEXPLAINED = "no recorded activity explains it"
 
 
 class Repeat(NamedTuple):
-    """One run of a repeated measurement. name: name of the run. value: the metric, inverted if lower is better.
-    disturbance: other activity on the nodes during the run; None if it was not recorded.
+    """One run of a repeated measurement. name: name of the run. value: value of the metric, inverted if lower values
+    are better. disturbance: other activity on the nodes during the run; None if it was not recorded.
     """
 
     name: str
@@ -27,9 +27,9 @@ class Repeat(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """A kind of activity on the nodes. name: name of its field in Disturbance. label: short name. text: name in
-    sentences. least, of_cores: smallest increase that counts, as a number and as a share of the node's cores; the
-    larger of the two applies. is_foreign: whether activity of the ranks themselves is not included.
+    """A kind of activity on the nodes. name: name of the corresponding field of Disturbance. label: short name. text:
+    name in sentences. least, of_cores: smallest increase that counts, as a number and as a share of the node's cores;
+    the larger of the two applies. is_foreign: whether the activity of the ranks themselves is left out.
     """
 
     name: str
@@ -52,8 +52,8 @@ _KINDS = (
 
 
 def facts(disturbance: Disturbance | None) -> list[tuple[str, str]]:
-    """Return the recorded activity as pairs of a label and a text. Each number is that of the node with the highest
-    value.
+    """Return the recorded activity as pairs of a label and a text. Each number in a text is the value of the node on
+    which it is highest.
     """
     if disturbance is None:
         return [("meanwhile", UNRECORDED)]
@@ -74,9 +74,9 @@ def spread(values: Sequence[float]) -> float:
 
 
 def explained(repeats: Sequence[Repeat]) -> list[str]:
-    """Return lines that may explain why some repeats are slower: a line for each slower repeat during which there was
-    more activity than during the faster ones, and a line for activity during all repeats. If there is no such line,
-    return UNEXPLAINED; if nothing was recorded, return UNRECORDED.
+    """Return lines that may explain why some repeats are slower. There is a line for each slower repeat with more
+    activity than during the faster repeats, or without a record of activity. A last line names activity during all
+    repeats. If there is no line, return UNEXPLAINED; if nothing was recorded at all, return UNRECORDED.
     """
     if not any(repeat.disturbance for repeat in repeats):
         return [UNRECORDED]
@@ -95,7 +95,7 @@ def explained(repeats: Sequence[Repeat]) -> list[str]:
 
 def differing(some: Sequence[Disturbance | None], others: Sequence[Disturbance | None]) -> list[str]:
     """Return a phrase for each kind of activity that was higher during the runs `some` than during the runs `others`.
-    Medians over the runs are compared.
+    The medians over the runs are compared.
     """
     phrases = []
     for kind in _KINDS:

@@ -1,4 +1,4 @@
-"""Comparison of two file systems, A and B, by pairs of measurements, one on each.
+"""Comparison of two file systems, A and B, by pairs of measurements. A pair has one measurement on each file system.
 
 The two measurements of a pair are made directly one after the other, so that a slow drift of the machine affects both.
 Pairs alternate between the orders A B and B A, so that neither file system is favoured.
@@ -15,16 +15,17 @@ from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.plan.study import Point, Study
 from dlio_hpc.results.metrics import METRICS, MetricName
 
-# Noise below this counts as unknown, because pairs that agree to the last digit do not show the noise.
+# Noise below this limit counts as unknown, because pairs that agree to the last digit do not show the noise.
 _NO_NOISE = 1e-9
 
 
 class PairedEffect(Struct, frozen=True):
-    """Ratio of file system B to file system A, for one setting and number of ranks, or for all settings together. All
-    ratios are above 1 if B is better; ratios of times are inverted. setting: empty for all settings together. pairs:
-    number of pairs. a, b: medians of the metric on A and on B; None for all settings together. ratios: ratio of each
-    pair; for all settings together, the mean ratio of each setting. ratio: geometric mean of `ratios`. low, high: its
-    95 % interval; None if the noise is unknown. better: file system that is better beyond noise; None if neither is.
+    """Ratio of file system B to file system A, either for one setting and number of ranks, or for all settings
+    together. All ratios are above 1 if B is better; ratios of times are inverted. setting: empty for all settings
+    together. pairs: number of pairs of measurements. a, b: medians of the metric on A and on B; None for all settings
+    together. ratios: ratio of each pair; for all settings together, the mean ratio of each setting. ratio: geometric
+    mean of `ratios`. low, high: 95 % interval of `ratio`; None if the noise is unknown. better: file system that is
+    better beyond noise; None if neither is.
     """
 
     setting: str
@@ -59,7 +60,7 @@ def effects(study: Study, measured: Sequence[Measured], metric: MetricName | Non
 
 
 def _setting(study: Study, point: Point) -> str:
-    """Return in words the setting of a point, without its file system."""
+    """Return a text for the setting of a point, without its file system."""
     key = next(axis.key for axis in study.part(point.part).axes if axis.is_data)
     labels = [f"{name}={label}" for name, label in study.labels(point).items() if name != key]
     return ": ".join(filter(None, (point.part, ", ".join(labels)))) or point.workload.name
@@ -114,5 +115,5 @@ def _judged(
 
 
 def students(df: int) -> float:
-    """Return the half-width of a 95 % interval in standard errors, from Student's t distribution."""
+    """Return the half-width of a 95 % interval in units of the standard error, from Student's t distribution."""
     return t_quantile(df, 0.975)

@@ -11,13 +11,13 @@ from dlio_hpc.analysis.study.ratios import SURER
 from dlio_hpc.analysis.study.replicates import Fit, Floats
 from dlio_hpc.plan.study import Part, Point
 
-# Maximum number of values of all parameters together. With more values, the computation would take minutes.
+# Maximum of the total number of values of all parameters. With more values, the computation would take minutes.
 _MOST_LEVELS = 300
 
 
 class EffectLevel(Struct, frozen=True):
-    """A value of a parameter. ratio: metric at this value, divided by the geometric mean over all points, if all other
-    parameters are equal.
+    """A value of a parameter. label: text of the value. ratio: ratio of the metric at this value to the geometric mean
+    of the metric over all points. The values of the other parameters do not affect it.
     """
 
     label: str
@@ -25,10 +25,11 @@ class EffectLevel(Struct, frozen=True):
 
 
 class Effect(Struct, frozen=True):
-    """Effect of a parameter, or of several parameters that change together. keys: their YAML keys. levels: their
-    values. best, worst: labels of the best and the worst level. ratio: ratio of the best level to the worst. share:
-    share of the squared differences between points that is due to the effect. confidence: share of simulations in which
-    noise alone makes a smaller effect; None if the noise is unknown.
+    """Effect of a parameter, or of several parameters that change together. keys: YAML keys of the parameters. levels:
+    values of the parameters. best, worst: labels of the best and the worst level. ratio: ratio of the best level to the
+    worst. share: share of the squared differences between points that is due to this effect. confidence: share of
+    noise-only simulations in which the effect is smaller; None if the noise is unknown. is_beyond_noise: whether the
+    confidence is high enough to report the effect.
     """
 
     keys: tuple[str, ...]
@@ -52,7 +53,7 @@ class Ranking(Struct, frozen=True):
 
 def ranking(part: Part, points: Sequence[Point], fitted: Fit) -> Ranking | None:
     """Return the effects of the parameters that vary among `points`. fitted: fit of these points. Return None if no
-    parameter varies, or if they have more than _MOST_LEVELS values together.
+    parameter varies, or if the parameters have more than _MOST_LEVELS values in total.
     """
     factors = _factors(part, points)
     if not factors or sum(len(set(levels)) for _, levels in factors) > _MOST_LEVELS:
@@ -79,8 +80,8 @@ def ranking(part: Part, points: Sequence[Point], fitted: Fit) -> Ranking | None:
 
 
 def _factors(part: Part, points: Sequence[Point]) -> list[tuple[tuple[str, ...], list[str]]]:
-    """Return the keys of each factor, and its level at each point. A factor is a parameter that varies, or all
-    parameters of the part if they vary together.
+    """Return the keys of each factor, and the level of the factor at each point. A factor is a parameter that varies,
+    or all parameters of the part if they vary together.
     """
     levels_by_key = {axis.key: [axis.labels[point.places[axis.key]] for point in points] for axis in part.settings}
     if part.zipped and len(levels_by_key) > 1:
@@ -96,13 +97,13 @@ def _columns(levels: Sequence[str]) -> Floats:
 
 
 def _left(matrix: Floats, values: Floats) -> float:
-    """Return the residual sum of squares of a least-squares fit."""
+    """Return the residual sum of squares of the least-squares fit of `matrix` to `values`."""
     solution = np.linalg.lstsq(matrix, values, rcond=None)[0]
     return float(((values - matrix @ solution) ** 2).sum())
 
 
 def _ranges(fitted: Fit, solve: Floats, slices: Sequence[slice]) -> list[Floats] | None:
-    """Return, for each factor, simulated differences between the best and the worst level that noise alone makes, in
+    """Return, for each factor, the differences between the best and the worst level in simulations with noise only, in
     units of the noise. Return None if the noise is unknown.
     """
     if not fitted.is_noise_known:

@@ -8,10 +8,10 @@ from dlio_hpc.units import seconds_between
 
 
 class Measured(NamedTuple):
-    """A measurement of a point. point: number of the point. repeat: number of the round in which it was made, from 0.
-    job, run: names of the job and the run. started, ended: times in UTC. cached: share of the bytes that came from
-    memory; None if unknown. origin: whether storage or the cache was measured (Storage.outcome). disturbance: other
-    activity on the nodes during the run; None if not recorded.
+    """A measurement of a point. point: number of the point. repeat: number of the round in which the measurement was
+    made, from 0. job, run: names of the job and the run. started, ended: times in UTC. summary: summary of the run.
+    cached: share of the bytes that came from memory; None if it is unknown. origin: whether storage or the cache was
+    measured (Storage.outcome). disturbance: other activity on the nodes during the run; None if it was not recorded.
     """
 
     point: int

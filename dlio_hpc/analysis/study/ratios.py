@@ -1,8 +1,8 @@
 """Ratios between points, with their intervals. Every ratio in a study's report is computed here.
 
-Intervals hold for all ratios of a part of the study together. Settings on the same number of ranks are compared in
-pairs (Tukey, Kramer). Each number of ranks is compared with the smallest (Dunnett). Critical values are simulated for
-the measurements that the study made (see replicates).
+Intervals are simultaneous: with the stated confidence, all ratios of a part of the study lie in their intervals.
+Settings on the same number of ranks are compared in pairs (Tukey, Kramer). Each number of ranks is compared with the
+smallest (Dunnett). Critical values are simulated for the measurements that the study made (see replicates).
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ SURER = 0.975
 
 
 class Noise(Struct, frozen=True):
-    """Noise of measurements. sd: relative standard deviation of a single measurement; None if unknown. df: degrees of
-    freedom of sd. is_blocked: whether differences between rounds of measurements were separated from the noise. drift:
-    relative difference between the best and the worst round.
+    """Noise of measurements. sd: relative standard deviation of a single measurement; None if it is unknown. df:
+    degrees of freedom of sd. is_blocked: whether differences between rounds of measurements were separated from the
+    noise. drift: relative difference between the best and the worst round.
     """
 
     sd: float | None
@@ -32,8 +32,8 @@ class Noise(Struct, frozen=True):
 
 
 class Ratio(NamedTuple):
-    """Ratio of one point to another; above 1 means better. low, high: its interval; None if the noise is unknown, or if
-    a point is compared with itself.
+    """Ratio of one point to another; above 1 means better. low, high: interval of the ratio; None if the noise is
+    unknown, or if a point is compared with itself.
     """
 
     value: float
@@ -46,9 +46,10 @@ class Ratio(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """Estimates of the metric of points. The intervals of all ratios between the points hold together. critical:
-    half-width of an interval in standard errors; None if the noise is unknown. widest: for each simulation, the largest
-    difference in standard errors that noise alone makes in any of the pairs; None if the noise is unknown.
+    """Estimates of the metric of points. The intervals of the ratios between the points are simultaneous. fit: fit of
+    the points. critical: half-width of an interval in standard errors; None if the noise is unknown. widest: for each
+    noise-only simulation, the largest difference between the points of a pair, in standard errors; None if the noise is
+    unknown.
     """
 
     fit: Fit
@@ -64,8 +65,8 @@ class Estimates(NamedTuple):
         return Ratio(_exp(difference), _exp(difference - room), _exp(difference + room))
 
     def confidence(self, a: int, b: int) -> float | None:
-        """Return the share of simulations in which noise alone makes a smaller difference in every pair than that
-        between `a` and `b`. Return None if the noise is unknown or `a` equals `b`.
+        """Return the share of noise-only simulations in which the differences of all pairs, in standard errors, are
+        smaller than the difference between `a` and `b`. Return None if the noise is unknown or `a` equals `b`.
         """
         if self.widest is None or a == b:
             return None
@@ -81,7 +82,7 @@ class Estimates(NamedTuple):
 
 def of_pairs(fits: Sequence[Fit], families: int) -> list[Estimates]:
     """Return estimates for all pairs of points of each fit, with one critical value for all fits. families: number of
-    families of ratios (settings, scaling) among which the error level of a part, 5 %, is divided.
+    families of ratios (settings, scaling). The error level of a part, 5 %, is divided among the families.
     """
     known = replicates.pooled(fits)
     if not known or not known[0].is_noise_known:
@@ -94,7 +95,7 @@ def of_pairs(fits: Sequence[Fit], families: int) -> list[Estimates]:
 
 
 def of_steps(fit: Fit, steps: Sequence[tuple[int, int]], families: int) -> Estimates:
-    """Return estimates for these pairs of points; in each pair, the first point is compared with the second. families:
+    """Return estimates for these pairs of points. In each pair, the first point is compared with the second. families:
     as in of_pairs().
     """
     if not fit.is_noise_known:

@@ -1,8 +1,8 @@
 """Repeated measurements of several points: the means of the points, and the differences that noise alone would make.
 
 Values are logarithms, so their differences are ratios. A value is modelled as the sum of an effect of its point, an
-effect of its round, and noise. Changes that affect all points of a round alike, such as the load from other jobs, are
-effects of the round and not noise.
+effect of its round, and noise. Some changes affect all points of a round alike, for example the load from other jobs.
+Such a change is part of the effect of the round and not of the noise.
 """
 
 import math
@@ -18,18 +18,18 @@ Ints = npt.NDArray[np.int64]
 # Confidence of an interval: 5 % lie outside, below or above.
 SURE = 0.95
 # Largest and smallest number of simulations; largest number of random numbers in total, and at once. With many points
-# there are fewer simulations, because they would take minutes.
+# there are fewer simulations, because the largest number of them would take minutes.
 _DRAWS, _FEWEST, _NUMBERS, _AT_ONCE = 20_000, 2_000, 100_000_000, 1_000_000
 _SEED = 20_260_101
 
 
 class Fit(NamedTuple):
-    """Fit of P points and r rounds to measurements. values: estimate of each point, shape (P,). counts: number of
-    measurements of each point, shape (P,). weights: weight of each round's estimate in that of each point, shape (P,
-    r). r is the number of rounds whose effects are estimated, or 0 if they cannot be separated from the points. spread:
-    Cholesky factor of the covariance of the rounds in units of the noise, shape (r, r). sd: standard deviation of a
-    single measurement; nan without repeats. df: degrees of freedom of sd. drift: difference between the fastest and the
-    slowest round.
+    """Fit of P points and r rounds to measurements. Here r is the number of rounds whose effects are estimated: all
+    rounds but the first, or 0 if the effects cannot be separated from those of the points. values: estimate of each
+    point, shape (P,). counts: number of measurements of each point, shape (P,). weights: share of each point's
+    measurements that were made in each round, shape (P, r). spread: Cholesky factor of the covariance of the estimated
+    effects of the rounds, in units of the noise, shape (r, r). sd: standard deviation of a single measurement; nan
+    without repeats. df: degrees of freedom of sd. drift: difference between the fastest and the slowest round.
     """
 
     values: Floats
@@ -52,8 +52,9 @@ class Fit(NamedTuple):
 
 
 def fit(points: Ints, rounds: Ints, values: Floats) -> Fit:
-    """Fit points and rounds to measurements by least squares. points, rounds, values: number of the point, number of
-    the round and value of each measurement. Points are numbered 0 to P - 1; each has at least one measurement.
+    """Fit points and rounds to measurements by least squares. For each measurement, `points` has the number of its
+    point, `rounds` the number of its round, and `values` its value. Points are numbered 0 to P - 1; each point has at
+    least one measurement.
     """
     count = int(points.max()) + 1
     _, rounds = np.unique(rounds, return_inverse=True)
@@ -82,8 +83,8 @@ def fit(points: Ints, rounds: Ints, values: Floats) -> Fit:
 
 
 def pooled(fits: Sequence[Fit]) -> list[Fit]:
-    """Return the fits with the standard deviation that all their measurements give together. The fits are of different
-    points, which were measured in the same way.
+    """Return the fits with a common standard deviation, which is computed from the measurements of all fits. The fits
+    are of different points, which were measured in the same way.
     """
     df = sum(fit.df for fit in fits)
     if df == 0:
@@ -93,9 +94,10 @@ def pooled(fits: Sequence[Fit]) -> list[Fit]:
 
 
 def _rounds(table: Floats, measurements: int) -> tuple[Floats, Floats]:
-    """Return the weights of all rounds except the first, shape (P, r), and the covariance of the estimates of the
-    rounds, shape (r, r). r is 0 if rounds cannot be separated from points, or if fewer than two degrees of freedom
-    would be left. table: number of measurements of each point in each round.
+    """Return two arrays for the r rounds whose effects are estimated, which are all rounds but the first: the share of
+    each point's measurements that were made in each round, shape (P, r) for P points, and the covariance of the
+    estimated effects, shape (r, r). r is 0 if the effects of rounds and points cannot be separated, or if fewer than
+    two degrees of freedom would be left. table: number of measurements of each point in each round.
     """
     points, rounds = table.shape
     nothing = np.zeros((points, 0)), np.zeros((0, 0))
@@ -117,9 +119,9 @@ def patterns(fitted: Fit) -> Ints:
 
 
 def ranges(fits: Sequence[Fit]) -> Floats:
-    """Return the largest difference in standard errors that noise alone makes between any two points of the same fit,
-    over all fits, for each simulation. The fits have the same noise, and each has at least two points. The result is
-    the same for the same numbers of measurements.
+    """Return, for each noise-only simulation, the largest difference between any two points of the same fit, over all
+    fits, in standard errors. The fits have the same noise, and each has at least two points. The result depends only on
+    the numbers of measurements of the points in the rounds.
     """
     designs = [_design(fit) for fit in fits]
     drawn = [
@@ -135,8 +137,8 @@ def apart(fit: Fit) -> float:
 
 
 def differences(fit: Fit, pairs: Sequence[tuple[int, int]]) -> Floats:
-    """Return the largest difference in standard errors that noise alone makes in any of these pairs of points, for each
-    simulation.
+    """Return, for each noise-only simulation, the largest difference between the two points of any of these pairs, in
+    standard errors.
     """
     first, second = np.array(pairs).T
     errors = np.array([fit.difference_sd(a, b) for a, b in pairs])
@@ -162,7 +164,7 @@ def _design(fit: Fit) -> _Design:
 
 
 def _widest(values: Floats, design: _Design) -> Floats:
-    """Return the largest difference between any two points in standard errors, for each row of `values`. values:
+    """Return the largest difference between any two points for each row of `values`, in standard errors. values:
     estimates of the points in units of the noise, shape (rows, P).
     """
     some = values[:, design.order]
@@ -174,15 +176,17 @@ def _widest(values: Floats, design: _Design) -> Floats:
 
 
 def _by_pattern(numbers: Ints) -> tuple[Ints, Ints]:
-    """Return the points sorted by pattern, and the indices at which each pattern starts in them. numbers: pattern
-    number of each point.
+    """Return the numbers of the points, sorted by pattern, and the index at which each pattern starts among them.
+    numbers: pattern number of each point.
     """
     order = np.argsort(numbers, kind="stable")
     return order, np.flatnonzero(np.diff(numbers[order], prepend=-1))
 
 
 def _errors(fitted: Fit, order: Ints, starts: Ints) -> Floats:
-    """Return _Design.errors. order, starts: as in _Design."""
+    """Return the standard errors between points of each two patterns, as in _Design.errors. order, starts: as in
+    _Design.
+    """
     first = order[starts]
     square = 1 / fitted.counts[first][:, None] + 1 / fitted.counts[first][None, :]
     if fitted.spread.size:
@@ -192,8 +196,9 @@ def _errors(fitted: Fit, order: Ints, starts: Ints) -> Floats:
 
 
 def estimates(*fits: Fit) -> Iterator[tuple[list[Floats], Floats]]:
-    """Yield simulations in portions. A portion of k simulations has two items: for each fit, estimates of points that
-    are equal in truth, in units of the noise, shape (k, P); and estimates of the noise that all fits share, shape (k,).
+    """Yield noise-only simulations, in portions. A portion of k simulations has two items. The first item holds for
+    each fit the estimates of points that do not differ in truth, in units of the noise, shape (k, P). The second item
+    holds the estimates of the noise that all fits share, shape (k,).
     """
     random: Any = np.random.default_rng(_SEED)
     count = sum(len(fit.values) for fit in fits)
@@ -206,7 +211,7 @@ def estimates(*fits: Fit) -> Iterator[tuple[list[Floats], Floats]]:
 
 
 def _noise(random: Any, fit: Fit, draws: int) -> Floats:
-    """Return simulated estimates of points that are equal in truth, in units of the noise, shape (draws, P)."""
+    """Return simulated estimates of points that do not differ in truth, in units of the noise, shape (draws, P)."""
     noise: Floats = random.standard_normal((draws, len(fit.values))) / np.sqrt(fit.counts)
     if fit.spread.size:
         noise -= random.standard_normal((draws, len(fit.spread))) @ (fit.weights @ fit.spread).T

@@ -14,10 +14,10 @@ from dlio_hpc.plan.study import Part, Point, Study
 
 
 class ScalingStep(Struct, frozen=True):
-    """A point of a scaling, compared with its first point, which has the fewest ranks. speed_up: samples/s, divided by
-    those of the first point. low, high: 95 % interval of speed_up, which holds for all ratios of the part together;
-    None if the noise is unknown, and for the first point. ideal: number of ranks, divided by that of the first point.
-    efficiency: speed_up / ideal.
+    """A point of a scaling, compared with the first point of the scaling, which has the fewest ranks. speed_up:
+    samples/s, divided by those of the first point. low, high: 95 % interval of speed_up, simultaneous for all ratios of
+    the part; None for the first point, or if the noise is unknown. ideal: number of ranks, divided by that of the first
+    point. efficiency: speed_up / ideal.
     """
 
     point: int
@@ -45,8 +45,9 @@ class ScalingStep(Struct, frozen=True):
 
 class Scaling(Struct, frozen=True):
     """Scaling of one setting. kind: "strong" if the total amount that is read is the same for every number of ranks,
-    "weak" if the amount per rank is the same. labels: values of the setting, by key. noise: noise of a single
-    measurement. It includes differences between rounds, because each number of ranks is measured in separate jobs.
+    "weak" if the amount per rank is the same. labels: values of the setting, by key. steps: the points, from the fewest
+    ranks on. noise: noise of a single measurement. The noise includes differences between rounds, because each number
+    of ranks is measured in separate jobs.
     """
 
     kind: Literal["strong", "weak"]
@@ -88,9 +89,9 @@ def _settings(study: Study, measured: Sequence[Measured]) -> list[list[Point]]:
 
 
 def _fit(study: Study, measured: Sequence[Measured], places: dict[int, int]) -> Fit:
-    """Return a fit of the points without effects of rounds, because only the points of one job share rounds. A round
-    shifts all points of its job in the same way. Several points in a job therefore add no degrees of freedom for the
-    noise between jobs.
+    """Return a fit of the points without effects of rounds, because only points in the same job share rounds. All
+    points of a job are shifted alike in a round, so several points in a job add no degrees of freedom for the noise
+    between jobs.
     """
     fit = replicates.fit(
         np.array([places[measurement.point] for measurement in measured]),

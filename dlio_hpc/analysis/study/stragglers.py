@@ -9,16 +9,18 @@ from dlio_hpc.analysis import robust
 from dlio_hpc.analysis.timeline_reader import Recorded
 from dlio_hpc.darshan.log import Log
 
-# A straggler has a throughput in at least _RUNS runs. Its median ratio is below _SLOW, and its ratio is below _SLOWISH
-# in at least a share _OFTEN of the runs.
+# A straggler has a known throughput in at least _RUNS runs. Its median ratio is below _SLOW, and its ratio is below
+# _SLOWISH in at least the fraction _OFTEN of the runs.
 _SLOW, _SLOWISH, _OFTEN, _RUNS = 0.8, 0.9, 0.75, 3
-# If there are _MANY or more nodes or targets, it must also be _APART median absolute deviations below the median.
+# If there are _MANY or more nodes or targets, its ratio must also be _APART median absolute deviations below the
+# median.
 _MANY, _APART = 5, 4
 
 
 class Throughput(Struct, frozen=True):
-    """Throughput of a node or storage target. runs: number of runs. MBps: read rate while reads were in flight, median
-    over runs. ratio: this rate, divided by the median rate of all nodes (or targets) in the same run, median over runs.
+    """Throughput of a node or storage target. runs: number of runs. MBps: read rate while reads were in flight, as the
+    median over the runs. ratio: read rate divided by the median rate of all nodes (or all targets) in the same run, as
+    the median over the runs.
     """
 
     name: str
@@ -52,7 +54,7 @@ def _member(name: str, rates: list[float], ratios: list[float], least: float) ->
 
 
 def by_node(recorded: Recorded) -> dict[str, float]:
-    """Return the read rate of the ranks of each node in MB/s, or nothing if single reads were not timed."""
+    """Return the read rate in MB/s of each node, by name. Return an empty dict if reads were not timed individually."""
     if not recorded.is_timed:
         return {}
     arrived, seconds = recorded.file["ranks/bytes_read"][:].astype(float), recorded.file["ranks/io_time"][:]

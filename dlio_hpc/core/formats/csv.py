@@ -1,7 +1,7 @@
 """CSV: a line per sample. Values have seven digits after the point, such as 0.1234567, and fit a 32-bit float.
 
-*framework* is pandas.read_csv of whole files. *posix* reads lines at their offsets and converts their fixed-width
-digits to numbers. The difference between the two is the cost of parsing.
+Mode `framework` reads whole files with pandas.read_csv. Mode `posix` reads lines at their offsets and converts their
+fixed-width digits to numbers. The difference between the two modes is the cost of parsing.
 """
 
 import io
@@ -58,7 +58,9 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 
 
 def spelled(numbers: npt.NDArray[np.uint32]) -> Rows:
-    """Return `numbers` of seven digits as the text of CSV values 0.NNNNNNN, shape (values, bytes of a value)."""
+    """Return the CSV text of `numbers`, which have seven digits each: 0.NNNNNNN and a separator per number. Shape:
+    (values, bytes of a value).
+    """
     text = np.empty((len(numbers), CSV_VALUE), np.uint8)
     text[:, 0], text[:, 1], text[:, -1] = ord("0"), ord("."), ord(",")
     for digit in range(_DIGITS, 0, -1):

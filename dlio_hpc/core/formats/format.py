@@ -25,8 +25,8 @@ class SampleReader(Protocol):
     """
 
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
-        """Read each of `samples` into the beginning of its row of `rows`, and count the reads in `tally`. Raise
-        InvalidRun if a sample cannot be read because files are missing or corrupted.
+        """Read each of `samples` into the beginning of the corresponding row of `rows`, and count the reads in `tally`.
+        Raise InvalidRun if a sample cannot be read because files are missing or corrupted.
         """
 
     def close(self) -> None:
@@ -37,9 +37,9 @@ class Format(NamedTuple):
     """Functions of a file format. write: writes the file with a given number to an open file, which may have older
     contents. reader: returns a reader of the dataset's files; `Paths` gives the path of a file by its number, and the
     communicator is for collective access. fault: returns how the file at a path differs from the file that write()
-    creates for that number, or None if it does not; its last argument restricts the check to size and metadata. head:
-    returns the first bytes of the sample at a position of the content stream, as read() returns them. fill: writes all
-    bytes of such a sample to a row.
+    creates for that number, or None if there is no difference; the last argument restricts the check to size and
+    metadata. head: returns the first bytes of the sample at a position of the content stream, in the form in which
+    read() delivers them. fill: writes all bytes of such a sample to a row.
     """
 
     write: Callable[[int, Dataset, int], None]

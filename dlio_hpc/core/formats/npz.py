@@ -1,9 +1,10 @@
 """NumPy archives (npz): a file holds an array `x` of shape (samples, *sample shape), as numpy.savez writes it. Samples
-of varying size follow each other in one array of bytes. Without compression the data start at byte 4096; with gzip they
-are deflated.
+of varying size follow each other in one array of bytes. Without compression the data start at byte 4096. With gzip the
+data are deflated.
 
-*posix* reads uncompressed samples at their offsets, and a deflated file as a whole. *framework* is numpy.load, which
-always reads the whole array, through a buffer of transfer_size bytes or of the size that Python's open() chooses.
+Mode `posix` reads uncompressed samples at their offsets, and a deflated file as a whole. Mode `framework` is
+numpy.load, which always reads the whole array. The size of its buffer is `transfer_size` or, if that is not set, the
+size that Python's open() chooses.
 """
 
 import io
@@ -36,8 +37,8 @@ _MEMBER = "x.npy"
 # on a page boundary, for direct I/O and stripe boundaries.
 _LOCAL_HEADER = 30 + len(_MEMBER) + 20
 DATA_OFFSET = 4096
-# Bytes that may follow the directory of an archive: one record, or three in a large archive. Limit of all bytes after
-# a member.
+# _ENDS: bytes that may follow the directory of an archive: one record, or three records in a large archive.
+# _MOST_BEHIND: limit of all bytes after the member.
 _ENDS, _MOST_BEHIND = (22, 56 + 20 + 22), 1024
 # Errors of numpy.load and zipfile for a corrupted file.
 _DAMAGE = (
@@ -47,8 +48,8 @@ _DAMAGE = (
 
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
-    """Write file `number` of the dataset to an open file. If it overwrites an older file of the same geometry, no byte
-    ever changes its value, so that jobs that read the file are not disturbed.
+    """Write file `number` of the dataset to the open file `descriptor`. The file may already hold the same contents,
+    which other jobs are reading. In that case no byte changes its value at any time, so those jobs are not disturbed.
     """
     places = SampleLayout(dataset)
     with os.fdopen(descriptor, "r+b", closefd=False) as file:
@@ -113,8 +114,9 @@ def _opened(file: io.BufferedReader) -> zipfile.ZipFile:
 
 
 def _frame_fault(file: IO[bytes], directory: int, member: zipfile.ZipInfo, stored: bool) -> str | None:
-    """Return the fault of the ZIP structures around the member, or None. There is none if the member comes first in the
-    file, its local header agrees with the directory, and no other bytes lie between or after them.
+    """Return the fault of the ZIP structures around the member, or None if they are correct. They are correct if the
+    member comes first in the file, its local header agrees with the directory, and no other bytes lie between member
+    and directory or after the directory.
     """
     file.seek(0)
     local = file.read(_LOCAL_HEADER)
@@ -140,17 +142,18 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 
 def _load(buffer: int | None, path: str, tally: Tally) -> Array:
-    """Load an array like numpy.load(path), through a buffer of `buffer` bytes. If `buffer` is None, the size is the one
-    that open() chooses, following the file system's recommendation (st_blksize): a page on most file systems, and 4 MiB
-    on Lustre, where more is then read than requested.
+    """Load an array like numpy.load(path), through a buffer of `buffer` bytes. If `buffer` is None, the size of the
+    buffer is the one that open() chooses from the file system's recommendation (st_blksize): a page on most file
+    systems, and 4 MiB on Lustre, where more is then read than requested.
     """
     before = tally.bytes_read
     try:
         try:
             array, member = _loaded(buffer, path, tally)
         except SystemError:
-            # NumPy parses the header with ast.literal_eval(). Before Python 3.11.8 it may fail without cause if another
-            # thread parses at the same time (gh-106905). The bytes of the second read count as overhead.
+            # NumPy parses the header with ast.literal_eval(). Before Python 3.11.8 this function may fail for a correct
+            # header if another thread parses at the same time (gh-106905). The bytes of the second read count as
+            # overhead.
             array, member = _loaded(buffer, path, tally)
     except _DAMAGE as fault:
         raise damaged(path, fault) from fault
@@ -174,8 +177,8 @@ def _loaded(buffer: int | None, path: str, tally: Tally) -> tuple[Array, zipfile
 
 
 class _Inflate:
-    """Callable that loads a deflated file. It reads the file from its start in requests of transfer_size, and does not
-    use the directory of the archive.
+    """Callable that loads a deflated file. It reads the file from its start in requests of `transfer_size` bytes,
+    without using the directory of the archive.
     """
 
     def __init__(self, workload: Workload) -> None:

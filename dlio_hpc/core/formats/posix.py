@@ -1,4 +1,4 @@
-"""Mode posix for formats with contiguous samples: read each sample at its offset, directly into the buffer of the
+"""The `posix` mode for formats with contiguous samples: read each sample at its offset, directly into the buffer of the
 loader.
 """
 
@@ -30,8 +30,8 @@ class Transport(Protocol):
 
 class FlatReader:
     """Reader of files in which samples follow each other. start: function that returns the offset of the first sample
-    in a file; it is called once, because the offset is the same in all files. gap: bytes between two samples. If
-    transfer_size is larger than a sample, adjacent samples are read in one request.
+    in a file. It is called only once, because this offset is the same in all files. gap: number of bytes between two
+    samples. If `transfer_size` is larger than a sample, adjacent samples are read in one request.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class FlatReader:
         self.fetch(places, rows, tally)
 
     def fetch(self, places: list[Place], rows: Rows, tally: Tally) -> None:
-        """Read the sample at each place into the beginning of its row."""
+        """Read the sample at each of `places` into the beginning of the corresponding row."""
         memory, width = rows.reshape(-1).data, rows.shape[1]
         self.bring(
             [
@@ -81,7 +81,7 @@ class FlatReader:
 
 
 def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Transport:
-    """Return the object that reads bytes in the way that reader.access of the workload selects."""
+    """Return the object that reads bytes in the way that `reader.access` selects."""
     keys = workload.reader
     if keys.access == "collective" and comm is not None:
         from dlio_hpc.core.mpi_io import CollectiveFile
@@ -91,7 +91,7 @@ def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Tra
 
 
 def _merged(requests: list[ReadRequest]) -> list[ReadRequest]:
-    """Return `requests`, in which successive requests for adjacent bytes of the same file are merged."""
+    """Return `requests`, with successive requests merged if they are for adjacent bytes of the same file."""
     merged: list[ReadRequest] = []
     end = -1
     for request in requests:

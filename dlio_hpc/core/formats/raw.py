@@ -1,8 +1,8 @@
 """Raw format: a file holds its samples one after the other and nothing else. Reading image files, .npy files and .bin
 files puts the same load on the storage.
 
-*posix* reads samples at their offsets. *framework* is Python's `open(path, "rb").read()`: a request for the whole file,
-and a second request that finds its end.
+Mode `posix` reads samples at their offsets. Mode `framework` is Python's `open(path, "rb").read()`: a request for the
+whole file, and a second request that finds the end of the file.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Files that are read as streams: consecutive requests of the same size, up to the end of the file.
 
 Only one thread at a time may read a stream; different threads may read different streams. A block is kept in memory
-until all of its bytes are taken. This keeps one block of each file if records are taken in order, and otherwise
+until all of its bytes have been requested. If records are requested in order, one block of each file is kept; otherwise
 possibly all blocks of a file.
 """
 
@@ -16,9 +16,9 @@ from dlio_hpc.core.io_counters import Tally
 
 
 class Streams:
-    """Streams of several files. file_size: function that returns the size of a file, given its number. whole: whether a
-    file is read from start to end before any of its bytes are taken; otherwise it is read from the first requested byte
-    to the last.
+    """Streams of several files. file_size: function that returns the size of the file with a given number. whole: True
+    if a file is read from start to end before any of its bytes are delivered. If False, the file is read from the first
+    requested byte on, as far as needed.
     """
 
     def __init__(self, paths: Paths, file_size: Callable[[int], int], block_size: int, whole: bool) -> None:
@@ -30,8 +30,8 @@ class Streams:
         self._free: list[Rows] = []
 
     def read(self, number: int, offset: int, views: list[memoryview], tally: Tally) -> None:
-        """Read bytes of file `number` from `offset` on into `views`. Bytes that were taken before are read from the
-        file again.
+        """Read into `views` the bytes of file `number` that start at `offset`. Bytes of a block that is no longer kept
+        in memory are read from the file again.
         """
         for view in views:
             done = 0
@@ -40,8 +40,8 @@ class Streams:
             offset += len(view)
 
     def _take(self, number: int, offset: int, view: memoryview, tally: Tally) -> int:
-        """Fill the beginning of `view` with the bytes of one block, from `offset` of the file on. Return the number of
-        bytes filled, which may be less than the length of `view`.
+        """Fill the beginning of `view` with bytes of a single block, starting at `offset` of the file. Return the
+        number of bytes filled, which may be less than the length of `view`.
         """
         stream = self._open.get(number)
         if stream is None or not stream.has(offset):
@@ -66,7 +66,7 @@ class Streams:
         return len(part)
 
     def _forget(self, number: int, stream: "_Stream") -> None:
-        """Remove the stream if all its bytes have been read and taken."""
+        """Remove the stream if its whole file has been read and no block is kept in memory."""
         if stream.next == stream.end and not stream.blocks:
             del self._open[number]
 
@@ -91,7 +91,7 @@ class Streams:
 
 class _Stream:
     """Stream of a file from byte `begin` to byte `end`. next: offset up to which the file has been read. blocks: blocks
-    whose bytes are not all taken, by the offset of their first byte.
+    that are kept in memory, by the offset of their first byte.
     """
 
     def __init__(self, begin: int, end: int, block_size: int) -> None:
@@ -105,14 +105,14 @@ class _Stream:
         return offset - (offset - self.begin) % self._block_size
 
     def has(self, offset: int) -> bool:
-        """Return whether the byte at `offset` can be delivered: it is in a block that is kept, or it is not
-        read yet.
+        """Return whether the byte at `offset` can be delivered. It can be if its block is kept in memory or if the
+        stream has not read it yet.
         """
         return offset >= self.next or (offset >= self.begin and self.block_of(offset) in self.blocks)
 
 
 class _Block:
-    """A block of `length` bytes of a file. left: number of bytes not yet taken."""
+    """A block of `length` bytes of a file. left: number of its bytes that have not been delivered yet."""
 
     def __init__(self, memory: Rows, length: int) -> None:
         self.memory = memory

@@ -1,10 +1,10 @@
 """TFRecord: one record per sample. A record has the sample's length, a checksum of the length, the sample, and a
 checksum of the sample, as TensorFlow's TFRecordWriter writes it (tensorflow/core/lib/io/record_writer.h).
 
-*posix* reads samples at their offsets, or whole records if reader.verify is set. *framework* reads like
-TFRecordDataset: from the start of the file, in requests of exactly transfer_size, and verifies checksums. In two cases
-it reads records at their offsets instead, as programs with an index do: if samples are shuffled across all files, and
-for PyTorch's workers, which request whole batches.
+Mode `posix` reads samples at their offsets, or whole records if `reader.verify` is set. Mode `framework` reads like
+TFRecordDataset: from the start of the file, in requests of exactly `transfer_size` bytes, and verifies checksums. In
+two cases it reads records at their offsets instead, as programs with an index do: if samples are shuffled across all
+files, and for PyTorch's workers, which request whole batches.
 """
 
 import struct
@@ -111,8 +111,8 @@ class PosixTFRecord(FlatReader):
 
 
 class Stream:
-    """Reader that takes records from file streams, which are read in blocks of transfer_size. Threads that read at the
-    same time must read different files.
+    """Reader that takes records from file streams, which are read in blocks of `transfer_size` bytes. Threads that read
+    at the same time must read different files.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
@@ -142,8 +142,8 @@ class Stream:
         self._count_as_overhead(len(places) * FRAME, tally)
 
     def _count_as_overhead(self, frames: int, tally: Tally) -> None:
-        """Move `frames` bytes in `tally` from samples to overhead. If `tally` has fewer bytes of samples, because an
-        earlier batch read the blocks, the rest is moved with a later batch.
+        """Move `frames` bytes in `tally` from samples to overhead. The tally has fewer bytes than that if an earlier
+        batch read the blocks; the rest is then moved in the tally of a later batch.
         """
         with self._lock:
             self._frames += frames
@@ -157,7 +157,7 @@ class Stream:
 
 def verify(path: str, place: Place, begin: int, payload: Rows, frame: Rows) -> None:
     """Raise InvalidRun if the length or a checksum of a record is wrong. begin: offset of the sample in the file.
-    frame: bytes of the record before and after the sample.
+    payload: bytes of the sample. frame: bytes of the record before and after the sample.
     """
     actual, expected = frame.tobytes(), head(place.size) + struct.pack("<I", masked_crc(payload))
     if actual[:HEAD] != expected[:HEAD]:

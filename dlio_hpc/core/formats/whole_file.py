@@ -1,5 +1,5 @@
-"""Readers of whole files. The array of a file is loaded into memory even if only one of its samples is needed, as
-applications do.
+"""Readers of whole files. As in applications, the array of a file is loaded into memory even if only one of its samples
+is needed.
 """
 
 import io
@@ -33,7 +33,7 @@ class WholeFileReader:
     need one load.
 
     load: function that loads the array of the file at a path and counts the reads in a tally. If the file is corrupted,
-    it raises the error that damaged() returns.
+    the function raises the error that damaged() returns.
     """
 
     def __init__(self, workload: Workload, paths: Paths, load: Callable[[str, Tally], Array]) -> None:
@@ -72,8 +72,9 @@ class WholeFileReader:
 
 
 def buffered(file: "CountedFile", size: int | None = None) -> io.BufferedReader:
-    """Return a buffered reader of `file`. size: bytes of the buffer; None: the size that Python's open() would choose,
-    which is the size that the file system recommends, but since Python 3.14 no less than Python's default.
+    """Return a buffered reader of `file`. size: bytes of the buffer; None for the size that Python's open() would
+    choose. That is the size that the file system recommends; since Python 3.14, it is at least Python's default and at
+    most 8 MiB.
     """
     if size is None:
         block = os.fstat(file.fileno()).st_blksize
@@ -82,8 +83,8 @@ def buffered(file: "CountedFile", size: int | None = None) -> io.BufferedReader:
 
 
 class CountedFile(io.FileIO):
-    """File that counts every request to the operating system. fault: error of the last request that failed. It is kept
-    because zipfile reports such an error as a corrupted file.
+    """File that counts every request to the operating system. fault: error of the last request that failed, or None.
+    The error is kept because zipfile reports it as a corrupted file.
     """
 
     fault: OSError | None = None

@@ -26,8 +26,8 @@ class Loader(Protocol):
     """Interface of objects that deliver batches to the training loop."""
 
     def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
-        """Yield `steps` batches with the samples at positions `first` to `last` of `order`. The last batches may be
-        short or empty.
+        """Yield `steps` batches with the samples at positions `first` to `last` (exclusive) of `order`. The last
+        batches may be short or empty.
 
         The files of the epoch are closed when the iterator is exhausted.
         """
@@ -37,8 +37,8 @@ class Loader(Protocol):
 
 
 def in_steps(order: Order, first: int, last: int, steps: int, size: int) -> Iterator[Samples]:
-    """Yield the sample numbers of each step. They are computed for many steps at once, at little more than the cost of
-    one step.
+    """Yield the sample numbers of each step. size: samples per step. Sample numbers are computed for many steps at
+    once, which takes little longer than for one step.
     """
     stretch = max(1, STRETCH // size) * size
     for begin in range(first, first + steps * size, stretch):

@@ -19,8 +19,8 @@ class MemoryLoader:
     """Loader that delivers batches from memory. A rank keeps the samples that it reads in its first epoch. Later epochs
     deliver the same samples, in a new order if the workload shuffles in every epoch.
 
-    Every rank reads all its samples in `steps` batches, as part of the wait of the first step. These reads count for
-    the first batch.
+    In its first epoch, a rank reads all its samples in `steps` batches before it delivers its first batch. These reads
+    are counted for that batch, and their time is part of the wait of the first step.
     """
 
     def __init__(self, workload: Workload, loader: Loader, steps: int, ranks_on_node: int) -> None:

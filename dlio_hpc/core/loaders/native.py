@@ -23,9 +23,9 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class NativeLoader:
-    """Loader with `read_threads` threads. A thread reads whole batches, or, if files are read as streams, those parts
-    of batches that lie in its files. `prefetch` batches are read ahead. With prefetch 0, a batch is read when the
-    training loop needs it: by the loop itself, or by the threads, each of which reads a part.
+    """Loader with `read_threads` threads. Normally a thread reads whole batches. If files are read as streams, a thread
+    reads those parts of each batch that lie in its files. `prefetch` batches are read ahead. With prefetch 0, a batch
+    is read when the training loop needs it, either by the loop itself or by the threads, each of which reads a part.
 
     steps: number of steps of an epoch, which limits how many batches are read ahead.
     """
@@ -118,8 +118,8 @@ class _PendingBatch(NamedTuple):
 
 
 class Preprocessing:
-    """Emulated preprocessing: each batch is divided among `preprocess_threads` threads, which sleep or spin as
-    compute.mode selects.
+    """Emulated preprocessing. Each batch is divided among `preprocess_threads` threads, which sleep or spin as
+    `compute.mode` selects.
     """
 
     def __init__(self, workload: Workload) -> None:

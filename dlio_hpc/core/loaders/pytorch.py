@@ -86,7 +86,8 @@ class _Samples:
             if is_worker:
                 rows.share_memory_()  # here, because a later failure, outside this function, would not be reported
             if self._reader is None:
-                # When a worker ends, the kernel adds all its counts to those of its parent, including its start-up.
+                # When a worker ends, the kernel adds all counts of the worker, including those of its start-up, to
+                # those of its parent.
                 before = process_io() if is_worker else None
                 tally.fetched = before.fetched if before is not None else 0
                 self._reader = FORMATS[self._workload.dataset.format].reader(self._workload, self._paths, None)

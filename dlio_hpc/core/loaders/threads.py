@@ -1,4 +1,4 @@
-"""Reader threads, and how batches are divided among them."""
+"""Reader threads, and the division of batches among them."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -20,8 +20,8 @@ class Threads(Protocol):
     """Interface of pools of threads that read batches in the order in which the batches are submitted."""
 
     def submit(self, read: Read[T], samples: Samples, rows: Rows) -> list[Future[T]]:
-        """Divide a batch into parts and start to read the parts in threads. Return a future per part. read: function
-        that reads samples into their rows.
+        """Divide a batch into parts, and have threads read the parts. Return a future per part, without waiting. read:
+        function that reads samples into their rows.
         """
 
     def close(self) -> None:
@@ -54,9 +54,8 @@ class Pool:
 
 
 class Lanes:
-    """Reader threads, each of which reads its own files, as with num_parallel_reads of TFRecordDataset. The files that
-    are read in turn are spread over the threads. If several threads read the same file, its requests would be out of
-    order.
+    """Reader threads, each of which reads its own files, as with num_parallel_reads of TFRecordDataset. Each new file
+    is assigned to the next thread. If several threads read the same file, its requests would be out of order.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -65,7 +64,8 @@ class Lanes:
         self._threads = [ThreadPoolExecutor(1, f"reader-{number}") for number in range(keys.read_threads)]
         self._begun = 0
         self._lanes: OrderedDict[int, ThreadPoolExecutor] = OrderedDict()
-        # Maximum number of files that a batch may need. Files that were used before these are completely read.
+        # Maximum number of files that a batch may need. Files that were last used before these files have been read to
+        # their ends.
         self._most = keys.files_in_turn(dataset) + keys.batch_size
 
     def submit(self, read: Read[T], samples: Samples, rows: Rows) -> list[Future[T]]:

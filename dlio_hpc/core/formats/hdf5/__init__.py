@@ -1,9 +1,9 @@
 """HDF5: each file holds an HDF5 dataset `x` of shape (samples, *sample shape), contiguous or chunked, with or without a
-filter. Samples of varying size follow each other in one row of bytes.
+filter. Samples of varying size follow each other in a one-dimensional array of bytes.
 
-*framework* reads with h5py: one sample per call, or, with a transfer_size, a slab of that many bytes per call. *posix*
-asks HDF5 where the data are and reads them with preadv(2): contiguous samples directly, chunked samples with one
-request per chunk.
+Mode `framework` reads with h5py: one sample per call or, if `transfer_size` is set, a slab of about that many bytes per
+call. Mode `posix` asks HDF5 where the data are and reads them with preadv(2): contiguous samples directly, chunked
+samples with one request per chunk.
 """
 
 import contextlib
@@ -76,9 +76,9 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 @contextlib.contextmanager
 def _discarding_failed_writes(file: "h5py.File") -> Iterator[None]:
-    """Guard writes to an open HDF5 file in a `with` block. After a failed write, HDF5 tries again at the end of the
-    process and crashes. Therefore, if the block fails, the descriptor is redirected to memory, where the remaining
-    writes of HDF5 succeed.
+    """Guard writes to an open HDF5 file in a `with` block. HDF5 tries a failed write again at the end of the process,
+    and crashes. Therefore, if the block fails, the descriptor is redirected to memory, where the remaining writes of
+    HDF5 succeed.
     """
     descriptor: int = file.id.get_vfd_handle()
     try:

@@ -1,4 +1,4 @@
-"""Mode posix for chunked HDF5 datasets: HDF5 returns the locations of the chunks, and preadv(2) reads them."""
+"""The `posix` mode for chunked HDF5 datasets: HDF5 returns the locations of the chunks, and preadv(2) reads them."""
 
 import math
 import threading
@@ -23,7 +23,7 @@ from dlio_hpc.core.sample_layout import Place, SampleLayout, Samples
 
 class _Chunks(NamedTuple):
     """Locations of the chunks of a file. shape: shape of a chunk. offsets, sizes, plain: arrays with an element per
-    chunk: its offset in the file, its bytes, and whether it is stored without the filter.
+    chunk: the chunk's offset in the file, its size in bytes, and whether it is stored without the filter.
     """
 
     file: Hdf5File

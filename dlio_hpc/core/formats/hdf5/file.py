@@ -1,4 +1,4 @@
-"""An HDF5 file of a dataset of dlio-hpc: open it and check the HDF5 dataset in it."""
+"""Open an HDF5 file of a dlio-hpc dataset, and check the HDF5 dataset in the file."""
 
 import os
 import re
@@ -19,7 +19,8 @@ from dlio_hpc.core.sample_layout import SampleLayout
 from dlio_hpc.errors import DlioError, InvalidRun, unreadable
 
 NAME = "x"
-# Bytes of the superblock, and position of the end-of-file address in it, by version. Addresses have eight bytes.
+# Size of the superblock in bytes, and the position of the end-of-file address in the superblock, by its version.
+# Addresses have eight bytes.
 SUPERBLOCK = 64
 _ENDS_AT = {0: 40, 1: 44, 2: 28, 3: 28}
 # Errors that a corrupted file causes in h5py, and in code that uses its results.
@@ -101,8 +102,8 @@ def end_of_file(superblock: bytes) -> int | None:
 
 
 def unusable(path: str, fault: Exception, part: str = "") -> DlioError:
-    """Return the error for a file that HDF5 cannot read. If HDF5 quotes a system error, that error is returned,
-    otherwise an error for a corrupted file. part: beginning of the message, which names the part of the file.
+    """Return the error for a file that HDF5 cannot read: the error for the system error that HDF5 quotes or, if HDF5
+    quotes none, the error for a corrupted file. part: beginning of the message, which names the part of the file.
     """
     code = re.search(r"errno = (\d+)", str(fault))
     number = int(code[1]) if code else getattr(fault, "errno", None)

@@ -1,4 +1,4 @@
-"""Mode framework for HDF5: read with h5py."""
+"""The `framework` mode for HDF5: read with h5py."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 class _Call(NamedTuple):
-    """A read call of HDF5. place: location of the first sample that it reads. start: index in the array of the file at
-    which it reads. target: array that it fills, which is part of a row or several rows.
+    """A read call of HDF5. place: location of the first sample that the call reads. start: index in the file's array at
+    which the call starts to read. target: array that the call fills: several rows, or a part of a row.
     """
 
     place: Place
@@ -34,8 +34,8 @@ class Library:
     """Reader that uses h5py. HDF5 makes its own requests; their number and bytes are taken from the kernel's I/O
     counters of the thread.
 
-    With a communicator, it reads through HDF5's MPI-IO driver, one sample per call. All ranks make the same number of
-    calls; the last calls of a rank may be empty.
+    If a communicator is given, the reader uses HDF5's MPI-IO driver, with one sample per call. All ranks make the same
+    number of calls; the last calls of a rank may be empty.
     """
 
     def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
@@ -102,8 +102,8 @@ class Library:
 
 
 def _transfer(source: Any, start: tuple[int, ...], target: Any, collective: bool) -> None:
-    """Read a block of the array, from `start` on, directly into `target` with H5Dread. If `target` is empty, only take
-    part in the collective call of the other ranks.
+    """Read the block of the array that starts at index `start` and has the shape of `target`, directly into `target`,
+    with H5Dread. If `target` is empty, only take part in the collective call of the other ranks.
     """
     from h5py import h5fd, h5p, h5s
 

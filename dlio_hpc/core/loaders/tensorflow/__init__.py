@@ -1,8 +1,9 @@
 """Loader with tf.data.
 
-In framework mode, TensorFlow itself reads TFRecord files with TFRecordDataset: with a transfer buffer, interleaved,
-decoded in parallel, batched and prefetched, as CosmoFlow and ImageNet training do. All other files are read by the
-readers of dlio-hpc within the same pipeline, as applications feed HDF5 or NumPy files to tf.data (tf.numpy_function).
+In framework mode, TensorFlow itself reads TFRecord files with TFRecordDataset. It reads through a transfer buffer,
+interleaves files, decodes in parallel, batches and prefetches, as in CosmoFlow and ImageNet training. All other files
+are read by the readers of dlio-hpc within the same pipeline. Applications feed HDF5 or NumPy files to tf.data in the
+same way (tf.numpy_function).
 """
 
 import os
@@ -26,8 +27,8 @@ from dlio_hpc.plan.sample_order import Order
 
 class TensorFlowLoader:
     """Loader with a single pipeline, which is built in the first epoch and used in all epochs. The source of the
-    pipeline delivers samples in the order of the current epoch. If TensorFlow itself reads, bytes and requests are
-    taken from the kernel's I/O counters of the process, and single reads are not timed.
+    pipeline delivers samples in the order of the current epoch. If TensorFlow does the reading itself, bytes and
+    requests are taken from the kernel's I/O counters of the process, and individual reads are not timed.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:

@@ -21,8 +21,8 @@ _MARKS = 8
 
 
 class Profiler:
-    """Context manager in which the profiler runs, for at most 30 s. If the profiler fails, a note is printed and the
-    run continues.
+    """Context manager that runs the profiler during its `with` block, but for at most 30 s. If the profiler fails, a
+    note is printed and the run continues.
     """
 
     def __init__(self, folder: Path, rank: int) -> None:
@@ -55,7 +55,7 @@ class Profiler:
 
     def _folder(self) -> Path:
         """Return the folder to which TensorFlow writes. Each rank has its own folder, because TensorFlow's file names
-        contain only the host and the second.
+        contain only the host name and a timestamp with a resolution of one second.
         """
         return self._path.with_suffix(".tmp")
 

@@ -23,7 +23,7 @@ Withins = npt.NDArray[np.int64]
 
 
 class Records:
-    """Source that reads with TFRecordDataset, file by file or several files in turn."""
+    """Source that reads with TFRecordDataset, either one file after the other or several files interleaved."""
 
     def __init__(self, tf: Any, workload: Workload, paths: Paths) -> None:
         self._tf = tf
@@ -45,8 +45,8 @@ class Records:
         self._other_reads = (0, 0)
 
     def resumed(self) -> None:
-        """Count the reads of this thread since the last batch. They are for auxiliary files and checkpoints and must
-        not count for samples.
+        """Note the reads that this thread made since the last batch. They were made for auxiliary files and
+        checkpoints, so taken() does not count them for samples.
         """
         after = procfs.thread_io()
         if after is not None and self._thread_before is not None:
@@ -63,9 +63,9 @@ class Records:
         return records.map(self._decoded, **parallel(keys, keys.preprocess_threads)).batch(keys.batch_size)
 
     def _in_turn(self, first: int, last: int, groups: FileGroups) -> Any:
-        """Return a tf.data.Dataset of the records at positions `first` to `last`, which are either whole groups of
-        files or part of one group. If the range starts inside a group, each file of the group is read from its first
-        needed record on.
+        """Return a tf.data.Dataset of the records at positions `first` to `last` in the order of the epoch. These are
+        either whole groups of files or part of one group. If the range starts inside a group, each file of the group is
+        read from its first needed record on.
         """
         tf, keys = self._tf, self._workload.reader
         signature = (tf.TensorSpec((), tf.string), tf.TensorSpec((None,), tf.int64))
@@ -86,8 +86,9 @@ class Records:
         return files.flat_map(records)
 
     def _files(self, first: int, last: int, groups: FileGroups) -> Iterator[tuple[str, Withins]]:
-        """Yield the paths of the files in the order in which they are first read, each with the records to read: the
-        indices of the records if they are shuffled, otherwise the offset of the first record and the number of records.
+        """Yield the path of each file and the records to read from it. Files are in the order in which they are first
+        read. If records are shuffled, the records are given by their indices in the file; otherwise by the offset of
+        the first record and the number of records.
         """
         if self._order is None:
             return  # no epoch has begun
@@ -123,8 +124,8 @@ class Records:
         return self._records(path).take(wanted[1])
 
     def _from_offset(self, path: Any, wanted: Any) -> Any:
-        """Return the records of a file that start at a byte offset or after it. TFRecordDataset's skip() would read the
-        records before it.
+        """Return the records of a file from a given byte offset on. TFRecordDataset's skip() would also read the
+        records before that offset.
         """
         tf = self._tf
         records = tf.raw_ops.TFRecordDatasetV2(

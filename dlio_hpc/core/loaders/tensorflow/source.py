@@ -16,8 +16,8 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class TimeSpan(NamedTuple):
-    """Half-open range of positions in the order of an epoch that a rank reads in every epoch, and the number of its
-    steps.
+    """Half-open range of positions in the order of an epoch that a rank reads in every epoch, and the number of steps
+    of the epoch.
     """
 
     first: int
@@ -26,8 +26,8 @@ class TimeSpan(NamedTuple):
 
 
 def parallel(keys: Reader, calls: int) -> dict[str, Any]:
-    """Return the arguments with which tf.data's map runs `calls` calls in parallel. Return no arguments if prefetch is
-    0 and `calls` is 1, because parallel calls run ahead of the training loop.
+    """Return the arguments with which tf.data's map() makes `calls` calls in parallel. Return no arguments if
+    `prefetch` is 0 and `calls` is 1, because parallel calls run ahead of the training loop.
     """
     if calls == 1 and not keys.batches_ahead:
         return {}

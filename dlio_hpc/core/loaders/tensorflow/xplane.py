@@ -17,7 +17,8 @@ _CLASSES = ("tensorflow.tsl.profiler.protobuf.xplane_pb2", "tensorflow.core.prof
 _HOST = "/host:CPU"
 # Maximum number of events that are kept per rank; a figure cannot show more.
 MOST = 20_000
-# Columns of events: index of the thread, index of the name, nanoseconds of the profiler's clock, picoseconds.
+# Columns of events: index of the thread, index of the name, start in nanoseconds on the profiler's clock, duration in
+# picoseconds.
 _THREAD, _NAME, _START_NS, _DURATION_PS = range(4)
 
 
@@ -92,8 +93,8 @@ def _events(line: Any, thread: int, names: dict[int, int]) -> Numbers:
 
 def _clock(marks: list[tuple[tuple[float, float], Numbers]]) -> tuple[int, float, float]:
     """Return a time on the profiler's clock in nanoseconds, the same time on the rank's clock in seconds, and the
-    largest possible error of the latter. Each marker event lies between its two timestamps, which gives a lower and an
-    upper limit of the offset between the clocks. The limits cross if the clocks drift apart.
+    largest possible error of the time on the rank's clock. Each marker event lies between its two timestamps, which
+    gives a lower and an upper limit of the offset between the clocks. The limits cross if the clocks drift apart.
     """
     if not marks:
         raise ValueError("the profile has no marker events to align the profiler's clock")
