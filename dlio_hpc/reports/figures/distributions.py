@@ -70,7 +70,7 @@ def ranks_bandwidth(view: View, title: str) -> tuple[Figure | str, str]:
     line(float(np.median(total)) / unit, color=canvas.INK, linewidth=0.9, linestyle="--")
     canvas.legend(axes)
     idle = len(ranks.hosts) - len(active)
-    return figure, f"Bytes over seconds with a request in flight: {least} to {most} {name}." + (
+    return figure, f"Throughput while at least one request was in flight: {least} to {most} {name}." + (
         f" {idle} of {len(ranks.hosts)} ranks neither read nor wrote." if idle else ""
     )
 
