@@ -1,4 +1,6 @@
-"""Trial of a new site profile: determine how its launcher can start ranks on the other nodes of a job."""
+"""Trial of a new site profile. It determines how the launcher of the site can start ranks on the other
+nodes of a job.
+"""
 
 import re
 import tempfile
@@ -30,7 +32,7 @@ def profile(text: str, account: str | None, queue: str | None) -> str:
         with about(path):
             path.write_text(text, encoding="utf-8")
         made = _plan(site.load(str(path)), Path(folder), account, queue)
-        ways = (made.site.launcher.remote, *launchers.remotes(made.site))  # starts with the profile's own
+        ways = (made.site.launcher.remote, *launchers.remotes(made.site))  # the method of the profile comes first
         way, outcome = preflight.working_remote(made, ways, (), _PATIENCE_S)
     return _LINE.sub(lambda match: f"{match[1]}{way or match[2]}{match[3]}{outcome}", text)
 

@@ -34,8 +34,8 @@ class Commands(NamedTuple):
 
 
 def commands(planned: Planned) -> list[Commands]:
-    """Return, for each job, the command that would submit it. In the command, ID-OF-JOB stands for the batch id of an
-    earlier job.
+    """Return, for each job, the command that would submit the job. In a command, ID-OF-JOB stands for the batch id of
+    an earlier job.
     """
     jobs = planned.jobs
     return [
@@ -76,8 +76,9 @@ def start(planned: Planned, parents: Sequence[Path], report: Report, verbose: Re
 def hand_over(
     planned: Planned, parents: Sequence[str], live: Sequence[str], report: Report, verbose: Report
 ) -> Submission:
-    """Submit the jobs, each to run after those before it; see after(). If the batch system rejects one, the jobs that
-    are already submitted are cancelled for a single measurement, and kept for a study.
+    """Submit the jobs. Each job runs after the jobs before it; see after(). If the batch system rejects a job, the jobs
+    that are already submitted are kept if they belong to a study, and cancelled otherwise. parents: batch ids of jobs
+    that must succeed first. live: batch ids of jobs that must end first.
     """
     plans, study = planned.jobs, None if planned.study.is_plain else planned.study
     if study is not None:

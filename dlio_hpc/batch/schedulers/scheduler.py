@@ -24,8 +24,8 @@ class JobRef(NamedTuple):
 
 
 class After(NamedTuple):
-    """Dependencies of a job, as batch ids. well: jobs that must succeed before it starts. over: jobs that must end
-    before it starts, with or without success.
+    """Dependencies of a job, as batch ids. well: jobs that must succeed before the job starts. over: jobs that must
+    end, with or without success, before the job starts.
     """
 
     well: tuple[str, ...] = ()
@@ -47,8 +47,8 @@ class JobStatus(NamedTuple):
 
 
 class DetectedQueue(NamedTuple):
-    """A queue that was detected. nodes: maximum nodes of a job, or None. walltime: maximum walltime by minimum number
-    of nodes, as the text of a profile's `walltime`; "{}" if unknown.
+    """A queue that was detected. nodes: maximum number of nodes of a job; None if unknown. walltime: text of the key
+    `walltime` of a site profile: the maximum walltime, by the number of nodes from which it applies; "{}" if unknown.
     """
 
     name: str
@@ -57,8 +57,8 @@ class DetectedQueue(NamedTuple):
 
 
 class DetectedLauncher(NamedTuple):
-    """The launcher for a new profile. why: reason for the choice. mpi: value of srun's --mpi, or None. mpis: the values
-    that srun supports, as text.
+    """The launcher for a new profile. why: reason for the choice. mpi: value of srun's option --mpi; None if the option
+    is not needed. mpis: the values of --mpi that srun supports, as text.
     """
 
     kind: str
@@ -69,9 +69,10 @@ class DetectedLauncher(NamedTuple):
 
 
 class DetectedSystem(NamedTuple):
-    """A batch system that was detected. version: its name and version. queue: the default queue, or None. cpus: CPUs of
-    a node, or None. job_options, remote: values of these keys for a new profile. launcher: returns its own launcher for
-    an MPI library, which is named by the first line of its version text; None if ranks are started with mpiexec.
+    """A batch system that was detected. version: name and version of the batch system. queue: the default queue; None
+    if there is none. cpus: number of CPUs of a node; None if unknown. job_options, remote: values of these keys for a
+    new profile. launcher: function that returns the batch system's own launcher. Its argument is the first line of the
+    version text of the MPI library. None if ranks are started with mpiexec.
     """
 
     version: str
