@@ -18,11 +18,10 @@ _LINE = re.compile(r"^(  remote: )(\S+)( +# .*; )not tried$", re.MULTILINE)
 
 
 def profile(text: str, account: str | None, queue: str | None) -> str:
-    """Return the text of a site profile in which the remote start method of the launcher is tried and filled in.
-
-    The method is the first one with which ranks on two nodes can communicate. If none works, or if no trial job
-    started, a comment in the profile says so. A profile whose launcher has only one method is returned unchanged. The
-    trial jobs run in a temporary folder below the current folder.
+    """Try the remote start methods of the launcher in trial jobs. Return the site profile with the first method with
+    which ranks on two nodes can communicate. If no method works, or if no trial job started, add a comment that says
+    so. If the launcher has only one method, return `text` unchanged. The trial jobs run in a temporary folder below the
+    current folder. text: the site profile.
     """
     line = _LINE.search(text)
     if line is None:

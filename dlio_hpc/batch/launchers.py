@@ -1,7 +1,7 @@
-"""Launch commands. Each launcher function returns the arguments of its command for a Spec.
+"""Launch commands. Each launcher has a function that returns the arguments of its command for a Spec.
 
-Variables for the ranks are not set in the environment of the launcher itself, because a preloaded library must not be
-loaded into srun, aprun or the shell.
+Environment variables for the ranks are not set for the launcher itself, because a preloaded library must not be loaded
+into srun, aprun or the shell.
 """
 
 from collections.abc import Callable
@@ -78,9 +78,9 @@ def openmpi(spec: Spec) -> list[str]:
 def srun(spec: Spec) -> list[str]:
     """Return the arguments of srun(1).
 
-    Since Slurm 22.05, srun does not inherit --cpus-per-task from the job. If --mpi is wrong, each rank may start as an
-    MPI world of its own. Variables are set through env(1), because --export would cut values at commas and preload
-    libraries into Slurm's own prolog.
+    --cpus-per-task is given, because since Slurm 22.05, srun does not inherit it from the job. With a wrong value of
+    --mpi, each rank may start as an MPI world of its own. Variables are set through env(1), because --export would cut
+    values at commas and preload libraries into Slurm's own prolog.
     """
     arguments = [f"--nodes={spec.nodes}", f"--ntasks={spec.ranks}", f"--ntasks-per-node={spec.ranks_per_node}"]
     arguments += [f"--cpus-per-task={spec.depth}"] if spec.depth else []

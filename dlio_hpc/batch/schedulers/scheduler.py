@@ -85,23 +85,25 @@ class DetectedSystem(NamedTuple):
 
 
 class Scheduler(NamedTuple):
-    """A batch system. The functions from `submit` to `probe` contact it; they raise InfrastructureError if it does not
-    answer.
+    """A batch system. The functions from `submit` to `probe` contact the batch system; they raise InfrastructureError
+    if it does not answer.
 
-    program: the command that submits.
-    directive: formats a value for an option line at the head of a script.
-    request: returns the values that its template prints in addition to the plan.
-    command: returns the command line of submit(), for a person.
-    submit: submits a job and returns its batch id; ConfigError if the job is rejected.
-    states: returns the states of the jobs that it knows, by batch id. A missing job was forgotten or never known.
-    cancel: asks it to end a job.
-    find: returns the batch id of the job with that name, or None.
-    queues: returns the names of the queues of each of the user's jobs.
-    probe: checks, without submitting, that it would accept this plan with this script, and returns a text for the user;
-    ConfigError if not.
-    detect: detects it from a login node, for a new site profile; None if it is not there.
-    is_queue: jobs wait in queues, are charged to accounts, and end for reasons that only the batch system knows.
-    job_variable: the environment variable that it sets only in its jobs, or "". A script run by hand has no time limit.
+    program: the command that submits jobs.
+    directive: formats a value for an option line at the head of a job script.
+    request: returns the values that the template of the job script prints in addition to the plan.
+    command: returns the command line of submit(), for a person to read.
+    submit: submits a job and returns its batch id; raises ConfigError if the job is rejected.
+    states: returns the states of jobs, by batch id; jobs that the batch system does not know are missing.
+    cancel: asks the batch system to end a job.
+    find: returns the batch id of the job with a name, or None if there is none.
+    queues: returns, for each of the user's jobs, the names of its queues.
+    probe: checks, without submitting, whether the batch system would accept a plan with its script, and returns a text
+    for the user; raises ConfigError if the batch system would reject them.
+    detect: detects the batch system on a login node, for a new site profile; returns None if it is not there.
+    is_queue: whether jobs wait in queues, are charged to accounts, and may end for reasons that only the batch system
+    knows.
+    job_variable: an environment variable that the batch system sets only in its jobs; empty if there is none. A job
+    script that is run by hand, without this variable, has no time limit.
     """
 
     program: str
