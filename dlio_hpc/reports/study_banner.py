@@ -61,7 +61,9 @@ def _of_storage(report: StudyReport) -> Banner | None:
 
 
 def _of_sides(report: StudyReport) -> Iterator[Banner]:
-    """Yield the banner on two file systems if the study compares them."""
+    """Yield the banner on the comparison of two file systems. Yield nothing if the study does not compare
+    file systems.
+    """
     study = report.outcome.study
     if not study.is_ab:
         return

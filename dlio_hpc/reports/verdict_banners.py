@@ -85,8 +85,8 @@ def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: Met
 
 
 def _reference(block: Block, history: Trend, metric: MetricName) -> tuple[Night, str] | None:
-    """Return the repeats that the repeats of the newest job are compared with, and a name for them: those of the
-    baseline or, if there is none, of the previous job. Return None if there is no previous job either.
+    """Return the reference for the newest job, and a name for this reference. The reference holds the repeats of the
+    baseline or, if there is no baseline, those of the previous job. Return None if there is no previous job either.
     """
     baseline = None if block.baseline is None else trend.night(block.baseline.group, metric)
     if baseline is not None and block.baseline is not None:

@@ -49,7 +49,9 @@ class PlottedPart(NamedTuple):
         return {number: spread.median for number, spread in spreads.items() if spread and spread.median > 0}
 
     def level(self, point: int, axis: Axis) -> int:
-        """Return the index of a point's value among the values of a parameter."""
+        """Return the index of the value that a parameter has at a point, among all values of the parameter. axis: the
+        parameter.
+        """
         return self.study.points[point].places[axis.key]
 
 

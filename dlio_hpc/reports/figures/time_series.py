@@ -78,8 +78,8 @@ def timeline(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def _bars(axes: Axes, segments: Floats, until: float, top: float, colour: str) -> None:
-    """Draw the segments of a rank as bars. segments: shape (n, 3), with the columns of Lane. The shade of a bar stands
-    for its share; all bars of the same shade are one path.
+    """Draw the segments of a rank as bars. segments: shape (n, 3), with the columns of Lane. The shade of a bar shows
+    the share of its interval that is busy. All bars of the same shade are one path.
     """
     if len(segments) > _LANE_BINS:
         segments = _binned(segments, until, _LANE_BINS)
