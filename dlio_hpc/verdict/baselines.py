@@ -176,7 +176,7 @@ def _nothing(entry: Entry, groups: Sequence[Group]) -> str:
 
 def retire(folder: Path, name: str, message: str) -> Retired:
     """Write and return the decision that retires a baseline. name: id of the baseline, or name of its job. Raise
-    ConfigError if it is already retired.
+    ConfigError if the baseline is already retired.
     """
     _check_message(message)
     baseline = named(baselines(read(folder)), name, folder)

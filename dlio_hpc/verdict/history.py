@@ -49,7 +49,9 @@ EVERYTHING = Where()
 
 
 class _Read(NamedTuple):
-    """Result of reading an archive: an entry, or, if it cannot be used, a fault."""
+    """Result of reading an archive. entry: the entry of its job; None if the archive cannot be used. fault: reason why
+    the archive cannot be used; None if it can.
+    """
 
     path: Path
     entry: Entry | None

@@ -96,8 +96,8 @@ def _entry(outcome: JobOutcome) -> Entry:
 
 
 def _from_history(name: str, archive: Path | None, runs: Path, report: Report) -> list[Selected]:
-    """Return the job `name`, or the jobs of the study `name`, from the history, which also knows jobs whose directory
-    no longer exists. Raise ConfigError if the name is unknown.
+    """Return the job `name`, or the jobs of the study `name`, from the history. The history also knows jobs whose
+    directory no longer exists. Raise ConfigError if the name is unknown.
     """
     where = archive or runs / "archive"
     known: tuple[Entry, ...] = ()

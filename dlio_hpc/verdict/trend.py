@@ -71,8 +71,8 @@ def night(group: Group, metric: MetricName) -> Night | None:
 
 
 def nights(history: Sequence[Entry], like: Group, metric: MetricName) -> list[Night]:
-    """Return the nights of the jobs that have the measurement key of `like`, oldest first. Jobs with a faulty run, or
-    with several datasets for that key, are left out. If the runs of `like` read from storage, only jobs that read from
+    """Return a Night for each job that has the measurement key of `like`, oldest first. Jobs with a faulty run, or with
+    several datasets for that key, are left out. If the runs of `like` read from storage, only jobs that read from
     storage are included; otherwise, only jobs that did not.
     """
     kept = []
