@@ -103,8 +103,8 @@ def _sweep(plan: Plan) -> Shell | None:
     `sweep` and `job` of the script. Return None if the launcher starts ranks as processes of the batch system, because
     the batch system then ends them itself.
 
-    PBS starts no further processes in a job that it is ending. If the launcher reaches the other nodes with pbs_tmrsh,
-    the command therefore runs on the first node only.
+    If the launcher reaches the other nodes with pbs_tmrsh, the command runs on the first node only, because PBS starts
+    no further processes in a job that it is ending.
     """
     launcher = plan.site.launcher
     if launcher.kind in {"srun", "pals", "aprun", "flux"}:

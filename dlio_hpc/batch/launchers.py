@@ -114,8 +114,8 @@ def aprun(spec: Spec) -> list[str]:
 
 def flux(spec: Spec) -> list[str]:
     """Return the arguments of flux-run(1), which runs inside the Flux instance of the job. Flux counts cores, not
-    hardware threads. A rank that fails ends the other ranks. A rank that succeeds must not end them; exit-timeout is
-    disabled, because it would do so after 30 s.
+    hardware threads. A rank that fails ends the other ranks. A rank that succeeds must not end the others. exit-timeout
+    is therefore disabled: it would end them 30 s later.
     """
     options = [f"--nodes={spec.nodes}", f"--ntasks={spec.ranks}"]
     options += [f"--cores-per-task={spec.cores}"] if spec.cores else []

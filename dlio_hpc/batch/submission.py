@@ -49,11 +49,11 @@ def _unknown(jobs: Sequence[Plan]) -> list[str]:
 
 
 def after(jobs: Sequence[Plan], ids: Sequence[str], parents: Sequence[str] = (), live: Sequence[str] = ()) -> After:
-    """Return the jobs that the last of `jobs` must wait for. ids: batch ids of the other `jobs`, in their order.
-    parents: ids of jobs that must succeed first. live: ids of jobs that must end first.
+    """Return the dependencies of the last of `jobs`. ids: batch ids of the other `jobs`, in their order. parents: batch
+    ids of jobs that must succeed first. live: batch ids of jobs that must end first.
 
-    The last job waits for all others and not only for the previous one, because a queued job may be cancelled. If the
-    first job only generates data, it must succeed; the other jobs must only end.
+    The last job waits for all other jobs, not only for the previous one, because a queued job may be cancelled. If the
+    first job only generates data, it must succeed. The other jobs need only end.
     """
     if not ids:
         return After(tuple(parents), tuple(live))

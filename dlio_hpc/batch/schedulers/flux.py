@@ -34,8 +34,8 @@ _STATES: dict[str, State] = {
 # Fields to request from the command flux jobs. The note of the exception comes last, because it may contain any
 # character.
 _FIELDS = ("{id.f58plain}", "{status}", "{exception.type}", "{returncode}", "{contextual_info}", "{exception.note}")
-# Text in the note of the exception if the first node is lost. This text is needed because the type of the exception is
-# then only exec.
+# Text in the note of the exception if the first node is lost. The type of the exception is then exec, and does not show
+# that a node failed.
 _NODE_LOST = "node failure"
 # Characters that flux queue list prints for "yes", with and without UTF-8.
 YES = {"✔", "y"}

@@ -59,10 +59,10 @@ def _options(plan: Plan) -> list[str]:
 
 
 def _select(plan: Plan) -> str:
-    """Return the value of the select statement, with one chunk per node. The number of CPUs of a chunk is the key
-    `cpus` of the site profile or, without this key, one CPU per rank; it is not added if the site sets ncpus itself.
-    mpiprocs makes PBS_NODEFILE list each node once per rank. For PALS, neither ncpus nor mpiprocs is added, because
-    PALS determines the placement itself.
+    """Return the value of the select statement, with one chunk per node. The number of CPUs of a chunk is the value of
+    `cpus` in the site profile or, if that is not set, the number of ranks per node. If the site profile sets ncpus
+    itself, its value is used instead. mpiprocs makes PBS_NODEFILE list each node once per rank. For PALS, neither ncpus
+    nor mpiprocs is added, because PALS determines the placement itself.
     """
     site, ranks = plan.site, plan.ranks_per_node
     chunk: dict[str, str | int] = dict(site.pbs_select)

@@ -57,8 +57,8 @@ class DetectedQueue(NamedTuple):
 
 
 class DetectedLauncher(NamedTuple):
-    """The launcher for a new profile. why: reason for the choice. mpi: value of srun's option --mpi; None if the option
-    is not needed. mpis: the values of --mpi that srun supports, as text.
+    """The launcher for a new profile. why: reason for the choice. mpi: value of srun's option --mpi; None to leave the
+    option out. mpis: the values of --mpi that srun supports, as text.
     """
 
     kind: str
