@@ -33,7 +33,7 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Shrunk(Scale, frozen=True, forbid_unknown_fields=True):
-    """Smaller values of a part, used on a laptop."""
+    """Smaller values of a part, which suit a laptop."""
 
     sweep: dict[str, Any] = {}
     """Varied keys with the values that replace those of the part. Other varied keys keep the values of the part.
