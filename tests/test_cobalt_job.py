@@ -258,7 +258,7 @@ def test_the_preflight_on_theta(theta: Theta, small: Path) -> None:
     done = theta("dlio-hpc", "check", *options, "-S", "site.darshan=null")
     assert done.code == 0, done.out + done.err
     assert "queue debug-cache-quad is running" in done.out
-    assert "4 ranks on 2 nodes communicated through aprun" in done.out
+    assert "4 ranks on 2 nodes, started by aprun, communicated" in done.out
     wrong = theta("dlio-hpc", "check", *options, "-q", "nope", "--no-launch")
     assert wrong.code == 2
     faults = [line for line in wrong.out.splitlines() if line.startswith("fault")]

@@ -264,7 +264,7 @@ def test_the_preflight_on_flux(on_flux: Flux, small: Path) -> None:
     done = on_flux("dlio-hpc", "check", *options, "-q", "debug")
     assert done.code == 0, done.out + done.err
     assert "queue debug is enabled and started" in done.out
-    assert "4 ranks on 2 nodes communicated through flux" in done.out
+    assert "4 ranks on 2 nodes, started by flux, communicated" in done.out
     wrong = on_flux("dlio-hpc", "check", *options, "-q", "nope", "--no-launch", "-S", "site.preload=[/no.so]")
     assert wrong.code == 2
     faults = [line for line in wrong.out.splitlines() if line.startswith("fault")]

@@ -449,7 +449,7 @@ def test_the_preflight_on_pbs(on_pbs: Pbs, small: Path) -> None:
     done = on_pbs("dlio-hpc", "check", *options, "-q", "workq")
     assert done.code == 0, done.out + done.err
     assert "queue workq is enabled and started" in done.out
-    assert ("4 ranks on 2 nodes" if NODES == 2 else "2 ranks") + " communicated through hydra" in done.out
+    assert ("4 ranks on 2 nodes" if NODES == 2 else "2 ranks") + ", started by hydra, communicated" in done.out
     wrong = on_pbs("dlio-hpc", "check", *options, "-q", "nope", "--no-launch", "-S", "site.preload=[/no.so]")
     assert wrong.code == 2
     faults = [line for line in wrong.out.splitlines() if line.startswith("fault")]

@@ -558,7 +558,7 @@ def test_the_preflight_on_slurm(on_slurm: Run, small: Path) -> None:
     done = on_slurm("dlio-hpc", "check", small, "-s", "slurm", "-d", "data", "-N", 2)
     assert done.code == 0, done.out + done.err
     assert "to start at" in done.out
-    assert "4 ranks on 2 nodes communicated through srun" in done.out
+    assert "4 ranks on 2 nodes, started by srun, communicated" in done.out
     wrong = on_slurm(
         "dlio-hpc", "check", small, "-s", "slurm", "-d", "data", "-q", "nope", "-S", "site.preload=[/no.so]"
     )

@@ -12,8 +12,8 @@ from dlio_hpc.files import rundir
 
 
 def cancel(directory: Path) -> Job:
-    """Ask the batch system to cancel a job, record the time of this request, and return the job. Do nothing if the job
-    has ended. A job that was never submitted is only marked as cancelled.
+    """Ask the batch system to cancel a job, record the time of this request, and return the job. If the job has ended,
+    only return it. If the job was never submitted, only mark it as cancelled.
     """
     job = refresh(directory)
     if job.ended:

@@ -23,10 +23,9 @@ class Collected(NamedTuple):
 
 
 def collect(directory: Path) -> Collected:
-    """Archive the job in `directory`. An existing archive is kept if it is intact and the job has not run again since.
-    Raise Incomplete if the job has not ended.
-
-    The directory is not changed, so the job can be collected again after an interruption.
+    """Archive the job in `directory`. If the job has an intact archive and has not run again since, keep this archive.
+    Raise Incomplete if the job has not ended. The job directory is not changed, so the job can be collected again after
+    an interruption.
     """
     record = job_state.refresh(directory)
     if not record.ended:
@@ -69,13 +68,13 @@ def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
                 f"{rundir.ATTEMPTS}"
             )
     for left_over in target.parent.glob(f".{target.name}.*.tmp"):
-        left_over.unlink()  # left by a collect that was killed
+        left_over.unlink()  # left by a collection that was killed
     notes += archive.create(directory, target)
     return Collected(target, True, notes)
 
 
 def _ran_again(target: Path, directory: Path) -> bool:
-    """Return whether the job ran again after it was archived, that is, whether its directory has an earlier attempt
+    """Return whether the job ran again after it was archived. This is so if the job directory has an earlier attempt
     that is not in the archive.
     """
     archived = {PurePosixPath(name).parts[:2] for name in archive.listed(target)}

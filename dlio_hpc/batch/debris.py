@@ -13,13 +13,14 @@ from dlio_hpc.batch import job_record, job_state
 from dlio_hpc.errors import DlioError, InfrastructureError
 from dlio_hpc.files import rundir
 
-# Age above which a partial file of another host counts as a leftover. No command takes that long to write a file.
+# Age in seconds above which a partial file of another host counts as a leftover. No command takes that long to write a
+# file.
 _LONG_S = 86400.0
 
 
 class Debris(NamedTuple):
-    """A leftover file or directory that may be removed. what: a description of it, such as "a half-written
-    job.json".
+    """A leftover file or directory that may be removed. what: description of the file or directory, such as "a
+    half-written job.json".
     """
 
     path: Path
@@ -27,8 +28,8 @@ class Debris(NamedTuple):
 
 
 def rests(folder: Path) -> Iterator[Debris]:
-    """Yield the partial files and partial job directories that killed commands left in the folder. Yield nothing if the
-    folder is not readable.
+    """Yield the partial files and partial job directories that killed commands left in `folder`. Yield nothing if
+    `folder` is not readable.
     """
     with suppress(OSError):
         yield from _rests(folder)
@@ -51,7 +52,7 @@ def _is_old(path: Path) -> bool:
 
 
 def never_started(runs: Path) -> Iterator[Debris]:
-    """Yield those job directories in `runs` whose job was never submitted and has no output."""
+    """Yield the job directories in `runs` of jobs that were never submitted and have no output."""
     folders = [path.parent for path in sorted(runs.glob(rundir.JOBS)) if not path.parent.is_symlink()]
     for folder in folders:
         try:
@@ -71,7 +72,8 @@ def _has_output(folder: Path) -> bool:
 
 def remove(path: Path) -> None:
     """Remove a file, or a directory with its contents, without following links. For a partial job directory, also
-    remove the empty directory that reserved the name of the job. Raise InfrastructureError if that fails.
+    remove the empty directory that reserved the name of the job. Raise InfrastructureError if something cannot be
+    removed.
     """
     try:
         if not path.is_dir() or path.is_symlink():

@@ -1,5 +1,5 @@
-"""job.json: a job as it was submitted, and each of its states with the time at which it was first observed. Everything
-that is known about a job is in its directory.
+"""The file job.json: a job as it was submitted, and each of its states with the time at which the state was first
+observed. Everything that is known about a job is in its directory.
 """
 
 import os
@@ -28,8 +28,8 @@ class Sighting(Struct, frozen=True, omit_defaults=True):
 
 
 class Job(Struct, frozen=True):
-    """A batch job. states: observed states, oldest first. after: batch ids of the jobs that it waits for. cancel_asked:
-    time (UTC) at which cancellation was requested, or None.
+    """A batch job. states: observed states, oldest first. after: batch ids of the jobs that this job waits for.
+    cancel_asked: time (UTC) at which cancellation was requested; None if it was not requested.
     """
 
     job: str
@@ -54,8 +54,8 @@ class Job(Struct, frozen=True):
 
 
 def planned(plan: Plan, command: str, after: tuple[str, ...]) -> Job:
-    """Return the record of a job that is not submitted yet. command: command that submits it. after: batch ids of the
-    jobs that it waits for.
+    """Return the record of a job that is not submitted yet. command: command that submits the job. after: batch ids of
+    the jobs that the job waits for.
     """
     sighting = Sighting("planned", units.utc_now())
     site = plan.site
@@ -63,8 +63,8 @@ def planned(plan: Plan, command: str, after: tuple[str, ...]) -> Job:
 
 
 def with_state(job: Job, state: State, term: str = "") -> Job:
-    """Return the job with `state` and the current time appended to its states. If its newest state is already `state`,
-    return it unchanged. term: name of the state in the batch system.
+    """Return the job with `state` and the current time appended to its states. If `state` is already its newest state,
+    return the job unchanged. term: name of the state in the batch system.
     """
     if job.state == state:
         return job
@@ -81,7 +81,9 @@ def load(directory: Path) -> Job:
 
 
 def decode(content: bytes, source: str) -> Job:
-    """Decode the content of a job.json. Raise InvalidRun if it is not valid. source: name of the file, for messages."""
+    """Decode the content of a job.json. Raise InvalidRun if `content` is not valid. source: name of the file, for
+    messages.
+    """
     record = document.decode(content, Job, source, InvalidRun)
     document.check_moments(record.states, ("time",), source)
     return record
@@ -105,8 +107,9 @@ def content(directory: Path, name: str) -> bytes:
 
 
 def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] = ()) -> ConfigError:
-    """Return the error for a path that is neither a job nor a study. Its message suggests a similar name. archive:
-    another folder that was searched. remembered: further names, from the history, that may be suggested.
+    """Return the error for a path that is neither a job nor a study. Its message suggests a similar name. archive: a
+    further folder that was searched; None if there is none. remembered: names from the history that may be suggested
+    too.
     """
     folder = path.parent
     names = [place.parent.name for file in (rundir.JOB, rundir.STUDY) for place in folder.glob(f"*/{file}")]

@@ -1,5 +1,5 @@
-"""State of a job: determined from the files in its directory or, if these do not suffice, from the batch system. If the
-batch system does not answer, the recorded state is kept.
+"""State of a job. It is determined from the files in the job directory or, if these do not suffice, by a query to the
+batch system. If the batch system does not answer, the recorded state is kept.
 """
 
 import os
@@ -20,21 +20,23 @@ from dlio_hpc.files import rundir
 
 # Values that job.sh writes to exit_status in addition to 0 and the exit codes of failures.
 _TIME_LIMIT, _CANCELLED = 124, 143
-# Values of exit_status that explain why the job ended: success, an exit code of dlio-hpc, the time limit. For other
-# values, such as those of signals, only the batch system knows the reason: a node failure, lack of memory, or a
-# cancellation.
+# Values of exit_status that explain why the job ended: success, an exit code of dlio-hpc, or the time limit. For other
+# values, such as those of signals, only the batch system knows whether a node failed, memory ran out, or the job was
+# cancelled.
 _SAYS_ALL = {0, 2, 3, 6, Unexpected.exit_code, _TIME_LIMIT}
-# Age of exit_status after which an unexplained end is accepted although the batch system does not answer.
+# Age of the file exit_status in seconds. If the file is older and the batch system does not answer, the job's end is
+# accepted without an explanation.
 _STALE_S = 3600.0
-# Longest wait for a batch system to clean up after a job, and the first interval between queries.
+# Longest wait for a batch system to clean up after a job, and first interval between queries, in seconds.
 _CLEAR_S, _LOOK_S = 60.0, 0.5
-# Messages in job.err of slurmstepd (cgroups, OverMemoryKill), srun and PBS's cgroup hook.
+# Messages about lack of memory that slurmstepd (cgroups, OverMemoryKill), srun and PBS's cgroup hook write to job.err.
 _MEMORY = re.compile(rb"oom[_-]kill|Out Of Memory|OOM Killed|Cgroup mem limit exceeded|xceeded (job )?memory limit")
 _TAIL_BYTES = 1 << 16
 _ATTEMPT = b"== attempt "
-# Delay after which a job that the batch system does not know counts as lost: shared file systems show new files late.
+# A job that the batch system does not know counts as lost only after this delay in seconds, because shared file systems
+# show new files late.
 _LATE_S = 1.0
-# Time after the end of a job during which the batch system may requeue it.
+# Seconds after the end of a job during which the batch system may requeue the job.
 _REQUEUE_S = 86400.0
 
 
@@ -50,8 +52,8 @@ class JobSnapshot(NamedTuple):
 
 
 def refresh(directory: Path) -> Job:
-    """Determine the state of a job, record it in job.json if it is new, and return the job. Raise an error if the batch
-    system does not answer.
+    """Determine the state of a job and return the job. If the state is new, record it in job.json. Raise an error if
+    the batch system does not answer.
     """
     (look,) = refresh_all([directory])
     if look.fault is not None:
@@ -60,9 +62,9 @@ def refresh(directory: Path) -> Job:
 
 
 def refresh_all(directories: Sequence[Path], ask: bool = True) -> list[JobSnapshot]:
-    """Determine the states of jobs, record those that are new, and return all of them. Each batch system is queried
-    once, for all jobs whose state does not follow from their files. ask: False to use the files only. Raise ConfigError
-    if a directory is not a job directory.
+    """Determine the states of jobs and return all of them. Record new states in job.json. Query each batch system once,
+    for all jobs whose state does not follow from their files. ask: False to use the files only. Raise ConfigError if a
+    directory is not a job directory.
     """
     jobs = {directory: load(directory) for directory in directories}
     answers = _ask({directory: job for directory, job in jobs.items() if _must_ask(directory, job)} if ask else {})
@@ -80,9 +82,9 @@ def is_handed_over(directory: Path, job: Job) -> bool:
 
 
 class _Answer(NamedTuple):
-    """The batch system's answer about a job. batch_id: None if the job has no known batch id. sight: state of the job;
-    None if the batch system does not know the job or did not answer. fault: reason why it did not answer; None if it
-    answered.
+    """The batch system's answer about a job. batch_id: batch id of the job; None if it is unknown. sight: state of the
+    job; None if the batch system does not know the job or did not answer. fault: reason why the batch system did not
+    answer; None if it answered.
     """
 
     batch_id: str | None
@@ -103,8 +105,8 @@ def _must_ask(directory: Path, job: Job) -> bool:
 
 
 def _is_settled(directory: Path, job: Job) -> bool:
-    """Return whether the recorded state is final, as far as the files of the job show. The state of a lost job is not
-    final, because the job may reappear.
+    """Return whether the recorded state is final, as far as the files of the job show. The state `lost` is never final,
+    because the job may reappear.
     """
     return job.ended and job.state != "lost" and not ran_since(directory, job)
 
@@ -118,8 +120,8 @@ def ran_since(directory: Path, job: Job) -> bool:
 
 
 def _may_return(directory: Path, job: Job) -> bool:
-    """Return whether a job that has ended may run again. A batch system may requeue a job within a day of its end; the
-    script of the job has then removed exit_status.
+    """Return whether a job that has ended may run again. A batch system may requeue a job within a day of its end. The
+    script of a requeued job removes the file exit_status.
     """
     if not SCHEDULERS[job.scheduler].is_queue or job.batch_id is None or exit_status(directory) is not None:
         return False
@@ -177,8 +179,8 @@ def _is_unexplained(job: Job, sight: JobStatus) -> bool:
 
 
 def _state_from_files(directory: Path, job: Job, answer: _Answer | None) -> JobStatus | None:
-    """Return the state that follows from exit_status, or None if that file is missing or does not suffice. This state
-    takes precedence over the recorded one, because lost jobs may reappear and scripts may be run again by hand.
+    """Return the state that follows from the file exit_status, or None if the file is missing or does not suffice. This
+    state takes precedence over the recorded state, because lost jobs may reappear and scripts may be run again by hand.
     """
     status = exit_status(directory)
     if status is None:
@@ -194,8 +196,8 @@ def _state_from_files(directory: Path, job: Job, answer: _Answer | None) -> JobS
 
 
 def _failure_state(directory: Path, answer: _Answer | None, guess: JobStatus) -> JobStatus | None:
-    """Return the state of a failed job according to its batch system. Return `guess` if the batch system knows nothing
-    more specific, and None if it may still report the state.
+    """Return the state of a failed job according to its batch system. If the batch system does not know a more specific
+    state, return `guess`. If the batch system may still report the state later, return None.
     """
     if answer is None or (answer.fault is not None and not _is_stale(directory)):
         return None
@@ -205,8 +207,8 @@ def _failure_state(directory: Path, answer: _Answer | None, guess: JobStatus) ->
 
 
 def _ran_out_of_memory(directory: Path) -> bool:
-    """Return whether job.err reports that a process was killed because of its memory use. Slurm reports a rank that is
-    killed for this reason only as a failed step.
+    """Return whether job.err reports that a process was killed because of its memory use. The file is needed because
+    Slurm's job states do not show this if a single rank was killed: its step has only failed.
     """
     if exit_status(directory) in _SAYS_ALL:
         return False
@@ -224,8 +226,8 @@ def _is_stale(directory: Path) -> bool:
 
 
 def _state_from_answer(directory: Path, job: Job, answer: _Answer | None) -> JobStatus | None:
-    """Return the state that the batch system reports for a job without exit_status, or None if the recorded state
-    remains valid.
+    """Return the state that the batch system reports for a job that has no file exit_status. Return None if the
+    recorded state remains valid.
     """
     if answer is None or answer.fault is not None:
         return None
@@ -239,8 +241,9 @@ def _state_from_answer(directory: Path, job: Job, answer: _Answer | None) -> Job
 
 
 def _state_if_unknown(directory: Path, job: Job, answer: _Answer) -> JobStatus:
-    """Return the state of a job that its batch system no longer knows: the one that follows from its files or, if they
-    do not suffice, cancelled, timeout or lost. Wait one second first, because shared file systems show new files late.
+    """Return the state of a job that its batch system no longer knows: the state that follows from the job's files or,
+    if these do not suffice, `cancelled`, `timeout` or `lost`. Wait one second first, because shared file systems show
+    new files late.
     """
     if SCHEDULERS[job.scheduler].is_queue and job.state != "lost":
         time.sleep(_LATE_S)
@@ -253,13 +256,15 @@ def _state_if_unknown(directory: Path, job: Job, answer: _Answer) -> JobStatus:
 
 
 def _has_started(directory: Path) -> bool:
-    """Return whether the script of the job has started. This holds even if the batch id of the job was not recorded."""
+    """Return whether the script of the job has started. The answer is right even if the batch id of the job was not
+    recorded.
+    """
     return (directory / rundir.STDOUT).exists()
 
 
 def await_release(directory: Path) -> None:
-    """Wait until the batch system has finished with a job that has ended, for at most 60 s. Until then, it may copy
-    output or write its log.
+    """Wait until the batch system has cleaned up after a job that has ended, for at most 60 s. During the clean-up, the
+    batch system may copy output or write its log.
     """
     job = load(directory)
     scheduler = SCHEDULERS[job.scheduler]
@@ -278,8 +283,8 @@ def await_release(directory: Path) -> None:
 
 
 def exit_status(directory: Path) -> int | None:
-    """Return the exit status of the job script. Return None if the script has not ended, or if it was killed before it
-    wrote the file exit_status.
+    """Return the exit status of the job script. Return None if the script has not ended, or if the script was killed
+    before it wrote the file exit_status.
     """
     try:
         return int((directory / rundir.EXIT_STATUS).read_text())

@@ -1,4 +1,4 @@
-"""Watch the states of jobs and the progress of their runs without putting much load on the batch system."""
+"""Watching the states of jobs and the progress of their runs, with little load on the batch system."""
 
 import re
 import time
@@ -15,14 +15,16 @@ _LINE = re.compile(rb"^(?P<run>\d\d+-\S+) (?P<done>\d+)/(?P<total>\d+) (?P<unit>
 _TAIL_BYTES = 4096
 _FIRST_S, _LONGEST_S = 0.1, 1.0
 _ASK_FIRST_S, _ASK_LONGEST_S = 1.0, 60.0
-# _LOST_S: time for which a job that its batch system does not know is still watched, because NFS shows new files up to
-# a minute late. _SILENT_S: time for which a job is watched while the batch system does not answer about it, for example
-# because the controller has purged it and accounting does not answer.
+# _LOST_S: seconds for which a job is still watched although its batch system does not know it, because NFS shows new
+# files up to a minute late. _SILENT_S: seconds for which a job is still watched although the batch system does not
+# answer about it, for example because the controller has purged the job and accounting does not answer.
 _LOST_S, _SILENT_S = 60.0, 7200.0
 
 
 class JobProgress(NamedTuple):
-    """Content of the newest progress line that the ranks printed to job.out. done, total: counts in `unit`."""
+    """The newest line of progress that the ranks printed to job.out. done, total: counts in `unit`. rest: further text
+    of the line.
+    """
 
     run: str
     done: int
@@ -32,8 +34,8 @@ class JobProgress(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """A job as observed at its last check. progress: newest progress; None if there is none. fault: reason why nothing
-    new is known about the job; None if there is none. is_final: whether the job is not checked again.
+    """A job as observed at its last check. progress: newest progress; None if there is none. fault: reason why the
+    check found out nothing new; None if there is no such reason. is_final: whether this was the last check of the job.
     """
 
     directory: Path
@@ -44,12 +46,12 @@ class Watched(NamedTuple):
 
 
 def watch(directories: Sequence[Path]) -> Iterator[Watched]:
-    """Watch jobs until all have ended. Yield every job at every check. The last item that is yielded for a job has
-    is_final set: either the job has ended, or `fault` is the reason why it cannot be watched further.
+    """Watch jobs until all have ended. Yield every job at every check. The last item of a job has `is_final` set:
+    either the job has ended, or `fault` is the reason why the job cannot be watched further.
 
     Files are checked every second. The batch system is queried at increasing intervals, which increase faster while it
-    does not answer. A job is no longer watched if it can never run, in which case the batch system's reason is
-    reported, or if nothing was learned about it for two hours.
+    does not answer. A job is no longer watched if it can never run; the batch system's reason is then reported. It is
+    also no longer watched if nothing new was learned about it for two hours.
     """
     answered = dict.fromkeys(directories, time.monotonic())
     known = {directory: job_record.load(directory) for directory in directories}
@@ -109,8 +111,8 @@ def _watched(look: job_state.JobSnapshot, is_final: bool) -> Watched:
 
 
 def _is_live(look: job_state.JobSnapshot, is_silent: bool) -> bool:
-    """Return whether the job must be checked again. is_silent: whether the batch system has not answered about it for
-    _SILENT_S seconds.
+    """Return whether the job must be checked again. is_silent: whether the batch system has not answered about the job
+    for _SILENT_S seconds.
     """
     if look.job.state == "lost" and look.job.scheduler != "local":
         return time.time() - units.timestamp(look.job.states[-1].time) < _LOST_S

@@ -1,4 +1,4 @@
-"""Render the job script from a plan. All values are computed here; the templates only print them."""
+"""Rendering of the job script from a plan. All values are computed here; the templates only print them."""
 
 import os
 import site
@@ -18,8 +18,9 @@ from dlio_hpc.plan.plan import Plan, Run
 
 
 class ScriptStep(NamedTuple):
-    """A command of the job script, which signals can interrupt. otherwise: shell command that is executed if the step
-    fails. darshan: folder of its Darshan log; None if it runs without Darshan. notes: comment lines above the step.
+    """A step of the job script: a command that signals can interrupt. otherwise: shell command that is executed if the
+    step fails. darshan: folder for the Darshan log of the step; None if the step runs without Darshan. notes: comment
+    lines above the step.
     """
 
     name: str
@@ -57,8 +58,8 @@ def render(plan: Plan) -> str:
 
 
 def _steps(plan: Plan) -> list[ScriptStep]:
-    """Return the steps of the script: for each dataset, check the layout, generate, and read the layout back; then the
-    warm-ups and measurements. If one of several datasets fails, the script continues with the others.
+    """Return the steps of the script. First, for each dataset: check its layout, generate it, and read its layout back.
+    Then: the warm-up and measured runs. If one of several datasets fails, the script continues with the others.
     """
     otherwise = Shell("exit $?   # end the job: its runs need this dataset" if len(plan.datasets) == 1 else "status=$?")
     steps = [_packages(plan)] if plan.packages else []
@@ -81,8 +82,8 @@ def _packages(plan: Plan) -> ScriptStep:
 
 
 def _run(plan: Plan, run: Run, otherwise: Shell) -> list[ScriptStep]:
-    """Return the steps of a run: the run itself and, if it uses Darshan, a check of its Darshan log. otherwise: shell
-    command that is executed if the run fails.
+    """Return the steps of a run: the run itself and, if the run uses Darshan, a check of its Darshan log. otherwise:
+    shell command that is executed if the run fails.
     """
     name = rundir.run_name(run.number, run.name)
     launch = launchers.command(plan, run.darshan)
@@ -98,12 +99,12 @@ def _run(plan: Plan, run: Run, otherwise: Shell) -> list[ScriptStep]:
 
 
 def _sweep(plan: Plan) -> Shell | None:
-    """Return the shell command that kills ranks that are left on the nodes of the job. It uses the script's variables
-    `sweep` and `job`. Return None if the launcher starts ranks as processes of the batch system, which then ends them
-    itself.
+    """Return the shell command that kills ranks that are left on the nodes of the job. The command uses the variables
+    `sweep` and `job` of the script. Return None if the launcher starts ranks as processes of the batch system, because
+    the batch system then ends them itself.
 
-    PBS starts no further processes in a job that it is ending. If the launcher reaches the other nodes with pbs_tmrsh,
-    the command therefore runs on the first node only.
+    If the launcher reaches the other nodes with pbs_tmrsh, the command runs on the first node only, because PBS starts
+    no further processes in a job that it is ending.
     """
     launcher = plan.site.launcher
     if launcher.kind in {"srun", "pals", "aprun", "flux"}:
@@ -116,8 +117,8 @@ def _sweep(plan: Plan) -> Shell | None:
 class Darshan(NamedTuple):
     """Parts of the job script that set up Darshan. on, off: launcher arguments with and without Darshan. early:
     additional launcher arguments for libdarshan before 3.4. excluded: command that prints the folders that libdarshan
-    before 3.4 must exclude; for later versions it prints nothing. folder: folder for the files of the trial. probe:
-    command that tries Darshan with two ranks.
+    before 3.4 must exclude; for later versions, the command prints nothing. folder: folder for the files of the trial.
+    probe: command of the trial: it runs two ranks with Darshan.
     """
 
     on: Shell
@@ -153,8 +154,8 @@ def _layout(plan: Plan, run: Run, when: str, otherwise: Shell) -> ScriptStep:
 
 
 def _setstripe(run: Run) -> tuple[str, ...]:
-    """Return a comment with the command that sets the Lustre layout of a new dataset. Return nothing if the run does
-    not generate a dataset or no layout is set.
+    """Return a comment line with the command that sets the Lustre layout of a new dataset. Return an empty tuple if the
+    run does not generate a dataset, or if no layout is requested.
     """
     if run.layout is None or run.kind != "generate":
         return ()
@@ -162,15 +163,15 @@ def _setstripe(run: Run) -> tuple[str, ...]:
 
 
 def core_command(plan: Plan, number: int) -> list[str]:
-    """Return the command that every rank of a run executes. mpi4py's runner aborts all ranks if one of them raises an
-    error.
+    """Return the command that every rank of run `number` executes. The command uses mpi4py's runner, which aborts all
+    ranks if one of them raises an error.
     """
     return [str(plan.site.python), "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", str(number)]
 
 
 def _only_shell(value: object) -> object:
-    """Return `value` if a template may print it, that is, if it is a number, or text that a filter made safe for the
-    shell. Raise TypeError for other values.
+    """Return `value` if a template may print it: if it is a number, or text that a filter made safe for the shell.
+    Raise TypeError for other values.
     """
     if not isinstance(value, (Shell, int, jinja2.Undefined)):
         raise TypeError(f"a template prints {value!r} without the filter quote, comment or verbatim")

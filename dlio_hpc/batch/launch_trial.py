@@ -1,4 +1,6 @@
-"""Trial of a new site profile: determine how its launcher can start ranks on the other nodes of a job."""
+"""Trial of a new site profile. It determines how the launcher of the site can start ranks on the other
+nodes of a job.
+"""
 
 import re
 import tempfile
@@ -16,11 +18,10 @@ _LINE = re.compile(r"^(  remote: )(\S+)( +# .*; )not tried$", re.MULTILINE)
 
 
 def profile(text: str, account: str | None, queue: str | None) -> str:
-    """Return the text of a site profile in which the remote start method of the launcher is tried and filled in.
-
-    The method is the first one with which ranks on two nodes can communicate. If none works, or if no trial job
-    started, a comment in the profile says so. A profile whose launcher has only one method is returned unchanged. The
-    trial jobs run in a temporary folder below the current folder.
+    """Try the remote start methods of the launcher in trial jobs. Return the site profile with the first method with
+    which ranks on two nodes can communicate. If no method works, or if no trial job started, add a comment that says
+    so. If the launcher has only one method, return `text` unchanged. The trial jobs run in a temporary folder below the
+    current folder. text: the site profile.
     """
     line = _LINE.search(text)
     if line is None:
@@ -30,7 +31,7 @@ def profile(text: str, account: str | None, queue: str | None) -> str:
         with about(path):
             path.write_text(text, encoding="utf-8")
         made = _plan(site.load(str(path)), Path(folder), account, queue)
-        ways = (made.site.launcher.remote, *launchers.remotes(made.site))  # starts with the profile's own
+        ways = (made.site.launcher.remote, *launchers.remotes(made.site))  # the method of the profile comes first
         way, outcome = preflight.working_remote(made, ways, (), _PATIENCE_S)
     return _LINE.sub(lambda match: f"{match[1]}{way or match[2]}{match[3]}{outcome}", text)
 

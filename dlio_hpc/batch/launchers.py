@@ -1,7 +1,7 @@
-"""Launch commands. Each launcher function returns the arguments of its command for a Spec.
+"""Launch commands. Each launcher has a function that returns the arguments of its command for a Spec.
 
-Variables for the ranks are not set in the environment of the launcher itself, because a preloaded library must not be
-loaded into srun, aprun or the shell.
+Environment variables for the ranks are not set for the launcher itself, because a preloaded library must not be loaded
+into srun, aprun or the shell.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Variables = dict[str, Shell]
 class Spec(NamedTuple):
     """Input of a launcher function. depth: hardware threads per rank; None if the site sets none. hyperthreads:
     hardware threads used per core; None if the site sets none. variables: environment variables for the ranks only,
-    with values quoted for the shell. darshan: whether to append the script's array `darshan`, which sets more
+    with values quoted for the shell. darshan: whether to append the array `darshan` of the job script, which sets more
     variables.
     """
 
@@ -52,8 +52,8 @@ def hydra(spec: Spec) -> list[str]:
     """Return the arguments of mpiexec.hydra(1), the launcher of MPICH and Intel MPI, for several nodes.
 
     Under PBS, the nodes are read from PBS_NODEFILE, and pbs_tmrsh is called through the program `remote`, which the job
-    script writes. With binding to core or hwthread, each rank gets as many cores or hardware threads as its depth
-    requires.
+    script writes. If ranks are bound to `core` or `hwthread`, each rank gets as many cores or hardware threads as
+    `depth` requires.
     """
     nodes: list[str] = ["-f", Shell('"$PBS_NODEFILE"')] if spec.scheduler == "pbs" else []
     if spec.launcher.remote == "pbs_tmrsh":
@@ -78,9 +78,9 @@ def openmpi(spec: Spec) -> list[str]:
 def srun(spec: Spec) -> list[str]:
     """Return the arguments of srun(1).
 
-    Since Slurm 22.05, srun does not inherit --cpus-per-task from the job. If --mpi is wrong, each rank may start as an
-    MPI world of its own. Variables are set through env(1), because --export would cut values at commas and preload
-    libraries into Slurm's own prolog.
+    --cpus-per-task is given, because since Slurm 22.05, srun does not inherit it from the job. With a wrong value of
+    --mpi, each rank may start as an MPI world of its own. Variables are set through env(1), because --export would cut
+    values at commas and preload libraries into Slurm's own prolog.
     """
     arguments = [f"--nodes={spec.nodes}", f"--ntasks={spec.ranks}", f"--ntasks-per-node={spec.ranks_per_node}"]
     arguments += [f"--cpus-per-task={spec.depth}"] if spec.depth else []
@@ -91,11 +91,11 @@ def srun(spec: Spec) -> list[str]:
 
 
 def pals(spec: Spec) -> list[str]:
-    """Return the arguments of PALS, HPE's mpiexec, under PBS, which provides the nodes. --depth counts hardware
-    threads.
+    """Return the arguments of mpiexec of HPE's PALS under PBS. PBS provides the nodes. --depth counts
+    hardware threads.
     """
     arguments = ["-n", str(spec.ranks), "--ppn", str(spec.ranks_per_node)]
-    listed = (spec.launcher.bind or "").startswith("list:")  # lists the hardware threads of every rank
+    listed = (spec.launcher.bind or "").startswith("list:")  # the binding lists the hardware threads of every rank
     arguments += ["--depth", str(spec.depth)] if spec.depth and not listed else []
     arguments += ["--cpu-bind", spec.launcher.bind] if spec.launcher.bind else []
     return [*arguments, *spec.launcher.options, *_each("--env", spec)]
@@ -103,8 +103,7 @@ def pals(spec: Spec) -> list[str]:
 
 def aprun(spec: Spec) -> list[str]:
     """Return the arguments of aprun(1), the launcher of ALPS. -d: hardware threads per rank; -j: hardware threads used
-    per core; -e: a variable for the ranks. aprun passes its own environment on to the ranks, so the script must not
-    export variables that are for the ranks only.
+    per core; -e: a variable for the ranks. aprun also passes its own environment on to the ranks.
     """
     arguments = ["-n", str(spec.ranks), "-N", str(spec.ranks_per_node)]
     arguments += ["-d", str(spec.depth)] if spec.depth else []
@@ -115,8 +114,8 @@ def aprun(spec: Spec) -> list[str]:
 
 def flux(spec: Spec) -> list[str]:
     """Return the arguments of flux-run(1), which runs inside the Flux instance of the job. Flux counts cores, not
-    hardware threads. A rank that fails ends the other ranks. A rank that succeeds does not: this would be the effect of
-    exit-timeout after 30 s, so exit-timeout is disabled.
+    hardware threads. A rank that fails ends the other ranks. A rank that succeeds must not end the others. exit-timeout
+    is therefore disabled: it would end them 30 s later.
     """
     options = [f"--nodes={spec.nodes}", f"--ntasks={spec.ranks}"]
     options += [f"--cores-per-task={spec.cores}"] if spec.cores else []
@@ -140,9 +139,9 @@ def remotes(site: Site) -> tuple[Remote, ...]:
 
 def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bool = False) -> list[str]:
     """Return the launcher command without the program that the ranks run. darshan: whether to set the variables for
-    Darshan. few: whether to start only two ranks (or one if the job has one), on a single node if nodes have two ranks.
-    one_a_node: whether to start one rank on each node; if the launcher has no option for ranks per node, all ranks are
-    started.
+    Darshan. few: whether to start only two ranks, or one if the job has one; they are on a single node if each node has
+    at least two ranks. one_a_node: whether to start one rank on each node; if the launcher has no option for ranks per
+    node, all ranks are started.
     """
     site = plan.site
     nodes, ranks_per_node = plan.nodes, plan.ranks_per_node
@@ -164,8 +163,8 @@ def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bo
 
 
 def darshan_words(plan: Plan) -> tuple[list[Shell], list[Shell], list[Shell]]:
-    """Return three lists of launcher arguments that set variables: with Darshan, without Darshan, and additional
-    arguments for libdarshan before 3.4. libdarshan comes first in LD_PRELOAD, before the libraries whose functions it
+    """Return three lists of launcher arguments that set variables: for runs with Darshan, for runs without Darshan, and
+    additional ones for libdarshan before 3.4. In LD_PRELOAD, libdarshan comes before the libraries whose functions it
     wraps.
     """
     site = plan.site
@@ -182,8 +181,8 @@ def darshan_words(plan: Plan) -> tuple[list[Shell], list[Shell], list[Shell]]:
 
 
 def variables(environment: dict[str, str], preload: tuple[str, ...]) -> Variables:
-    """Return the variables for the ranks, with values quoted for the shell. Libraries that are in LD_PRELOAD when the
-    job runs are kept, after the libraries in `preload`.
+    """Return the variables for the ranks, with values quoted for the shell. LD_PRELOAD consists of the libraries in
+    `preload`, followed by those that are in LD_PRELOAD when the job runs.
     """
     assigned = {name: quote(value) for name, value in environment.items()}
     if preload:
@@ -192,7 +191,7 @@ def variables(environment: dict[str, str], preload: tuple[str, ...]) -> Variable
 
 
 def _env(spec: Spec) -> list[str]:
-    """Return the arguments that set variables through env(1), which every launcher can start."""
+    """Return the arguments that set variables through env(1). Every launcher can start env(1)."""
     arguments = [*_assignments(spec.variables), *_array(spec)]
     return ["env", *arguments] if arguments else []
 

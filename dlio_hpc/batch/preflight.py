@@ -1,5 +1,5 @@
-"""Checks that run on the login node, so that a job does not wait in the queue only to fail. Each check yields findings,
-each of which is printed on one line.
+"""Checks that run on the login node before submission, so that a job does not wait in the queue only to fail. Each
+check yields findings. A finding is printed on one line.
 """
 
 import os
@@ -50,8 +50,8 @@ class PreflightFinding(NamedTuple):
 
 
 def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightFinding]:
-    """Yield the findings of all checks of a study, each as soon as it is made. patience_s: if it is not None, ranks are
-    also launched in a small job, for which the checks wait at most that many seconds.
+    """Make all checks of a study, and yield each finding as soon as it is known. patience_s: None to launch no ranks; a
+    number to launch ranks in a small job and to wait for this job for at most that many seconds.
     """
     made = plans[0]
     needed = plan.datasets(run for job_plan in plans for run in job_plan.runs)
@@ -69,8 +69,9 @@ def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightF
 
 
 def _storage(asked: Layout | None, folder: str, needed: Sequence[Run]) -> Iterator[PreflightFinding]:
-    """Check the file system under test, which holds `folder`: its type, layout, storage targets, space and quotas.
-    asked: the site's Lustre layout. needed: runs whose datasets must fit on the file system.
+    """Check the file system that holds `folder`, which is the file system under test: its type, layout, storage
+    targets, space and quotas. asked: the Lustre layout that the site profile requests; None if it requests none.
+    needed: runs whose datasets must fit on the file system.
     """
     checks: tuple[tuple[str, Callable[[], Iterator[PreflightFinding]]], ...] = (
         ("file system", lambda: _file_system(folder)),
@@ -123,8 +124,8 @@ def _file_system(folder: str) -> Iterator[PreflightFinding]:
 
 
 def _folders(made: Plan) -> Iterator[PreflightFinding]:
-    """Check that files can be created in each folder that jobs write to or, if it does not exist yet, in its nearest
-    existing parent.
+    """Check that files can be created in each folder that jobs write to. If a folder does not exist yet, check its
+    nearest existing parent.
     """
     sound = True
     data = [("data" if len(made.folders) == 1 else "ab", folder) for folder in made.folders]
@@ -220,8 +221,8 @@ def _owner_quota(needed: Sequence[Run], option: str, owner: str, name: str, path
 
 
 def _batch_system(made: Plan) -> Iterator[PreflightFinding]:
-    """Ask the batch system whether it would accept the queue, account and limits of the job. If it checks some of these
-    only at submission, the finding says so.
+    """Ask the batch system whether it would accept the queue, account and limits of the job. If the batch system checks
+    some of these only at submission, the finding says so.
     """
     script = jobscript.render(made)
     with tempfile.TemporaryDirectory() as folder:
@@ -239,8 +240,8 @@ def _submission(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
 
 
 def _preload(made: Plan) -> Iterator[PreflightFinding]:
-    """Check that the libraries that the ranks preload exist. The check is made on this node, on the assumption that it
-    has the same software as the compute nodes.
+    """Check that the libraries that the ranks preload exist. The check is made on this node; it assumes that the
+    compute nodes have the same software.
     """
     for library in made.site.preload:
         if why := _library_fault(library):
@@ -266,8 +267,8 @@ def _library_fault(library: str) -> str | None:
 
 def _launch(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[PreflightFinding]:
     """Start two ranks per node on one or two nodes, with the site's launcher, in a small job. The ranks import the
-    packages in `needed`. If they cannot communicate across two nodes, try the other remote start methods, and name one
-    that works in the error.
+    packages in `needed`. If the ranks cannot communicate across two nodes, try the other remote start methods, and name
+    one that works in the error message.
     """
     try:
         yield from launched(made, needed, patience_s)
@@ -282,8 +283,8 @@ def _launch(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[
 def working_remote(
     made: Plan, ways: Sequence[Remote | None], needed: tuple[str, ...], patience_s: float
 ) -> tuple[Remote | None, str]:
-    """Try remote start methods in order. Return the first method with which ranks on two nodes can communicate, or None
-    if none works or the trial job could not run, and a text that says what was tried.
+    """Try remote start methods in order. Return the first method with which ranks on two nodes can communicate, and a
+    text that says what was tried. Return None as the method if none works, or if a trial job could not run.
     """
     for way in ways:
         tried = replace(made, site=replace(made.site, launcher=replace(made.site.launcher, remote=way)))
@@ -298,8 +299,9 @@ def working_remote(
 
 
 def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[PreflightFinding]:
-    """Run a small job with the site's own remote start method, and yield its findings. Raise DlioError if its ranks do
-    not run or cannot communicate. If the job has not ended after `patience_s` seconds, cancel it and yield a note.
+    """Run a small job with the remote start method of the site profile, and yield the findings. Raise DlioError if the
+    ranks do not run or cannot communicate. If the job has not ended after `patience_s` seconds, cancel it and yield a
+    note.
     """
     smallest = _smallest(made, needed)
     if smallest is None:
@@ -330,7 +332,9 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
     probe_verdict = log_verdict.decode_probe(probe.read_bytes(), str(probe)) if probe.exists() else None
     safe_folders.discard(directory)
     yield PreflightFinding(
-        "ok", "launch", f"{_who(smallest)} communicated through {made.site.launcher.kind}, {took:.0f} s in total"
+        "ok",
+        "launch",
+        f"{_who(smallest)}, started by {made.site.launcher.kind}, communicated; the job took {took:.0f} s",
     )
     if needed:
         yield PreflightFinding("ok", "packages", f"ranks can import {', '.join(needed)}")
@@ -346,8 +350,8 @@ def _who(smallest: Plan) -> str:
 
 
 def _watched(directory: Path, deadline: float) -> Watched:
-    """Watch the job until it has ended or can no longer be watched, or until the deadline. Return its last
-    known state.
+    """Watch the job until it has ended, until it can no longer be watched, or until `deadline`. Return its last known
+    state.
     """
     for sighting in watch([directory]):
         last = sighting
@@ -357,8 +361,8 @@ def _watched(directory: Path, deadline: float) -> Watched:
 
 
 def _failure(smallest: Plan, record: job_record.Job) -> DlioError:
-    """Return the error that the ranks reported. If they reported none, return an error with the last line of
-    job.err.
+    """Return the error that the ranks of the small job reported. If they reported none, return an error with the last
+    line of job.err.
     """
     directory = Path(smallest.directory)
     for path in directory.glob(f"{rundir.RUNS}/*/{rundir.ERROR}"):
@@ -379,8 +383,8 @@ def _last_line(directory: Path) -> str:
 
 
 def _smallest(made: Plan, needed: tuple[str, ...]) -> Plan | None:
-    """Return the plan of a small job: two ranks per node, on at most two nodes, that import the packages in `needed`
-    and read nothing. Return None if the queue requires more nodes.
+    """Return the plan of a small job with two ranks per node, on at most two nodes. Its ranks import the packages in
+    `needed`, and read nothing. Return None if the queue requires more nodes.
     """
     queue = made.site.queues.get(made.queue or "")
     nodes = min(made.nodes, 2)

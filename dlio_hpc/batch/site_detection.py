@@ -60,7 +60,9 @@ def profile(name: str) -> str:
 
 
 def batch() -> tuple[str, DetectedSystem]:
-    """Return the name of this machine's batch system and what was detected of it; "local" if there is none."""
+    """Return the name of this machine's batch system, and what was detected of the batch system. The name is "local" if
+    there is no batch system.
+    """
     for name, scheduler in SCHEDULERS.items():
         if (system := scheduler.detect()) is not None:
             return name, system
@@ -79,8 +81,8 @@ def mpi_library() -> str:
 
 
 def launcher(scheduler: str, system: DetectedSystem, library: str) -> DetectedLauncher:
-    """Return the batch system's own launcher. If it has none, return the mpiexec next to the interpreter or on PATH;
-    its --version tells which implementation it belongs to.
+    """Return the batch system's own launcher. If the batch system has none, return the mpiexec next to the Python
+    interpreter or on PATH; the output of mpiexec --version tells which MPI implementation it belongs to.
     """
     if system.launcher is not None:
         return system.launcher(library)
@@ -107,8 +109,8 @@ def places() -> list[str]:
 
 
 def darshan() -> str | None:
-    """Return the path of libdarshan.so, or None if it is not found. The search covers folders that are named in
-    variables of Darshan's modules, and folders next to darshan-config.
+    """Return the path of libdarshan.so, or None if it is not found. The search covers folders that environment
+    variables of Darshan's modules name, and folders next to darshan-config.
     """
     folders = [Path(os.environ[name]) for name in os.environ if re.fullmatch(r"\w*DARSHAN\w*(DIR|ROOT|PREFIX)", name)]
     if tool := shutil.which("darshan-config"):

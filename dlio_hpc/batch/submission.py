@@ -34,8 +34,8 @@ class Commands(NamedTuple):
 
 
 def commands(planned: Planned) -> list[Commands]:
-    """Return, for each job, the command that would submit it. In the command, ID-OF-JOB stands for the batch id of an
-    earlier job.
+    """Return, for each job, the command that would submit the job. In a command, ID-OF-JOB stands for the batch id of
+    an earlier job.
     """
     jobs = planned.jobs
     return [
@@ -49,11 +49,11 @@ def _unknown(jobs: Sequence[Plan]) -> list[str]:
 
 
 def after(jobs: Sequence[Plan], ids: Sequence[str], parents: Sequence[str] = (), live: Sequence[str] = ()) -> After:
-    """Return the jobs that the last of `jobs` must wait for. ids: batch ids of the other `jobs`, in their order.
-    parents: ids of jobs that must succeed first. live: ids of jobs that must end first.
+    """Return the dependencies of the last of `jobs`. ids: batch ids of the other `jobs`, in their order. parents: batch
+    ids of jobs that must succeed first. live: batch ids of jobs that must end first.
 
-    The last job waits for all others and not only for the previous one, because a queued job may be cancelled. If the
-    first job only generates data, it must succeed; the other jobs must only end.
+    The last job waits for all other jobs, not only for the previous one, because a queued job may be cancelled. If the
+    first job only generates data, it must succeed. The other jobs need only end.
     """
     if not ids:
         return After(tuple(parents), tuple(live))
@@ -76,8 +76,9 @@ def start(planned: Planned, parents: Sequence[Path], report: Report, verbose: Re
 def hand_over(
     planned: Planned, parents: Sequence[str], live: Sequence[str], report: Report, verbose: Report
 ) -> Submission:
-    """Submit the jobs, each to run after those before it; see after(). If the batch system rejects one, the jobs that
-    are already submitted are cancelled for a single measurement, and kept for a study.
+    """Submit the jobs. Each job runs after the jobs before it; see after(). If the batch system rejects a job, the jobs
+    that are already submitted are kept if they belong to a study, and cancelled otherwise. parents: batch ids of jobs
+    that must succeed first. live: batch ids of jobs that must end first.
     """
     plans, study = planned.jobs, None if planned.study.is_plain else planned.study
     if study is not None:

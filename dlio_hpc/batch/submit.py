@@ -35,9 +35,9 @@ class Submitted(NamedTuple):
 
 
 def check(plans: Sequence[Plan]) -> None:
-    """Make all checks that are possible before anything is written, and raise ConfigError or InfrastructureError if one
-    fails. With a batch system: the submit command exists, and the limit of jobs per user is respected. On the local
-    site: launcher, packages and folders can be used.
+    """Make all checks that are possible before anything is written. Raise ConfigError or InfrastructureError if a check
+    fails. With a batch system, check that the submit command exists and that the limit of jobs per user is respected.
+    On the local site, check that launcher, packages and folders can be used.
     """
     plan = plans[0]
     scheduler = SCHEDULERS[plan.site.scheduler]
@@ -63,8 +63,8 @@ def check(plans: Sequence[Plan]) -> None:
 
 def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -> Submitted:
     """Write the directory of a job and submit its script. Return as soon as the batch system has accepted the job.
-    after: jobs that it must wait for. study: study that the job belongs to, whose study.json is copied to the
-    directory; None if it belongs to none.
+    after: jobs that the job must wait for. study: study that the job belongs to; its study.json is copied to the
+    directory of the job. None if the job belongs to no study.
     """
     scheduler = SCHEDULERS[plan.site.scheduler]
     directory = Path(plan.directory)
@@ -90,8 +90,8 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
 
 
 def _noted(directory: Path, record: job_record.Job) -> list[str]:
-    """Write the record of a job that was submitted, and return no notes. If writing fails, return a note instead of
-    raising an error, because the job continues.
+    """Write the record of a job that was submitted, and return an empty list. If writing fails, return a note instead
+    of raising an error, because the job continues.
     """
     try:
         job_record.save(directory, record)
@@ -104,8 +104,8 @@ def _noted(directory: Path, record: job_record.Job) -> list[str]:
 
 
 def parents(directories: Sequence[Path], plan: Plan) -> tuple[str, ...]:
-    """Return the batch ids of those jobs in `directories` that have not ended, so that a new job can wait for them.
-    Raise ConfigError if one of them has failed, or if the new job cannot depend on it.
+    """Return the batch ids of the jobs in `directories` that have not ended. The new job must wait for these. Raise
+    ConfigError if a job in `directories` has failed, or if the new job cannot depend on it.
     """
     ids = []
     for directory in directories:
@@ -143,8 +143,8 @@ def _unused(plan: Plan) -> list[str]:
 
 
 def keep(study: Study, is_new: bool = True) -> Path:
-    """Create the folder of a study with its study.json, and return the folder. Raise ConfigError if the folder exists
-    and `is_new` is True. If `is_new` is False and the folder exists, its study.json is kept, or written if it is
+    """Create the folder of a study with its study.json, and return the folder. If the folder exists and `is_new` is
+    True, raise ConfigError. If the folder exists and `is_new` is False, keep its study.json, or write it if it is
     missing.
     """
     folder = study.folder
@@ -174,7 +174,7 @@ def _keep_copy(study: Study, path: Path) -> None:
 
 def _write(directory: Path, plan: Plan, record: job_record.Job, study: Study | None) -> None:
     """Write the directory of a job. The directory has a temporary name until all its files are complete. Raise
-    InfrastructureError if that fails.
+    InfrastructureError if writing fails.
     """
     script = jobscript.render(plan).encode()
     hidden = directory.with_name(rundir.temporary_name(directory.name))
@@ -198,7 +198,7 @@ def _write(directory: Path, plan: Plan, record: job_record.Job, study: Study | N
 
 def _write_darshan(directory: Path, plan: Plan) -> None:
     """Write Darshan's configuration files into the directory of a job: one for each run with Darshan, and one for the
-    trial before the runs.
+    trial of Darshan before the runs.
     """
     watched = [run for run in plan.runs if run.darshan]
     for run in watched:
@@ -211,8 +211,8 @@ def _write_darshan(directory: Path, plan: Plan) -> None:
 
 
 def _check_packages(plans: Sequence[Plan]) -> None:
-    """Raise ConfigError if a package that the ranks need is missing. The check is made only if it is certain that the
-    ranks use this interpreter with its own search path.
+    """Raise ConfigError if a package that the ranks need is missing. Do nothing unless it is certain that the ranks use
+    this Python interpreter with its own search path.
     """
     site = plans[0].site
     if site.python != sys.executable or site.setup or "PYTHONPATH" in {*site.environment, *site.rank_environment}:
@@ -223,8 +223,8 @@ def _check_packages(plans: Sequence[Plan]) -> None:
 
 
 def _check_folders(plans: Sequence[Plan]) -> None:
-    """Raise InfrastructureError if the jobs write to a data folder that is not writable. Folders that the jobs only
-    read may belong to another user.
+    """Raise InfrastructureError if jobs write to a data folder that is not writable. Data folders that jobs only read
+    are not checked, because they may belong to another user.
     """
     runs = [run for plan in plans for run in plan.runs]
     folders = dict.fromkeys(os.path.dirname(run.dataset) for run in runs if dataset.writes(run))

@@ -24,14 +24,15 @@ def _run(program: str, arguments: list[str]) -> None:
         print(f"{program} {__version__}")  # before the slow import of click: scripts ask for the version often
         return
 
-    gc.disable()  # objects of the start-up live to the end; scanning them takes a tenth of a short command's time
+    # Objects from the start-up live to the end. Scanning them would take a tenth of the time of a short command.
+    gc.disable()
     code = exit_code(program, arguments)
     gc.freeze()
     sys.exit(code)
 
 
 def exit_code(program: str, arguments: list[str]) -> int:
-    """Run the command and return its exit code. A failure is reported in one line on stderr."""
+    """Run the command and return its exit code. If the command fails, report the failure in one line on stderr."""
     import click
 
     from dlio_hpc.errors import Incomplete, InfrastructureError, Unexpected, classified
@@ -44,7 +45,8 @@ def exit_code(program: str, arguments: list[str]) -> int:
         fault.show()
         return fault.exit_code
     except SystemExit:
-        # click raises this when a write to a pipe fails. Because of _Output, stdout and stderr cannot be that pipe.
+        # click raises this when a write to a pipe fails. This pipe is neither stdout nor stderr, because _Output
+        # handles these.
         _complain(program, "a pipe to another program was closed at its other end")
         return InfrastructureError.exit_code
     except (KeyboardInterrupt, click.Abort):
@@ -73,8 +75,8 @@ def _called(program: str, arguments: list[str]) -> object:
 
 
 class _Output(io.FileIO):
-    """A stream whose reader may close it early, as head(1) does. Later output is dropped, and the command runs to its
-    end with its own exit code.
+    """An output stream whose reader may close it early, as head(1) does. Later output is then dropped; the command runs
+    to its end and exits with its own exit code.
     """
 
     def write(self, data: bytes, /) -> int:  # type: ignore[override]
@@ -101,7 +103,9 @@ def _open_outputs() -> None:
 
 
 def _pipe_safe(stream: io.TextIOWrapper) -> io.TextIOWrapper:
-    """Return a stream that writes to the same descriptor through _Output, or `stream` itself if it has none."""
+    """Return a stream that writes through _Output to the same descriptor as `stream`. If `stream` has no descriptor,
+    return `stream` itself.
+    """
     if not isinstance(getattr(stream.buffer, "raw", stream.buffer), io.FileIO):
         return stream
     raw = _Output(stream.fileno(), "wb", closefd=False)

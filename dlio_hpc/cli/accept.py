@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def accept(names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path | None, outputs: Outputs) -> int:
     """Judge measurements by the criteria of a file. Print the outcome of each criterion, and its evidence.
 
-    Exit code, the first of these that applies: 3 a run is invalid, 6 the infrastructure failed, 7 measurements are
+    Exit code: the first of these that applies. 3 a run is invalid, 6 the infrastructure failed, 7 measurements are
     missing, 4 cached (the storage was not measured), 1 a criterion fails, 5 inconclusive, 0 all pass.
     """
     from dlio_hpc.records import names as jobs_by_name

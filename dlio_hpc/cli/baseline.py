@@ -15,8 +15,8 @@ from dlio_hpc.verdict.history_entry import together
 
 @click.group(cls=CommandGroup, context_settings=SETTINGS)
 def baseline() -> None:
-    """Accept, list, show and retire baselines. A baseline holds the valid runs of a job; later jobs with the same key
-    are compared with them.
+    """Accept, list, show and retire baselines. A baseline holds the valid runs of a job. Later jobs with the same key
+    are compared with these runs.
 
     Key: site, file system, layout, nodes, ranks per node, workload with all its settings, and version of dlio-hpc.
     """
@@ -28,8 +28,8 @@ def baseline() -> None:
 @option("--message", required=True, metavar="TEXT", help="Reason for the decision, kept with the baseline.")
 @click.option("--force", is_flag=True, help="Accept cached or partly failed runs; the baseline records this.")
 def accept(job: str, archive: Path | None, runs: Path, message: str, force: bool) -> None:
-    """Make JOB (a directory, an archive, a name, or a study) the baseline of each key that it measured. Earlier
-    baselines of these keys are replaced; `list --all` still shows them.
+    """Make JOB (a directory, an archive, a name, or a study) the baseline of each key that it measured. It replaces the
+    earlier baselines of these keys; `list --all` still shows replaced baselines.
     """
     jobs = selection.select([job], archive, runs, console.say).jobs
     (entry, *_), folder = together([selected.entry for selected in jobs]), jobs[0].folder
@@ -67,7 +67,7 @@ def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool)
 @archive_options
 @option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
-    """Show a BASELINE, given by its id or its job: key, metrics, state, and who accepted it, when and why."""
+    """Show a BASELINE, given by its id or its job: key, metrics, state, and by whom, when and why it was accepted."""
     from dlio_hpc.reports import baseline_rows
 
     folder = selection.folder(archive, runs)

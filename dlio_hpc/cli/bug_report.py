@@ -14,8 +14,9 @@ from dlio_hpc.errors import Unexpected, classified
 
 
 def reported(program: str, arguments: list[str], fault: Exception) -> Unexpected:
-    """Write the traceback of `fault` and the command to a file in the folder of jobs, or else in the temporary folder,
-    or else to stderr. Return an error whose one-line message says where they are.
+    """Write the traceback of `fault` and the command to a file in the folder of jobs. If this is not possible, write
+    them to a file in the folder for temporary files or, failing that, to stderr. Return an error whose one-line message
+    says where they are.
     """
     command = shlex.join([program, *arguments])
     trace = "".join(traceback.format_exception(fault))
@@ -34,8 +35,8 @@ def reported(program: str, arguments: list[str], fault: Exception) -> Unexpected
 
 
 def _kept(text: str) -> Path | None:
-    """Write the text to a new file and return its path, or None if no folder is writable. Only the owner may read the
-    file, because a command may contain private data.
+    """Write the text to a new file, and return the path of the file. Return None if no folder is writable. Only the
+    owner may read the file, because the command may contain private data.
     """
     for folder in _folders():
         path = folder.absolute() / f"dlio-hpc-bug-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"

@@ -12,7 +12,7 @@ from dlio_hpc.errors import ConfigError, about
 
 
 class _Sites(click.Group):
-    """The group `sites`. `sites NAME` shows the profile with this name or path."""
+    """The command group `sites`. The command `sites NAME` shows the profile with this name or path."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         known = super().get_command(ctx, cmd_name)
@@ -117,7 +117,7 @@ def workloads(name: str | None, as_json: bool) -> None:
 
 
 def _show(value: object, path: Path, as_json: bool) -> None:
-    """Print the YAML file of a profile or workload as it is; with as_json, print its contents as JSON, including
-    defaults.
+    """Print the YAML file of a profile or workload as it is. If `as_json` is True, print its contents as JSON instead,
+    including defaults.
     """
     click.echo(document.encode(value).decode() if as_json else path.read_text(encoding="utf-8"), nl=False)

@@ -54,9 +54,9 @@ def characterize(
 ) -> int:  # fmt: skip
     """Derive a workload from Darshan logs of any program: dataset, reader, computation, checkpoints.
 
-    Each value has a comment with its evidence and its confidence; values that the log does not show are defaults, and
-    are marked unknown. Several logs are read as those of the processes of one program. Exit code 2: the program does
-    not read as training does; its I/O is described instead.
+    Each value has a comment with its evidence and the confidence in it. A value that the log does not show is a
+    default, and is marked unknown. Several logs are taken as the logs of the processes of one program. Exit code 2: the
+    program does not read as a training program does; its I/O is described instead.
     """
     from dlio_hpc.analysis.characterize import characterize as analysis
     from dlio_hpc.reports import workload_yaml

@@ -1,4 +1,4 @@
-"""characterize --check: run the derived workload on a smaller dataset, and compare its I/O with the log's."""
+"""characterize --check: run the derived workload on a smaller dataset, and compare its I/O with that in the log."""
 
 import contextlib
 import sys
@@ -14,7 +14,8 @@ from dlio_hpc.plan.options import Options
 if TYPE_CHECKING:
     from dlio_hpc.analysis.characterize.characterize import Character
 
-# Limits that keep the run short. They change no I/O of a step: computation does none, and epochs are alike.
+# Limits that keep the run short. They do not change the I/O of a step, because computation does no I/O and all epochs
+# do the same I/O.
 _MOST_STEP_S, _MOST_EPOCHS, _MOST_RANKS = 0.02, 2, 4
 
 
@@ -22,8 +23,8 @@ def run(
     character: "Character", content: str, as_json: bool, *, site: str, dataset_size: int,
     settings: tuple[str, ...], runs: Path,
 ) -> dict[str, Any] | None:  # fmt: skip
-    """Run the workload in a job, and compare its I/O with the log. Print the comparison and return None; with as_json,
-    return it as a JSON document instead. content: YAML of the workload.
+    """Run the workload in a job, and compare its I/O with that in the log. Print the comparison and return None. If
+    `as_json` is True, return the comparison as a JSON document instead. content: YAML text of the workload.
     """
     folder = Path(tempfile.mkdtemp(prefix="dlio-hpc-characterize-"))
     try:
@@ -39,7 +40,7 @@ def run(
 def _options(
     character: "Character", workload: Path, site: str, dataset_size: int, settings: tuple[str, ...], runs: Path
 ) -> Options:
-    """Return options of a job that runs the workload small enough for this machine."""
+    """Return the options of a job that runs the workload, with a dataset and limits that suit this machine."""
     keys = character.derived.keys
     size = sum(role.file.size for role in character.derived.roles if role.role == "dataset")
     compute, epochs = min(keys["compute.time"].value, _MOST_STEP_S), min(keys["train.epochs"].value, _MOST_EPOCHS)
@@ -54,8 +55,8 @@ def _options(
 
 
 def _submit(options: Options) -> Path:
-    """Run and collect the job, and return its directory. Raise InfrastructureError if it could not be watched to its
-    end.
+    """Run and collect the job, and return its directory. Raise InfrastructureError if the job could not be watched to
+    its end.
     """
     from dlio_hpc import api
     from dlio_hpc.cli.report import collect_all

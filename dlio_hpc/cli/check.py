@@ -26,7 +26,7 @@ def check(options: Options, launch: bool, patience_s: float, as_json: bool) -> i
 
     Without WORKLOAD, --study and --suite, the job of workload demo is checked.
 
-    Each finding is printed on a line. Exit code: that of the first fault, or 0.
+    Each finding is printed on one line. Exit code: that of the first fault, or 0 if there is no fault.
     """
     from dlio_hpc.batch import preflight
 

@@ -50,10 +50,11 @@ def compare(
     tolerance: float, force: bool, junit: Path | None, outputs: Outputs,
 ) -> int:  # fmt: skip
     """Compare the repeats of a job with the baseline that has the same key, and with earlier jobs. Verdicts: pass,
-    improved, regression, inconclusive, not_comparable.
+    improved, regression, inconclusive, not_comparable; for jobs whose numbers cannot be used: invalid, infrastructure,
+    incomplete, cached.
 
-    Exit code: that of the most severe verdict, in this order: 3 invalid, 6 infrastructure, 7 incomplete, 4 cached, 1
-    regression, 5 inconclusive, 2 not_comparable, 0 pass or improved.
+    Exit code: that of the most severe verdict. From most to least severe: 3 invalid, 6 infrastructure, 7 incomplete, 4
+    cached, 1 regression, 5 inconclusive, 2 not_comparable, 0 pass or improved.
     """
     from dlio_hpc.verdict import comparison, selection
     from dlio_hpc.verdict.baseline_comparison import Terms
@@ -62,7 +63,8 @@ def compare(
     jobs, missing = selection.select(names, archive, runs, console.say)
     if not jobs:
         raise ConfigError(
-            f"{' '.join(names)}: no job of the study has measured anything; see its states with dlio-hpc status"
+            f"{' '.join(names)}: no job of the study has measured anything; "
+            "dlio-hpc status shows the states of its jobs"
         )
     terms = Terms(tuple(dict.fromkeys(metrics)), tolerance, force)
     if against is not None:
@@ -81,8 +83,8 @@ def compare(
 
 
 def _cases(judged: "Judgement", jobs: "Sequence[Selected]", seconds: float) -> "list[Case]":
-    """Return a JUnit case for each verdict. Its time is the wall time of all runs of the job, or `seconds` if the job
-    is not among `jobs`.
+    """Return a JUnit case for each verdict. The duration of a case is the wall time of all runs of its job, or
+    `seconds` if the job is not among `jobs`.
     """
     from dlio_hpc.reports import regression_rows
 

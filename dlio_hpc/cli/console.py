@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 
 def say(message: str) -> None:
-    """Print a line on stderr; a long message is shortened."""
+    """Print a message as one line on stderr. Shorten a long message."""
     print(shortened(message), file=sys.stderr, flush=True)
 
 
 def reporter(is_quiet: bool) -> Callable[[str], None]:
-    """Return `say`, or a function that prints nothing if is_quiet."""
+    """Return the function say(). If `is_quiet` is True, return a function that prints nothing."""
     return (lambda message: None) if is_quiet else say
 
 
@@ -32,8 +32,8 @@ def print_json(document: Any) -> None:
 
 
 def for_each(items: Iterable[S], action: Callable[[S], T]) -> tuple[list[T], int]:
-    """Call `action` for all items. Return the results, and the exit code of the first DlioError, or 0. Errors are
-    printed; their items have no result.
+    """Call `action` for all items. Return the results, and an exit code: that of the first DlioError, or 0 if there was
+    none. Print each DlioError; the item that raised it has no result.
     """
     done: list[T] = []
     code = 0
@@ -48,7 +48,7 @@ def for_each(items: Iterable[S], action: Callable[[S], T]) -> tuple[list[T], int
 
 @contextmanager
 def busy(activity: str, quiet: bool) -> Iterator[None]:
-    """Show a spinner during the `with` block, if stderr is a terminal and not quiet."""
+    """Show a spinner during the `with` block. Show nothing if `quiet` is True, or if stderr is not a terminal."""
     if quiet or not sys.stderr.isatty():
         yield
         return
@@ -59,9 +59,10 @@ def busy(activity: str, quiet: bool) -> Iterator[None]:
 
 
 def wait(directories: list[Path], quiet: bool) -> tuple[list[Path], int]:
-    """Watch the jobs until each has ended or can no longer be watched. Show progress bars if stderr is a terminal, else
-    print a line for each change; show neither if quiet. Return the directories of the jobs that have ended, and the
-    exit code of the first that can no longer be watched, or 0. Raise Incomplete at an interrupt; the jobs go on.
+    """Watch the jobs until each has ended or can no longer be watched. If stderr is a terminal, show progress bars;
+    otherwise, print a line for each change. If `quiet` is True, show neither. Return the directories of the jobs that
+    have ended, and an exit code: that for the first job that can no longer be watched, or 0 if there is none. If the
+    user interrupts the wait, raise Incomplete; the jobs continue.
     """
     gc.enable()
     follow = _bars if sys.stderr.isatty() and not quiet else _lines
@@ -139,7 +140,7 @@ def _advance(bar: Any, task: Any, progress: JobProgress) -> None:
 
 
 def exit_code(faults: Iterable[DlioError | None]) -> int:
-    """Print each fault. Return the exit code of the first fault, or 0."""
+    """Print each fault. Return the exit code of the first fault, or 0 if there is no fault."""
     given = [fault for fault in faults if fault is not None]
     for fault in given:
         say(f"dlio-hpc: {fault}")

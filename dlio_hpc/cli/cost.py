@@ -21,8 +21,9 @@ _HEADER = ("job", "nodes", "runs", "expected", "node h", "at most", "reads", "wr
 @option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 def estimate(context: click.Context, /, options: Options, as_json: bool) -> None:
-    """Estimate node-hours, bytes read and written, and space of WORKLOAD with the options of dlio-submit, or of a
-    study: WORKLOAD may be the name of a study file, or of a study below RUNS. Nothing is submitted.
+    """Estimate the node-hours, the bytes read and written, and the space that a submission of WORKLOAD would take.
+    Options are those of dlio-submit. WORKLOAD may also be the name of a study file, or of a study below RUNS. Nothing
+    is submitted.
 
     Times are computed from the site's expected_rates (see dlio-hpc sites NAME), bytes from the plan.
     """
@@ -51,7 +52,7 @@ def estimate(context: click.Context, /, options: Options, as_json: bool) -> None
 
 
 def _planned(context: click.Context, options: Options) -> Planned:
-    """Plan the jobs of a workload or of a study file, or load those of a study below RUNS."""
+    """Plan the jobs of a workload or of a study file, or load the plan of a study below RUNS."""
     from dlio_hpc.records import names, study_outcome
 
     name = options.workload
@@ -67,7 +68,7 @@ def _planned(context: click.Context, options: Options) -> Planned:
 
 
 def _total(costs: list[JobCost]) -> JobCost:
-    """Return the sum of the costs of all jobs. Its number of nodes is the largest of any job."""
+    """Return the sum of the costs of all jobs. The number of nodes is not summed: it is the largest of any job."""
     sums = {key: sum(getattr(job, key) for job in costs) for key in JobCost.__struct_fields__ if key != "job"}
     return JobCost(**(sums | {"job": "total", "nodes": max(job.nodes for job in costs)}))
 

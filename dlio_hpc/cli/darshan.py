@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def expression(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Return the text of an option. Raise a usage error if it is not a regular expression."""
+    """Return the value of an option. Raise a usage error if the value is not a regular expression."""
     try:
         re.compile(value or "")
     except re.error as fault:

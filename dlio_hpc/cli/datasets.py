@@ -24,13 +24,13 @@ _SITE = option(
     "-s", "--site", "site_name", metavar="NAME|FILE", help="Site profile. Default: the profile for this host's name."
 )
 _AS_JSON = option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-# Characters in a line of the table. The names get the width that the other columns leave.
+# Characters in a line of the table. The column of names is as wide as the other columns permit.
 _WIDTH = 100
 
 
 class _StoredDataset(NamedTuple):
     """A dataset folder. known: contents of its fingerprint file; None if the generation was killed before it wrote this
-    file. made: time of the last change of the fingerprint file, or of the folder if there is none, in the format of
+    file. made: time of the last change of the fingerprint file or, if there is none, of the folder, in the format of
     utc_now().
     """
 
@@ -69,8 +69,8 @@ def list_datasets(data: Path | None, site_name: str | None, as_json: bool) -> in
 @option("--quick", is_flag=True, help="Check names, number and sizes of files; do not read contents.")
 @_AS_JSON
 def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, quick: bool, as_json: bool) -> int:
-    """Compare the files of each dataset (default: all datasets) with the contents that dlio-hpc generates. Exit code 3:
-    a dataset is incomplete or corrupted, or a job is generating it.
+    """Check that the files of each dataset (default: all datasets) have the contents that dlio-hpc generates. Exit code
+    3: a dataset is incomplete or corrupted, or a job is generating it.
     """
     folders = _named(names, data, site_name) if names else _folders(_directory(data, site_name))
     checked, code = console.for_each(folders, lambda folder: _verified(folder, quick))
@@ -146,8 +146,8 @@ def _directory(data: Path | None, site_name: str | None) -> Path:
 
 
 def _folders(where: Path) -> list[Path]:
-    """Return the dataset folders in `where`, sorted: those with a fingerprint file, complete or partly written. Empty
-    if `where` does not exist.
+    """Return the dataset folders in `where`, sorted. A dataset folder has a fingerprint file, complete or partly
+    written. Return an empty list if `where` does not exist.
     """
     try:
         return sorted(path for path in where.iterdir() if _is_marked(path) or dataset.is_debris(path))
@@ -158,7 +158,7 @@ def _folders(where: Path) -> list[Path]:
 
 
 def _is_marked(folder: Path) -> bool:
-    """Return whether the folder has a fingerprint file. Also true if this user may not look into the folder."""
+    """Return whether the folder has a fingerprint file. Also return True if this user may not look into the folder."""
     try:
         os.lstat(folder / FINGERPRINT_FILE)
     except (FileNotFoundError, NotADirectoryError):
@@ -176,7 +176,7 @@ def _named(names: tuple[str, ...], data: Path | None, site_name: str | None) -> 
 
 
 def _look(folder: Path) -> _StoredDataset:
-    """Return the state of the dataset in a folder. Raise ConfigError if the folder is not a dataset,
+    """Return the state of the dataset in a folder. Raise ConfigError if the folder is not a dataset folder, and
     InfrastructureError if this user may not read it.
     """
     known = dataset.begun(folder)

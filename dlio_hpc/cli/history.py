@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def _day(text: str) -> str:
-    """Return a date or time (UTC) in the format of the history's records. Raise ValueError for other text."""
+    """Return `text`, which is a date or a time (UTC), in the format of the records of the history. Raise ValueError for
+    other text.
+    """
     from datetime import datetime
 
     try:
@@ -67,10 +69,11 @@ def history(
     pattern: str | None, archive: Path | None, runs: Path, metric: MetricName, outputs: Outputs,
     is_export: bool, is_rebuild: bool, **wanted: Any,
 ) -> int:  # fmt: skip
-    """List earlier jobs in blocks of one key each, the newest last: the median of a metric of each job, its change from
-    the baseline (or from the job before), and steps and drifts of the metric.
+    """List earlier jobs, with a block for each key and the newest job last. A line shows the median of a metric and its
+    change from the baseline or, without a baseline, from the previous job. Steps and drifts of the metric are shown
+    below the lines.
 
-    JOB-PATTERN is a job's name, with * and ? as in a shell.
+    JOB-PATTERN is the name of a job; * and ? in it match as in a shell.
     """
     from dlio_hpc.verdict import history as histories
     from dlio_hpc.verdict import selection

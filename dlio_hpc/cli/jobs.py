@@ -45,8 +45,9 @@ def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
 
 
 def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[job_state.JobSnapshot], int]:
-    """Ask each batch system once. Return the states of the jobs, and the exit code of the first failure, or 0. Failures
-    are printed: job directories that cannot be read, and batch systems that do not answer.
+    """Query each batch system once. Return the states of the jobs, and an exit code: that of the first failure, or 0 if
+    there was none. A failure is a job directory that cannot be read, or a batch system that does not answer. Print each
+    failure.
     """
     directories, code = _sound(jobs, runs)
     looks = job_state.refresh_all(directories)
@@ -62,7 +63,7 @@ def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[job_state.JobSna
 @option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @option("--quiet", is_flag=True, help="Print no progress and no notes on stderr.")
 def wait(jobs: tuple[str, ...], runs: Path, as_json: bool, quiet: bool) -> int:
-    """Watch each JOB or study to its end, collect it and report what it measured."""
+    """Watch each JOB or study until it has ended, then collect it and report what it measured."""
     directories, code = _sound(jobs, runs)
     watched, stray = console.wait(directories, quiet)
     folders = names.studies(jobs, runs) if len(jobs) == 1 else []
@@ -84,7 +85,7 @@ def cancel(jobs: tuple[str, ...], runs: Path, everything: bool) -> int:
     else:
         looks, code = _refreshed(jobs, runs)
         directories = [look.directory for look in looks if not look.job.ended]
-    # Last job first: cancelling a job of a study can start the next one.
+    # The last job comes first, because cancelling a job of a study can start the next job.
     records, failed = console.for_each(reversed(directories), cancel_one)
     for record in records:
         click.echo(f"{record.job}: {_cancelled(record)}")
@@ -94,9 +95,8 @@ def cancel(jobs: tuple[str, ...], runs: Path, everything: bool) -> int:
 @click.command(context_settings=SETTINGS)
 @_on_jobs
 def collect(jobs: tuple[str, ...], runs: Path) -> int:
-    """Archive each JOB that has ended, or all jobs below RUNS. Existing archives stay as they are.
-
-    For a study, list the missing measurements and the command that submits them.
+    """Archive each JOB that has ended. Without JOB, archive all jobs below RUNS that have ended. Existing archives stay
+    as they are. For a study, list the missing measurements and the command that submits them.
     """
     looks, code = _refreshed(jobs, runs)
     for look in looks:
@@ -112,7 +112,9 @@ def collect(jobs: tuple[str, ...], runs: Path) -> int:
 
 
 def _missing(folder: Path) -> int:
-    """Print the missing measurements of a study and the command that submits them. Return the exit code."""
+    """Print the missing measurements of a study, and the command that submits them. Return 0 if no measurement is
+    missing, otherwise the exit code of Incomplete.
+    """
     study = study_outcome.load(folder)
     outcome = study_outcome.outcome(study, study_outcome.jobs(study))
     for message in outcome.broken:
@@ -137,8 +139,8 @@ def _cancelled(record: job_record.Job) -> str:
 
 
 def _sound(jobs: tuple[str, ...], runs: Path) -> tuple[list[Path], int]:
-    """Return the directories whose job record can be read, and the exit code of the first failure to read one, or 0.
-    Failures are printed.
+    """Return the job directories whose job.json can be read, and an exit code: that of the first failure to read a
+    job.json, or 0 if there was none. Print each failure.
     """
     return console.for_each(_directories(jobs, runs), lambda directory: (job_record.load(directory), directory)[1])
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 
 class Outputs(NamedTuple):
-    """Outputs that the user asked for. html, perfetto: files to write. figures: folder for pictures. step_s: seconds of
-    a step of the timeline in JSON and CSV; None for a timeline of 200 steps.
+    """Outputs that the user requests. html, perfetto: paths of the files to write; None to write none. figures: folder
+    for pictures; None to write none. step_s: length in seconds of a step of the timeline in JSON and CSV; None for a
+    timeline of 200 steps.
     """
 
     html: Path | None = None
@@ -33,12 +34,13 @@ class Outputs(NamedTuple):
 
     @property
     def has_files(self) -> bool:
-        """Whether a page, pictures or a trace are written."""
+        """Whether the user requests a page, pictures or a trace."""
         return self.html is not None or self.figures is not None or self.perfetto is not None
 
     def present(self, make: "Callable[[], Document]") -> None:
-        """Print the document that `make` returns, unless JSON or CSV is printed, and write its page and its pictures.
-        Do not call `make` if there is nothing to print or write.
+        """Call `make`, print the document that it returns, and write the page and the pictures that the user requests.
+        Do not print the document if JSON or CSV is printed instead. If there is nothing to print or write, do not call
+        `make`.
         """
         is_printed = not (self.as_json or self.as_csv)
         if not is_printed and self.html is None and self.figures is None:
@@ -51,7 +53,9 @@ class Outputs(NamedTuple):
         self.write(document)
 
     def write(self, document: "Document") -> None:
-        """Write the page and the pictures that were asked for of a document. Print their paths on stderr."""
+        """Write the page and the pictures of a document, as far as the user requests them. Print their
+        paths on stderr.
+        """
         if self.html is not None:
             from dlio_hpc.reports import page
 
@@ -69,7 +73,9 @@ class Outputs(NamedTuple):
                 console.say("figures: none, because there are no measurements to draw")
 
     def write_trace(self, examined: "Sequence[Examined]") -> None:
-        """Write a trace of runs or logs for Perfetto, if it was asked for. Print its path on stderr."""
+        """If the user requests a trace, write the trace of these runs or logs for Perfetto, and print its path on
+        stderr.
+        """
         if self.perfetto is not None:
             from dlio_hpc.reports import perfetto
 
@@ -100,13 +106,15 @@ _TRACE = (
 
 
 def page_options(function: Any) -> Any:
-    """Add the options --html, --figures and --json. The command gets them as its parameter `outputs`."""
+    """Add the options --html, --figures and --json to a command. The command gets their values as its parameter
+    `outputs`.
+    """
     return _with_options(function, _PAGE)
 
 
 def trace_options(function: Any) -> Any:
-    """Add the options of page_options(), and --perfetto, --step and --csv for reports of single runs. The command gets
-    them as its parameter `outputs`.
+    """Add the options of page_options() to a command, and the options --perfetto, --step and --csv, which are for
+    reports on individual runs. The command gets their values as its parameter `outputs`.
     """
     return _with_options(function, (*_PAGE, *_TRACE))
 
@@ -133,8 +141,8 @@ def write_junit(path: Path, suite: str, cases: "Sequence[Case]") -> None:
 
 @contextmanager
 def written(path: Path) -> Iterator[None]:
-    """Create the folder that `path` is in, then run the `with` block, which writes to `path`. Raise InfrastructureError
-    with the name of `path` if either fails.
+    """Create the folder that contains `path`, then run the `with` block, which writes to `path`. If either fails, raise
+    InfrastructureError with the name of `path`.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,13 +13,17 @@ from dlio_hpc.plan.options import Options
 
 
 class _Lines(click.types.StringParamType):
-    """Type of options whose values may contain blanks. Their environment variable holds one value per line."""
+    """Type of options whose values may contain blanks. The environment variable of such an option holds one value per
+    line.
+    """
 
     envvar_list_splitter = "\n"
 
 
 def _counts(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
-    """Parse positive integers separated by commas, or a range: 128,256 or 1..8*2. None if the option is absent."""
+    """Parse positive integers separated by commas, such as 128,256, or a range, such as 1..8*2. Return None if the
+    option is absent.
+    """
     if value is None:
         return None
     try:
@@ -74,8 +78,8 @@ _OPTIONS = (
 
 
 def plan_options(function: Any) -> Any:
-    """Add the argument WORKLOAD and an option for each other field of Options. The command gets them as its parameter
-    `options`.
+    """Add the argument WORKLOAD to a command, and an option for each other field of Options. The command gets their
+    values as its parameter `options`.
     """
 
     @wraps(function)
@@ -89,7 +93,9 @@ def plan_options(function: Any) -> Any:
 
 
 def given_options(context: click.Context, allowed: set[str]) -> list[str]:
-    """Return the long names of the options on the command line whose parameters are not in `allowed`."""
+    """Return the long names of the options that are given on the command line and whose parameters are not in
+    `allowed`.
+    """
     return [
         param.opts[-1]
         for param in context.command.params

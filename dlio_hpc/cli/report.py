@@ -1,4 +1,4 @@
-"""dlio-hpc report, and the functions by which other commands collect and report jobs."""
+"""dlio-hpc report, and functions with which other commands collect and report jobs."""
 
 import sys
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def report(names: tuple[str, ...], runs: Path, metric: MetricName | None, output
     """Report the measurements and the I/O of jobs, from their directories or archives. For a study, report which
     setting is best, and whether the differences exceed the noise.
 
-    A study is given by its folder, by its name, or by all of its jobs.
+    Give a study by its folder, by its name, or by all of its jobs.
     """
     jobs = [jobs_by_name.place(name, runs) for name in names]
     if (folder := next((path for path in jobs if study_outcome.is_study(path)), None)) is not None:
@@ -87,7 +87,9 @@ def _job_document(outcomes: list[job_outcome.JobOutcome], examined: "Sequence[di
 
 
 def show(paths: list[Path] | tuple[Path, ...], as_json: bool) -> int:
-    """Print the measurements of jobs, given by directory or archive. Return the exit code of the first fault, or 0."""
+    """Print the measurements of jobs. paths: directories or archives of the jobs. Return the exit code of the first
+    fault, or 0 if there is no fault.
+    """
     outcomes = [job_outcome.load(path) for path in paths]
     if as_json:
         _print_json(outcomes, [])
@@ -120,20 +122,22 @@ def _print_csv(outcomes: list[job_outcome.JobOutcome], examined: "list[dict[str,
 
 
 def collect_all(directories: list[Path], quiet: bool) -> int:
-    """Archive jobs that have ended. Return the exit code of the first job that cannot be archived, or 0."""
+    """Archive jobs that have ended. Return the exit code for the first failure to archive a job, or 0 if there was
+    none.
+    """
     return console.for_each(directories, lambda directory: collect_one(directory, quiet))[1]
 
 
 def finish(directories: list[Path], as_json: bool, quiet: bool) -> int:
-    """Archive jobs that have ended, then print a report on all of them. Return the exit code of the report, or else
-    that of the first job that cannot be archived.
+    """Archive jobs that have ended, then print a report on all of them. Return the exit code of the report. If that is
+    0, return the exit code for the first failure to archive a job, or 0 if there was none.
     """
     code = collect_all(directories, quiet)
     return show(directories, as_json) or code
 
 
 def collect_one(directory: Path, quiet: bool) -> None:
-    """Archive a job. Unless quiet, print its notes and the path of the archive on stderr."""
+    """Archive a job. Unless `quiet` is True, print notes and the path of the archive on stderr."""
     from dlio_hpc.verdict import collection
 
     with console.busy(f"archiving {directory.name}", quiet):

@@ -1,4 +1,6 @@
-"""Reports of studies on a terminal, as JSON, as CSV, as a page and as pictures; for a suite, with its verdict."""
+"""Reports of studies on a terminal, as JSON, as CSV, as a page and as pictures. The report of a suite includes its
+verdict.
+"""
 
 import sys
 from pathlib import Path
@@ -17,8 +19,9 @@ from dlio_hpc.verdict.suite import SuiteVerdict
 
 
 def show_study(folder: Path, as_json: bool, is_judged: bool = True) -> int:
-    """Print the report of the study in a folder. Return the exit code of a suite's verdict, or of the reason why
-    measurements are missing, or 0. is_judged: False to return 0 in any case, for studies that have just been submitted.
+    """Print the report of the study in a folder. If the study is a suite, return the exit code of its verdict.
+    Otherwise, if measurements are missing, return the exit code for the reason; if none is missing, return 0.
+    is_judged: False to print no verdict and return 0 in any case, for studies that have just been submitted.
     """
     outcome, outputs = jobs_by_name.study_in(folder), Outputs(as_json=as_json)
     if is_judged and (verdict := _verdict(made := study_report.make(outcome))) is not None:
@@ -29,8 +32,9 @@ def show_study(folder: Path, as_json: bool, is_judged: bool = True) -> int:
 
 
 def present(outcome: "StudyOutcome", outputs: Outputs, metric: MetricName | None, is_judged: bool = True) -> int:
-    """Report a study in the given outputs. metric: metric that points are compared by; None for the study's. Return the
-    exit code of the reason why measurements are missing, or 0; always 0 if not is_judged.
+    """Report a study in the outputs that the user requests. metric: metric by which points are compared; None for the
+    metric of the study. Return the exit code for the reason why measurements are missing, or 0 if none is missing.
+    is_judged: False to return 0 in any case.
     """
     if outputs.perfetto is not None or outputs.step_s is not None:
         option = "--perfetto" if outputs.perfetto is not None else "--step"

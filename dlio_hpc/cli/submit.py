@@ -47,11 +47,12 @@ class Manner(NamedTuple):
 def submit(
     context: click.Context, /, options: Options, parents: tuple[Path, ...], resume: str | None, **flags: bool
 ) -> int:  # fmt: skip
-    """Submit WORKLOAD, a shipped name (dlio-hpc workloads) or a YAML file, as a batch job; with -P, several -N or
-    --ppn, or --study, as a study of many points.
+    """Submit WORKLOAD as a batch job. WORKLOAD is a shipped name (see dlio-hpc workloads) or a YAML file. With -P, with
+    --study, or with more than one value of -N or --ppn, a study of many points is submitted.
 
-    Returns when the batch system has accepted the job; with --wait, when the job has ended and is archived. Every
-    option can also be set by an environment variable: --dataset-size by DLIO_HPC_DATASET_SIZE.
+    The command returns when the batch system has accepted the job; with --wait, it returns when the job has ended and
+    is archived. Every option can also be set by an environment variable, for example --dataset-size by
+    DLIO_HPC_DATASET_SIZE.
     """
     from dlio_hpc import api
 
@@ -70,7 +71,9 @@ def submit(
 
 
 def _is_default(context: click.Context, name: str) -> bool:
-    """Return whether the user left out the option. Values of defaults.yaml do not count: they are for new studies."""
+    """Return whether the user did not set the option. A value in defaults.yaml does not count as set by the user,
+    because these values are for new studies.
+    """
     return context.get_parameter_source(name) is click.core.ParameterSource.DEFAULT
 
 
@@ -84,8 +87,8 @@ def _check_resume(context: click.Context, options: Options) -> None:
 
 
 def _reporters(manner: Manner) -> "tuple[Any, Any]":
-    """Return two functions that print a line on stderr: one for notes and jobs, one for submit commands. The first
-    prints nothing with --quiet, the second nothing without --verbose.
+    """Return two functions that print a line on stderr. The first is for notes and jobs; with --quiet, it prints
+    nothing. The second is for submit commands; without --verbose, it prints nothing.
     """
     from dlio_hpc.cli import console
 
@@ -93,7 +96,9 @@ def _reporters(manner: Manner) -> "tuple[Any, Any]":
 
 
 def _resume(name: str, options: Options, manner: Manner) -> int:
-    """Submit jobs for the measurements that a study lacks; with --dry-run, only print them. Return the exit code."""
+    """Submit jobs for the measurements that a study lacks. With --dry-run, only print the job scripts and submit
+    commands. Return the exit code.
+    """
     from dlio_hpc.cli import console
     from dlio_hpc.records import names, resumption
 
@@ -138,7 +143,7 @@ def _show(planned: Planned, manner: Manner) -> None:
 
         print_json({"study": planned.study.study, "jobs": jobs})
     elif not manner.quiet:
-        # On stderr, so that stdout holds the script alone.
+        # These lines go to stderr, so that stdout holds only the job scripts.
         if not planned.study.is_plain:
             print(submission.summary(planned), file=sys.stderr)
         for note in planned.notes:
@@ -147,7 +152,7 @@ def _show(planned: Planned, manner: Manner) -> None:
 
 def _afterwards(study: Path | None, directories: list[Path], manner: Manner) -> int:
     """Do what follows a submission, and return the exit code. With --wait, wait for the jobs, collect them and report
-    their measurements; with --json, print the jobs; otherwise print the commands to run later.
+    their measurements. Otherwise, with --json, print the jobs. Without both options, print the commands to run later.
     """
     from dlio_hpc.cli import console
     from dlio_hpc.cli.report import collect_all, finish, show_study

@@ -24,7 +24,7 @@ _Value = TypeVar("_Value")
 
 
 class _Path(click.Path):
-    """A path on a mounted file system; a URL is a usage error."""
+    """Type of options that are paths on a mounted file system. A URL is a usage error."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
@@ -34,7 +34,7 @@ class _Path(click.Path):
         return super().convert(value, param, ctx)
 
 
-# Without click's check that the file is readable: an attempt to read it gives the reason.
+# click does not check whether the file is readable, because a failed attempt to read it gives a better reason.
 PATH = _Path(path_type=Path, readable=False)
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -75,7 +75,7 @@ def cli() -> None:
 
 
 class _Option(click.Option):
-    """An option whose default may come from a defaults.yaml."""
+    """An option whose default may come from a file defaults.yaml."""
 
     def get_default(self, ctx: click.Context, call: bool = True) -> Any:
         key = max(self.opts, key=len).removeprefix("--")
@@ -84,8 +84,9 @@ class _Option(click.Option):
 
 
 def option(*names: str, is_common: bool = True, **settings: Any) -> Callable[[Any], Any]:
-    """Return a decorator that adds an option, which the environment variable DLIO_HPC_NAME sets too. is_common: the
-    option means the same as the option of this name in dlio-submit, so its default may come from a defaults.yaml.
+    """Return a decorator that adds an option to a command. The environment variable DLIO_HPC_NAME sets the option NAME
+    too. is_common: whether the option has the same meaning as the option of this name in dlio-submit; its default may
+    then come from a file defaults.yaml.
     """
     long = next(name for name in names if name.startswith("--"))
     variable = long.partition("/")[0].removeprefix("--").replace("-", "_").upper()
@@ -94,7 +95,9 @@ def option(*names: str, is_common: bool = True, **settings: Any) -> Callable[[An
 
 
 def parsed(parse: Callable[[str], _Value]) -> Callable[[click.Context, click.Parameter, str | None], _Value | None]:
-    """Return a callback that parses the text of an option. A ValueError of `parse` becomes a usage error."""
+    """Return a callback that converts the text of an option by the function `parse`. If `parse` raises ValueError, the
+    callback raises a usage error.
+    """
 
     def callback(ctx: click.Context, param: click.Parameter, value: str | None) -> _Value | None:
         try:

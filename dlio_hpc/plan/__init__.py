@@ -1,1 +1,3 @@
-"""Planning, from a study to plan.json: points, jobs, runs, datasets, the order of samples, cost and limits."""
+"""Planning of a study: its points, jobs and runs, datasets, the order of samples, cost and limits. The result is a
+plan.json per job.
+"""

@@ -14,7 +14,7 @@ from dlio_hpc.plan.plan import Plan, Run
 
 
 class Cost(NamedTuple):
-    """Cost of a run. seconds: estimated duration. bytes_read, bytes_written: planned bytes. files: number of files that
+    """Cost of a run. seconds: expected duration. bytes_read, bytes_written: planned bytes. files: number of files that
     the run writes if it generates a dataset; 0 for other runs.
     """
 
@@ -26,7 +26,8 @@ class Cost(NamedTuple):
 
 class JobCost(Struct, frozen=True):
     """Cost of a batch job. space: bytes of storage that the job adds: its new datasets and one checkpoint. files:
-    number of files of the new datasets. limit_node_hours: node-hours if the job runs until its walltime.
+    number of files of the new datasets. node_hours: expected node-hours. limit_node_hours: node-hours if the job uses
+    its whole walltime.
     """
 
     job: str
@@ -43,8 +44,8 @@ class JobCost(Struct, frozen=True):
 
 
 def of_run(run: Run, nodes: int, ranks: int, rates: Rates) -> Cost:
-    """Return the cost of a run on `nodes` nodes. Its time is the sum of launching the ranks, reading (or preprocessing
-    if that takes longer), writing and computing.
+    """Return the cost of a run on `nodes` nodes. The duration is the sum of the times for launching the ranks, for
+    reading or preprocessing (whichever takes longer), for writing, and for computing.
     """
     if run.kind == "generate":
         written, files = _needs(run)
@@ -69,8 +70,8 @@ def computing(run: Run) -> float:
 
 
 def of_job(plan: Plan, begun: set[str]) -> JobCost:
-    """Return the cost of a job. begun: folders of datasets that earlier jobs generate. The function adds those of this
-    job to `begun`.
+    """Return the cost of a job. begun: folders of datasets that earlier jobs generate; the function adds the folders
+    that this job generates.
     """
     costs, space, files = [], 0, 0
     for run in plan.runs:
@@ -107,8 +108,8 @@ def of_jobs(plans: Iterable[Plan]) -> list[JobCost]:
 
 
 def _needs(run: Run) -> tuple[int, int]:
-    """Return the bytes and the number of files that generating the run's dataset takes. If its folder cannot be read,
-    return those of the whole dataset.
+    """Return the bytes and the number of files that generating the run's dataset takes. If the folder of the dataset
+    cannot be read, assume that the whole dataset must be generated.
     """
     try:
         size, files = dataset.needs(run)
@@ -118,8 +119,8 @@ def _needs(run: Run) -> tuple[int, int]:
 
 
 def _auxiliary_bytes(run: Run, ranks: int, access: str) -> int:
-    """Return the bytes that all ranks read from (access "read") or write to (access "write") auxiliary files in a
-    run.
+    """Return the bytes that all ranks together read from auxiliary files (`access` "read") or write to them (`access`
+    "write") in a run.
     """
     train = run.workload.train
     times = {"start": 1, "end": 1, "epoch": train.epochs, "step": run.steps_per_epoch * train.epochs}
@@ -139,6 +140,8 @@ def _checkpoints(run: Run) -> int:
 
 
 def _checkpoint(run: Run, ranks: int) -> int:
-    """Return the bytes of one checkpoint of all ranks together. Each checkpoint replaces the previous one."""
+    """Return the size in bytes of one checkpoint, summed over all ranks. Only one checkpoint counts, because each
+    replaces the previous one.
+    """
     checkpoint = run.workload.checkpoint
     return 0 if checkpoint is None else sum(checkpoint.sizes) * (ranks if checkpoint.by == "all" else 1)

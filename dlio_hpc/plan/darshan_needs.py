@@ -1,6 +1,5 @@
-"""Memory that Darshan needs to record a run, and the notes on what it loses if it gets less.
-
-Comments on Darshan's settings refer to the documentation and source of darshan-runtime, versions 3.4 to 3.5.
+"""Memory that Darshan needs to record a run, and notes on what is not recorded with less memory. Comments on Darshan's
+settings refer to the documentation and source of darshan-runtime, versions 3.4 to 3.5.
 """
 
 import math
@@ -16,14 +15,14 @@ from dlio_hpc.units import format_size
 # Sizes in bytes: a trace segment (the longer version), the header before a file's segments, and a counter record.
 _SEGMENT, _HEAD, _RECORD = 40, 104, 704
 _LEAST_SEGMENTS = 64
-# Requests per open besides those for samples: headers, ends of files, lookups of libraries.
+# Number of requests per open that do not read samples: for headers, ends of files, and lookups of libraries.
 _PER_OPENING = 24
-# Typical size of the smallest requests of libraries that choose the sizes of their requests.
+# Typical size in bytes of the smallest requests of libraries that choose request sizes themselves.
 _LIBRARYS_REQUEST = 1 << 17
-# Each rank allocates and clears the whole limit of its trace when it ends, even for a short trace. The traces of all
-# ranks together must fit into the memory of the process that reads the log.
+# Limits of traces. At its end, each rank allocates and clears as much memory as its trace may take, even for a short
+# trace. The traces of all ranks together must fit into the memory of the process that reads the log.
 MOST_TRACE_MIB, _ALL_TRACES_MIB, _LEAST_TRACE_KIB = 256, 2048, 128
-# From 4096 MiB on Darshan miscounts the bytes of its pool and loses the log.
+# With a pool of 4096 MiB or more, Darshan miscounts the bytes of the pool and loses the log.
 _MOST_POOL_MIB = 2047
 _SPARE_FILES = 64
 # This string occurs in libdarshan 3.4 and later, which read a configuration file.
@@ -33,8 +32,8 @@ _EARLY_TRACE_MIB, _EARLY_FILES = 4, 1024
 
 
 class Memory(NamedTuple):
-    """Memory that Darshan may use in a rank. trace_kib: KiB for the DXT trace. wanted_kib: KiB that a trace of all
-    planned requests needs; larger than trace_kib if the trace will be truncated. records: largest number of files.
+    """Memory that Darshan may use in a rank. records: maximum number of files. trace_kib: KiB for the DXT trace.
+    wanted_kib: KiB that a trace of all planned requests needs; larger than `trace_kib` if the trace will be truncated.
     pool_mib: MiB for all modules except DXT, and for compression. names_mib: MiB for the paths of files.
     """
 
@@ -46,8 +45,8 @@ class Memory(NamedTuple):
 
 
 def memory(plan: Plan, run: Run) -> Memory:
-    """Return the memory that Darshan needs for the run. It is an estimate, because libraries choose some requests
-    themselves.
+    """Return the memory that Darshan needs for the run. The numbers are estimates, because libraries choose some
+    requests themselves.
     """
     files, requests = _load(plan, run)
     # DXT doubles its buffer as it grows
@@ -67,8 +66,8 @@ def most_trace_kib(plan: Plan) -> int:
 
 
 def note(plan: Plan, run: Run) -> str | None:
-    """Return a note if the run's trace will be truncated while its counters stay complete, or if libdarshan is known to
-    be older than 3.4; otherwise None.
+    """Return a note if the trace of the run will be truncated, or if libdarshan is known to be older than 3.4;
+    otherwise, return None. Counters are complete even if the trace is truncated.
     """
     if plan.site.darshan is not None and reads_configuration(plan.site.darshan) is False:
         return EARLY
@@ -88,8 +87,8 @@ EARLY = (
 
 
 def reads_configuration(library: str) -> bool | None:
-    """Return whether this libdarshan supports a configuration file (3.4 and later), or None if the library file cannot
-    be read.
+    """Return whether this libdarshan supports a configuration file, as versions since 3.4 do. Return None if the
+    library file cannot be read.
     """
     try:
         with open(library, "rb") as file:
@@ -99,7 +98,7 @@ def reads_configuration(library: str) -> bool | None:
 
 
 def _load(plan: Plan, run: Run) -> tuple[int, int]:
-    """Return how many files a rank accesses at most, and how many requests it sends to them."""
+    """Return the maximum number of files that a rank accesses, and of requests that it sends to them."""
     workload = run.workload
     extra_files, extra_requests = _auxiliary_load(run)
     if run.kind == "generate":
@@ -119,7 +118,7 @@ def _load(plan: Plan, run: Run) -> tuple[int, int]:
 
 
 def _per_opening(workload: Workload) -> int:
-    """Return the requests per open besides those for samples. There is only one if the positions of the samples in the
+    """Return the number of requests per open that do not read samples. This is 1 if the positions of the samples in the
     file are known without a lookup.
     """
     looks = workload.reader.mode == "framework" or workload.dataset.format == "hdf5"
@@ -127,7 +126,9 @@ def _per_opening(workload: Workload) -> int:
 
 
 def _per_sample(dataset: Dataset, request: int) -> int:
-    """Return the maximum number of requests for a sample. Samples in chunks take at least one request per chunk."""
+    """Return the maximum number of requests for a sample. request: size of a request in bytes. A sample that is stored
+    in chunks takes at least one request per chunk.
+    """
     if dataset.is_chunked:
         chunk = math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
         request = min(request, chunk)
@@ -135,7 +136,7 @@ def _per_sample(dataset: Dataset, request: int) -> int:
 
 
 def _files_read(plan: Plan, run: Run) -> tuple[int, int]:
-    """Return how many different files a rank reads in all epochs, and how often it opens a file."""
+    """Return how many different files a rank reads in all epochs, and how many times it opens files in total."""
     workload = run.workload
     dataset, reader, epochs = workload.dataset, workload.reader, workload.train.epochs
     per_rank = largest_share(workload, plan.ranks)

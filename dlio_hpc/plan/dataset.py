@@ -17,18 +17,20 @@ from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.plan.plan import Run
 
 FINGERPRINT_FILE = "dlio-dataset.json"
-# A dataset folder's name, such as npz-8x4x11.7KiB-03c25a44c247, which ends with the fingerprint.
+# Name of a dataset folder, such as npz-8x4x11.7KiB-03c25a44c247. It ends with the fingerprint.
 _NAME = re.compile(r"[a-z0-9]+-.+-[0-9a-f]{12}")
 # Ratio of required space to payload: headers and directories of the formats, and file system metadata.
 _SPARE = 1.02
-# Largest fingerprint file in bytes; it has some lines for each auxiliary file.
+# Largest size of a fingerprint file in bytes. The file has some lines for each auxiliary file.
 _LONGEST_FINGERPRINT = 1 << 20
 # Maximum digits of the number in a file's name.
 _MOST_DIGITS = 16
 
 
 class Fingerprint(Struct, frozen=True):
-    """Content of the fingerprint file. complete: false while the dataset is generated, and after an interruption."""
+    """Content of the fingerprint file. complete: whether the dataset is complete; false while it is generated, and
+    after an interruption.
+    """
 
     fingerprint: str
     dataset: Dataset
@@ -46,7 +48,7 @@ def file_path(run: Run, number: int) -> str:
 
 
 def side_name(side: AuxiliaryFile) -> str:
-    """Return the name, within the dataset's folder, of an auxiliary file that runs read."""
+    """Return the file name, in the dataset's folder, of an auxiliary file that runs read."""
     return f"side-{side.name}"
 
 
@@ -60,19 +62,19 @@ def file_count(dataset: Dataset) -> int:
 
 
 def payload(dataset: Dataset) -> int:
-    """Return the bytes of all samples and auxiliary files in the dataset's folder, before compression."""
+    """Return the total size in bytes of all samples and auxiliary files in the dataset's folder, before compression."""
     return dataset.size * (dataset.format != "null") + sum(side.file_size for side in sides(dataset))
 
 
 def sides(dataset: Dataset) -> list[AuxiliaryFile]:
-    """Return the auxiliary files that the dataset's folder holds: those that runs read. Files that runs write are
+    """Return the auxiliary files that runs read. They are in the dataset's folder; auxiliary files that runs write are
     elsewhere.
     """
     return [side for side in dataset.auxiliary_files if side.access == "read"]
 
 
 def names(dataset: Dataset) -> Iterator[str]:
-    """Yield the names of all files of a complete dataset except the fingerprint file, which is written last."""
+    """Yield the names of all files of a complete dataset, without the fingerprint file."""
     yield from map(side_name, sides(dataset))
     for number in range(file_count(dataset)):
         yield file_name(dataset, number)
@@ -93,8 +95,8 @@ def strangers(folder: Path, dataset: Dataset | None) -> Iterator[str]:
 
 
 def is_note(name: str) -> bool:
-    """Return whether `name` is that of the fingerprint file, or of a temporary file that an interrupted write of it
-    left behind.
+    """Return whether `name` is the name of the fingerprint file, or of a temporary file that an interrupted write of
+    the fingerprint file left behind.
     """
     return name == FINGERPRINT_FILE or _is_rest(name)
 
@@ -118,8 +120,8 @@ def mark(run: Run, complete: bool) -> None:
 
 @contextmanager
 def filled(run: Run) -> Iterator[int]:
-    """Open the dataset's folder for writing and yield its descriptor. Raise ConfigError if the folder is a link, or if
-    it belongs to another user and is not shared: its owner could have placed any file in it.
+    """Open the dataset's folder for writing, and yield its descriptor. Raise ConfigError if the folder is a link, or if
+    it belongs to another user and is not shared, because its owner could have placed any file in it.
     """
     with safe_folders.opened(run.dataset) as folder:
         if not safe_folders.is_mine(folder) and not safe_folders.is_shared(folder, Path(run.dataset).parent):
@@ -132,7 +134,7 @@ def filled(run: Run) -> Iterator[int]:
 
 
 def check_mine(run: Run) -> None:
-    """Raise ConfigError if this user must not write into the dataset's folder."""
+    """Raise ConfigError if this user must not write into the folder of the run's dataset."""
     with filled(run):
         pass
 
@@ -144,7 +146,7 @@ def write(folder: Path, content: Fingerprint) -> None:
 @contextmanager
 def owned(run: Run) -> Iterator[None]:
     """Create the dataset's folder and hold its lock, so that only one job at a time generates the dataset. Other jobs
-    print a message and wait. On file systems without locks, all jobs write, and the last write remains. Raise
+    print a message and wait. On a file system without locks, all these jobs write, and the last write remains. Raise
     InfrastructureError if the folder cannot be used.
     """
 
@@ -166,8 +168,8 @@ def owned(run: Run) -> Iterator[None]:
 
 
 def _touch(lock: Path, run: Run) -> None:
-    """Create the lock file if it does not exist. If this user may not create it but the dataset is complete, continue,
-    because the dataset is only read.
+    """Create the lock file if it does not exist. If this user may not create it, raise no error if the dataset is
+    complete, because it is then only read.
     """
     try:
         make_lock(lock)
@@ -177,7 +179,9 @@ def _touch(lock: Path, run: Run) -> None:
 
 
 def make_lock(lock: Path) -> None:
-    """Create the lock file if it does not exist. Raise ConfigError if a link or a pipe has its name."""
+    """Create the lock file if it does not exist. Raise ConfigError if a link or a pipe has the name of the
+    lock file.
+    """
     with safe_folders.opened(lock.parent.resolve()) as folder, about(lock):
         os.close(safe_folders.created(folder, lock.name))
 
@@ -192,13 +196,15 @@ def is_owned(folder: Path) -> bool:
 
 
 def lock_file(folder: Path) -> Path:
-    """Return the path of the lock file, next to the folder: the folder holds only the dataset."""
+    """Return the path of the lock file of a dataset. It is next to `folder`, because `folder` holds only
+    the dataset.
+    """
     return folder.with_name(f".{folder.name}.lock")
 
 
 def begin(run: Run) -> None:
-    """Write a fingerprint file that marks the dataset as incomplete, before its generation. Raise ConfigError if there
-    is not enough space; the space is not checked again for an interrupted generation, which fails if space runs out.
+    """Before a dataset is generated, write a fingerprint file that marks it as incomplete. Raise ConfigError if there
+    is not enough space. If an interrupted generation continues, the space is not checked again.
     """
     known = read(Path(run.dataset)) is not None
     try:
@@ -210,8 +216,8 @@ def begin(run: Run) -> None:
 
 
 def is_unwritten(run: Run) -> bool:
-    """Return whether the run's dataset is still to be generated: its folder is missing, empty or unfinished. False for
-    a folder with other files.
+    """Return whether the run's dataset is still to be generated. This is so if its folder is missing or empty, or if
+    its generation is unfinished. Return False if the folder holds other files.
     """
     fingerprint = read(Path(run.dataset))
     return not _holds_anything(Path(run.dataset)) if fingerprint is None else not fingerprint.complete
@@ -226,11 +232,9 @@ def writes(run: Run) -> bool:
 
 
 def is_complete(run: Run) -> bool:
-    """Return whether the dataset of the run exists and is complete. If False, it is missing or unfinished, and may be
-    generated.
-
-    Raise ConfigError if the folder holds something else or another user's unfinished dataset, and InvalidRun if a
-    complete dataset lacks its first or last sample file or an auxiliary file.
+    """Return True if the dataset of the run is complete. Return False if it is missing or unfinished, and may be
+    generated. Raise ConfigError if the folder holds something else, or an unfinished dataset of another user. Raise
+    InvalidRun if a dataset that is marked as complete lacks its first or last sample file or an auxiliary file.
     """
     folder = Path(run.dataset)
     known = read(folder)
@@ -267,8 +271,8 @@ def _holds_anything(folder: Path) -> bool:
 
 
 def _known_paths(run: Run) -> list[str]:
-    """Return the paths of the first and last sample file and of all auxiliary files, which are checked before
-    each run.
+    """Return the paths of the files whose existence is checked before each run: the first and the last sample file, and
+    all auxiliary files.
     """
     dataset = run.workload.dataset
     numbers = [] if dataset.format == "null" else sorted({0, dataset.files - 1})
@@ -288,7 +292,7 @@ def require(run: Run) -> None:
 
 
 def needs(run: Run) -> tuple[float, int]:
-    """Return the bytes and the number of files that generating the run's dataset takes; zeros if the dataset is
+    """Return the bytes and the number of files that generating the run's dataset takes. Both are 0 if the dataset is
     complete.
     """
     dataset = run.workload.dataset
@@ -304,8 +308,8 @@ def needs_of_all(runs: Sequence[Run]) -> tuple[float, int]:
 
 
 def check_space(runs: Sequence[Run], folder: Path) -> str:
-    """Return a text with the space that the runs' datasets need and the free space in `folder`. Raise ConfigError if
-    space or inodes do not suffice.
+    """Check whether `folder` has enough space and inodes for the datasets of these runs. Return a text with the space
+    that is needed and the space that is free. Raise ConfigError if space or inodes do not suffice.
     """
     wanted, files = needs_of_all(runs)
     status = os.statvfs(folder)
@@ -327,8 +331,8 @@ def check_space(runs: Sequence[Run], folder: Path) -> str:
 
 
 def existing(folder: Path, called: Path | None = None) -> Fingerprint:
-    """Read the fingerprint file of a dataset folder. Raise ConfigError if the folder has no valid one. called: path of
-    the folder in messages, if it differs from `folder`.
+    """Read the fingerprint file of a dataset folder. Raise ConfigError if the folder has no valid fingerprint file.
+    called: path by which messages name the folder, if that is not `folder`.
     """
     known = read(folder, called)
     if known is None:
@@ -339,9 +343,9 @@ def existing(folder: Path, called: Path | None = None) -> Fingerprint:
 
 
 def begun(folder: Path, inside: Path | None = None) -> Fingerprint | None:
-    """Read the fingerprint file of a dataset folder. Return None if the folder holds nothing else than an interrupted
-    first write of that file. Raise ConfigError if it is not a dataset folder. inside: path to the same folder through
-    its open descriptor.
+    """Read the fingerprint file of a dataset folder. Return None if the folder holds only what an interrupted first
+    write of the fingerprint file left behind. Raise ConfigError if `folder` is not a dataset folder. inside: path of
+    the same folder through its open descriptor; None if the folder is not open.
     """
     if is_debris(folder, inside):
         return None
@@ -349,8 +353,9 @@ def begun(folder: Path, inside: Path | None = None) -> Fingerprint | None:
 
 
 def is_debris(folder: Path, inside: Path | None = None) -> bool:
-    """Return whether the folder holds only temporary files of interrupted writes of the fingerprint file. An empty
-    folder counts too if its name is that of a dataset. inside: path to the same folder through its open descriptor.
+    """Return whether the folder holds only temporary files of interrupted writes of the fingerprint file. Also return
+    True for an empty folder whose name is that of a dataset. inside: path of the same folder through its open
+    descriptor; None if the folder is not open.
     """
     try:
         names = os.listdir(inside or folder)
@@ -360,8 +365,8 @@ def is_debris(folder: Path, inside: Path | None = None) -> bool:
 
 
 def read(folder: Path, called: Path | None = None) -> Fingerprint | None:
-    """Read a folder's fingerprint file. Return None if there is none. Raise ConfigError if it is not valid. called:
-    path of the folder in messages, if it differs from `folder`.
+    """Read the fingerprint file of a folder. Return None if there is none. Raise ConfigError if the file is not valid.
+    called: path by which messages name the folder, if that is not `folder`.
     """
     called = called or folder
     try:

@@ -1,4 +1,4 @@
-"""Remove a dataset. Only its generated files are removed, by their computed names, and links are not followed."""
+"""Removal of a dataset. Only files that dlio-hpc generated are removed. Links are not followed."""
 
 import os
 from contextlib import suppress
@@ -14,8 +14,8 @@ _SHOWN = 5
 
 
 def check(folder: Path) -> None:
-    """Raise ConfigError if the folder must not be removed: it is a link, is not a dataset folder, has files that
-    dlio-hpc did not generate, or a job is generating it.
+    """Raise ConfigError if the folder must not be removed: if it is a link, if it is not a dataset folder, if it has
+    files that dlio-hpc did not generate, or if a job is generating the dataset.
     """
     if folder.is_symlink():
         raise ConfigError(f"{folder} is a link to {os.readlink(folder)}; to remove the dataset, give that path")
@@ -26,15 +26,15 @@ def check(folder: Path) -> None:
 
 
 def content(folder: Path) -> tuple[int, int]:
-    """Return the number of files in the folder and their total bytes."""
+    """Return the number of files in the folder, and their total size in bytes."""
     with os.scandir(folder) as entries:
         sizes = [entry.stat(follow_symlinks=False).st_size for entry in entries]
     return len(sizes), sum(sizes)
 
 
 def remove(folder: Path) -> tuple[int, int]:
-    """Remove a dataset's files, folder and lock file. Return the number of files and their total bytes. Raise
-    ConfigError as check() does, before anything is removed.
+    """Remove the files, the folder and the lock file of a dataset. Return the number of files and their total size in
+    bytes. Before anything is removed, raise ConfigError in the same cases as check().
     """
     try:
         check(folder)
@@ -61,8 +61,8 @@ def _owned(folder: Path) -> ConfigError:
 
 
 def _check_strangers(folder: Path, known: Fingerprint | None, inside: Path | None = None) -> None:
-    """Raise ConfigError if the folder has files that are not part of its dataset. inside: path to the same folder
-    through its open descriptor.
+    """Raise ConfigError if the folder has files that are not part of its dataset. inside: path of the same folder
+    through its open descriptor; None if the folder is not open.
     """
     try:
         foreign = sorted(dataset.strangers(inside or folder, known.dataset if known else None))
@@ -77,11 +77,10 @@ def _check_strangers(folder: Path, known: Fingerprint | None, inside: Path | Non
 
 
 def _emptied(folder: Path, descriptor: int) -> tuple[int, int]:
-    """Remove all files of the open folder; return their number and total bytes.
-
-    The dataset is marked as unfinished before the first file is removed, and the fingerprint file is removed last. All
-    access is through the descriptor, because the path may meanwhile refer to another folder. The names are those that
-    the folder lists, because a fingerprint file may claim any number of files.
+    """Remove all files of the open folder. Return their number and their total size in bytes. The dataset is marked as
+    unfinished before the first file is removed, and the fingerprint file is removed last. All access is through the
+    descriptor, because the path may meanwhile refer to another folder. The names of the files are read from the folder
+    and not computed from the fingerprint file, because that file may claim any number of files.
     """
     inside = safe_folders.held(descriptor)
     known = dataset.begun(folder, inside)
@@ -96,8 +95,8 @@ def _emptied(folder: Path, descriptor: int) -> tuple[int, int]:
 
 
 def _marked_unfinished(folder: Path, known: Fingerprint, descriptor: int) -> int | None:
-    """Mark the dataset as unfinished and return None. If the disk is too full for that, first remove the first file,
-    which every job checks for, and return its bytes.
+    """Mark the dataset as unfinished, and return None. If the disk is too full for that, first remove the first sample
+    file, and return its size in bytes; every job checks whether this file exists.
     """
     mark = Fingerprint(known.fingerprint, known.dataset, complete=False)
     try:
@@ -110,7 +109,7 @@ def _marked_unfinished(folder: Path, known: Fingerprint, descriptor: int) -> int
 
 
 def _unlinked(name: str, descriptor: int) -> int | None:
-    """Remove a file from the open folder. Return its bytes, or None if the file does not exist."""
+    """Remove a file from the open folder. Return its size in bytes, or None if the file does not exist."""
     try:
         size = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size
         os.unlink(name, dir_fd=descriptor)

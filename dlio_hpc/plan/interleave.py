@@ -1,5 +1,6 @@
-"""Interleaved files: files are read in groups, one sample from each file of the group in turn. This module calculates
-which files and positions of an epoch a group has; the result is the same on every rank.
+"""Interleaved reading: files are read in groups, one sample from each file of a group, then the next sample from each
+file, and so on. This module computes the files and the positions of each group in an epoch. The result is the same on
+every rank.
 """
 
 from collections.abc import Iterator
@@ -13,9 +14,9 @@ from dlio_hpc.plan.plan import share
 
 
 class FileGroups(NamedTuple):
-    """Division of an epoch into groups of interleaved files. at_once: files in a group. shares: number of shares into
-    which whole files are divided among the ranks; 1 if whole files are not divided. Each share has its own groups, of
-    which the last may be smaller.
+    """Division of an epoch into groups of interleaved files. at_once: number of files in a group. shares: number of
+    shares, if whole files are divided among the ranks; otherwise 1. Each share has its own groups; the last group of a
+    share may be smaller.
     """
 
     files: int
@@ -24,15 +25,15 @@ class FileGroups(NamedTuple):
     shares: int
 
     def group(self, position: int) -> tuple[int, int]:
-        """Return the half-open range of positions of the group that holds `position`."""
+        """Return the first position of the group that holds `position`, and the first position after this group."""
         file = position // self.samples_per_file
         first, last = self._share(file)
         begin = first + (file - first) // self.at_once * self.at_once
         return begin * self.samples_per_file, min(begin + self.at_once, last) * self.samples_per_file
 
     def parts(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Split the positions `first` to `last` of a share into ranges. Each range is either part of one group, or one
-        or more whole groups.
+        """Split the half-open range of positions `first` to `last` of a share into ranges. Each range is a part of one
+        group, or consists of one or more whole groups.
         """
         if first >= last:
             return
@@ -44,7 +45,9 @@ class FileGroups(NamedTuple):
                 yield lower, upper
 
     def _share(self, file: int) -> tuple[int, int]:
-        """Return the half-open range of files in the share that holds `file`; see plan.share()."""
+        """Return the number of the first file of the share that holds `file`, and of the first file after this share;
+        see plan.share().
+        """
         return share(self.files, self.shares, self.holder(file))
 
     def holder(self, file: int) -> int:
@@ -53,7 +56,9 @@ class FileGroups(NamedTuple):
 
 
 def of(dataset: Dataset, reader: Reader, ranks: int) -> FileGroups:
-    """Return how an epoch of the dataset is divided into groups of interleaved files, if `ranks` ranks read it."""
+    """Return the division of an epoch of the dataset into groups of interleaved files. ranks: number of ranks that read
+    the dataset.
+    """
     return FileGroups(
         dataset.files,
         dataset.samples_per_file,

@@ -1,5 +1,5 @@
-"""Notes on a job, such as site limits that it comes close to. They are stored in the plan and shown with the plan, its
-cost and its results.
+"""Notes on a job, such as site limits that the job comes close to. The notes are stored in plan.json and shown with the
+plan, its cost and its results.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,8 +13,8 @@ _NAMED = 3
 
 
 def of_study(study: Study, points: Sequence[Point]) -> Iterator[str]:
-    """Yield notes on the study and on these points. A note that does not concern all points of the study names those
-    that it concerns.
+    """Yield notes on the study and on these points. If a note does not concern all points of the study, it names the
+    points that it concerns.
     """
     yield from study.notes
     concerned: dict[str, list[Point]] = {}
@@ -31,8 +31,8 @@ def _titles(study: Study, points: Sequence[Point]) -> str:
 
 
 def of_plan(plan: Plan) -> Iterator[str]:
-    """Yield notes on a job: site limits that it comes close to, options without effect, and Darshan traces that will be
-    truncated.
+    """Yield notes on a job: site limits that the job comes close to, options that have no effect, and Darshan traces
+    that will be truncated.
     """
     yield from site_limits.notes(plan)
     yield from _without_effect(plan)

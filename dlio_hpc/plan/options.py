@@ -9,8 +9,8 @@ from dlio_hpc.plan.plan import Generate
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """Options of a submission. An option that is None has the value of the study file, or else of the site profile, or
-    else the built-in default.
+    """Options of a submission. For an option that is None, the value of the study file applies; without one, that of
+    the site profile; without that, the built-in default.
     """
 
     workload: str | None = None
@@ -22,13 +22,15 @@ class Options(Struct, frozen=True, kw_only=True):
     suite: str | None = None
     """Name of a shipped suite, or path of a YAML file. A suite is a study with a verdict."""
     full: bool = False
-    """Use the full values of a study file instead of its laptop values."""
+    """Use the full values of a study file instead of its smaller values for laptops."""
     site: str | None = None
-    """Site profile, by name or file; None: the profile that matches this host's name, or else local."""
+    """Name or file of a site profile; None: the profile that matches the name of this host or, if none matches, the
+    profile local.
+    """
     nodes: tuple[int, ...] | None = None
-    """Numbers of nodes; with several, each is measured in its own jobs."""
+    """Numbers of nodes. Each number is measured in jobs of its own."""
     ranks_per_node: tuple[int, ...] | None = None
-    """Numbers of ranks per node; with several, each is measured in its own jobs."""
+    """Numbers of ranks per node. Each number is measured in jobs of its own."""
     account: str | None = None
     """Account or project to charge."""
     queue: str | None = None
@@ -42,34 +44,38 @@ class Options(Struct, frozen=True, kw_only=True):
     ab: tuple[Path, Path] | None = None
     """Two folders for datasets, on the file systems to be compared; replaces `data`."""
     runs: Path = Path("dlio-runs")
-    """Folder in which each job gets its directory."""
+    """Folder that contains the directories of jobs."""
     archive: Path | None = None
     """Folder for archives; None: the folder "archive" in `runs`."""
     overrides: tuple[str, ...] = ()
-    """Keys to change, each KEY=VALUE. A key that begins with "site." belongs to the site profile, others to the
-    workload.
+    """Keys to change, each in the form KEY=VALUE. A key that begins with "site." belongs to the site profile; other
+    keys belong to the workload.
     """
     sweeps: tuple[str, ...] = ()
-    """Keys to vary, each KEY=A,B,... with the values to measure."""
+    """Keys to vary, each in the form KEY=A,B,... with the values to measure."""
     zipped: bool = False
     """Measure the first values of all sweeps together, then the second values, and so on, instead of every combination.
     """
     weak: bool = False
-    """Weak scaling: with several numbers of ranks, each rank reads the same amount at every number."""
+    """Weak scaling: each rank reads the same amount at every number of ranks."""
     seed: int | None = None
     """Seed of the order of runs; None: a random seed."""
     repeat: int | None = None
-    """Measured runs of each point; None: the study file's number; without a study file 1, or 4 with `ab`."""
+    """Number of measured runs of each point; None: the number in the study file; without a study file 1, or 4 with
+    `ab`.
+    """
     warmup: int | None = None
-    """Warm-up runs of each dataset before the measurements; None: the study file's number; without a study file 0."""
+    """Number of warm-up runs of each dataset before the measurements; None: the number in the study file; without a
+    study file 0.
+    """
     dataset_size: int | None = None
-    """Bytes to which the dataset is resized, to within one file; None: the size in the workload."""
+    """Size in bytes to which the dataset is changed, to within one file; None: the size in the workload."""
     generate: Generate = "auto"
-    """When datasets are generated: auto (in the jobs that need them), separate (in a job before), only (generate and
-    measure nothing) or never.
+    """When datasets are generated. auto: in the jobs that need them. separate: in a job before these. only: generate
+    datasets and measure nothing. never: do not generate datasets.
     """
     darshan: bool | None = None
-    """Run with Darshan; None: run with it if the site names a libdarshan."""
+    """Whether to run with Darshan; None: run with Darshan if the site profile names a libdarshan."""
     tf_profile: bool = False
     """With reader.loader tensorflow, keep the profile that TensorFlow records on ranks 0 to 7 in the first 30 s of each
     run.

@@ -1,4 +1,4 @@
-"""Python packages that some readers need besides the dependencies of dlio-hpc."""
+"""Python packages that some readers need in addition to the dependencies of dlio-hpc."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -8,8 +8,8 @@ from dlio_hpc.plan.plan import Plan
 
 
 class Package(NamedTuple):
-    """A Python package. module: name under which it is imported. needed_by: workload keys that need it. remedy: how to
-    install it, or which setting does not need it.
+    """A Python package. module: name under which the package is imported. needed_by: settings of a workload that need
+    the package. remedy: how to install the package, or a setting that does not need it.
     """
 
     module: str
@@ -52,6 +52,8 @@ def _of(workload: Workload) -> Iterator[str]:
 
 
 def advice(name: str) -> str:
-    """Return a sentence with the workload keys that need the package and how to install it. name: name in PACKAGES."""
+    """Return a sentence that says which settings need the package, and how to install it. name: name of the package in
+    PACKAGES.
+    """
     package = PACKAGES[name]
     return f"{package.needed_by} needs it: {package.remedy}"

@@ -1,5 +1,5 @@
-"""Pack a study into batch jobs: which points share a job, in which order they are measured, and the runs of each
-job.
+"""Packing of a study into batch jobs: which points share a job, in which order they are measured, and which runs each
+job has.
 """
 
 import os
@@ -27,16 +27,16 @@ class Unit(NamedTuple):
 
 
 _NOTHING: Mapping[Unit, float] = {}
-# Maximum number of jobs of a study; queues accept fewer.
+# Maximum number of jobs of a study. It is above the limits of usual queues.
 _MOST_JOBS = 200
-# Lower bound of the expected seconds of a run.
+# Lower bound of the expected duration of a run, in seconds.
 _SHORT = 1e-2
 
 
 def order(study: Study) -> list[Unit]:
-    """Return all measurements of the study in the order in which they run; none if the study only generates datasets.
-    Each round measures all points once, in an order that depends on the seed, so that drift affects all points alike.
-    If two file systems are compared, the two points of a pair run one after the other.
+    """Return all measurements of the study in the order in which they run. Return an empty list if the study only
+    generates datasets. Each round measures all points once, in an order that depends on the seed, so that drift affects
+    all points alike. If two file systems are compared, the two points of a pair are measured one after the other.
     """
     if study.generate == "only":
         return []
@@ -58,9 +58,9 @@ def order(study: Study) -> list[Unit]:
 def plans(
     study: Study, wanted: Iterable[Unit] | None = None, first: int = 1, taken: Mapping[Unit, float] = _NOTHING
 ) -> tuple[Plan, ...]:
-    """Return the jobs that measure `wanted` (default: everything). Each job runs after the previous one has ended. The
-    limits of the site are not checked. first: number of the first job. taken: seconds that earlier measurements took,
-    which correct the expected times.
+    """Return the jobs that make the measurements `wanted`; None means all measurements of the study. Each job runs
+    after the previous one has ended. The limits of the site are not checked. first: number of the first job. taken:
+    duration in seconds of each measurement that was already made; expected durations are corrected by these.
     """
     _check(study)
     wanted = order(study) if wanted is None else list(wanted)
@@ -97,7 +97,9 @@ def _check(study: Study) -> None:
 
 
 def _scales(study: Study, wanted: Sequence[Unit]) -> list[list[Unit]]:
-    """Group the measurements by number of nodes and ranks per node. Groups have the order of the study's points."""
+    """Return the measurements as one list per number of nodes and ranks per node. The lists are in the order of the
+    study's points.
+    """
     scales: dict[tuple[int, int], list[Unit]] = {(point.nodes, point.ranks_per_node): [] for point in study.points}
     for unit in wanted:
         point = study.points[unit.point]
@@ -106,8 +108,9 @@ def _scales(study: Study, wanted: Sequence[Unit]) -> list[list[Unit]]:
 
 
 class _Expected(NamedTuple):
-    """Expected seconds that a point takes in a job. generate: to generate its dataset. find: to check that the dataset
-    exists. warm_up: for all its warm-ups. measure: for one measurement. dataset: folder of the dataset.
+    """Expected durations of the runs of a point in a job, in seconds. dataset: folder of the point's dataset. generate:
+    to generate the dataset. find: to check that the dataset exists. warm_up: for all warm-up runs. measure: for one
+    measurement.
     """
 
     dataset: str
@@ -120,8 +123,8 @@ class _Expected(NamedTuple):
 def _split(study: Study, wanted: Sequence[Unit], slower: float, written: set[str]) -> Iterator[list[Unit]]:
     """Split the measurements into jobs that are expected to fit into the walltime. Each job has at least one
     measurement. A comparison of two file systems stays in one job. slower: factor by which runs take longer than
-    expected. written: folders of datasets that earlier jobs generate. The function adds those of these jobs to
-    `written`.
+    expected. written: folders of datasets that earlier jobs generate; the function adds the folders of the datasets
+    that these jobs generate.
     """
     if study.is_plain or study.is_ab:
         yield list(wanted)
@@ -144,8 +147,8 @@ def _split(study: Study, wanted: Sequence[Unit], slower: float, written: set[str
 
 
 def _slower(study: Study, taken: Mapping[Unit, float]) -> float:
-    """Return the median ratio of measured to expected time over all measurements in `taken`, but at least 1; 1 if there
-    are none.
+    """Return the median over all measurements in `taken` of measured duration / expected duration. Return 1 if the
+    median is below 1, or if there are no measurements.
     """
     launch = study.site.expected_rates.launch
     expected = {number: _expected(study, number).measure for number in {unit.point for unit in taken}}
@@ -154,8 +157,8 @@ def _slower(study: Study, taken: Mapping[Unit, float]) -> float:
 
 
 def _more(point: _Expected, used: set[str], written: set[str]) -> float:
-    """Return the seconds that a measurement adds to a job. used: datasets that the job uses already. written: datasets
-    that this or earlier jobs generate, which need not be generated again.
+    """Return the seconds that a measurement of the point adds to a job. used: folders of datasets that the job already
+    uses. written: folders of datasets that this job or earlier jobs generate; these need not be generated again.
     """
     if point.dataset in used:
         return point.measure
@@ -207,7 +210,9 @@ def _distinct(points: Iterable[Point]) -> list[Point]:
 
 
 def _runs(study: Study, points: Sequence[Point], kind: Kind, job: str) -> list[Run]:
-    """Return a run of this kind for each point. If `kind` is generate, points without a stored dataset are left out."""
+    """Return a run of this kind for each point. If `kind` is "generate", leave out points whose dataset is
+    not stored.
+    """
     some = [point for point in points if kind != "generate" or point.workload.dataset.is_stored]
     return [
         run_plan.of_point(study, point, kind, _numbered(kind, number, len(some)), job)
@@ -255,7 +260,7 @@ def _plan(study: Study, job: str, scale: Point, listed: Sequence[Run]) -> Plan:
 
 def _packages(study: Study, listed: Sequence[Run]) -> tuple[str, ...]:
     """Return the names of packages that ranks import before the job generates data, so that a missing package is found
-    first. Empty for a job that generates nothing or only generates.
+    before that. Return an empty tuple if the job generates no data, or if it only generates data.
     """
     if study.generate == "only" or all(run.kind != "generate" for run in listed):
         return ()

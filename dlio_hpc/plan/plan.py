@@ -1,5 +1,5 @@
-"""plan.json: the runs of a job, its site, nodes and ranks, with all defaults written out. The login node writes the
-file and the ranks read it.
+"""The file plan.json: the runs of a job, its site, and its numbers of nodes and ranks, with all defaults written out.
+The file is written on the login node and read by the ranks.
 """
 
 import hashlib
@@ -24,17 +24,18 @@ from dlio_hpc.files import url
 Generate = Literal["auto", "separate", "only", "never"]
 Kind = Literal["generate", "warmup", "measure"]
 
-# Version of the generator's content, which is part of every fingerprint. Increase it if the generator writes different
-# bytes for the same geometry.
+# Version of the content that the generator writes. It is part of every fingerprint. Increase it if the generator writes
+# different bytes for the same geometry.
 _CONTENT = 2
 
 
 class Run(Struct, frozen=True, forbid_unknown_fields=True):
-    """One start of the ranks within a job. steps_per_epoch is per rank; samples and bytes are totals over all epochs
-    and ranks. fingerprint: identifies content and layout of the dataset. outputs: folder for checkpoints and auxiliary
-    files that the run writes. darshan: whether the ranks run with the site's libdarshan. tf_profile: whether
-    TensorFlow's profiler runs in the first ranks. layout: Lustre layout of the dataset's files. point: number of the
-    study's point that the run measures; None for other runs. repeat: number of earlier measurements of the point.
+    """A run: one start of the ranks within a job. steps_per_epoch: number of steps of each rank. samples, bytes: totals
+    over all epochs and ranks. dataset: folder of the dataset. fingerprint: fingerprint of the content and the layout of
+    the dataset. outputs: folder for checkpoints and auxiliary files that the run writes. darshan: whether the ranks run
+    with the libdarshan of the site. tf_profile: whether TensorFlow's profiler runs on the first ranks. layout: Lustre
+    layout of the dataset's files. point: number of the study's point that the run measures; None for other runs.
+    repeat: number of earlier measurements of the point.
     """
 
     number: int
@@ -55,9 +56,10 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Plan(Struct, frozen=True, forbid_unknown_fields=True):
-    """A batch job. titles: titles of the study's points that the job measures, by their numbers; empty if there is
-    nothing to compare. is_link: whether the job belongs to a chain of jobs, in which the next job runs whatever the
-    outcome of this one is. packages: names in packages.PACKAGES that ranks import before data are generated.
+    """A batch job. titles: titles of the study's points that the job measures, by the number of the point; empty if
+    there is nothing to compare. is_link: whether the job belongs to a chain of jobs, in which each job runs whatever
+    the outcome of the previous one is. packages: packages that ranks import before data are generated, by their names
+    in packages.PACKAGES.
     """
 
     version: str
@@ -92,18 +94,18 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Folders on the file systems under test that hold the folders of the job's datasets."""
+        """Folders that hold the dataset folders of the job. They are on the file systems under test."""
         return tuple(dict.fromkeys(os.path.dirname(run.dataset) for run in self.runs)) or (self.data,)
 
     @property
     def warning_time(self) -> int:
-        """Seconds before its walltime at which the job is signalled."""
+        """Number of seconds before the end of its walltime at which the job gets a signal."""
         return warning_time(self.site, self.walltime)
 
 
 def load(path: Path) -> tuple[Plan, str]:
-    """Read a plan and return it with the SHA-256 of its file. Raise ConfigError if the file does not exist, InvalidRun
-    if it is corrupted, and InfrastructureError if it cannot be read.
+    """Read a plan.json. Return the plan and the SHA-256 of the file. Raise ConfigError if the file does not exist,
+    InvalidRun if it is corrupted, and InfrastructureError if it cannot be read.
     """
     try:
         content = path.read_bytes()
@@ -113,7 +115,7 @@ def load(path: Path) -> tuple[Plan, str]:
 
 
 def datasets(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """For each dataset that the runs read or write, return the first run that uses it."""
+    """Return the first run of each dataset that these runs read or write."""
     first: dict[str, Run] = {}
     for run in runs:
         if run.workload.dataset.is_stored:
@@ -122,8 +124,8 @@ def datasets(runs: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def warning_time(site: Site, walltime: int) -> int:
-    """Return how many seconds before its walltime a job is signalled: the site's warning time, at most a quarter of the
-    walltime, at least 1.
+    """Return how many seconds before the end of its walltime a job gets a signal. This is the warning time of the site,
+    but at most a quarter of the walltime, and at least 1 s.
     """
     return max(min(int(site.warning_time), walltime // 4), 1)
 
@@ -159,7 +161,7 @@ def resolved(workload: Workload) -> Workload:
 
 
 def positions(workload: Workload, ranks: int, rank: int, ranks_per_node: int) -> tuple[int, int]:
-    """Return the half-open range of positions of an epoch that `rank` reads."""
+    """Return the first position in an epoch that `rank` reads, and the first position after its range."""
     if not workload.reader.shard:
         return 0, workload.dataset.samples
     units, size = _shared_units(workload, ranks)
@@ -168,7 +170,9 @@ def positions(workload: Workload, ranks: int, rank: int, ranks_per_node: int) ->
 
 
 def share(count: int, ranks: int, rank: int) -> tuple[int, int]:
-    """Return the half-open range of `count` items that belong to `rank`; the sizes of ranges differ by at most one."""
+    """Divide `count` items among the ranks. Return the index of the first item of `rank`, and the first index after its
+    items. The numbers of items differ by at most one between ranks.
+    """
     return rank * count // ranks, (rank + 1) * count // ranks
 
 
@@ -191,8 +195,8 @@ def largest_share(workload: Workload, ranks: int) -> int:
 
 
 def steps_per_epoch(workload: Workload, ranks: int) -> int:
-    """Return the number of steps in an epoch, the same for every rank. A rank with fewer samples ends with a partly
-    filled batch and empty batches.
+    """Return the number of steps in an epoch. It is the same for every rank: a rank with fewer samples ends with a
+    partly filled batch and empty batches.
     """
     batch = workload.reader.batch_size
     whole = -(-largest_share(workload, ranks) // batch)
@@ -213,8 +217,8 @@ def samples_per_epoch(workload: Workload, ranks: int) -> int:
 
 
 def fingerprint(dataset: Dataset, layout: Layout | None = None) -> str:
-    """Return the fingerprint of a dataset, twelve hexadecimal digits. It is the same for two datasets if and only if
-    one can replace the other.
+    """Return the fingerprint of a dataset: twelve hexadecimal digits. Two datasets have the same fingerprint if and
+    only if one can replace the other.
     """
     auxiliary_files = [(side.name, side.file_size) for side in dataset.auxiliary_files if side.access == "read"]
     stored = document.plain(structs.replace(dataset, auxiliary_files=()))
@@ -233,21 +237,23 @@ def dataset_name(dataset: Dataset, layout: Layout | None = None) -> str:
 
 
 def job_name(workload: str) -> str:
-    """Return a new name for a job of this workload, such as demo-20261121-142501-3fa2c1. It is valid as a folder name
-    and in every batch system.
+    """Return a new name for a job of this workload, such as demo-20261121-142501-3fa2c1. The name is valid as the name
+    of a folder and in every batch system.
     """
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", workload).strip("-.")[:40] or "job"
     return f"{slug}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
 
 
 def workload_of(job: str) -> str:
-    """Return the workload's name from a job name that job_name() made; long workload names are shortened in it."""
+    """Return the name of the workload from the name of a job, which job_name() made. If the name of the workload is
+    long, only its beginning is known.
+    """
     return job.rsplit("-", 3)[0]
 
 
 def data_directory(site: Site, asked: Path | None) -> str:
-    """Return the absolute path of the data directory, from the user's request or else from the site. Raise ConfigError
-    if neither sets it, or if the site's value is not usable.
+    """Return the absolute path of the data directory: `asked` or, if that is None, the data directory of the site
+    profile. Raise ConfigError if neither is set, or if the value in the site profile cannot be used.
     """
     if asked is not None:
         return absolute(asked)
@@ -266,15 +272,15 @@ def data_directory(site: Site, asked: Path | None) -> str:
 
 
 def archive_folder(plan: Plan, directory: Path) -> Path:
-    """Return the folder for the archive of a job. directory: the present directory of the job, which may have been
-    moved since it was planned.
+    """Return the folder for the archive of a job. directory: the present directory of the job. It may have been moved
+    since the job was planned.
     """
     return Path(moved(plan.archive, os.path.dirname(plan.directory), os.path.dirname(os.path.abspath(directory))))
 
 
 def moved(path: str, old: str, new: str) -> str:
-    """Return the path that `path` has after folder `old` was moved to `new`. If it is not below `old`, return it
-    unchanged.
+    """Return the path that `path` has after the folder `old` was moved to `new`. If `path` is not below `old`, return
+    it unchanged.
     """
     below = os.path.relpath(path, old)
     return path if below.startswith("..") else os.path.normpath(os.path.join(new, below))

@@ -11,15 +11,16 @@ from dlio_hpc.config.workload import TENSORFLOW_BUFFER, Workload
 from dlio_hpc.plan import interleave, plan
 from dlio_hpc.plan.interleave import FileGroups
 
-# Tolerance by which bytes read may exceed bytes planned: a ratio. If TensorFlow itself reads, some bytes per rank are
-# added, because the kernel counts all reads of the process.
+# Tolerance: maximum ratio of bytes read to bytes planned. If TensorFlow does the reading itself, a number of bytes per
+# rank is added, because the kernel counts all reads of the process.
 SPARE = 1.02
 _SPARE_OF_A_PROCESS = 1 << 20
 
 
 def payload(workload: Workload, ranks: int, samples: int) -> int:
-    """Return the bytes of `samples` samples before compression; 0 for the null format. With reader.load: memory, return
-    the bytes of the dataset instead, times the number of ranks if each rank reads all of it.
+    """Return the size in bytes of `samples` samples before compression; 0 for the null format. If the key reader.load
+    is `memory`, `samples` is ignored: return the size of the dataset, times the number of ranks if each rank reads the
+    whole dataset.
     """
     if workload.dataset.format == "null":
         return 0
@@ -38,14 +39,16 @@ def planned(workload: Workload, ranks: int, samples: int) -> int:
 
 
 def factor(workload: Workload, ranks: int) -> float:
-    """Return the ratio of the bytes read to the bytes of the samples used; 1 for a format that reads nothing."""
+    """Return the ratio of bytes read to the size of the samples that are used. Return 1 for a format that reads
+    nothing.
+    """
     samples = plan.samples_per_epoch(workload, ranks) * workload.train.epochs
     return planned(workload, ranks, samples) / (payload(workload, ranks, samples) or 1) or 1.0
 
 
 def most(workload: Workload, ranks: int, planned: int) -> int | None:
-    """Return the maximum bytes that a run may read if `planned` bytes are planned, including a tolerance. Return None
-    if there is no limit, because libraries choose their own reads.
+    """Return how many bytes a run may read at most if `planned` bytes are planned. The result includes a tolerance.
+    Return None if there is no limit, because a library chooses what it reads.
     """
     dataset, reader = workload.dataset, workload.reader
     if dataset.format != "tfrecord" or reader.mode == "posix":
@@ -56,8 +59,8 @@ def most(workload: Workload, ranks: int, planned: int) -> int | None:
 
 
 def _streamed(workload: Workload, ranks: int) -> int:
-    """Return the bytes of samples that the streams of all ranks read in an epoch, or in total with reader.load:
-    memory.
+    """Return how many bytes of samples the streams of all ranks together read in an epoch. If the key reader.load is
+    `memory`, return the bytes that they read in the whole run.
     """
     reader, samples = workload.reader, workload.dataset.samples
     order = interleave.of(workload.dataset, reader, ranks)
@@ -69,7 +72,8 @@ def _streamed(workload: Workload, ranks: int) -> int:
         first, last = plan.positions(workload, ranks, rank, 0)
         opening, _ = order.group(first)
         end = last if order.shares > 1 else samples
-        # Ranks whose shares lie alike in their groups read the same bytes. The last group before `end` may be smaller.
+        # Ranks whose shares have the same position in their groups read the same number of bytes. The last group before
+        # `end` may be smaller.
         alike = (first - opening, last - first, min(end, last + full) - opening)
         if alike not in known:
             known[alike] = _of_share(workload, order, first, min(last, first + most))
@@ -78,7 +82,9 @@ def _streamed(workload: Workload, ranks: int) -> int:
 
 
 def _of_share(workload: Workload, order: FileGroups, first: int, last: int) -> int:
-    """Return the bytes of samples that a rank's stream reads to get the samples at positions `first` to `last`."""
+    """Return how many bytes of samples the stream of a rank reads to get the samples at the half-open range of
+    positions `first` to `last`.
+    """
     dataset = workload.dataset
     record = dataset.sample.size + TFRECORD_FRAME
     total = 0
@@ -93,15 +99,16 @@ def _of_share(workload: Workload, order: FileGroups, first: int, last: int) -> i
 
 
 def _wanted(begin: int, end: int, files: int, number: int) -> tuple[int, int]:
-    """Return the half-open range of records that file `number` of a group contributes to positions `begin` to `end` of
-    the group. The group has `files` files, of which samples are taken in turn.
+    """Return which records of a file belong to the half-open range of positions `begin` to `end` of a group: the first
+    record, and the first record after them. number: index of the file in the group. files: number of files in the
+    group; samples are taken from each file in turn.
     """
     return -(-max(0, begin - number) // files), -(-max(0, end - number) // files)
 
 
 def _of_file(workload: Workload, first: int, last: int) -> int:
-    """Return the bytes read from a file to get its records `first` to `last`: whole requests, at most to the end of the
-    file; the whole file if its records are shuffled.
+    """Return how many bytes are read from a file to get its records in the half-open range `first` to `last`. Whole
+    requests are read, but not beyond the end of the file. If records are shuffled, the whole file is read.
     """
     dataset = workload.dataset
     record = dataset.sample.size + TFRECORD_FRAME

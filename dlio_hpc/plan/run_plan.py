@@ -1,4 +1,6 @@
-"""Turn a point of a study into a run of a job: its dataset, steps, samples and bytes, and notes for the user."""
+"""Conversion of a point of a study to a run of a job: the dataset, steps, samples and bytes of the run, and notes for
+the user.
+"""
 
 import os
 from collections.abc import Iterator
@@ -16,8 +18,9 @@ _MOST_STEPS = 2**26
 
 
 def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run:
-    """Return a run of the point. Its number is 0 until a job includes it. Raise ConfigError if it would read nothing or
-    record too many steps. kind: generate, warmup or measure. job: name of the job.
+    """Return a run of the point. The number of the run is 0 until a job includes it. Raise ConfigError if the run would
+    read nothing, or would have too many steps. kind: generate, warmup or measure. name: name of the run. job: name of
+    the job.
     """
     workload, ranks = plan.resolved(_workload(study, point, kind)), point.ranks
     dataset, epochs = workload.dataset, workload.train.epochs
@@ -45,7 +48,9 @@ def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run
 
 
 def _workload(study: Study, point: Point, kind: Kind) -> Workload:
-    """Return the workload of the point. For a warm-up, the keys in the study's warmup_set have their other values."""
+    """Return the workload of the point. For a warm-up run, keys in `warmup_set` of the study have the values given
+    there.
+    """
     if kind != "warmup" or not study.warmup_set:
         return point.workload
     return Draft(document.plain(point.workload), "warmup_set").with_settings(study.warmup_set)
@@ -66,8 +71,8 @@ def _check_steps(point: Point, steps: int, kind: Kind) -> None:
 
 
 def notes(study: Study, point: Point) -> Iterator[str]:
-    """Yield notes where a run of the point deviates from the request or has side effects, such as fewer steps or no
-    checkpoint.
+    """Yield a note for each deviation of a run of the point from the request, such as fewer steps or no checkpoint, and
+    for each side effect.
     """
     workload = point.workload
     dataset, reader, steps = workload.dataset, plan.resolved(workload).reader, workload.train.steps
@@ -94,7 +99,7 @@ def notes(study: Study, point: Point) -> Iterator[str]:
 
 
 def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:
-    """Yield notes on ranks with shares of different size, and on runs that read considerably more bytes than the
+    """Yield a note if ranks read different numbers of samples, and a note if runs read considerably more bytes than the
     samples have.
     """
     dataset, reader = workload.dataset, workload.reader
@@ -120,8 +125,8 @@ def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:
 
 
 def check(study: Study, point: Point) -> None:
-    """Raise ConfigError if the study asks for Darshan or TensorFlow's profiler, and the reader or site does not support
-    it.
+    """Raise ConfigError if the study requests Darshan or TensorFlow's profiler, but the reader or the site does not
+    support it.
     """
     loader = point.workload.reader.loader
     if study.tf_profile and loader != "tensorflow":
@@ -133,8 +138,8 @@ def check(study: Study, point: Point) -> None:
 
 
 def watched(study: Study, point: Point) -> tuple[bool, str | None]:
-    """Return whether Darshan watches runs of the point, and a note if it does not although the site has Darshan. Raise
-    ConfigError if Darshan is requested but not possible.
+    """Return whether runs of the point are made with Darshan. Also return a note if they are not although the site has
+    Darshan, otherwise None. Raise ConfigError if Darshan is requested but not possible.
     """
     site, reader = study.site, point.workload.reader
     if study.darshan and site.darshan is None:

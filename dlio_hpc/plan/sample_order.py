@@ -1,5 +1,5 @@
-"""The order in which samples are read. Any rank computes the sample at any position of any epoch, without storing a
-list.
+"""The order in which samples are read. Every rank can compute the sample at any position of any epoch; no list is
+stored.
 
 A seeded Feistel network permutes the numbers below the smallest power of two that is at least the number of items.
 Results that are too large are permuted again (cycle walking). Only integer operations are used, so the order is the
@@ -23,8 +23,9 @@ _WORD = (1 << 64) - 1
 
 
 class Order:
-    """The order of samples in an epoch. rank: the rank that reads; it only matters if every rank reads all samples in
-    its own order. ranks: number of ranks that share the samples. file_groups: groups of interleaved files.
+    """The order of samples in an epoch. rank: the rank that reads. The order depends on it only if every rank reads all
+    samples in an order of its own. ranks: number of ranks that share the samples. file_groups: groups of interleaved
+    files.
     """
 
     def __init__(self, dataset: Dataset, reader: Reader, epoch: int, rank: int = 0, ranks: int = 1) -> None:
@@ -53,20 +54,20 @@ class Order:
         return files * size + within
 
     def batch(self, samples: Indices) -> Indices:
-        """Return the samples of a batch in the order in which they are read: sorted if the workload asks for ascending
-        reads.
+        """Return the samples of a batch in the order in which they are read. They are sorted if the workload requests
+        ascending reads.
         """
         return np.sort(samples) if self._shuffle.ascending else samples
 
     def among(self, count: int) -> Indices:
-        """Return the order of `count` samples that are already in memory, as their indices."""
+        """Return the indices of `count` samples that are already in memory, in the order in which they are used."""
         places = np.arange(count, dtype=np.uint64)
         shuffled = (self._shuffle.samples or self._shuffle.files) and self._shuffle.reseed
         return permute(places, count, self._keys(3)) if shuffled and count else places
 
     def _in_turn(self, positions: Indices, size: np.uint64) -> tuple[Indices, Indices]:
-        """Return the file of the sample at each position, and its place in that file, for files that are interleaved in
-        groups. The last group of a share may be smaller.
+        """Return the file of the sample at each position, and the place of the sample in this file, for files that are
+        interleaved in groups. The last group of a share may be smaller.
         """
         files, most = positions // size, np.uint64(self.file_groups.at_once)
         begins, ends = self._shares(files)
@@ -76,8 +77,8 @@ class Order:
         return groups + rest % in_group, rest // in_group
 
     def _shares(self, files: Indices) -> tuple[Indices, Indices]:
-        """Return the share that each of `files` (ascending) belongs to, as two arrays: first file of the share, and
-        first file after it.
+        """Return the share that each file in `files` belongs to, as two arrays: the first file of the share, and the
+        first file after the share. files: numbers of files, in ascending order.
         """
         if not len(files):
             return files, files
@@ -92,11 +93,11 @@ class Order:
 
 
 def permute(indices: Indices, count: int, keys: list[Any]) -> Indices:
-    """Map each of `indices` (below `count`) to its place in the permutation that `keys` select.
-
-    keys: one key per round, each a number or an array as long as `indices`. Rounds update the high and the low half of
-    the bits alternately, so the mapping is a bijection for any split of the bits. An index that is mapped to `count` or
-    above is mapped again, less than once on average.
+    """Map each index to its place in a permutation of the numbers below `count`. indices: indices below `count`. keys:
+    one key per round, which select the permutation; each key is a number, or an array as long as `indices`. Rounds
+    update the high and the low half of the bits alternately. The mapping is therefore a bijection, however the bits are
+    split. An index that is mapped to `count` or above is mapped again; on average, this happens less than once per
+    index.
     """
     bits = (count - 1).bit_length()
     low_bits = np.uint64(bits // 2)
@@ -121,7 +122,7 @@ def permute(indices: Indices, count: int, keys: list[Any]) -> Indices:
 
 
 def mix(value: int) -> int:
-    """Return 64 well-mixed bits of an integer, by the finalizer of splitmix64."""
+    """Mix the bits of an integer by the finalizer of splitmix64, and return 64 bits."""
     value = (value + 0x9E3779B97F4A7C15) & _WORD
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _WORD
     value = (value ^ value >> 27) * 0x94D049BB133111EB & _WORD
@@ -129,8 +130,8 @@ def mix(value: int) -> int:
 
 
 def mix_all(values: Indices) -> Indices:
-    """Mix the bits of each value of an array. This is shorter than mix(); four rounds of it pass tests of
-    uniformity.
+    """Mix the bits of each value of an array. The calculation is shorter than that of mix(); with four rounds,
+    permutations pass tests of uniformity.
     """
     values = values * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ values >> np.uint64(29)) * np.uint64(0x94D049BB133111EB)

@@ -11,12 +11,12 @@ from dlio_hpc.plan import cost
 from dlio_hpc.plan.cost import JobCost
 from dlio_hpc.plan.plan import Plan
 
-# A note is given if computation alone takes more than this share of the walltime.
+# If computation alone takes more than this share of the walltime, there is a note.
 _TIGHT = 0.8
 
 
 def check(plans: Iterable[Plan]) -> None:
-    """Raise ConfigError for the first plan that does not respect the limits of its site."""
+    """Raise ConfigError if a plan does not respect the limits of its site."""
     for plan in plans:
         for fault in faults(plan):
             raise fault
@@ -49,8 +49,8 @@ def _binding(plan: Plan) -> Iterator[ConfigError]:
 
 
 def _account(plan: Plan) -> Iterator[ConfigError]:
-    """Yield an error if the site requires an account and none is given. Its batch system would reject the job or charge
-    a default account.
+    """Yield an error if the site requires an account and none is given. Without an account, the batch system would
+    reject the job or charge a default account.
     """
     if plan.site.account_required and not plan.account:
         yield ConfigError(f"site {plan.site.name} requires an account: --account NAME, or DLIO_HPC_ACCOUNT=NAME")
@@ -137,7 +137,7 @@ def check_cost(site: Site, costs: Sequence[JobCost]) -> None:
 
 
 def of_cost(site: Site, costs: Sequence[JobCost]) -> Iterator[ConfigError]:
-    """Yield an error for each limit on the cost of a submission that these jobs together exceed."""
+    """Yield an error for each limit of the site on the cost of a submission that these jobs exceed in total."""
     limits = site.limits
     hours = sum(job.limit_node_hours for job in costs)
     if limits.node_hours is not None and hours > limits.node_hours:
@@ -159,7 +159,7 @@ def of_cost(site: Site, costs: Sequence[JobCost]) -> Iterator[ConfigError]:
 
 def check_jobs(site: Site, queue: str | None, queues: list[tuple[str, ...]], more: int) -> None:
     """Raise ConfigError if submitting `more` jobs would exceed the number of jobs that the site or the queue allows per
-    user. queues: for each present job of the user, the names of the queues that it is in.
+    user. queues: for each present job of the user, the names of the queues that the job is in.
     """
     known = site.queues.get(queue or "")
     for where, most, have in (

@@ -1,5 +1,5 @@
-"""A study: the points that a submission measures, and the number of repeats. A point is a workload on a number of
-nodes.
+"""A study: the points that a submission measures, and the number of repeats. A point is a workload together with
+numbers of nodes and ranks.
 """
 
 import itertools
@@ -27,8 +27,8 @@ _MOST = 100_000
 
 
 class JobRequest(Struct, frozen=True):
-    """Options of a submission except workload and site. None: use the site's default. seed: seed of the order of runs;
-    None: choose a random seed.
+    """Options of a submission except the workload and the site. For an option that is None, the default of the site
+    applies. seed: seed of the order of runs; None to choose a random seed.
     """
 
     runs: Path
@@ -58,8 +58,8 @@ class Judging(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class About(Struct, frozen=True):
-    """Contents of a study file besides its parts. warmup_set: workload keys that have other values in warm-ups, and
-    these values.
+    """Contents of a study file other than its parts. warmup_set: workload keys that have other values in warm-up runs,
+    with these values.
     """
 
     description: str = ""
@@ -68,11 +68,11 @@ class About(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True):
-    """A set of points that are compared with each other. name: empty if the study has a single part. weak: if true,
-    every rank reads the same amount at every number of ranks; otherwise all ranks together read the same amount.
-    reference: number of the point that the others are compared with. This is the point with the unchanged workload on
-    the fewest ranks, or, if no point has the unchanged workload, the first point on the fewest ranks. is_default: true
-    if the reference has the unchanged workload.
+    """A part of a study: a set of points that are compared with each other. name: empty if the study has a single part.
+    weak: if true, every rank reads the same amount at every number of ranks; otherwise all ranks together read the same
+    amount. reference: number of the point that the other points are compared with. This is the point with the unchanged
+    workload on the fewest ranks. If no point has the unchanged workload, this is the first point on the fewest ranks.
+    is_default: true if the reference has the unchanged workload.
     """
 
     name: str
@@ -92,14 +92,16 @@ class Part(Struct, frozen=True):
 
     @property
     def settings(self) -> tuple[Axis, ...]:
-        """Axes of varied workload and layout keys. The axis of the two compared file systems is left out."""
+        """Axes of the varied keys of the workload and of the Lustre layout. The axis of two compared file systems is
+        left out.
+        """
         return tuple(axis for axis in self.axes if not axis.is_data)
 
 
 class Point(Struct, frozen=True):
-    """A configuration that is measured `repeat` times. places: for each varied key, the index of the point's value on
-    the key's axis. layout: Lustre layout of the dataset's files. data: folder that holds the dataset; None: the data
-    directory of the study.
+    """A configuration that is measured `repeat` times. places: for each varied key, the index of its value at this
+    point on the axis of the key. layout: Lustre layout of the dataset's files. data: folder that holds the dataset;
+    None: the data directory of the study.
     """
 
     number: int
@@ -149,7 +151,7 @@ class Study(Struct, frozen=True):
 
     @property
     def folder(self) -> Path:
-        """The folder that holds study.json. A plain study has no such folder."""
+        """The folder that holds study.json. A plain study (see is_plain) has no such folder."""
         return Path(self.runs, self.study)
 
     @property
@@ -173,8 +175,8 @@ class Study(Struct, frozen=True):
         return next(part for part in self.parts if part.name == name)
 
     def labels(self, point: Point) -> dict[str, str]:
-        """Return the varied keys of a point with their values as text, including nodes and ranks per node if they vary.
-        They distinguish the point from others of its part.
+        """Return the varied keys of a point, with their values as text. The numbers of nodes and of ranks per node are
+        included if they vary. These labels distinguish the point from the other points of its part.
         """
         part = self.part(point.part)
         labels = {axis.key: axis.labels[point.places[axis.key]] for axis in part.axes}
@@ -191,9 +193,9 @@ class Study(Struct, frozen=True):
 
 
 class PartRequest(Struct, frozen=True):
-    """A part of a study as requested. site: site profile, of which a part may vary the Lustre layout. nodes,
-    ranks_per_node: several values request scaling. folders: the two folders, on different file systems, to be compared;
-    empty without such a comparison.
+    """Request for a part of a study. site: site profile; the part may vary its Lustre layout. nodes, ranks_per_node:
+    more than one value requests scaling. folders: one folder on each of the two file systems to be compared; empty if
+    no file systems are compared.
     """
 
     workload: Draft
@@ -285,8 +287,9 @@ def _part(asked: PartRequest, points: list[Point]) -> Part:
 
 
 def _is_base(point: Point, base: Workload, asked: PartRequest) -> bool:
-    """Return whether the point has the unchanged workload `base` and the site's layout, on the first of two compared
-    file systems. The size of its dataset may differ from `base` if it is not varied.
+    """Return whether the point has the unchanged workload `base` and the layout of the site and, if two file systems
+    are compared, is on the first of them. The size of the dataset may differ from that in `base` if the part does not
+    vary it.
     """
     same = {"files": base.dataset.files, "samples_per_file": base.dataset.samples_per_file}
     varied = any(axis.key.startswith(("dataset.files", "dataset.samples_per_file")) for axis in asked.axes)
@@ -322,7 +325,9 @@ def _points(asked: PartRequest, first: int, notes: dict[str, None]) -> Iterator[
 
 
 def _sides(point: Point, folders: Sequence[str]) -> Iterator[Point]:
-    """Yield a copy of the point for each file system that is compared, or the point itself if none are."""
+    """Yield a copy of the point for each of the compared file systems. If no file systems are compared, yield the point
+    itself.
+    """
     if not folders:
         yield point
         return
@@ -332,8 +337,8 @@ def _sides(point: Point, folders: Sequence[str]) -> Iterator[Point]:
 
 
 def _scales(asked: PartRequest) -> list[tuple[int, int]]:
-    """Return all pairs of nodes and ranks per node. Raise ConfigError for repeated values, and for zip or weak without
-    effect.
+    """Return all (nodes, ranks per node) pairs. Raise ConfigError for repeated values, and if the option `zip` or
+    `weak` is given but has no effect.
     """
     ranks_per_node = asked.ranks_per_node or (asked.site.ranks_per_node,)
     scales = list(itertools.product(asked.nodes, ranks_per_node))
@@ -347,8 +352,8 @@ def _scales(asked: PartRequest) -> list[tuple[int, int]]:
 
 
 def _sized(asked: PartRequest, workload: Workload, most: int, notes: dict[str, None]) -> Workload:
-    """Return the workload with its dataset resized and its steps fixed as the part requests, the same for all numbers
-    of ranks. Add notes on these changes to `notes`. most: largest number of ranks of the part.
+    """Return the workload with the dataset size and the number of steps that the part requests. They are the same for
+    all numbers of ranks. Add notes on these changes to `notes`. most: largest number of ranks of the part.
     """
     if asked.dataset_size is not None:
         sized = resized(workload, asked.dataset_size, most)
@@ -368,7 +373,7 @@ def _varied(asked: PartRequest, places: dict[str, int]) -> tuple[Workload, Layou
 
 
 def layout_of(site: Site, settings: dict[str, Any]) -> Layout | None:
-    """Return the site's Lustre layout with the keys site.layout.* in `settings` applied. Raise ConfigError if the
+    """Return the Lustre layout of the site, changed by the keys site.layout.* in `settings`. Raise ConfigError if the
     result is not a valid layout.
     """
     if not settings:
@@ -388,8 +393,8 @@ def _check_weak(workload: Workload) -> None:
 
 
 def _weak(workload: Workload, most: int) -> Workload:
-    """Return the workload with train.steps set to the steps that a rank has on `most` ranks, the largest number, so
-    that every number of ranks reads the same amount per rank from one dataset.
+    """Return the workload for weak scaling: each rank reads the same amount at every number of ranks, from a single
+    dataset. train.steps is set to the number of steps that a rank has on `most` ranks. most: largest number of ranks.
     """
     steps = plan.steps_per_epoch(workload, most)
     return structs.replace(workload, train=structs.replace(workload.train, steps=max(1, steps)))
@@ -405,7 +410,7 @@ def _weak_notes(workload: Workload, most: int) -> Iterator[str]:
 
 
 def _size_notes(workload: Workload, sized: Workload, ranks: int) -> Iterator[str]:
-    """If the dataset grew, yield notes on its old and new size, and on samples that are not read."""
+    """If the dataset was enlarged, yield notes on its old and new size, and on samples that are not read."""
     before, after = workload.dataset, sized.dataset
     if after.samples <= before.samples:
         return

@@ -1,4 +1,4 @@
-"""A study file: a YAML file with the parts of a study, their full values and smaller values for laptops."""
+"""A study file: a YAML file with the parts of a study. It has full values, and smaller values that suit a laptop."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 
 class Scale(Struct, frozen=True, forbid_unknown_fields=True):
-    """Values that a study, a part or its laptop section may set: number of nodes and ranks, dataset size, workload
-    keys. null: not set here.
+    """Values that a study, a part, or their `laptop` sections may set: numbers of nodes and ranks, dataset size,
+    workload keys. null: not set here.
     """
 
     set: dict[str, Any] = {}
@@ -33,11 +33,11 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Shrunk(Scale, frozen=True, forbid_unknown_fields=True):
-    """Smaller values of a part, used on a laptop."""
+    """Smaller values of a part, which suit a laptop."""
 
     sweep: dict[str, Any] = {}
-    """Values that replace those of a varied key; other keys keep the values of the part. Example: {reader.read_threads:
-    [1, 2]}
+    """Varied keys with the values that replace those of the part. Other varied keys keep the values of the part.
+    Example: {reader.read_threads: [1, 2]}
     """
 
 
@@ -80,11 +80,13 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
     warmup: Annotated[int, Meta(ge=0)] = 0
     """Number of warm-up runs of each dataset in each job, before the measurements."""
     warmup_set: dict[str, Any] = {}
-    """Workload keys that have other values in warm-ups. Example: {reader.verify_content: all}"""
+    """Workload keys that have other values in warm-up runs, with these values. Example: {reader.verify_content: all}"""
     laptop: Scale = Scale()
     """Smaller values, used without --full. A suite uses them on the local site only."""
     verdict: Judging | None = None
-    """Criteria to judge by, and baseline comparison, at the end. A study with a verdict is a suite."""
+    """Settings of the verdict at the end: criteria, and comparison with baselines. A study with a verdict
+    is a suite.
+    """
 
     def __post_init__(self) -> None:
         if not self.parts:
@@ -100,8 +102,8 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def load(name: str) -> StudyFile:
-    """Read a study file: a shipped study or suite by its name, or any file by its path. Names of workload and criteria
-    files next to it are resolved to paths.
+    """Read a study file. name: name of a shipped study or suite, or path of a file. Names of workload files and
+    criteria files next to the study file are replaced by their paths.
     """
     path = shipped.find(shipped.STUDIES, name)
     file = document.read_named(path, StudyFile, "parts", PartFile)
@@ -118,9 +120,9 @@ def _near(path: Path, name: str | None) -> str | None:
 
 
 class FileChanges(Struct, frozen=True):
-    """Values from the command line that replace those of the study file; None: no change. full: use the full values
-    instead of the laptop values. folders: the two folders, on different file systems, to be compared; empty without
-    such a comparison.
+    """Values from the command line that replace those of the study file. For a value that is None, that of the file
+    remains. full: use the study's full values instead of its smaller values, which suit a laptop. folders: one folder
+    on each of the two file systems to be compared; empty if no file systems are compared.
     """
 
     full: bool = False
@@ -132,8 +134,8 @@ class FileChanges(Struct, frozen=True):
 
 
 def asked_of(file: StudyFile, site: Site, changes: FileChanges) -> list[PartRequest]:
-    """Return the requested parts of a study. For each part, the common settings of the file apply first, then those of
-    the part, then the laptop values (unless changes.full is set), then `changes`.
+    """Return the requested parts of a study. For each part, later settings replace earlier ones, in this order: common
+    settings of the file, settings of the part, smaller values for laptops (unless changes.full is set), `changes`.
     """
     return [_asked_of(name, part, file, site, changes) for name, part in file.parts.items()]
 
@@ -156,7 +158,7 @@ def _asked_of(name: str, part: PartFile, file: StudyFile, site: Site, changes: F
         axes=tuple(sweep.axis_of(key, values, f"{source}.sweep.{key}") for key, values in swept.items()),
         zipped=part.zip,
         nodes=changes.nodes or _counts(layers, "nodes", source) or (1,),
-        # With --nodes the study scales over nodes, not over the laptop's ranks per node.
+        # With --nodes, the study scales over nodes, and not over the ranks per node of the `laptop` sections.
         ranks_per_node=changes.ranks_per_node or _counts(layers[: 2 if changes.nodes else 4], "ranks_per_node", source),
         weak=part.weak,
         dataset_size=changes.dataset_size or _last(layer.dataset_size for layer in layers),

@@ -22,8 +22,8 @@ Unit = Literal["bytes", "seconds", ""]
 
 
 class Axis(Struct, frozen=True):
-    """A varied key and its values as YAML types. labels: the values as text. numbers: the values as numbers in `unit`,
-    for the axis of a plot; None if a value is not a number.
+    """A varied key and its values. values: the values, as read from YAML. labels: the values as text. numbers: the
+    values as numbers in `unit`, for the axis of a plot; None if a value is not a number.
     """
 
     key: str
@@ -33,8 +33,8 @@ class Axis(Struct, frozen=True):
     unit: Unit = ""
 
     def identity(self, place: int) -> float | str:
-        """Return a number or text that identifies the value at index `place`. It is equal for equivalent values, such
-        as 1 MiB and 1024 KiB.
+        """Return a number or text that identifies the value at index `place`. Equivalent values, such as 1 MiB and 1024
+        KiB, have the same identity.
         """
         number = _number(self.values[place], self.unit)
         return self.labels[place] if number is None else number
@@ -46,18 +46,18 @@ class Axis(Struct, frozen=True):
 
     @property
     def is_data(self) -> bool:
-        """True if the axis varies the file system under test, by the dataset's folder, rather than a key."""
+        """True if the axis does not vary a key but the file system under test, by the folder of the dataset."""
         return self.key == _DATA
 
 
 def sides(folders: Sequence[str]) -> Axis:
-    """Return the axis of a comparison of file systems. folders: a folder on each of them."""
+    """Return the axis of a comparison of file systems. folders: one folder on each file system."""
     return Axis(_DATA, tuple(folders), tuple(folders), None)
 
 
 def axis(text: str) -> Axis:
-    """Parse a sweep in the form key=a,b,c. Each value between commas is a YAML value or a range. Raise ConfigError if
-    the text is not valid.
+    """Parse a sweep in the form key=a,b,c, and return its axis. Each of the items between commas is a YAML value or a
+    range. Raise ConfigError if `text` is not valid.
     """
     key, equals, values = text.partition("=")
     source = f"-P {text}"
@@ -84,8 +84,8 @@ def axis_of(key: str, given: object, source: str) -> Axis:
 
 
 def check_site_key(key: str, source: str) -> None:
-    """Raise ConfigError for a site key that a study cannot vary, that is, any except site.layout and its keys. source:
-    origin of the key, for messages.
+    """Raise ConfigError if `key` is a key of the site profile that a study cannot vary. A study can vary only
+    site.layout and its keys. source: origin of the key, for messages.
     """
     if key.startswith("site.") and not f"{key}.".startswith(f"{_LAYOUT}."):
         raise ConfigError(
@@ -95,8 +95,8 @@ def check_site_key(key: str, source: str) -> None:
 
 
 def counts(given: object, source: str) -> tuple[int, ...]:
-    """Return the positive integers that a list or a range such as 128..2048*2 gives. Raise ConfigError for anything
-    else.
+    """Return the positive integers in a list, or in a range such as 128..2048*2. Raise ConfigError for anything else.
+    source: origin of the value, for messages.
     """
     numbers = axis_of("n", given, source).numbers or ()
     if not numbers or any(number < 1 or not number.is_integer() for number in numbers):
@@ -105,10 +105,10 @@ def counts(given: object, source: str) -> tuple[int, ...]:
 
 
 def settings(axes: Sequence[Axis], zipped: bool) -> Iterator[dict[str, int]]:
-    """Yield each setting of the varied keys, as the index of every key's value on its axis. Settings are all
-    combinations of the values; with `zipped`, the first values of all axes, then the second values, and so on.
-
-    Raise ConfigError if zipped lists differ in length, or if a key or a combination is repeated.
+    """Yield each setting of the varied keys: for each key, the index of its value on its axis. Without `zipped`, the
+    settings are all combinations of the values. With `zipped`, the first setting consists of the first values of all
+    axes, the second setting of the second values, and so on. Raise ConfigError if zipped axes differ in length, or if a
+    key or a setting is repeated.
     """
     keys, ranges = [axis.key for axis in axes], [range(len(axis.values)) for axis in axes]
     for key, parent in itertools.permutations(keys, 2):
@@ -130,7 +130,9 @@ def settings(axes: Sequence[Axis], zipped: bool) -> Iterator[dict[str, int]]:
 
 
 def _unit(key: str) -> Unit:
-    """Return the unit of the key's numbers, from the type of the key in Workload or Site; "" if it has no unit."""
+    """Return the unit of the numbers of a key, from the type of the key in Workload or Site. Return "" if the key has
+    no unit.
+    """
     kind = SHORT_FORMS.get(key)
     if kind is None:
         root: type = Site if key.startswith("site.") else Workload
@@ -165,7 +167,9 @@ def _label(value: object, unit: Unit) -> str:
 
 
 def _check_spelling(key: str, values: list[Any], unit: Unit, source: str) -> None:
-    """Raise ConfigError if a value of a numeric key is a range in the notation of other programs, 1:4 or 1-4."""
+    """Raise ConfigError if a value of a numeric key is a range in the notation of other programs, such as
+    1:4 or 1-4.
+    """
     import re
 
     kind = document.kind_at(Workload, key.split("."))
@@ -215,7 +219,7 @@ def _no_range(text: str, source: str) -> ConfigError:
 
 
 def _end(text: str, unit: Unit) -> int | float | None:
-    """Return the number that the text stands for, in bytes or seconds if the key has such a unit; None if it is not a
+    """Return the number that `text` stands for; in bytes or seconds if `unit` says so. Return None if `text` is not a
     number.
     """
     value = document.parse_yaml(text, "range")
@@ -224,7 +228,9 @@ def _end(text: str, unit: Unit) -> int | float | None:
 
 
 def _spelt(value: float, unit: Unit) -> int | float | str:
-    """Return the value as a person would write it: a size with its unit if that is exact, otherwise a number."""
+    """Return the value as a person would write it: a size in bytes with a larger unit if that is exact, otherwise a
+    number.
+    """
     text = _label(value, unit)
     if unit == "bytes" and _number(text, unit) == value:
         return text

@@ -33,7 +33,7 @@ from dlio_hpc.lustre.layout_record import Record, read
 from dlio_hpc.plan.plan import Plan, Run, archive_folder
 from dlio_hpc.results import run_result
 
-# Files that are read in the directory of a job, in addition to the files of its runs.
+# Names of the files that are read from the directory of a job, in addition to the files of its runs.
 _PLAIN = (rundir.PLAN, rundir.JOB, rundir.STUDY, rundir.ENVIRONMENT, rundir.EXIT_STATUS, rundir.STDERR, rundir.STDOUT)
 # Limits of the last lines of job.err: number of lines, bytes read, characters per line.
 _TAIL_LINES, _TAIL_BYTES, _TAIL_LETTERS = 10, 1 << 16, 240
@@ -54,7 +54,8 @@ class Tail(NamedTuple):
 
 class RunOutcome(NamedTuple):
     """Outcome of a planned run. A run that the job did not reach has neither a result nor an error. verdict: verdict on
-    the run's Darshan log; None if the run was made without Darshan, or if the job ended before the log was checked.
+    the Darshan log of the run; None if the run was made without Darshan, or if the job ended before the log was
+    checked.
     """
 
     run: Run
@@ -68,8 +69,8 @@ class RunOutcome(NamedTuple):
 
     @property
     def storage(self) -> Storage | None:
-        """Origin of the bytes that the run read; Darshan's count is used if there is one. None if the run has no
-        result.
+        """Origin of the bytes that the run read: storage or memory. If Darshan counted the bytes, its count is used.
+        None if the run has no result.
         """
         counts = None if self.verdict is None else self.verdict.bytes
         return None if self.result is None else judge(self.run, self.result, None if counts is None else counts.darshan)
@@ -78,8 +79,8 @@ class RunOutcome(NamedTuple):
 class JobOutcome(NamedTuple):
     """Outcome of a job and its runs. directory: directory of the job; None if the job was read from its archive.
     archive: path of the archive; None if the job has not been collected. layouts: layouts of the datasets as read back
-    from the file system. environment: environment of the ranks; empty if they have not started yet. study: content of
-    the job's copy of the study's record; None if the job belongs to no study. exit_status: exit status of the job
+    from the file system. environment: environment of the ranks; empty if the ranks have not started yet. study: content
+    of the copy of study.json that the job has; None if the job belongs to no study. exit_status: exit status of the job
     script; None if the script did not reach its end. tail: last lines of the job's output; None if there is no output.
     """
 
@@ -96,14 +97,16 @@ class JobOutcome(NamedTuple):
 
 
 def load_all(paths: Sequence[Path]) -> list[JobOutcome]:
-    """Load several jobs. Each batch system is queried once, for the states of all its jobs."""
+    """Load several jobs from their directories or archives. Query each batch system only once, for the states of all
+    its jobs.
+    """
     looks = {look.directory: look for look in job_state.refresh_all([path for path in paths if path.is_dir()])}
     return [load(path, looks.get(path)) for path in paths]
 
 
 def load(path: Path, look: job_state.JobSnapshot | None = None) -> JobOutcome:
-    """Load a job from its directory or its archive. look: state of the job; None to query the batch system. A job that
-    is loaded from an archive has the state that is recorded there.
+    """Load a job from its directory or its archive. look: current state of a job that has a directory; None to
+    determine the state now. A job that is loaded from an archive has the state that is recorded in the archive.
     """
     if path.is_dir():
         if look is None:
@@ -163,7 +166,7 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
 
 
 def _end_of(path: Path) -> bytes | None:
-    """Return the last _TAIL_BYTES bytes of a file, which may be large, or None if it does not exist."""
+    """Return the last _TAIL_BYTES bytes of a file, or None if the file does not exist. The file may be large."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
@@ -190,8 +193,8 @@ def _tail(content: dict[str, bytes]) -> Tail | None:
 
 
 def _last_lines(content: bytes) -> tuple[str, ...]:
-    """Return the last lines that are not blank, each cut to _TAIL_LETTERS characters. Unprintable characters are
-    replaced by blanks.
+    """Return the last lines of the text that are not blank. Cut each line to _TAIL_LETTERS characters, and replace
+    unprintable characters by blanks.
     """
     lines = content[-_TAIL_BYTES:].decode(errors="backslashreplace").splitlines()
     printable = ("".join(letter if letter.isprintable() else " " for letter in line).rstrip() for line in lines)
@@ -199,8 +202,8 @@ def _last_lines(content: bytes) -> tuple[str, ...]:
 
 
 class RunFiles(NamedTuple):
-    """Files with the details of a run. timeline: content of its timeline.h5; None if there is none. log: path of its
-    Darshan log; None if there is none.
+    """Files with the details of a run. timeline: content of the file timeline.h5 of the run; None if there is no such
+    file. log: path of the Darshan log of the run; None if there is none.
     """
 
     run: RunOutcome
@@ -210,8 +213,9 @@ class RunFiles(NamedTuple):
 
 @contextmanager
 def evidence(path: Path, outcome: JobOutcome) -> Iterator[list[RunFiles]]:
-    """Yield, for a `with` block, the files with the details of each run that has a result. Darshan logs of an archived
-    job are unpacked into a temporary directory, which is removed at the end of the block.
+    """Yield, for a `with` block, the files with the details of all runs that have a result. path: directory or archive
+    of the job. Darshan logs in an archive are unpacked into a temporary directory, which is removed at the end of the
+    block.
     """
     runs = [run for run in outcome.runs if run.result is not None]
     if path.is_dir():
@@ -243,7 +247,7 @@ def _log(run: RunOutcome, folder: Path) -> Path | None:
 
 
 def _is_of(run: RunOutcome, name: str) -> bool:
-    """Return whether `name` is the file name of the Darshan log that was checked for the run. If no log was checked,
+    """Return whether the Darshan log that was checked for the run has the file name `name`. If no log was checked,
     return True.
     """
     return run.verdict is None or Path(name).name == run.verdict.log
@@ -306,8 +310,8 @@ _INCOMPLETE: frozenset[State] = frozenset({"timeout", "cancelled", "lost"})
 
 
 def fault(outcome: JobOutcome) -> DlioError | None:
-    """Return the reason why the numbers of the job must not be used, as an error; commands exit with the code of that
-    error. Return None if the job is valid or has not ended.
+    """Return the reason why the numbers of the job must not be used. The reason is an error; commands exit with the
+    exit code of this error. Return None if the job is valid or has not ended.
     """
     return _recorded_fault(outcome) or _ended_fault(outcome)
 
@@ -333,8 +337,9 @@ def _own_fault(run: RunOutcome) -> DlioError | None:
 
 
 def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = False) -> DlioError | None:
-    """Return the reason why a run is not a valid measurement, whatever the other runs of the job are, or None if it is
-    valid. must_be_laid_out: whether a run is also invalid if a layout was requested but the file system supports none.
+    """Return the reason why a run is not a valid measurement, or None if it is valid. Faults of other runs of the job
+    do not count. must_be_laid_out: whether a run is also invalid if a layout was requested but the file system does not
+    support layouts.
     """
     layout = next((layout for layout in outcome.layouts if layout.path == run.run.dataset), None)
     if layout is not None and (why := _layout_fault(layout, must_be_laid_out)) is not None:
@@ -403,7 +408,7 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
 
 
 def _reason(outcome: JobOutcome) -> str:
-    """Return a clause that refers to the output file of a lost job, or an empty string for other jobs."""
+    """Return a clause that names the output file of a lost job. Return an empty string for other jobs."""
     return f"; {_where(outcome)}" if outcome.job.state == "lost" and outcome.tail is not None else ""
 
 

@@ -1,5 +1,5 @@
-"""Names by which users refer to jobs and studies: a path, the name of a directory below the runs directory, or the name
-of its archive.
+"""Names by which users refer to jobs and studies. A name is a path, or the name of a directory below the folder of
+runs. If this directory was removed, the name stands for its archive.
 """
 
 import glob
@@ -16,8 +16,8 @@ from dlio_hpc.records.study_outcome import StudyOutcome
 
 
 def place(name: str, runs: Path) -> Path:
-    """Return the path that a name stands for. If it is a path, return it. Otherwise, return the directory of that name
-    below `runs`, or its archive if the directory no longer exists. If neither exists, return the path that the
+    """Return the path that `name` stands for. If `name` is a path, return this path. Otherwise, return the directory
+    `name` below `runs` or, if the directory no longer exists, its archive. If neither exists, return the path that the
     directory would have.
     """
     if "/" in name or Path(name).exists():
@@ -39,8 +39,9 @@ def study_in(folder: Path) -> StudyOutcome:
 
 
 def directories(names: Sequence[str], runs: Path) -> list[Path]:
-    """Return the directories of jobs. A name is a path, the name of a job below `runs`, or the name of a study, which
-    stands for all its jobs. If there are no names, return all jobs below `runs`; raise ConfigError if there are none.
+    """Return the directories of jobs. A name is a path, the name of a job below `runs`, or the name of a study; a study
+    stands for all its jobs. If `names` is empty, return the directories of all jobs below `runs`, and raise ConfigError
+    if there are no jobs.
     """
     if not names:
         return _all(runs)
@@ -61,8 +62,8 @@ def _all(runs: Path) -> list[Path]:
 
 
 def named(name: str, runs: Path) -> list[Path]:
-    """Return the directory of the job `name`, which is a path or a name below `runs`. If it is a study, return the
-    directories of its jobs.
+    """Return the directory of the job `name`, in a list. If `name` is a study, return the directories of its jobs.
+    name: a path, or a name below `runs`.
     """
     if study_outcome.is_study(folder := study_folder(name, runs)):
         return [path for path in study_outcome.jobs(study_outcome.load(folder)) if path.is_dir()]
@@ -75,8 +76,8 @@ def named(name: str, runs: Path) -> list[Path]:
 
 
 def studies(names: Sequence[str], runs: Path) -> list[Path]:
-    """Return the folders of those names that are studies. If there are no names, return the folders of all studies
-    below `runs`.
+    """Return the folders of the studies among `names`. If `names` is empty, return the folders of all studies below
+    `runs`.
     """
     folders = [study_folder(name, runs) for name in names] or sorted(
         path.parent for path in runs.glob(f"*/{rundir.STUDY}")

@@ -1,4 +1,6 @@
-"""Outcomes of comparisons, criteria and suites in one table: exit code, JUnit element, and colour on a terminal."""
+"""Outcomes of comparisons, criteria and suites. A table gives the exit code, the JUnit element and the colour of each
+outcome.
+"""
 
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
@@ -12,8 +14,8 @@ Colour = Literal["red", "yellow", "green", "dim"]
 
 
 class Meaning(NamedTuple):
-    """Effects of an outcome outside the program: exit code of the command, kind of the JUnit case, and colour on a
-    terminal.
+    """How an outcome is shown to users and other programs: exit code of the command, kind of the JUnit case, colour on
+    a terminal.
     """
 
     exit_code: int

@@ -21,9 +21,9 @@ from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 
 
 class MissingMeasurement(NamedTuple):
-    """A measurement that is missing. unit: its point and repeat. job: name of the newest job that should have made it;
-    None if no job was submitted for it. why: reason why it is missing. is_live: whether that job is still queued or
-    running.
+    """A measurement that is missing. unit: point and repeat of the measurement. job: name of the newest job that should
+    have made the measurement; None if no job was submitted for it. why: reason why the measurement is missing. is_live:
+    whether `job` is still queued or running.
     """
 
     unit: Unit
@@ -33,9 +33,9 @@ class MissingMeasurement(NamedTuple):
 
 
 class StudyOutcome(NamedTuple):
-    """Outcome of a study. jobs: sorted by their numbers. measured: valid measurements, in the order of the study.
-    missing: measurements that are still to be made. others: number of valid duplicates of measurements, which are left
-    out. broken: reasons why some jobs cannot be read.
+    """Outcome of a study. jobs: jobs, sorted by their numbers. measured: valid measurements, in the order of the study.
+    missing: measurements that are still to be made. others: number of valid duplicates of measurements; `measured` does
+    not contain these. broken: for each job that cannot be read, the reason.
     """
 
     study: Study
@@ -52,20 +52,20 @@ class StudyOutcome(NamedTuple):
 
     @property
     def wanted(self) -> int:
-        """Number of measurements that the study consists of."""
+        """Number of all measurements of the study, whether they are made or missing."""
         return len(self.measured) + len(self.missing)
 
 
 def is_study(path: Path) -> bool:
-    """Return whether the path is the folder of a study and not of a job. The folder itself need not exist: the copies
-    of the study's record in its jobs suffice.
+    """Return whether `path` is the folder of a study and not of a job. The folder need not exist: it is enough that the
+    jobs of the study have copies of study.json.
     """
     return not (path / rundir.JOB).exists() and _record(path) is not None
 
 
 def _record(path: Path) -> Path | None:
-    """Return the path of the study's record. If the record in the study's own folder is lost, return the path of a copy
-    in the directory of one of its jobs, or None if there is no copy either.
+    """Return the path of a study's record, study.json. If the record in the folder of the study is lost, return the
+    path of a copy in the directory of one of its jobs. If there is no copy either, return None.
     """
     own = path / rundir.STUDY
     if own.is_file():
@@ -75,7 +75,7 @@ def _record(path: Path) -> Path | None:
 
 
 def load(path: Path) -> Study:
-    """Load the study in a folder. Raise ConfigError if there is none, and InvalidRun if its record is corrupted."""
+    """Load the study in a folder. Raise ConfigError if there is no study, and InvalidRun if its record is corrupted."""
     record = _record(path)
     if record is None and not path.exists():
         raise unknown(path)
@@ -104,8 +104,8 @@ def held(outcomes: Sequence[JobOutcome]) -> Study | None:
 
 
 def jobs(study: Study) -> list[Path]:
-    """Return the directories of the study's jobs, sorted by the numbers of the jobs. If a directory was removed, its
-    place is taken by the job's archive.
+    """Return the directories of the study's jobs, sorted by the numbers of the jobs. For a job whose directory was
+    removed, return the path of its archive instead.
     """
     paths = {path.parent.name: path.parent for path in _named(study, study.runs, f"/{rundir.JOB}")}
     for path in _named(study, study.archive, archive.SUFFIX):
@@ -115,8 +115,8 @@ def jobs(study: Study) -> list[Path]:
 
 
 def next_number(study: Study) -> int:
-    """Return the number of the study's next job. A number counts as taken if any file or folder has the name of that
-    job.
+    """Return the number of the next job of the study. A number is in use if any file or folder has the name of the job
+    with this number.
     """
     names = [path.name for path in _named(study, study.runs, "")]
     names += [path.name.removesuffix(archive.SUFFIX) for path in _named(study, study.archive, archive.SUFFIX)]
@@ -124,13 +124,13 @@ def next_number(study: Study) -> int:
 
 
 def _named(study: Study, folder: str, suffix: str) -> list[Path]:
-    """Return the paths in a folder whose names start like those of the study's jobs."""
+    """Return the paths in a folder whose names start like the names of the study's jobs and end with `suffix`."""
     return list(Path(folder).glob(f"{glob.escape(study.study)}-*{suffix}"))
 
 
 def _number(study: str, name: str) -> int | None:
-    """Return the number of a job, or 0 for the job that generates datasets. Return None if the name is not that of a
-    job of this study; it may, for example, belong to a study whose name starts in the same way.
+    """Return the number of the job `name`, or 0 for the job that generates datasets. Return None if the study has no
+    such job; for example, the job may belong to a study whose name starts in the same way.
     """
     number = name.removeprefix(f"{study}-")
     return int(number) if number.isdigit() else 0 if number == "generate" else None
@@ -164,13 +164,15 @@ def _either(study: Study, path: Path) -> JobOutcome:
 
 
 def is_live(job: JobOutcome) -> bool:
-    """Return whether the job is queued or running. A job without a batch id is not: its submission was interrupted."""
+    """Return whether the job is queued or running. Return False for a job without a batch id, because its submission
+    was interrupted.
+    """
     return job.directory is not None and not job.job.ended and job.job.batch_id is not None
 
 
 def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str = "no job was submitted for it") -> StudyOutcome:
-    """Return the outcome of a study from these jobs. absent: reason to give for missing measurements that none of the
-    jobs planned.
+    """Return the outcome of a study from these jobs. absent: reason to give for missing measurements that none of these
+    jobs was planned to make.
     """
     laid_out = {part.name for part in study.parts if any(axis.is_layout for axis in part.axes)}
     good: dict[Unit, Measured] = {}

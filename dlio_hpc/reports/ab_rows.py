@@ -27,7 +27,9 @@ def sides(compared: tuple[Arm, ...]) -> list[str]:
 
 
 def cached(measured: Sequence[Measured]) -> list[str]:
-    """Return a warning if bytes came, or may have come, from memory; otherwise an empty list."""
+    """Return a warning if more than LIMIT of the bytes of any measurement came from memory, or if that share is unknown
+    for any measurement. Otherwise, return an empty list.
+    """
     shares = [measurement.cached for measurement in measured]
     if not shares or all(share is not None and share <= LIMIT for share in shares):
         return []
@@ -40,8 +42,8 @@ def cached(measured: Sequence[Measured]) -> list[str]:
 
 
 def verdict(study: Study, effects: tuple[PairedEffect, ...]) -> str:
-    """Return the verdict in one sentence. If the study has several settings, the verdict covers all of them
-    together.
+    """Return the verdict on the two file systems in one sentence. If the study has several settings, the verdict is
+    based on the effect over all settings together.
     """
     if not effects:
         return "No pair has been measured yet."
@@ -68,7 +70,9 @@ def effect(result: PairedEffect) -> list[str]:
 
 
 def members(side: Arm) -> list[tuple[str, list[list[str]]]]:
-    """Return the title and the rows of each table of nodes or storage targets. Empty tables are left out."""
+    """Return the table of the nodes and the table of the storage targets, each as a title and rows. Leave out a table
+    without rows.
+    """
     kinds = [("nodes", side.nodes), ("storage targets", side.targets)]
     return [
         (f"{side.folder}: {kind}, slowest first", [_member(member) for member in listed])
@@ -83,8 +87,8 @@ def _member(member: Throughput) -> list[str]:
 
 
 def stragglers(compared: tuple[Arm, ...]) -> list[str]:
-    """Return one sentence per straggler, and one sentence that names the directories for which nodes could not be
-    compared.
+    """Return one sentence per straggler. If nodes could not be compared, add one sentence that names the directories
+    concerned.
     """
     lines, unknown = [], []
     for side in compared:

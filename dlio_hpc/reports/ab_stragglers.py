@@ -1,4 +1,6 @@
-"""Stragglers in a study that compares two file systems, detected from the timelines and Darshan logs of its runs."""
+"""Stragglers (slow nodes and slow storage targets) in a study that compares two file systems. They are detected from
+the timelines and Darshan logs of the runs.
+"""
 
 import os
 from collections.abc import Iterator
@@ -16,8 +18,8 @@ from dlio_hpc.records.job_outcome import JobOutcome, RunFiles
 
 class Arm(NamedTuple):
     """One of the two file systems that a study compares. folder: directory of its datasets. file_system: type and mount
-    point; empty if unknown. nodes, targets: throughput of the nodes and of the storage targets, slowest first; empty if
-    there are fewer than two, or if read times are unknown.
+    point; empty if unknown. nodes: throughput of each node, slowest first. targets: throughput of each storage target,
+    slowest first. Each list is empty if it would have fewer than two items, or if read times are unknown.
     """
 
     folder: str
@@ -37,7 +39,9 @@ class _Rates(NamedTuple):
 
 
 def of_study(study: Study, jobs: list[JobOutcome]) -> tuple[Arm, ...]:
-    """Return the two file systems that the study compares, or an empty tuple if it compares none."""
+    """Return the two file systems that the study compares, or an empty tuple if the study does not compare file
+    systems.
+    """
     if not study.is_ab:
         return ()
     runs = [rates for job in jobs for rates in _of_job(study, job)]
@@ -76,8 +80,8 @@ def _nodes(evidence: RunFiles) -> dict[str, float]:
 
 
 def _targets(job: JobOutcome, evidence: RunFiles) -> dict[str, float]:
-    """Return the read rates in MB/s by storage target. Return an empty dict if the layout of the files, or the read
-    times in Darshan's log, are unknown.
+    """Return the read rate of each storage target in MB/s. Return an empty dict if the layout of the files is unknown,
+    or if Darshan's log contains no read times.
     """
     layout = next((layout for layout in job.layouts if layout.path == evidence.run.run.dataset), None)
     if layout is None or not layout.targets or evidence.log is None:

@@ -29,8 +29,9 @@ def of_acceptance(accepted: Acceptance) -> Document:
 
 
 def sections(accepted: Acceptance) -> list[Section]:
-    """Return the sections of the report: one with a table of criteria per group, one for each criterion that is not
-    met, and one per group with pictures and the evidence for the other criteria.
+    """Return the sections of the report. The first section has a table of criteria for each group. Each criterion that
+    is not met has a section of its own. Finally, each group has a section with its pictures, and with the evidence for
+    its other criteria.
     """
     tables = [_table(group or "All jobs", accepted.of(group)) for group in accepted.groups]
     unmet = [check for check in accepted.checks if _is_shown(check)]
@@ -43,8 +44,8 @@ def sections(accepted: Acceptance) -> list[Section]:
 
 
 def _is_shown(check: Check) -> bool:
-    """Return whether a check gets a section of its own. A check that is cached and on a metric gets none, because the
-    check of the storage already states the reason.
+    """Return whether a check gets a section of its own. A check that is met gets none. A check of a metric with the
+    outcome `cached` gets none either, because the check of the storage already states the reason.
     """
     return check.outcome not in _MET and not (check.outcome == "cached" and check.metric)
 
@@ -81,8 +82,8 @@ def _unmet(check: Check) -> Section:
 
 
 def _group(accepted: Acceptance, group: str) -> Section:
-    """Return the section with the pictures of a group and the evidence for those checks that have no section of their
-    own.
+    """Return the section of a group: its pictures, and the evidence for those of its checks that have no section of
+    their own.
     """
     evidence = [_evidence(check) for check in accepted.of(group) if check.evidence and not _is_shown(check)]
     return Section(group, [Pictures("", lambda: _draw(accepted, group)), *evidence], is_detail=True)

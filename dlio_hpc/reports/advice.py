@@ -1,5 +1,5 @@
-"""Advice to the application that a workload stands for, in the terms of its I/O library, like section V.D of the DLIO
-paper for CosmoFlow and Cosmic Tagger.
+"""Advice on the application that a workload stands for, in the terms of its I/O library. The model is section V.D of
+the DLIO paper, which gives such advice for CosmoFlow and Cosmic Tagger.
 
 Sources: tensorflow.org/api_docs/python/tf/data (TFRecordDataset, Dataset.map, prefetch, interleave), docs.pytorch.org
 (DataLoader), docs.h5py.org (create_dataset, File), h5repack's own help (HDF5 1.14), lfs-setstripe(1).
@@ -25,7 +25,8 @@ _APPLICATIONS = {
     "candle": "CANDLE",
     "frnn": "FRNN",
 }
-# Formats whose name is not their key in capital letters, and loaders that have a name.
+# Names of formats; a format that is not listed is named by its key in capital letters. Phrases for loaders; a loader
+# that is not listed is not mentioned.
 _FORMATS = {"tfrecord": "TFRecord", "npz": "NumPy", "raw": "plain bytes", "null": "no data"}
 _LOADERS = {"tensorflow": " through tf.data", "pytorch": " through DataLoader"}
 # Size of HDF5's default chunk cache in bytes. Each open dataset has its own cache.
@@ -77,19 +78,21 @@ def _application(workload: Workload) -> str:
 
 
 def _settings(part: Part, point: Point, keys: list[str]) -> str:
-    """Return the values that these keys have at a point, such as "reader.read_threads=2"."""
+    """Return these keys with the values that they have at a point, such as "reader.read_threads=2"."""
     return ", ".join(f"{axis.key}={axis.labels[point.places[axis.key]]}" for axis in part.settings if axis.key in keys)
 
 
 def _gain(chosen: Comparison) -> str:
-    """Return the heading of a recommended change, which states the gain over the reference."""
+    """Return a heading that recommends a change and states its gain over the reference."""
     judged = chosen.of(chosen.recommended) if chosen.recommended is not None else None
     ratio = judged.to_reference if judged and judged.to_reference else 1.0
     return f"change these settings for {ratio:.2f} x the reference:"
 
 
 def _lines(key: str, point: Point) -> list[str]:
-    """Return lines that tell the application how to set a YAML key of the workload to its value at this point."""
+    """Return lines on how to apply a recommended setting in the application. key: YAML key of the setting. point: point
+    at which the setting has the recommended value.
+    """
     workload = point.workload
     if point.data is not None and sweep.sides([point.data]).key == key:
         return [f"keep the dataset below {point.data}"]
@@ -107,7 +110,7 @@ def _lines(key: str, point: Point) -> list[str]:
 
 
 def _records(workload: Workload) -> list[str] | None:
-    """Return the call that reads TFRecord files, or None for other formats."""
+    """Return the Python call that reads the dataset if its files are TFRecord files. Return None for other formats."""
     reader = workload.reader
     if workload.dataset.format != "tfrecord":
         return None
@@ -136,8 +139,8 @@ def _threads(workload: Workload) -> list[str] | None:
 
 
 def _workers(workload: Workload) -> list[str]:
-    """Return the call that creates the DataLoader. prefetch_factor is per worker and must not be given
-    without workers.
+    """Return the Python call that creates PyTorch's DataLoader. Its `prefetch_factor` is per worker, and must not be
+    given if there are no workers.
     """
     reader = workload.reader
     workers = reader.read_threads if reader.batches_ahead else 0
@@ -191,8 +194,8 @@ def _interleave(workload: Workload) -> list[str] | None:
 
 
 def _chunks(workload: Workload) -> list[str] | None:
-    """Return lines on how to store the HDF5 dataset x with the recommended chunk shape (in elements, samples first), or
-    None for other formats.
+    """Return lines on how to store an HDF5 dataset, here called x, with the recommended chunk shape. The shape is given
+    in elements; its first dimension counts samples. Return None for other formats.
     """
     dataset = workload.dataset
     if dataset.format != "hdf5":
@@ -217,7 +220,7 @@ def _chunks(workload: Workload) -> list[str] | None:
 
 
 def _cache(size: int) -> int:
-    """Return a size in bytes for HDF5's chunk cache that has room for a few chunks of `size` bytes."""
+    """Return the smallest power of two that holds four chunks of `size` bytes, as the bytes of HDF5's chunk cache."""
     return int(1 << (4 * size - 1).bit_length())
 
 

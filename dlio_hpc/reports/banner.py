@@ -10,7 +10,8 @@ from dlio_hpc.errors import DlioError, Incomplete
 State = Literal["good", "inconclusive", "not measured", "bad"]
 # States from worst to best, with their colours on a terminal. templates/report.html.j2 has the colours of the page.
 COLOURS: dict[State, str] = {"bad": "red", "not measured": "blue", "inconclusive": "yellow", "good": "green"}
-# State for each exit code of a verdict (pass, not_comparable, cached, inconclusive, incomplete). Any other code is bad.
+# State for each exit code of a verdict (pass, not_comparable, cached, inconclusive, incomplete). Any other exit code
+# has the state "bad".
 _STATES: dict[int, State] = {
     0: "good", 2: "inconclusive", 4: "not measured", 5: "inconclusive", 7: "not measured",
 }  # fmt: skip
@@ -39,14 +40,16 @@ def state_of(exit_code: int) -> State:
 
 
 def of_fault(fault: DlioError) -> Banner:
-    """Return the banner for results that, because of this fault, are incomplete or cannot be used."""
+    """Return the banner for results with this fault. If the fault is Incomplete, measurements are missing; for any
+    other fault, the numbers must not be used.
+    """
     state: State = "not measured" if isinstance(fault, Incomplete) else "bad"
     lead = "Incomplete" if state == "not measured" else "Do not use the numbers"
     return Banner(state, f"{lead}: {fault}")
 
 
 def gravest(banners: Iterable[Banner]) -> Banner:
-    """Return the banner with the worst state, or the first of several such banners. There must be at least
-    one banner.
+    """Return the banner with the worst state. If several banners have this state, return the first of them. `banners`
+    must not be empty.
     """
     return min(banners, key=lambda banner: list(COLOURS).index(banner.state))

@@ -14,7 +14,9 @@ _MAIN: MetricName = "samples_per_s"
 
 
 def show(kept: Sequence[Baseline], file: Any) -> None:
-    """Print three lines per baseline: its name and state, its title, and the decision that accepted it."""
+    """Print three lines per baseline. First line: id, state and median. Second line: title. Third line: date, user and
+    message of the decision that accepted the baseline.
+    """
     out = terminal.console(file)
     titles = group_names.titles([baseline.accepted.group for baseline in kept])
     for baseline, title in zip(kept, titles, strict=True):

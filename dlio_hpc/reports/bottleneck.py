@@ -11,13 +11,14 @@ from dlio_hpc.reports.job_rows import title
 from dlio_hpc.results.run_result import Summary
 from dlio_hpc.units import format_seconds
 
-# Difference between the shares of the two longest phases below which both are bottlenecks.
+# If the shares of the two longest phases differ by less than this, both phases are bottlenecks.
 _ALIKE = 0.10
 # Maximum number of sentences at the top of a page or summary.
 _ANSWERS = 5
 # Maximum number of points that the sentence on a study names.
 _NAMED = 6
-# Share of the wait for data in which reads must be in flight for the reads to explain the wait.
+# Reads explain a wait if reads are in flight during at least this share of it. The program of a Darshan log is bound by
+# I/O if it spends at least this share of its run time in I/O.
 _EXPLAINED = 0.5
 _PHASES = {
     "wait_s": "waiting for data",
@@ -28,8 +29,8 @@ _PHASES = {
 
 
 def of_job(outcome: JobOutcome) -> list[str]:
-    """Return one sentence per measurement of the job, which covers its repeats. Return an empty list if the job
-    measured nothing.
+    """Return one sentence per measurement of the job. The sentence covers all repeats of the measurement. Return an
+    empty list if the job measured nothing.
     """
     repeats = _repeats([outcome])
     names = [f"{title(outcome, runs[0])}: " if len(repeats) > 1 else "" for runs in repeats]
@@ -37,8 +38,8 @@ def of_job(outcome: JobOutcome) -> list[str]:
 
 
 def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
-    """Return one sentence that lists, for each bottleneck, the points that it limits and the share of time that these
-    wait for data. Return an empty list if nothing was measured.
+    """Return a list with one sentence. For each bottleneck, the sentence names the points that the bottleneck limits,
+    and the share of time that ranks wait for data at these points. Return an empty list if nothing was measured.
     """
     limited: dict[str, list[tuple[str, float]]] = {}
     titles = {run.run.point: title(outcome, run) for outcome in jobs for run in outcome.runs}
@@ -56,14 +57,15 @@ def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
 
 
 def shortened(answers: list[str]) -> list[str]:
-    """Return the first sentences, followed by a sentence with the number of the others."""
+    """Return the first _ANSWERS sentences. If there are more, add a sentence that states how many are left out."""
     more = len(answers) - _ANSWERS
     return [*answers[:_ANSWERS], f"And {more} more; each run's section has its numbers."] if more > 0 else answers
 
 
 def _points(held: Sequence[tuple[str, float]], points: int) -> str:
-    """Return the titles of the points that have the bottleneck if the study has few points, otherwise their number.
-    points: number of points of the study.
+    """Return the titles of the points that have a bottleneck; if there are many points or no titles, return the number
+    of these points. held: title of each of these points, and its share of time waiting for data in %. points: number of
+    all points.
     """
     names = [name for name, _ in held if name]
     return ", ".join(names) if names and points <= _NAMED else f"{len(held)} of {points} points"
@@ -75,7 +77,7 @@ def _range(values: Sequence[float]) -> str:
 
 
 def _repeats(jobs: Sequence[JobOutcome]) -> list[list[RunOutcome]]:
-    """Return the measured runs that completed at least one step, grouped by point."""
+    """Return the measured runs that completed at least one step, as one list per point of the study."""
     repeats: dict[int | None, list[RunOutcome]] = {}
     for run in (run for outcome in jobs for run in outcome.runs):
         if run.run.kind == "measure" and run.result is not None and run.result.summary and run.result.epochs:
@@ -97,8 +99,9 @@ def _of_repeats(runs: Sequence[RunOutcome]) -> str:
 
 
 def _bottlenecks(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
-    """Return the bottlenecks in text: the longest phase, and the second longest if it takes nearly as much time.
-    Synchronisation counts as waiting for the reads of another rank if reads are in flight meanwhile.
+    """Return the names of the bottlenecks: the longest phase and, if it takes nearly as much time, the second longest
+    phase. Synchronisation counts as waiting for the reads of another rank if reads are in flight during enough of the
+    time in which ranks wait (_EXPLAINED).
     """
     first, second = sorted(seconds, key=lambda phase: -seconds[phase])[:2]
     is_alike = seconds[first] - seconds[second] < _ALIKE * sum(seconds.values())
@@ -112,8 +115,8 @@ def _bottlenecks(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[
 
 
 def _slowest(runs: Sequence[RunOutcome]) -> str:
-    """Return the slowest rank in words, with the ratio of its time to that of the median rank (median over the
-    repeats).
+    """Return a phrase that names the slowest rank and states the ratio of its time to the time of the median rank. The
+    ratio is the median over the repeats.
     """
     ranks = [summary.slowest_rank for summary in _summaries(runs)]
     ratio = f"{statistics.median(rank.ratio for rank in ranks):.2f} x the median rank"
@@ -123,7 +126,7 @@ def _slowest(runs: Sequence[RunOutcome]) -> str:
 
 
 def _seconds(runs: Sequence[RunOutcome]) -> dict[str, float]:
-    """Return the seconds of each phase, as means over ranks, summed over all epochs of these runs."""
+    """Return the duration of each phase in seconds: the mean over ranks, summed over all epochs of these runs."""
     epochs = [epoch for run in runs if run.result is not None for epoch in run.result.epochs]
     return {phase: sum(getattr(epoch, phase) for epoch in epochs) for phase in _PHASES}
 
@@ -143,8 +146,8 @@ def _bottleneck(phase: str, runs: Sequence[RunOutcome], seconds: dict[str, float
 
 
 def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
-    """Return in words what the ranks waited for when they waited for data. It is storage only if the bytes came from
-    storage and reads were in flight during the wait.
+    """Return a phrase that says what ranks waited for when they waited for data. The phrase names storage only if the
+    bytes came from storage and reads were in flight during the wait. waited: duration of the wait in seconds.
     """
     origins = {run.storage.outcome() for run in runs if run.storage is not None}
     if origins == {"nothing read"}:
@@ -167,8 +170,8 @@ def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
 
 
 def _in_flight(summaries: Sequence[Summary]) -> float | None:
-    """Return the seconds in which a rank had a read in flight and did not compute (mean over ranks), or None if reads
-    were not timed.
+    """Return the time in seconds in which a rank had a read in flight and did not compute: the mean over ranks, summed
+    over the runs. Return None if reads were not timed.
     """
     total = 0.0
     for summary in summaries:
@@ -179,8 +182,8 @@ def _in_flight(summaries: Sequence[Summary]) -> float | None:
 
 
 def of_log(title: str, analysis: Analysis) -> str:
-    """Return the sentence on the bottleneck in a Darshan log. Darshan logs contain no times of computation or
-    synchronisation.
+    """Return a sentence that says whether the program of a Darshan log is bound by I/O. The sentence states no other
+    bottlenecks, because Darshan logs contain no times of computation or synchronisation.
     """
     if analysis.io_share is None:
         return f"{title}: the run time is unknown, so the bottleneck of the program is unknown."

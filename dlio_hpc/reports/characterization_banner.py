@@ -5,8 +5,8 @@ from dlio_hpc.reports.banner import Banner
 
 
 def of_character(character: Character) -> Banner:
-    """Return the banner. If there are signs that the program is not training, it states the first sign; otherwise, it
-    states how many values are known, and with which confidence.
+    """Return the banner. If there are signs that the program is not a training program, the banner states the first
+    sign. Otherwise, the banner states how many values are known, and with which confidence.
     """
     keys, against = character.derived.keys, character.derived.against
     if against:

@@ -16,8 +16,8 @@ _HEADER = ("role", "files", "read", "written", "reads", "writes", "collective", 
 
 
 def of_character(character: Character) -> Document:
-    """Return the report of a program: bytes and requests to its files, by role, and the signs that it is not
-    training.
+    """Return the report of a program: the bytes and requests of its files by role, and the signs that it is not a
+    training program.
     """
     job = character.log.job
     rows = [
@@ -45,8 +45,8 @@ def of_character(character: Character) -> Document:
 
 
 def roles(files: Sequence[Role]) -> list[dict[str, Any]]:
-    """Return a row per role, with sums over its files and the names of its busiest files. The role with the most bytes
-    comes first.
+    """Return one dict per role of files: sums over the files with this role, and the names of the busiest of them. The
+    role with the most bytes comes first.
     """
     groups: dict[str, list[Role]] = defaultdict(list)
     for file in files:

@@ -8,8 +8,8 @@ _NO_NUMBER = {"", "-", "unknown"}
 
 
 def are_numbers(cells: Sequence[str]) -> bool:
-    """Return whether the cells of a column are numbers, with or without a unit. Cells without a value are allowed, but
-    at least one cell must be a number.
+    """Return whether the cells of a column are numbers, with or without a unit. Some cells may lack a value, but at
+    least one cell must be a number.
     """
     return any(map(_NUMBER.fullmatch, cells)) and all(
         cell in _NO_NUMBER or _NUMBER.fullmatch(cell) is not None for cell in cells

@@ -37,7 +37,7 @@ class Facts(NamedTuple):
 class Table(NamedTuple):
     """A table. rows: each with one cell per column of the header. styles: one per row, or empty. legend: explanation of
     the columns. has_total: whether the last row is the total. most: maximum number of rows on a terminal; None for all.
-    is_whole: whether a terminal must not fold cells. is_detail: whether only the HTML page shows the table.
+    is_whole: whether cells are never folded on a terminal. is_detail: whether only the HTML page shows the table.
     """
 
     title: str
@@ -90,7 +90,8 @@ class Section(NamedTuple):
 
 class Document(NamedTuple):
     """A report. answers: sentences on the bottleneck of the program. lead: stems of the pictures that support these
-    sentences and are beside them on the page. conclusion: last line on a terminal; empty if there is none.
+    sentences; the page shows these pictures beside the sentences. conclusion: last line on a terminal; empty if there
+    is none.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""History as table rows: a block for each measurement key, whose rows are its jobs from oldest to newest."""
+"""History as table rows. Each measurement key has a block of rows: one row per job with this key, oldest first."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -26,9 +26,9 @@ _LEAST_SPAN = 0.1
 
 
 class Line(NamedTuple):
-    """Table row of a job. change: relative to the baseline of the measurement key or, if there is none, to the previous
-    job. note: whether the job is the baseline or an outlier, changes that start at it, its faults, and reasons why its
-    repeats differ.
+    """Table row of a job. change: change of the median relative to the baseline of the measurement key or, if there is
+    no baseline, relative to the previous job. note: remarks on the job: that it is the baseline or an outlier, changes
+    that start at this job, the fault of a run, and reasons why repeats differ.
     """
 
     when: str
@@ -41,10 +41,11 @@ class Line(NamedTuple):
 
 
 class Block(NamedTuple):
-    """History of the measurements with one measurement key. title: name of the key, different from those of all other
-    blocks. name: short name of the key. lines: one per job. bars: the medians as text bars. trend: None if no job has a
-    value. shifts: sentences on the changes. is_worse: whether the last change is for the worse. newest: the entry of
-    the job that ended last. group: the measurements with this key in `newest`; None if there are none.
+    """History of the measurements with one measurement key. title: name of the measurement key; no two blocks have the
+    same title. name: short name of the key. lines: one per job. bars: the medians as a text of bars, one character per
+    job. trend: None if no job has a value. shifts: sentences on the changes. is_worse: whether the last change is for
+    the worse. newest: the entry of the job that ended last. group: the measurements with this key in `newest`; None if
+    there are none.
     """
 
     title: str
@@ -61,8 +62,8 @@ class Block(NamedTuple):
 
 
 def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricName) -> list[Block]:
-    """Return a block per measurement key, ordered by the newest jobs of the blocks. Jobs without a measurement have a
-    block of their own, which comes first.
+    """Return a block per measurement key. The blocks are ordered by the time at which their newest job ended. All jobs
+    without a measurement share one block, which comes first. active: the active baselines.
     """
     by_key: dict[Key, list[tuple[Entry, Group]]] = {}
     entries = together(entries)
@@ -81,8 +82,8 @@ def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricN
 
 
 def _named(nights: list[tuple[Entry, Group]]) -> Group:
-    """Return the newest group, from which the block takes its name. The title of the group is kept only if all groups
-    that have a title have the same one.
+    """Return the newest group, after which the block is named. Remove the title of this group if the groups have
+    different titles.
     """
     newest = nights[-1][1]
     titles = {group.title for _, group in nights if group.title}
@@ -154,8 +155,8 @@ def _line(entry: Entry, group: Group, metric: MetricName, base: float | None, no
 
 
 def _disturbances(group: Group, metric: MetricName) -> Iterator[str]:
-    """If the spread of the group's repeats is above disturbances.LARGE, yield the spread and possible reasons
-    for it.
+    """Yield the spread of the group's repeats and possible reasons for it. Yield nothing if the spread is at most
+    disturbances.LARGE.
     """
     repeats = group.repeats(metric)
     differ = disturbances.spread([repeat.value for repeat in repeats])
@@ -181,8 +182,8 @@ def cells(line: Line) -> tuple[str, ...]:
 
 
 def _bars(medians: Sequence[float]) -> str:
-    """Return the last sixty medians as a text of bars, one character each. The highest median has the highest bar.
-    Medians that differ little have equal bars.
+    """Return a text of bars: one character for each of the last sixty medians. The highest median has the highest bar.
+    Medians that differ little have bars of the same height.
     """
     shown = list(medians)[-60:]
     high = max(shown)

@@ -11,7 +11,9 @@ from dlio_hpc.reports.banner import Banner
 
 
 def of_jobs(outcomes: Sequence[JobOutcome]) -> Banner:
-    """Return the worst banner of these jobs, or the first of several such banners."""
+    """Return the banner with the worst state among the banners of these jobs. If several have this state, return the
+    first.
+    """
     return banner.gravest(list(map(_of_job, outcomes)))
 
 
@@ -59,8 +61,8 @@ def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
 
 
 def _of_repeats(measured: Sequence[RunOutcome]) -> Banner:
-    """Return the banner on the spread of the repeats. It mentions recorded activity on the nodes that may explain the
-    spread.
+    """Return the banner on the repeats with the largest spread. If the spread is large, the banner mentions recorded
+    activity on the nodes that may explain it.
     """
     repeated = [repeats for repeats in job_rows.by_point(measured).values() if len(repeats) > 1]
     if not repeated:

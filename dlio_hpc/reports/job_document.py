@@ -72,7 +72,9 @@ def _environment(outcome: JobOutcome) -> list[tuple[str, str]]:
 
 
 def _hosts(names: list[str]) -> str:
-    """Return the names of the hosts or, if there are many, their number and the first and last names."""
+    """Return the names of the hosts. If there are more than _NAMED, return their number, the first names and the last
+    names.
+    """
     if len(names) <= _NAMED:
         return ", ".join(names)
     return f"{len(names)}: {', '.join(names[: _NAMED // 2])}, ..., {', '.join(names[-_NAMED // 2 :])}"
@@ -118,7 +120,7 @@ def _run(outcome: JobOutcome, run: RunOutcome, examined: Examined | None, prefix
 
 
 def _problems(run: RunOutcome) -> list[Block]:
-    """Return lines on the errors and faults of a run, and on a missing result."""
+    """Return blocks of lines on the faults of a run, on its error, and on a missing result."""
     lines = [f"invalid: {fault}" for fault in job_rows.invalid(run)]
     if run.error is not None:
         lines.append(f"failed on rank {run.error.rank} ({run.error.host}): {run.error.message}")

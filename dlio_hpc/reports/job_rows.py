@@ -21,8 +21,8 @@ _NAMED = 3
 
 
 def workload(outcome: JobOutcome) -> str:
-    """Return a description of the workload in three lines. If the workloads of the job's study differ, a fourth line
-    says so.
+    """Return a description of the workload of the job's first run, in three lines. If the job's study has several
+    points, a fourth line says so.
     """
     plan = outcome.plan
     work = plan.runs[0].workload
@@ -50,7 +50,9 @@ def title(outcome: JobOutcome, run: RunOutcome) -> str:
 
 
 def _ways(workload: Workload) -> list[str]:
-    """Return how samples are stored and read, where this differs from the defaults. The mode is always included."""
+    """Return phrases on how samples are stored and read. The first phrase is the mode; the others state what differs
+    from the defaults.
+    """
     dataset, reader = workload.dataset, workload.reader
     chunk = dataset.chunk_shape if dataset.is_chunked else None
     level = "" if dataset.level is None else f" {dataset.level}"
@@ -133,7 +135,7 @@ def _read(workload: Workload) -> str:
 
 
 def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
-    """Return the label and the text of each fact on a run that is not in the tables."""
+    """Return facts on a run that the tables do not contain, each as a label and a text."""
     planned = "as planned" if summary.bytes_read == run.run.bytes else f"{format_size(run.run.bytes)} planned"
     if run.result is not None:
         payload = planned_bytes.payload(run.run.workload, run.result.ranks, run.run.samples)
@@ -154,8 +156,8 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
 
 
 def by_point(runs: Iterable[RunOutcome]) -> dict[int | None, list[Repeat]]:
-    """Return the repeats of each measurement, with samples/s as their value, by the number of the study's point. Runs
-    that do not belong to a point are under None.
+    """Return the measured runs as repeats, grouped by the number of the study's point that they measure. The value of a
+    repeat is its samples/s. Runs that measure no point of a study have the key None.
     """
     points: dict[int | None, list[Repeat]] = {}
     for run in runs:
@@ -192,7 +194,9 @@ def _io_time(summary: Summary) -> str:
 
 
 def _storage(run: RunOutcome) -> list[tuple[str, str]]:
-    """Return where the bytes came from (storage or memory) and, if not from storage, how to measure the storage."""
+    """Return a fact that says where the bytes came from, storage or memory. If there is advice on how to read from
+    storage, add it as a second fact.
+    """
     storage = run.storage
     if storage is None or not storage.epochs:
         return []
@@ -203,7 +207,9 @@ def _storage(run: RunOutcome) -> list[tuple[str, str]]:
 
 
 def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
-    """Return labels and texts on the checkpoints, auxiliary files, verification and preprocessing that the run has."""
+    """Return facts on checkpoints, auxiliary files, verification and preprocessing, each as a label and a text. What
+    the run does not do is left out.
+    """
     lines = []
     if (saved := summary.checkpoint) is not None:
         text = (
@@ -229,8 +235,8 @@ def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
 
 
 def darshan(outcome: JobOutcome, run: RunOutcome) -> list[str]:
-    """Return one line with the bytes that Darshan counted and whether they agree with the count of dlio-hpc, and a line
-    for each fault of Darshan's log. If there is no log, return the reason.
+    """Return lines on Darshan's log of a run. The first line states the bytes that Darshan counted, and whether
+    dlio-hpc counted the same. Each fault of the log has a line. If there is no log, the only line states the reason.
     """
     if (why := without_log(outcome, run)) is not None:
         return [f"no log: {why}" if run.verdict or not run.run.darshan else f"unknown: {why}"]

@@ -8,7 +8,9 @@ from dlio_hpc.reports.banner import Banner
 
 
 def of_logs(examined: Sequence[Examined]) -> Banner:
-    """Return the worst banner of these logs, or the first of several such banners."""
+    """Return the banner with the worst state among the banners of these logs. If several have this state, return the
+    first.
+    """
     return banner.gravest(list(map(_of_log, examined)))
 
 

@@ -1,4 +1,6 @@
-"""Report of the Darshan logs of any program. The report of a job uses parts of it for the Darshan logs of its runs."""
+"""Report of Darshan logs, which may be of any program. The report of a job uses parts of this report for the Darshan
+logs of its runs.
+"""
 
 import time
 from collections.abc import Iterable, Sequence

@@ -65,7 +65,7 @@ def facts(analysis: Analysis) -> list[tuple[str, str]]:
 
 
 def size_words(name: str) -> str:
-    """Return the range of one of Darshan's size bins in words, such as "100 to 1K"."""
+    """Return the range of sizes that one of Darshan's bins covers, such as "100 to 1K"."""
     low, _, high = name.partition("_")
     return "above 1G" if high == "PLUS" else f"{low} to {high}"
 
@@ -157,8 +157,8 @@ def busiest(analysis: Analysis, count: int) -> list[list[str]]:
 
 
 def write_csv(numbers: Iterable[Number], file: Any) -> None:
-    """Write one CSV row per number: the log or run, the kind and the name of the part, the name of the metric, and the
-    value.
+    """Write a CSV header, followed by one row per number. A row consists of the log or run, the kind of its part that
+    the number belongs to, the name of this part, the metric, and the value.
     """
     out = csv.writer(file, lineterminator="\n")
     out.writerow(["log", "of", "which", "metric", "value"])
@@ -210,7 +210,7 @@ def _flat(content: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _rate(value: float | None) -> str:
-    """Return MB/s as text; numbers below 10 have three significant digits."""
+    """Return a rate in MB/s as text, or "-" if it is None. Numbers below 10 have three significant digits."""
     return "-" if value is None else f"{value:.1f}" if value >= 10 else f"{value:.3g}"
 
 

@@ -19,8 +19,8 @@ _OWN_NAME = re.compile(r'(\bid="|href="#|url\(#)')
 
 
 class Drawing(NamedTuple):
-    """A picture on the page. svg: its SVG element, which is inserted without escaping. prefix: prefix of all names in
-    the SVG element, which makes them unique on the page.
+    """A picture on the page. svg: its SVG element, which is inserted without escaping. prefix: text put before all
+    names in the SVG element, so that no two pictures on the page use the same name.
     """
 
     title: str
@@ -57,8 +57,8 @@ def _are_numbers(table: Table) -> list[bool]:
 
 
 def _drawn(document: Document) -> tuple[list[Drawing], list[tuple[str, list[tuple[str, Any]]]]]:
-    """Return the pictures that are shown beside the answers, and the sections. A section consists of its heading and
-    its blocks, and a block of its kind and its content. Sections without blocks are left out.
+    """Return the pictures that are shown beside the answers, and the sections. A section is a pair of its heading and
+    its blocks. A block is a pair of its kind and its content. Sections without blocks are left out.
     """
     lead: list[Drawing] = []
     sections: list[tuple[str, list[tuple[str, Any]]]] = []

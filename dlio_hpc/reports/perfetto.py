@@ -1,6 +1,6 @@
-"""Requests, steps and TensorFlow's events as one trace in JSON, which Perfetto and chrome://tracing can open.
+"""Export of requests, steps and TensorFlow's events to a JSON file that Perfetto and chrome://tracing can open.
 
-The trace is in the Trace Event Format, with a process per rank and a track per thread. All events are complete events
+The file is in the Trace Event Format, with a process per rank and a track per thread. All events are complete events
 ("X"), with times in microseconds.
 """
 
@@ -24,8 +24,8 @@ _STEPS, _FIRST_ROW = 1, 10
 
 
 class TraceTrack(NamedTuple):
-    """Events of one thread of one rank. start, duration: seconds, shape (events,). names, arguments: one per event;
-    `arguments` is None if the events have none.
+    """Events of one thread of one rank. start, duration: arrays of shape (events,), in seconds. names, arguments: one
+    item per event; `arguments` is None if the events have no arguments.
     """
 
     rank: int
@@ -38,8 +38,8 @@ class TraceTrack(NamedTuple):
 
 
 def write(path: Path, examined: Iterable[Examined]) -> int:
-    """Write the trace of these runs and return the number of events. The file is compressed if its name ends
-    with .gz.
+    """Write the trace of these runs to the file `path`, and return the number of events. The file is compressed if its
+    name ends with .gz.
     """
     count = 0
     with rundir.replacing(path) as temporary:
@@ -57,8 +57,8 @@ def write(path: Path, examined: Iterable[Examined]) -> int:
 
 
 def _lines(examined: Examined, number: int) -> Iterator[str]:
-    """Yield the JSON lines of a run. number: index of the run, from which its ranks get process numbers that no other
-    run uses.
+    """Yield the JSON lines of a run. number: index of the run. It is part of the process number of each rank, so that
+    no two runs use the same process numbers.
     """
     named: set[int] = set()
     for row in _rows(examined):

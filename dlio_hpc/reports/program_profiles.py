@@ -1,4 +1,4 @@
-"""I/O profiles of programs, which are given on the command line as a job, an archive, a Darshan log or a reference
+"""I/O profiles of programs. On the command line, a program is given as a job, an archive, a Darshan log or a reference
 profile.
 """
 
@@ -22,9 +22,10 @@ from dlio_hpc.results.run_result import Result
 
 
 def load_all(name: str, path: Path, run: str | None, only: str | None) -> list[Profile]:
-    """Return the profile that a name stands for, or all profiles if it is a file of reference profiles. path: path of
-    the job, archive or log; ignored if `name` is a reference profile. run: name of a run of the job; None selects the
-    last measured run with a result. only: regular expression that selects, in a log, the files whose path it matches.
+    """Return the profile that `name` stands for. If `name` is a file of reference profiles, return all its profiles.
+    path: path of the job, archive or log; ignored if `name` is a reference profile. run: name of a run of the job; None
+    selects the last measured run with a result. only: regular expression; of a log, only the files whose path matches
+    it are used. None selects the files that are neither programs nor libraries.
     """
     if reference_profile.is_reference(name):
         return [io_profile.of_reference(reference) for reference in reference_profile.load(name)]
@@ -32,8 +33,8 @@ def load_all(name: str, path: Path, run: str | None, only: str | None) -> list[P
 
 
 def load(name: str, path: Path, run: str | None, only: str | None) -> Profile:
-    """Return the single profile that a name stands for. Raise ConfigError if it stands for several. The parameters are
-    those of load_all().
+    """Return the single profile that `name` stands for. Raise ConfigError if `name` stands for several profiles. The
+    parameters are those of load_all().
     """
     if reference_profile.is_reference(name):
         return io_profile.of_reference(reference_profile.load_one(name))
@@ -86,8 +87,8 @@ def _of_job(path: Path, run: str | None) -> Profile:
 
 
 def _chosen(outcome: JobOutcome, path: Path, run: str | None) -> RunOutcome:
-    """Return the run with the name `run`. If that is None, return the last measured run with a result or, if there is
-    none, the last measured run. Raise ConfigError if there is no such run.
+    """Return the run with the name `run`. If `run` is None, return the last measured run with a result or, if no run
+    has a result, the last measured run. Raise ConfigError if there is no such run.
     """
     measured = [candidate for candidate in outcome.runs if candidate.run.kind == "measure"]
     if run is not None:
@@ -106,8 +107,8 @@ def _chosen(outcome: JobOutcome, path: Path, run: str | None) -> RunOutcome:
 
 
 def _of_run(outcome: JobOutcome, evidence: RunFiles) -> Profile:
-    """Return the profile of a run, from its Darshan log or, if there is none that can be used, from the benchmark's own
-    timeline.
+    """Return the profile of a run, from its Darshan log. If the log is missing or cannot be used, return the profile
+    from the benchmark's own result and timeline.
     """
     run, result = evidence.run, evidence.run.result
     assert result is not None

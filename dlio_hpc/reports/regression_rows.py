@@ -9,7 +9,7 @@ from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
 from dlio_hpc.verdict.junit import Case
 from dlio_hpc.verdict.trend import Night
 
-# Phrases that mark the fault of a job that reached a time limit.
+# If a fault contains one of these phrases, the job reached a time limit.
 _LATE = ("timeout", "time limit")
 HEADER = ("verdict", "job", "subject", "metric", "ratio", "90 % interval", "this job", "reference", "n")
 
@@ -34,7 +34,7 @@ def row(verdict: Verdict) -> list[str]:
 
 
 def number(night: Night | None, metric: MetricName) -> str:
-    """Return the median of a night, formatted by shown(), or "-" if `night` is None."""
+    """Return the median of the repeats of a job, formatted by shown(), or "-" if `night` is None."""
     return "-" if night is None else shown(night.median, metric)
 
 
@@ -46,7 +46,9 @@ def shown(value: float, metric: MetricName) -> str:
 
 
 def summary(judgement: Judgement) -> str:
-    """Return a line with the number of verdicts with each outcome, and the first of the most severe verdicts."""
+    """Return one line: how many verdicts have each outcome, followed by the first verdict that has the most severe
+    outcome. For a single verdict, return its outcome and its reason.
+    """
     worst = next((verdict for verdict in judgement.verdicts if verdict.outcome == judgement.outcome), None)
     if worst is None or len(judgement.verdicts) == 1:
         return f"{judgement.outcome}: {worst.why}" if worst else judgement.text

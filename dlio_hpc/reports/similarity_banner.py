@@ -6,13 +6,15 @@ from dlio_hpc.reports.banner import Banner
 
 
 def of_pair(similarity: Similarity, known: Yardsticks) -> Banner:
-    """Return the banner for two programs. It is based on how their pattern similarity compares with the scores of
-    published pairs.
+    """Return the banner for two programs. It states whether their pattern similarity is in the range of published pairs
+    of the same application, or of different applications.
     """
     score, scores = similarity.pattern.ratio, similarity_rows.verdict(similarity)
     same, different = known.pattern.kindred, known.pattern.strangers
     if score is None or same is None or different is None:
-        return Banner("inconclusive", f"Too few numbers are known for both programs to compare them ({scores}).")
+        return Banner(
+            "inconclusive", f"Too few metrics are known for both programs, so they cannot be compared ({scores})."
+        )
     if score < same.least:
         return Banner(
             "bad", f"Not similar: published pairs of one application score {same.least:.2f} or more ({scores})."
@@ -20,14 +22,15 @@ def of_pair(similarity: Similarity, known: Yardsticks) -> Banner:
     if score <= different.most:
         return Banner(
             "inconclusive",
-            f"Undecided: published pairs of one application and of different applications have such scores ({scores}).",
+            "Undecided: among published pairs of programs, both pairs from the same application and pairs from "
+            f"different applications have scores in this range ({scores}).",
         )
     return Banner("good", f"Similar: published pairs of different applications score less ({scores}).")
 
 
 def of_matrix(matrix: Matrix) -> Banner:
-    """Return the banner for a matrix. It is based on the number of rows whose nearest column is their own
-    application.
+    """Return the banner for a matrix. It is good if, in every row whose application is among the columns, the nearest
+    column is this application.
     """
     known = [row for row in matrix.rows if row.finds_own is not None]
     text = similarity_rows.found_own(matrix)

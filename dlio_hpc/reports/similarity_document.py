@@ -8,7 +8,8 @@ from dlio_hpc.reports import similarity_banner
 from dlio_hpc.reports import similarity_rows as rows
 from dlio_hpc.reports.document import Document, Facts, Lines, Picture, Pictures, Section, Table
 
-# Maximum number of columns of a matrix whose headings are names. Larger matrices have numbers as headings.
+# Maximum number of columns of a matrix that has names as column headings. A larger matrix has numbers as column
+# headings.
 _NAMED = 6
 # Maximum number of characters of a row's title.
 _LETTERS = 20
@@ -94,7 +95,7 @@ def _scores(matrix: Matrix, heads: Sequence[str]) -> Table:
 
 
 def _shortened(title: str) -> str:
-    """Return the title or, if it is too long, its end, because many titles begin alike."""
+    """Return the title. If it is too long, return only its end, because many titles begin alike."""
     return title if len(title) <= _LETTERS else f"...{title[3 - _LETTERS :]}"
 
 

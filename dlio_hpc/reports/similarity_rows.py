@@ -91,7 +91,7 @@ def _values(factor: Factor) -> list[str]:
 
 def _counts_for(factor: Factor) -> str:
     """Return the names of the measures that a factor counts for. Pattern similarity disregards one request in a
-    hundred; if that changes the difference of the factor, return the changed difference too.
+    hundred. If that changes the difference between A and B in this factor, return the changed difference too.
     """
     name = factor.name
     if name in PATTERN and abs(abs(factor.difference or 0.0) - (factor.apart or 0.0)) > 0.005:
@@ -143,7 +143,7 @@ def _distance(distance: Distance | None, subject: str) -> str:
 
 
 def left_out(compared: Similarity) -> list[str]:
-    """Return a line for each measure in which some factors are left out; the line lists these factors."""
+    """Return a line for each measure that leaves out factors. The line lists these factors."""
     lines = []
     for name, score in (("the paper's", compared.paper), ("pattern", compared.pattern)):
         if score.left_out:
@@ -152,7 +152,9 @@ def left_out(compared: Similarity) -> list[str]:
 
 
 def matrix_left_out(matrix: Matrix) -> list[str]:
-    """Return lines on the factors that are left out. Rows in which the same factors are left out share a line."""
+    """Return lines that list the factors that are left out of rows of the matrix. Rows that lack the same factors share
+    a line.
+    """
     lacking: dict[tuple[str, ...], list[str]] = {}
     for row in matrix.rows:
         if row.left_out:
@@ -189,7 +191,9 @@ def names(profiles: Sequence[Profile]) -> list[str]:
 
 
 def nearest(row: MatrixRow, columns: Sequence[str]) -> str:
-    """Return the names of the columns that the row is nearest to. columns: names of all columns."""
+    """Return a text with the name of the nearest column, or of several columns if they are equally near. columns: names
+    of all columns.
+    """
     return " = ".join(columns[at] for at in row.nearest) or "nothing to compare"
 
 
@@ -207,8 +211,8 @@ def cells(row: MatrixRow) -> list[str]:
 
 
 def found_own(matrix: Matrix) -> str:
-    """Return a sentence on how many rows are nearest to their own application, first by all factors, then by observed
-    factors only.
+    """Return one or two sentences on how many rows are nearest to their own application. The first sentence uses all
+    known factors; the second uses only observed factors.
     """
     rows = [row for row in matrix.rows if row.finds_own is not None]
     if not rows:

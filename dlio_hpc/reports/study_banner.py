@@ -11,14 +11,15 @@ from dlio_hpc.reports import ab_rows, banner, study_report, study_text
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.study_report import StudyReport
 
-# Relative difference that a study must be able to detect. Only then is it conclusive if it shows no difference beyond
-# noise.
+# Relative difference that a study must be able to rule out. A study that shows no difference beyond noise is conclusive
+# only if it rules out differences of this size.
 HIDDEN = 0.20
 
 
 def of_study(report: StudyReport) -> Banner:
-    """Return the banner of a study: on missing measurements if there are any; otherwise, on measurements whose bytes
-    did not come from storage; otherwise, the worst of the conclusions of its parts.
+    """Return the banner of a study. If measurements are missing, the banner says so. Otherwise, if bytes came, or may
+    have come, from memory, or if nothing was read, the banner says so. Otherwise, it is the worst banner of all
+    conclusions.
     """
     study = report.outcome.study
     if (fault := study_report.fault(report)) is not None:
@@ -60,7 +61,9 @@ def _of_storage(report: StudyReport) -> Banner | None:
 
 
 def _of_sides(report: StudyReport) -> Iterator[Banner]:
-    """Yield the banner on two file systems if the study compares them."""
+    """Yield the banner on the comparison of two file systems. Yield nothing if the study does not compare
+    file systems.
+    """
     study = report.outcome.study
     if not study.is_ab:
         return
@@ -98,8 +101,8 @@ def _of_part(study: Study, finding: Finding) -> Iterator[Banner]:
 
 
 def _of_comparison(text: str, comparison: Comparison) -> Banner:
-    """Return the banner on compared settings. It is conclusive if the recommended setting is at most HIDDEN worse than
-    the best, including its interval.
+    """Return the banner on compared settings. The comparison is conclusive if even the lower end of the recommended
+    setting's interval is at most HIDDEN below the best.
     """
     chosen = None if comparison.recommended is None else comparison.of(comparison.recommended)
     if chosen is None or chosen.low is None or chosen.high is None:
@@ -108,7 +111,9 @@ def _of_comparison(text: str, comparison: Comparison) -> Banner:
 
 
 def _of_scaling(text: str, scaling: Scaling) -> Banner:
-    """Return the banner on a scaling curve. It is conclusive if the interval of the last speed-up is narrow."""
+    """Return the banner on a scaling curve. The curve is conclusive if the lower end of the last speed-up's interval is
+    at most HIDDEN below the upper end.
+    """
     last = scaling.steps[-1]
     if last.low is None or last.high is None:
         return Banner("inconclusive", text)

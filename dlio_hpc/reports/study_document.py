@@ -128,7 +128,7 @@ def _ranking(finding: Finding) -> Iterator[Block]:
 def _intervals(study: Study, finding: Finding) -> Iterator[Table]:
     rows = [row for comparison in finding.comparisons for row in _ratios(study, comparison)]
     if rows:
-        legend = "ratio: to the best other setting; from, to: 95 % interval, for all ratios of the part together."
+        legend = "ratio: to the best other setting; from, to: simultaneous 95 % intervals of all ratios of the part."
         yield Table("Against the best", ["setting", "ratio", "from", "to"], rows, legend=legend, is_detail=True)
 
 

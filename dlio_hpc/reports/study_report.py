@@ -1,4 +1,6 @@
-"""Contents of the report of a study: measurements, findings and advice. They can also be written as JSON and CSV."""
+"""Contents of the report of a study: measurements, findings and advice. The contents can also be written as JSON; the
+measurements can also be written as CSV.
+"""
 
 import csv
 from collections.abc import Iterator
@@ -24,7 +26,7 @@ _COUNTS = ("bytes_read", "storage_bytes_read")
 
 class StudyReport(NamedTuple):
     """Contents of the report of a study. advice: lines; a line that begins with blanks continues the previous line.
-    effects: differences between two file systems, and sides: the two file systems; both are empty if the study does not
+    effects: differences between the two file systems. sides: the two file systems. Both are empty if the study does not
     compare file systems.
     """
 
@@ -48,7 +50,9 @@ def make(outcome: StudyOutcome, metric: MetricName | None = None) -> StudyReport
 
 
 def _advice(outcome: StudyOutcome, findings: tuple[Finding, ...]) -> list[str]:
-    """Return advice from the parts that measured the storage, and a line with the names of the other parts."""
+    """Return the advice from the parts of the study that did not read from memory. If there is advice, add a line that
+    names the other parts.
+    """
     cached = {outcome.study.points[run.point].part for run in outcome.measured if run.origin == "cached"}
     lines = advice.of_study(outcome.study, tuple(finding for finding in findings if finding.part not in cached))
     if not lines or not cached:
@@ -148,9 +152,9 @@ def _rows(report: StudyReport) -> Iterator[list[object]]:
 
 
 def fault(report: StudyReport) -> DlioError | None:
-    """Return the fault that makes the study incomplete, or None if no measurement is missing. It is the first fault,
-    other than Incomplete, of a job that should have made a missing measurement; if there is none, it is Incomplete. For
-    a study that only generates datasets, return the first fault of its jobs, or None.
+    """Return the fault because of which measurements are missing, or None if none is missing. If a job that should have
+    made a missing measurement has a fault other than Incomplete, return the first such fault; otherwise, return
+    Incomplete. For a study that only generates datasets, return the first fault of its jobs, or None.
     """
     outcome, missing = report.outcome, report.outcome.missing
     if outcome.study.generate == "only":

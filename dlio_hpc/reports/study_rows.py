@@ -31,8 +31,8 @@ def short(keys: Sequence[str]) -> dict[str, str]:
 
 
 def setting(study: Study, number: int, is_place_known: bool = False) -> str:
-    """Return the setting of a point in words, or "the workload as it is" if its part varies nothing. is_place_known:
-    whether to leave out the number of ranks and the file system.
+    """Return the setting of a point as text, or "the workload as it is" if no key remains. is_place_known: whether to
+    leave out the numbers of nodes and ranks and the file system.
     """
     point = study.points[number]
     labels = study.labels(point)
@@ -49,8 +49,8 @@ def joined(labels: dict[str, str]) -> str:
 
 
 def point_header(finding: Finding, keys: Sequence[str]) -> list[str]:
-    """Return the headings for the rows of points(): the keys that vary, the metrics, and, if settings are compared,
-    ratio and verdict.
+    """Return the headings for the rows of points(): the varied keys and the metrics. If settings are compared, headings
+    for ratio and verdict follow.
     """
     names = short(keys)
     metrics = ["n", *_COLUMNS.values(), f"{METRICS[finding.metric].noun} from-to"]
@@ -58,7 +58,7 @@ def point_header(finding: Finding, keys: Sequence[str]) -> list[str]:
 
 
 def varied(study: Study, finding: Finding) -> list[str]:
-    """Return the keys that the part varies, named as in the labels of its points."""
+    """Return the keys that the part of a finding varies, as they appear in the labels of its points."""
     return list(finding.points[0].labels) if finding.points else [axis.key for axis in study.part(finding.part).axes]
 
 

@@ -20,7 +20,7 @@ from dlio_hpc.results.metrics import METRICS
 _MUCH_NOISE = 0.15
 
 
-# Share of bytes from storage above which the storage counts as measured.
+# The storage counts as measured if more than this share of the bytes came from storage.
 _FETCHED = 0.9
 # Kinds of scaling in words.
 KINDS = {"strong": "all ranks together read the same amount", "weak": "each rank reads the same amount"}
@@ -59,8 +59,8 @@ def conclusions(study: Study, finding: Finding) -> list[list[str]]:
 
 
 def first(study: Study, finding: Finding) -> list[str]:
-    """Return the sentences with which a part opens: those on the comparison of settings on the most ranks or, if the
-    part compares no settings, those on scaling.
+    """Return the main conclusion of a part: the sentences on its last comparison of settings, which is that on the most
+    ranks, or, if the part compares no settings, the sentences on scaling.
     """
     if finding.comparisons:
         return verdict(study, finding, finding.comparisons[-1])
@@ -68,8 +68,8 @@ def first(study: Study, finding: Finding) -> list[str]:
 
 
 def scaling(curve: Scaling) -> list[str]:
-    """Return sentences on the speed-up on the most ranks, and on the numbers of ranks on which the speed-up differs
-    from linear beyond noise.
+    """Return sentences on the speed-up at the largest number of ranks, and on the numbers of ranks at which the
+    speed-up differs from linear beyond noise.
     """
     last = curve.steps[-1]
     speed_up = f"On {_ranks(curve, last)} the speed-up is {last.speed_up:.2f}"
@@ -117,8 +117,8 @@ def _ranks(curve: Scaling, step: ScalingStep) -> str:
 
 
 def noise(finding: Finding) -> list[str]:
-    """Return sentences on the noise of all comparisons. Return an empty list if it is unknown, because the verdicts
-    already say so.
+    """Return sentences on the noise of the comparisons and scaling curves. Return an empty list if the noise is
+    unknown, because the verdicts already say so.
     """
     noises = [comparison.noise for comparison in finding.comparisons if comparison.noise.sd is not None]
     between_jobs = [curve.noise for curve in finding.scalings if curve.noise.sd is not None][:1]
@@ -167,8 +167,8 @@ def disturbances(study: Study, finding: Finding, measured: Sequence[Measured]) -
 
 
 def cached(finding: Finding) -> list[str]:
-    """Return a sentence on the share of bytes that came from storage. Return an empty list if it is unknown or nothing
-    was read.
+    """Return a sentence on the share of bytes that came from storage. Return an empty list if this share is unknown for
+    all points, or if nothing was read.
     """
     shares = [point.from_storage for point in finding.points if point.from_storage is not None]
     if not shares:
@@ -184,7 +184,9 @@ def cached(finding: Finding) -> list[str]:
 
 
 def _where(study: Study, finding: Finding, comparison: Comparison) -> str:
-    """Return the ranks and the file system of a comparison in words. Each is included only if it varies in the part."""
+    """Return the number of ranks and the file system of a comparison as text. The number of ranks is included only if
+    the part varies it; the file system, only if the part compares file systems.
+    """
     ranks = f"{comparison.nodes} node(s) x {comparison.ranks_per_node} ranks"
     on = f"On {ranks}" if study.part(finding.part).is_scaling else ""
     below = f"{'below' if on else 'Below'} {comparison.data}" if comparison.data is not None else ""
@@ -192,8 +194,8 @@ def _where(study: Study, finding: Finding, comparison: Comparison) -> str:
 
 
 def _setting(study: Study, number: int | None) -> str:
-    """Return the setting of a point in words, without ranks and file system. Return an empty string if `number` is
-    None.
+    """Return the setting of a point as text, without ranks and file system. number: number of the point; for None,
+    return an empty string.
     """
     return "" if number is None else setting(study, number, is_place_known=True)
 
@@ -332,8 +334,8 @@ def missing(outcome: StudyOutcome) -> list[str]:
 
 
 def resume(outcome: StudyOutcome) -> str | None:
-    """Return a line with the command that makes the missing measurements, which works in any directory. Return None if
-    there is nothing to submit.
+    """Return a line with the command that makes the missing measurements. The command works in any directory. Return
+    None if no measurement is missing, or if unfinished jobs will still make all of them.
     """
     live = [measurement.is_live for measurement in outcome.missing]
     if all(live):

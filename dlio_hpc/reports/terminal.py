@@ -21,7 +21,7 @@ _WIDTHS = range(80, 101)
 _LABEL = 10
 # Maximum width of a table, in characters.
 _WIDEST = 1000
-# Maximum width of a token that is not folded in a text column, in characters.
+# A text column is wide enough that tokens of up to this number of characters are not folded.
 _TOKEN = 24
 
 
@@ -69,8 +69,8 @@ def console(file: Any) -> Console:
 
 
 def show_banner(opening: Banner, out: Console) -> None:
-    """Print the state and the text of a banner. If the output is not a terminal, they are on one line, so that it can
-    serve as the subject of a mail.
+    """Print the state and the text of a banner. If the output is not a terminal, both are on one line, so that this
+    line can serve as the subject of a mail.
     """
     colour = banner.COLOURS[opening.state]
     line = Text.assemble((f"{opening.label}: ", f"bold {colour}"), (opening.text, colour))

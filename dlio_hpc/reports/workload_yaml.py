@@ -51,9 +51,7 @@ def text(value: str) -> str:
 
 
 def default_name(character: Character) -> str:
-    """Return a name for the workload, from the name of the program's script or module or, if there is none, of its
-    executable.
-    """
+    """Return a name for the workload: that of the program's script or module, otherwise that of its executable."""
     arguments = character.log.job.program.split()
     scripts = [word for word in arguments if word.endswith((".py", ".sh"))]
     modules = [after for word, after in pairwise(arguments) if word == "-m" and after != "mpi4py"]
@@ -106,7 +104,9 @@ def clean(line: str) -> str:
 
 
 def left_out(files: list[Role]) -> list[str]:
-    """Return lines on the files that are not part of the workload, by role and reason."""
+    """Return a line for each role and reason for which files are not part of the workload. The line states the number
+    and the bytes of these files.
+    """
     groups: dict[tuple[str, str], list[Role]] = defaultdict(list)
     for role in files:
         if role.role in ("library", "other"):

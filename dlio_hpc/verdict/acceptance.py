@@ -1,5 +1,5 @@
-"""Acceptance: judge measurements by the criteria of a file. Each check of a criterion lists its evidence, and all
-checks together give one verdict.
+"""Acceptance: measurements are judged by the criteria of a file. Each check of a criterion lists its evidence. The
+verdict is the most severe outcome of all checks.
 """
 
 from collections import Counter
@@ -28,9 +28,9 @@ from dlio_hpc.verdict.validity_criteria import Absent
 
 
 class Acceptance(Struct, frozen=True):
-    """Result of an acceptance. what: names of the studies that were judged. checks: the checks of all jobs together,
-    then those of each group, in which they are in the order of the criteria. seconds: for each label of a group, the
-    sum of wall_s of the group's measured runs.
+    """Result of an acceptance. what: names of the studies that were judged. checks: first the checks of all jobs
+    together, then the checks of each group, in the order of the criteria. seconds: sum of wall_s over the measured runs
+    of a group, by the label of the group.
     """
 
     criteria: Criteria
@@ -49,7 +49,7 @@ class Acceptance(Struct, frozen=True):
 
     @property
     def groups(self) -> list[str]:
-        """Labels of the groups. The empty label, which stands for the checks of all jobs together, comes first."""
+        """Labels of the groups. The empty label comes first: it stands for the checks of all jobs together."""
         return list(dict.fromkeys(check.group for check in sorted(self.checks, key=lambda check: check.group != "")))
 
     def of(self, group: str) -> list[Check]:
@@ -66,8 +66,8 @@ def of(judged: Judged, criteria: str | None) -> Acceptance:
 
 
 def _own(judged: Judged) -> str:
-    """Return the name or path of the criteria file that the judged suite names. Raise ConfigError if the studies name
-    none, or different ones.
+    """Return the name or path of the criteria file that the judged suite names. Raise ConfigError if the judged studies
+    name no criteria file, or different ones.
     """
     own = {study.study.verdict.criteria for study in judged.studies if study.study.verdict is not None}
     if len(own) != 1 or None in own:
@@ -76,8 +76,8 @@ def _own(judged: Judged) -> str:
 
 
 def judge(criteria: Criteria, entries: Sequence[Entry], absent: Sequence[Absent] = ()) -> Acceptance:
-    """Judge jobs by criteria. absent: measurements that the studies of these jobs lack. The result does not depend on
-    the order of the jobs.
+    """Judge jobs by criteria. entries: the jobs. absent: measurements that the studies of these jobs lack. The result
+    does not depend on the order of the jobs.
     """
     entries = sorted(entries, key=lambda entry: (entry.created, entry.job))
     groups = grouped(entries)
@@ -103,9 +103,9 @@ def _of_group(criteria: Criteria, group: CriterionGroup, groups: Sequence[Criter
 
 
 def _as_cached(check: Check) -> Check:
-    """Return the check as it counts for a group whose storage was not measured. If the check is on a metric, the
-    outcomes pass and inconclusive become cached. A failed check stays failed, because bytes from memory do not make
-    storage look slower.
+    """Return a check of a group whose bytes came from memory, with the outcome that it then has. For a check of a
+    metric, the outcomes `pass` and `inconclusive` become `cached`. The outcome `fail` remains, because reads from
+    memory do not make storage look slower.
     """
     if not check.metric or check.outcome not in ("pass", "inconclusive"):
         return check
@@ -147,8 +147,8 @@ def _in_words(name: str, key: str, criterion: Criterion) -> str:
 
 
 def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
-    """Return the good measured runs, grouped by measurement, in the order of the entries. If the same repeat was run
-    more than once, its first good run counts.
+    """Return the good measured runs, grouped by measurement key, dataset and title of the point. The groups are in the
+    order of the entries. If the same repeat was run more than once, only its first good run counts.
     """
     by_key: dict[tuple[Key, str, str], list[Ran]] = {}
     taken = set()
@@ -178,8 +178,8 @@ def _ordered(runs: Sequence[Ran]) -> list[Ran]:
 
 
 def _labels(groups: Sequence[tuple[Key, str, str]]) -> list[str]:
-    """Return a label per group. File system, layout and dataset are appended to labels that would be equal, and the
-    digest of the measurement key if they are equal even then.
+    """Return a different label for each group. If several groups would have the same label, file system, layout and
+    dataset are appended. If labels are still equal, the digest of the measurement key is appended too.
     """
     short = [key.title if title in ("", key.workload) else f"{title}: {key.title}" for key, _, title in groups]
     detailed = [
@@ -225,8 +225,8 @@ def cases(acceptance: Acceptance) -> list[Case]:
 
 
 def _case(check: Check, seconds: float) -> Case:
-    """Return the JUnit case of a check. seconds: duration to report for the case. The first case of a group has the
-    wall time of all runs of the group; the group's other cases have 0.
+    """Return the JUnit case of a check. seconds: duration to report for the case: for the first case of a group, the
+    wall time of all its runs; for its other cases, 0.
     """
     name = ": ".join(filter(None, (check.group, f"{check.title}: {check.asked}")))
     lines = [check.text, *evidence_lines(check), *advice_lines(check)]
@@ -237,7 +237,9 @@ def _case(check: Check, seconds: float) -> Case:
 
 
 def _cause(check: Check) -> str:
-    """Return the type attribute of JUnit's failure or error element. It is empty if the check passed or was skipped."""
+    """Return the `type` attribute of JUnit's failure or error element. Return an empty string if the check passed or
+    was skipped.
+    """
     evidence = " ".join(item.text for item in check.evidence)
     if check.outcome == "incomplete" and ("time limit" in evidence or "timeout" in evidence):
         return "timeout"

@@ -1,5 +1,5 @@
-"""Comparison of a job with its baseline: of the job's repeats with the baseline's repeats, and of the job with the
-history of earlier jobs.
+"""Comparison of a job with its baseline and its history. The repeats of the job are compared with the repeats of the
+baseline, and the job is compared with earlier jobs.
 """
 
 import math
@@ -35,11 +35,11 @@ class Reference(Struct, frozen=True):
 class Verdict(Struct, frozen=True):
     """Verdict on one metric of one measurement key of a job. why: reason of the outcome, in one sentence. advice: what
     the user can do, one item per line. here: repeats of the job. there: repeats of the reference. ratio: job /
-    reference, inverted if lower is better, so that below 1 is worse; low, high: its confidence interval. noise:
-    relative variation between the jobs of the history; None if it is unknown. shift: change in the history that makes
-    this a regression; None if there is none. trend: None if the history was not used in the comparison. warnings:
-    objections that --force overrode. disturbances: lines on other activity on the nodes, if the outcome is inconclusive
-    or a regression.
+    reference, or reference / job if a lower value is better, so that a ratio below 1 is worse. low, high: confidence
+    interval of `ratio`. noise: relative variation between the jobs of the history; None if it is unknown. shift: change
+    in the history because of which the outcome is a regression; None if there is none. trend: None if the history was
+    not used in the comparison. warnings: objections that --force overrode. disturbances: lines on other activity on the
+    nodes; empty unless the outcome is inconclusive or a regression.
     """
 
     job: str
@@ -65,8 +65,8 @@ class Verdict(Struct, frozen=True):
 
     @property
     def subject(self) -> str:
-        """Title of the measurement key, followed by the title of the study's point if there is one; the name of the job
-        if the measurement key is unknown.
+        """Title of the measurement key, followed by the title of the study's point, if any. If the measurement key is
+        unknown, the name of the job.
         """
         if self.key is None:
             return self.job
@@ -74,8 +74,8 @@ class Verdict(Struct, frozen=True):
 
 
 class Judgement(Struct, frozen=True):
-    """Verdicts on several measurements. outcome, exit_code: those of the most severe verdict. text: number of verdicts
-    with each outcome, in one line.
+    """Verdicts on several measurements. outcome, exit_code: those of the most severe verdict. text: how many verdicts
+    have each outcome, in one line.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -86,7 +86,8 @@ class Judgement(Struct, frozen=True):
 
 class Terms(NamedTuple):
     """Parameters of a comparison. tolerance: largest relative drop that is not a regression, such as 0.02. force:
-    compare even if measurement keys differ or runs were cached. against: jobs to compare with instead of baselines.
+    compare even if measurement keys differ or runs read from memory. against: jobs to compare with instead of
+    baselines.
     """
 
     metrics: tuple[MetricName, ...] = ("samples_per_s",)
@@ -102,7 +103,7 @@ def judge(
     entries: Sequence[Entry], history: Sequence[Entry], baselines: Sequence[Accepted], terms: Terms = USUAL
 ) -> Judgement:
     """Compare each measurement key of each job in `entries` with its baseline and its history. history: entries of
-    earlier jobs; entries of the judged jobs and of later jobs in it are ignored. baselines: the active baselines.
+    earlier jobs; if it also contains the judged jobs or later jobs, these are ignored. baselines: the active baselines.
     """
     references = terms.against or tuple(
         Reference(baseline.id, baseline.group, baseline.warnings) for baseline in baselines
@@ -126,15 +127,15 @@ def summed(verdicts: Sequence[Verdict]) -> Judgement:
 
 
 def references(entry: Entry) -> tuple[Reference, ...]:
-    """Return the groups of a job that have good runs, as references that other jobs are compared with instead of
-    baselines.
+    """Return a reference for each group of a job that has good runs. Other jobs are compared with these references
+    instead of baselines.
     """
     return tuple(Reference(entry.job, group) for group in run_groups.of(entry) if group.good)
 
 
 class _Case(NamedTuple):
-    """One metric of a group, and what it is compared with. alone: whether no other group of the job has the same
-    measurement key. earlier: entries of the history that ended before this job.
+    """One metric of a group of runs, and what this metric is compared with. alone: whether no other group of the job
+    has the same measurement key. earlier: entries of the history that ended before this job.
     """
 
     group: Group
@@ -186,8 +187,8 @@ def _fault(code: int) -> Outcome:
 
 
 def _verdict(case: _Case) -> Verdict:
-    """Return the verdict on the group: the reason why it cannot be compared, or the result of its comparison. Add a
-    warning if some of its runs lack the metric.
+    """Return the verdict on the group: the reason why the group cannot be compared, or the result of the comparison. In
+    the second case, add a warning if some runs of the group lack the metric.
     """
     verdict = _not_comparable(case) or _against(case)
     lacking = len(case.group.good) - len(case.group.values(case.metric))
@@ -198,9 +199,9 @@ def _verdict(case: _Case) -> Verdict:
 
 
 def _not_comparable(case: _Case) -> Verdict | None:
-    """Return the verdict on a group that cannot be compared, or None if it can be. A group cannot be compared if it has
-    faulty runs, cached runs (unless forced) or no value of the metric, or if the job measured its measurement key on
-    several datasets.
+    """Return a verdict if the group cannot be compared; otherwise, return None. A group cannot be compared if one of
+    its runs is faulty, if its runs read from memory (unless --force is set), if the job measured the same measurement
+    key on several datasets, or if the metric is unknown or 0.
     """
     group = case.group
     if (bad := group.faulty) is not None:
@@ -219,8 +220,8 @@ def _not_comparable(case: _Case) -> Verdict | None:
 
 
 def _against(case: _Case) -> Verdict:
-    """Compare the group with the reference that has the same measurement key or, if --force is set, with the nearest
-    reference.
+    """Compare the group with the reference that has the same measurement key. If there is none and --force is set,
+    compare the group with the nearest reference.
     """
     same_key = next((reference for reference in case.references if reference.group.key == case.group.key), None)
     near = same_key or _nearest(case)
@@ -237,8 +238,8 @@ def _against(case: _Case) -> Verdict:
 
 
 def _nearest(case: _Case) -> Reference | None:
-    """Return the reference whose measurement key has the fewest differences from the group's, or None if there is no
-    reference.
+    """Return the reference whose measurement key differs least from that of the group. Return None if there are no
+    references.
     """
     return min(case.references, key=lambda reference: len(_key_differences(case, reference)), default=None)
 
@@ -249,9 +250,10 @@ def _key_differences(case: _Case, reference: Reference) -> list[str]:
 
 
 def _without_reference(case: _Case, near: Reference | None, differences: list[str]) -> Verdict:
-    """Return the verdict on a group that has no reference to compare with: regression if the latest change in its
-    history is a drop beyond the tolerance, otherwise not_comparable. near: the nearest reference, or None if there is
-    none. differences: differences between its measurement key and the group's.
+    """Return the verdict on a group that has no reference with the same measurement key. The outcome is `regression` if
+    the latest change in the history is a drop beyond the tolerance; otherwise, and if the user gave jobs to compare
+    with, it is `not_comparable`. near: the nearest reference; None if there are no references. differences: differences
+    between the measurement keys of `near` and of the group.
     """
     why, advice = "there is no baseline of this configuration", []
     if near is not None:
@@ -273,8 +275,8 @@ def _without_reference(case: _Case, near: Reference | None, differences: list[st
 
 
 def _nights(case: _Case) -> list[Night]:
-    """Return the nights (repeats of one job each) of the earlier jobs with this measurement key, followed by the night
-    of this job.
+    """Return a Night, which holds the repeats of a job, for each earlier job with this measurement key, followed by
+    that of this job.
     """
     here = trend.night(case.group, case.metric)
     assert here is not None
@@ -282,13 +284,14 @@ def _nights(case: _Case) -> list[Night]:
 
 
 def _with_outcome(verdict: Verdict, outcome: Outcome, why: str, shift: Shift | None) -> Verdict:
-    """Return a copy of the verdict with this outcome, the exit code of the outcome, this reason and this shift."""
+    """Return a copy of the verdict with this outcome and its exit code, and with this reason and this shift."""
     return structs.replace(verdict, outcome=outcome, exit_code=OUTCOMES[outcome].exit_code, why=why, shift=shift)
 
 
 def _compared(case: _Case, near: Reference, there: Night, unlike: list[str]) -> Verdict:
-    """Compare the repeats of the job with the repeats of the reference, `there`. If the measurement keys are equal, a
-    drop in the history since the reference counts too. unlike: differences between the measurement keys.
+    """Compare the repeats of the job with those of the reference. If the measurement keys are equal, a drop in the
+    history after the reference counts too. near: the reference. there: its repeats. unlike: differences between the
+    measurement keys.
     """
     nights, tolerance = _nights(case), case.terms.tolerance
     weighed = regression.weigh(nights, there, case.metric, tolerance, is_same_key=not unlike)
@@ -315,8 +318,8 @@ def _compared(case: _Case, near: Reference, there: Night, unlike: list[str]) -> 
 
 
 def _disturbances(case: _Case, near: Reference) -> list[str]:
-    """Return lines on other activity on the nodes: activity during the slower repeats of the job, and activity that was
-    higher during the job than during the reference.
+    """Return lines on other activity on the nodes: during the slower repeats of the job, and where it differed between
+    the job and the reference.
     """
     repeats, theirs = case.group.repeats(case.metric), near.group.repeats(case.metric)
     lines = disturbances.explained(repeats)
@@ -328,8 +331,8 @@ def _disturbances(case: _Case, near: Reference) -> list[str]:
 
 
 def _warnings(case: _Case, near: Reference, unlike: list[str]) -> list[str]:
-    """Return the objections that --force overrode in this comparison, and the objections that were recorded with the
-    baseline.
+    """Return two kinds of objections: those that --force overrode in this comparison, and those that --force overrode
+    when the baseline was accepted.
     """
     warnings = [f"the configurations differ: {difference}" for difference in unlike]
     if not case.group.is_of_storage:

@@ -1,8 +1,8 @@
-"""Baselines: runs of a job with which later jobs of the same measurement key are compared. User, time and reason are
-recorded.
+"""Baselines: runs of a job. Later jobs with the same measurement key are compared with them.
 
-A baseline is accepted or retired by a decision. Each decision is a file in the folder of the archives, which is written
-once and never changed. The state of a baseline follows from all decisions together.
+A baseline is accepted or retired by a decision. A decision records the user, the time and the reason. Each decision is
+a file in the folder of the archives. Such a file is written once and never changed. The state of a baseline follows
+from all decisions together.
 """
 
 import getpass
@@ -21,7 +21,7 @@ from dlio_hpc.verdict import run_groups
 from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.run_groups import Group
 
-# Largest size of a decision file in bytes. It holds the measurement key and the metrics of a job's runs.
+# Largest size of a decision file in bytes. The file holds the measurement key and the metrics of a job's runs.
 _LONGEST = 16 << 20
 _RETIRED = ".retired.json"
 _ACCEPTED = ".json"
@@ -101,8 +101,8 @@ def _content(path: Path) -> bytes:
 
 
 def baselines(decisions: Decisions) -> tuple[Baseline, ...]:
-    """Return all baselines with their states. The newest baseline of a measurement key is active, unless it was
-    retired: the measurement key then has no active baseline.
+    """Return all baselines with their states. The newest baseline of a measurement key is active. If the newest
+    baseline was retired, the measurement key has no active baseline.
     """
     ends = {retired.id: retired for retired in decisions.retired}
     states = []
@@ -124,8 +124,9 @@ def active(decisions: Decisions) -> tuple[Accepted, ...]:
 
 
 def accept(folder: Path, entry: Entry, message: str, force: bool = False) -> tuple[Accepted, ...]:
-    """Write a baseline into `folder` for each measurement key that has good runs on a single dataset, and return these
-    baselines. Raise ConfigError if there are objections and `force` is not set, or if the job has no such runs.
+    """Make a job the baseline of its measurement keys. For each measurement key with good runs on a single dataset,
+    write a decision into `folder`. Return these decisions. Raise ConfigError if no measurement key has such runs, or if
+    there are objections and `force` is False.
     """
     _check_message(message)
     groups = run_groups.of(entry)
@@ -175,7 +176,7 @@ def _nothing(entry: Entry, groups: Sequence[Group]) -> str:
 
 def retire(folder: Path, name: str, message: str) -> Retired:
     """Write and return the decision that retires a baseline. name: id of the baseline, or name of its job. Raise
-    ConfigError if it is already retired.
+    ConfigError if the baseline is already retired.
     """
     _check_message(message)
     baseline = named(baselines(read(folder)), name, folder)
@@ -189,8 +190,9 @@ def retire(folder: Path, name: str, message: str) -> Retired:
 
 
 def named(known: Sequence[Baseline], name: str, folder: Path) -> Baseline:
-    """Return the baseline with the id `name`. If there is none, return the baseline of the job `name`: its only active
-    one, or else its only one. Raise ConfigError if there is no such baseline, or more than one.
+    """Return the baseline with the id `name`. If no baseline has this id, return the baseline of the job `name`: the
+    only active baseline or, if none is active, the only baseline. Raise ConfigError if there is no such baseline, or
+    more than one.
     """
     matching = [baseline for baseline in known if baseline.accepted.id == name] or [
         baseline for baseline in known if baseline.accepted.group.job == name

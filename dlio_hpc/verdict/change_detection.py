@@ -1,12 +1,12 @@
 """Detection of changes in a series of values, one value per night: steps, drifts, and outliers of a single night. A
-night stands for the job of that night.
+night stands for one job: one night, one value.
 
 Three tests on the statistical ranks of the values detect changes. Step: a scan over all places at which the series can
-be split in two (Pettitt's statistic, Applied Statistics 28, 1979, but standardised at each place, so that recent
-changes are detected too; its distribution is simulated, not asymptotic). Drift: the test of Mann and Kendall. Spell: a
-part of the series that differs from the nights before and after it. In addition, Student's t detects a large step, from
-fewer nights than the tests on ranks need. Whether a change is reported as a step or as a drift depends on which model
-fits better: the medians before and after the step, or the line of Theil and Sen.
+be split in two. Its statistic is that of Pettitt (Applied Statistics 28, 1979), but standardised at each place, so that
+recent changes are detected too, and with a simulated distribution instead of the asymptotic one. Drift: the test of
+Mann and Kendall. Spell: a part of the series that differs from the nights before and after it. In addition, Student's t
+detects large steps. It needs fewer nights than the tests on ranks. Whether a change is reported as a step or as a drift
+depends on which model fits better: the medians before and after the step, or the line of Theil and Sen.
 """
 
 import functools
@@ -27,20 +27,21 @@ Kind = Literal["step", "drift"]
 # Significance level. The series is tested again every night; at this level, a change is falsely reported in about 1 of
 # 50 series of 60 nights.
 LEVEL = 0.001
-# Minimum number of nights on either side of a step, and of a series in which a change can be detected.
+# Minimum number of nights on either side of a step. Minimum number of nights of a series for a change to be detected.
 _SIDE, FEWEST = 3, 8
-# Number of standard deviations beyond which a night is an outlier, and minimum number of nights to detect outliers.
+# A night is an outlier if it deviates by more than this number of standard deviations. Minimum number of nights for
+# outliers to be detected.
 _OUT, _FEWEST_FOR_OUTLIERS = 4.5, 6
 # Number of simulated series, and the seed of the simulation.
 _SIMULATED, _SEED = 20_000, 20_261_121
-# Probability, from the bound for a single place, above which nothing is simulated.
+# No simulation is made if the probability for a single place is above this.
 _NOT_RARE = 0.002
 
 
 class Change(Struct, frozen=True):
     """A change in the series. at: index of the first night after a step, or of the first night of a drift. until: index
-    of the last night of a drift; equal to `at` for a step. size: logarithm of new level / old level; for a drift, of
-    the level at its end / the level at its start. p: probability that such a change appears by chance.
+    of the last night of a drift; equal to `at` for a step. size: logarithm of (new level / old level); the levels of a
+    drift are those at its end and at its start. p: probability that such a change appears by chance.
     """
 
     kind: Kind
@@ -52,7 +53,7 @@ class Change(Struct, frozen=True):
 
 class Changes(NamedTuple):
     """Changes in order of time. outliers: indices of the nights that are outliers. levels: level of each night
-    according to the changes. noise: noise between nights that remains; None if there are too few nights.
+    according to the changes. noise: night-to-night noise around these levels; None if there are too few nights.
     """
 
     changes: tuple[Change, ...]
@@ -102,8 +103,9 @@ def _model(values: Floats, first: int, level: float) -> _Model:
 
 
 def _steps(values: Floats, first: int, level: float, places: list[int], p: float) -> _Model:
-    """Return the model with steps at `places`, each shifted to where it fits best. Each part between two steps is
-    fitted separately and may contain further changes. p: probability that the steps appear by chance.
+    """Return the model with steps at `places`. Each step is first shifted to where it fits best. The parts before,
+    between and after the steps are then fitted separately, and may contain further changes. p: probability that the
+    steps appear by chance.
     """
     ends = _refined(values, [0, *places, len(values)])
     parts = [_model(values[begin:end], first + begin, level) for begin, end in itertools.pairwise(ends)]
@@ -116,9 +118,9 @@ def _steps(values: Floats, first: int, level: float, places: list[int], p: float
 
 
 def _refined(values: Floats, ends: list[int]) -> list[int]:
-    """Return the places of the steps, each shifted by up to _SIDE nights to where the medians before and after it leave
-    the smallest residuals. This is done because the tests on ranks locate a step only approximately. ends: 0, the
-    places of the steps, and the length of the series.
+    """Return the refined places of the steps, with the first and last item of `ends` as they are. The tests on ranks
+    locate a step only approximately. Each step is therefore shifted by up to _SIDE nights, to where the medians before
+    and after it leave the smallest residuals. ends: 0, the places of the steps, and the length of the series.
     """
     refined = list(ends)
     for number in range(1, len(ends) - 1):
@@ -149,8 +151,8 @@ def _line(values: Floats, first: int, slope: float, p: float) -> _Model:
 
 
 def _split(values: Floats) -> tuple[int, float]:
-    """Return the place at which the series splits best into two levels, and the probability that such a split appears
-    by chance.
+    """Return the place at which the series splits best into two levels, that is, the index of the first night after the
+    split, and the probability that such a split appears by chance.
     """
     scan = _scan(_ranks(values)[np.newaxis])[0]
     best = int(np.argmax(scan))
@@ -160,9 +162,9 @@ def _split(values: Floats) -> tuple[int, float]:
 
 
 def _gap(values: Floats) -> tuple[int, float]:
-    """Return the place at which the means before and after it differ most relative to the residuals, and an upper bound
-    of the probability that this happens anywhere in the series by chance. A single outlier enlarges the residuals and
-    is therefore not reported as a step.
+    """Return the place at which the mean before and the mean after differ most, relative to the residuals, and an upper
+    bound of the probability that a difference of this size appears anywhere in the series by chance. A single outlier
+    enlarges the residuals and is therefore not reported as a step.
     """
     count = len(values)
     places = np.arange(_SIDE, count - _SIDE + 1)
@@ -178,9 +180,9 @@ def _gap(values: Floats) -> tuple[int, float]:
 
 
 def _spell(values: Floats) -> tuple[int, int, float]:
-    """Find the inner part of the series that differs most from the nights before and after it, which a single split
-    does not detect. Return its first night, the first night after it, and the probability that such a part appears by
-    chance.
+    """Find the inner part of the series that differs most from the nights before and after it. A single split does not
+    detect such a part. Return the index of its first night, the index of the first night after it, and the probability
+    that such a part appears by chance.
     """
     count = len(values)
     if count < 3 * _SIDE:
@@ -193,8 +195,9 @@ def _spell(values: Floats) -> tuple[int, int, float]:
 
 @functools.cache
 def _deviations(count: int) -> Floats:
-    """Return the standard deviation of the sum of ranks of each part of a series of `count` nights, shape (begin, end).
-    Index 0 of both axes stands for place _SIDE. The deviation is infinite for parts that are too short.
+    """Return the standard deviations of the sums of ranks of all parts of a series of `count` nights. The result is
+    indexed by the begin and the end of a part; index 0 stands for place _SIDE. The standard deviation of a part that is
+    too short is infinite.
     """
     places = np.arange(_SIDE, count - _SIDE + 1)
     lengths = places - places[:, np.newaxis]
@@ -203,9 +206,9 @@ def _deviations(count: int) -> Floats:
 
 
 def _p(most: float, count: int, simulated: Callable[[int], Floats]) -> float:
-    """Return the probability that the largest statistic of a series without a change is at least `most`. simulated:
-    function that returns the sorted statistics of simulated series; it is called only if `most` is rare at a single
-    place.
+    """Return the probability that the largest statistic of a series of `count` nights without a change is at least
+    `most`. If `most` is not rare even at a single place, return the probability for a single place. simulated: function
+    that returns the sorted largest statistics of simulated series of `count` nights.
     """
     at_least = 2 * NormalDist().cdf(-most)
     if at_least > _NOT_RARE:
@@ -216,8 +219,8 @@ def _p(most: float, count: int, simulated: Callable[[int], Floats]) -> float:
 
 
 def _scan(ranks: Floats) -> Floats:
-    """Return, for each place, how far the sum of the ranks before it deviates from its expectation, in standard
-    deviations, shape (series, places). ranks: shape (series, nights).
+    """Return by how many standard deviations the sum of the ranks before each place deviates from its expectation, as
+    an array of shape (series, places). Index 0 stands for place _SIDE. ranks: array of shape (series, nights).
     """
     count = ranks.shape[1]
     places = np.arange(_SIDE, count - _SIDE + 1)
@@ -227,9 +230,9 @@ def _scan(ranks: Floats) -> Floats:
 
 
 def _spells(ranks: Floats) -> Iterator[tuple[int, Floats]]:
-    """Yield each possible length of an inner part, and how far the sums of ranks of the parts of that length deviate
-    from their expectation, in standard deviations, shape (series, places). Index 0 stands for place _SIDE. ranks: shape
-    (series, nights).
+    """Yield each possible length of an inner part, with an array of shape (series, places): by how many standard
+    deviations the sum of ranks of the part of this length that starts at each place deviates from its expectation.
+    Index 0 stands for place _SIDE. ranks: array of shape (series, nights).
     """
     count = ranks.shape[1]
     sums = np.cumsum(ranks - (count + 1) / 2, axis=1)[:, _SIDE - 1 : count - _SIDE]
@@ -240,13 +243,13 @@ def _spells(ranks: Floats) -> Iterator[tuple[int, Floats]]:
 
 @functools.cache
 def _simulated_splits(count: int) -> Floats:
-    """Return, sorted, the largest deviation at any split for each simulated series without a change."""
+    """Simulate series without a change. Return the largest deviation at any split of each series, sorted."""
     return np.sort(_scan(_simulated_ranks(count)).max(axis=1))
 
 
 @functools.cache
 def _simulated_spells(count: int) -> Floats:
-    """Return, sorted, the largest deviation of any inner part for each simulated series without a change."""
+    """Simulate series without a change. Return the largest deviation of any inner part of each series, sorted."""
     most = np.zeros(_SIMULATED)
     for _, scan in _spells(_simulated_ranks(count)):
         np.maximum(most, scan.max(axis=1), out=most)
@@ -254,7 +257,7 @@ def _simulated_spells(count: int) -> Floats:
 
 
 def _simulated_ranks(count: int) -> Floats:
-    """Return random permutations of the ranks 1 to `count`, shape (series, nights)."""
+    """Return random permutations of the ranks 1 to `count`, as an array of shape (series, nights)."""
     random = np.random.default_rng([_SEED, count])
     return np.argsort(random.random((_SIMULATED, count)), axis=1).astype(np.float64) + 1
 
@@ -268,8 +271,8 @@ def _ranks(values: Floats) -> Floats:
 
 
 def _trend(values: Floats) -> tuple[float, float]:
-    """Return the median slope per night over all pairs of nights, and the probability that so many pairs rise, or fall,
-    by chance.
+    """Return the median slope per night over all pairs of nights, and the probability that an excess of rising or of
+    falling pairs of this size appears by chance.
     """
     count = len(values)
     rows, columns = _pairs(count)
@@ -287,7 +290,7 @@ def _pairs(count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
 
 
 def _outliers(residuals: Floats) -> tuple[int, ...]:
-    """Return the numbers of the nights whose residual is an outlier."""
+    """Return the indices of the nights whose residual is an outlier."""
     scale = mad(residuals)
     if len(residuals) < _FEWEST_FOR_OUTLIERS or scale <= 0:
         return ()
@@ -295,7 +298,9 @@ def _outliers(residuals: Floats) -> tuple[int, ...]:
 
 
 def _noise(residuals: Floats, outliers: tuple[int, ...], parameters: int) -> RepeatNoise | None:
-    """Return the noise between nights without the outliers, or None if there are too few nights."""
+    """Return the night-to-night noise of the history, computed without the outliers, or None if there are too few
+    nights. parameters: number of parameters of the model that left these residuals.
+    """
     kept = np.delete(residuals, outliers)
     df = len(kept) - parameters
     if len(kept) < 5 or df < 3:

@@ -28,8 +28,8 @@ def archive(directory: Path) -> Archived:
 
 
 def _record(directory: Path, collected: Collected) -> list[str]:
-    """Add the job to the history if its archive is not yet in it. If that fails, return a note; a later command then
-    adds the archive to the history.
+    """Add the job to the history if the history lacks its archive. If this fails, return a note for the user; a later
+    command then adds the archive.
     """
     folder = collected.archive.parent
     try:

@@ -20,8 +20,8 @@ def compare(jobs: Sequence[Selected], terms: Terms, report: Report) -> Judgement
 
 
 def references(name: str, folder: Path, runs: Path, report: Report) -> tuple[Reference, ...]:
-    """Return the references that `name` stands for: the id of a baseline, which may be retired or replaced, or the name
-    of any job. Raise ConfigError if the job has no valid measured run.
+    """Return the references that `name` stands for. `name` is the id of a baseline, which may be retired or replaced,
+    or the name of any job. Raise ConfigError if the job has no valid measured run.
     """
     for accepted in baselines.read(folder).accepted:
         if accepted.id == name:

@@ -25,8 +25,8 @@ _ASIDE = {"title", "workload", *_SELECTORS, "all_runs", "optional"}
 
 
 class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits and rules for the runs that workload, nodes, ranks_per_node and ranks select. A limit that is null is not
-    checked.
+    """Limits and rules for runs. The keys `workload`, `nodes`, `ranks_per_node` and `ranks` select the runs. A limit
+    that is null is not checked.
     """
 
     title: str = ""
@@ -40,9 +40,11 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     ranks: Counts = None
     """Total numbers of ranks that the criterion applies to; null: any. Example: 8..64*2"""
     all_runs: bool = False
-    """true: every run must meet the limits of metrics. false: the median of the runs must."""
+    """true: every run must meet the limits on metrics. false: the median of the runs must meet them."""
     optional: bool = False
-    """true: skip the criterion if nothing was measured for it, or a value is unknown. false: fail, or inconclusive."""
+    """Outcome if nothing was measured for the criterion, or if a value is unknown. true: skipped. false: fail or
+    inconclusive.
+    """
     min_samples_per_s: Rate | None = None
     """Smallest samples/s. Example: 1300"""
     min_read_MBps: Rate | None = None
@@ -76,7 +78,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     min_measured_runs: Positive | None = None
     """Smallest number of measured runs. Example: 3"""
     gaps: Literal["any", "shorter than a run"] = "any"
-    """Length of the gaps between consecutive runs, warm-ups included."""
+    """Permitted length of the gaps between consecutive runs, including warm-up runs."""
     separate_results_fs: bool = False
     """true: the job directory and the dataset must be on different file systems."""
     unmodified: tuple[str, ...] = ()
@@ -107,8 +109,8 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
     def lacking(self, keys: Sequence[Key]) -> list[str]:
-        """Return in words the workloads, numbers of nodes and numbers of ranks that the criterion names but that none
-        of these measurement keys has.
+        """Return phrases for the workloads, numbers of nodes and numbers of ranks that the criterion names, but that no
+        selected measurement key has.
         """
         selected = [key for key in keys if self.selects(key)]
         counts = {"nodes": {key.nodes for key in selected}, "ranks_per_node": {key.ranks_per_node for key in selected}}
@@ -136,7 +138,8 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
                 yield f"{name.replace('_', ' ')} {' or '.join(map(str, _listed(wanted)))}"
 
 
-# Metrics that can be limited, by the YAML key of the limit: min_ or max_, then the metric's name without a final "_s".
+# Metrics that can be limited, by the YAML key of the limit. The YAML key is min_ or max_, followed by the metric's name
+# without a final "_s".
 METRIC_LIMITS: dict[str, MetricName] = {
     key: name
     for name, metric in METRICS.items()
@@ -146,7 +149,9 @@ METRIC_LIMITS: dict[str, MetricName] = {
 
 
 def _is_asked(value: object) -> bool:
-    """Return whether a limit or rule has a value that sets it. The value 0 does: it allows no warm-up runs."""
+    """Return whether a limit or rule is set to this value. The value 0 counts as set: it means that no warm-up runs are
+    allowed.
+    """
     return value is not None and value is not False and value not in ("any", ())
 
 
@@ -160,16 +165,16 @@ class Criteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     source: str = ""
     """Source of the limits."""
     cached_above: units.Share = units.Share(LIMIT)
-    """A run counts as cached if more than this share of an epoch's bytes came from memory."""
+    """A run counts as cached if, in any epoch, more than this share of the bytes came from memory."""
     workloads: tuple[str, ...] = ("*",)
-    """Workloads that may be measured; * matches any text. Other workloads fail."""
+    """Workloads that may be measured; * matches any text. If another workload was measured, the acceptance fails."""
     criteria: dict[str, Criterion] = {}
     """Criteria by their names."""
 
 
 def load(name: str) -> Criteria:
-    """Load criteria that are shipped with dlio-hpc, by name, or a criteria file, by path. Raise ConfigError with the
-    file and the YAML key if a value is invalid.
+    """Load a criteria file. name: name of criteria that are shipped with dlio-hpc, or path of a file. Raise ConfigError
+    with the file and the YAML key if a value is invalid.
     """
     path = shipped.find(shipped.CRITERIA, name)
     file = document.read_named(path, Criteria, "criteria", Criterion)
@@ -178,7 +183,9 @@ def load(name: str) -> Criteria:
 
 
 def is_named(workload: str, names: Sequence[str] | str) -> bool:
-    """Return whether a workload matches `names`, which is a name or pattern, or a sequence of names and patterns."""
+    """Return whether a workload matches one of `names`. names: a name or pattern, or a sequence of names
+    and patterns.
+    """
     return any(fnmatchcase(workload, name) for name in _names(names))
 
 

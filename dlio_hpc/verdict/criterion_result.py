@@ -46,7 +46,7 @@ class CriterionGroup(NamedTuple):
 
 
 class Evidence(Struct, frozen=True):
-    """Evidence from one run for a check. value: in the unit of the check; None if there is no number. is_met: whether
+    """Evidence from one run for a check. value: number in the unit of the check; None if there is none. is_met: whether
     this run alone meets the criterion; None if a single run cannot meet it.
     """
 
@@ -60,10 +60,10 @@ class Evidence(Struct, frozen=True):
 class Check(Struct, frozen=True):
     """A criterion checked on a group. key: YAML key of the limit or rule, such as min_au; empty for checks that are
     always made. group: label of the group; empty for a check of all jobs together. asked: the requirement in words.
-    text: the result in words. value: the result, and low, high: its confidence interval, in `unit`; None if there is
-    none. limit: the limit, in `unit`; None if there is none. metric: a name in metrics.METRICS, or spread, or
-    scaling_efficiency; empty if the check is not on a metric. is_least: whether the limit is a minimum. advice: how the
-    criterion could be met.
+    text: the result in words. value: the result in `unit`; None if it is not a number. low, high: confidence interval
+    of `value`; None if there is none. limit: the limit in `unit`; None if there is none. metric: a name in
+    metrics.METRICS, or spread, or scaling_efficiency; empty if the check is not on a metric. is_least: whether the
+    limit is a minimum. advice: how the criterion could be met.
     """
 
     criterion: str
@@ -114,6 +114,6 @@ def advice_lines(check: Check) -> list[str]:
 
 
 def listed(items: Sequence[str], most: int = 3) -> str:
-    """Return the first `most` items in one line, followed by the number of the other items."""
+    """Return the first `most` items in one line. If there are more items, their number follows."""
     more = f" and {len(items) - most} more" if len(items) > most else ""
     return "; ".join(items[:most]) + more

@@ -1,5 +1,5 @@
-"""Names of the groups of a history. A name consists of the part of a suite or the point of a study, the title of the
-measurement key, and the settings that differ between groups.
+"""Names of the groups of a history. A name consists of three parts: the part of the suite or the point of the study,
+the title of the measurement key, and the settings that differ between groups.
 """
 
 import json
@@ -25,9 +25,9 @@ def name(group: Group) -> str:
 
 
 def titles(groups: Sequence[Group]) -> list[str]:
-    """Return a title for each group, so that groups with different measurement keys have different titles. To the
-    titles of groups with the same name, the settings in which they differ are appended. If these are more than three,
-    or titles are still equal, the digest of all settings is appended too.
+    """Return a title for each group. Groups with different measurement keys have different titles. If groups would have
+    the same title, the settings in which they differ are appended. If more than _MOST settings differ, or if titles are
+    still equal, the digest of all settings is appended too.
     """
     names = [_place(name(group), group.key) for group in groups]
     alike = [[group for group, title in zip(groups, names, strict=True) if title == own_title] for own_title in names]
@@ -53,8 +53,8 @@ def _with_settings(title: str, differing: Sequence[str], digest: str) -> str:
 
 
 def _differing(group: Group, alike: Sequence[Group]) -> tuple[list[str], str]:
-    """Return those settings of the group that are not the same in all groups of its name, as KEY=VALUE, and the digest
-    of all its settings. alike: all groups of that name.
+    """Return the settings of the group that are not the same in all groups of `alike`, each as KEY=VALUE, and the
+    digest of all settings of the group. alike: the groups that have the same name, including this group.
     """
     settings = [dict(entries_.flat(similar.workload)) for similar in alike]
     values = dict(entries_.flat(group.workload))

@@ -31,8 +31,8 @@ class Taken(NamedTuple):
 
 
 class Where(NamedTuple):
-    """Filter of jobs; a field that is None does not restrict the selection. job: a shell pattern of job names. since,
-    until: first and last date on which a job may have ended, such as 2026-11-21.
+    """Filter of jobs. A field that is None does not restrict the selection. job: shell pattern that the name of the job
+    must match. since, until: first and last date on which a job may have ended, such as 2026-11-21.
     """
 
     job: str | None = None
@@ -49,7 +49,9 @@ EVERYTHING = Where()
 
 
 class _Read(NamedTuple):
-    """Result of reading an archive: an entry, or, if it cannot be used, a fault."""
+    """Result of reading an archive. entry: the entry of its job; None if the archive cannot be used. fault: reason why
+    the archive cannot be used; None if it can.
+    """
 
     path: Path
     entry: Entry | None
@@ -76,15 +78,15 @@ def enter(folder: Path, entry: Entry) -> None:
 
 
 def knows(path: Path) -> bool:
-    """Return whether the history has an entry that was read from this archive, and the archive has not
-    changed since.
+    """Return whether the history has an entry that was read from this archive, and whether the archive is unchanged
+    since then.
     """
     with _reading(path.parent) as db:
         return _is_known(db, path)
 
 
 def take_in(folder: Path) -> Taken:
-    """Add those archives and decisions in `folder` to its history that are not in it yet."""
+    """Add to the history of `folder` the archives and decisions in `folder` that the history lacks."""
     with _reading(folder) as db:
         news = _news(db, folder)
     if not news.archives and not news.decisions:
@@ -96,7 +98,7 @@ def take_in(folder: Path) -> Taken:
 
 def rebuild(folder: Path) -> Taken:
     """Rebuild the history from the archives and decisions. Concurrent readers see either the old or the new history.
-    The history file itself is replaced only if it cannot be used.
+    The content of the history file is replaced; the file itself is replaced by a new one only if it cannot be used.
     """
     history_database.check_folder(folder)
     read = [_read(path) for path in _archives(folder)]
@@ -110,7 +112,7 @@ def rebuild(folder: Path) -> Taken:
 
 
 def _replaced(folder: Path, read: Sequence[_Read]) -> Taken:
-    """Replace a history file that cannot be used by a new one."""
+    """Write a new history file in place of one that cannot be used."""
     target = folder / rundir.HISTORY
     with history_database.locked(folder), rundir.replacing(target) as temporary:
         with (
@@ -127,9 +129,7 @@ def _replaced(folder: Path, read: Sequence[_Read]) -> Taken:
 
 
 def is_writable(folder: Path) -> bool:
-    """Return whether this user may write the history of the folder. Without that permission, the history can still be
-    read.
-    """
+    """Return whether this user may write the history of the folder. A user who may not can still read the history."""
     return history_database.is_writable(folder)
 
 
@@ -247,7 +247,7 @@ def export(folder: Path) -> bytes:
 @contextmanager
 def _reading(folder: Path) -> Iterator[sqlite3.Connection]:
     """Open the history for reading, migrated to the current schema. If this user may not write to the folder, open a
-    copy in memory, to which new archives are added.
+    copy of the history in memory, and add new archives to the copy.
     """
     history_database.check_folder(folder)
     path = folder / rundir.HISTORY

@@ -1,8 +1,8 @@
 """SQLite file of a history: schema, locking, and errors.
 
 Writers take a lock file in the same folder, because SQLite's own locks are not reliable on all file systems. SQLite's
-write-ahead log needs memory that all users of the file share (sqlite.org/wal.html), so it is used on local file systems
-only. On other file systems SQLite keeps its rollback journal.
+write-ahead log needs memory that is shared between all processes that use the file (sqlite.org/wal.html). It is
+therefore used on local file systems only; on other file systems, SQLite uses its rollback journal.
 """
 
 import errno
@@ -55,8 +55,8 @@ def _runs(database: sqlite3.Connection) -> None:
 
 
 def _disturbances(database: sqlite3.Connection) -> None:
-    """Migrate to schema 3: write all entries again, with the field for other activity on the nodes. The field is null
-    for older jobs, which did not record it.
+    """Migrate to schema 3: rewrite all entries with the field for other activity on the nodes. This field is null for
+    older jobs, because they did not record such activity.
     """
     for job, content in database.execute("SELECT job, document FROM jobs").fetchall():
         database.execute("UPDATE jobs SET document = ? WHERE job = ?", (canonical(decode(content)), job))
@@ -111,8 +111,8 @@ def migrate(database: sqlite3.Connection, path: Path) -> None:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[sqlite3.Connection]:
-    """Open the history for one transaction, and hold the lock file meanwhile. If an error is raised, none of the
-    changes is committed.
+    """Open the history for one transaction in a `with` block, and hold the lock file meanwhile. If the block raises an
+    error, no change is committed.
     """
     check_folder(folder)
     path = folder / rundir.HISTORY
@@ -192,8 +192,8 @@ def is_current(path: Path) -> bool:
 
 
 def copy(path: Path, memory: sqlite3.Connection) -> None:
-    """Copy the database at `path` into the database `memory`. This works even in a folder where the user may not write
-    the files that SQLite creates for reading.
+    """Copy the database at `path` into the database `memory`. SQLite creates files even for reading; the copy works in
+    folders where the user may not write such files.
     """
     for rest in ("mode=ro", "mode=ro&immutable=1"):
         try:
@@ -215,8 +215,8 @@ def check_folder(folder: Path) -> None:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Convert SQLite's errors to InfrastructureError, with a message that names the command that rebuilds the
-    history.
+    """Convert errors of SQLite in a `with` block to InfrastructureError. The message names the command that rebuilds
+    the history.
     """
     command = f"dlio-hpc history --rebuild --archive {path.parent}"
     try:

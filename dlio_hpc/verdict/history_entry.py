@@ -1,4 +1,4 @@
-"""Entry of a job in the history: all data that verdicts need, computed from the job's archive alone."""
+"""Entry of a job in the history. It holds all data that verdicts need, and is computed from the job's archive alone."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ from dlio_hpc.results.run_result import Disturbance
 
 
 class Key(Struct, frozen=True):
-    """Measurement key: everything that must be equal for two measurements to be compared. file_system: type and mount
+    """Measurement key: everything that two measurements must have in common to be compared. file_system: type and mount
     point, such as "lustre /scratch". layout: striping of the dataset, in words. settings: digest of the whole workload.
     version: version of dlio-hpc that executed the run.
     """
@@ -50,10 +50,10 @@ class Key(Struct, frozen=True):
 
 class Measurement(Struct, frozen=True):
     """A warm-up or measured run; runs that generate datasets have no Measurement. title: title of the study's point
-    that the run measures; empty if there is none. data: directory of the dataset. fault, exit_code: reason why the run
-    does not count, and the exit code for it; None and 0 for a good run. metrics: values by their names in
-    metrics.METRICS. steps: steps per epoch. gap_s: seconds since the end of the job's previous run. disturbance: other
-    activity on the nodes of the run; None if it was not recorded.
+    that the run measures; empty if there is none. data: directory of the dataset. fault: reason why the run does not
+    count; None for a good run. exit_code: exit code for this reason; 0 for a good run. metrics: values by their names
+    in metrics.METRICS. steps: steps per epoch. gap_s: seconds since the end of the job's previous run. disturbance:
+    other activity on the nodes of the run; None if it was not recorded.
     """
 
     run: str
@@ -76,24 +76,25 @@ class Measurement(Struct, frozen=True):
 
     @property
     def is_good(self) -> bool:
-        """Whether this is a measured run without a fault. Its bytes may have come from memory nevertheless."""
+        """Whether this is a measured run without a fault. A good run may nevertheless have read from memory."""
         return self.fault is None and self.kind == "measure"
 
     @property
     def unit(self) -> tuple[Any, ...]:
-        """Identity of the measurement within its study, which is the same if the measurement is repeated after a
-        failure. It leaves out the parts of the measurement key that are only known while the job runs, because a run
-        that failed early lacks them.
+        """Identity of the measurement within its study. It stays the same if the measurement is made again after a
+        failure. Parts of the measurement key that only become known while the job runs are left out, because a run that
+        failed early lacks them.
         """
         key = self.key
         return self.title, self.data, key.settings, key.nodes, key.ranks_per_node, self.repeat
 
 
 class Entry(Struct, frozen=True):
-    """A job that has ended. ended: time in UTC. fault, exit_code: reason why the metrics of the job must not be used,
-    and the exit code for it; None and 0 if there is none. hosts, versions: as recorded by the runs of the job.
-    results_on: file system of the job directory when the job ran, in the form of Key.file_system; empty if it was not
-    recorded. workloads: workloads with their defaults filled in, by the settings digest in the measurement keys.
+    """A job that has ended. ended: time in UTC. fault: reason why the metrics of the job must not be used; None if
+    there is none. exit_code: exit code for this reason; 0 if there is none. hosts: names of the nodes. versions:
+    versions of software, by name. Both were recorded by the runs of the job. results_on: file system of the job
+    directory when the job ran, in the form of Key.file_system; empty if it was not recorded. workloads: workloads with
+    their defaults filled in, by their digest (Key.settings).
     """
 
     job: str
@@ -137,7 +138,7 @@ def of(outcome: JobOutcome) -> Entry:
 
 
 def together(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries with the jobs of each study merged into one entry, so that repeats in several jobs of a study
+    """Merge the jobs of each study into one entry, and return all entries. Repeats in several jobs of a study thus
     count as repeats of one measurement.
     """
     studies: dict[str, list[Entry]] = {}
@@ -150,7 +151,7 @@ def together(entries: Sequence[Entry]) -> list[Entry]:
 
 def _joined(jobs: Sequence[Entry]) -> Entry:
     """Merge the jobs of a study into one entry. If the same repeat was run more than once, its first good run counts.
-    The fault of a job is kept only if a measurement is missing because of it, or if it invalidates good runs.
+    The fault of a job is kept only if some measurement has no good run, or if the fault invalidates good runs.
     """
     by_unit: dict[tuple[Any, ...], Measurement] = {}
     for number, run in ((number, run) for number, job in enumerate(jobs) for run in job.measurements):
@@ -208,7 +209,7 @@ def _measurement(outcome: JobOutcome, run: RunOutcome) -> Measurement:
 
 
 def key(outcome: JobOutcome, run: RunOutcome) -> Key:
-    """Return the measurement key of a run, which need not have a result."""
+    """Return the measurement key of a run. The run need not have a result."""
     plan, planned = outcome.plan, run.run
     layout = next((record for record in outcome.layouts if record.path == planned.dataset), None)
     version = plan.version if run.result is None else run.result.versions.get("dlio_hpc", plan.version)
@@ -233,8 +234,8 @@ def _file_system(layout: Record | None, run: Run) -> str:
 
 
 def _layout(layout: Record | None, run: Run) -> str:
-    """Return in words the layout that was requested for the dataset or, if none was requested, the layout
-    that it has.
+    """Return a phrase for the layout that was requested for the dataset or, if none was requested, for the layout that
+    the dataset has.
     """
     if layout is not None and not layout.file_system.is_lustre:
         return "none"
@@ -253,7 +254,7 @@ def _digest(value: Struct) -> str:
 
 def differences(before: Key, after: Key, settings: tuple[Any, Any] = (None, None)) -> list[str]:
     """Return the differences between two measurement keys, each as NAME: BEFORE / AFTER. settings: the workloads of the
-    two keys; if they are given, the settings that differ are listed by name.
+    two measurement keys; if they are given, the settings that differ are listed by name.
     """
     lines = []
     for name in Key.__struct_fields__:
@@ -269,7 +270,7 @@ _NAMES = {
     "site": "site", "file_system": "file system", "layout": "layout", "nodes": "nodes",
     "ranks_per_node": "ranks per node", "workload": "workload", "version": "version of dlio-hpc",
 }  # fmt: skip
-# YAML keys that describe a workload and do not change what it does.
+# YAML keys of a workload that only describe it.
 _ASIDE = {"name", "description", "source"}
 
 

@@ -1,5 +1,5 @@
-"""JUnit XML of verdicts, for CI systems. A failure stands for an unfavourable verdict; an error stands for a case
-without a valid verdict.
+"""JUnit XML of verdicts, for CI systems. A failure means that the verdict is unfavourable; an error means that there is
+no valid verdict.
 """
 
 import re

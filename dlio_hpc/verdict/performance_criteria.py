@@ -1,6 +1,4 @@
-"""Criteria on metrics: limits for each run or for the median, for the spread of samples/s, and for scaling
-efficiency.
-"""
+"""Criteria on metrics: limits on the median or on each run, on the spread of samples/s, and on scaling efficiency."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -13,8 +11,8 @@ from dlio_hpc.results.metrics import METRICS, Unit, format_value
 from dlio_hpc.verdict.criteria_file import METRIC_LIMITS, Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran, runs_in_words
 
-# Limits on values that are computed from several runs, by YAML key: metric, label, and whether the limit is a minimum.
-# The values are shares.
+# Limits on shares that are computed from several runs. For each YAML key: the metric, its label, and whether the limit
+# is a minimum.
 _SPECIAL = {
     "max_spread": ("spread", "spread of samples/s", False),
     "min_scaling_efficiency": ("scaling_efficiency", "scaling efficiency", True),
@@ -53,8 +51,9 @@ class Limit(NamedTuple):
 def checks(
     name: str, criterion: Criterion, group: CriterionGroup, all_groups: Sequence[CriterionGroup]
 ) -> Iterator[Check]:
-    """Yield a check for each limit on a metric that the criterion sets. Scaling efficiency is checked only if the same
-    measurement was also made on fewer ranks; it is relative to the measurement on the fewest ranks.
+    """Yield a check for each limit on a metric that the criterion sets. name: name of the criterion. Scaling efficiency
+    is relative to the same measurement on the fewest ranks. It is checked only if there is such a measurement on fewer
+    ranks.
     """
     for key in METRIC_LIMITS:
         if getattr(criterion, key) is not None:
@@ -76,7 +75,9 @@ def fewest(group: CriterionGroup, groups: Sequence[CriterionGroup]) -> list[Crit
 
 
 def _unscaled(group: CriterionGroup) -> tuple[str, ...]:
-    """Return the parts of the measurement key that do not depend on the number of ranks, and the dataset."""
+    """Return what groups that differ only in the numbers of nodes and ranks have in common: the other parts of the
+    measurement key, and the dataset.
+    """
     key = group.key
     return key.site, key.file_system, key.layout, key.workload, key.settings, key.version, group.data
 
@@ -137,7 +138,9 @@ def _every_run(required: Limit, group: CriterionGroup, values: list[float], evid
 
 
 def _judged(required: Limit, estimate: Estimate, count: int) -> tuple[Outcome, str]:
-    """Return the outcome, and the result in words, for an estimate that is computed from `count` runs."""
+    """Return the outcome of a limit, and the result in words. estimate: estimate of the limited value. count: number of
+    runs that the estimate is computed from.
+    """
     if estimate.low is None or estimate.high is None:
         verdict: Outcome = "pass" if required.is_met(estimate.value) else "fail"
         return verdict, f"{format_value(estimate.value, required.unit)} in one run; noise is unknown"
@@ -171,7 +174,9 @@ def _spread(required: Limit, group: CriterionGroup) -> Check:
 
 
 def _scaling(required: Limit, group: CriterionGroup, base: Sequence[CriterionGroup]) -> Check:
-    """Compare samples/s per rank with those of `base`, the groups with the fewest ranks, whose runs are pooled."""
+    """Check scaling efficiency: compare samples/s per rank in the group with samples/s per rank in `base`. base: the
+    groups with the fewest ranks; their runs are pooled.
+    """
     base_values = [value / part.ranks for part in base for _, value in part.values("samples_per_s")]
     measured = group.values("samples_per_s")
     values = [value / group.ranks for _, value in measured]

@@ -1,5 +1,5 @@
-"""Rules on the procedure of a measurement: steps per epoch, dataset size relative to memory, number of runs, gaps
-between runs, file system of the results, unmodified workloads.
+"""Rules on how a measurement is made: steps per epoch, dataset size relative to memory, number of runs, gaps between
+runs, file system of the results, unmodified workloads.
 """
 
 import json
@@ -42,8 +42,8 @@ class _Rule(NamedTuple):
         return self._check("pass" if is_met else "fail", message, **rest)
 
     def unknown(self, message: str, evidence: tuple[Evidence, ...] = ()) -> Check:
-        """Return a check that cannot be decided: skipped if the criterion is optional, otherwise inconclusive. message:
-        the value that is unknown.
+        """Return a check that cannot be decided, because a value is unknown. Its outcome is `skipped` if the criterion
+        is optional, otherwise `inconclusive`. message: what is unknown.
         """
         verdict: Outcome = "skipped" if self.criterion.optional else "inconclusive"
         return self._check(verdict, f"unknown: {message}", evidence=evidence)
@@ -144,8 +144,8 @@ def _count(rule: _Rule, count: int, wanted: int) -> Check:
 
 
 def _gaps(rule: _Rule) -> Check:
-    """Check that each gap between runs is shorter than the shortest run, so that no other run can have taken place in
-    it.
+    """Check that each gap between two runs is shorter than the shortest run. Another run cannot have taken place in
+    such a gap.
     """
     sequence = rule.group.sequence
     runs = [ran.run for ran in sequence]
@@ -189,7 +189,7 @@ def _as_shipped(rule: _Rule) -> Check:
     measured = rule.group.runs[0].workload
     path = (
         shipped.root() / shipped.WORKLOADS / f"{name}.yaml"
-    )  # only shipped workloads, not a facility's own with the same name
+    )  # only shipped workloads, not a facility's own workload with the same name
     if not path.is_file() or measured is None:
         return rule.unknown(f"no shipped workload {name!r}")
     shipped_workload = json.loads(document.encode(plan.resolved(workload.load(str(path)))))

@@ -1,4 +1,6 @@
-"""Regression test: derive the outcome, its words and advice from a difference and its confidence interval."""
+"""Regression test. The outcome, the words for it, and advice are derived from a difference and its
+confidence interval.
+"""
 
 import math
 from collections.abc import Sequence
@@ -19,8 +21,8 @@ _WIDEST = 50
 
 
 def outcome_of(difference: Difference, tolerance: float) -> Outcome:
-    """Return the outcome for a difference of logarithms. It is inconclusive if the difference may be noise but a drop
-    beyond the tolerance cannot be excluded either.
+    """Return the outcome for a difference of logarithms. The outcome is `inconclusive` if the noise is unknown, or if
+    the difference may be noise but may also be a drop beyond the tolerance.
     """
     if difference.low is None or difference.high is None or difference.half is None:
         return "inconclusive"
@@ -33,8 +35,9 @@ def outcome_of(difference: Difference, tolerance: float) -> Outcome:
 
 
 class Weighed(NamedTuple):
-    """Result of a comparison with a reference. alone: outcome for the job's repeats, without the history. shift: the
-    change in the history by which the level fell after the reference; None if it did not fall.
+    """Result of a comparison with a reference. alone: outcome of comparing the job's repeats with those of the
+    reference, without the history. shift: the largest drop in the history after the reference; None if there is no drop
+    that counts.
     """
 
     outcome: Outcome
@@ -49,8 +52,9 @@ def weigh(
     nights: Sequence[Night], reference: Night, metric: MetricName, tolerance: float, is_same_key: bool = True
 ) -> Weighed:
     """Compare the last of `nights` with `reference`. nights: the repeats of each job in the history, oldest first,
-    followed by those of the job to judge. is_same_key: whether the measurement keys are equal; if they are, a drop in
-    the history after `reference` makes the outcome a regression too.
+    followed by the repeats of the job to judge. reference: the repeats of the reference. is_same_key: whether the
+    measurement keys of job and reference are equal. If they are, a drop in the history after the reference also makes
+    the outcome a regression.
     """
     noise = trend.noise(nights[:-1], metric)
     difference = robust.difference(trend.logs(nights[-1].values, metric), trend.logs(reference.values, metric), noise)
@@ -66,9 +70,9 @@ def weigh(
 def _largest_drop(
     history: Trend, reference: Night, metric: MetricName, difference: Difference, tolerance: float
 ) -> Shift | None:
-    """Return the largest drop in the history after `reference`. Return None if the level did not fall beyond the
-    tolerance, or if the last job has recovered, that is, if it is within the tolerance of the reference and better than
-    the fallen level beyond noise.
+    """Return the largest drop in the history after `reference`. Return None if the level did not fall by more than the
+    tolerance, or if the last job has recovered. It has recovered if it is within the tolerance of the reference, and
+    better than the fallen level beyond noise.
     """
     since = history.place(reference.job)
     if since is None:
@@ -83,7 +87,7 @@ def _largest_drop(
 
 
 def percent(ratio: float) -> str:
-    """Return a ratio in words, such as "5.2 % worse", or "as good" if it is close to 1."""
+    """Return a ratio in words, such as "5.2 % worse". Return "as good" if the ratio is close to 1."""
     change = 100 * (ratio - 1)
     if abs(change) < 0.05:
         return "as good"
@@ -112,8 +116,8 @@ def changes_words(history: Trend) -> str:
 
 
 def shift_words(shift: Shift) -> str:
-    """Return a change in words. It names the job at which the change starts and, for a drift, the job at
-    which it ends.
+    """Return a change in words. The words name the job at which the change starts; for a drift, they also name the job
+    at which it ends.
     """
     if shift.kind == "step":
         return f"{percent(shift.ratio)} since {shift.since} ({shift.ended[:10]})"
@@ -139,7 +143,7 @@ def sentence(weighed: Weighed, name: str, here: Night, tolerance: float) -> str:
 def advice(
     difference: Difference, here: Night, reference: Night, noise: RepeatNoise | None, tolerance: float
 ) -> list[str]:
-    """Return how the verdict could be made conclusive, one item per line."""
+    """Return advice on how to make the verdict conclusive, one item per line."""
     if difference.half is None:
         return ["--repeat 3 or more for both jobs, or a history of at least five nights"]
     least = math.ceil(1000 * difference.half) / 10

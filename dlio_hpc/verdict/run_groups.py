@@ -1,4 +1,6 @@
-"""Groups of a job's measured runs that have the same measurement key and dataset. Jobs are compared group by group."""
+"""Groups of measured runs. The runs of a group belong to the same job and have the same measurement key and dataset.
+Jobs are compared group by group.
+"""
 
 from typing import Any
 
@@ -51,7 +53,7 @@ class Group(Struct, frozen=True):
 
     @property
     def storage_words(self) -> str:
-        """Worst cache outcome of the good runs in words, with the name of a run that has it."""
+        """Words for the worst cache outcome of the good runs, with the name of a run that has this outcome."""
         for run in self.good:
             if run.storage is not None and run.storage.outcome() == self.storage:
                 return f"{run.run}: {run.storage.text()}"
@@ -59,12 +61,12 @@ class Group(Struct, frozen=True):
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """Options of dlio-submit with which the runs would read from storage instead of memory."""
+        """Advice: options of dlio-submit with which the runs would read from storage instead of memory."""
         return next((run.storage.advice for run in self.good if run.storage and run.storage.advice), ())
 
     def repeats(self, metric: MetricName) -> tuple[Repeat, ...]:
-        """Return the good runs that have a positive value of the metric, as repeats. Values are inverted if lower is
-        better.
+        """Return the good runs that have a positive value of the metric, as repeats. If a lower value is better, a
+        repeat has the reciprocal of the value.
         """
         sign = 1 if METRICS[metric].is_higher_better else -1
         return tuple(
@@ -101,6 +103,6 @@ def of(entry: Entry) -> tuple[Group, ...]:
 
 def alone(groups: tuple[Group, ...], group: Group) -> bool:
     """Return whether no other group of the job has the same measurement key. If a job measures one key on several
-    datasets, none of the groups can stand for the key.
+    datasets, none of its groups can represent the key.
     """
     return sum(candidate.key == group.key for candidate in groups) == 1

@@ -1,6 +1,4 @@
-"""Selection of the jobs that verdicts are made on. Users select them by directory, archive, study, or a name in the
-history.
-"""
+"""Selection of the jobs to judge. Users select jobs by directory, archive, study, or a name in the history."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -44,7 +42,7 @@ def folder(archive: Path | None, runs: Path) -> Path:
 
 
 def refresh(where: Path, report: Report) -> None:
-    """Add those archives to the history of the folder that are not in it yet, and report archives that cannot be read.
+    """Add the archives that the history of the folder lacks to that history, and report archives that cannot be read.
     Do nothing if this user may not write the history; entries() then reads the new archives itself.
     """
     if history.is_writable(where):
@@ -98,8 +96,8 @@ def _entry(outcome: JobOutcome) -> Entry:
 
 
 def _from_history(name: str, archive: Path | None, runs: Path, report: Report) -> list[Selected]:
-    """Return the job `name`, or the jobs of the study `name`, from the history. This finds jobs whose directory no
-    longer exists. Raise ConfigError if the name is unknown.
+    """Return the job `name`, or the jobs of the study `name`, from the history. The history also knows jobs whose
+    directory no longer exists. Raise ConfigError if the name is unknown.
     """
     where = archive or runs / "archive"
     known: tuple[Entry, ...] = ()
@@ -113,7 +111,7 @@ def _from_history(name: str, archive: Path | None, runs: Path, report: Report) -
 
 
 def entries(where: Path, report: Report, wanted: Where = history.EVERYTHING) -> tuple[Entry, ...]:
-    """Add new archives to the history of a folder, and return those of its entries that `wanted` selects. Return none
+    """Add new archives to the history of a folder, and return the entries that `wanted` selects. Return an empty tuple
     if the folder does not exist.
     """
     if not where.is_dir():
@@ -140,8 +138,8 @@ class Judged(NamedTuple):
 
 
 def judged(paths: Sequence[Path]) -> Judged:
-    """Return the studies and jobs in these directories or archives, to apply criteria to. If several jobs are given and
-    all belong to one study, they are judged together as that study; a single job is judged on its own.
+    """Return the studies and jobs in these directories or archives; criteria are then applied to them. If several jobs
+    are given and all belong to one study, they are judged together as that study. A single job is judged on its own.
     """
     folders = [path for path in paths if study_outcome.is_study(path)]
     studies = [names.study_in(folder) for folder in dict.fromkeys(folders)]

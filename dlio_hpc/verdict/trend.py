@@ -1,5 +1,5 @@
-"""Trend of a measurement key in the history: changes, and noise between nights. A night holds the repeats of
-one job.
+"""Trend of a measurement key in the history: changes, and night-to-night noise. A night holds the repeats
+of one job.
 """
 
 import math
@@ -16,7 +16,7 @@ from dlio_hpc.verdict.change_detection import Change
 from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.run_groups import Group
 
-# Maximum number of nights that are used; older nights are ignored.
+# Maximum number of nights that are used. Older nights are ignored.
 MOST = 90
 
 
@@ -33,9 +33,10 @@ class Night(Struct, frozen=True):
 
 
 class Shift(Struct, frozen=True):
-    """A change of level; jobs are given by name. since: first job after a step, or first job of a drift. to: last job
-    of a drift; for a step, the same as `since`. ended: time at which the job `since` ended. ratio: new level / old
-    level, inverted if lower is better, so that below 1 is worse. p: probability that such a change appears by chance.
+    """A change of level. Jobs are identified by their names. since: first job after a step, or first job of a drift.
+    to: last job of a drift; for a step, the same as `since`. ended: time at which the job `since` ended. ratio: new
+    level / old level, or old level / new level if a lower value is better, so that a ratio below 1 is worse. p:
+    probability that such a change appears by chance.
     """
 
     kind: change_detection.Kind
@@ -47,8 +48,8 @@ class Shift(Struct, frozen=True):
 
 
 class Trend(Struct, frozen=True):
-    """Trend of a series of nights. nights: oldest first. levels: level of each night according to the shifts, in the
-    unit of the metric. outliers: names of the jobs whose night is an outlier.
+    """Trend of a series of nights. nights: oldest first. levels: level of each night according to `shifts`, in the unit
+    of the metric. outliers: names of the jobs that are outliers.
     """
 
     nights: tuple[Night, ...]
@@ -57,22 +58,22 @@ class Trend(Struct, frozen=True):
     outliers: tuple[str, ...]
 
     def place(self, job: str) -> int | None:
-        """Return the index of the job's night in `nights`, or None if it has none."""
+        """Return the index of the job in `nights`, or None if the job is not there."""
         return next((place for place, night in enumerate(self.nights) if night.job == job), None)
 
 
 def night(group: Group, metric: MetricName) -> Night | None:
-    """Return the values of a group as a night. Return None if no good run has the metric, or if a value is 0
-    or less.
+    """Return the Night of a group, which holds the group's values of the metric. Return None if no good run has the
+    metric, or if a value is 0 or less.
     """
     values = group.values(metric)
     return Night(group.job, group.ended, values) if values and min(values) > 0 else None
 
 
 def nights(history: Sequence[Entry], like: Group, metric: MetricName) -> list[Night]:
-    """Return the nights of the jobs that have the measurement key of `like`, oldest first. Jobs with a faulty run, or
-    with several datasets for that key, are left out. If the storage of `like` was measured, only jobs whose storage was
-    measured too are included; otherwise, only jobs whose storage was not measured.
+    """Return a Night for each job that has the measurement key of `like`, oldest first. Jobs with a faulty run, or with
+    several datasets for that key, are left out. If the runs of `like` read from storage, only jobs that read from
+    storage are included; otherwise, only jobs that did not.
     """
     kept = []
     for entry in history:
@@ -83,7 +84,7 @@ def nights(history: Sequence[Entry], like: Group, metric: MetricName) -> list[Ni
 
 
 def of(series: Sequence[Night], metric: MetricName) -> Trend:
-    """Return the trend of a series of nights, which is sorted from oldest to newest."""
+    """Return the trend of a series of nights. series: the nights, oldest first."""
     detected = change_detection.find(logs([past.median for past in series], metric))
     sign = 1.0 if METRICS[metric].is_higher_better else -1.0
     return Trend(
@@ -95,8 +96,8 @@ def of(series: Sequence[Night], metric: MetricName) -> Trend:
 
 
 def noise(series: Sequence[Night], metric: MetricName) -> RepeatNoise | None:
-    """Return the noise between the medians of these nights, without changes of level. Return None if there are too few
-    nights.
+    """Return the night-to-night noise: that of the medians of the nights around their levels. Return None if there are
+    too few nights.
     """
     return change_detection.find(logs([past.median for past in series], metric)).noise
 

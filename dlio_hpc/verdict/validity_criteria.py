@@ -13,9 +13,10 @@ from dlio_hpc.verdict.history_entry import Entry
 
 STORAGE = "storage"
 _CLASSES: dict[int, Outcome] = {3: "invalid", 7: "incomplete"}
-# Advice for a run that recorded none, because it was within the limit on cached bytes that applied when it ran.
+# Advice for a run that recorded no advice. Such a run was within the limit on bytes from memory that applied when it
+# ran.
 _LARGER = (f"a dataset of {ENOUGH} times the nodes' memory",)
-# Name and requirement of a check, by the outcome that it has if the requirement is not met.
+# Name and requirement of each check, by the outcome that the check has if the requirement is not met.
 _ALWAYS: dict[Outcome, tuple[str, str]] = {
     "invalid": ("validity", "no run is invalid"),
     "infrastructure": ("infrastructure", "no run failed"),
@@ -40,8 +41,8 @@ class _Fault(NamedTuple):
 
 
 def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
-    """Yield one check for each kind of fault, whether or not there are such faults, so that all reports have the same
-    checks.
+    """Yield one check for each kind of fault. If there is no fault of a kind, the check passes, so that all reports
+    have the same checks.
     """
     faults = [*_faulty(entries), *_unfinished(entries, absent)]
     count = sum(run.is_good for entry in entries for run in entry.measurements)
@@ -58,8 +59,8 @@ def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
 
 
 def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
-    """Yield the faults of runs whose measurement has no good run, and the faults of whole jobs. A job that reached its
-    time limit after its last run counts as having no fault, because no measurement is missing.
+    """Yield the faults of runs whose measurement has no good run, and the faults of whole jobs. The fault of a job is
+    left out if the job only reached its time limit after its last run, because no measurement is missing then.
     """
     measured = {(entry.study, run.unit) for entry in entries for run in entry.measurements if run.is_good}
     for entry in entries:
@@ -77,7 +78,7 @@ def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
 
 
 def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[_Fault]:
-    """Yield a fault for each missing measurement, except for those that the entry of their job lists as a run."""
+    """Yield a fault for each missing measurement. Leave out measurements that the entry of their job lists as a run."""
     recorded = {(entry.job, run.title, run.repeat) for entry in entries for run in entry.measurements}
     for missing in absent:
         if (missing.job, missing.title, missing.repeat) not in recorded:
@@ -86,8 +87,8 @@ def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[
 
 
 def of_storage(group: CriterionGroup, limit: float) -> Check:
-    """Check whether the runs of a group read from storage. The outcome is cached if the share of bytes from memory
-    exceeds the limit or is unknown.
+    """Check whether the runs of a group read from storage. The outcome is `cached` if, in a run, the share of bytes
+    from memory exceeds the limit or is unknown.
     """
     outcomes = [_outcome(ran, limit) for ran in group.runs]
     evidence = tuple(
@@ -110,7 +111,7 @@ def of_storage(group: CriterionGroup, limit: float) -> Check:
 
 
 def _larger(group: CriterionGroup) -> tuple[str, ...]:
-    """Return the advice to use a larger dataset, or no advice if the runs read no stored data."""
+    """Return the advice to use a larger dataset. Return an empty tuple if the runs read no stored data."""
     return _LARGER if any(ran.run.storage is not None and ran.run.storage.epochs for ran in group.runs) else ()
 
 
@@ -123,7 +124,7 @@ def _outcome(ran: Ran, limit: float) -> tuple[bool, str]:
 
 
 def _share(ran: Ran) -> float | None:
-    """Return the share of bytes from storage in the epoch in which it is lowest, or None if it is unknown."""
+    """Return the share of bytes from storage in the epoch with the lowest such share, or None if it is unknown."""
     storage = ran.run.storage
     return None if storage is None or storage.cached is None else 1 - storage.cached
 

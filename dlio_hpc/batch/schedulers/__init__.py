@@ -7,8 +7,8 @@ from dlio_hpc.batch.schedulers.pbs import PBS
 from dlio_hpc.batch.schedulers.scheduler import ENDED, After, JobRef, JobStatus, Scheduler, State
 from dlio_hpc.batch.schedulers.slurm import SLURM
 
-# In the order of detection. Flux is first, because it also runs within allocations of the others, and its machines may
-# have wrappers with the names of Slurm's commands.
+# Batch systems in the order of detection. Flux comes first for two reasons: it also runs within allocations of the
+# other batch systems, and machines with Flux may have wrappers with the names of Slurm's commands.
 SCHEDULERS: dict[str, Scheduler] = {"flux": FLUX, "slurm": SLURM, "pbs": PBS, "cobalt": COBALT, "local": LOCAL}
 
 __all__ = ["ENDED", "SCHEDULERS", "After", "JobRef", "JobStatus", "Scheduler", "State"]

@@ -46,8 +46,8 @@ def _request(plan: Plan) -> dict[str, Any]:
 
 
 def _with_one_attrs(options: list[str]) -> Iterator[str]:
-    """Yield the options, in which all --attrs are joined into one by colons, because Cobalt accepts only one. Raise
-    ConfigError for characters that Cobalt does not support.
+    """Yield the options of a job. All --attrs options are joined into one, with colons between their values, because
+    Cobalt accepts only one. Raise ConfigError for characters that Cobalt does not support.
     """
     attrs = []
     for option in options:
@@ -73,8 +73,8 @@ _submit = partial(common.submit, _arguments, re.compile("([0-9]+)"))
 
 
 def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
-    """Return the states of the jobs, by batch id. qstat forgets a job as soon as it ends, so the job's log is read
-    instead. A job whose parent failed is deleted, because Cobalt would hold it forever.
+    """Return the states of the jobs, by batch id. qstat forgets a job as soon as it ends; the state then comes from the
+    job's log. A job whose parent failed is deleted from the queue, because Cobalt would hold it forever.
     """
     queued = _table(["JobID", "State"], [job.batch_id for job in jobs])
     sights = {batch_id: JobStatus(_STATES.get(state, "running"), state) for batch_id, state in queued}
@@ -117,8 +117,8 @@ def _below_rule(answer: Answer) -> list[list[str]]:
 
 
 def _table(columns: list[str], arguments: list[str]) -> list[list[str]]:
-    """Return the rows of a table that qstat prints. If qstat knows none of the jobs, it prints nothing and exits with
-    1; the result is then empty.
+    """Return the rows of a table that qstat prints. Return an empty list if qstat knows none of the jobs; it then
+    prints nothing and exits with 1.
     """
     answer = common.ask("qstat", "--header", ":".join(columns), *arguments)
     if answer.code and (answer.out or answer.err):
@@ -151,7 +151,9 @@ def _probe(plan: Plan, _script: Path) -> str:
 
 
 def _detect() -> DetectedSystem | None:
-    """Detect Cobalt and its running queues. PBS also has a qsub, so the text of qsub --version decides."""
+    """Detect Cobalt and its running queues. Return None if there is none. PBS also has a command qsub; the output of
+    qsub --version tells them apart.
+    """
     qsub = common.try_ask("qsub", "--version")
     version = "" if qsub is None else f"{qsub.out} {qsub.err}".strip()
     if "Cobalt" not in version:

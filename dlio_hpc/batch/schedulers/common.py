@@ -14,7 +14,8 @@ from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan.plan import Plan
 
 _SUBMIT_S = 180
-# Seconds after which a command counts as not answering when a batch system is detected.
+# While a batch system is being detected, a command that takes longer than this number of seconds counts as not
+# answering.
 _DETECT_S = 20
 _UNREACHABLE = re.compile(
     r"unable to contact|contact slurm|socket timed out|connect|zero bytes|communication|connection|unreachable",
@@ -24,7 +25,7 @@ _UNREACHABLE = re.compile(
 
 def ask(*arguments: str, cwd: str | None = None, patience_s: float | None = None) -> Answer:
     """Run a command of the batch system and return its answer. Raise Unanswered if the command cannot reach
-    its server.
+    the server.
     """
     patience = {} if patience_s is None else {"patience_s": patience_s}
     answer = command.ask(*arguments, cwd=cwd, **patience)
@@ -39,9 +40,9 @@ Arguments = Callable[[After], list[str]]
 def submit(arguments: Arguments, batch_id: re.Pattern[str], plan: Plan, after: After) -> str:
     """Run the submit command and return the batch id of the job.
 
-    The id is the first group in the last line that matches `batch_id`; sites may print other lines before it.
-    arguments: function that returns the submit command. Raise ConfigError with the batch system's message if it rejects
-    the job, and Unanswered if no id is printed.
+    batch_id: pattern; its first group in the last line of output that matches is the batch id, because sites may print
+    other lines before that line. arguments: function that returns the submit command. If the batch system rejects the
+    job, raise ConfigError with its message. If no batch id is printed, raise Unanswered.
     """
     submit_command = arguments(after)
     answer = ask(*submit_command, cwd=plan.directory, patience_s=_SUBMIT_S)
@@ -65,7 +66,7 @@ def typed(arguments: Arguments, plan: Plan, after: After) -> str:
 
 
 def directive(text: str) -> Shell:
-    """Return `text` for an option line of a batch system that does not support quoting. Raise ConfigError if it has
+    """Return `text` for an option line of a batch system that does not support quoting. Raise ConfigError if `text` has
     unsafe characters.
     """
     return Shell(plain(text))
@@ -117,6 +118,8 @@ def try_ask(*arguments: str) -> Answer | None:
 
 
 def count(text: str) -> int | None:
-    """Return the integer that `text` stands for, or None if it is not a number. sinfo writes 64+ if nodes differ."""
+    """Return the integer that `text` stands for, or None if `text` is not a number. A trailing + is ignored: sinfo
+    writes 64+ if nodes differ.
+    """
     match = re.fullmatch(r"([0-9]{1,9})\+?", text)
     return int(match[1]) if match else None

@@ -31,10 +31,11 @@ _STATES: dict[str, State] = {
     "NEW": "queued", "DEPEND": "queued", "PRIORITY": "queued", "SCHED": "queued", "RUN": "running",
     "CLEANUP": "running", "COMPLETED": "completed", "FAILED": "failed", "CANCELED": "cancelled", "TIMEOUT": "timeout",
 }  # fmt: skip
-# Fields of flux jobs. The note of the exception comes last, because it may contain any character.
+# Fields to request from the command flux jobs. The note of the exception comes last, because it may contain any
+# character.
 _FIELDS = ("{id.f58plain}", "{status}", "{exception.type}", "{returncode}", "{contextual_info}", "{exception.note}")
-# Text in the note of the exception if the first node is lost. The type of the exception is then exec, which does not
-# show that a node failed.
+# Text in the note of the exception if the first node is lost. The type of the exception is then exec, and does not show
+# that a node failed.
 _NODE_LOST = "node failure"
 # Characters that flux queue list prints for "yes", with and without UTF-8.
 YES = {"✔", "y"}
@@ -48,7 +49,9 @@ def _request(plan: Plan) -> dict[str, Any]:
 
 
 def _arguments(after: After) -> list[str]:
-    """Return the submit command. Flux cancels a job whose dependency can no longer be satisfied."""
+    """Return the submit command. No option is needed for failed dependencies: Flux cancels a job whose dependency can
+    no longer be satisfied.
+    """
     kinds = {"afterok": after.well, "afterany": after.over}
     depends = [f"--dependency={kind}:{batch_id}" for kind, ids in kinds.items() for batch_id in ids]
     return ["flux", "batch", *depends, rundir.SCRIPT]
@@ -58,16 +61,16 @@ _command = partial(common.typed, _arguments)
 
 
 def _submit(plan: Plan, after: After) -> str:
-    """Submit the job and return its batch id. The id starts with f, which Flux prints in locales without the letter ƒ.
-    Flux accepts both letters.
+    """Submit the job and return its batch id. The batch id starts with f, as Flux prints it in locales that lack the
+    letter ƒ. Flux accepts both letters.
     """
     return "f" + common.submit(_arguments, re.compile("[ƒf]([1-9A-HJ-NP-Za-km-z]{5,12})"), plan, after)
 
 
 def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
     """Return the states of the jobs that Flux knows, by batch id. Flux prints an error line for each unknown job, and
-    exits with 1 if it knows none of the jobs. It knows a job until the job is purged, which at most sites happens after
-    some days.
+    exits with 1 if it knows none of the jobs. Flux knows a job until the job is purged; at most sites, this happens
+    after some days.
     """
     answer = common.ask("flux", "jobs", "-n", "-o", "|".join(_FIELDS), *(job.batch_id for job in jobs))
     if answer.code and not re.search(r"JobID \S+ unknown", answer.err):
@@ -105,7 +108,9 @@ def _find(name: str) -> str | None:
 
 
 def _queues() -> list[tuple[str, ...]]:
-    """Return, for each of the user's jobs, a tuple with its queue, which is empty if Flux has no queues."""
+    """Return, for each of the user's jobs, a tuple that contains the name of its queue. The tuple is empty if Flux has
+    no queues.
+    """
     return [tuple(line.split()[1:]) for line in _listed("jobs", "-n", "-c", "0", "-o", "{id.f58plain} {queue}")]
 
 
@@ -117,8 +122,9 @@ def _listed(*arguments: str) -> list[str]:
 
 
 def queue_rows() -> list[list[str]]:
-    """Return a row for each queue: its name, its name with * appended if it is the default queue, enabled, started, and
-    the limits of seconds and of nodes per job. If Flux has no queues, return a single row without a name.
+    """Return a row for each queue. Its cells are: the name; the name, with * appended for the default queue; whether
+    the queue is enabled; whether it is started; the maximum seconds of a job; the maximum nodes of a job. If Flux has
+    no queues, return a single row with an empty name.
     """
     fields = ("{queue}", "{queuem}", "{enabled}", "{started}", "{limits.timelimit}", "{limits.max.nnodes}")
     rows = [line.split("|") for line in _listed("queue", "list", "-n", "-o", "|".join(fields))]
@@ -157,8 +163,8 @@ def _probe(plan: Plan, script: Path) -> str:
 
 
 def _detect() -> DetectedSystem | None:
-    """Detect Flux and its enabled queues. If a queue does not limit the nodes of a job, the number of its nodes is the
-    limit.
+    """Detect Flux and its enabled queues. Return None if there is none. If a queue does not limit the nodes of a job,
+    the limit is the number of nodes of the queue.
     """
     instance = common.try_ask("flux", "getattr", "version")
     if instance is None or instance.code or not re.match(r"\d+\.\d+\.\d+", instance.out):

@@ -26,9 +26,9 @@ _SUCCESSOR = str(Path(__file__).parents[1] / "local_successor.py")
 
 
 def _arguments(plan: Plan, after: After) -> list[str]:
-    """Return the command that runs the job. The inner timeout(1) sends a signal to the script shortly before the time
-    limit. The outer one ends the script and all its processes at the limit. A job with dependencies waits for them
-    first, and its time limit starts after that.
+    """Return the command that runs the job. The command contains timeout(1) twice. The inner one sends a signal to the
+    script shortly before the time limit; the outer one ends the script and all its processes at the time limit. A job
+    with dependencies first waits for these jobs; its time limit starts after the wait.
     """
     script = os.path.join(plan.directory, rundir.SCRIPT)
     warning = ["timeout", "--foreground", "--signal=USR1", str(plan.walltime - plan.warning_time)]
@@ -75,8 +75,8 @@ def _submit(plan: Plan, after: After) -> str:
 
 
 def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
-    """Return the states of those jobs that still run or wait. The state of a job that has ended is known from its files
-    only, so such a job is left out.
+    """Return the states of the jobs that still run or wait, by batch id. Jobs that have ended are left out, because
+    their states are only known from their files.
     """
     return {
         job.batch_id: JobStatus("queued" if _waits(job.batch_id) else "running") for job in jobs if lives(job.batch_id)
@@ -100,8 +100,8 @@ def lives(batch_id: str) -> bool:
 
 
 def _cancel(batch_id: str) -> None:
-    """Send SIGTERM to every process in the job's session. A trap in the script writes exit_status. Ranks end too when
-    their script is gone.
+    """Send SIGTERM to every process in the job's session. A trap in the job script then writes exit_status. Ranks also
+    end when the script of their job is gone.
     """
     for pid in _session(batch_id):
         with suppress(ProcessLookupError):
@@ -109,8 +109,8 @@ def _cancel(batch_id: str) -> None:
 
 
 def _session(batch_id: str) -> list[int]:
-    """Return the PIDs of the job's live processes. All of them are in the session whose id is the PID of the job's
-    first process (proc(5), stat, field 6).
+    """Return the PIDs of the job's live processes. They are found by their session (proc(5), stat, field 6): its id is
+    the PID of the job's first process.
     """
     leader, start = _parse(batch_id)
     since = _process(leader).start
@@ -158,7 +158,7 @@ class _Process(NamedTuple):
 
 def _process(pid: int) -> _Process:
     """Return the state letter, session and start time of a process, or ("X", 0, 0) if it does not exist. The fields are
-    read from behind the last ")" of /proc/PID/stat, because the command name before it may contain any character.
+    those after the last ")" in /proc/PID/stat, because the command name before that may contain any character.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
@@ -172,7 +172,9 @@ def _request(_plan: Plan) -> dict[str, Any]:
 
 
 def _detect() -> DetectedSystem:
-    """Return the state of a computer where no batch system was detected. Raise ConfigError if it has a qsub."""
+    """Return the local site as a detected system, for a computer where no batch system was detected. Raise ConfigError
+    if the computer has a command qsub.
+    """
     qsub = common.try_ask("qsub", "--version")
     if qsub is not None:
         raise ConfigError(f"qsub belongs to an unknown batch system: {f'{qsub.out} {qsub.err}'.strip()[:200]!r}")

@@ -29,8 +29,9 @@ _LIVE: dict[str, State] = {
     "Q": "queued", "H": "queued", "W": "queued", "T": "queued", "M": "queued", "R": "running", "E": "running",
     "S": "running", "U": "running", "B": "running",
 }  # fmt: skip
-# Values of Exit_status for jobs that PBS itself ended (job.h): limits; a bad user, password or Kerberos ticket (-10,
-# -13, -23); hooks (-16 to -19, -22); security (-21). All other negative values are faults of PBS or of a node.
+# Values of Exit_status for jobs that PBS itself ended (job.h), because of a limit, a bad user, password or Kerberos
+# ticket (-10, -13, -23), a hook (-16 to -19, -22), or security (-21). All other negative values mean a fault of PBS or
+# of a node.
 _KILLED: dict[int, State] = {
     -26: "out_of_memory", -27: "out_of_memory", -28: "timeout", -29: "timeout",
     **dict.fromkeys((-10, -13, -16, -17, -18, -19, -21, -22, -23, -24, -25), "failed"),
@@ -58,10 +59,10 @@ def _options(plan: Plan) -> list[str]:
 
 
 def _select(plan: Plan) -> str:
-    """Return the value of the select statement, with one chunk per node. The number of CPUs of a chunk is `cpus` of the
-    site profile or one CPU per rank, unless the site sets ncpus. mpiprocs makes PBS_NODEFILE list each node once per
-    rank. For PALS, neither ncpus nor mpiprocs is added, because PALS
-    determines them itself.
+    """Return the value of the select statement, with one chunk per node. The number of CPUs of a chunk is the value of
+    `cpus` in the site profile or, if that is not set, the number of ranks per node. If the site profile sets ncpus
+    itself, its value is used instead. mpiprocs makes PBS_NODEFILE list each node once per rank. For PALS, neither ncpus
+    nor mpiprocs is added, because PALS determines the placement itself.
     """
     site, ranks = plan.site, plan.ranks_per_node
     chunk: dict[str, str | int] = dict(site.pbs_select)
@@ -103,9 +104,9 @@ def _is_hopeless(job: dict[str, Any]) -> bool:
 
 
 def _jobs(history: str, ids: Sequence[str]) -> dict[str, Any]:
-    """Return the attributes that qstat -f prints for each job, by batch id. For unknown jobs, qstat prints a message
-    and exits with 153; these jobs are left out. A server without job history, which is the default of OpenPBS, answers
-    -x with a message, no jobs and exit code 0.
+    """Return the attributes that qstat -f prints for each job, by batch id. Unknown jobs are left out; for these, qstat
+    prints a message and exits with 153. If the server keeps no job history, as is the default of OpenPBS, qstat answers
+    the option -x with a message, no jobs and exit code 0.
     """
     answer = common.ask("qstat", *filter(None, [history]), "-f", "-F", "json", *ids)
     if history and _NO_HISTORY in answer.err:
@@ -116,8 +117,8 @@ def _jobs(history: str, ids: Sequence[str]) -> dict[str, Any]:
 
 
 def section(answer: Answer, key: str) -> dict[str, dict[str, Any]]:
-    """Return the attributes of each job (key "Jobs") or queue (key "Queue") in the JSON that qstat prints. Raise
-    Unanswered if it cannot be parsed.
+    """Return the attributes of each job (`key` "Jobs") or queue (`key` "Queue") in the JSON that qstat prints. Raise
+    Unanswered if the JSON cannot be parsed.
     """
     try:
         document = json.loads(answer.out, strict=False)
@@ -132,7 +133,7 @@ def _number(value: object) -> int | None:
 
 def sight(job: dict[str, Any]) -> JobStatus:
     """Return the state of a job from its attributes. Exit_status is used only for a finished job, because a job that is
-    queued or runs again may also have one.
+    queued again or runs again may also have an Exit_status.
     """
     letter = str(job.get("job_state", ""))
     status, substate = _number(job.get("Exit_status")), _number(job.get("substate"))
@@ -148,7 +149,7 @@ def sight(job: dict[str, Any]) -> JobStatus:
 def _over(status: int | None, substate: int | None) -> State:
     """Return the state of a finished job. A job that was deleted while it ran has substate 91, whatever its Exit_status
     is. A job that was deleted before it ran has no Exit_status. A job that PBS discarded because a node died has
-    substate 93 (failed), and Exit_status 0 or none.
+    substate 93 (failed), and either Exit_status 0 or no Exit_status.
     """
     if not status and substate == _FAILED:
         return "node_fail"
@@ -198,7 +199,9 @@ def _probe(plan: Plan, _script: Path) -> str:
 
 
 def _detect() -> DetectedSystem | None:
-    """Detect PBS and its enabled queues. Cobalt also has a qsub, so the text of qsub --version decides."""
+    """Detect PBS and its enabled queues. Return None if there is none. Cobalt also has a command qsub; the output of
+    qsub --version tells them apart.
+    """
     qsub = common.try_ask("qsub", "--version")
     version = None if qsub is None else re.search(r"pbs_version = (\S+)", f"{qsub.out} {qsub.err}")
     if version is None:

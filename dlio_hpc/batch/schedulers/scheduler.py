@@ -24,8 +24,8 @@ class JobRef(NamedTuple):
 
 
 class After(NamedTuple):
-    """Dependencies of a job, as batch ids. well: jobs that must succeed before it starts. over: jobs that must end
-    before it starts, with or without success.
+    """Dependencies of a job, as batch ids. well: jobs that must succeed before the job starts. over: jobs that must
+    end, with or without success, before the job starts.
     """
 
     well: tuple[str, ...] = ()
@@ -47,8 +47,8 @@ class JobStatus(NamedTuple):
 
 
 class DetectedQueue(NamedTuple):
-    """A queue that was detected. nodes: maximum nodes of a job, or None. walltime: maximum walltime by minimum number
-    of nodes, as the text of a profile's `walltime`; "{}" if unknown.
+    """A queue that was detected. nodes: maximum number of nodes of a job; None if unknown. walltime: text of the key
+    `walltime` of a site profile: the maximum walltime, by the number of nodes from which it applies; "{}" if unknown.
     """
 
     name: str
@@ -57,8 +57,8 @@ class DetectedQueue(NamedTuple):
 
 
 class DetectedLauncher(NamedTuple):
-    """The launcher for a new profile. why: reason for the choice. mpi: value of srun's --mpi, or None. mpis: the values
-    that srun supports, as text.
+    """The launcher for a new profile. why: reason for the choice. mpi: value of srun's option --mpi; None to leave the
+    option out. mpis: the values of --mpi that srun supports, as text.
     """
 
     kind: str
@@ -69,9 +69,10 @@ class DetectedLauncher(NamedTuple):
 
 
 class DetectedSystem(NamedTuple):
-    """A batch system that was detected. version: its name and version. queue: the default queue, or None. cpus: CPUs of
-    a node, or None. job_options, remote: values of these keys for a new profile. launcher: returns its own launcher for
-    an MPI library, which is named by the first line of its version text; None if ranks are started with mpiexec.
+    """A batch system that was detected. version: name and version of the batch system. queue: the default queue; None
+    if there is none. cpus: number of CPUs of a node; None if unknown. job_options, remote: values of these keys for a
+    new profile. launcher: function that returns the batch system's own launcher. Its argument is the first line of the
+    version text of the MPI library. None if ranks are started with mpiexec.
     """
 
     version: str
@@ -84,23 +85,25 @@ class DetectedSystem(NamedTuple):
 
 
 class Scheduler(NamedTuple):
-    """A batch system. The functions from `submit` to `probe` contact it; they raise InfrastructureError if it does not
-    answer.
+    """A batch system. The functions from `submit` to `probe` contact the batch system; they raise InfrastructureError
+    if it does not answer.
 
-    program: the command that submits.
-    directive: formats a value for an option line at the head of a script.
-    request: returns the values that its template prints in addition to the plan.
-    command: returns the command line of submit(), for a person.
-    submit: submits a job and returns its batch id; ConfigError if the job is rejected.
-    states: returns the states of the jobs that it knows, by batch id. A missing job was forgotten or never known.
-    cancel: asks it to end a job.
-    find: returns the batch id of the job with that name, or None.
-    queues: returns the names of the queues of each of the user's jobs.
-    probe: checks, without submitting, that it would accept this plan with this script, and returns a text for the user;
-    ConfigError if not.
-    detect: detects it from a login node, for a new site profile; None if it is not there.
-    is_queue: jobs wait in queues, are charged to accounts, and end for reasons that only the batch system knows.
-    job_variable: the environment variable that it sets only in its jobs, or "". A script run by hand has no time limit.
+    program: the command that submits jobs.
+    directive: formats a value for an option line at the head of a job script.
+    request: returns the values that the template of the job script prints in addition to the plan.
+    command: returns the command line of submit(), for a person to read.
+    submit: submits a job and returns its batch id; raises ConfigError if the job is rejected.
+    states: returns the states of jobs, by batch id; jobs that the batch system does not know are missing.
+    cancel: asks the batch system to end a job.
+    find: returns the batch id of the job with a name, or None if there is none.
+    queues: returns, for each of the user's jobs, the names of its queues.
+    probe: checks, without submitting, whether the batch system would accept a plan with its script, and returns a text
+    for the user; raises ConfigError if the batch system would reject them.
+    detect: detects the batch system on a login node, for a new site profile; returns None if it is not there.
+    is_queue: whether jobs wait in queues, are charged to accounts, and may end for reasons that only the batch system
+    knows.
+    job_variable: an environment variable that the batch system sets only in its jobs; empty if there is none. A job
+    script that is run by hand, without this variable, has no time limit.
     """
 
     program: str

@@ -40,7 +40,7 @@ _OVER: dict[str, State] = {
     "BOOT_FAIL": "node_fail",
     "OUT_OF_MEMORY": "out_of_memory",
 }
-# Reasons for waiting that do not disappear when other jobs end (slurm.h, job_state_reason).
+# Reasons because of which a job waits forever (slurm.h, job_state_reason): they do not disappear when other jobs end.
 _NEVER = {"DependencyNeverSatisfied", "BadConstraints", "PartitionTimeLimit", "InvalidAccount", "InvalidQOS"}
 
 
@@ -67,8 +67,8 @@ _submit = partial(common.submit, _arguments, re.compile(r"([0-9]+)(?:;.*)?"))
 
 def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
     """Return the states of the jobs that Slurm knows, by batch id. The controller knows a job until some minutes after
-    its end; accounting, if it is enabled, knows it for longer. Exit codes are ignored: a job that exceeded its time
-    limit but ended by itself has the state TIMEOUT and the exit code 0:0.
+    its end. Accounting, if it is enabled, knows the job for longer. Exit codes are ignored: a job that exceeded its
+    time limit but ended by itself has the state TIMEOUT and the exit code 0:0.
     """
     ids = [job.batch_id for job in jobs]
     queued = _queued(ids)
@@ -84,8 +84,8 @@ def _queued(ids: Sequence[str]) -> dict[str, JobStatus]:
 
 
 def _accounted(ids: Sequence[str]) -> dict[str, JobStatus]:
-    """Return the states that accounting knows, by batch id. The result is empty if there is no accounting, or right
-    after submission, when accounting does not know the jobs yet.
+    """Return the states of the jobs that accounting knows, by batch id. The result is empty if accounting is not
+    enabled, or if it does not know the jobs yet, right after their submission.
     """
     try:
         answer = common.ask("sacct", "-X", "-n", "-P", "-o", "JobIDRaw,State", "-j", ",".join(ids))
@@ -97,7 +97,9 @@ def _accounted(ids: Sequence[str]) -> dict[str, JobStatus]:
 
 
 def _sight(line: str) -> tuple[str, JobStatus]:
-    """Parse a line ID|STATE|REASON. Accounting may append text to a state, as in CANCELLED by 1000."""
+    """Parse a line of the form ID|STATE|REASON. Return the batch id and the state of the job. Accounting may append
+    text to STATE, as in "CANCELLED by 1000".
+    """
     batch_id, word, reason = line.split("|")
     state_text = word if reason in {"", "None"} else f"{word} {reason}"
     name = (word.split() or [""])[0].rstrip("+")
@@ -119,7 +121,9 @@ def _find(name: str) -> str | None:
 
 
 def _queues() -> list[tuple[str, ...]]:
-    """Return the partition and QOS of each of the user's jobs. A queue in a site profile may be either of them."""
+    """Return the partition and the QOS of each of the user's jobs. A queue in a site profile may be the name of a
+    partition or of a QOS.
+    """
     answer = common.ask("squeue", "-h", "-r", "-o", "%P %q", "-u", common.user())
     if answer.code:
         raise unexplained("squeue", answer)
@@ -127,7 +131,9 @@ def _queues() -> list[tuple[str, ...]]:
 
 
 def _probe(_plan: Plan, script: Path) -> str:
-    """Check partition, account, limits and all options with sbatch --test-only, which prints its answer on stderr."""
+    """Check partition, account, limits and all options with sbatch --test-only. Return the answer, which sbatch prints
+    on stderr.
+    """
     answer = common.ask("sbatch", "--test-only", str(script))
     if answer.code:
         raise ConfigError(f"sbatch --test-only: {answer.text}")
@@ -135,8 +141,9 @@ def _probe(_plan: Plan, script: Path) -> str:
 
 
 def _detect() -> DetectedSystem | None:
-    """Detect Slurm and the partitions that are up. sinfo(1) marks the default partition with *. Its commands may be
-    installed where no Slurm runs, so its controller must answer.
+    """Detect Slurm and the partitions that are up. Return None if there is none. sinfo(1) marks the default partition
+    with *. Slurm counts as detected only if its controller answers, because its commands may be installed where no
+    Slurm runs.
     """
     slurm, partitions = (
         common.try_ask("sbatch", "--version"),
@@ -154,16 +161,17 @@ def _detect() -> DetectedSystem | None:
 
 
 def _most_nodes(there: str, size: str) -> int | None:
-    """Return the maximum nodes of a job in a partition: the number of its nodes or its limit, whichever is less; None
-    if neither is known. sinfo writes limits as 1-8, 4 or 1-infinite.
+    """Return the maximum number of nodes of a job in a partition: the number of nodes of the partition or its limit per
+    job, whichever is less. Return None if neither is known. there: number of nodes. size: limit per job in the form of
+    sinfo: 1-8, 4 or 1-infinite.
     """
     known = [count for count in (common.count(there), common.count(size.rpartition("-")[2])) if count is not None]
     return min(known, default=None)
 
 
 def _limit(text: str) -> str:
-    """Convert a time limit of Slurm (D-HH:MM:SS, HH:MM:SS, MM:SS or infinite) to the form of a site profile: {1:
-    H:MM:SS} for jobs of 1 node and more, or {} if there is no limit.
+    """Convert a time limit of Slurm (D-HH:MM:SS, HH:MM:SS, MM:SS or infinite) to the form of a site profile. Return {1:
+    H:MM:SS}, which means a limit for jobs of 1 node and more, or {} if there is no limit.
     """
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
     if match is None:
@@ -173,8 +181,8 @@ def _limit(text: str) -> str:
 
 
 def _launcher(library: str) -> DetectedLauncher:
-    """Return srun, with the value of --mpi that the MPI library needs if srun supports it. Cray's MPI needs no
-    value.
+    """Return srun as the launcher. Its option --mpi has the value that the MPI library needs, if srun supports this
+    value. Cray's MPI needs no such option. library: first line of the version text of the MPI library.
     """
     answer = common.try_ask("srun", "--mpi=list")
     available = re.findall(r"^\s+(\w+)\s*$", f"{answer.out}\n{answer.err}", re.MULTILINE) if answer is not None else []

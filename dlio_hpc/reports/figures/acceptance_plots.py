@@ -1,4 +1,6 @@
-"""Pictures of an acceptance: for each group, the metrics that are limited, with their runs, median and limit."""
+"""Pictures of an acceptance. The picture of a group shows each metric that has a limit: its value in each run, its
+median and its limit.
+"""
 
 import re
 from collections.abc import Iterator

@@ -70,7 +70,7 @@ def ranks_bandwidth(view: View, title: str) -> tuple[Figure | str, str]:
     line(float(np.median(total)) / unit, color=canvas.INK, linewidth=0.9, linestyle="--")
     canvas.legend(axes)
     idle = len(ranks.hosts) - len(active)
-    return figure, f"Bytes over seconds with a request in flight: {least} to {most} {name}." + (
+    return figure, f"Throughput while at least one request was in flight: {least} to {most} {name}." + (
         f" {idle} of {len(ranks.hosts)} ranks neither read nor wrote." if idle else ""
     )
 
@@ -152,8 +152,8 @@ def spread(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def _strip(axes: Axes, values: npt.NDArray[np.number], kind: str) -> None:
-    """Draw a dot per rank. The x axis shows the values, shape (ranks,), starting at zero; the y axis shows the ranks
-    from top to bottom.
+    """Draw a dot per rank. values: one value per rank, shape (ranks,). The x axis shows the values and starts at zero.
+    The y axis shows the ranks from top to bottom.
     """
     count = len(values)
     size = 12 if count <= 64 else 4

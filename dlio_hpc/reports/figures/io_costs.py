@@ -11,9 +11,10 @@ from dlio_hpc.reports.figures import canvas
 from dlio_hpc.reports.figures.canvas import COLOURS, NARROW
 from dlio_hpc.units import format_seconds, format_size
 
-# Ratio of the highest rate to the lowest above which the colour scale is logarithmic.
+# If the ratio of the highest rate to the lowest is above this, the colour scale is logarithmic.
 _LINEAR = 50.0
-# Maximum ratio of the highest rate to the lowest on the colour scale. Still lower rates have the colour of the lowest.
+# Maximum ratio of the highest rate to the lowest on the colour scale. Rates below this range have the colour of its
+# lower end.
 _WIDEST = 1e4
 _PARTS = (("read", "read_s"), ("written", "write_s"), ("metadata", "metadata_s"))
 _NAMES = {"read": "read", "written": "write", "metadata": "metadata"}

@@ -35,8 +35,8 @@ class AxisPlaces(NamedTuple):
 
 
 def places(axis: Axis) -> AxisPlaces:
-    """Return the positions of a parameter's values on an axis. The axis is logarithmic for sizes and powers of two;
-    other values are at equal distances.
+    """Return the positions of a parameter's values on an axis. The axis is logarithmic if the values are sizes or
+    powers of two. Otherwise, the values are at equal distances.
     """
     numbers = axis.numbers
     is_log = (

@@ -35,8 +35,8 @@ class Band(NamedTuple):
 
 
 def of_verdict(verdict: Verdict) -> Iterator[Picture]:
-    """Yield the picture of a verdict, or nothing if the verdict has no values: the repeats of the job beside those of
-    the reference, and the history.
+    """Yield the picture of a verdict: the repeats of the job beside those of the reference, and the history. Yield
+    nothing if the verdict has no values.
     """
     if verdict.here is not None:
         with canvas.style():
@@ -96,7 +96,7 @@ def _repeats(axes: Axes, verdict: Verdict) -> None:
 
 
 def _around(verdict: Verdict) -> tuple[float, float]:
-    """Return the ends of the interval of the ratio as values of the metric, that is, applied to the median of the
+    """Return the ends of the ratio's confidence interval as values of the metric: each end applied to the median of the
     reference.
     """
     assert verdict.there is not None

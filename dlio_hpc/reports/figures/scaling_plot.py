@@ -67,5 +67,5 @@ def _caption(named: list[tuple[str, Scaling]], drawn: int) -> str:
         f"{kind.capitalize()} scaling: {meaning}." for kind, meaning in study_text.KINDS.items() if kind in kinds
     )
     more = f" {len(named) - drawn} more are in the tables." if len(named) > drawn else ""
-    bars = "Bars: 95 % intervals, for all ratios of a part together; without repeats there are none."
+    bars = "Bars: simultaneous 95 % confidence intervals of all ratios of a part; no bars without repeats."
     return f"{scale} {sentences} {bars}{more}"

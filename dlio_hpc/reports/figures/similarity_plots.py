@@ -1,4 +1,4 @@
-"""Pictures of the distributions of the requests of two programs, one drawn over the other."""
+"""Pictures of the requests of two programs. Each picture shows the same distribution of both programs."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -26,7 +26,7 @@ def draw(report: StudyReport) -> Iterator[Picture]:
 
 
 def of_sides(report: StudyReport) -> Iterator[Picture]:
-    """Yield the picture of two file systems if the study compares them."""
+    """Yield the picture that compares two file systems. Yield nothing if the study does not compare file systems."""
     if report.effects:
         title = "Two file systems, pair by pair"
         with canvas.style():

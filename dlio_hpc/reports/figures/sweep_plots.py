@@ -19,14 +19,14 @@ from dlio_hpc.reports.figures.canvas import COLOURS, GREY, INK, WIDE
 from dlio_hpc.reports.figures.plots import AxisPlaces
 from dlio_hpc.results.metrics import METRICS, MetricName
 
-# Maximum number of panels of effects. Maximum number of cells in a row or column of a heat map whose cells are
-# labelled.
+# Maximum number of panels in a picture of effects. Maximum number of cells in a row or column of a heat map for its
+# cells to be labelled.
 _MOST_PANELS, _MOST_CELLS = 9, 16
 
 
 class PlottedPart(NamedTuple):
-    """A part of a study with those of its points that have the same number of ranks. comparison: comparison of these
-    points. whose: source of the data, which is shown below the picture.
+    """A part of a study, and one comparison of its points. comparison: comparison of the points that have the same
+    number of ranks. whose: source of the data, which is shown below the picture.
     """
 
     study: Study
@@ -49,7 +49,9 @@ class PlottedPart(NamedTuple):
         return {number: spread.median for number, spread in spreads.items() if spread and spread.median > 0}
 
     def level(self, point: int, axis: Axis) -> int:
-        """Return the index of a point's value among the values of a parameter."""
+        """Return the index of the value that a parameter has at a point, among all values of the parameter. axis: the
+        parameter.
+        """
         return self.study.points[point].places[axis.key]
 
 

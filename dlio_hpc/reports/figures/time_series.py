@@ -1,4 +1,4 @@
-"""Pictures over time: bandwidth of all ranks together, computation and I/O of single ranks, and phases of steps."""
+"""Pictures over time: bandwidth of all ranks together, computation and I/O of individual ranks, and phases of steps."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,8 +10,8 @@ from dlio_hpc.reports.figures import canvas
 from dlio_hpc.reports.figures.canvas import COLOURS, WIDE
 from dlio_hpc.units import format_seconds, format_size
 
-# Maximum numbers of bins, of single ranks, of bins per rank, and of marked epochs in a picture. Further bins are
-# grouped, and further ranks and epochs left out, to keep files small.
+# Maximum numbers in a picture: of bins, of individual ranks, of bins per rank, and of marked epochs. To keep files
+# small, more bins are joined, and more ranks and epochs are left out.
 _BINS, _LANES, _LANE_BINS, _EPOCHS = 500, 12, 400, 12
 _SHADES = 5
 
@@ -54,7 +54,7 @@ def bandwidth(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def timeline(view: View, title: str) -> tuple[Figure | str, str]:
-    """Draw when single ranks computed and when they had requests in flight."""
+    """Draw when individual ranks computed and when they had requests in flight."""
     lanes = view.lanes[:_LANES]
     until = max([view.duration_s, *(part[-1, 1] for lane in lanes for part in lane[1:] if len(part))])
     if not any(len(lane.compute) or len(lane.io) for lane in lanes) or until <= 0:
@@ -78,8 +78,8 @@ def timeline(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def _bars(axes: Axes, segments: Floats, until: float, top: float, colour: str) -> None:
-    """Draw the segments of a rank as bars. segments: shape (n, 3), with the columns of Lane. The shade of a bar stands
-    for its share; all bars of the same shade are one path.
+    """Draw the segments of a rank as bars. segments: shape (n, 3), with the columns of Lane. The shade of a bar shows
+    the share of its interval that is busy. All bars of the same shade are one path.
     """
     if len(segments) > _LANE_BINS:
         segments = _binned(segments, until, _LANE_BINS)
@@ -92,7 +92,7 @@ def _bars(axes: Axes, segments: Floats, until: float, top: float, colour: str) -
 
 
 def _binned(segments: Floats, until: float, bins: int) -> Floats:
-    """Return the segments in at most `bins` bins of equal width; neighbouring bins of about the same share are joined.
+    """Return the segments as at most `bins` bins of equal width. Neighbouring bins of about the same share are joined.
     segments: shape (n, 3), with the columns of Lane. until: end of the last bin in seconds.
     """
     times = np.concatenate((segments[:, 0], segments[:, 1]))
