@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import hypothesis
 import pytest
 
 from dlio_hpc import cli
@@ -54,6 +55,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    hypothesis.settings.register_profile("dlio-hpc", deadline=None)  # a machine may stall
+    hypothesis.settings.load_profile("dlio-hpc")
     tiers.watch()
 
 
