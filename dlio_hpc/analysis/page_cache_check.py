@@ -52,8 +52,9 @@ class Storage(Struct, frozen=True):
     advice: tuple[str, ...] = ()
 
     def outcome(self, limit: float = LIMIT) -> Outcome:
-        """Return what the run measured: storage, cached, unknown or nothing read. It is cached if the share of bytes
-        from memory exceeds `limit` in an epoch. Otherwise it is unknown if that share is unknown for an epoch.
+        """Return what the run measured: storage, cached, unknown or nothing read. It is "cached" if the share of bytes
+        from memory exceeds `limit` in at least one epoch. Otherwise it is "unknown" if this share is unknown for at
+        least one epoch.
         """
         if not self.epochs:
             return "nothing read"
@@ -95,9 +96,10 @@ def judge(run: Run, result: Result, darshan_bytes: int | None = None) -> Storage
 
 
 def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
-    """Return the source of the bytes of an epoch. The share from memory follows from a counter of the bytes received.
-    There are two cases in which it is instead the share of the dataset's pages that were in memory before the epoch:
-    there is no counter, or the share of the pages is larger and the counter may include other reads.
+    """Return the source of the bytes of an epoch. The share from memory is normally computed from a counter of the
+    bytes received. In two cases, the share of the dataset's pages that were in memory before the epoch is used instead:
+    if there is no counter, or if the share of the pages is larger and the counter may include other reads. If both are
+    unknown, the upper limit of _outgrown() is used.
     """
     arrived, cached, source = _counted(run, result, epoch)
     resident = _resident(run, result, epoch)
@@ -112,7 +114,7 @@ def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
 
 def _counted(run: Run, result: Result, epoch: Epoch) -> tuple[int | None, float | None, str]:
     """Return the bytes received from the file system, the share of the requested bytes that came from memory, and the
-    name of the counter. Both numbers are None if there is no counter.
+    name of the counter. The bytes and the share are None if there is no counter.
     """
     kind, asked = result.file_system, epoch.bytes_read
     if kind in MEMORY:
@@ -139,7 +141,8 @@ def _is_doubtful(run: Run, result: Result) -> bool:
 def _resident(run: Run, result: Result, epoch: Epoch) -> float | None:
     """Return the share of the requested bytes that the page cache holds, or None if it is unknown or if O_DIRECT
     bypasses the cache. It is the share of the dataset that was in the cache before the epoch. If every rank reads all
-    samples, it is at least the share that the other ranks of the node bring into the cache.
+    samples, only one rank of the node reads a sample from storage, and the others find it in the cache. The result is
+    then at least the share of these others.
     """
     if epoch.page_cache_fraction is None or run.workload.reader.direct:
         return None

@@ -30,8 +30,8 @@ _SEED = 20_261_121
 
 
 class RepeatNoise(NamedTuple):
-    """Noise between jobs with the same settings. sd: standard deviation of the logarithms of the medians of the jobs.
-    df: degrees of freedom of sd.
+    """Noise between jobs with the same settings. sd: standard deviation over the jobs; the value of a job is the
+    logarithm of its median. df: degrees of freedom of sd.
     """
 
     sd: float
@@ -64,9 +64,9 @@ class Difference(NamedTuple):
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Return the median of `values`, at least one, with its interval. The order of the values does not matter. For
-    fewer than five values, the interval assumes a normal distribution, because the range of so few values contains the
-    true median too rarely.
+    """Return the median of `values` with its interval. There must be at least one value. The order of the values does
+    not matter. For fewer than five values, the interval assumes a normal distribution, because the range of so few
+    values contains the true median too rarely.
     """
     ordered = np.sort(np.asarray(values, np.float64))
     if len(ordered) == 1:
@@ -90,8 +90,8 @@ def ratio(values: Sequence[float], base: Sequence[float]) -> Estimate:
 def difference(
     a: Sequence[float] | Floats, b: Sequence[float] | Floats, noise: RepeatNoise | None = None
 ) -> Difference:
-    """Return the median of `a` minus the median of `b`, with its interval; `a` and `b` are logarithms. noise: noise
-    between jobs; None if it is unknown.
+    """Return the median of `a` minus the median of `b`, with its interval. The values in `a` and `b` are logarithms.
+    noise: noise between jobs; None if it is unknown.
     """
     mine, theirs = np.sort(np.asarray(a, np.float64)), np.sort(np.asarray(b, np.float64))
     value = median(mine) - median(theirs)
@@ -127,7 +127,9 @@ def t_quantile(df: int, sure: float = SURE) -> float:
 
 
 def median(values: Floats) -> float:
-    """Return the median of `values`, at least one. For few values this takes a tenth of the time of numpy.median."""
+    """Return the median of `values`. There must be at least one value. For few values, this function takes a tenth of
+    the time of numpy.median.
+    """
     ordered = np.sort(values)
     return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
@@ -140,7 +142,9 @@ def mad(values: Floats) -> float:
 
 
 def _medians(values: Floats, side: int) -> Floats:
-    """Return the median of each resample of `values`, which are sorted, shape (_DRAWS,). side: as in _places()."""
+    """Return the median of each resample of `values`, shape (_DRAWS,). values: in ascending order. side: as in
+    _places().
+    """
     count = len(values)
     places = _places(count, side)
     return (values[places[:, (count - 1) // 2]] + values[places[:, count // 2]]) / 2
@@ -148,8 +152,9 @@ def _medians(values: Floats, side: int) -> Floats:
 
 @functools.cache
 def _places(count: int, side: int) -> npt.NDArray[np.int64]:
-    """Return, for each resample, the sorted indices of the values in it, shape (_DRAWS, count). side: 0 or 1, for the
-    two samples of a comparison, which are resampled independently.
+    """Return, for each bootstrap resample, the indices of the drawn values in the original sample, in ascending order,
+    shape (_DRAWS, count). side: 0 or 1, which of the two compared samples is resampled; the two are resampled
+    independently.
     """
     random = np.random.default_rng([_SEED, side, count])
     return np.sort(random.integers(0, count, (_DRAWS, count)), axis=1)

@@ -113,7 +113,7 @@ def ranks(recorded: Recorded) -> Ranks:
 
 def series(recorded: Recorded) -> Series:
     """Return bytes and reads over time, summed over ranks, until the end of the last step. If reads were not timed
-    individually, the bytes of a sample are counted at the step that received the sample.
+    individually, the bytes of a sample are counted at the start of the step that received the sample.
     """
     file = recorded.file
     if recorded.is_timed:
@@ -137,9 +137,9 @@ def _of_steps(group: Any, end: float) -> tuple[Floats, Floats, Floats]:
 
 
 def busy(recorded: Recorded, rank: int) -> Floats:
-    """Return the time bins in which the rank had a read in flight, shape (n, 3): start and end in seconds since the
-    first step began, and the share of the bin with a read in flight. Return an empty array if reads were not timed
-    individually.
+    """Return the time bins in which the rank had a read in flight, shape (n, 3). The columns are the start and the end
+    of a bin in seconds since the first step began, and the share of the bin with a read in flight. Return an empty
+    array if reads were not timed individually.
     """
     if not recorded.is_timed:
         return np.empty((0, 3))

@@ -86,8 +86,8 @@ def _sized(files: list[FileStats], requests: Requests | None) -> list[FileStats]
 
 
 def _reads(data: Sequence[FileStats], requests: Requests | None) -> Reads | None:
-    """Return the reads of the dataset. Return None if there is no trace of them, or if most bytes of the dataset were
-    transferred through STDIO, which is not traced.
+    """Return the reads of the dataset. Return None if there is no trace, if the trace has no reads of the dataset, or
+    if most bytes of the dataset were transferred through STDIO, which is not traced.
     """
     if requests is None:
         return None
@@ -182,9 +182,9 @@ def _hidden(subject: _Subject, request: int, burst: float | None) -> DerivedValu
 def _geometry(
     subject: _Subject, sample: DerivedValue, stdev: int, places: int | None = None
 ) -> dict[str, DerivedValue]:
-    """Return the keys for samples per file and sample size. They are chosen such that files have the size that they
-    have in the log. stdev: standard deviation of the sample size in bytes. places: number of samples in a file; None if
-    the reads do not show it.
+    """Return the values of the keys for samples per file and sample size. The values are chosen such that the files of
+    the workload are as large as those in the log. stdev: standard deviation of the sample size in bytes. places: number
+    of samples in a file; None if the reads do not show it.
     """
     size = int(np.median([file.size for file in subject.data]))
     count = places or max(1, round(size / max(sample.value, 1)))
@@ -213,7 +213,7 @@ def _geometry(
 
 
 def _is_mpiio(subject: _Subject) -> bool:
-    """Return whether the dataset was opened through MPI-IO, with which HDF5 has no sieve buffer."""
+    """Return whether the dataset was opened through MPI-IO. If it was, HDF5 had no sieve buffer."""
     paths = {file.path for file in subject.data}
     records = subject.log.counted.get("MPI-IO", NO_RECORDS)
     return any(subject.log.names.get(number) in paths for number in records["id"].tolist())

@@ -1,4 +1,4 @@
-"""Replacement of derived values that a workload may not combine (config/workload_rules.py)."""
+"""Changes to derived values that must not occur together in one workload (config/workload_rules.py)."""
 
 from typing import Any
 

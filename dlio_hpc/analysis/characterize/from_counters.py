@@ -23,8 +23,9 @@ def records_of(log: Log, files: list[FileStats]) -> Records:
 
 
 def transfer(records: Records, files: list[FileStats]) -> DerivedValue:
-    """Estimate `reader.transfer_size`. Darshan records the four most frequent sizes per file; the estimate is the one
-    of these sizes by which most bytes were read. If none prevails, it is the mean request size.
+    """Estimate `reader.transfer_size`. Darshan records the four most frequent request sizes of each file. The estimate
+    is the one of these sizes that accounts for the most bytes read. If it accounts for too few bytes, the estimate is
+    the mean request size.
     """
     counts = common_sizes(records)
     total = sum(file.bytes_read for file in files)
@@ -51,8 +52,8 @@ def epochs(files: list[FileStats]) -> DerivedValue:
 
 
 def shard(files: list[FileStats], ranks: int) -> DerivedValue:
-    """Estimate `reader.shard`. It is False if all ranks read the same data. That is assumed if all ranks open nearly
-    all files, and the bytes read, divided by the size of the files, are nearly the number of ranks.
+    """Estimate `reader.shard`. It is False if all ranks read the same data. This is assumed under two conditions:
+    nearly all files are opened by all ranks, and the files are read nearly as many times as there are ranks.
     """
     if ranks <= 1:
         return DerivedValue(True, "unknown", "a single rank")
@@ -95,8 +96,9 @@ def files_shuffled(log: Log, records: Records) -> DerivedValue:
 
 
 def sample(files: list[FileStats], request: DerivedValue, streams: bool) -> DerivedValue:
-    """Estimate the sample size in bytes: the usual request size. The estimate is 0 (unknown) if this size may be that
-    of a buffer, or is that of a whole file. streams: whether files of this format are read through a buffer.
+    """Estimate the sample size in bytes: the usual request size. The estimate is 0 (unknown) if the usual request size
+    is uncertain, if it may be the size of a buffer, if it is the size of a whole file, or if `streams` is True.
+    streams: whether files of this format are read through a buffer.
     """
     size = int(np.median([file.size for file in files]))
     is_buffer = request.value & (request.value - 1) == 0 and request.value <= 1 << 24

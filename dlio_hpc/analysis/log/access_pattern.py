@@ -85,7 +85,7 @@ def _is_buffered(reads: Reads) -> bool:
 
 def _one_size(reads: Reads, parts: Stretches) -> DerivedValue | None:
     """Return the sample size if most stretches have the same size, whatever their number of requests. If no size
-    prevails, or if it is the size of a file, return the result of _one_request().
+    prevails, or if the prevailing size is about that of a file, return the result of _one_request().
     """
     size = usual(parts.bytes)
     pieces = parts.requests[parts.bytes == size]
@@ -131,8 +131,8 @@ def transfer(lengths: Integers) -> DerivedValue:
 
 def interleave(read: Reads | Stretches) -> DerivedValue:
     """Estimate `reader.interleave`, the number of files from which a rank reads alternately. This is the number of
-    reads after which the rank goes back to a file and continues where it stopped. read: the reads, for formats that are
-    streamed; for other formats the stretches, because threads may read pieces of one sample at the same time.
+    reads after which the rank goes back to a file and continues where it stopped. read: the reads if the format is
+    streamed. For other formats, the stretches, because threads may read pieces of one sample at the same time.
     """
     length = read.length if isinstance(read, Reads) else read.bytes
     order = np.lexsort((read.start, read.file, read.rank))
@@ -150,8 +150,8 @@ def interleave(read: Reads | Stretches) -> DerivedValue:
 
 def buffer(reads: Reads) -> DerivedValue:
     """Estimate the size of the buffer through which Python read the files. It is the most frequent size of the first
-    request to a file. The value is None if that is the usual size of Python's buffer, and the size that Lustre
-    recommends if that is the size of a whole file.
+    request to a file, with two exceptions. If this is the usual size of Python's buffer, the value is None. If this is
+    the size of a whole file, the size of the buffer is hidden; the value is then the size that Lustre recommends.
     """
     first = reads.offset == 0
     values, counts = np.unique(reads.length[first], return_counts=True)
@@ -198,9 +198,9 @@ def threads(reads: Reads) -> DerivedValue:
 
 
 def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
-    """Return two values of a rank. The first is a number of reads in flight: the largest that more than one read in
-    fifty reaches when it starts, the read itself included. The second is the share of the rank's read time with more
-    than one read in flight.
+    """Return two values of a rank. The first is the number of its reads that are in flight at the same time. It is
+    counted at the start of each read, including that read; the largest number that is reached at more than one start in
+    fifty is returned. The second is the share of the rank's read time with more than one read in flight.
     """
     low, high = np.searchsorted(reads.rank, [rank, rank + 1])
     begin, end = reads.start[low:high], np.maximum(reads.end[low:high], reads.start[low:high])
@@ -272,9 +272,9 @@ def _drawn(total: int, unique: int, times: float, own: float, share: float) -> P
 
 
 def _own_share(reads: Reads, parts: Stretches, unique: int) -> float:
-    """Return the share of all distinct data that a rank reads before it reads any stretch a second time, as the median
-    over the ranks. Stretches are compared by their offsets, so that pages at the border of two samples do not count as
-    read twice.
+    """Return the share of all distinct data that a rank reads before it reads any stretch a second time. The median
+    over the ranks is returned. Two stretches are the same if they start at the same offset of the same file. Pages at
+    the border of two samples, which are read with both, therefore do not count as read a second time.
     """
     bytes_read = []
     for rank in np.unique(parts.rank).tolist():
@@ -370,9 +370,9 @@ def _of_samples(parts: Stretches) -> DerivedValue:
 
 def _within(parts: Stretches) -> tuple[float, int]:
     """Return the correlation between offset and time within a file, and the number of (rank, file) pairs that it is
-    computed from. The correlation is the median over at most _LOOKED_AT pairs. If no file has enough samples, it is
-    replaced by the mean direction from one sample to the next (1: always forward, -1: always backward). If there are
-    too few samples for that, too, the number is 0.
+    computed from. The correlation is the median over at most _LOOKED_AT pairs. If no file has enough samples, return
+    instead of the correlation the mean direction from one sample to the next (1: always forward, -1: always backward).
+    If there are too few samples for a direction, too, the number of pairs is 0.
     """
     key = parts.rank * (int(parts.file.max(initial=0)) + 1) + parts.file
     at = np.argsort(key, kind="stable")

@@ -96,8 +96,8 @@ def _traced(files: Sequence[FileStats], requests: Requests) -> list[_Event]:
 
 
 def _untraced(files: Sequence[FileStats], requests: Requests, number: int) -> list[int]:
-    """Return the sizes of one checkpoint's files that were written through STDIO, which is not traced. The untraced
-    files are divided evenly among `number` checkpoints.
+    """Return the sizes of the untraced files of one checkpoint. Untraced files are those written through STDIO. Each of
+    the `number` checkpoints is assumed to have the same number of them; the sizes returned are the largest.
     """
     known = set(requests.paths)
     sizes = sorted((_size(file) for file in files if file.path not in known), reverse=True)
@@ -105,13 +105,13 @@ def _untraced(files: Sequence[FileStats], requests: Requests, number: int) -> li
 
 
 def _size(file: FileStats) -> int:
-    """Return the size of a file in bytes, limited to the bytes written to it."""
+    """Return the size of a file in bytes, or the number of bytes written to it if that is smaller."""
     return max(1, min(file.size, file.bytes_written))
 
 
 def _write_size(files: Sequence[FileStats], requests: Requests | None) -> DerivedValue:
-    """Return `checkpoint.transfer_size`: the request size by which most bytes were written. If the trace lacks most
-    bytes, it is the mean request size.
+    """Return `checkpoint.transfer_size`: the request size by which most bytes were written. If the trace lacks most of
+    the bytes written, return the mean request size.
     """
     lengths = np.empty(0, np.int64)
     if requests is not None:
@@ -247,7 +247,7 @@ def _is_random(file: FileStats, requests: Requests | None) -> bool:
 
 
 def _name(path: str, taken: set[str]) -> str:
-    """Return a valid name for an auxiliary file; a number makes it unique among `taken`."""
+    """Return a valid name for an auxiliary file. If the name is already in `taken`, a number makes it unique."""
     base = re.sub(r"[^A-Za-z0-9._-]", "_", path.rsplit("/", 1)[-1]).lstrip(".-")[:60] or "file"
     name, number = base, 2
     while name in taken:

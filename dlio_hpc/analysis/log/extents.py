@@ -1,5 +1,5 @@
 """Reads of a dataset, and the stretches (extents) that they form. A stretch is a sequence of requests that belong to
-one sample. They are made by one rank at adjacent offsets of a file, one soon after the other.
+one sample. One rank makes these requests at adjacent offsets of a file, each soon after the previous one.
 """
 
 from collections import defaultdict
@@ -100,7 +100,7 @@ def usual(lengths: Integers) -> int:
 
 
 def payload(reads: Reads) -> Reads:
-    """Return the reads without those that are too small to be reads of data. A small read that begins where a larger
+    """Return the reads except those that are too small to be reads of data. A small read that begins where a larger
     read ended is the last piece of some data, and is kept.
     """
     is_large = reads.length >= _SMALL * reads.usual

@@ -82,8 +82,8 @@ def _named(ending: str, shown: str, count: int, total: int) -> DerivedValue | No
 
 
 def _by_marks(ending: str, marks: _Marks | None, files: int) -> DerivedValue:
-    """Return the format that the requests show, or "raw" if the requests are those of no known library. ending: kind of
-    the file names (file_roles.kind).
+    """Return the format that the requests show. Return "raw" if the requests match no known library or there is no
+    trace. ending: kind of most files (file_roles.kind).
     """
     if marks is not None and marks.zip_ends > 0.5:
         return DerivedValue(

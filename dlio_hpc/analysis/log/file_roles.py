@@ -158,8 +158,8 @@ def _auxiliary(files: list[FileStats], name: str, share: float) -> list[Role]:
 
 
 def _repeated(roles: list[Role]) -> list[Role]:
-    """Return new roles for those outputs that are checkpoints: files that were overwritten, and groups of files of
-    similar name and size that were written one after the other.
+    """Return new roles for the outputs that are checkpoints. An output is a checkpoint in two cases: it was
+    overwritten, or it belongs to a group of files of similar name and size that were written one after the other.
     """
     kinds: dict[str, list[FileStats]] = defaultdict(list)
     for role in roles:

@@ -15,8 +15,8 @@ def of_log(analysis: Analysis) -> tuple[CallCost, ...]:
 
 
 def of_recorded(recorded: Recorded) -> tuple[CallCost, ...]:
-    """Return the I/O costs from the run's timeline.h5. It has the times of sample reads and of checkpoint writes, but
-    not of metadata calls.
+    """Return the I/O costs from the run's timeline.h5. This file has the times of sample reads and of checkpoint
+    writes, but not those of metadata calls.
     """
     group = recorded.file["ranks"]
     read_s = float(group["io_time"][:].mean()) if recorded.is_timed else None

@@ -61,8 +61,9 @@ def _root(at: int, pids: list[str], parents: list[str]) -> str:
 
 
 def _only_parent(at: int, pids: list[str], parents: list[str]) -> str | None:
-    """Return the pid of the log with index `at`, whose file name has no pid. If exactly one parent has no log, and no
-    other log can be that of the parent, the pid is that of the parent. Otherwise return None.
+    """Return the pid of the process that wrote the log with index `at`, whose file name has no pid. The pid is known if
+    the logs name exactly one parent process without a log of its own, and no other log can be that of this parent. It
+    is then the pid of this parent. Otherwise return None.
     """
     wanted = set(parents) - {"", *pids}
     nameless = [number for number, pid in enumerate(pids) if not pid and not parents[number]]
@@ -70,8 +71,9 @@ def _only_parent(at: int, pids: list[str], parents: list[str]) -> str | None:
 
 
 def _everywhere(logs: Sequence[Log]) -> set[str]:
-    """Return the modules whose trace is in every log that has records, with the same record type. Other traces are left
-    out, because a trace of some processes would be mistaken for a trace of all processes.
+    """Return the tracing modules whose trace is kept. These modules have a trace in every log that has records, and the
+    traces have the same record type in all these logs. Other traces are left out, because a trace of some processes
+    would be mistaken for a trace of all processes.
     """
     moving = [log for log in logs if any(len(records) for records in log.counted.values())]
     names = set.intersection(*(set(log.traced) for log in moving)) if moving else set()

@@ -27,7 +27,8 @@ class DetectedSteps(NamedTuple):
     interquartile range of the periods, divided by their median. bytes: median bytes of a burst. first: bytes of a
     rank's first burst, divided by `bytes`. number: median number of bursts of a rank. begins: start times of all bursts
     of one rank in seconds. workers: number of processes of a rank that read at the same time. If there are several,
-    pause_s, period_s, spread, bytes, first and number are those of one process, which reads for one in `workers` steps.
+    pause_s, period_s, spread, bytes, first and number are those of one process, which reads for only one of every
+    `workers` steps.
     """
 
     pause_s: float
@@ -82,11 +83,11 @@ def _span(reads: Reads, mine: Integers) -> Floats:
 
 
 def _limit(spans: list[Floats]) -> float | None:
-    """Return the limit in seconds that separates pauses between steps from shorter pauses within a step, or None if
+    """Return a limit in seconds: longer pauses are between steps, shorter pauses are within a step. Return None if
     there is no such limit. The limit is chosen such that the pauses above the limit are most alike and differ most from
-    the pauses below. This comparison ignores the longest tenth and the shortest tenth of the pauses above the limit,
-    and as many of the longest pauses below. If there is only one kind of pause, all pauses are between steps, provided
-    that their median is long.
+    the pauses below. For this comparison, the longest tenth and the shortest tenth of the pauses above the limit are
+    ignored. The same number of the longest pauses below the limit is ignored. If all pauses are of one kind and their
+    median is long, all of them count as pauses between steps.
     """
     pauses = np.sort(np.concatenate([span[0, 1:] - span[1, :-1] for span in spans]))
     whole = sum(float(span[1, -1] - span[0, 0]) for span in spans if span.size)

@@ -47,9 +47,9 @@ def summarise(
     step_s: float | None = None,
 ) -> Analysis:
     """Summarise a log. requests: requests of the POSIX trace; None to use counters alone. wanted: function that returns
-    whether a path is included. computing: for each rank, the intervals in which the rank computed, disjoint, shape (n,
-    2), on the clock of `requests`; None if they are unknown. step_s: length of a step of the timeline in seconds; None
-    for 200 steps.
+    whether a path is included. computing: for each rank, the disjoint intervals in which the rank computed, shape (n,
+    2), on the clock of `requests`; None if the intervals are unknown. step_s: length of a step of the timeline in
+    seconds; None for 200 steps.
     """
     posix, every_stdio = (_records(log, module, wanted) for module in ("POSIX", "STDIO"))
     stdio = every_stdio if requests is None else every_stdio[:0]
@@ -281,7 +281,7 @@ def _by_node(ranks: list[Rank]) -> list[Node]:
 
 
 def _files(log: Log, posix: Records, stdio: Records) -> list[LogFile]:
-    """Return the metrics of each file, the file with the most bytes transferred first."""
+    """Return the metrics of each file, sorted by the bytes transferred, most bytes first."""
     columns = ("BYTES_READ", "BYTES_WRITTEN", "READS", "WRITES", "OPENS", "F_READ_TIME", "F_WRITE_TIME")
     numbers = np.concatenate((posix["id"], stdio["id"]))
     ids, at = np.unique(numbers, return_inverse=True)

@@ -52,8 +52,8 @@ class Ranks(NamedTuple):
 
 class Lane(NamedTuple):
     """Row of a rank (or thread) in the picture of a timeline. compute, io: intervals of computation and of I/O, shape
-    (n, 3): start and end of each interval, and the share of the interval that is busy. Intervals that are too short to
-    draw are joined.
+    (n, 3). The columns are the start and the end of an interval, and the share of the interval that is busy. Intervals
+    that are too short to draw are joined.
     """
 
     label: str

@@ -209,9 +209,9 @@ def _of_counters(operations: list[Operation]) -> dict[str, Any]:
 
 def _of_histogram(histogram: Any, requests: int) -> dict[str, Any]:
     """Return the fields of a profile that follow from a histogram of request sizes. The lower edge of a bin stands for
-    all sizes in the bin, because powers of two are lower edges. The histogram lacks requests that returned no bytes,
-    and requests made by libraries. If the histogram has fewer than `requests` requests, the smallest size and the
-    median are unknown.
+    all sizes in the bin, because powers of two, which are the usual sizes, are lower edges. requests: number of all
+    requests. The histogram has fewer if some requests returned no bytes or were made by libraries; the smallest size
+    and the median are then unknown.
     """
     begin, counts = histogram.edges[:-1], histogram.reads
     some = np.flatnonzero(counts)
@@ -229,8 +229,9 @@ def _of_histogram(histogram: Any, requests: int) -> dict[str, Any]:
 
 
 def _share(operations: list[Operation], shares: list[float | None]) -> float | None:
-    """Return the share among all requests, computed from the share among reads and the share among writes. Return None
-    if neither share is known.
+    """Return the share of requests of some kind, such as sequential ones, among all requests. It is computed from
+    `shares`: their share among the reads and among the writes. A share that is None is left out. Return None if both
+    are None.
     """
     known = [
         (operation.requests, share) for operation, share in zip(operations, shares, strict=True) if share is not None

@@ -118,6 +118,8 @@ def load_one(name: str) -> Named:
 
 
 def _split(name: str) -> tuple[str, str, str]:
-    """Split FILE:NAME at its colon; without NAME, the last two parts are empty. FILE may contain colons."""
+    """Split FILE:NAME at its last colon, because FILE may contain colons. Return FILE, the colon and NAME. If there is
+    no NAME, the colon and NAME are returned as empty strings.
+    """
     stem, colon, wanted = name.rpartition(":")
     return (stem, colon, wanted) if colon and "/" not in wanted else (name, "", "")

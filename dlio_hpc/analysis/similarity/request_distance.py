@@ -131,7 +131,9 @@ def _up_to(distribution: RequestDistribution, at: Floats) -> Floats:
 
 
 def _coarsened(distribution: RequestDistribution, grain: Grain) -> RequestDistribution:
-    """Return a distribution of request sizes at the resolution `grain`. Distributions of jumps stay exact."""
+    """Return the distribution of request sizes with its positions rounded to the resolution `grain`. If `grain` is
+    exact, as it is for jumps, return the distribution unchanged.
+    """
     if grain == Grain.EXACT:
         return distribution
     if grain == Grain.QUARTER:

@@ -46,9 +46,10 @@ _PUBLISHED, _SMALLER = "theta_128_nodes", "theta_8_nodes"
 
 
 class Factor(Struct, frozen=True):
-    """Values of a metric for two programs, a and b. difference: (a - b) / max(a, b), as in Fig. 8 of the paper. apart:
-    size of the difference, between 0 and 1, as pattern similarity uses it. difference and apart are None if a or b is
-    unknown.
+    """Values of a metric for two programs, a and b. difference: (a - b) / max(a, b), as in Fig. 8 of the paper; it may
+    be negative. apart: the difference that pattern similarity uses, between 0 and 1. It is the absolute value of
+    `difference`. For sequential, consecutive and request_median it is smaller, because deviations in one percent of the
+    requests (SLACK) are tolerated. difference and apart are None if a or b is unknown.
     """
 
     name: str
@@ -97,9 +98,9 @@ class ScoreRange(NamedTuple):
 
 
 class Yardstick(NamedTuple):
-    """Scores of pairs of published profiles by one measure. The score of a pair of programs is compared with them.
-    kindred: scores of pairs of the same application, on 8 and on 128 nodes. strangers: scores of pairs of different
-    applications, both on 128 nodes.
+    """Scores of pairs of published profiles by one measure. The score of another pair of programs is compared with
+    these scores. kindred: scores of pairs of the same application, on 8 and on 128 nodes. strangers: scores of pairs of
+    different applications, both on 128 nodes.
     """
 
     kindred: ScoreRange
@@ -175,7 +176,9 @@ def matrix(rows: Sequence[Profile], columns: Sequence[Profile], names: tuple[str
 
 
 def as_seen(made: Matrix) -> Matrix:
-    """Return the matrix of the same programs over the factors SEEN, which are the observed ones."""
+    """Return a matrix of the same programs as in `made`, but over the factors SEEN: the pattern factors that are
+    observed and not set by the workload.
+    """
     return matrix([row.profile for row in made.rows], made.columns, SEEN)
 
 
@@ -237,8 +240,8 @@ def _score(factors: tuple[Factor, ...], names: tuple[str, ...]) -> Score:
 
 
 def _cosine(pairs: list[tuple[float, float]]) -> float:
-    """Return the cosine of two vectors, after both elements of each pair are divided by the larger one. Return 1 if
-    both vectors are zero, and 0 if only one is zero.
+    """Return the cosine of two vectors. pairs: the elements of both vectors at each index. Both elements of a pair are
+    first divided by the larger one. Return 1 if both vectors are zero, and 0 if only one is zero.
     """
     divided = np.array([(a / max(a, b), b / max(a, b)) for a, b in pairs if max(a, b) > 0]).reshape(-1, 2)
     if not len(divided):

@@ -34,8 +34,8 @@ class Spread(Struct, frozen=True):
 class PointMetrics(Struct, frozen=True):
     """Metrics of a point over its repeats. point: number of the point. labels: values of the study's parameters at the
     point, by key. n: number of repeats. metrics: median and range of each metric, by name, without metrics that no
-    repeat has. from_storage: share of the bytes read that came from storage, the smallest over all repeats and epochs;
-    None if it is unknown.
+    repeat has. from_storage: share of the bytes read that came from storage; it is the smallest share over all repeats
+    and epochs, or None if it is unknown.
     """
 
     point: int
@@ -187,8 +187,8 @@ def _metrics(study: Study, point: Point, measured: Sequence[Measured]) -> PointM
 
 
 def _from_storage(measured: Sequence[Measured]) -> float | None:
-    """Return the share of the bytes that came from storage, the smallest over all repeats and epochs of a point. Return
-    None if this share is unknown for at least one repeat.
+    """Return the share of the bytes of a point that came from storage. It is the smallest share over all repeats and
+    epochs. Return None if the share is unknown for at least one repeat.
     """
     cached = [measurement.cached for measurement in measured if measurement.cached is not None]
     return 1 - max(cached) if cached and len(cached) == len(measured) else None
@@ -200,8 +200,8 @@ def _spread(summaries: Sequence[Summary], metric: MetricName) -> Spread | None:
 
 
 def _fit(group: Sequence[Point], measured: Sequence[Measured], metric: MetricName) -> tuple[list[int], Fit] | None:
-    """Return the numbers of those points of a group that were measured, and a fit to their measurements. Return None if
-    fewer than two points were measured.
+    """Return the numbers of the measured points of a group, and a fit to their measurements. Return None if fewer than
+    two points were measured.
     """
     known = {measurement.point for measurement in measured}
     places = {number: place for place, number in enumerate(point.number for point in group if point.number in known)}
@@ -258,8 +258,9 @@ def _gain(estimates: Estimates, best: int, reference: int) -> Gain:
 
 
 def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
-    """Return the number of the reference point of a group of points. It is the reference point of the part if that is
-    in the group, otherwise the point of the group with the same settings. Return None if there is no such point.
+    """Return the number of the reference point of a group of points. If the reference point of the part is in the
+    group, it is that point. Otherwise it is the point of the group that agrees with the reference point of the part in
+    all settings; only the number of ranks or the file system differs. Return None if the group has no such point.
     """
     usual = study.points[part.reference].places
     keys = [axis.key for axis in part.settings]
@@ -269,11 +270,12 @@ def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
 
 
 def _recommended(study: Study, points: Sequence[JudgedPoint], best: int, reference: int | None) -> int | None:
-    """Return the number of the recommended point, or None if the noise is unknown. Without a reference it is the best
-    point. If the reference cannot be distinguished from the best point, it is the reference. Otherwise candidates are
-    the points that cannot be distinguished from the best point and are better than the reference beyond noise. Of these
-    it is the point that differs from the reference in the fewest keys; among equals, the one that differs by the fewest
-    places in the lists of values; among equals, the best.
+    """Return the number of the recommended point, or None if the noise is unknown. If there is no reference, it is the
+    best point. If the reference cannot be distinguished from the best point, it is the reference. Otherwise it is one
+    of the candidates: the points that cannot be distinguished from the best point and are better than the reference
+    beyond noise. The candidate that differs from the reference in the fewest keys is recommended. Among equals, it is
+    the candidate whose values are the fewest places away from those of the reference in the lists of values; among
+    these, the best.
     """
     good = {judged.point: judged for judged in points if judged.verdict in ("best", "same as best")}
     if not good:

@@ -28,8 +28,9 @@ class Repeat(NamedTuple):
 
 class _Kind(NamedTuple):
     """A kind of activity on the nodes. name: name of the corresponding field of Disturbance. label: short name. text:
-    name in sentences. least, of_cores: smallest increase that counts, as a number and as a share of the node's cores;
-    the larger of the two applies. is_foreign: whether the activity of the ranks themselves is left out.
+    name in sentences. least, of_cores: smallest increase that counts. `least` is a number, `of_cores` a share of the
+    node's cores; the larger of the two limits applies. is_foreign: whether the kind leaves out the activity of the
+    ranks themselves.
     """
 
     name: str
@@ -74,9 +75,10 @@ def spread(values: Sequence[float]) -> float:
 
 
 def explained(repeats: Sequence[Repeat]) -> list[str]:
-    """Return lines that may explain why some repeats are slower. There is a line for each slower repeat with more
-    activity than during the faster repeats, or without a record of activity. A last line names activity during all
-    repeats. If there is no line, return UNEXPLAINED; if nothing was recorded at all, return UNRECORDED.
+    """Return lines that may explain why some repeats are slower. There is one line for each slower repeat during which
+    there was more activity than during the faster repeats, or during which activity was not recorded. If some kind of
+    activity was high during all repeats, a last line names it. If there would be no line at all, return UNEXPLAINED. If
+    activity was recorded during no repeat, return UNRECORDED.
     """
     if not any(repeat.disturbance for repeat in repeats):
         return [UNRECORDED]

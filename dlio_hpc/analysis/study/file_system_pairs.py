@@ -115,5 +115,7 @@ def _judged(
 
 
 def students(df: int) -> float:
-    """Return the half-width of a 95 % interval in units of the standard error, from Student's t distribution."""
+    """Return the half-width of a 95 % interval of Student's t distribution, in units of the standard error. df: degrees
+    of freedom.
+    """
     return t_quantile(df, 0.975)

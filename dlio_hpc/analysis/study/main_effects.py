@@ -17,7 +17,7 @@ _MOST_LEVELS = 300
 
 class EffectLevel(Struct, frozen=True):
     """A value of a parameter. label: text of the value. ratio: ratio of the metric at this value to the geometric mean
-    of the metric over all points. The values of the other parameters do not affect it.
+    of the metric over all points. The effects of the other parameters are not part of this ratio.
     """
 
     label: str
@@ -28,8 +28,8 @@ class Effect(Struct, frozen=True):
     """Effect of a parameter, or of several parameters that change together. keys: YAML keys of the parameters. levels:
     values of the parameters. best, worst: labels of the best and the worst level. ratio: ratio of the best level to the
     worst. share: share of the squared differences between points that is due to this effect. confidence: share of
-    noise-only simulations in which the effect is smaller; None if the noise is unknown. is_beyond_noise: whether the
-    confidence is high enough to report the effect.
+    noise-only simulations whose effect is smaller than the measured one; None if the noise is unknown. is_beyond_noise:
+    whether the confidence is high enough to report the effect.
     """
 
     keys: tuple[str, ...]
@@ -80,8 +80,8 @@ def ranking(part: Part, points: Sequence[Point], fitted: Fit) -> Ranking | None:
 
 
 def _factors(part: Part, points: Sequence[Point]) -> list[tuple[tuple[str, ...], list[str]]]:
-    """Return the keys of each factor, and the level of the factor at each point. A factor is a parameter that varies,
-    or all parameters of the part if they vary together.
+    """Return the keys of each factor, and the level of the factor at each point. A factor is a parameter that varies.
+    If all parameters of the part vary together, they are a single factor.
     """
     levels_by_key = {axis.key: [axis.labels[point.places[axis.key]] for point in points] for axis in part.settings}
     if part.zipped and len(levels_by_key) > 1:

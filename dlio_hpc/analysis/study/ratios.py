@@ -48,8 +48,8 @@ class Ratio(NamedTuple):
 class Estimates(NamedTuple):
     """Estimates of the metric of points. The intervals of the ratios between the points are simultaneous. fit: fit of
     the points. critical: half-width of an interval in standard errors; None if the noise is unknown. widest: for each
-    noise-only simulation, the largest difference between the points of a pair, in standard errors; None if the noise is
-    unknown.
+    noise-only simulation, the difference between two points in standard errors, the largest over all pairs of points;
+    None if the noise is unknown.
     """
 
     fit: Fit
@@ -95,8 +95,8 @@ def of_pairs(fits: Sequence[Fit], families: int) -> list[Estimates]:
 
 
 def of_steps(fit: Fit, steps: Sequence[tuple[int, int]], families: int) -> Estimates:
-    """Return estimates for these pairs of points. In each pair, the first point is compared with the second. families:
-    as in of_pairs().
+    """Return estimates for the pairs of points in `steps`. In each pair, the first point is compared with the second.
+    families: as in of_pairs().
     """
     if not fit.is_noise_known:
         return Estimates(fit, None, None)

@@ -94,10 +94,12 @@ def pooled(fits: Sequence[Fit]) -> list[Fit]:
 
 
 def _rounds(table: Floats, measurements: int) -> tuple[Floats, Floats]:
-    """Return two arrays for the r rounds whose effects are estimated, which are all rounds but the first: the share of
-    each point's measurements that were made in each round, shape (P, r) for P points, and the covariance of the
-    estimated effects, shape (r, r). r is 0 if the effects of rounds and points cannot be separated, or if fewer than
-    two degrees of freedom would be left. table: number of measurements of each point in each round.
+    """Return two arrays, `weights` and `covariance`, for P points and r rounds. The r rounds are those whose effects
+    are estimated: all rounds but the first. weights, shape (P, r): share of each point's measurements that were made in
+    each round. covariance, shape (r, r): covariance of the estimated effects of the rounds. r is 0 if the effects of
+    rounds and points cannot be separated, or if fewer than two degrees of freedom would be left.
+
+    table: number of measurements of each point in each round.
     """
     points, rounds = table.shape
     nothing = np.zeros((points, 0)), np.zeros((0, 0))
@@ -111,17 +113,18 @@ def _rounds(table: Floats, measurements: int) -> tuple[Floats, Floats]:
 
 
 def patterns(fitted: Fit) -> Ints:
-    """Return the number of each point's pattern, shape (P,). Points that were measured in the same rounds have the same
-    pattern and are interchangeable.
+    """Return the number of each point's pattern, shape (P,). The pattern of a point is the number of its measurements
+    in each round, or their total number if effects of rounds are not estimated. Points with the same pattern have the
+    same standard errors.
     """
     rows = np.column_stack((fitted.counts, np.round(fitted.weights, 12)))
     return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1], np.int64).reshape(-1)
 
 
 def ranges(fits: Sequence[Fit]) -> Floats:
-    """Return, for each noise-only simulation, the largest difference between any two points of the same fit, over all
-    fits, in standard errors. The fits have the same noise, and each has at least two points. The result depends only on
-    the numbers of measurements of the points in the rounds.
+    """Return one value for each noise-only simulation: the difference between two points of the same fit in standard
+    errors, the largest over all pairs of points and all fits. The fits have the same noise, and each has at least two
+    points. The result depends only on the numbers of measurements of the points in the rounds.
     """
     designs = [_design(fit) for fit in fits]
     drawn = [
@@ -137,8 +140,8 @@ def apart(fit: Fit) -> float:
 
 
 def differences(fit: Fit, pairs: Sequence[tuple[int, int]]) -> Floats:
-    """Return, for each noise-only simulation, the largest difference between the two points of any of these pairs, in
-    standard errors.
+    """Return one value for each noise-only simulation: the difference between the two points of a pair in standard
+    errors, the largest over these pairs.
     """
     first, second = np.array(pairs).T
     errors = np.array([fit.difference_sd(a, b) for a, b in pairs])
@@ -164,7 +167,7 @@ def _design(fit: Fit) -> _Design:
 
 
 def _widest(values: Floats, design: _Design) -> Floats:
-    """Return the largest difference between any two points for each row of `values`, in standard errors. values:
+    """Return, for each row of `values`, the largest difference between any two points in standard errors. values:
     estimates of the points in units of the noise, shape (rows, P).
     """
     some = values[:, design.order]
@@ -184,8 +187,8 @@ def _by_pattern(numbers: Ints) -> tuple[Ints, Ints]:
 
 
 def _errors(fitted: Fit, order: Ints, starts: Ints) -> Floats:
-    """Return the standard errors between points of each two patterns, as in _Design.errors. order, starts: as in
-    _Design.
+    """Return the standard errors of the differences between the points of two patterns, for all pairs of patterns; this
+    is _Design.errors. order, starts: as in _Design.
     """
     first = order[starts]
     square = 1 / fitted.counts[first][:, None] + 1 / fitted.counts[first][None, :]
