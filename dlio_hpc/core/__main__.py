@@ -55,9 +55,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _report(rank: int, folder: Path | None, fault: Exception) -> None:
-    """Report the failure of this rank: write error.json to `folder`, the folder of the run, unless it is None, and
-    print a line to stderr (job.err). Only the first rank that fails reports. Ranks that fail later only wait, because
-    they usually fail as a consequence.
+    """Report the failure of this rank: write error.json to `folder`, and print a line to stderr (job.err). folder: the
+    folder of the run; None to write no file. Only the first rank that fails reports. A rank that fails later only
+    waits, because it usually fails as a consequence of the first failure.
     """
     host = os.uname().nodename
     known = classified(fault)

@@ -33,8 +33,8 @@ class Counts(NamedTuple):
 class AuxiliaryFiles:
     """The auxiliary files that a rank reads and writes. A file that is read stays open after its first request.
 
-    apart: counter of the bytes that the kernel fetches from storage for auxiliary files. They are not counted for
-    samples.
+    apart: counter of the bytes that the kernel fetches from storage for auxiliary files. These bytes are later
+    subtracted from those fetched for samples.
     """
 
     def __init__(self, run: Run, rank: int, apart: ExcludedIO) -> None:
@@ -105,9 +105,9 @@ class AuxiliaryFiles:
 
 
 def offsets(side: AuxiliaryFile, first: int, rank: int) -> list[int]:
-    """Return the offsets in the file of the next `side.count` requests of a rank. first: number of requests that the
-    rank has already made to this file. Offsets are random or sequential. Sequential offsets wrap around at the end of
-    the file.
+    """Return the offsets of the next `side.count` requests of a rank to an auxiliary file. first: number of requests
+    that the rank has already made to this file. Offsets are random or sequential. Sequential offsets wrap around at the
+    end of the file.
     """
     numbers = range(first, first + side.count)
     if not side.random:

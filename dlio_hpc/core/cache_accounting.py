@@ -65,8 +65,8 @@ class Arrivals:
         self._io = process_io()
 
     def end(self, apart: int) -> tuple[float, ...]:
-        """Return the columns of the epoch that ends. Processes that read for this rank must have ended before. apart:
-        bytes that the kernel fetched for purposes other than samples; they are subtracted.
+        """Return the columns of the epoch that ends. Worker processes of this rank must have ended before this call.
+        apart: bytes that the kernel fetched for purposes other than samples; they are subtracted.
         """
         after = process_io()
         fetched = _UNKNOWN

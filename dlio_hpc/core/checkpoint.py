@@ -24,8 +24,8 @@ _READ_BACK = 4 * content.BLOCK
 
 
 class Saved(NamedTuple):
-    """Seconds and bytes that a rank spent on a checkpoint. All fields are zero on ranks that do not write
-    checkpoints.
+    """Seconds that a rank spent on its files of a checkpoint, and bytes of these files. All fields are zero on ranks
+    that do not write checkpoints.
     """
 
     write_s: float = 0.0
@@ -72,8 +72,8 @@ class Checkpoints:
         self._outputs.close()
 
     def _write(self, name: str, size: int) -> tuple[float, float]:
-        """Write a file, with other contents than in the previous checkpoint. Return the seconds of writing and the
-        seconds of fsync.
+        """Write a file. Its contents differ from those in the previous checkpoint. Return the seconds of writing and
+        the seconds of fsync.
         """
         started = now()
         try:

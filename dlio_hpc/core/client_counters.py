@@ -13,8 +13,8 @@ _MOUNTSTATS = "/proc/self/mountstats"
 
 
 class Traffic(NamedTuple):
-    """Bytes read by all processes on the node since the file system was mounted. asked: bytes that read calls returned.
-    arrived: bytes that servers sent.
+    """Read traffic of all processes on the node since the file system was mounted. asked: bytes that the read calls of
+    these processes returned, from the cache or from servers. arrived: bytes that servers sent to the node.
     """
 
     asked: int
@@ -46,9 +46,9 @@ def _lustre(fsname: str) -> Traffic | None:
 
 
 def _read_bytes(root: Path, pattern: str) -> Iterator[int]:
-    """Yield, for each statistics file that matches `pattern`, its total of read_bytes. The total is the seventh field
-    of a line such as `read_bytes 500 samples [bytes] 4096 1048576 209715200`; without such a line it is 0. Yield
-    nothing if a file cannot be read.
+    """Yield the total of read_bytes in each statistics file that matches `pattern`. The total is the seventh field of a
+    line such as `read_bytes 500 samples [bytes] 4096 1048576 209715200`. If a file has no such line, its total is 0. If
+    any of the files cannot be read, yield nothing.
     """
     try:
         texts = [path.read_text(encoding="ascii", errors="replace") for path in root.glob(pattern)]
@@ -61,8 +61,8 @@ def _read_bytes(root: Path, pattern: str) -> Iterator[int]:
 
 def _nfs(mount: str) -> Traffic | None:
     """Read the NFS counters of a mount, or return None if there are none. The first five fields of the line `bytes:` in
-    mountstats are: bytes that programs read, bytes that they wrote, the same two for O_DIRECT, and bytes read from the
-    server.
+    mountstats are: bytes that programs read, bytes that they wrote, the same two numbers for O_DIRECT, and bytes read
+    from the server.
     """
     try:
         lines = Path(_MOUNTSTATS).read_text(encoding="utf-8", errors="surrogateescape").splitlines()

@@ -43,8 +43,8 @@ def compressibility(dataset: Dataset) -> Compressibility:
 
 
 def _at_once(dataset: Dataset) -> int:
-    """Return the number of bytes that are compressed as one unit: those of a chunk if the dataset is chunked, otherwise
-    those of a file.
+    """Return the number of bytes that are compressed as one unit. It is the size of a chunk if the dataset is chunked,
+    otherwise the size of a file.
     """
     if dataset.is_chunked:
         return math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
@@ -65,8 +65,8 @@ def random_share(ratio: float, level: int, at_once: int) -> float:
 
 
 def _extra(table: tuple[tuple[int, ...], ...], at_once: int) -> list[float]:
-    """Return the row of `table` for units of `at_once` bytes, as fractions. For a size between two rows, values are
-    interpolated over the logarithm of the size.
+    """Return the row of `table` for units of `at_once` bytes, as fractions of the uncompressed bytes. If this size lies
+    between the sizes of two rows, values are interpolated over the logarithm of the size.
     """
     at_once = min(max(at_once, _AT_ONCE[0]), _AT_ONCE[-1])
     upper = min(bisect_right(_AT_ONCE, at_once), len(_AT_ONCE) - 1)

@@ -14,8 +14,8 @@ from typing import Any
 
 @functools.cache
 def is_watched() -> bool:
-    """Return whether libdarshan is loaded in this process. That LD_PRELOAD names libdarshan is no proof, because the
-    loader skips a library that it cannot load.
+    """Return whether libdarshan is loaded in this process. LD_PRELOAD does not show this, because the loader skips a
+    library that it cannot load.
     """
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
@@ -49,8 +49,8 @@ class _Gate:
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """Wait until no other thread is opening a file. A thread that is itself opening a file does not wait: garbage
-        collection may close a file at any time, and the thread would wait for itself.
+        """Wait until no thread is opening a file. If the calling thread itself is opening a file, do not wait. This
+        happens if garbage collection closes a file meanwhile; the thread would wait for itself.
         """
         with self._free:
             if not getattr(self._mine, "is_opening", False):

@@ -135,8 +135,8 @@ def shared_out(latencies: Floats, sizes: Counts, batches: Counts) -> Floats:
     requests of each batch, shape (n, 3).
 
     A read of known size gets its own bytes and one request. The remaining bytes and requests of a batch are divided
-    among its reads of unknown size, in proportion to their latency. If all sizes are known, they are divided among all
-    reads of the batch. Bytes and requests of a batch without reads are dropped.
+    among its reads of unknown size, in proportion to their latency. If all sizes of a batch are known, the remaining
+    bytes and requests are divided among all its reads. Bytes and requests of a batch without reads are dropped.
     """
     of_batch = np.repeat(np.arange(len(batches)), batches[:, 0])
     known = sizes >= 0

@@ -14,7 +14,7 @@ class Tally:
     requests to the operating system. starts, ends: timestamps of each request, or of each call of a library that makes
     its own requests. sizes: bytes that each request returned, UNKNOWN for a library call. hints: MPI-IO hints in
     effect. preprocess_s: seconds spent on preprocessing. fetched: bytes that the kernel fetched from storage for a
-    worker process before the worker read samples.
+    worker process during its start-up, before it opened its first sample file.
     """
 
     __slots__ = (

@@ -213,7 +213,7 @@ def summary(merged: Merged, run: Run) -> Summary:
 
 
 def _offered(workload: Workload, ranks: int) -> int:
-    """Return the number of samples that all ranks together would read in all epochs if no sample were left out."""
+    """Return the number of samples that all ranks together would read in all epochs if the steps left out no sample."""
     return workload.dataset.samples * workload.train.epochs * (1 if workload.reader.shard else ranks)
 
 
@@ -240,8 +240,8 @@ def _checkpoint(saved: Floats) -> CheckpointSummary:
 
 
 def phase(steps: Floats, which: int) -> Floats:
-    """Return the seconds that phase `which` (one of PHASES) takes in every step. The arrays are large with many ranks,
-    so callers keep only one phase in memory at a time.
+    """Return the seconds that the phase `which` (one of PHASES) takes in each step. With many ranks, the result is
+    large; callers therefore keep the result of only one phase in memory at a time.
     """
     return steps[..., which + 1] - steps[..., which]
 

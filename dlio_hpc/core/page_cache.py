@@ -82,8 +82,9 @@ def files_of(node: "Intracomm", workload: Workload, order: Order, first: int, la
     """Yield the numbers of the files that this rank must drop from the page cache, so that the node caches no data that
     its ranks will read in the next `steps` steps.
 
-    Normally a rank drops the files that it will read itself. If samples are shuffled across all files and each rank
-    reads many of the files, the ranks of a node instead divide all files of the dataset among themselves.
+    Normally a rank drops the files that it will read itself. There is one exception: samples are shuffled across all
+    files, and each rank reads many of the files. In this case, all files of the dataset are divided among the ranks of
+    a node.
     """
     shuffle, files = workload.reader.shuffle, workload.dataset.files
     in_memory = workload.reader.load == "memory"

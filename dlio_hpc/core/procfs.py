@@ -22,8 +22,8 @@ class IO(NamedTuple):
     asking: int
 
     def since(self, before: "IO") -> "IO":
-        """Return the increase of the counters since the reading `before`, without the call and the bytes of that
-        reading itself.
+        """Return the increase of the counters since the reading `before`. The call and the bytes of the reading
+        `before` itself are not included.
         """
         requested = self.requested - before.requested - before.asking
         return IO(requested, self.calls - before.calls - 1, self.fetched - before.fetched, 0)

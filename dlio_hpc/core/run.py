@@ -170,8 +170,8 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
     """Return messages about differences between the counts of a run and its plan. Return no messages if there are no
     differences, or if time ran out before the last step.
 
-    Libraries may read more bytes than planned, never fewer; the same holds for chunks that are read whole. For TFRecord
-    the excess is limited.
+    If a library reads the files, or if chunks are read whole, more bytes than planned may be read, but never fewer. For
+    TFRecord, the excess is limited.
     """
     if summary.steps < summary.steps_planned:
         return []

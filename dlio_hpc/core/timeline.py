@@ -95,8 +95,8 @@ def _columns(merged: Merged) -> Iterator[tuple[str, Column]]:
 
 
 def _table(column: Column, per_epoch: int) -> Column:
-    """Return a column in the shape (ranks, epochs, steps). Values of steps that were not run before time ran out are
-    NaN, or 0 for counts.
+    """Return a column in the shape (ranks, epochs, steps). For steps that were not run because time ran out, the values
+    are NaN, or 0 in a column of counts.
     """
     ranks, done = column.shape
     epochs = -(-done // per_epoch)

@@ -58,8 +58,8 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 
 
 def spelled(numbers: npt.NDArray[np.uint32]) -> Rows:
-    """Return the CSV text of `numbers`, which have seven digits each: 0.NNNNNNN and a separator per number. Shape:
-    (values, bytes of a value).
+    """Return the CSV text of `numbers`, shape (values, bytes of a value). Each number has seven digits. Its text is
+    0.NNNNNNN, followed by a separator.
     """
     text = np.empty((len(numbers), CSV_VALUE), np.uint8)
     text[:, 0], text[:, 1], text[:, -1] = ord("0"), ord("."), ord(",")
@@ -70,7 +70,7 @@ def spelled(numbers: npt.NDArray[np.uint32]) -> Rows:
 
 
 def _numbers(count: int, position: int, compressibility: Compressibility) -> npt.NDArray[np.uint32]:
-    """Return `count` numbers of seven digits, which are computed from the content stream at `position`."""
+    """Return `count` numbers of up to seven digits. They are computed from the content stream at `position`."""
     data = np.empty(count * _FLOAT, np.uint8)
     content.fill(data, position, compressibility)
     return data.view("<u4") % np.uint32(_TEN)

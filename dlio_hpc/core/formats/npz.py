@@ -72,8 +72,9 @@ def _member(dataset: Dataset, places: SampleLayout, number: int) -> Iterator[byt
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
-    """Return the fault of a file, or None if it has none. The structures of ZIP may differ between versions of Python
-    and zlib, so they are checked for consistency and not compared.
+    """Return the fault of a file, or None if it has none. The content of the array is compared with the generated
+    content. The ZIP structures are only checked for consistency, because their bytes may differ between versions of
+    Python and zlib. quick: check only the ZIP structures and the size.
     """
     places = SampleLayout(dataset)
     header = DATA_OFFSET - _LOCAL_HEADER
@@ -100,8 +101,8 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 
 
 def _opened(file: io.BufferedReader) -> zipfile.ZipFile:
-    """Open a file as a ZIP archive. If a read fails, raise the OSError of the read, which zipfile would report as a
-    corrupted file.
+    """Open a file as a ZIP archive. If a read fails, raise the OSError of this read. Without this function, zipfile
+    would report a corrupted file.
     """
     raw = file.raw
     assert isinstance(raw, CountedFile)
@@ -142,9 +143,9 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 
 def _load(buffer: int | None, path: str, tally: Tally) -> Array:
-    """Load an array like numpy.load(path), through a buffer of `buffer` bytes. If `buffer` is None, the size of the
-    buffer is the one that open() chooses from the file system's recommendation (st_blksize): a page on most file
-    systems, and 4 MiB on Lustre, where more is then read than requested.
+    """Load an array like numpy.load(path), through a buffer of `buffer` bytes. If `buffer` is None, open() chooses the
+    size of the buffer, according to the file system's recommendation (st_blksize). This is a page on most file systems
+    and 4 MiB on Lustre. On Lustre, the buffer therefore reads more bytes than NumPy requests.
     """
     before = tally.bytes_read
     try:

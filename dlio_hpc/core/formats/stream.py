@@ -40,8 +40,8 @@ class Streams:
             offset += len(view)
 
     def _take(self, number: int, offset: int, view: memoryview, tally: Tally) -> int:
-        """Fill the beginning of `view` with bytes of a single block, starting at `offset` of the file. Return the
-        number of bytes filled, which may be less than the length of `view`.
+        """Fill the beginning of `view` with the bytes of the file that start at `offset`. All these bytes are from a
+        single block. Return their number, which may be less than the length of `view`.
         """
         stream = self._open.get(number)
         if stream is None or not stream.has(offset):

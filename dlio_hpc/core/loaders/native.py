@@ -25,7 +25,8 @@ from dlio_hpc.plan.sample_order import Order
 class NativeLoader:
     """Loader with `read_threads` threads. Normally a thread reads whole batches. If files are read as streams, a thread
     reads those parts of each batch that lie in its files. `prefetch` batches are read ahead. With prefetch 0, a batch
-    is read when the training loop needs it, either by the loop itself or by the threads, each of which reads a part.
+    is read only when the training loop needs it. It is read either by the loop itself or by the threads, each of which
+    reads a part of it.
 
     steps: number of steps of an epoch, which limits how many batches are read ahead.
     """

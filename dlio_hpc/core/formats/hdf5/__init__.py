@@ -93,7 +93,9 @@ def _discarding_failed_writes(file: "h5py.File") -> Iterator[None]:
 
 
 def _slabs(dataset: Dataset, places: SampleLayout, number: int) -> Iterator[tuple[int, Array]]:
-    """Yield the generated array of file `number` in slabs of whole chunks, each with the index of its first row."""
+    """Yield the generated array of file `number` in slabs. A slab consists of whole chunks, and comes with the index of
+    its first row.
+    """
     shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
     begin = places.position(number)
     row = math.prod(shape[1:]) * ITEM_BYTES[dataset.sample.array_dtype]
@@ -106,8 +108,9 @@ def _slabs(dataset: Dataset, places: SampleLayout, number: int) -> Iterator[tupl
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
-    """Return the fault of a file, or None if it has none. Only the array is compared, because its layout in the file
-    may differ between versions of HDF5. quick: check only the size of the file.
+    """Return the fault of a file, or None if it has none. The values of the array are compared with the generated
+    values. The bytes of the file are not compared, because versions of HDF5 may lay out the file differently. quick:
+    check only the size of the file.
     """
     with open(path, "rb") as plain:
         size, recorded = os.fstat(plain.fileno()).st_size, end_of_file(plain.read(SUPERBLOCK))

@@ -37,9 +37,9 @@ class _Chunks(NamedTuple):
 
 
 class Chunked:
-    """Reader that makes one request per chunk. If chunks are uncompressed and contiguous in the array, it reads only
-    the sample's part of a chunk, directly into the row. Otherwise it reads whole chunks, and each thread keeps the
-    chunk that it read last.
+    """Reader that makes one request per chunk. If chunks are uncompressed and the values of a chunk are contiguous in
+    the array, the reader reads only the sample's part of a chunk, directly into the row. Otherwise it reads whole
+    chunks, and each thread keeps the chunk that it read last.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
@@ -146,8 +146,8 @@ class Chunked:
 
 
 def _is_run(dataset: Dataset) -> bool:
-    """Return whether the values of a chunk are contiguous in the array. They are if, on every axis after the first axis
-    on which the chunk is longer than 1, the chunk has the full extent of the array.
+    """Return whether the values of a chunk are contiguous in the array. Consider the first axis on which the chunk is
+    longer than 1. The values are contiguous if, on every later axis, the chunk is as long as the array.
     """
     chunk, array = dataset.chunk_shape or (), dataset.array_shape
     split = next((axis for axis, part in enumerate(chunk) if part > 1), len(chunk))

@@ -31,8 +31,8 @@ DAMAGE = (
 
 @contextmanager
 def looking_up(tally: Tally) -> Iterator[None]:
-    """Count the metadata that HDF5 reads inside the `with` block as overhead in `tally`, from the kernel's I/O counters
-    of this thread.
+    """Count the metadata that HDF5 reads inside the `with` block as overhead in `tally`. The bytes are taken from the
+    kernel's I/O counters of this thread.
     """
     before, started = procfs.thread_io(), now()
     yield
@@ -102,8 +102,9 @@ def end_of_file(superblock: bytes) -> int | None:
 
 
 def unusable(path: str, fault: Exception, part: str = "") -> DlioError:
-    """Return the error for a file that HDF5 cannot read: the error for the system error that HDF5 quotes or, if HDF5
-    quotes none, the error for a corrupted file. part: beginning of the message, which names the part of the file.
+    """Return the error for a file that HDF5 cannot read. If HDF5 quotes a system error, return the error for this
+    system error. Otherwise return the error for a corrupted file. part: beginning of the message, which names the
+    unreadable part of the file.
     """
     code = re.search(r"errno = (\d+)", str(fault))
     number = int(code[1]) if code else getattr(fault, "errno", None)
@@ -113,6 +114,6 @@ def unusable(path: str, fault: Exception, part: str = "") -> DlioError:
 
 
 def reason(fault: Exception) -> str:
-    """Return the text of the system error that HDF5 quotes, or, if there is none, HDF5's message on one line."""
+    """Return the text of the system error that HDF5 quotes. If HDF5 quotes none, return its own message on one line."""
     quoted = re.search(r"error message = '([^']+)'", str(fault))
     return quoted[1] if quoted else " ".join(str(fault).split())

@@ -16,8 +16,8 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class TimeSpan(NamedTuple):
-    """Half-open range of positions in the order of an epoch that a rank reads in every epoch, and the number of steps
-    of the epoch.
+    """Positions in the order of an epoch that a rank reads in every epoch: `first` to `last` (exclusive). steps: number
+    of steps of the epoch.
     """
 
     first: int
@@ -26,8 +26,9 @@ class TimeSpan(NamedTuple):
 
 
 def parallel(keys: Reader, calls: int) -> dict[str, Any]:
-    """Return the arguments with which tf.data's map() makes `calls` calls in parallel. Return no arguments if
-    `prefetch` is 0 and `calls` is 1, because parallel calls run ahead of the training loop.
+    """Return the arguments with which tf.data's map() makes `calls` calls in parallel. Return no arguments if `calls`
+    is 1 and `prefetch` is 0: map() then makes its calls only when the training loop needs them. Parallel calls would
+    run ahead of it.
     """
     if calls == 1 and not keys.batches_ahead:
         return {}
@@ -39,7 +40,7 @@ class Source(Protocol):
 
     def pipeline(self, span: TimeSpan, groups: FileGroups) -> Any:
         """Return a tf.data.Dataset of batches, which is used in all epochs. It yields no batches before the first epoch
-        starts.
+        starts. groups: division of the epoch into groups of interleaved files.
         """
 
     def begin(self, order: Order) -> None:

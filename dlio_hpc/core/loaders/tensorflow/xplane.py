@@ -93,8 +93,9 @@ def _events(line: Any, thread: int, names: dict[int, int]) -> Numbers:
 
 def _clock(marks: list[tuple[tuple[float, float], Numbers]]) -> tuple[int, float, float]:
     """Return a time on the profiler's clock in nanoseconds, the same time on the rank's clock in seconds, and the
-    largest possible error of the time on the rank's clock. Each marker event lies between its two timestamps, which
-    gives a lower and an upper limit of the offset between the clocks. The limits cross if the clocks drift apart.
+    largest possible error of the time on the rank's clock. The result is computed from the offset between the clocks.
+    Each marker event lies between its two timestamps, and so gives a lower and an upper limit of this offset. If the
+    clocks drift apart, the largest lower limit may exceed the smallest upper limit.
     """
     if not marks:
         raise ValueError("the profile has no marker events to align the profiler's clock")
