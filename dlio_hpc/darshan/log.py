@@ -115,8 +115,8 @@ class Log(NamedTuple):
 
 
 def counter(records: Records, name: str) -> Any:
-    """Return the values of a counter, one per record. A value is 0 if the module has no such counter, or if Darshan
-    marks it as unknown (-1).
+    """Return the values of a counter, one per record. A value is 0 if the records have no such counter, or if Darshan
+    marks the value as unknown (-1).
     """
     if name not in (records.dtype.names or ()):
         return np.zeros(len(records), np.int64)
@@ -124,8 +124,9 @@ def counter(records: Records, name: str) -> Any:
 
 
 def used(records: Records, name: str) -> Any:
-    """Return the values of a counter, one per record. Darshan may leave any value in the field of a common size or
-    stride (ACCESSn_ACCESS, STRIDEn_STRIDE) whose COUNT is 0 (3.2.0 does); 0 is returned for such a field.
+    """Return the values of a counter, one per record. The fields of common sizes and strides, ACCESSn_ACCESS and
+    STRIDEn_STRIDE, are valid only if the field ACCESSn_COUNT or STRIDEn_COUNT of the same number is above 0. Otherwise
+    they may have any value (in logs of 3.2.0 they do), and 0 is returned.
     """
     slot, _, kind = name.partition("_")
     if not slot[-1:].isdecimal() or kind == "COUNT":
@@ -134,8 +135,8 @@ def used(records: Records, name: str) -> Any:
 
 
 def common_sizes(records: Records) -> dict[int, int]:
-    """Return the number of requests, both reads and writes, by their size in bytes. Only the four most frequent sizes
-    of each file are counted, because Darshan keeps no others.
+    """Return the number of requests of each size in bytes. Reads and writes are counted together. Only the four most
+    frequent sizes of each file are counted, because Darshan keeps no others.
     """
     requests: dict[int, int] = {}
     for number in range(1, _SLOTS + 1):

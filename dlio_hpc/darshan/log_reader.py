@@ -69,7 +69,7 @@ def load(path: Path, trace: bool = True) -> Log:
 
 
 def _version(file: IO[bytes], path: Path) -> str:
-    """Return the format version, such as 3.41, or "" if the byte order of the log differs from that of log_reader.
+    """Return the format version, such as 3.41. Return "" if the log is big-endian, which log_reader does not support.
     Raise InvalidRun if the file is not a log.
     """
     head = file.read(16)
@@ -142,8 +142,9 @@ def _region_faults(header: _Header, size: int) -> list[LogFault]:
 
 
 def _pieces(file: IO[bytes], offset: int, length: int) -> Iterator[tuple[bytes, bool]]:
-    """Yield the decompressed content of a region in pieces. Each piece comes with a flag that is True if a stream with
-    a valid checksum ends after the piece. Raise _Broken if the region ends too soon or a checksum is wrong.
+    """Yield the decompressed content of a region in pieces. Each piece comes with a flag. The flag is True if a zlib
+    stream ends after the piece and its checksum is valid. Raise _Broken if the region ends too soon or a checksum is
+    wrong.
     """
     if offset > os.fstat(file.fileno()).st_size:
         raise _Broken("truncated", "it begins beyond the end of the file")
@@ -229,8 +230,8 @@ def _names(content: _Content, faults: list[LogFault]) -> dict[int, str]:
 
 
 def _known(kind: "np.dtype[np.void] | None", name: str, module: Module, log: Log) -> "np.dtype[np.void] | None":
-    """Return `kind`, the record type of a module. If it is None, the version of the records is unknown; add a fault to
-    the log.
+    """Return `kind`, the record type of a module, unchanged. If it is None, the version of the records is unknown; in
+    this case also add a fault to the log.
     """
     if kind is None:
         log.faults.append(LogFault("unknown version", f"{name} has records of version {module.version}"))

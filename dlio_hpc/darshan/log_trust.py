@@ -61,7 +61,7 @@ def judge(log: Log, expected: Expected | None = None) -> list[LogFault]:
 
 
 def has_possible(faults: list[LogFault], module: str) -> bool:
-    """Return whether none of the faults says that data of the module are garbled."""
+    """Return whether the data of the module are possible, that is, no fault says that they are garbled."""
     return not any(fault.name == "garbled" and fault.text.startswith((f"{module}:", f"{module} ")) for fault in faults)
 
 
@@ -93,8 +93,8 @@ def _impossible(log: Log) -> Iterator[LogFault]:
 
 
 def _most(name: str) -> float:
-    """Return the largest plausible value of a counter. For a variance it is squared, because the unit of a variance is
-    squared.
+    """Return the largest plausible value of a counter. For a variance, it is the square of the value for other
+    counters.
     """
     return _MOST**2 if "_VARIANCE_" in name else _MOST
 
@@ -122,9 +122,9 @@ def _against_run(log: Log, expected: Expected) -> Iterator[LogFault]:
 def _trace_faults(
     log: Log, module: str, tracer: str, reads: tuple[str, ...], writes: tuple[str, ...]
 ) -> list[LogFault]:
-    """Return the faults that a comparison of a module's trace with its counters shows: trace missing, trace cut, or
-    counters that disagree with the trace. tracer: module of the trace. reads, writes: names of the counters of
-    requests.
+    """Compare a module's counters with its trace. Return the faults that this shows: the trace is missing, the trace is
+    cut, or the counters disagree with the trace. tracer: module that has the trace. reads, writes: names of the
+    counters of requests.
     """
     counted = _counted(log.counted[module], reads, writes)
     requests = sum(int(row[_READS]) + int(row[_WRITES]) for row in counted.values())

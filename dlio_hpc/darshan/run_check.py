@@ -109,8 +109,8 @@ def _compared(verdict: LogVerdict, log: Log, plan: Plan, run: Run, result: Resul
 
 def _generated(log: Log, run: Run, result: Result) -> dict[str, object]:
     """Return the fields `bytes` and `differences` for a run that generates a dataset, or an empty dict if the run
-    reused one. The only possible difference is that fewer bytes were written than the samples have. An exact comparison
-    is not possible, because HDF5 leaves holes and writes some of its metadata twice.
+    reused one. There is a difference only if fewer bytes were written than the samples have. More bytes are accepted,
+    because HDF5 writes some of its metadata twice and leaves holes.
     """
     assert result.generated is not None
     if result.generated.reused:
@@ -136,8 +136,8 @@ def _core(folder: Path, run: Run) -> Core | None:
 
 
 def _recorded(log: Log, run: Run, direction: str) -> dict[tuple[int, int], int]:
-    """Return the bytes that Darshan recorded, by rank and number of the dataset's file. They are those of the interface
-    that the ranks used, POSIX or MPI-IO. direction: READ or WRITTEN.
+    """Return the number of bytes that Darshan recorded, by rank and file number. Only files of the dataset are
+    included. The bytes are those of the interface that the ranks used, POSIX or MPI-IO. direction: READ or WRITTEN.
     """
     module = "MPI-IO" if run.workload.reader.access == "collective" and direction == "READ" else "POSIX"
     records = log.counted.get(module)
@@ -192,11 +192,11 @@ def _may_lose_files(run: Run) -> bool:
 
 
 def _tolerance(run: Run, core: Counts) -> Counts:
-    """Return for each rank the number of bytes by which the rank's count may differ from Darshan's. It is 0 if the rank
-    counts the calls that Darshan records, and a page if the rank takes the bytes of library calls from the kernel. If
-    TensorFlow itself reads, it is 1 % and 1 MiB, because the rank then takes the kernel's counters of its process,
-    which include other reads. If HDF5 reads through MPI-IO, any difference is accepted, because the kernel does not
-    count bytes that come from other ranks.
+    """Return for each rank the number of bytes by which the rank's count may differ from Darshan's. If the rank counts
+    the calls that Darshan records, it is 0. If the rank takes the bytes of library calls from the kernel, it is a page.
+    If TensorFlow itself reads, it is 1 % of the count plus 1 MiB, because the rank then uses the kernel's counters of
+    its whole process, which include other reads. If HDF5 reads through MPI-IO, any difference is accepted, because the
+    kernel does not count bytes that come from other ranks.
     """
     reader = run.workload.reader
     if reader.access == "collective":

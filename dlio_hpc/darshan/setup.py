@@ -40,9 +40,9 @@ def early_variables() -> dict[str, str]:
 
 
 def excluded(plan: Plan, python: Iterable[str]) -> str:
-    """Return the value of DARSHAN_EXCLUDE_DIRS: folders of the system and of Python's modules (`python`), except those
-    that contain paths to be recorded. A Python folder whose path has a comma is left out, because the comma separates
-    folders.
+    """Return the value of DARSHAN_EXCLUDE_DIRS: the folders of the system and the folders `python` of Python's modules.
+    A folder is left out if it contains a path that Darshan must record. A Python folder whose path has a comma is left
+    out, because the comma separates folders.
     """
     wanted = [run_path for run in plan.runs for run_path in (run.dataset, run.outputs)] + [plan.directory]
     folders = [
