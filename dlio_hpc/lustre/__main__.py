@@ -117,9 +117,9 @@ def _check_pools(record: Record, asked: lustre_layout.Layout) -> None:
 
 
 def _available(record: Record, asked: lustre_layout.Layout) -> int | None:
-    """Return the number of targets on which the requested layout can place stripes: those of the layout's pool or, if
-    it names no pool, those of the file system. Return None if the number is unknown, or if the components are in
-    different pools.
+    """Return the number of targets on which the requested layout can place stripes. These are the targets of the pool
+    that the layout names. If it names no pool, these are all targets of the file system. Return None if the number is
+    unknown, or if the components are in different pools.
     """
     pools = lustre_layout.pools(asked)
     if len(pools) > 1:

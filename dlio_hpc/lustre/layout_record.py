@@ -20,7 +20,7 @@ _MOST_TARGETS = 8
 
 
 class Kind(Struct, frozen=True):
-    """Number of files that have the same layout. parts: components of this layout, without the numbers of targets."""
+    """A layout and the number of files that have it. parts: components of the layout, without the numbers of targets."""
 
     files: int
     parts: LayoutComponents
@@ -30,8 +30,8 @@ class Record(Struct, frozen=True):
     """Record of the layout of a dataset. path: the dataset's folder. asked: the requested layout; None if none was
     requested. lfs: version of the Lustre client. directory: layout that new files get in the folder. files: number of
     files of the dataset. looked_at: number of files whose layout was read back. layouts: layouts of these files.
-    stripes: number of stripes of these files on each target. targets: targets of each of these files; empty if a file
-    has too many. faults: differences from the requested layout.
+    stripes: number of stripes of these files on each target. targets: targets of each of these files; empty if any of
+    these files has too many targets. faults: differences from the requested layout.
     """
 
     time: str

@@ -18,8 +18,8 @@ from dlio_hpc.errors import ConfigError, InfrastructureError
 class LayoutComponent(Struct, frozen=True):
     """Component of an actual layout; a plain layout has one component. end: offset in the file at which the component
     ends; None for the end of the file. first: number of the target of the first stripe; -1 for any target. targets:
-    numbers of the targets of a file's stripes; empty for a folder, and for a component to which nothing has been
-    written.
+    numbers of the targets of the stripes of a file; empty for the layout of a folder, and for a component to which
+    nothing has been written.
     """
 
     end: int | None

@@ -45,9 +45,9 @@ def _differences(
 
 
 def _of_plain(asked: Layout, actual: LayoutComponent, available: int | None, is_file: bool) -> Iterator[str]:
-    """Yield the differences between the requested and the actual plain layout, except those of stripe count, stripe
-    size and pool. That a file is not overstriped counts as a difference only if there are fewer targets than requested
-    stripes. With enough targets, Lustre does not overstripe.
+    """Yield the differences between the requested and the actual plain layout. Stripe count, stripe size and pool are
+    not compared here. If overstriping was requested, a file without overstriping is reported only if there are fewer
+    targets than requested stripes, because Lustre overstripes only in this case.
     """
     if asked.stripe_index is not None and asked.stripe_index != actual.first:
         yield f"first stripe on target {actual.first}, requested: {asked.stripe_index}"
@@ -57,8 +57,9 @@ def _of_plain(asked: Layout, actual: LayoutComponent, available: int | None, is_
 
 
 def _count(asked: int, actual: int, available: int | None, written: bool) -> Iterator[str]:
-    """Yield the difference between the requested and the actual stripe count. If `asked` is -1, all targets are
-    requested; a file to which data have been written must then have as many stripes as there are targets.
+    """Yield the difference between the requested and the actual stripe count. If `asked` is -1, one stripe on every
+    target is requested. A file to which data have been written must then have as many stripes as there are targets.
+    written: whether data have been written to the file.
     """
     if asked == -1 and written:
         if available is not None and actual != available:
