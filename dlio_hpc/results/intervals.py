@@ -30,7 +30,7 @@ def length(covered: Floats) -> float:
 
 def within(covered: Floats, windows: Floats) -> float:
     """Return the number of seconds of the intervals `covered`, shape (2, n), that lie within the intervals `windows`,
-    shape (n, 2). The intervals of each array are disjoint; `windows` are in order of time.
+    shape (n, 2). The intervals of each array do not overlap each other; `windows` are in order of time.
     """
     if not covered.size or not windows.size:
         return 0.0
@@ -72,17 +72,17 @@ def binned(times: Floats, weights: Any, edges: Floats) -> Floats:
 
 
 def _bins_of(times: Floats, edges: Floats, width: float) -> npt.NDArray[np.int64]:
-    """Return the index of the bin that contains each time. A time just before an edge is kept in the bin before that
-    edge, although the division may round it up.
+    """Return the index of the bin that contains each time. A time just before an edge belongs to the bin before that
+    edge, even if a rounding error of the division puts it after the edge.
     """
     bins: npt.NDArray[np.int64] = np.clip(((times - edges[0]) / width).astype(np.int64), 0, len(edges) - 2)
     return np.maximum(bins - (times < edges[bins]), 0)
 
 
 def joined(covered: Floats, gap: float) -> Floats:
-    """Merge intervals whose gaps are at most `gap`. covered: disjoint intervals in order of time, shape (2, n). Return
-    an array of shape (m, 3): begin and end of each merged interval, and the share of it that the original intervals
-    cover.
+    """Merge successive intervals if the gap between them is at most `gap`. covered: disjoint intervals in order of
+    time, shape (2, n). Return an array of shape (m, 3). The columns are the start and the end of each merged interval,
+    and the share of it that the original intervals cover.
     """
     if not covered.size:
         return np.empty((0, 3))

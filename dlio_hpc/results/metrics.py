@@ -46,15 +46,15 @@ class Metric(NamedTuple):
 
     @property
     def sign(self) -> int:
-        """1 if higher is better, otherwise -1. Of two values raised to the power of this sign, the higher one is
-        better.
+        """1 if higher values are better, otherwise -1. Used as an exponent: value ** sign is higher for the better of
+        two values.
         """
         return 1 if self.is_higher_better else -1
 
 
 def _synced(summary: Summary, rate: Literal["write_MBps", "read_MBps"]) -> float | None:
-    """Return a rate of the run's checkpoints. Return None if there are no checkpoints, or if they are not synchronised
-    (checkpoint.fsync), because their data may then still be in memory.
+    """Return a rate of the run's checkpoints. Return None if there are no checkpoints, or if fsync was not called for
+    them (checkpoint.fsync): their data may then still be in memory.
     """
     checkpoint = summary.checkpoint
     return None if checkpoint is None or checkpoint.fsync_s.max == 0 else getattr(checkpoint, rate)
