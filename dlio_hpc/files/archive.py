@@ -45,8 +45,8 @@ class ArchivedFile(Struct, frozen=True):
 
 class Manifest(Struct, frozen=True):
     """All files of the job except the manifest itself. files: files in the archive, by name. skipped: names of files
-    that are not in the archive. They are not regular files, their names are not UTF-8, or they are in-memory records
-    that Darshan had mapped to a file when a rank was killed (hundreds of MiB of zeros each).
+    that are not in the archive. A file is skipped if it is not a regular file, if its name is not UTF-8, or if it holds
+    in-memory records that Darshan had mapped to the file when a rank was killed (hundreds of MiB of zeros each).
     """
 
     job: str
@@ -274,7 +274,7 @@ def _fill_up(file: "_Hashing", size: int) -> None:
 
 
 class _Hashing:
-    """A file wrapper for writing that computes the SHA-256 and the number of the bytes written."""
+    """A file wrapper for writing. It counts the bytes written and computes their SHA-256."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

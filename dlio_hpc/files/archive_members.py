@@ -41,8 +41,8 @@ class TarMember(NamedTuple):
 
 
 class Packed:
-    """Compressed bytes of an archive, as a file that the decompressor reads. All bytes before the seal are hashed, and
-    the seal is kept. seal_bytes: length of the seal.
+    """Compressed bytes of an archive, as a file that the decompressor reads. While it reads, the object hashes all
+    bytes before the seal, and keeps the seal itself. seal_bytes: length of the seal.
     """
 
     def __init__(self, file: IO[bytes], size: int, seal_bytes: int) -> None:
@@ -56,8 +56,8 @@ class Packed:
         self.decompressed = 0
 
     def read(self, size: int = -1) -> bytes:
-        """Read compressed bytes for the decompressor. Raise InvalidRun if the bytes read so far are far more than the
-        bytes decompressed so far.
+        """Read compressed bytes for the decompressor. Raise InvalidRun if far more bytes have been read so far than
+        these bytes have been decompressed to.
         """
         data = self._file.read(size)
         self._taken += len(data)

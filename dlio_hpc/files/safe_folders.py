@@ -98,9 +98,9 @@ def content(path: Path, longest: int) -> bytes:
 
 
 def is_mine(folder: int) -> bool:
-    """Return whether an open folder belongs to this user. A file system may map owners, for example root to nobody. If
-    the owners differ, a temporary file is therefore created in the folder and its owner is compared with that of the
-    folder.
+    """Return whether an open folder belongs to this user. A file system may show a user's files under another owner,
+    for example those of root under nobody. If the folder's owner differs from this user, a temporary file is therefore
+    created in the folder, and its owner is compared with that of the folder.
     """
     owner = os.fstat(folder).st_uid
     if owner == os.geteuid():
@@ -119,8 +119,8 @@ def is_mine(folder: int) -> bool:
 
 
 def is_shared(folder: int, above: Path) -> bool:
-    """Return whether a folder, given by its descriptor, is shared with this user's group. This is so if its parent
-    folder `above` was shared by chmod g+ws and the folder inherited that.
+    """Return whether a folder, given by its descriptor, is shared with a group of this user. It is shared if its parent
+    folder `above` was shared by chmod g+ws and the folder inherited this.
     """
     upper, inner = os.stat(above), os.fstat(folder)
     shared = stat.S_ISGID | stat.S_IWGRP
