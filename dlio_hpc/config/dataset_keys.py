@@ -149,8 +149,8 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     better.
     """
     compression_ratio: Annotated[float, Meta(ge=1, le=20)] | None = None
-    """Compression ratio of the contents: bytes before gzip, divided by bytes after it. Replaces `random_bits`. Example:
-    1.06
+    """Compression ratio of the contents: bytes before gzip, divided by bytes after it. Set either this key or
+    `random_bits`. Example: 1.06
     """
     auxiliary_files: tuple[AuxiliaryFile, ...] = ()
     """Small files that are read or written in addition to the samples."""
@@ -213,8 +213,8 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _chunk_of(shape: tuple[int, ...], values: int) -> tuple[int, ...]:
-    """Return the shape of the largest chunk that holds at most `values` contiguous values of an array. shape: shape of
-    the array. A chunk holds at least one value.
+    """Return the shape of the largest chunk that has at most `values` values, but at least one, and whose values are
+    contiguous in the array. shape: shape of the array.
     """
     chunk = []
     for extent in reversed(shape):

@@ -95,8 +95,8 @@ def _check_ends(components: tuple[Component, ...]) -> None:
 
 
 def pools(layout: Layout) -> set[str | None]:
-    """Return the names of the storage pools that the layout uses. None in the set stands for a part that names no
-    pool.
+    """Return the names of the storage pools that the layout uses. The set contains None if the layout, or one of its
+    components, names no pool.
     """
     return {part.pool for part in layout.components} if layout.components else {layout.pool}
 

@@ -86,8 +86,8 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     direct: bool = False
     """Read with O_DIRECT, which bypasses the page cache."""
     drop_cache: bool = False
-    """Drop pages of the dataset from the page cache: all its pages after its generation, and the pages of the files to
-    be read before each epoch.
+    """Drop the dataset from the page cache. After the dataset has been generated, all its pages are dropped. Before
+    each epoch, the pages of the files that the epoch will read are dropped.
     """
     reorder_tasks: bool = False
     """Let each rank read the share of the corresponding rank on the next node, as IOR -C does."""
