@@ -230,8 +230,8 @@ def _explain(message: str, data: object, kind: Any) -> str:
 
 
 def _meant(name: str, known: list[str], kind: Any) -> str:
-    """Return a suggestion for an unknown key. It names keys of the same name in any section. If there are none, it
-    names a similar key from `known`, the keys of the same section. If there is none, it names a similar key of any
+    """Return a suggestion for an unknown key. If keys of any section have the same name, suggest them. Otherwise
+    suggest a similar key from `known`, the keys of the same section. If there is none, suggest a similar key of any
     section. Return "" if no key is similar.
     """
     everywhere = list(_keys(kind))

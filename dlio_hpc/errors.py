@@ -74,8 +74,8 @@ _BY_DESCRIPTOR = re.compile(r"/proc/self/fd/\d+(?P<rest>.*)", re.DOTALL)
 
 def of_system(fault: OSError, path: object = None) -> str:
     """Return a text with the name of the file that an OSError concerns, and the system's description of the error.
-    path: name of the file, used if the error has no name. If the error names a file in a folder by the folder's
-    descriptor, `path` is the name of the folder.
+    path: name of the file, used if the error has no file name. If the error names the file by way of a folder's
+    descriptor (/proc/self/fd/N/NAME), `path` is the name of that folder.
     """
     cause = fault.strerror or str(fault) or type(fault).__name__
     name = path if _is_nameless(fault) else os.fsdecode(fault.filename)
