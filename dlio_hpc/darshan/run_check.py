@@ -109,8 +109,8 @@ def _compared(verdict: LogVerdict, log: Log, plan: Plan, run: Run, result: Resul
 
 def _generated(log: Log, run: Run, result: Result) -> dict[str, object]:
     """Return the fields `bytes` and `differences` for a run that generates a dataset, or an empty dict if the run
-    reused one. There is a difference only if fewer bytes were written than the samples have. More bytes are accepted,
-    because HDF5 writes some of its metadata twice and leaves holes.
+    reused one. There is a difference only if fewer bytes were written than the samples have. The numbers are not
+    compared exactly, because HDF5 leaves holes in files and writes some of its metadata twice.
     """
     assert result.generated is not None
     if result.generated.reused:

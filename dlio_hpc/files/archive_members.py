@@ -56,8 +56,8 @@ class Packed:
         self.decompressed = 0
 
     def read(self, size: int = -1) -> bytes:
-        """Read compressed bytes for the decompressor. Raise InvalidRun if far more bytes have been read so far than
-        these bytes have been decompressed to.
+        """Read compressed bytes for the decompressor. Raise InvalidRun if the number of compressed bytes read so far is
+        far larger than the number of decompressed bytes so far.
         """
         data = self._file.read(size)
         self._taken += len(data)
