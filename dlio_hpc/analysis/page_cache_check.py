@@ -22,9 +22,9 @@ _OWN_CACHE = frozenset({"zfs"})
 
 
 class EpochStorage(Struct, frozen=True):
-    """Source of the bytes of an epoch. asked: bytes of samples that were requested. arrived: bytes received from the
-    file system; None if they were not counted. cached: share of `asked` that came from memory; None if it is unknown.
-    source: name of the counter, or the fact, from which `cached` follows.
+    """Whether the bytes of an epoch came from storage or from memory. asked: bytes of samples that were requested.
+    arrived: bytes received from the file system; None if they were not counted. cached: share of `asked` that came from
+    memory; None if it is unknown. source: name of the counter, or the fact, from which `cached` follows.
     """
 
     epoch: int
@@ -35,11 +35,11 @@ class EpochStorage(Struct, frozen=True):
 
 
 class Storage(Struct, frozen=True):
-    """Source of the bytes of a run. epochs: the epochs that read anything. cached: the largest share of bytes from
-    memory among these epochs; None if it is unknown for all of them. memory_bytes: memory of all nodes together; None
-    if it is unknown. idle: number of epochs that read nothing, because all data were in the ranks' memory (reader.load:
-    memory). darshan_bytes: bytes that the ranks requested in all epochs according to Darshan; None without Darshan.
-    advice: options of dlio-submit that avoid the cache.
+    """Whether the bytes of a run came from storage or from memory. epochs: the epochs that read anything. cached: the
+    largest share of bytes from memory among these epochs; None if it is unknown for all of them. memory_bytes: memory
+    of all nodes together; None if it is unknown. idle: number of epochs that read nothing, because all data were in the
+    ranks' memory (reader.load: memory). darshan_bytes: bytes that the ranks requested in all epochs according to
+    Darshan; None without Darshan. advice: options of dlio-submit that avoid the cache.
     """
 
     epochs: tuple[EpochStorage, ...]
@@ -82,8 +82,8 @@ class Storage(Struct, frozen=True):
 
 
 def judge(run: Run, result: Result, darshan_bytes: int | None = None) -> Storage:
-    """Return the source of the bytes of a run. darshan_bytes: bytes that the ranks requested according to Darshan; None
-    without Darshan.
+    """Return whether the bytes of a run came from storage or from memory. darshan_bytes: bytes that the ranks requested
+    according to Darshan; None without Darshan.
     """
     epochs = tuple(_epoch(run, result, epoch) for epoch in result.epochs if epoch.bytes_read)
     shares = [epoch.cached for epoch in epochs if epoch.cached is not None]
@@ -96,10 +96,10 @@ def judge(run: Run, result: Result, darshan_bytes: int | None = None) -> Storage
 
 
 def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
-    """Return the source of the bytes of an epoch. The share from memory is normally computed from a counter of the
-    bytes received. In two cases, the share of the dataset's pages that were in memory before the epoch is used instead:
-    if there is no counter, or if the share of the pages is larger and the counter may include other reads. If both are
-    unknown, the upper limit of _outgrown() is used.
+    """Return whether the bytes of an epoch came from storage or from memory. The share from memory is normally computed
+    from a counter of the bytes received. In two cases, the share of the dataset's pages that were in memory before the
+    epoch is used instead: if there is no counter, or if the share of the pages is larger and the counter may include
+    other reads. If both are unknown, the upper limit of _outgrown() is used.
     """
     arrived, cached, source = _counted(run, result, epoch)
     resident = _resident(run, result, epoch)

@@ -98,7 +98,7 @@ def _reads(data: Sequence[FileStats], requests: Requests | None) -> Reads | None
 
 
 def _common(subject: _Subject) -> dict[str, DerivedValue]:
-    """Return the keys that are derived in the same way with and without a trace."""
+    """Return the keys whose values are derived in the same way with and without a trace."""
     data, ranks, kind = subject.data, subject.log.job.ranks, subject.kind
     shared = len(data) == 1 and data[0].ranks > 1
     evidence = f"{len(data):,} files, each opened by {np.median([file.ranks for file in data]):.0f} of {ranks} ranks"

@@ -163,9 +163,9 @@ def _matching(only: str | None) -> Callable[[str], bool]:
 
 
 def _data_of(made: Run) -> Callable[[str], bool]:
-    """Return a function that takes a path and returns whether the file belongs to the run's dataset or outputs. The
-    marker file for clock alignment does not belong to them. The note that describes the dataset does not belong to them
-    either, nor does the temporary file of that note.
+    """Return a function that takes a path and returns whether the file is data of the run: a file of the run's dataset
+    or one of its outputs. Three files do not count as data: the marker file for clock alignment, the note that
+    describes the dataset, and the temporary file of that note.
     """
 
     def is_data(path: str) -> bool:

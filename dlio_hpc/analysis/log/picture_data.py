@@ -104,7 +104,7 @@ def of_counters(title: str, notes: list[str], analysis: Analysis, heat: list[Hea
 
 def _of_heat(heat: list[Heat], job_s: float) -> Series:
     """Return bytes over time from heat maps, summed over all ranks and interfaces. All heat maps of a log have the same
-    bin width. If there are none, return a single bin of 0 bytes for the whole job.
+    bin width. If the log has no heat maps, return a single bin of 0 bytes for the whole job.
     """
     bins = max((interface.read.shape[1] for interface in heat), default=1)
     bytes_read, bytes_written = np.zeros(bins), np.zeros(bins)

@@ -1,8 +1,8 @@
 """Distributions of requests on a logarithmic scale, whose unit is an octave (a doubling), and their distance.
 
-The distance is the Wasserstein distance (earth mover's distance: Rubner, Tomasi, Guibas, IJCV 40(2), 2000): the mean
-number of octaves by which the requests of one distribution must be moved to get the other distribution. Unlike a
-comparison of bins, this distance is small for 256 KiB and 260 KiB, and large for 4 KiB and 4 MiB.
+The distance is the Wasserstein distance, also called earth mover's distance (Rubner, Tomasi, Guibas, IJCV 40(2), 2000).
+It is the mean number of octaves by which the requests of one distribution must be moved to get the other distribution.
+Unlike a comparison of bins, this distance is small for 256 KiB and 260 KiB, and large for 4 KiB and 4 MiB.
 """
 
 from enum import IntEnum
@@ -49,7 +49,7 @@ class RequestDistribution(NamedTuple):
 
 class Distance(NamedTuple):
     """Distance between two distributions. octaves: mean distance. grain: resolution at which the distributions were
-    compared: the coarser of their resolutions.
+    compared. It is the coarser of the resolutions of the two distributions.
     """
 
     octaves: float

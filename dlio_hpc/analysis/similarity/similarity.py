@@ -1,9 +1,9 @@
 """Similarity of the I/O of two programs, by the measure of the DLIO paper and by stricter measures.
 
-A factor is a metric of both programs. The measure of the paper (CCGrid 2021, section V.B) divides each factor by the
-larger of the two values, and takes the cosine of the two vectors. This cosine is high for different programs, too,
-because all elements of the vectors are between 0 and 1. Half of the factors, such as I/O time and rates, depend on the
-machine.
+A factor is a metric of both programs. The measure of the paper (CCGrid 2021, section V.B) describes each program by a
+vector of its factors. It divides both values of each factor by the larger one, and takes the cosine of the two vectors.
+This cosine is high for different programs, too, because all elements of the vectors are between 0 and 1. Half of the
+factors, such as I/O time and rates, depend on the machine.
 
 Pattern similarity uses only factors that do not depend on the machine or the scale. It divides the smaller value of
 each factor by the larger, and takes the mean over the factors. This is 1 minus the mean of the differences in Fig. 8 of
@@ -120,9 +120,9 @@ class Yardsticks(NamedTuple):
 class MatrixRow(NamedTuple):
     """Comparison of one program with the programs of all columns. cells: similarity to each column; None for the same
     program. scores: pattern similarity to each column; None for the same program, or if nothing can be compared. All
-    scores use the same factors, those that are known for the row and for every column, because a comparison over fewer
-    factors could give a higher score. left_out: factors that are not used. nearest: indices of the columns whose score
-    is within TIE of the best score. own: indices of the columns of the same application.
+    scores of the row use the same factors: only those that are known for the row and for every column. Otherwise a
+    column with fewer known factors could get a higher score. left_out: factors that are not used. nearest: indices of
+    the columns whose score is within TIE of the best score. own: indices of the columns of the same application.
     """
 
     profile: Profile

@@ -3,6 +3,9 @@
 Values are logarithms, so their differences are ratios. A value is modelled as the sum of an effect of its point, an
 effect of its round, and noise. Some changes affect all points of a round alike, for example the load from other jobs.
 Such a change is part of the effect of the round and not of the noise.
+
+A value in units of the noise is divided by the standard deviation of a single measurement. In a noise-only simulation,
+all points have the same true value, and measurements differ only by noise.
 """
 
 import math

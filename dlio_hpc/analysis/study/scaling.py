@@ -15,9 +15,9 @@ from dlio_hpc.plan.study import Part, Point, Study
 
 class ScalingStep(Struct, frozen=True):
     """A point of a scaling, compared with the first point of the scaling, which has the fewest ranks. speed_up:
-    samples/s, divided by those of the first point. low, high: 95 % interval of speed_up, simultaneous for all ratios of
-    the part; None for the first point, or if the noise is unknown. ideal: number of ranks, divided by that of the first
-    point. efficiency: speed_up / ideal.
+    samples/s of this point, divided by samples/s of the first point. low, high: 95 % interval of speed_up, simultaneous
+    for all ratios of the part; None for the first point, or if the noise is unknown. ideal: number of ranks of this
+    point, divided by that of the first point. efficiency: speed_up / ideal.
     """
 
     point: int
