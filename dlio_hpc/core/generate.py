@@ -79,8 +79,8 @@ def _write_share(rank: int, ranks: int, run: Run, progress: Progress, stop: Stop
 
 @contextmanager
 def _created(folder: int, path: str) -> Iterator[int]:
-    """Create a file in the open folder without following links, yield its descriptor for writing in a `with` block, and
-    fsync the file at the end.
+    """Create a file in the open folder, and yield its descriptor for writing in a `with` block. Links are not followed.
+    At the end of the block, the file is synced to disk (fsync).
 
     Raise InfrastructureError if the file cannot be written, and ConfigError if something that is not a regular file has
     its name.

@@ -138,9 +138,9 @@ def stalled(resource: str) -> float | None:
 
 
 def memory() -> int:
-    """Return the bytes of memory, page cache included, that this job may use on this node: the memory of the node, or
-    the limit of its control group if that is lower (cgroups(7): memory.max in version 2, memory.limit_in_bytes in
-    version 1).
+    """Return the bytes of memory, page cache included, that this job may use on this node. This is the memory of the
+    node, or the limit of the job's control group if that is lower. The limit is memory.max in version 2 of cgroups(7),
+    and memory.limit_in_bytes in version 1.
     """
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for line in text("/proc/self/cgroup").splitlines():

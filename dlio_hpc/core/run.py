@@ -192,9 +192,9 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
 
 
 def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
-    """Return whether the number of bytes that a run reads is known before it starts. It is unknown in three cases. The
-    dataset is compressed. Several ranks request the same data in collective HDF5 reads, which read the data only once.
-    Samples have varying sizes, and not exactly all samples are read.
+    """Return whether the number of bytes that a run reads is known before it starts. It is unknown in three cases: if
+    the dataset is compressed; if several ranks request the same data in collective HDF5 reads, which read the data only
+    once; and if samples vary in size and not exactly all samples are read.
     """
     dataset, reader = run.workload.dataset, run.workload.reader
     if reader.access == "collective" and reader.mode == "framework" and not reader.shard:

@@ -23,7 +23,7 @@ from dlio_hpc.core.sample_layout import Place, SampleLayout, Samples
 
 class _Chunks(NamedTuple):
     """Locations of the chunks of a file. shape: shape of a chunk. offsets, sizes, plain: arrays with an element per
-    chunk: the chunk's offset in the file, its size in bytes, and whether it is stored without the filter.
+    chunk. They hold the chunk's offset in the file, its size in bytes, and whether it is stored without the filter.
     """
 
     file: Hdf5File
@@ -112,8 +112,9 @@ class Chunked:
             target[tuple(slice(*span) for span in outside)] = chunk[tuple(slice(*span) for span in inside)]
 
     def _overlaps(self, chunk: tuple[int, ...], place: Place) -> Iterator[tuple[tuple[int, ...], list[Any], list[Any]]]:
-        """Yield, for each chunk that holds a part of the sample, the index of the chunk in the grid of chunks, the
-        range of that part in the chunk, and its range in the sample.
+        """Yield three values for each chunk that holds a part of the sample: the index of the chunk in the grid of
+        chunks, the range of this part within the chunk, and the range of this part within the sample. A range is
+        half-open, with two limits per axis.
         """
         region = self._region(place)
         spans = [
