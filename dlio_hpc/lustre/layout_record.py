@@ -20,7 +20,7 @@ _MOST_TARGETS = 8
 
 
 class Kind(Struct, frozen=True):
-    """A layout and the number of files that have it. parts: components of the layout, without the numbers of targets."""
+    """A layout and the number of files that have it. parts: components of the layout, without the target numbers."""
 
     files: int
     parts: LayoutComponents
