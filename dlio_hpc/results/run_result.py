@@ -49,8 +49,8 @@ class CheckpointSummary(Struct, frozen=True):
 
 
 class AuxiliaryFilesSummary(Struct, frozen=True):
-    """Requests to auxiliary files. The time of requests made before a step or at the start of an epoch is part of the
-    wait of that step.
+    """Requests to auxiliary files. The time of requests made before a step is part of the wait of that step. The time
+    of requests made at the start of an epoch is part of the wait of its first step.
     """
 
     opens: int
