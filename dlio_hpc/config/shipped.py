@@ -1,5 +1,6 @@
-"""Files shipped with the package: the places of templates/, site_profiles/ and share/, in a checkout or installed by
-pip. YAML files are searched by name, first in the folders of the user and of the facility.
+"""Search for the files shipped with the package: templates/, site_profiles/ and share/. They are in different folders
+in a checkout and in an installation by pip. YAML files are searched by name, first in the folders of the user and of
+the facility.
 """
 
 from collections.abc import Iterator

@@ -71,8 +71,9 @@ class Queue(Struct, frozen=True, forbid_unknown_fields=True):
     nodes: Positive | None = None
     """Maximum number of nodes of a job. Example: 128"""
     walltime: dict[int, units.Walltime] = {}
-    """Maximum walltime by number of nodes: a walltime applies to jobs with at least as many nodes as its key, up to the
-    next key. A job needs at least as many nodes as the smallest key. Example: {1: 1:00:00, 128: 3:00:00}
+    """Maximum walltime by number of nodes. Each key is a minimum: its walltime applies to jobs with at least that many
+    nodes and fewer nodes than the next key. A job needs at least as many nodes as the smallest key. Example: {1:
+    1:00:00, 128: 3:00:00}
     """
     min_walltime: units.Walltime | None = None
     """Minimum walltime of a job. Example: 0:05:00"""
