@@ -46,8 +46,8 @@ class CriterionGroup(NamedTuple):
 
 
 class Evidence(Struct, frozen=True):
-    """Evidence from one run for a check. value: number in the unit of the check; None if there is none. is_met: whether
-    this run alone meets the criterion; None if a single run cannot meet it.
+    """Evidence from one run for a check. value: number in the unit of the check; None if there is no number. is_met:
+    whether this run alone meets the criterion; None if the criterion cannot be applied to a single run.
     """
 
     job: str
