@@ -70,9 +70,9 @@ class DetectedLauncher(NamedTuple):
 
 class DetectedSystem(NamedTuple):
     """A batch system that was detected. version: name and version of the batch system. queue: the default queue; None
-    if there is none. cpus: number of CPUs of a node; None if unknown. job_options, remote: values of these keys for a
-    new profile. launcher: function that returns the batch system's own launcher. Its argument is the first line of the
-    version text of the MPI library. None if ranks are started with mpiexec.
+    if there is no default queue. cpus: number of CPUs of a node; None if unknown. job_options, remote: values of these
+    keys for a new profile. launcher: function that returns the batch system's own launcher; None if ranks are started
+    with mpiexec. The argument of this function is the first line of the version text of the MPI library.
     """
 
     version: str
