@@ -38,9 +38,9 @@ class Verdict(Struct, frozen=True):
     the user can do, one item per line. here: repeats of the job. there: repeats of the reference. ratio: job /
     reference, or reference / job if a lower value is better, so that a ratio below 1 is worse. low, high: confidence
     interval of `ratio`. noise: relative variation between the jobs of the history; None if it is unknown. shift: change
-    in the history because of which the outcome is a regression; None if there is none. trend: None if the history was
-    not used in the comparison. warnings: objections that --force overrode. disturbances: lines on other activity on the
-    nodes; empty unless the outcome is inconclusive or a regression.
+    in the history that makes the outcome a regression; None if no change does. trend: None if the history was not used
+    in the comparison. warnings: objections that --force overrode. disturbances: lines on other activity on the nodes;
+    empty unless the outcome is inconclusive or a regression.
     """
 
     job: str
@@ -103,8 +103,9 @@ USUAL = Terms()
 def judge(
     entries: Sequence[Entry], history: Sequence[Entry], baselines: Sequence[Accepted], terms: Terms = USUAL
 ) -> Judgement:
-    """Compare each measurement key of each job in `entries` with its baseline and its history. history: entries of
-    earlier jobs; if it also contains the judged jobs or later jobs, these are ignored. baselines: the active baselines.
+    """Compare jobs with their baselines and their history, and return the judgement. Each measurement key of each job
+    in `entries` gets its own verdict. history: entries of earlier jobs; if it also contains the judged jobs or later
+    jobs, these are ignored. baselines: the active baselines.
     """
     references = terms.against or tuple(
         Reference(baseline.id, baseline.group, baseline.warnings) for baseline in baselines
@@ -221,8 +222,8 @@ def _not_comparable(case: _Case) -> Verdict | None:
 
 
 def _against(case: _Case) -> Verdict:
-    """Compare the group with the reference that has the same measurement key. If there is none and --force is set,
-    compare the group with the nearest reference.
+    """Compare the group with the reference that has the same measurement key. If no reference has this key and --force
+    is set, compare the group with the nearest reference.
     """
     same_key = next((reference for reference in case.references if reference.group.key == case.group.key), None)
     near = same_key or _nearest(case)

@@ -41,8 +41,9 @@ _NOT_RARE = 0.002
 
 class Change(Struct, frozen=True):
     """A change in the series. at: index of the first night after a step, or of the first night of a drift. until: index
-    of the last night of a drift; equal to `at` for a step. size: logarithm of (new level / old level); the levels of a
-    drift are those at its end and at its start. p: probability that such a change appears by chance.
+    of the last night of a drift; equal to `at` for a step. size: logarithm of (new level / old level). For a drift, the
+    old level is the level at its start, and the new level is the level at its end. p: probability that such a change
+    appears by chance.
     """
 
     kind: Kind
