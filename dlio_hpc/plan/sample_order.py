@@ -129,8 +129,8 @@ def mix(value: int) -> int:
 
 
 def mix_all(values: Indices) -> Indices:
-    """Mix the bits of each value of an array. The calculation is shorter than that of mix(); with four rounds,
-    permutations pass tests of uniformity.
+    """Mix the bits of each value of an array. The calculation is shorter than that of mix(). It suffices: permutations
+    of four rounds pass tests of uniformity.
     """
     values = values * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ values >> np.uint64(29)) * np.uint64(0x94D049BB133111EB)

@@ -58,8 +58,8 @@ class Judging(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class About(Struct, frozen=True):
-    """Contents of a study file other than its parts. warmup_set: values of workload keys that differ in warm-up
-    runs.
+    """Contents of a study file other than its parts. warmup_set: workload keys that have other values in warm-up runs
+    than in measured runs, with these other values.
     """
 
     description: str = ""
@@ -352,8 +352,8 @@ def _scales(asked: PartRequest) -> list[tuple[int, int]]:
 
 
 def _sized(asked: PartRequest, workload: Workload, most: int, notes: dict[str, None]) -> Workload:
-    """Return the workload with the dataset size and the number of steps that the part requests. They are the same for
-    all numbers of ranks. Add notes on these changes to `notes`. most: largest number of ranks of the part.
+    """Return the workload with the dataset size and the number of steps that the part requests. Size and steps do not
+    depend on the number of ranks. Add notes on these changes to `notes`. most: largest number of ranks of the part.
     """
     if asked.dataset_size is not None:
         sized = resized(workload, asked.dataset_size, most)

@@ -80,7 +80,9 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
     warmup: Annotated[int, Meta(ge=0)] = 0
     """Number of warm-up runs of each dataset in each job, before the measurements."""
     warmup_set: dict[str, Any] = {}
-    """Values of workload keys that differ in warm-up runs. Example: {reader.verify_content: all}"""
+    """Workload keys that have other values in warm-up runs than in measured runs, with these other values. Example:
+    {reader.verify_content: all}
+    """
     laptop: Scale = Scale()
     """Smaller values, used without --full. A suite uses them on the local site only."""
     verdict: Judging | None = None
