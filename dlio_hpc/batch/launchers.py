@@ -114,8 +114,8 @@ def aprun(spec: Spec) -> list[str]:
 
 def flux(spec: Spec) -> list[str]:
     """Return the arguments of flux-run(1), which runs inside the Flux instance of the job. Flux counts cores, not
-    hardware threads. If a rank fails, the other ranks are ended. If a rank succeeds, the other ranks continue. For
-    this, exit-timeout is disabled, which would end them 30 s later.
+    hardware threads. If a rank fails, the other ranks are ended. If a rank succeeds, the other ranks must continue.
+    exit-timeout is therefore disabled, because it would end them 30 s later.
     """
     options = [f"--nodes={spec.nodes}", f"--ntasks={spec.ranks}"]
     options += [f"--cores-per-task={spec.cores}"] if spec.cores else []
@@ -130,7 +130,7 @@ LAUNCHERS: dict[str, Callable[[Spec], list[str]]] = {
 
 
 def remotes(site: Site) -> tuple[Remote, ...]:
-    """Return the remote start methods that the site's launcher also supports, without the method in the profile."""
+    """Return the remote start methods of the site's launcher, except the method in the site profile."""
     if site.launcher.kind != "hydra":
         return ()
     ways: tuple[Remote, ...] = ("pbs_tmrsh", "ssh") if site.scheduler == "pbs" else ("ssh",)

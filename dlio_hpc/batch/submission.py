@@ -50,7 +50,8 @@ def _unknown(jobs: Sequence[Plan]) -> list[str]:
 
 def after(jobs: Sequence[Plan], ids: Sequence[str], parents: Sequence[str] = (), live: Sequence[str] = ()) -> After:
     """Return the dependencies of the last of `jobs`. ids: batch ids of the other `jobs`, in the same order. parents:
-    batch ids of jobs that must succeed before it starts. live: batch ids of jobs that must end before it starts.
+    batch ids of jobs that must succeed before the last job starts. live: batch ids of jobs that must end before the
+    last job starts.
 
     The last job waits for all other jobs, not only for the previous one, because a queued job may be cancelled. If the
     first job only generates data, it must succeed. The other jobs need only end.

@@ -128,8 +128,8 @@ def _parse(batch_id: str) -> tuple[int, int]:
 
 
 def _find(name: str) -> str | None:
-    """Return the batch id of the live job `name`, or None if there is none. The job is the session whose leader runs
-    the script of the job, as started by _submit().
+    """Return the batch id of the live job `name`. Return None if no such job is live. The job is found as the session
+    whose leader runs the script of the job, as started by _submit().
     """
     script = os.fsencode(f"/{name}/{rundir.SCRIPT}")
     for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):

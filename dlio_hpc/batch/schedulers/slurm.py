@@ -181,9 +181,9 @@ def _limit(text: str) -> str:
 
 
 def _launcher(library: str) -> DetectedLauncher:
-    """Return srun as the launcher. If the MPI library needs a value of srun's option --mpi and srun supports this
-    value, the launcher has it. Cray's MPI needs no such option. library: first line of the version text of the MPI
-    library.
+    """Return srun as the launcher, with a value for its option --mpi. This is the value that the MPI library needs;
+    None if srun does not support it, or if the library needs none, as Cray's MPI. library: first line of the version
+    text of the MPI library.
     """
     answer = common.try_ask("srun", "--mpi=list")
     available = re.findall(r"^\s+(\w+)\s*$", f"{answer.out}\n{answer.err}", re.MULTILINE) if answer is not None else []
