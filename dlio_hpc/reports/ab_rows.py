@@ -27,8 +27,8 @@ def sides(compared: tuple[Arm, ...]) -> list[str]:
 
 
 def cached(measured: Sequence[Measured]) -> list[str]:
-    """Return a list with one warning if a measurement read from memory: if more than LIMIT of its bytes came from
-    memory, or if this share is unknown. Return an empty list if this holds for no measurement.
+    """Return a list with one warning if, in any measurement, more than LIMIT of the bytes came from memory or this
+    share is unknown. Otherwise, return an empty list.
     """
     shares = [measurement.cached for measurement in measured]
     if not shares or all(share is not None and share <= LIMIT for share in shares):

@@ -101,8 +101,8 @@ def _of_part(study: Study, finding: Finding) -> Iterator[Banner]:
 
 
 def _of_comparison(text: str, comparison: Comparison) -> Banner:
-    """Return the banner on compared settings. The comparison is conclusive if the recommended setting is certainly at
-    most HIDDEN worse than the best. The lower end of its interval is used for this.
+    """Return the banner on compared settings. The comparison is conclusive if the recommended setting is at most HIDDEN
+    worse than the best setting, even at the lower end of its confidence interval.
     """
     chosen = None if comparison.recommended is None else comparison.of(comparison.recommended)
     if chosen is None or chosen.low is None or chosen.high is None:
@@ -111,8 +111,8 @@ def _of_comparison(text: str, comparison: Comparison) -> Banner:
 
 
 def _of_scaling(text: str, scaling: Scaling) -> Banner:
-    """Return the banner on a scaling curve. The curve is conclusive if the interval of the last speed-up is narrow: if
-    its lower end is at most HIDDEN below its upper end.
+    """Return the banner on a scaling curve. The curve is conclusive if the confidence interval of the last speed-up is
+    narrow. This means that its lower end is at most HIDDEN below its upper end.
     """
     last = scaling.steps[-1]
     if last.low is None or last.high is None:

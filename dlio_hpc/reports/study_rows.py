@@ -58,7 +58,9 @@ def point_header(finding: Finding, keys: Sequence[str]) -> list[str]:
 
 
 def varied(study: Study, finding: Finding) -> list[str]:
-    """Return the keys that vary in the part that the finding is on, as they appear in the labels of its points."""
+    """Return the keys that vary in the part of the study to which the finding belongs. They are the keys in the labels
+    of its points.
+    """
     return list(finding.points[0].labels) if finding.points else [axis.key for axis in study.part(finding.part).axes]
 
 
