@@ -181,8 +181,8 @@ def _limit(text: str) -> str:
 
 
 def _launcher(library: str) -> DetectedLauncher:
-    """Return srun as the launcher, with a value for its option --mpi. This is the value that the MPI library needs;
-    None if srun does not support it, or if the library needs none, as Cray's MPI. library: first line of the version
+    """Return srun as the launcher, with the value of its option --mpi that the MPI library needs. There is no value if
+    srun does not support it, or if the library needs none. Cray's MPI needs none. library: first line of the version
     text of the MPI library.
     """
     answer = common.try_ask("srun", "--mpi=list")
