@@ -12,8 +12,8 @@ from dlio_hpc.files import rundir
 
 
 def cancel(directory: Path) -> Job:
-    """Ask the batch system to cancel a job, record the time of this request, and return the job. If the job has ended,
-    only return it. If the job was never submitted, only mark it as cancelled.
+    """Cancel a job and return it. If the job was submitted, ask the batch system to cancel it, and record the time of
+    this request. If the job was never submitted, only mark it as cancelled. If the job has ended, do nothing.
     """
     job = refresh(directory)
     if job.ended:

@@ -23,9 +23,9 @@ class Collected(NamedTuple):
 
 
 def collect(directory: Path) -> Collected:
-    """Archive the job in `directory`. If the job has an intact archive and has not run again since, keep this archive.
-    Raise Incomplete if the job has not ended. The job directory is not changed, so the job can be collected again after
-    an interruption.
+    """Archive the job in `directory`. If the job already has an intact archive and has not run again since, keep this
+    archive. Raise Incomplete if the job has not ended. The job directory is not changed. If the collection is
+    interrupted, it can therefore be repeated.
     """
     record = job_state.refresh(directory)
     if not record.ended:

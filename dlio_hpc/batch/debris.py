@@ -52,7 +52,7 @@ def _is_old(path: Path) -> bool:
 
 
 def never_started(runs: Path) -> Iterator[Debris]:
-    """Yield the job directories in `runs` of jobs that were never submitted and have no output."""
+    """Yield the directories in `runs` that belong to jobs that were never submitted and have no output."""
     folders = [path.parent for path in sorted(runs.glob(rundir.JOBS)) if not path.parent.is_symlink()]
     for folder in folders:
         try:
@@ -71,8 +71,8 @@ def _has_output(folder: Path) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a directory with its contents, without following links. For a partial job directory, also
-    remove the empty directory that reserved the name of the job. Raise InfrastructureError if something cannot be
+    """Remove a file, or a directory with its contents. Links are not followed. For a partial job directory, also remove
+    the empty directory that reserved the name of the job. Raise InfrastructureError if a file or directory cannot be
     removed.
     """
     try:

@@ -95,8 +95,8 @@ def load_plan(directory: Path) -> Plan:
 
 
 def content(directory: Path, name: str) -> bytes:
-    """Return the content of a file that every job directory has. Raise ConfigError if the file or the directory does
-    not exist.
+    """Return the content of the file `name` in a job directory. The file is one that every job directory has. Raise
+    ConfigError if the file or the directory does not exist.
     """
     try:
         return safe_folders.content(directory / name, rundir.LARGEST_DOCUMENT)
@@ -126,6 +126,6 @@ def host() -> str:
 
 
 def require_host(job: Job) -> None:
-    """Raise InfrastructureError if this is a local job of another host."""
+    """Raise InfrastructureError if this is a job of the local site that was started on another host."""
     if job.scheduler == "local" and job.host != host():
         raise InfrastructureError(f"job {job.job} runs on {job.host}; run this command there")

@@ -83,8 +83,8 @@ def is_handed_over(directory: Path, job: Job) -> bool:
 
 class _Answer(NamedTuple):
     """The batch system's answer about a job. batch_id: batch id of the job; None if it is unknown. sight: state of the
-    job; None if the batch system does not know the job or did not answer. fault: reason why the batch system did not
-    answer; None if it answered.
+    job; None if the batch system does not know the job or did not answer. fault: error that prevented an answer; None
+    if the batch system answered.
     """
 
     batch_id: str | None
@@ -93,7 +93,9 @@ class _Answer(NamedTuple):
 
 
 def _must_ask(directory: Path, job: Job) -> bool:
-    """Return whether the batch system must be queried because the state of the job does not follow from its files."""
+    """Return whether the batch system must be queried. This is so if the state of the job does not follow from its
+    files.
+    """
     if is_handed_over(directory, job):
         return False
     if _is_settled(directory, job) and not _may_return(directory, job):
@@ -105,8 +107,8 @@ def _must_ask(directory: Path, job: Job) -> bool:
 
 
 def _is_settled(directory: Path, job: Job) -> bool:
-    """Return whether the recorded state is final, as far as the files of the job show. The state `lost` is never final,
-    because the job may reappear.
+    """Return whether the recorded state of the job is final. It is final if the job has ended and its files do not show
+    that its script was started again since. The state `lost` is never final, because the job may reappear.
     """
     return job.ended and job.state != "lost" and not ran_since(directory, job)
 
@@ -179,8 +181,9 @@ def _is_unexplained(job: Job, sight: JobStatus) -> bool:
 
 
 def _state_from_files(directory: Path, job: Job, answer: _Answer | None) -> JobStatus | None:
-    """Return the state that follows from the file exit_status, or None if the file is missing or does not suffice. This
-    state takes precedence over the recorded state, because lost jobs may reappear and scripts may be run again by hand.
+    """Return the state that follows from the file exit_status. Return None if the file is missing, or if the state does
+    not follow from it alone. A state from this file replaces the recorded state, because lost jobs may reappear and
+    scripts may be run again by hand.
     """
     status = exit_status(directory)
     if status is None:
@@ -196,8 +199,9 @@ def _state_from_files(directory: Path, job: Job, answer: _Answer | None) -> JobS
 
 
 def _failure_state(directory: Path, answer: _Answer | None, guess: JobStatus) -> JobStatus | None:
-    """Return the state of a failed job according to its batch system. If the batch system does not know a more specific
-    state, return `guess`. If the batch system may still report the state later, return None.
+    """Return the state that the batch system reports for a failed job, such as `node_fail`. Return `guess` if the batch
+    system reports no more specific state than that. Return None if the batch system has not answered yet or is still
+    cleaning up; the state is then determined later.
     """
     if answer is None or (answer.fault is not None and not _is_stale(directory)):
         return None
@@ -207,8 +211,8 @@ def _failure_state(directory: Path, answer: _Answer | None, guess: JobStatus) ->
 
 
 def _ran_out_of_memory(directory: Path) -> bool:
-    """Return whether job.err reports that a process was killed because of its memory use. The file is needed because
-    Slurm's job states do not show this if a single rank was killed: its step has only failed.
+    """Return whether job.err reports that a process was killed because of its memory use. Slurm's job states do not
+    show this if a single rank was killed, because only the job step of the ranks has then failed.
     """
     if exit_status(directory) in _SAYS_ALL:
         return False
@@ -241,9 +245,9 @@ def _state_from_answer(directory: Path, job: Job, answer: _Answer | None) -> Job
 
 
 def _state_if_unknown(directory: Path, job: Job, answer: _Answer) -> JobStatus:
-    """Return the state of a job that its batch system no longer knows: the state that follows from the job's files or,
-    if these do not suffice, `cancelled`, `timeout` or `lost`. Wait one second first, because shared file systems show
-    new files late.
+    """Return the state of a job that its batch system no longer knows. This is the state that follows from the job's
+    files. If these do not suffice, it is `cancelled`, `timeout` or `lost`. Wait one second before reading the files,
+    because shared file systems show new files late.
     """
     if SCHEDULERS[job.scheduler].is_queue and job.state != "lost":
         time.sleep(_LATE_S)
@@ -263,8 +267,8 @@ def _has_started(directory: Path) -> bool:
 
 
 def await_release(directory: Path) -> None:
-    """Wait until the batch system has cleaned up after a job that has ended, for at most 60 s. During the clean-up, the
-    batch system may copy output or write its log.
+    """Wait until the batch system has cleaned up after a job that has ended, for at most 60 s. Until then, the batch
+    system may still copy output or write its log.
     """
     job = load(directory)
     scheduler = SCHEDULERS[job.scheduler]

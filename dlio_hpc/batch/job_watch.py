@@ -34,8 +34,9 @@ class JobProgress(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """A job as observed at its last check. progress: newest progress; None if there is none. fault: reason why the
-    check found out nothing new; None if there is no such reason. is_final: whether this was the last check of the job.
+    """A job as observed at its last check. progress: newest progress; None if no progress is known. fault: reason why
+    the job's state could not be determined, or why the job cannot be watched further; None if there is no such reason.
+    is_final: whether this was the last check of the job.
     """
 
     directory: Path
@@ -46,12 +47,12 @@ class Watched(NamedTuple):
 
 
 def watch(directories: Sequence[Path]) -> Iterator[Watched]:
-    """Watch jobs until all have ended. Yield every job at every check. The last item of a job has `is_final` set:
+    """Watch jobs until all have ended. Yield every job at every check. In the last item of a job, `is_final` is set:
     either the job has ended, or `fault` is the reason why the job cannot be watched further.
 
-    Files are checked every second. The batch system is queried at increasing intervals, which increase faster while it
-    does not answer. A job is no longer watched if it can never run; the batch system's reason is then reported. It is
-    also no longer watched if nothing new was learned about it for two hours.
+    Files are checked at least every second. The batch system is queried at increasing intervals. They increase faster
+    while it does not answer. A job is no longer watched if it can never run; the batch system's reason is then
+    reported. A job is also no longer watched if nothing new was learned about it for two hours.
     """
     answered = dict.fromkeys(directories, time.monotonic())
     known = {directory: job_record.load(directory) for directory in directories}

@@ -19,8 +19,8 @@ from dlio_hpc.plan.plan import Plan, Run
 
 class ScriptStep(NamedTuple):
     """A step of the job script: a command that signals can interrupt. otherwise: shell command that is executed if the
-    step fails. darshan: folder for the Darshan log of the step; None if the step runs without Darshan. notes: comment
-    lines above the step.
+    command of the step fails. darshan: folder for the Darshan log of the step; None if the step runs without Darshan.
+    notes: comment lines above the step.
     """
 
     name: str
@@ -58,8 +58,9 @@ def render(plan: Plan) -> str:
 
 
 def _steps(plan: Plan) -> list[ScriptStep]:
-    """Return the steps of the script. First, for each dataset: check its layout, generate it, and read its layout back.
-    Then: the warm-up and measured runs. If one of several datasets fails, the script continues with the others.
+    """Return the steps of the script. The first steps prepare the datasets. For each dataset, they check the layout,
+    generate the dataset, and read the layout back. The other steps are the warm-up and measured runs. If there are
+    several datasets and one of them fails, the script continues with the others.
     """
     otherwise = Shell("exit $?   # end the job: its runs need this dataset" if len(plan.datasets) == 1 else "status=$?")
     steps = [_packages(plan)] if plan.packages else []
@@ -73,8 +74,8 @@ _GO_ON = Shell("status=$?")
 
 
 def _packages(plan: Plan) -> ScriptStep:
-    """Return the step in which one rank on each node imports the packages that the runs need. The job ends if this
-    fails.
+    """Return the step in which one rank on each node imports the packages that the runs need. If an import fails, the
+    job ends.
     """
     launch = launchers.command(plan, one_a_node=True)
     command = [*launch, *core_command(plan, plan.runs[0].number), "--packages"]
@@ -99,12 +100,12 @@ def _run(plan: Plan, run: Run, otherwise: Shell) -> list[ScriptStep]:
 
 
 def _sweep(plan: Plan) -> Shell | None:
-    """Return the shell command that kills ranks that are left on the nodes of the job. The command uses the variables
+    """Return the shell command that kills ranks that remain on the nodes of the job. The command uses the variables
     `sweep` and `job` of the script. Return None if the launcher starts ranks as processes of the batch system, because
     the batch system then ends them itself.
 
-    If the launcher reaches the other nodes with pbs_tmrsh, the command runs on the first node only, because PBS starts
-    no further processes in a job that it is ending.
+    If the launcher starts ranks on the other nodes through pbs_tmrsh, the command runs on the first node only, because
+    PBS starts no further processes in a job that it is ending.
     """
     launcher = plan.site.launcher
     if launcher.kind in {"srun", "pals", "aprun", "flux"}:
@@ -115,10 +116,10 @@ def _sweep(plan: Plan) -> Shell | None:
 
 
 class Darshan(NamedTuple):
-    """Parts of the job script that set up Darshan. on, off: launcher arguments with and without Darshan. early:
-    additional launcher arguments for libdarshan before 3.4. excluded: command that prints the folders that libdarshan
-    before 3.4 must exclude; for later versions, the command prints nothing. folder: folder for the files of the trial.
-    probe: command of the trial: it runs two ranks with Darshan.
+    """Parts of the job script that set up Darshan. A trial with two ranks checks that Darshan works. on, off: launcher
+    arguments with and without Darshan. early: additional launcher arguments for libdarshan before 3.4. excluded:
+    command that prints the folders that libdarshan before 3.4 must exclude; for later versions, the command prints
+    nothing. folder: folder for the files of the trial. probe: command of the trial.
     """
 
     on: Shell

@@ -1,7 +1,7 @@
 """Launch commands. Each launcher has a function that returns the arguments of its command for a Spec.
 
-Environment variables for the ranks are not set for the launcher itself, because a preloaded library must not be loaded
-into srun, aprun or the shell.
+Environment variables that are meant for the ranks are not set in the environment of the launcher itself. A preloaded
+library must not be loaded into srun, aprun or the shell.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ Variables = dict[str, Shell]
 class Spec(NamedTuple):
     """Input of a launcher function. depth: hardware threads per rank; None if the site sets none. hyperthreads:
     hardware threads used per core; None if the site sets none. variables: environment variables for the ranks only,
-    with values quoted for the shell. darshan: whether to append the array `darshan` of the job script, which sets more
-    variables.
+    with values quoted for the shell. darshan: whether to append the contents of the array `darshan` in the job script,
+    which sets more variables.
     """
 
     nodes: int
@@ -42,8 +42,8 @@ class Spec(NamedTuple):
 
 
 def mpiexec(spec: Spec) -> list[str]:
-    """Return arguments that MPICH, Intel MPI and Open MPI all accept, either on one node or on the nodes that the batch
-    system provides.
+    """Return arguments that MPICH, Intel MPI and Open MPI all accept. They start ranks either on one node or on the
+    nodes that the batch system provides.
     """
     return ["-n", str(spec.ranks), *spec.launcher.options, *_env(spec)]
 
@@ -114,8 +114,8 @@ def aprun(spec: Spec) -> list[str]:
 
 def flux(spec: Spec) -> list[str]:
     """Return the arguments of flux-run(1), which runs inside the Flux instance of the job. Flux counts cores, not
-    hardware threads. A rank that fails ends the other ranks. A rank that succeeds must not end the others. exit-timeout
-    is therefore disabled: it would end them 30 s later.
+    hardware threads. If a rank fails, the other ranks are ended. If a rank succeeds, the other ranks must continue.
+    exit-timeout is therefore disabled, because it would end them 30 s later.
     """
     options = [f"--nodes={spec.nodes}", f"--ntasks={spec.ranks}"]
     options += [f"--cores-per-task={spec.cores}"] if spec.cores else []
@@ -130,7 +130,7 @@ LAUNCHERS: dict[str, Callable[[Spec], list[str]]] = {
 
 
 def remotes(site: Site) -> tuple[Remote, ...]:
-    """Return the remote start methods that the site's launcher could use instead of the method in the profile."""
+    """Return the remote start methods of the site's launcher, except the method in the site profile."""
     if site.launcher.kind != "hydra":
         return ()
     ways: tuple[Remote, ...] = ("pbs_tmrsh", "ssh") if site.scheduler == "pbs" else ("ssh",)
@@ -139,9 +139,9 @@ def remotes(site: Site) -> tuple[Remote, ...]:
 
 def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bool = False) -> list[str]:
     """Return the launcher command without the program that the ranks run. darshan: whether to set the variables for
-    Darshan. few: whether to start only two ranks, or one if the job has one; they are on a single node if each node has
-    at least two ranks. one_a_node: whether to start one rank on each node; if the launcher has no option for ranks per
-    node, all ranks are started.
+    Darshan. few: whether to start only two ranks, or one if the job has one. They are on the same node if each node has
+    at least two ranks. one_a_node: whether to start one rank on each node. If the launcher has no option for ranks per
+    node, all ranks are started instead.
     """
     site = plan.site
     nodes, ranks_per_node = plan.nodes, plan.ranks_per_node
@@ -163,9 +163,9 @@ def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bo
 
 
 def darshan_words(plan: Plan) -> tuple[list[Shell], list[Shell], list[Shell]]:
-    """Return three lists of launcher arguments that set variables: for runs with Darshan, for runs without Darshan, and
-    additional ones for libdarshan before 3.4. In LD_PRELOAD, libdarshan comes before the libraries whose functions it
-    wraps.
+    """Return launcher arguments that set variables, as three lists. The first list is for runs with Darshan, the second
+    for runs without Darshan. The third list is needed in addition for libdarshan before 3.4. In LD_PRELOAD, libdarshan
+    comes before the libraries whose functions it wraps.
     """
     site = plan.site
     option = {"pals": ["--env"], "aprun": ["-e"]}.get(site.launcher.kind, [])

@@ -69,7 +69,7 @@ def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightF
 
 
 def _storage(asked: Layout | None, folder: str, needed: Sequence[Run]) -> Iterator[PreflightFinding]:
-    """Check the file system that holds `folder`, which is the file system under test: its type, layout, storage
+    """Check the file system under test, which is the file system that holds `folder`: its type, layout, storage
     targets, space and quotas. asked: the Lustre layout that the site profile requests; None if it requests none.
     needed: runs whose datasets must fit on the file system.
     """
@@ -267,8 +267,8 @@ def _library_fault(library: str) -> str | None:
 
 def _launch(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[PreflightFinding]:
     """Start two ranks per node on one or two nodes, with the site's launcher, in a small job. The ranks import the
-    packages in `needed`. If the ranks cannot communicate across two nodes, try the other remote start methods, and name
-    one that works in the error message.
+    packages in `needed`. If the ranks cannot communicate across two nodes, try the other remote start methods. If one
+    of them works, name it in the error message.
     """
     try:
         yield from launched(made, needed, patience_s)
@@ -283,8 +283,8 @@ def _launch(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[
 def working_remote(
     made: Plan, ways: Sequence[Remote | None], needed: tuple[str, ...], patience_s: float
 ) -> tuple[Remote | None, str]:
-    """Try remote start methods in order. Return the first method with which ranks on two nodes can communicate, and a
-    text that says what was tried. Return None as the method if none works, or if a trial job could not run.
+    """Try remote start methods in order. Return two values. The first is the first method with which ranks on two nodes
+    can communicate; None if none works, or if a trial job could not run. The second is a text that says what was tried.
     """
     for way in ways:
         tried = replace(made, site=replace(made.site, launcher=replace(made.site.launcher, remote=way)))

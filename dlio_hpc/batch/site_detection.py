@@ -60,8 +60,8 @@ def profile(name: str) -> str:
 
 
 def batch() -> tuple[str, DetectedSystem]:
-    """Return the name of this machine's batch system, and what was detected of the batch system. The name is "local" if
-    there is no batch system.
+    """Return the name of this machine's batch system, and what was detected of it. The name is "local" if this machine
+    has no batch system.
     """
     for name, scheduler in SCHEDULERS.items():
         if (system := scheduler.detect()) is not None:
@@ -81,8 +81,9 @@ def mpi_library() -> str:
 
 
 def launcher(scheduler: str, system: DetectedSystem, library: str) -> DetectedLauncher:
-    """Return the batch system's own launcher. If the batch system has none, return the mpiexec next to the Python
-    interpreter or on PATH; the output of mpiexec --version tells which MPI implementation it belongs to.
+    """Return the batch system's own launcher. If the batch system has no launcher, return mpiexec: the one next to the
+    Python interpreter or, failing that, the one on PATH. The output of mpiexec --version tells which MPI implementation
+    it belongs to.
     """
     if system.launcher is not None:
         return system.launcher(library)

@@ -49,8 +49,9 @@ def _unknown(jobs: Sequence[Plan]) -> list[str]:
 
 
 def after(jobs: Sequence[Plan], ids: Sequence[str], parents: Sequence[str] = (), live: Sequence[str] = ()) -> After:
-    """Return the dependencies of the last of `jobs`. ids: batch ids of the other `jobs`, in their order. parents: batch
-    ids of jobs that must succeed first. live: batch ids of jobs that must end first.
+    """Return the dependencies of the last of `jobs`. ids: batch ids of the other `jobs`, in the same order. parents:
+    batch ids of jobs that must succeed before the last job starts. live: batch ids of jobs that must end before the
+    last job starts.
 
     The last job waits for all other jobs, not only for the previous one, because a queued job may be cancelled. If the
     first job only generates data, it must succeed. The other jobs need only end.
@@ -62,8 +63,8 @@ def after(jobs: Sequence[Plan], ids: Sequence[str], parents: Sequence[str] = (),
 
 
 def start(planned: Planned, parents: Sequence[Path], report: Report, verbose: Report) -> Submission:
-    """Submit all jobs. They start only after the jobs in the directories `parents` have succeeded. report: function
-    that is called with each line for the user. verbose: function that is called with each submit command.
+    """Submit all jobs. They start only after all jobs in the directories `parents` have succeeded. report: function
+    that prints a line for the user. verbose: function that prints a submit command.
     """
     submit.check(planned.jobs)
     waited = submit.parents(parents, planned.jobs[0])
@@ -77,8 +78,9 @@ def hand_over(
     planned: Planned, parents: Sequence[str], live: Sequence[str], report: Report, verbose: Report
 ) -> Submission:
     """Submit the jobs. Each job runs after the jobs before it; see after(). If the batch system rejects a job, the jobs
-    that are already submitted are kept if they belong to a study, and cancelled otherwise. parents: batch ids of jobs
-    that must succeed first. live: batch ids of jobs that must end first.
+    that are already submitted are kept if they belong to a study. Otherwise, they are cancelled. parents: batch ids of
+    jobs that must succeed before any of the jobs starts. live: batch ids of jobs that must end before any of the jobs
+    starts.
     """
     plans, study = planned.jobs, None if planned.study.is_plain else planned.study
     if study is not None:
@@ -117,7 +119,7 @@ def summary(planned: Planned) -> str:
 
 def _give_up(planned: Planned, directories: Sequence[Path], report: Report) -> None:
     """Handle a rejection by the batch system. If the study can be resumed, keep the jobs that are submitted, and report
-    the command that submits the others later. Otherwise cancel the jobs in `directories`.
+    the command that submits the remaining jobs later. Otherwise, cancel the jobs in `directories`.
     """
     if not planned.study.is_plain:
         later = resume_command(planned.study.folder)

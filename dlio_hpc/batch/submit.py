@@ -63,8 +63,8 @@ def check(plans: Sequence[Plan]) -> None:
 
 def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -> Submitted:
     """Write the directory of a job and submit its script. Return as soon as the batch system has accepted the job.
-    after: jobs that the job must wait for. study: study that the job belongs to; its study.json is copied to the
-    directory of the job. None if the job belongs to no study.
+    after: jobs that the job must wait for. study: study that the job belongs to; None if the job belongs to no study.
+    The study.json of the study is copied to the directory of the job.
     """
     scheduler = SCHEDULERS[plan.site.scheduler]
     directory = Path(plan.directory)
@@ -104,8 +104,9 @@ def _noted(directory: Path, record: job_record.Job) -> list[str]:
 
 
 def parents(directories: Sequence[Path], plan: Plan) -> tuple[str, ...]:
-    """Return the batch ids of the jobs in `directories` that have not ended. The new job must wait for these. Raise
-    ConfigError if a job in `directories` has failed, or if the new job cannot depend on it.
+    """Return the batch ids of those jobs in `directories` that have not ended, and that a new job must therefore wait
+    for. Raise ConfigError if a job in `directories` has failed, or if the new job cannot depend on it. plan: plan of
+    the new job.
     """
     ids = []
     for directory in directories:
@@ -143,9 +144,8 @@ def _unused(plan: Plan) -> list[str]:
 
 
 def keep(study: Study, is_new: bool = True) -> Path:
-    """Create the folder of a study with its study.json, and return the folder. If the folder exists and `is_new` is
-    True, raise ConfigError. If the folder exists and `is_new` is False, keep its study.json, or write it if it is
-    missing.
+    """Create the folder of a study, write study.json into it, and return the folder. If the folder exists already and
+    `is_new` is True, raise ConfigError. If it exists and `is_new` is False, write study.json only if it is missing.
     """
     folder = study.folder
     try:

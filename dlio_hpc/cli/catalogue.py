@@ -118,6 +118,6 @@ def workloads(name: str | None, as_json: bool) -> None:
 
 def _show(value: object, path: Path, as_json: bool) -> None:
     """Print the YAML file of a profile or workload as it is. If `as_json` is True, print its contents as JSON instead,
-    including defaults.
+    with all defaults filled in.
     """
     click.echo(document.encode(value).decode() if as_json else path.read_text(encoding="utf-8"), nl=False)

@@ -83,8 +83,8 @@ def compare(
 
 
 def _cases(judged: "Judgement", jobs: "Sequence[Selected]", seconds: float) -> "list[Case]":
-    """Return a JUnit case for each verdict. The duration of a case is the wall time of all runs of its job, or
-    `seconds` if the job is not among `jobs`.
+    """Return a JUnit case for each verdict. The duration of a case is the wall time of all runs of its job. If the job
+    is not among `jobs`, the duration is `seconds`.
     """
     from dlio_hpc.reports import regression_rows
 

@@ -32,8 +32,9 @@ def print_json(document: Any) -> None:
 
 
 def for_each(items: Iterable[S], action: Callable[[S], T]) -> tuple[list[T], int]:
-    """Call `action` for all items. Return the results, and an exit code: that of the first DlioError, or 0 if there was
-    none. Print each DlioError; the item that raised it has no result.
+    """Call `action` for each item. Return the list of results, and an exit code. If `action` raises DlioError for an
+    item, print the error; the list then has no result for this item. The exit code is that of the first such error, or
+    0 if there was no error.
     """
     done: list[T] = []
     code = 0
@@ -60,9 +61,10 @@ def busy(activity: str, quiet: bool) -> Iterator[None]:
 
 def wait(directories: list[Path], quiet: bool) -> tuple[list[Path], int]:
     """Watch the jobs until each has ended or can no longer be watched. If stderr is a terminal, show progress bars;
-    otherwise, print a line for each change. If `quiet` is True, show neither. Return the directories of the jobs that
-    have ended, and an exit code: that for the first job that can no longer be watched, or 0 if there is none. If the
-    user interrupts the wait, raise Incomplete; the jobs continue.
+    otherwise, print a line for each change. If `quiet` is True, show neither. Return two values: the directories of the
+    jobs that have ended, and an exit code. The exit code is 0 if all jobs could be watched to their end; otherwise, it
+    is that of the fault of the first job that could not. If the user interrupts the wait, raise Incomplete; the jobs
+    continue.
     """
     gc.enable()
     follow = _bars if sys.stderr.isatty() and not quiet else _lines

@@ -30,8 +30,8 @@ _WIDTH = 100
 
 class _StoredDataset(NamedTuple):
     """A dataset folder. known: contents of its fingerprint file; None if the generation was killed before it wrote this
-    file. made: time of the last change of the fingerprint file or, if there is none, of the folder, in the format of
-    utc_now().
+    file. made: time of the last change of the fingerprint file, in the format of utc_now(). If there is no fingerprint
+    file, this is the time of the last change of the folder.
     """
 
     folder: Path

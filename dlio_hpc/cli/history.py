@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def _day(text: str) -> str:
-    """Return `text`, which is a date or a time (UTC), in the format of the records of the history. Raise ValueError for
-    other text.
+    """Return `text`, a date or a time (UTC), in the format that the history uses for times. Raise ValueError if `text`
+    is neither a date nor a time.
     """
     from datetime import datetime
 

@@ -45,9 +45,9 @@ def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
 
 
 def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[job_state.JobSnapshot], int]:
-    """Query each batch system once. Return the states of the jobs, and an exit code: that of the first failure, or 0 if
-    there was none. A failure is a job directory that cannot be read, or a batch system that does not answer. Print each
-    failure.
+    """Determine the states of the jobs. Each batch system is queried once. Print each failure: a job directory that
+    cannot be read, or a batch system that does not answer. Return two values: the states, and an exit code. The exit
+    code is that of the first failure, or 0 if there was none.
     """
     directories, code = _sound(jobs, runs)
     looks = job_state.refresh_all(directories)
@@ -139,8 +139,8 @@ def _cancelled(record: job_record.Job) -> str:
 
 
 def _sound(jobs: tuple[str, ...], runs: Path) -> tuple[list[Path], int]:
-    """Return the job directories whose job.json can be read, and an exit code: that of the first failure to read a
-    job.json, or 0 if there was none. Print each failure.
+    """Return two values: the job directories whose job.json can be read, and an exit code. Print an error for each
+    job.json that cannot be read. The exit code is that of the first such error, or 0 if there was no error.
     """
     return console.for_each(_directories(jobs, runs), lambda directory: (job_record.load(directory), directory)[1])
 

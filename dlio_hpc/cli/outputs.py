@@ -38,9 +38,9 @@ class Outputs(NamedTuple):
         return self.html is not None or self.figures is not None or self.perfetto is not None
 
     def present(self, make: "Callable[[], Document]") -> None:
-        """Call `make`, print the document that it returns, and write the page and the pictures that the user requests.
-        Do not print the document if JSON or CSV is printed instead. If there is nothing to print or write, do not call
-        `make`.
+        """Call `make`, and output the document that it returns: print it, and write the page and the pictures that the
+        user requests. If JSON or CSV is printed, the document is not printed. If there is nothing to print or write,
+        `make` is not called.
         """
         is_printed = not (self.as_json or self.as_csv)
         if not is_printed and self.html is None and self.figures is None:

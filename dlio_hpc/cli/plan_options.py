@@ -93,7 +93,7 @@ def plan_options(function: Any) -> Any:
 
 
 def given_options(context: click.Context, allowed: set[str]) -> list[str]:
-    """Return the long names of the options that are given on the command line and whose parameters are not in
+    """Return the long names of options that are given on the command line. Leave out options whose parameters are in
     `allowed`.
     """
     return [

@@ -122,15 +122,15 @@ def _print_csv(outcomes: list[job_outcome.JobOutcome], examined: "list[dict[str,
 
 
 def collect_all(directories: list[Path], quiet: bool) -> int:
-    """Archive jobs that have ended. Return the exit code for the first failure to archive a job, or 0 if there was
-    none.
+    """Archive jobs that have ended. Return the exit code of the first failure to archive a job, or 0 if all jobs were
+    archived.
     """
     return console.for_each(directories, lambda directory: collect_one(directory, quiet))[1]
 
 
 def finish(directories: list[Path], as_json: bool, quiet: bool) -> int:
-    """Archive jobs that have ended, then print a report on all of them. Return the exit code of the report. If that is
-    0, return the exit code for the first failure to archive a job, or 0 if there was none.
+    """Archive jobs that have ended, then print a report on all of them. Return the exit code of the report. If the
+    report's exit code is 0, return the exit code of the first failure to archive a job, or 0 if all jobs were archived.
     """
     code = collect_all(directories, quiet)
     return show(directories, as_json) or code

@@ -19,9 +19,9 @@ from dlio_hpc.verdict.suite import SuiteVerdict
 
 
 def show_study(folder: Path, as_json: bool, is_judged: bool = True) -> int:
-    """Print the report of the study in a folder. If the study is a suite, return the exit code of its verdict.
-    Otherwise, if measurements are missing, return the exit code for the reason; if none is missing, return 0.
-    is_judged: False to print no verdict and return 0 in any case, for studies that have just been submitted.
+    """Print the report of the study in a folder. If the study is a suite, return the exit code of its verdict. If it is
+    not a suite, return the exit code for the reason why measurements are missing, or 0 if none is missing. is_judged:
+    False for studies that have just been submitted. No verdict is then printed, and 0 is returned in any case.
     """
     outcome, outputs = jobs_by_name.study_in(folder), Outputs(as_json=as_json)
     if is_judged and (verdict := _verdict(made := study_report.make(outcome))) is not None:

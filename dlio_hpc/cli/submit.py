@@ -71,8 +71,8 @@ def submit(
 
 
 def _is_default(context: click.Context, name: str) -> bool:
-    """Return whether the user did not set the option. A value in defaults.yaml does not count as set by the user,
-    because these values are for new studies.
+    """Return whether the option has its default because the user did not set it. A value in defaults.yaml counts as a
+    default, because such values are meant for new studies.
     """
     return context.get_parameter_source(name) is click.core.ParameterSource.DEFAULT
 
@@ -87,8 +87,8 @@ def _check_resume(context: click.Context, options: Options) -> None:
 
 
 def _reporters(manner: Manner) -> "tuple[Any, Any]":
-    """Return two functions that print a line on stderr. The first is for notes and jobs; with --quiet, it prints
-    nothing. The second is for submit commands; without --verbose, it prints nothing.
+    """Return two functions that print a line on stderr. The first is for notes and jobs. It prints nothing if --quiet
+    is given. The second is for submit commands. It prints nothing unless --verbose is given.
     """
     from dlio_hpc.cli import console
 

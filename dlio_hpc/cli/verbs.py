@@ -84,9 +84,9 @@ class _Option(click.Option):
 
 
 def option(*names: str, is_common: bool = True, **settings: Any) -> Callable[[Any], Any]:
-    """Return a decorator that adds an option to a command. The environment variable DLIO_HPC_NAME sets the option NAME
-    too. is_common: whether the option has the same meaning as the option of this name in dlio-submit; its default may
-    then come from a file defaults.yaml.
+    """Return a decorator that adds an option to a command. The option NAME can also be set by the environment variable
+    DLIO_HPC_NAME. is_common: whether dlio-submit has an option of the same name and meaning. The default of such an
+    option may come from a file defaults.yaml.
     """
     long = next(name for name in names if name.startswith("--"))
     variable = long.partition("/")[0].removeprefix("--").replace("-", "_").upper()

@@ -70,8 +70,8 @@ def computing(run: Run) -> float:
 
 
 def of_job(plan: Plan, begun: set[str]) -> JobCost:
-    """Return the cost of a job. begun: folders of datasets that earlier jobs generate; the function adds the folders
-    that this job generates.
+    """Return the cost of a job. begun: folders of datasets that earlier jobs generate. The cost of generating these
+    datasets is not counted again. The function adds to `begun` the folders that this job generates.
     """
     costs, space, files = [], 0, 0
     for run in plan.runs:
@@ -108,7 +108,7 @@ def of_jobs(plans: Iterable[Plan]) -> list[JobCost]:
 
 
 def _needs(run: Run) -> tuple[int, int]:
-    """Return the bytes and the number of files that generating the run's dataset takes. If the folder of the dataset
+    """Return how many bytes and how many files are needed to generate the run's dataset. If the folder of the dataset
     cannot be read, assume that the whole dataset must be generated.
     """
     try:
@@ -119,8 +119,8 @@ def _needs(run: Run) -> tuple[int, int]:
 
 
 def _auxiliary_bytes(run: Run, ranks: int, access: str) -> int:
-    """Return the bytes that all ranks together read from auxiliary files (`access` "read") or write to them (`access`
-    "write") in a run.
+    """Return the bytes that all ranks together transfer from or to auxiliary files in a run. access: "read" for the
+    bytes that are read, "write" for the bytes that are written.
     """
     train = run.workload.train
     times = {"start": 1, "end": 1, "epoch": train.epochs, "step": run.steps_per_epoch * train.epochs}

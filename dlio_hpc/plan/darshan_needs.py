@@ -1,5 +1,5 @@
-"""Memory that Darshan needs to record a run, and notes on what is not recorded with less memory. Comments on Darshan's
-settings refer to the documentation and source of darshan-runtime, versions 3.4 to 3.5.
+"""Memory that Darshan needs to record a run, and notes on what is not recorded if it has less memory. Comments on
+Darshan's settings refer to the documentation and source of darshan-runtime, versions 3.4 to 3.5.
 """
 
 import math
@@ -33,8 +33,8 @@ _EARLY_TRACE_MIB, _EARLY_FILES = 4, 1024
 
 class Memory(NamedTuple):
     """Memory that Darshan may use in a rank. records: maximum number of files. trace_kib: KiB for the DXT trace.
-    wanted_kib: KiB that a trace of all planned requests needs; larger than `trace_kib` if the trace will be truncated.
-    pool_mib: MiB for all modules except DXT, and for compression. names_mib: MiB for the paths of files.
+    wanted_kib: KiB that a trace of all planned requests needs. If it is larger than `trace_kib`, the trace will be
+    truncated. pool_mib: MiB for compression and for all modules except DXT. names_mib: MiB for the paths of files.
     """
 
     records: int
@@ -61,7 +61,7 @@ def memory(plan: Plan, run: Run) -> Memory:
 
 
 def most_trace_kib(plan: Plan) -> int:
-    """Return the maximum size of a rank's trace in KiB."""
+    """Return the maximum size in KiB of a rank's trace."""
     return max(_LEAST_TRACE_KIB, min(MOST_TRACE_MIB << 10, (_ALL_TRACES_MIB << 10) // plan.ranks))
 
 
@@ -87,8 +87,8 @@ EARLY = (
 
 
 def reads_configuration(library: str) -> bool | None:
-    """Return whether this libdarshan supports a configuration file, as versions since 3.4 do. Return None if the
-    library file cannot be read.
+    """Return whether this libdarshan can read a configuration file. Versions since 3.4 can. Return None if the library
+    file cannot be read.
     """
     try:
         with open(library, "rb") as file:
@@ -98,7 +98,9 @@ def reads_configuration(library: str) -> bool | None:
 
 
 def _load(plan: Plan, run: Run) -> tuple[int, int]:
-    """Return the maximum number of files that a rank accesses, and of requests that it sends to them."""
+    """Return the maximum number of files that a rank accesses, and the maximum number of requests that it sends to
+    them.
+    """
     workload = run.workload
     extra_files, extra_requests = _auxiliary_load(run)
     if run.kind == "generate":
@@ -118,8 +120,8 @@ def _load(plan: Plan, run: Run) -> tuple[int, int]:
 
 
 def _per_opening(workload: Workload) -> int:
-    """Return the number of requests per open that do not read samples. This is 1 if the positions of the samples in the
-    file are known without a lookup.
+    """Return the number of requests that each open of a file causes in addition to those that read samples. This is 1
+    if the positions of the samples in the file are known without a lookup.
     """
     looks = workload.reader.mode == "framework" or workload.dataset.format == "hdf5"
     return _PER_OPENING if looks or workload.dataset.compression != "none" else 1

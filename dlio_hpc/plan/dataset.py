@@ -120,8 +120,9 @@ def mark(run: Run, complete: bool) -> None:
 
 @contextmanager
 def filled(run: Run) -> Iterator[int]:
-    """Open the dataset's folder for writing, and yield its descriptor. Raise ConfigError if the folder is a link, or if
-    it belongs to another user and is not shared, because its owner could have placed any file in it.
+    """Open the dataset's folder for writing, and yield its descriptor. Raise ConfigError if the folder is a link. Also
+    raise ConfigError if the folder belongs to another user and is not shared, because that user could have placed any
+    file in it.
     """
     with safe_folders.opened(run.dataset) as folder:
         if not safe_folders.is_mine(folder) and not safe_folders.is_shared(folder, Path(run.dataset).parent):
@@ -146,8 +147,8 @@ def write(folder: Path, content: Fingerprint) -> None:
 @contextmanager
 def owned(run: Run) -> Iterator[None]:
     """Create the dataset's folder and hold its lock, so that only one job at a time generates the dataset. Other jobs
-    print a message and wait. On a file system without locks, all these jobs write, and the last write remains. Raise
-    InfrastructureError if the folder cannot be used.
+    print a message and wait. On a file system without locks, all these jobs generate the dataset, and what is written
+    last remains. Raise InfrastructureError if the folder cannot be used.
     """
 
     def report() -> None:
@@ -168,8 +169,8 @@ def owned(run: Run) -> Iterator[None]:
 
 
 def _touch(lock: Path, run: Run) -> None:
-    """Create the lock file if it does not exist. If this user may not create it, raise no error if the dataset is
-    complete, because it is then only read.
+    """Create the lock file if it does not exist. If this user may not create it but the dataset is complete, raise no
+    error, because the dataset is then only read.
     """
     try:
         make_lock(lock)
@@ -179,8 +180,8 @@ def _touch(lock: Path, run: Run) -> None:
 
 
 def make_lock(lock: Path) -> None:
-    """Create the lock file if it does not exist. Raise ConfigError if a link or a pipe has the name of the
-    lock file.
+    """Create the lock file if it does not exist. Raise ConfigError if a link or a pipe is at the path of the lock
+    file.
     """
     with safe_folders.opened(lock.parent.resolve()) as folder, about(lock):
         os.close(safe_folders.created(folder, lock.name))
@@ -203,8 +204,8 @@ def lock_file(folder: Path) -> Path:
 
 
 def begin(run: Run) -> None:
-    """Before a dataset is generated, write a fingerprint file that marks it as incomplete. Raise ConfigError if there
-    is not enough space. If an interrupted generation continues, the space is not checked again.
+    """Write a fingerprint file that marks the dataset as incomplete, before the dataset is generated. Raise ConfigError
+    if there is not enough space. The space is not checked again if an interrupted generation continues.
     """
     known = read(Path(run.dataset)) is not None
     try:
@@ -292,7 +293,7 @@ def require(run: Run) -> None:
 
 
 def needs(run: Run) -> tuple[float, int]:
-    """Return the bytes and the number of files that generating the run's dataset takes. Both are 0 if the dataset is
+    """Return how many bytes and how many files are needed to generate the run's dataset. Both are 0 if the dataset is
     complete.
     """
     dataset = run.workload.dataset
@@ -302,7 +303,7 @@ def needs(run: Run) -> tuple[float, int]:
 
 
 def needs_of_all(runs: Sequence[Run]) -> tuple[float, int]:
-    """Return the bytes and the number of files that generating the datasets of all these runs takes."""
+    """Return how many bytes and how many files are needed to generate the datasets of all these runs."""
     sizes, files = zip(*map(needs, runs), strict=True) if runs else ((), ())
     return sum(sizes), sum(files)
 
@@ -332,7 +333,7 @@ def check_space(runs: Sequence[Run], folder: Path) -> str:
 
 def existing(folder: Path, called: Path | None = None) -> Fingerprint:
     """Read the fingerprint file of a dataset folder. Raise ConfigError if the folder has no valid fingerprint file.
-    called: path by which messages name the folder, if that is not `folder`.
+    called: path that messages show for the folder; None: they show `folder`.
     """
     known = read(folder, called)
     if known is None:
@@ -353,9 +354,9 @@ def begun(folder: Path, inside: Path | None = None) -> Fingerprint | None:
 
 
 def is_debris(folder: Path, inside: Path | None = None) -> bool:
-    """Return whether the folder holds only temporary files of interrupted writes of the fingerprint file. Also return
-    True for an empty folder whose name is that of a dataset. inside: path of the same folder through its open
-    descriptor; None if the folder is not open.
+    """Return whether the folder holds only temporary files that interrupted writes of the fingerprint file left behind.
+    Also return True if the folder is empty and its name is that of a dataset. inside: path of the same folder through
+    its open descriptor; None if the folder is not open.
     """
     try:
         names = os.listdir(inside or folder)
@@ -365,8 +366,8 @@ def is_debris(folder: Path, inside: Path | None = None) -> bool:
 
 
 def read(folder: Path, called: Path | None = None) -> Fingerprint | None:
-    """Read the fingerprint file of a folder. Return None if there is none. Raise ConfigError if the file is not valid.
-    called: path by which messages name the folder, if that is not `folder`.
+    """Read the fingerprint file of a folder. Return None if the folder has no fingerprint file. Raise ConfigError if
+    the file is not valid. called: path that messages show for the folder; None: they show `folder`.
     """
     called = called or folder
     try:

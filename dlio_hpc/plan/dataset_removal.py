@@ -95,8 +95,9 @@ def _emptied(folder: Path, descriptor: int) -> tuple[int, int]:
 
 
 def _marked_unfinished(folder: Path, known: Fingerprint, descriptor: int) -> int | None:
-    """Mark the dataset as unfinished, and return None. If the disk is too full for that, first remove the first sample
-    file, and return its size in bytes; every job checks whether this file exists.
+    """Mark the dataset as unfinished, so that no job uses it. Return None if this works at once. If the disk is too
+    full for the mark, first remove the first sample file, and return the size of this file in bytes. Jobs do not use a
+    dataset without this file, because every job checks whether it exists.
     """
     mark = Fingerprint(known.fingerprint, known.dataset, complete=False)
     try:

@@ -15,8 +15,8 @@ from dlio_hpc.plan.plan import share
 
 class FileGroups(NamedTuple):
     """Division of an epoch into groups of interleaved files. at_once: number of files in a group. shares: number of
-    shares, if whole files are divided among the ranks; otherwise 1. Each share has its own groups; the last group of a
-    share may be smaller.
+    shares of the files. If whole files are divided among the ranks, each rank has a share; otherwise, there is one
+    share. Each share is divided into groups of its own. The last group of a share may be smaller.
     """
 
     files: int
@@ -32,8 +32,8 @@ class FileGroups(NamedTuple):
         return begin * self.samples_per_file, min(begin + self.at_once, last) * self.samples_per_file
 
     def parts(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Split the half-open range of positions `first` to `last` of a share into ranges. Each range is a part of one
-        group, or consists of one or more whole groups.
+        """Split a half-open range of positions, from `first` to `last`, within a share. Each of the resulting ranges
+        either is a piece of one group or consists of one or more whole groups.
         """
         if first >= last:
             return

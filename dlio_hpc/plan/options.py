@@ -9,8 +9,8 @@ from dlio_hpc.plan.plan import Generate
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """Options of a submission. For an option that is None, the value of the study file applies; without one, that of
-    the site profile; without that, the built-in default.
+    """Options of a submission. If an option is None, the first value that is set applies, in this order: the value of
+    the study file, the value of the site profile, the built-in default.
     """
 
     workload: str | None = None

@@ -97,8 +97,8 @@ def _check(study: Study) -> None:
 
 
 def _scales(study: Study, wanted: Sequence[Unit]) -> list[list[Unit]]:
-    """Return the measurements as one list per number of nodes and ranks per node. The lists are in the order of the
-    study's points.
+    """Divide the measurements into lists, one for each pair of a number of nodes and a number of ranks per node. The
+    lists are in the order in which these pairs appear in the study's points.
     """
     scales: dict[tuple[int, int], list[Unit]] = {(point.nodes, point.ranks_per_node): [] for point in study.points}
     for unit in wanted:
@@ -123,8 +123,8 @@ class _Expected(NamedTuple):
 def _split(study: Study, wanted: Sequence[Unit], slower: float, written: set[str]) -> Iterator[list[Unit]]:
     """Split the measurements into jobs that are expected to fit into the walltime. Each job has at least one
     measurement. A comparison of two file systems stays in one job. slower: factor by which runs take longer than
-    expected. written: folders of datasets that earlier jobs generate; the function adds the folders of the datasets
-    that these jobs generate.
+    expected. written: folders of datasets that earlier jobs generate. It is changed in place: the folders of the
+    datasets that the returned jobs generate are added.
     """
     if study.is_plain or study.is_ab:
         yield list(wanted)
@@ -147,8 +147,8 @@ def _split(study: Study, wanted: Sequence[Unit], slower: float, written: set[str
 
 
 def _slower(study: Study, taken: Mapping[Unit, float]) -> float:
-    """Return the median over all measurements in `taken` of measured duration / expected duration. Return 1 if the
-    median is below 1, or if there are no measurements.
+    """Return the factor by which measurements take longer than expected: the median of measured / expected duration
+    over all measurements in `taken`. Return 1 if the median is below 1, or if there are no measurements.
     """
     launch = study.site.expected_rates.launch
     expected = {number: _expected(study, number).measure for number in {unit.point for unit in taken}}
@@ -259,8 +259,8 @@ def _plan(study: Study, job: str, scale: Point, listed: Sequence[Run]) -> Plan:
 
 
 def _packages(study: Study, listed: Sequence[Run]) -> tuple[str, ...]:
-    """Return the names of packages that ranks import before the job generates data, so that a missing package is found
-    before that. Return an empty tuple if the job generates no data, or if it only generates data.
+    """Return the names of packages that ranks import before the job generates data. A missing package is thus found
+    before data are generated. Return an empty tuple if the job generates no data, or if it does nothing else.
     """
     if study.generate == "only" or all(run.kind != "generate" for run in listed):
         return ()

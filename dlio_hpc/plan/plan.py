@@ -56,10 +56,10 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Plan(Struct, frozen=True, forbid_unknown_fields=True):
-    """A batch job. titles: titles of the study's points that the job measures, by the number of the point; empty if
-    there is nothing to compare. is_link: whether the job belongs to a chain of jobs, in which each job runs whatever
-    the outcome of the previous one is. packages: packages that ranks import before data are generated, by their names
-    in packages.PACKAGES.
+    """A batch job. titles: titles of the study's points that the job measures, by the number of the point; empty if the
+    study has nothing to compare. is_link: whether the job belongs to a chain of jobs. Each job of a chain runs after
+    the previous job, even if that job failed. packages: packages that ranks import before data are generated, by their
+    names in packages.PACKAGES.
     """
 
     version: str
@@ -161,7 +161,9 @@ def resolved(workload: Workload) -> Workload:
 
 
 def positions(workload: Workload, ranks: int, rank: int, ranks_per_node: int) -> tuple[int, int]:
-    """Return the first position in an epoch that `rank` reads, and the first position after its range."""
+    """Return the range of positions in an epoch that `rank` reads: the first position, and the first position after the
+    range.
+    """
     if not workload.reader.shard:
         return 0, workload.dataset.samples
     units, size = _shared_units(workload, ranks)
@@ -170,15 +172,15 @@ def positions(workload: Workload, ranks: int, rank: int, ranks_per_node: int) ->
 
 
 def share(count: int, ranks: int, rank: int) -> tuple[int, int]:
-    """Divide `count` items among the ranks. Return the index of the first item of `rank`, and the first index after its
-    items. The numbers of items differ by at most one between ranks.
+    """Divide `count` items among the ranks. Return the share of `rank`: the index of its first item, and the first
+    index after its items. The sizes of the shares differ by at most one item.
     """
     return rank * count // ranks, (rank + 1) * count // ranks
 
 
 def _shared_units(workload: Workload, ranks: int) -> tuple[int, int]:
-    """Return the number of units that are divided among the ranks, and the samples in a unit. A unit is a file, or a
-    sample if files are shared by several ranks.
+    """Return the number of units that are divided among the ranks, and the number of samples in a unit. If each file is
+    read by a single rank, a unit is a file. If several ranks read the same file, a unit is a sample.
     """
     dataset = workload.dataset
     if reader_keys.shares_files(dataset, workload.reader, ranks):
@@ -195,8 +197,8 @@ def largest_share(workload: Workload, ranks: int) -> int:
 
 
 def steps_per_epoch(workload: Workload, ranks: int) -> int:
-    """Return the number of steps in an epoch. It is the same for every rank: a rank with fewer samples ends with a
-    partly filled batch and empty batches.
+    """Return the number of steps in an epoch. It is the same for every rank. The last batches of a rank that has fewer
+    samples than others are partly filled or empty.
     """
     batch = workload.reader.batch_size
     whole = -(-largest_share(workload, ranks) // batch)

@@ -1,8 +1,8 @@
 """Number of bytes that a run reads from storage, calculated before the run.
 
-Most readers read exactly the samples of their steps. Streams of records (TFRecord in framework mode) may read more:
-their requests reach beyond the last record that a rank needs. If samples are shuffled within files, a rank that needs a
-part of a file reads the whole file.
+Most readers read exactly the samples of their steps. Readers that read TFRecord files as a stream (TFRecord in
+framework mode) may read more, because their requests reach beyond the last record that a rank needs. If samples are
+shuffled within files, a rank that needs only some samples of a file reads the whole file.
 """
 
 from dlio_hpc.config import reader_keys
@@ -19,8 +19,8 @@ _SPARE_OF_A_PROCESS = 1 << 20
 
 def payload(workload: Workload, ranks: int, samples: int) -> int:
     """Return the size in bytes of `samples` samples before compression; 0 for the null format. If the key reader.load
-    is `memory`, `samples` is ignored: return the size of the dataset, times the number of ranks if each rank reads the
-    whole dataset.
+    is `memory`, `samples` is ignored, because the whole dataset is read. The size of the dataset is then returned,
+    times the number of ranks if each rank reads the whole dataset.
     """
     if workload.dataset.format == "null":
         return 0
@@ -30,8 +30,8 @@ def payload(workload: Workload, ranks: int, samples: int) -> int:
 
 
 def planned(workload: Workload, ranks: int, samples: int) -> int:
-    """Return the bytes that all ranks read from storage to get `samples` samples, before compression and without the
-    frames of records.
+    """Return how many bytes all ranks read from storage to get `samples` samples. Bytes are counted before compression.
+    The frames of records are not counted.
     """
     if not reader_keys.by_streams(workload.dataset, workload.reader):
         return payload(workload, ranks, samples)
@@ -39,8 +39,8 @@ def planned(workload: Workload, ranks: int, samples: int) -> int:
 
 
 def factor(workload: Workload, ranks: int) -> float:
-    """Return the ratio of bytes read to the size of the samples that are used. Return 1 for a format that reads
-    nothing.
+    """Return the ratio of the bytes that are read to the bytes of the samples that are used. Return 1 for a format that
+    reads nothing.
     """
     samples = plan.samples_per_epoch(workload, ranks) * workload.train.epochs
     return planned(workload, ranks, samples) / (payload(workload, ranks, samples) or 1) or 1.0
@@ -59,8 +59,8 @@ def most(workload: Workload, ranks: int, planned: int) -> int | None:
 
 
 def _streamed(workload: Workload, ranks: int) -> int:
-    """Return how many bytes of samples the streams of all ranks together read in an epoch. If the key reader.load is
-    `memory`, return the bytes that they read in the whole run.
+    """Return how many bytes of samples all ranks together read as streams of records in an epoch. If the key
+    reader.load is `memory`, return how many they read in the whole run.
     """
     reader, samples = workload.reader, workload.dataset.samples
     order = interleave.of(workload.dataset, reader, ranks)
@@ -82,8 +82,8 @@ def _streamed(workload: Workload, ranks: int) -> int:
 
 
 def _of_share(workload: Workload, order: FileGroups, first: int, last: int) -> int:
-    """Return how many bytes of samples the stream of a rank reads to get the samples at the half-open range of
-    positions `first` to `last`.
+    """Return how many bytes of samples a rank reads to get the samples at a half-open range of positions, from `first`
+    to `last`. The rank reads a stream of records.
     """
     dataset = workload.dataset
     record = dataset.sample.size + TFRECORD_FRAME
@@ -99,16 +99,17 @@ def _of_share(workload: Workload, order: FileGroups, first: int, last: int) -> i
 
 
 def _wanted(begin: int, end: int, files: int, number: int) -> tuple[int, int]:
-    """Return which records of a file belong to the half-open range of positions `begin` to `end` of a group: the first
-    record, and the first record after them. number: index of the file in the group. files: number of files in the
-    group; samples are taken from each file in turn.
+    """Return which records of a file belong to a half-open range of positions, from `begin` to `end`, within a group:
+    the first record, and the first record after them. Samples are taken from each file of the group in turn. number:
+    index of the file in the group. files: number of files in the group.
     """
     return -(-max(0, begin - number) // files), -(-max(0, end - number) // files)
 
 
 def _of_file(workload: Workload, first: int, last: int) -> int:
-    """Return how many bytes are read from a file to get its records in the half-open range `first` to `last`. Whole
-    requests are read, but not beyond the end of the file. If records are shuffled, the whole file is read.
+    """Return how many bytes are read from a file to get its records from `first` to `last`; the record `last` is not
+    included. Whole requests are read, but not beyond the end of the file. If records are shuffled, the whole file is
+    read.
     """
     dataset = workload.dataset
     record = dataset.sample.size + TFRECORD_FRAME

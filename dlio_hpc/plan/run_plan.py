@@ -18,9 +18,9 @@ _MOST_STEPS = 2**26
 
 
 def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run:
-    """Return a run of the point. The number of the run is 0 until a job includes it. Raise ConfigError if the run would
-    read nothing, or would have too many steps. kind: generate, warmup or measure. name: name of the run. job: name of
-    the job.
+    """Return a run of the point. kind: generate, warmup or measure. name: name of the run. job: name of the job. The
+    field `number` of the run is 0 until the run becomes part of a job. Raise ConfigError if the run would read nothing,
+    or would have too many steps.
     """
     workload, ranks = plan.resolved(_workload(study, point, kind)), point.ranks
     dataset, epochs = workload.dataset, workload.train.epochs
@@ -138,8 +138,9 @@ def check(study: Study, point: Point) -> None:
 
 
 def watched(study: Study, point: Point) -> tuple[bool, str | None]:
-    """Return whether runs of the point are made with Darshan. Also return a note if they are not although the site has
-    Darshan, otherwise None. Raise ConfigError if Darshan is requested but not possible.
+    """Return two values. The first is whether Darshan records the runs of the point. The second is a note if Darshan
+    does not record them although the site has Darshan, otherwise None. Raise ConfigError if Darshan is requested but
+    not possible.
     """
     site, reader = study.site, point.workload.reader
     if study.darshan and site.darshan is None:

@@ -23,9 +23,8 @@ _WORD = (1 << 64) - 1
 
 
 class Order:
-    """The order of samples in an epoch. rank: the rank that reads. The order depends on it only if every rank reads all
-    samples in an order of its own. ranks: number of ranks that share the samples. file_groups: groups of interleaved
-    files.
+    """The order of samples in an epoch. rank: the rank that reads. The order depends on it only if each rank reads all
+    samples, in its own order. ranks: number of ranks that share the samples. file_groups: groups of interleaved files.
     """
 
     def __init__(self, dataset: Dataset, reader: Reader, epoch: int, rank: int = 0, ranks: int = 1) -> None:
@@ -66,8 +65,8 @@ class Order:
         return permute(places, count, self._keys(3)) if shuffled and count else places
 
     def _in_turn(self, positions: Indices, size: np.uint64) -> tuple[Indices, Indices]:
-        """Return the file of the sample at each position, and the place of the sample in this file, for files that are
-        interleaved in groups. The last group of a share may be smaller.
+        """Return, for each position, the file of its sample and the index of the sample in this file. Files are
+        interleaved in groups. The last group of a share may be smaller. size: number of samples in a file.
         """
         files, most = positions // size, np.uint64(self.file_groups.at_once)
         begins, ends = self._shares(files)
@@ -77,8 +76,8 @@ class Order:
         return groups + rest % in_group, rest // in_group
 
     def _shares(self, files: Indices) -> tuple[Indices, Indices]:
-        """Return the share that each file in `files` belongs to, as two arrays: the first file of the share, and the
-        first file after the share. files: numbers of files, in ascending order.
+        """Return the share that each file in `files` belongs to, as two arrays of the length of `files`: the first file
+        of the share, and the first file after the share. files: numbers of files, in ascending order.
         """
         if not len(files):
             return files, files
@@ -93,11 +92,11 @@ class Order:
 
 
 def permute(indices: Indices, count: int, keys: list[Any]) -> Indices:
-    """Map each index to its place in a permutation of the numbers below `count`. indices: indices below `count`. keys:
-    one key per round, which select the permutation; each key is a number, or an array as long as `indices`. Rounds
-    update the high and the low half of the bits alternately. The mapping is therefore a bijection, however the bits are
-    split. An index that is mapped to `count` or above is mapped again; on average, this happens less than once per
-    index.
+    """Permute the numbers below `count`, and return for each of `indices` the number that it is mapped to. indices:
+    numbers below `count`. keys: one key per round. The keys select the permutation. Each key is a number, or an array
+    as long as `indices`. Rounds update the high and the low half of the bits alternately. The mapping is therefore a
+    bijection, however the bits are split. If an index is mapped to `count` or above, the result is mapped again; on
+    average, this happens less than once per index.
     """
     bits = (count - 1).bit_length()
     low_bits = np.uint64(bits // 2)
@@ -130,8 +129,8 @@ def mix(value: int) -> int:
 
 
 def mix_all(values: Indices) -> Indices:
-    """Mix the bits of each value of an array. The calculation is shorter than that of mix(); with four rounds,
-    permutations pass tests of uniformity.
+    """Mix the bits of each value of an array. The calculation is shorter than that of mix(). It suffices: permutations
+    of four rounds pass tests of uniformity.
     """
     values = values * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ values >> np.uint64(29)) * np.uint64(0x94D049BB133111EB)

@@ -23,7 +23,7 @@ def check(plans: Iterable[Plan]) -> None:
 
 
 def faults(plan: Plan) -> Iterator[ConfigError]:
-    """Yield an error for each limit that keeps the job from running as planned."""
+    """Yield an error for each limit that prevents the job from running as planned."""
     for check in (_node, _binding, _account, _size, _queue, _budget):
         yield from check(plan)
 

@@ -27,8 +27,8 @@ _MOST = 100_000
 
 
 class JobRequest(Struct, frozen=True):
-    """Options of a submission except the workload and the site. For an option that is None, the default of the site
-    applies. seed: seed of the order of runs; None to choose a random seed.
+    """Options of a submission, except the workload and the site. If an option is None, the default of the site applies.
+    seed: seed of the order of runs; None to choose a random seed.
     """
 
     runs: Path
@@ -58,8 +58,8 @@ class Judging(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class About(Struct, frozen=True):
-    """Contents of a study file other than its parts. warmup_set: workload keys that have other values in warm-up runs,
-    with these values.
+    """Contents of a study file other than its parts. warmup_set: workload keys that have other values in warm-up runs
+    than in measured runs, with these other values.
     """
 
     description: str = ""
@@ -69,10 +69,10 @@ class About(Struct, frozen=True):
 
 class Part(Struct, frozen=True):
     """A part of a study: a set of points that are compared with each other. name: empty if the study has a single part.
-    weak: if true, every rank reads the same amount at every number of ranks; otherwise all ranks together read the same
-    amount. reference: number of the point that the other points are compared with. This is the point with the unchanged
-    workload on the fewest ranks. If no point has the unchanged workload, this is the first point on the fewest ranks.
-    is_default: true if the reference has the unchanged workload.
+    weak: if true, every rank reads the same amount at every number of ranks; otherwise, all ranks together read the
+    same amount. reference: number of the point that the other points are compared with. The reference is the point with
+    the unchanged workload on the fewest ranks. If no point has the unchanged workload, the reference is the first point
+    on the fewest ranks. is_default: true if the reference has the unchanged workload.
     """
 
     name: str
@@ -99,9 +99,9 @@ class Part(Struct, frozen=True):
 
 
 class Point(Struct, frozen=True):
-    """A configuration that is measured `repeat` times. places: for each varied key, the index of its value at this
-    point on the axis of the key. layout: Lustre layout of the dataset's files. data: folder that holds the dataset;
-    None: the data directory of the study.
+    """A configuration that is measured `repeat` times. places: for each varied key, which of its values the point has,
+    as an index into the values of the key's axis. layout: Lustre layout of the dataset's files. data: folder that holds
+    the dataset; None: the data directory of the study.
     """
 
     number: int
@@ -287,9 +287,9 @@ def _part(asked: PartRequest, points: list[Point]) -> Part:
 
 
 def _is_base(point: Point, base: Workload, asked: PartRequest) -> bool:
-    """Return whether the point has the unchanged workload `base` and the layout of the site and, if two file systems
-    are compared, is on the first of them. The size of the dataset may differ from that in `base` if the part does not
-    vary it.
+    """Return whether the point has the unchanged workload `base` and the layout of the site. If two file systems are
+    compared, the point must also be on the first of them. The dataset may have another size than in `base`, unless the
+    part varies this size.
     """
     same = {"files": base.dataset.files, "samples_per_file": base.dataset.samples_per_file}
     varied = any(axis.key.startswith(("dataset.files", "dataset.samples_per_file")) for axis in asked.axes)
@@ -352,8 +352,8 @@ def _scales(asked: PartRequest) -> list[tuple[int, int]]:
 
 
 def _sized(asked: PartRequest, workload: Workload, most: int, notes: dict[str, None]) -> Workload:
-    """Return the workload with the dataset size and the number of steps that the part requests. They are the same for
-    all numbers of ranks. Add notes on these changes to `notes`. most: largest number of ranks of the part.
+    """Return the workload with the dataset size and the number of steps that the part requests. Size and steps do not
+    depend on the number of ranks. Add notes on these changes to `notes`. most: largest number of ranks of the part.
     """
     if asked.dataset_size is not None:
         sized = resized(workload, asked.dataset_size, most)
@@ -393,8 +393,9 @@ def _check_weak(workload: Workload) -> None:
 
 
 def _weak(workload: Workload, most: int) -> Workload:
-    """Return the workload for weak scaling: each rank reads the same amount at every number of ranks, from a single
-    dataset. train.steps is set to the number of steps that a rank has on `most` ranks. most: largest number of ranks.
+    """Return the workload for weak scaling, in which each rank reads the same amount at every number of ranks, from a
+    single dataset. train.steps is set to the number of steps that a rank has if the part's largest number of ranks
+    share the dataset. most: this largest number of ranks.
     """
     steps = plan.steps_per_epoch(workload, most)
     return structs.replace(workload, train=structs.replace(workload.train, steps=max(1, steps)))

@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 
 class Scale(Struct, frozen=True, forbid_unknown_fields=True):
-    """Values that a study, a part, or their `laptop` sections may set: numbers of nodes and ranks, dataset size,
-    workload keys. null: not set here.
+    """Values that a study, a part, or a section `laptop` may set: numbers of nodes and ranks, dataset size, workload
+    keys. null: not set here.
     """
 
     set: dict[str, Any] = {}
@@ -33,10 +33,10 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Shrunk(Scale, frozen=True, forbid_unknown_fields=True):
-    """Smaller values of a part, which suit a laptop."""
+    """Replacement values that make a part of a study small enough for a laptop."""
 
     sweep: dict[str, Any] = {}
-    """Varied keys with the values that replace those of the part. Other varied keys keep the values of the part.
+    """Replacement values for varied keys. A varied key that is not listed here keeps the values that the part gives it.
     Example: {reader.read_threads: [1, 2]}
     """
 
@@ -55,7 +55,7 @@ class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
     combination.
     """
     weak: bool = False
-    """Weak scaling: each rank takes the same number of steps at every scale."""
+    """Weak scaling: each rank takes the same number of steps on any number of ranks."""
     metric: MetricName = "samples_per_s"
     """Metric that is compared between the points."""
     laptop: Shrunk = Shrunk()
@@ -80,7 +80,9 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
     warmup: Annotated[int, Meta(ge=0)] = 0
     """Number of warm-up runs of each dataset in each job, before the measurements."""
     warmup_set: dict[str, Any] = {}
-    """Workload keys that have other values in warm-up runs, with these values. Example: {reader.verify_content: all}"""
+    """Workload keys that have other values in warm-up runs than in measured runs, with these other values. Example:
+    {reader.verify_content: all}
+    """
     laptop: Scale = Scale()
     """Smaller values, used without --full. A suite uses them on the local site only."""
     verdict: Judging | None = None
@@ -120,7 +122,7 @@ def _near(path: Path, name: str | None) -> str | None:
 
 
 class FileChanges(Struct, frozen=True):
-    """Values from the command line that replace those of the study file. For a value that is None, that of the file
+    """Values from the command line that replace those of the study file. If a value is None, the value of the file
     remains. full: use the study's full values instead of its smaller values, which suit a laptop. folders: one folder
     on each of the two file systems to be compared; empty if no file systems are compared.
     """
@@ -134,8 +136,9 @@ class FileChanges(Struct, frozen=True):
 
 
 def asked_of(file: StudyFile, site: Site, changes: FileChanges) -> list[PartRequest]:
-    """Return the requested parts of a study. For each part, later settings replace earlier ones, in this order: common
-    settings of the file, settings of the part, smaller values for laptops (unless changes.full is set), `changes`.
+    """Return the requested parts of a study. The settings of a part come from four sources: the common settings of the
+    file, the settings of the part, the smaller values for laptops, and `changes`. Later sources in this list replace
+    earlier ones. The smaller values are left out if changes.full is set.
     """
     return [_asked_of(name, part, file, site, changes) for name, part in file.parts.items()]
 
@@ -175,5 +178,5 @@ def _counts(layers: Sequence[Scale], key: str, source: str) -> tuple[int, ...]:
 
 
 def _last(values: Iterable[T | None]) -> T | None:
-    """Return the last value that is not None, or None."""
+    """Return the last value that is not None. Return None if all values are None."""
     return [None, *(value for value in values if value is not None)][-1]

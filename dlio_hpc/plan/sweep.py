@@ -46,7 +46,9 @@ class Axis(Struct, frozen=True):
 
     @property
     def is_data(self) -> bool:
-        """True if the axis does not vary a key but the file system under test, by the folder of the dataset."""
+        """True if the axis varies the file system under test instead of a key. The values are then dataset folders, one
+        on each file system.
+        """
         return self.key == _DATA
 
 
@@ -219,8 +221,8 @@ def _no_range(text: str, source: str) -> ConfigError:
 
 
 def _end(text: str, unit: Unit) -> int | float | None:
-    """Return the number that `text` stands for; in bytes or seconds if `unit` says so. Return None if `text` is not a
-    number.
+    """Return the number that `text` stands for. It is in bytes or seconds if `unit` is a size or a time. Return None if
+    `text` is not a number.
     """
     value = document.parse_yaml(text, "range")
     number = _number(value, unit)
@@ -228,8 +230,8 @@ def _end(text: str, unit: Unit) -> int | float | None:
 
 
 def _spelt(value: float, unit: Unit) -> int | float | str:
-    """Return the value as a person would write it: a size in bytes with a larger unit if that is exact, otherwise a
-    number.
+    """Return the value as a person would write it. A size in bytes gets a larger unit if the result is exact; any other
+    value is a plain number.
     """
     text = _label(value, unit)
     if unit == "bytes" and _number(text, unit) == value:

@@ -185,7 +185,9 @@ def _exit_status(content: bytes | None) -> int | None:
 
 
 def _tail(content: dict[str, bytes]) -> Tail | None:
-    """Return the last lines of job.err, or of job.out if job.err is empty, or None if both are empty."""
+    """Return the last lines of job.err. If job.err is empty, return the last lines of job.out. Return None if both are
+    empty.
+    """
     for name in (rundir.STDERR, rundir.STDOUT):
         if lines := _last_lines(content.get(name, b"")):
             return Tail(name, lines)
@@ -202,8 +204,8 @@ def _last_lines(content: bytes) -> tuple[str, ...]:
 
 
 class RunFiles(NamedTuple):
-    """Files with the details of a run. timeline: content of the file timeline.h5 of the run; None if there is no such
-    file. log: path of the Darshan log of the run; None if there is none.
+    """Timeline and Darshan log of a run. timeline: content of the file timeline.h5 of the run; None if the run has no
+    timeline. log: path of the Darshan log of the run; None if the run has no log.
     """
 
     run: RunOutcome
@@ -213,9 +215,9 @@ class RunFiles(NamedTuple):
 
 @contextmanager
 def evidence(path: Path, outcome: JobOutcome) -> Iterator[list[RunFiles]]:
-    """Yield, for a `with` block, the files with the details of all runs that have a result. path: directory or archive
-    of the job. Darshan logs in an archive are unpacked into a temporary directory, which is removed at the end of the
-    block.
+    """Yield, for a `with` block, the timelines and Darshan logs of all runs that have a result. path: directory or
+    archive of the job. Darshan logs in an archive are unpacked into a temporary directory, which is removed at the end
+    of the block.
     """
     runs = [run for run in outcome.runs if run.result is not None]
     if path.is_dir():
@@ -247,8 +249,8 @@ def _log(run: RunOutcome, folder: Path) -> Path | None:
 
 
 def _is_of(run: RunOutcome, name: str) -> bool:
-    """Return whether the Darshan log that was checked for the run has the file name `name`. If no log was checked,
-    return True.
+    """Return whether `name` is the file name of the Darshan log that was checked for the run. If no log was checked for
+    the run, return True.
     """
     return run.verdict is None or Path(name).name == run.verdict.log
 
@@ -264,7 +266,7 @@ def _timeline(path: Path) -> bytes | None:
 
 
 def without_log(outcome: JobOutcome, run: RunOutcome) -> str | None:
-    """Return the reason why a run has no usable Darshan log, or None if it has one."""
+    """Return the reason why a run has no usable Darshan log. Return None if the run has one."""
     if run.verdict is not None:
         return run.verdict.why_not
     if not run.run.darshan:
@@ -310,14 +312,14 @@ _INCOMPLETE: frozenset[State] = frozenset({"timeout", "cancelled", "lost"})
 
 
 def fault(outcome: JobOutcome) -> DlioError | None:
-    """Return the reason why the numbers of the job must not be used. The reason is an error; commands exit with the
-    exit code of this error. Return None if the job is valid or has not ended.
+    """Return the reason why the numbers of the job must not be used, as an error. Commands exit with the exit code of
+    this error. Return None if the job has no fault so far.
     """
     return _recorded_fault(outcome) or _ended_fault(outcome)
 
 
 def _recorded_fault(outcome: JobOutcome) -> DlioError | None:
-    """Return the first fault that the files of the job record, or None if there is none."""
+    """Return the first fault in the job's own files. Return None if these files contain no fault."""
     for layout in outcome.layouts:
         if layout.faults:
             return InvalidRun(f"the layout is not the requested one: {'; '.join(layout.faults)}")
@@ -325,7 +327,9 @@ def _recorded_fault(outcome: JobOutcome) -> DlioError | None:
 
 
 def _own_fault(run: RunOutcome) -> DlioError | None:
-    """Return the fault that the files of the run record, or None if there is none."""
+    """Return the fault in the run's own files: its error, its result, or the verdict on its Darshan log. Return None if
+    these files contain no fault.
+    """
     if run.error is not None:
         kind = kind_of(run.error.exit_code)
         return kind(f"{run.name} failed on rank {run.error.rank} ({run.error.host}): {run.error.message}")
@@ -337,9 +341,9 @@ def _own_fault(run: RunOutcome) -> DlioError | None:
 
 
 def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = False) -> DlioError | None:
-    """Return the reason why a run is not a valid measurement, or None if it is valid. Faults of other runs of the job
-    do not count. must_be_laid_out: whether a run is also invalid if a layout was requested but the file system does not
-    support layouts.
+    """Return the reason why a run is not a valid measurement. Return None if the run is valid. Faults of other runs of
+    the job do not count. must_be_laid_out: True if a run is also invalid when a layout was requested on a file system
+    that does not support layouts.
     """
     layout = next((layout for layout in outcome.layouts if layout.path == run.run.dataset), None)
     if layout is not None and (why := _layout_fault(layout, must_be_laid_out)) is not None:
@@ -354,7 +358,7 @@ def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = Fal
 
 
 def _bug(outcome: JobOutcome) -> DlioError | None:
-    """Return the error for a job that ended because of a bug in dlio-hpc, or None for any other job."""
+    """Return an error if the job ended because of a bug in dlio-hpc. Return None otherwise."""
     if outcome.exit_status != Unexpected.exit_code:
         return None
     return Unexpected(f"job {outcome.job.job} ended because of a bug in dlio-hpc; {_where(outcome)}")
@@ -389,7 +393,9 @@ def _layout_fault(layout: Record, must_be_laid_out: bool) -> str | None:
 
 
 def _ended_fault(outcome: JobOutcome) -> DlioError | None:
-    """Return the fault that follows from the state in which the job ended, or None if there is none."""
+    """Return the fault that follows from the state in which the job ended. Return None if the state is not a fault, or
+    if the job has not ended.
+    """
     state = outcome.job.state
     if state == "completed" and (silent := [run.name for run in outcome.runs if run.result is None]):
         return InvalidRun(

@@ -39,9 +39,9 @@ def study_in(folder: Path) -> StudyOutcome:
 
 
 def directories(names: Sequence[str], runs: Path) -> list[Path]:
-    """Return the directories of jobs. A name is a path, the name of a job below `runs`, or the name of a study; a study
-    stands for all its jobs. If `names` is empty, return the directories of all jobs below `runs`, and raise ConfigError
-    if there are no jobs.
+    """Return the directories of jobs. A name is a path, the name of a job below `runs`, or the name of a study below
+    `runs`. A study stands for all its jobs. If `names` is empty, return the directories of all jobs below `runs`. In
+    this case, raise ConfigError if there are no jobs.
     """
     if not names:
         return _all(runs)
@@ -62,7 +62,7 @@ def _all(runs: Path) -> list[Path]:
 
 
 def named(name: str, runs: Path) -> list[Path]:
-    """Return the directory of the job `name`, in a list. If `name` is a study, return the directories of its jobs.
+    """Return a list with the directory of the job `name`. If `name` is a study, return the directories of all its jobs.
     name: a path, or a name below `runs`.
     """
     if study_outcome.is_study(folder := study_folder(name, runs)):

@@ -18,10 +18,10 @@ from dlio_hpc.records.job_outcome import JobOutcome
 
 
 class Lacking(NamedTuple):
-    """Measurements that a study lacks. planned: the study with new jobs for the missing measurements that no live job
-    will make; it has no jobs if there are no such measurements. live: jobs of the study that are queued or running.
-    stray: directories of jobs that were never submitted. measured: number of measurements that exist. missing: number
-    of missing measurements; it includes those that live jobs will make.
+    """Measurements that a study lacks. planned: the study with new jobs. These jobs make the missing measurements that
+    no live job will make. There are no jobs if there are no such measurements. live: jobs of the study that are queued
+    or running. stray: directories of jobs that were never submitted. measured: number of measurements that exist.
+    missing: number of missing measurements, including those that live jobs will make.
     """
 
     planned: Planned
@@ -37,8 +37,8 @@ class Lacking(NamedTuple):
 
 
 def load(folder: Path, options: Options) -> Study:
-    """Return the study in a folder, changed by the options in planned.RESUMABLE that are given in `options`. Raise
-    ConfigError if the study only generates data.
+    """Return the study in a folder. Options that are given in `options` and listed in planned.RESUMABLE replace the
+    options of the study. Raise ConfigError if the study only generates data.
     """
     known = study_outcome.load(folder)
     if known.generate == "only":
@@ -70,8 +70,9 @@ def start(
     known: Study, report: Report, verbose: Report, on_wait: Callable[[], None]
 ) -> tuple[Lacking, Submission | None]:
     """Submit jobs for the measurements that the study lacks. Mark jobs of the study that were never submitted as
-    cancelled. Return what the study lacked, and the submission; the submission is None if no job was needed. on_wait:
-    function that is called before this function waits for another process that is submitting or resuming the study.
+    cancelled. Return two values: what the study lacked, and the submission. The submission is None if no job was
+    needed. on_wait: function that is called if another process is submitting or resuming the study, before this
+    function waits for that process.
     """
     submit.keep(known, is_new=False)
     with rundir.locked_file(known.folder / rundir.STUDY, on_wait):

@@ -34,8 +34,8 @@ class MissingMeasurement(NamedTuple):
 
 class StudyOutcome(NamedTuple):
     """Outcome of a study. jobs: jobs, sorted by their numbers. measured: valid measurements, in the order of the study.
-    missing: measurements that are still to be made. others: number of valid duplicates of measurements; `measured` does
-    not contain these. broken: for each job that cannot be read, the reason.
+    missing: measurements that are still to be made. others: number of valid measurements that duplicate one in
+    `measured` and are left out there. broken: one text for each job that cannot be read, with the reason.
     """
 
     study: Study
@@ -57,8 +57,8 @@ class StudyOutcome(NamedTuple):
 
 
 def is_study(path: Path) -> bool:
-    """Return whether `path` is the folder of a study and not of a job. The folder need not exist: it is enough that the
-    jobs of the study have copies of study.json.
+    """Return True if `path` is the folder of a study, and False if it is the folder of a job. The folder of a study
+    need not exist: it is enough that the jobs of the study have copies of study.json.
     """
     return not (path / rundir.JOB).exists() and _record(path) is not None
 
@@ -91,7 +91,9 @@ def load(path: Path) -> Study:
 
 
 def held(outcomes: Sequence[JobOutcome]) -> Study | None:
-    """Return the study that all these jobs belong to, or None if they do not all belong to one study."""
+    """Return the study to which all these jobs belong. Return None if the jobs belong to different studies or to
+    none.
+    """
     copies = {outcome.study: outcome.job.job for outcome in outcomes}
     studies = [
         document.decode(content, Study, f"{job}/{rundir.STUDY}", InvalidRun)
@@ -115,8 +117,8 @@ def jobs(study: Study) -> list[Path]:
 
 
 def next_number(study: Study) -> int:
-    """Return the number of the next job of the study. A number is in use if any file or folder has the name of the job
-    with this number.
+    """Return the number for the next job of the study. It is larger than every number that is in use. A number is in
+    use if any file or folder has the name of the job with this number.
     """
     names = [path.name for path in _named(study, study.runs, "")]
     names += [path.name.removesuffix(archive.SUFFIX) for path in _named(study, study.archive, archive.SUFFIX)]
@@ -129,8 +131,8 @@ def _named(study: Study, folder: str, suffix: str) -> list[Path]:
 
 
 def _number(study: str, name: str) -> int | None:
-    """Return the number of the job `name`, or 0 for the job that generates datasets. Return None if the study has no
-    such job; for example, the job may belong to a study whose name starts in the same way.
+    """Return the number of the job `name` in the study, or 0 for the job that generates datasets. Return None if `name`
+    is not a job of the study. It may, for example, be a job of a study whose name starts in the same way.
     """
     number = name.removeprefix(f"{study}-")
     return int(number) if number.isdigit() else 0 if number == "generate" else None
@@ -164,15 +166,15 @@ def _either(study: Study, path: Path) -> JobOutcome:
 
 
 def is_live(job: JobOutcome) -> bool:
-    """Return whether the job is queued or running. Return False for a job without a batch id, because its submission
-    was interrupted.
+    """Return whether the job is queued or running. A job without a batch id is neither, because its submission was
+    interrupted.
     """
     return job.directory is not None and not job.job.ended and job.job.batch_id is not None
 
 
 def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str = "no job was submitted for it") -> StudyOutcome:
-    """Return the outcome of a study from these jobs. absent: reason to give for missing measurements that none of these
-    jobs was planned to make.
+    """Return the outcome of a study from these jobs. absent: reason that is stated for a missing measurement if none of
+    these jobs was planned to make it.
     """
     laid_out = {part.name for part in study.parts if any(axis.is_layout for axis in part.axes)}
     good: dict[Unit, Measured] = {}

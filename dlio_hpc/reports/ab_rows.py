@@ -27,8 +27,8 @@ def sides(compared: tuple[Arm, ...]) -> list[str]:
 
 
 def cached(measured: Sequence[Measured]) -> list[str]:
-    """Return a warning if more than LIMIT of the bytes of any measurement came from memory, or if that share is unknown
-    for any measurement. Otherwise, return an empty list.
+    """Return a list with one warning if, in any measurement, more than LIMIT of the bytes came from memory or this
+    share is unknown. Otherwise, return an empty list.
     """
     shares = [measurement.cached for measurement in measured]
     if not shares or all(share is not None and share <= LIMIT for share in shares):
@@ -42,8 +42,8 @@ def cached(measured: Sequence[Measured]) -> list[str]:
 
 
 def verdict(study: Study, effects: tuple[PairedEffect, ...]) -> str:
-    """Return the verdict on the two file systems in one sentence. If the study has several settings, the verdict is
-    based on the effect over all settings together.
+    """Return the verdict on the two file systems in one sentence. It is based on the last of `effects`: the only effect
+    or, if the study has several settings, the effect over all of them together.
     """
     if not effects:
         return "No pair has been measured yet."
@@ -87,8 +87,8 @@ def _member(member: Throughput) -> list[str]:
 
 
 def stragglers(compared: tuple[Arm, ...]) -> list[str]:
-    """Return one sentence per straggler. If nodes could not be compared, add one sentence that names the directories
-    concerned.
+    """Return one sentence per straggler. If the nodes of a file system could not be compared, add one sentence that
+    names the directories of these file systems.
     """
     lines, unknown = [], []
     for side in compared:

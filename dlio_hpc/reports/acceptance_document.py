@@ -45,7 +45,7 @@ def sections(accepted: Acceptance) -> list[Section]:
 
 def _is_shown(check: Check) -> bool:
     """Return whether a check gets a section of its own. A check that is met gets none. A check of a metric with the
-    outcome `cached` gets none either, because the check of the storage already states the reason.
+    outcome `cached` gets none either, because the section on the check of the storage already states the reason.
     """
     return check.outcome not in _MET and not (check.outcome == "cached" and check.metric)
 
@@ -82,8 +82,8 @@ def _unmet(check: Check) -> Section:
 
 
 def _group(accepted: Acceptance, group: str) -> Section:
-    """Return the section of a group: its pictures, and the evidence for those of its checks that have no section of
-    their own.
+    """Return the section of a group. It contains the pictures of the group, and the evidence for its checks that have
+    no section of their own.
     """
     evidence = [_evidence(check) for check in accepted.of(group) if check.evidence and not _is_shown(check)]
     return Section(group, [Pictures("", lambda: _draw(accepted, group)), *evidence], is_detail=True)

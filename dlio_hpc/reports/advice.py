@@ -1,5 +1,5 @@
-"""Advice on the application that a workload stands for, in the terms of its I/O library. The model is section V.D of
-the DLIO paper, which gives such advice for CosmoFlow and Cosmic Tagger.
+"""Advice on the application that a workload models. It is phrased in the terms of the application's I/O library,
+following section V.D of the DLIO paper, which gives such advice for CosmoFlow and Cosmic Tagger.
 
 Sources: tensorflow.org/api_docs/python/tf/data (TFRecordDataset, Dataset.map, prefetch, interleave), docs.pytorch.org
 (DataLoader), docs.h5py.org (create_dataset, File), h5repack's own help (HDF5 1.14), lfs-setstripe(1).
@@ -36,8 +36,8 @@ _FRAME = 16
 
 
 def of_study(study: Study, findings: tuple[Finding, ...]) -> list[str]:
-    """Return the advice from each part that compares settings, as lines. A line that begins with blanks continues the
-    previous line.
+    """Return lines of advice. Each part of the study that compares settings contributes lines. A line that begins with
+    blanks continues the previous line.
     """
     return [line for finding in findings for line in _of_part(study, study.part(finding.part), finding)]
 
@@ -194,8 +194,8 @@ def _interleave(workload: Workload) -> list[str] | None:
 
 
 def _chunks(workload: Workload) -> list[str] | None:
-    """Return lines on how to store an HDF5 dataset, here called x, with the recommended chunk shape. The shape is given
-    in elements; its first dimension counts samples. Return None for other formats.
+    """Return lines on how to store an HDF5 dataset with the recommended chunk shape. The lines call the dataset x. The
+    shape is given in elements; its first dimension counts samples. Return None for formats other than HDF5.
     """
     dataset = workload.dataset
     if dataset.format != "hdf5":
@@ -220,7 +220,9 @@ def _chunks(workload: Workload) -> list[str] | None:
 
 
 def _cache(size: int) -> int:
-    """Return the smallest power of two that holds four chunks of `size` bytes, as the bytes of HDF5's chunk cache."""
+    """Return a size for HDF5's chunk cache in bytes: the smallest power of two that holds four chunks of `size`
+    bytes.
+    """
     return int(1 << (4 * size - 1).bit_length())
 
 

@@ -40,8 +40,8 @@ def state_of(exit_code: int) -> State:
 
 
 def of_fault(fault: DlioError) -> Banner:
-    """Return the banner for results with this fault. If the fault is Incomplete, measurements are missing; for any
-    other fault, the numbers must not be used.
+    """Return the banner for results that have this fault. If the fault is Incomplete, the banner says that measurements
+    are missing. For any other fault, it says that the numbers must not be used.
     """
     state: State = "not measured" if isinstance(fault, Incomplete) else "bad"
     lead = "Incomplete" if state == "not measured" else "Do not use the numbers"

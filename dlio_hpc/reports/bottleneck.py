@@ -38,8 +38,8 @@ def of_job(outcome: JobOutcome) -> list[str]:
 
 
 def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
-    """Return a list with one sentence. For each bottleneck, the sentence names the points that the bottleneck limits,
-    and the share of time that ranks wait for data at these points. Return an empty list if nothing was measured.
+    """Return a list with one sentence. For each bottleneck, the sentence names the points of the study that it limits,
+    and the share of time for which ranks wait for data at these points. Return an empty list if nothing was measured.
     """
     limited: dict[str, list[tuple[str, float]]] = {}
     titles = {run.run.point: title(outcome, run) for outcome in jobs for run in outcome.runs}
@@ -63,9 +63,9 @@ def shortened(answers: list[str]) -> list[str]:
 
 
 def _points(held: Sequence[tuple[str, float]], points: int) -> str:
-    """Return the titles of the points that have a bottleneck; if there are many points or no titles, return the number
-    of these points. held: title of each of these points, and its share of time waiting for data in %. points: number of
-    all points.
+    """Return the titles of the points that have a bottleneck. If the study has many points or the points have no
+    titles, return the number of the points with the bottleneck instead. held: for each point with the bottleneck, its
+    title and its share of time waiting for data in %. points: number of all points.
     """
     names = [name for name, _ in held if name]
     return ", ".join(names) if names and points <= _NAMED else f"{len(held)} of {points} points"
@@ -100,8 +100,8 @@ def _of_repeats(runs: Sequence[RunOutcome]) -> str:
 
 def _bottlenecks(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
     """Return the names of the bottlenecks: the longest phase and, if it takes nearly as much time, the second longest
-    phase. Synchronisation counts as waiting for the reads of another rank if reads are in flight during enough of the
-    time in which ranks wait (_EXPLAINED).
+    phase. Synchronisation is named as waiting for another rank's reads, if reads are in flight during a large enough
+    share (_EXPLAINED) of the time for which ranks wait.
     """
     first, second = sorted(seconds, key=lambda phase: -seconds[phase])[:2]
     is_alike = seconds[first] - seconds[second] < _ALIKE * sum(seconds.values())
@@ -115,8 +115,8 @@ def _bottlenecks(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[
 
 
 def _slowest(runs: Sequence[RunOutcome]) -> str:
-    """Return a phrase that names the slowest rank and states the ratio of its time to the time of the median rank. The
-    ratio is the median over the repeats.
+    """Return a phrase that names the slowest rank and states how much longer it takes than the median rank. This ratio
+    of times is the median over the repeats.
     """
     ranks = [summary.slowest_rank for summary in _summaries(runs)]
     ratio = f"{statistics.median(rank.ratio for rank in ranks):.2f} x the median rank"
@@ -126,7 +126,9 @@ def _slowest(runs: Sequence[RunOutcome]) -> str:
 
 
 def _seconds(runs: Sequence[RunOutcome]) -> dict[str, float]:
-    """Return the duration of each phase in seconds: the mean over ranks, summed over all epochs of these runs."""
+    """Return the duration of each phase in seconds. Each epoch contributes its mean over ranks; the epochs of all these
+    runs are summed.
+    """
     epochs = [epoch for run in runs if run.result is not None for epoch in run.result.epochs]
     return {phase: sum(getattr(epoch, phase) for epoch in epochs) for phase in _PHASES}
 
@@ -170,8 +172,8 @@ def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
 
 
 def _in_flight(summaries: Sequence[Summary]) -> float | None:
-    """Return the time in seconds in which a rank had a read in flight and did not compute: the mean over ranks, summed
-    over the runs. Return None if reads were not timed.
+    """Return for how many seconds a rank had a read in flight while it did not compute. This is the mean over ranks,
+    summed over the runs. Return None if reads were not timed.
     """
     total = 0.0
     for summary in summaries:

@@ -35,9 +35,10 @@ class Facts(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table. rows: each with one cell per column of the header. styles: one per row, or empty. legend: explanation of
-    the columns. has_total: whether the last row is the total. most: maximum number of rows on a terminal; None for all.
-    is_whole: whether cells are never folded on a terminal. is_detail: whether only the HTML page shows the table.
+    """A table. rows: each with one cell per column of the header. styles: one style per row; empty if no row has a
+    style. legend: explanation of the columns. has_total: whether the last row is the total. most: maximum number of
+    rows on a terminal; None for all rows. is_whole: whether cells are never folded on a terminal. is_detail: whether
+    only the HTML page shows the table.
     """
 
     title: str

@@ -26,9 +26,9 @@ _LEAST_SPAN = 0.1
 
 
 class Line(NamedTuple):
-    """Table row of a job. change: change of the median relative to the baseline of the measurement key or, if there is
-    no baseline, relative to the previous job. note: remarks on the job: that it is the baseline or an outlier, changes
-    that start at this job, the fault of a run, and reasons why repeats differ.
+    """Table row of a job. change: relative change of the median. It is relative to the baseline of the measurement key
+    or, if there is no baseline, to the previous job. note: remarks on the job. They say that the job is the baseline or
+    an outlier, which changes start at it, which fault a run has, and why repeats differ.
     """
 
     when: str
@@ -44,8 +44,8 @@ class Block(NamedTuple):
     """History of the measurements with one measurement key. title: name of the measurement key; no two blocks have the
     same title. name: short name of the key. lines: one per job. bars: the medians as a text of bars, one character per
     job. trend: None if no job has a value. shifts: sentences on the changes. is_worse: whether the last change is for
-    the worse. newest: the entry of the job that ended last. group: the measurements with this key in `newest`; None if
-    there are none.
+    the worse. newest: the entry of the job that ended last. group: the runs with this key in `newest`; None if the
+    block has no measurements.
     """
 
     title: str
@@ -82,8 +82,8 @@ def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricN
 
 
 def _named(nights: list[tuple[Entry, Group]]) -> Group:
-    """Return the newest group, after which the block is named. Remove the title of this group if the groups have
-    different titles.
+    """Return the newest group, after which the block is named. If the groups have different titles, the title of the
+    returned group is empty.
     """
     newest = nights[-1][1]
     titles = {group.title for _, group in nights if group.title}
@@ -112,7 +112,7 @@ def _block(
 
 
 def _base(baseline: Accepted | None, metric: MetricName) -> float | None:
-    """Return the median of the baseline, or None if there is no baseline or if it lacks the metric."""
+    """Return the median of the baseline. Return None if there is no baseline, or if the baseline lacks the metric."""
     night = None if baseline is None else trend.night(baseline.group, metric)
     return None if night is None else night.median
 
@@ -155,8 +155,8 @@ def _line(entry: Entry, group: Group, metric: MetricName, base: float | None, no
 
 
 def _disturbances(group: Group, metric: MetricName) -> Iterator[str]:
-    """Yield the spread of the group's repeats and possible reasons for it. Yield nothing if the spread is at most
-    disturbances.LARGE.
+    """If the repeats of the group differ by more than disturbances.LARGE, yield a phrase that says by how much,
+    followed by possible reasons. Otherwise, yield nothing.
     """
     repeats = group.repeats(metric)
     differ = disturbances.spread([repeat.value for repeat in repeats])

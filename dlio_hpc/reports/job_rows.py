@@ -50,8 +50,8 @@ def title(outcome: JobOutcome, run: RunOutcome) -> str:
 
 
 def _ways(workload: Workload) -> list[str]:
-    """Return phrases on how samples are stored and read. The first phrase is the mode; the others state what differs
-    from the defaults.
+    """Return phrases on how samples are stored and read. The first phrase is the mode of the reader. The others state
+    settings that differ from the defaults.
     """
     dataset, reader = workload.dataset, workload.reader
     chunk = dataset.chunk_shape if dataset.is_chunked else None
@@ -70,7 +70,9 @@ def _ways(workload: Workload) -> list[str]:
 
 
 def layout(record: Record) -> str | None:
-    """Return the layout of a dataset in words if it is on Lustre or a layout was requested, otherwise None."""
+    """Return the layout of a dataset in words. Return None if the dataset is not on Lustre and no layout was
+    requested.
+    """
     return describe(record) if record.file_system.is_lustre or record.asked else None
 
 
@@ -127,8 +129,8 @@ def takes(run: RunOutcome, summary: Summary) -> list[list[str]]:
 
 
 def _read(workload: Workload) -> str:
-    """Return the name of the operation that was timed as a read: a request to the operating system, or a call of h5py,
-    which makes the requests itself.
+    """Return the name of the operation whose duration was measured as that of a read. This is a request to the
+    operating system or, if h5py reads the dataset, a call of h5py, which makes the requests itself.
     """
     by_library = workload.dataset.format == "hdf5" and workload.reader.mode == "framework"
     return "one read by h5py" if by_library else "one read request"
@@ -156,8 +158,8 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
 
 
 def by_point(runs: Iterable[RunOutcome]) -> dict[int | None, list[Repeat]]:
-    """Return the measured runs as repeats, grouped by the number of the study's point that they measure. The value of a
-    repeat is its samples/s. Runs that measure no point of a study have the key None.
+    """Return the measured runs as repeats, by the number of the study's point that they measure. The value of a repeat
+    is its samples/s. The key is None for runs that measure no point of a study.
     """
     points: dict[int | None, list[Repeat]] = {}
     for run in runs:
@@ -194,8 +196,8 @@ def _io_time(summary: Summary) -> str:
 
 
 def _storage(run: RunOutcome) -> list[tuple[str, str]]:
-    """Return a fact that says where the bytes came from, storage or memory. If there is advice on how to read from
-    storage, add it as a second fact.
+    """Return one or two facts, each as a label and a text. The first says where the bytes came from, storage or memory.
+    The second is advice on how to read from storage, if there is such advice.
     """
     storage = run.storage
     if storage is None or not storage.epochs:

@@ -157,8 +157,8 @@ def busiest(analysis: Analysis, count: int) -> list[list[str]]:
 
 
 def write_csv(numbers: Iterable[Number], file: Any) -> None:
-    """Write a CSV header, followed by one row per number. A row consists of the log or run, the kind of its part that
-    the number belongs to, the name of this part, the metric, and the value.
+    """Write a CSV header, followed by one row per number. The cells of a row are: the log or run; the kind of object
+    that the number describes, such as job, rank or file; the name of this object; the metric; the value.
     """
     out = csv.writer(file, lineterminator="\n")
     out.writerow(["log", "of", "which", "metric", "value"])

@@ -57,8 +57,8 @@ def _are_numbers(table: Table) -> list[bool]:
 
 
 def _drawn(document: Document) -> tuple[list[Drawing], list[tuple[str, list[tuple[str, Any]]]]]:
-    """Return the pictures that are shown beside the answers, and the sections. A section is a pair of its heading and
-    its blocks. A block is a pair of its kind and its content. Sections without blocks are left out.
+    """Return two values: the pictures that are shown beside the answers, and the sections. A section is a pair of its
+    heading and its blocks. A block is a pair of its kind and its content. Sections without blocks are left out.
     """
     lead: list[Drawing] = []
     sections: list[tuple[str, list[tuple[str, Any]]]] = []

@@ -120,8 +120,8 @@ def _text(value: object) -> str:
 
 
 def _requests(examined: Examined) -> Iterator[TraceTrack]:
-    """Yield one track per thread if Darshan recorded threads. Otherwise, yield for each rank as many tracks as it had
-    requests in flight at once.
+    """Yield tracks of requests for each rank. If Darshan recorded threads, there is one track per thread. Otherwise, a
+    rank has as many tracks as it had requests in flight at the same time.
     """
     requests = examined.requests
     assert requests is not None

@@ -24,8 +24,8 @@ from dlio_hpc.results.run_result import Result
 def load_all(name: str, path: Path, run: str | None, only: str | None) -> list[Profile]:
     """Return the profile that `name` stands for. If `name` is a file of reference profiles, return all its profiles.
     path: path of the job, archive or log; ignored if `name` is a reference profile. run: name of a run of the job; None
-    selects the last measured run with a result. only: regular expression; of a log, only the files whose path matches
-    it are used. None selects the files that are neither programs nor libraries.
+    selects the last measured run with a result. only: regular expression that applies to logs. Only the files whose
+    path matches it are used. None selects all files that are neither programs nor libraries.
     """
     if reference_profile.is_reference(name):
         return [io_profile.of_reference(reference) for reference in reference_profile.load(name)]
@@ -107,8 +107,8 @@ def _chosen(outcome: JobOutcome, path: Path, run: str | None) -> RunOutcome:
 
 
 def _of_run(outcome: JobOutcome, evidence: RunFiles) -> Profile:
-    """Return the profile of a run, from its Darshan log. If the log is missing or cannot be used, return the profile
-    from the benchmark's own result and timeline.
+    """Return the profile of a run. It is made from the run's Darshan log. If the log is missing or cannot be used, it
+    is made from the benchmark's own result and timeline.
     """
     run, result = evidence.run, evidence.run.result
     assert result is not None

@@ -90,7 +90,9 @@ def _history(verdict: Verdict) -> Iterator[tuple[str, str]]:
 
 
 def case(verdict: Verdict, seconds: float) -> Case:
-    """Return the JUnit case for a verdict. A regression is a failure; a comparison that is not possible is an error."""
+    """Return the JUnit case for a verdict. A regression is a failure. If the comparison is not possible, the case is an
+    error.
+    """
     text = "\n".join(f"{label}: {value}" for label, value in facts(verdict))
     name = f"{verdict.subject}: {METRICS[verdict.metric].noun}"
     is_late = verdict.outcome == "incomplete" and any(phrase in verdict.why for phrase in _LATE)

@@ -6,8 +6,8 @@ from dlio_hpc.reports.banner import Banner
 
 
 def of_pair(similarity: Similarity, known: Yardsticks) -> Banner:
-    """Return the banner for two programs. It states whether their pattern similarity is in the range of published pairs
-    of the same application, or of different applications.
+    """Return the banner for two programs. It compares their pattern similarity with that of published pairs: pairs of
+    the same application, and pairs of different applications.
     """
     score, scores = similarity.pattern.ratio, similarity_rows.verdict(similarity)
     same, different = known.pattern.kindred, known.pattern.strangers
@@ -29,8 +29,8 @@ def of_pair(similarity: Similarity, known: Yardsticks) -> Banner:
 
 
 def of_matrix(matrix: Matrix) -> Banner:
-    """Return the banner for a matrix. It is good if, in every row whose application is among the columns, the nearest
-    column is this application.
+    """Return the banner for a matrix. Rows whose application is not among the columns are ignored. The banner is good
+    if, in every other row, the nearest column is the application of the row.
     """
     known = [row for row in matrix.rows if row.finds_own is not None]
     text = similarity_rows.found_own(matrix)

@@ -52,7 +52,7 @@ def _draw(a: Profile, b: Profile) -> Iterator[Picture]:
 
 
 def of_matrix(matrix: Matrix, known: Yardsticks) -> Document:
-    """Return the report on a matrix, in which each program of a row is compared with each program of a column. known:
+    """Return the report on a matrix, which compares the program of each row with the program of each column. known:
     scores of published pairs of programs.
     """
     yard = known.pattern

@@ -90,8 +90,9 @@ def _values(factor: Factor) -> list[str]:
 
 
 def _counts_for(factor: Factor) -> str:
-    """Return the names of the measures that a factor counts for. Pattern similarity disregards one request in a
-    hundred. If that changes the difference between A and B in this factor, return the changed difference too.
+    """Return the names of the similarity measures that use a factor. Pattern similarity tolerates deviations in one
+    request of a hundred. If this changes the difference between A and B in this factor, also return the difference that
+    pattern similarity uses.
     """
     name = factor.name
     if name in PATTERN and abs(abs(factor.difference or 0.0) - (factor.apart or 0.0)) > 0.005:
@@ -191,14 +192,14 @@ def names(profiles: Sequence[Profile]) -> list[str]:
 
 
 def nearest(row: MatrixRow, columns: Sequence[str]) -> str:
-    """Return a text with the name of the nearest column, or of several columns if they are equally near. columns: names
-    of all columns.
+    """Return the name of the column that is nearest to the row. If several columns are equally near, return all their
+    names. columns: names of all columns.
     """
     return " = ".join(columns[at] for at in row.nearest) or "nothing to compare"
 
 
 def own(row: MatrixRow) -> str:
-    """Return in words whether a row is nearest to its own application."""
+    """Return in words whether the nearest column of a row is the application of the row."""
     return {None: _UNKNOWN, True: "yes, tied" if row.is_tied else "yes", False: "NO"}[row.finds_own]
 
 
@@ -211,8 +212,8 @@ def cells(row: MatrixRow) -> list[str]:
 
 
 def found_own(matrix: Matrix) -> str:
-    """Return one or two sentences on how many rows are nearest to their own application. The first sentence uses all
-    known factors; the second uses only observed factors.
+    """Return one or two sentences that say for how many rows the nearest column is the row's own application. In the
+    first sentence, all known factors are compared; in the second, only observed factors.
     """
     rows = [row for row in matrix.rows if row.finds_own is not None]
     if not rows:
@@ -225,7 +226,7 @@ def found_own(matrix: Matrix) -> str:
 
 
 def _right(rows: Sequence[MatrixRow]) -> str:
-    """Return in words how many of these rows are nearest to their own application."""
+    """Return in words for how many of these rows the nearest column is the row's own application."""
     right = sum(bool(row.finds_own) for row in rows)
     tied = sum(bool(row.finds_own and row.is_tied) for row in rows)
     return f"{right} of {len(rows)}" + (f" ({tied} of them tied)" if tied else "")

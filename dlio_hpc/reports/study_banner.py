@@ -17,9 +17,9 @@ HIDDEN = 0.20
 
 
 def of_study(report: StudyReport) -> Banner:
-    """Return the banner of a study. If measurements are missing, the banner says so. Otherwise, if bytes came, or may
-    have come, from memory, or if nothing was read, the banner says so. Otherwise, it is the worst banner of all
-    conclusions.
+    """Return the banner of a study. If measurements are missing, the banner says so. Otherwise, if bytes came or may
+    have come from memory, or if nothing was read, the banner says so. Otherwise, the banner is the worst of the banners
+    of all conclusions.
     """
     study = report.outcome.study
     if (fault := study_report.fault(report)) is not None:
@@ -101,8 +101,8 @@ def _of_part(study: Study, finding: Finding) -> Iterator[Banner]:
 
 
 def _of_comparison(text: str, comparison: Comparison) -> Banner:
-    """Return the banner on compared settings. The comparison is conclusive if even the lower end of the recommended
-    setting's interval is at most HIDDEN below the best.
+    """Return the banner on compared settings. The comparison is conclusive if the recommended setting is at most HIDDEN
+    worse than the best setting, even at the lower end of its confidence interval.
     """
     chosen = None if comparison.recommended is None else comparison.of(comparison.recommended)
     if chosen is None or chosen.low is None or chosen.high is None:
@@ -111,8 +111,8 @@ def _of_comparison(text: str, comparison: Comparison) -> Banner:
 
 
 def _of_scaling(text: str, scaling: Scaling) -> Banner:
-    """Return the banner on a scaling curve. The curve is conclusive if the lower end of the last speed-up's interval is
-    at most HIDDEN below the upper end.
+    """Return the banner on a scaling curve. The curve is conclusive if the confidence interval of the last speed-up is
+    narrow. This means that its lower end is at most HIDDEN below its upper end.
     """
     last = scaling.steps[-1]
     if last.low is None or last.high is None:

@@ -102,7 +102,9 @@ def _part(report: StudyReport, finding: Finding) -> Section:
 
 
 def _points(study: Study, finding: Finding) -> Table:
-    """Return the table of points with their settings and metrics. If there are many settings, they share one column."""
+    """Return the table of points with their settings and metrics. If there are many settings, all of them are in one
+    column.
+    """
     keys = study_rows.varied(study, finding)
     header = study_rows.point_header(finding, keys)
     rows = [row for _, row in study_rows.points(study, finding)]

@@ -26,8 +26,8 @@ _COUNTS = ("bytes_read", "storage_bytes_read")
 
 class StudyReport(NamedTuple):
     """Contents of the report of a study. advice: lines; a line that begins with blanks continues the previous line.
-    effects: differences between the two file systems. sides: the two file systems. Both are empty if the study does not
-    compare file systems.
+    effects: differences between the two file systems. sides: the two file systems. `effects` and `sides` are empty if
+    the study does not compare file systems.
     """
 
     outcome: StudyOutcome
@@ -50,8 +50,8 @@ def make(outcome: StudyOutcome, metric: MetricName | None = None) -> StudyReport
 
 
 def _advice(outcome: StudyOutcome, findings: tuple[Finding, ...]) -> list[str]:
-    """Return the advice from the parts of the study that did not read from memory. If there is advice, add a line that
-    names the other parts.
+    """Return the advice from those parts of the study that did not read from memory. If there is advice, add a line
+    that names the parts that read from memory.
     """
     cached = {outcome.study.points[run.point].part for run in outcome.measured if run.origin == "cached"}
     lines = advice.of_study(outcome.study, tuple(finding for finding in findings if finding.part not in cached))
@@ -152,9 +152,10 @@ def _rows(report: StudyReport) -> Iterator[list[object]]:
 
 
 def fault(report: StudyReport) -> DlioError | None:
-    """Return the fault because of which measurements are missing, or None if none is missing. If a job that should have
-    made a missing measurement has a fault other than Incomplete, return the first such fault; otherwise, return
-    Incomplete. For a study that only generates datasets, return the first fault of its jobs, or None.
+    """Return the reason why measurements are missing, as an error. Return None if none is missing. If a job should have
+    made a missing measurement and has a fault other than Incomplete, return the first such fault. Otherwise, return
+    Incomplete. For a study that only generates datasets, return the first fault of its jobs, or None if they have no
+    fault.
     """
     outcome, missing = report.outcome, report.outcome.missing
     if outcome.study.generate == "only":

@@ -31,8 +31,8 @@ def short(keys: Sequence[str]) -> dict[str, str]:
 
 
 def setting(study: Study, number: int, is_place_known: bool = False) -> str:
-    """Return the setting of a point as text, or "the workload as it is" if no key remains. is_place_known: whether to
-    leave out the numbers of nodes and ranks and the file system.
+    """Return the setting of a point as text, as KEY=VALUE pairs. is_place_known: whether to leave out the numbers of
+    nodes and ranks and the file system. If no pair remains, the text is "the workload as it is".
     """
     point = study.points[number]
     labels = study.labels(point)
@@ -58,7 +58,9 @@ def point_header(finding: Finding, keys: Sequence[str]) -> list[str]:
 
 
 def varied(study: Study, finding: Finding) -> list[str]:
-    """Return the keys that the part of a finding varies, as they appear in the labels of its points."""
+    """Return the keys that vary in the part of the study to which the finding belongs. They are the keys in the labels
+    of its points.
+    """
     return list(finding.points[0].labels) if finding.points else [axis.key for axis in study.part(finding.part).axes]
 
 
@@ -86,7 +88,7 @@ def _most(study: Study, finding: Finding, judged: dict[int, JudgedPoint]) -> lis
 
 
 def left_out(finding: Finding) -> str | None:
-    """Return a note on the points that are not in the table, or None if all of them are."""
+    """Return a note on the points that are not in the table. Return None if all points are in the table."""
     more = len(finding.points) - _SHOWN
     return f"... and {more} more points; --csv has all." if more > 0 else None
 

@@ -59,8 +59,8 @@ def conclusions(study: Study, finding: Finding) -> list[list[str]]:
 
 
 def first(study: Study, finding: Finding) -> list[str]:
-    """Return the main conclusion of a part: the sentences on its last comparison of settings, which is that on the most
-    ranks, or, if the part compares no settings, the sentences on scaling.
+    """Return the main conclusion of a part. If the part compares settings, these are the sentences on its last
+    comparison, which is the comparison on the most ranks. Otherwise, these are the sentences on scaling.
     """
     if finding.comparisons:
         return verdict(study, finding, finding.comparisons[-1])
@@ -68,7 +68,7 @@ def first(study: Study, finding: Finding) -> list[str]:
 
 
 def scaling(curve: Scaling) -> list[str]:
-    """Return sentences on the speed-up at the largest number of ranks, and on the numbers of ranks at which the
+    """Return sentences on the speed-up at the largest number of ranks. They also name the numbers of ranks at which the
     speed-up differs from linear beyond noise.
     """
     last = curve.steps[-1]
@@ -184,8 +184,8 @@ def cached(finding: Finding) -> list[str]:
 
 
 def _where(study: Study, finding: Finding, comparison: Comparison) -> str:
-    """Return the number of ranks and the file system of a comparison as text. The number of ranks is included only if
-    the part varies it; the file system, only if the part compares file systems.
+    """Return the number of ranks and the file system of a comparison as text. The number of ranks is left out if the
+    part does not vary it. The file system is left out if the part does not compare file systems.
     """
     ranks = f"{comparison.nodes} node(s) x {comparison.ranks_per_node} ranks"
     on = f"On {ranks}" if study.part(finding.part).is_scaling else ""
@@ -194,7 +194,7 @@ def _where(study: Study, finding: Finding, comparison: Comparison) -> str:
 
 
 def _setting(study: Study, number: int | None) -> str:
-    """Return the setting of a point as text, without ranks and file system. number: number of the point; for None,
+    """Return the setting of a point as text, without ranks and file system. number: number of the point. If it is None,
     return an empty string.
     """
     return "" if number is None else setting(study, number, is_place_known=True)

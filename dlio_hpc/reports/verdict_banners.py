@@ -42,8 +42,8 @@ def of_suite(verdict: SuiteVerdict) -> Banner:
 
 
 def of_history(blocks: Sequence[Block], metric: MetricName) -> Banner:
-    """Return the worst banner of the measurement keys that concern the user: those that the newest study measured, and
-    those whose last change is for the worse.
+    """Return the worst banner among the measurement keys that concern the user. These are the keys that the newest
+    study measured, and the keys whose last change is for the worse.
     """
     newest = max(blocks, key=lambda block: block.newest.ended).newest
     concerned = [block for block in blocks if block.newest.study == newest.study or block.is_worse]
@@ -85,8 +85,9 @@ def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: Met
 
 
 def _reference(block: Block, history: Trend, metric: MetricName) -> tuple[Night, str] | None:
-    """Return the reference for the newest job, and a name for this reference. The reference holds the repeats of the
-    baseline or, if there is no baseline, those of the previous job. Return None if there is no previous job either.
+    """Return the reference that the newest job is compared with, and a name for it. The reference is the Night of the
+    baseline or, if there is no baseline, that of the previous job. Return None if there is neither a baseline nor a
+    previous job.
     """
     baseline = None if block.baseline is None else trend.night(block.baseline.group, metric)
     if baseline is not None and block.baseline is not None:

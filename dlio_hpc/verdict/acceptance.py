@@ -66,8 +66,8 @@ def of(judged: Judged, criteria: str | None) -> Acceptance:
 
 
 def _own(judged: Judged) -> str:
-    """Return the name or path of the criteria file that the judged suite names. Raise ConfigError if the judged studies
-    name no criteria file, or different ones.
+    """Return the name or path of the criteria file that the judged suites name. Raise ConfigError if no suite is
+    judged, if one of them names no criteria file, or if they name different ones.
     """
     own = {study.study.verdict.criteria for study in judged.studies if study.study.verdict is not None}
     if len(own) != 1 or None in own:
@@ -103,9 +103,9 @@ def _of_group(criteria: Criteria, group: CriterionGroup, groups: Sequence[Criter
 
 
 def _as_cached(check: Check) -> Check:
-    """Return a check of a group whose bytes came from memory, with the outcome that it then has. For a check of a
-    metric, the outcomes `pass` and `inconclusive` become `cached`. The outcome `fail` remains, because reads from
-    memory do not make storage look slower.
+    """Adapt a check of a group to the fact that the group read from memory, and return the adapted check. If it is a
+    check of a metric, its outcome `pass` or `inconclusive` becomes `cached`. The outcome `fail` remains, because reads
+    from memory do not make storage look slower. Checks of rules are returned unchanged.
     """
     if not check.metric or check.outcome not in ("pass", "inconclusive"):
         return check
@@ -123,7 +123,8 @@ def _unexpected_workloads(criteria: Criteria, groups: Sequence[CriterionGroup]) 
 
 def _unmeasured(criteria: Criteria, checks: Sequence[Check], keys: Sequence[Key]) -> Iterator[Check]:
     """Yield a check for each criterion that applies to no measured run, so that such a criterion does not pass
-    silently.
+    silently. Also yield a check for each criterion that names a workload or a number of nodes or ranks that was not
+    measured.
     """
     judged = {(check.criterion, check.key) for check in checks}
     for name, criterion in criteria.criteria.items():
@@ -178,8 +179,9 @@ def _ordered(runs: Sequence[Ran]) -> list[Ran]:
 
 
 def _labels(groups: Sequence[tuple[Key, str, str]]) -> list[str]:
-    """Return a different label for each group. If several groups would have the same label, file system, layout and
-    dataset are appended. If labels are still equal, the digest of the measurement key is appended too.
+    """Return one label per group. No two labels are equal. If several groups would have the same label, their file
+    system, layout and dataset are appended. If labels are still equal, the digest of the measurement key is appended
+    too.
     """
     short = [key.title if title in ("", key.workload) else f"{title}: {key.title}" for key, _, title in groups]
     detailed = [
@@ -225,8 +227,8 @@ def cases(acceptance: Acceptance) -> list[Case]:
 
 
 def _case(check: Check, seconds: float) -> Case:
-    """Return the JUnit case of a check. seconds: duration to report for the case: for the first case of a group, the
-    wall time of all its runs; for its other cases, 0.
+    """Return the JUnit case of a check. seconds: duration to report for the case. This is the wall time of all runs of
+    the group for the first case of the group, and 0 for its other cases.
     """
     name = ": ".join(filter(None, (check.group, f"{check.title}: {check.asked}")))
     lines = [check.text, *evidence_lines(check), *advice_lines(check)]

@@ -23,8 +23,9 @@ TOLERANCE = 0.02
 
 
 class Reference(Struct, frozen=True):
-    """Runs that a job is compared with. name: name of the baseline, or of the job that the user gave instead of a
-    baseline. admitted: objections that were recorded when the baseline was accepted with --force.
+    """Runs that a job is compared with. name: name of the baseline. If the user gave a job to compare with instead of a
+    baseline, this is the name of that job. admitted: objections that were recorded when the baseline was accepted with
+    --force.
     """
 
     name: str
@@ -37,9 +38,9 @@ class Verdict(Struct, frozen=True):
     the user can do, one item per line. here: repeats of the job. there: repeats of the reference. ratio: job /
     reference, or reference / job if a lower value is better, so that a ratio below 1 is worse. low, high: confidence
     interval of `ratio`. noise: relative variation between the jobs of the history; None if it is unknown. shift: change
-    in the history because of which the outcome is a regression; None if there is none. trend: None if the history was
-    not used in the comparison. warnings: objections that --force overrode. disturbances: lines on other activity on the
-    nodes; empty unless the outcome is inconclusive or a regression.
+    in the history that makes the outcome a regression; None if no change does. trend: None if the history was not used
+    in the comparison. warnings: objections that --force overrode. disturbances: lines on other activity on the nodes;
+    empty unless the outcome is inconclusive or a regression.
     """
 
     job: str
@@ -74,8 +75,8 @@ class Verdict(Struct, frozen=True):
 
 
 class Judgement(Struct, frozen=True):
-    """Verdicts on several measurements. outcome, exit_code: those of the most severe verdict. text: how many verdicts
-    have each outcome, in one line.
+    """Verdicts on several measurements. outcome: the most severe outcome of these verdicts. exit_code: the exit code of
+    a verdict with this outcome. text: how many verdicts have each outcome, in one line.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -102,8 +103,9 @@ USUAL = Terms()
 def judge(
     entries: Sequence[Entry], history: Sequence[Entry], baselines: Sequence[Accepted], terms: Terms = USUAL
 ) -> Judgement:
-    """Compare each measurement key of each job in `entries` with its baseline and its history. history: entries of
-    earlier jobs; if it also contains the judged jobs or later jobs, these are ignored. baselines: the active baselines.
+    """Compare jobs with their baselines and their history, and return the judgement. Each measurement key of each job
+    in `entries` gets its own verdict. history: entries of earlier jobs; if it also contains the judged jobs or later
+    jobs, these are ignored. baselines: the active baselines.
     """
     references = terms.against or tuple(
         Reference(baseline.id, baseline.group, baseline.warnings) for baseline in baselines
@@ -127,8 +129,8 @@ def summed(verdicts: Sequence[Verdict]) -> Judgement:
 
 
 def references(entry: Entry) -> tuple[Reference, ...]:
-    """Return a reference for each group of a job that has good runs. Other jobs are compared with these references
-    instead of baselines.
+    """Return a reference for each group of the job `entry` that has good runs. These references replace baselines when
+    other jobs are compared with this job.
     """
     return tuple(Reference(entry.job, group) for group in run_groups.of(entry) if group.good)
 
@@ -187,8 +189,8 @@ def _fault(code: int) -> Outcome:
 
 
 def _verdict(case: _Case) -> Verdict:
-    """Return the verdict on the group: the reason why the group cannot be compared, or the result of the comparison. In
-    the second case, add a warning if some runs of the group lack the metric.
+    """Return the verdict on the group. If the group cannot be compared, the verdict states the reason. Otherwise, it is
+    the result of the comparison, with a warning if some runs of the group lack the metric.
     """
     verdict = _not_comparable(case) or _against(case)
     lacking = len(case.group.good) - len(case.group.values(case.metric))
@@ -220,8 +222,8 @@ def _not_comparable(case: _Case) -> Verdict | None:
 
 
 def _against(case: _Case) -> Verdict:
-    """Compare the group with the reference that has the same measurement key. If there is none and --force is set,
-    compare the group with the nearest reference.
+    """Compare the group with the reference that has the same measurement key. If no reference has this key and --force
+    is set, compare the group with the nearest reference.
     """
     same_key = next((reference for reference in case.references if reference.group.key == case.group.key), None)
     near = same_key or _nearest(case)
@@ -245,15 +247,15 @@ def _nearest(case: _Case) -> Reference | None:
 
 
 def _key_differences(case: _Case, reference: Reference) -> list[str]:
-    """Return the differences between the measurement keys of the reference and of the job."""
+    """Return the differences between the measurement key of the reference and that of the job."""
     return entries_.differences(reference.group.key, case.group.key, (reference.group.workload, case.group.workload))
 
 
 def _without_reference(case: _Case, near: Reference | None, differences: list[str]) -> Verdict:
-    """Return the verdict on a group that has no reference with the same measurement key. The outcome is `regression` if
-    the latest change in the history is a drop beyond the tolerance; otherwise, and if the user gave jobs to compare
-    with, it is `not_comparable`. near: the nearest reference; None if there are no references. differences: differences
-    between the measurement keys of `near` and of the group.
+    """Return the verdict on a group that has no reference with the same measurement key. If the latest change in the
+    history is a drop beyond the tolerance, the outcome is `regression`. Otherwise, it is `not_comparable`. If the user
+    gave jobs to compare with, the outcome is always `not_comparable`. near: the nearest reference; None if there are no
+    references. differences: differences between the measurement keys of `near` and of the group.
     """
     why, advice = "there is no baseline of this configuration", []
     if near is not None:
@@ -275,8 +277,8 @@ def _without_reference(case: _Case, near: Reference | None, differences: list[st
 
 
 def _nights(case: _Case) -> list[Night]:
-    """Return a Night, which holds the repeats of a job, for each earlier job with this measurement key, followed by
-    that of this job.
+    """Return one Night per job: first the earlier jobs with this measurement key, then the job that is judged. A Night
+    holds the repeats of a job.
     """
     here = trend.night(case.group, case.metric)
     assert here is not None
@@ -318,8 +320,8 @@ def _compared(case: _Case, near: Reference, there: Night, unlike: list[str]) -> 
 
 
 def _disturbances(case: _Case, near: Reference) -> list[str]:
-    """Return lines on other activity on the nodes: during the slower repeats of the job, and where it differed between
-    the job and the reference.
+    """Return lines on other activity on the nodes. They name activity during the slower repeats of the job, and
+    activity that differed between the job and the reference.
     """
     repeats, theirs = case.group.repeats(case.metric), near.group.repeats(case.metric)
     lines = disturbances.explained(repeats)

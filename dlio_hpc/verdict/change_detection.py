@@ -1,12 +1,13 @@
 """Detection of changes in a series of values, one value per night: steps, drifts, and outliers of a single night. A
-night stands for one job: one night, one value.
+night stands for one job: one night, one value. In this module, a rank is the statistical rank of a value, not an MPI
+rank. A segment is a range of consecutive nights.
 
-Three tests on the statistical ranks of the values detect changes. Step: a scan over all places at which the series can
-be split in two. Its statistic is that of Pettitt (Applied Statistics 28, 1979), but standardised at each place, so that
-recent changes are detected too, and with a simulated distribution instead of the asymptotic one. Drift: the test of
-Mann and Kendall. Spell: a part of the series that differs from the nights before and after it. In addition, Student's t
-detects large steps. It needs fewer nights than the tests on ranks. Whether a change is reported as a step or as a drift
-depends on which model fits better: the medians before and after the step, or the line of Theil and Sen.
+Three tests on the ranks of the values detect changes. Step: a scan over all positions at which the series can be split
+in two. Its statistic is that of Pettitt (Applied Statistics 28, 1979), with two differences. It is standardised at each
+position, so that recent changes are detected too. Its distribution is simulated instead of asymptotic. Drift: the test
+of Mann and Kendall. Spell: a segment of the series that differs from the nights before and after it. In addition,
+Student's t detects large steps. It needs fewer nights than the tests on ranks. Whether a change is reported as a step
+or as a drift depends on which model fits better: the medians before and after the step, or the line of Theil and Sen.
 """
 
 import functools
@@ -40,8 +41,9 @@ _NOT_RARE = 0.002
 
 class Change(Struct, frozen=True):
     """A change in the series. at: index of the first night after a step, or of the first night of a drift. until: index
-    of the last night of a drift; equal to `at` for a step. size: logarithm of (new level / old level); the levels of a
-    drift are those at its end and at its start. p: probability that such a change appears by chance.
+    of the last night of a drift; equal to `at` for a step. size: logarithm of (new level / old level). For a drift, the
+    old level is the level at its start, and the new level is the level at its end. p: probability that such a change
+    appears by chance.
     """
 
     kind: Kind
@@ -83,8 +85,8 @@ def find(values: Floats, level: float = LEVEL) -> Changes:
 
 
 def _model(values: Floats, first: int, level: float) -> _Model:
-    """Return the model that fits a part of the series best. values: the part. first: index of its first night in the
-    series. level: significance level.
+    """Return the model that fits a segment of the series best. values: the values of the segment. first: index of its
+    first night in the series. level: significance level.
     """
     flat = _Model((), np.full(len(values), median(values) if len(values) else 0.0), 1)
     if len(values) < FEWEST:
@@ -103,9 +105,9 @@ def _model(values: Floats, first: int, level: float) -> _Model:
 
 
 def _steps(values: Floats, first: int, level: float, places: list[int], p: float) -> _Model:
-    """Return the model with steps at `places`. Each step is first shifted to where it fits best. The parts before,
-    between and after the steps are then fitted separately, and may contain further changes. p: probability that the
-    steps appear by chance.
+    """Return a model with steps at `places`. Each step is first shifted to the position where it fits best. The steps
+    divide `values` into segments. A model is then fitted to each segment, which may contain further changes. first:
+    index of the first night of `values` in the whole series. p: probability that the steps appear by chance.
     """
     ends = _refined(values, [0, *places, len(values)])
     parts = [_model(values[begin:end], first + begin, level) for begin, end in itertools.pairwise(ends)]
@@ -118,9 +120,10 @@ def _steps(values: Floats, first: int, level: float, places: list[int], p: float
 
 
 def _refined(values: Floats, ends: list[int]) -> list[int]:
-    """Return the refined places of the steps, with the first and last item of `ends` as they are. The tests on ranks
-    locate a step only approximately. Each step is therefore shifted by up to _SIDE nights, to where the medians before
-    and after it leave the smallest residuals. ends: 0, the places of the steps, and the length of the series.
+    """Shift each step to the position where it fits best, and return `ends` with the new positions. The tests on ranks
+    locate a step only approximately. Each step is therefore shifted by up to _SIDE nights, to the position at which the
+    deviations from the medians before and after the step are smallest. ends: 0, the positions of the steps, and the
+    length of the series. The first and the last item remain unchanged.
     """
     refined = list(ends)
     for number in range(1, len(ends) - 1):
@@ -151,7 +154,7 @@ def _line(values: Floats, first: int, slope: float, p: float) -> _Model:
 
 
 def _split(values: Floats) -> tuple[int, float]:
-    """Return the place at which the series splits best into two levels, that is, the index of the first night after the
+    """Find the position at which the series splits best into two levels. Return the index of the first night after the
     split, and the probability that such a split appears by chance.
     """
     scan = _scan(_ranks(values)[np.newaxis])[0]
@@ -162,9 +165,9 @@ def _split(values: Floats) -> tuple[int, float]:
 
 
 def _gap(values: Floats) -> tuple[int, float]:
-    """Return the place at which the mean before and the mean after differ most, relative to the residuals, and an upper
-    bound of the probability that a difference of this size appears anywhere in the series by chance. A single outlier
-    enlarges the residuals and is therefore not reported as a step.
+    """Find the split at which the means before and after it differ most, relative to the residuals. Return the index of
+    the first night after the split, and an upper bound of the probability that such a difference appears by chance
+    anywhere in the series. A single outlier enlarges the residuals and is therefore not reported as a step.
     """
     count = len(values)
     places = np.arange(_SIDE, count - _SIDE + 1)
@@ -180,9 +183,9 @@ def _gap(values: Floats) -> tuple[int, float]:
 
 
 def _spell(values: Floats) -> tuple[int, int, float]:
-    """Find the inner part of the series that differs most from the nights before and after it. A single split does not
-    detect such a part. Return the index of its first night, the index of the first night after it, and the probability
-    that such a part appears by chance.
+    """Find the inner segment of the series that differs most from the nights before and after it. A single split does
+    not detect such a segment. Return three values: the index of its first night, the index of the first night after it,
+    and the probability that such a segment appears by chance.
     """
     count = len(values)
     if count < 3 * _SIDE:
@@ -195,9 +198,10 @@ def _spell(values: Floats) -> tuple[int, int, float]:
 
 @functools.cache
 def _deviations(count: int) -> Floats:
-    """Return the standard deviations of the sums of ranks of all parts of a series of `count` nights. The result is
-    indexed by the begin and the end of a part; index 0 stands for place _SIDE. The standard deviation of a part that is
-    too short is infinite.
+    """Return the standard deviation of the rank sum of every segment of a series of `count` nights. The result is a
+    matrix. Its row selects the begin of the segment, and its column the end. Row or column i stands for position _SIDE
+    + i in the series, because no segment begins or ends before position _SIDE. For segments that are too short, the
+    value is infinite.
     """
     places = np.arange(_SIDE, count - _SIDE + 1)
     lengths = places - places[:, np.newaxis]
@@ -206,9 +210,10 @@ def _deviations(count: int) -> Floats:
 
 
 def _p(most: float, count: int, simulated: Callable[[int], Floats]) -> float:
-    """Return the probability that the largest statistic of a series of `count` nights without a change is at least
-    `most`. If `most` is not rare even at a single place, return the probability for a single place. simulated: function
-    that returns the sorted largest statistics of simulated series of `count` nights.
+    """Return the p-value of a statistic: the probability that the largest statistic in a series of `count` nights
+    without a change is at least `most`. If `most` is not rare even at a single position, return the probability for a
+    single position, without simulation. simulated: function that simulates series of `count` nights and returns the
+    largest statistic of each, sorted.
     """
     at_least = 2 * NormalDist().cdf(-most)
     if at_least > _NOT_RARE:
@@ -219,8 +224,9 @@ def _p(most: float, count: int, simulated: Callable[[int], Floats]) -> float:
 
 
 def _scan(ranks: Floats) -> Floats:
-    """Return by how many standard deviations the sum of the ranks before each place deviates from its expectation, as
-    an array of shape (series, places). Index 0 stands for place _SIDE. ranks: array of shape (series, nights).
+    """Return a statistic for each split of each series: by how many standard deviations the sum of the ranks before the
+    split deviates from its expectation. ranks: array of shape (series, nights). The result has the shape (series,
+    splits). Its column i stands for the split at position _SIDE + i.
     """
     count = ranks.shape[1]
     places = np.arange(_SIDE, count - _SIDE + 1)
@@ -230,9 +236,10 @@ def _scan(ranks: Floats) -> Floats:
 
 
 def _spells(ranks: Floats) -> Iterator[tuple[int, Floats]]:
-    """Yield each possible length of an inner part, with an array of shape (series, places): by how many standard
-    deviations the sum of ranks of the part of this length that starts at each place deviates from its expectation.
-    Index 0 stands for place _SIDE. ranks: array of shape (series, nights).
+    """For each possible length of an inner segment, yield the length and an array of shape (series, positions). The
+    array holds, for each position, a statistic of the segment of this length that starts there: by how many standard
+    deviations its rank sum deviates from the expectation. Column i stands for position _SIDE + i. ranks: array of shape
+    (series, nights).
     """
     count = ranks.shape[1]
     sums = np.cumsum(ranks - (count + 1) / 2, axis=1)[:, _SIDE - 1 : count - _SIDE]
@@ -243,13 +250,15 @@ def _spells(ranks: Floats) -> Iterator[tuple[int, Floats]]:
 
 @functools.cache
 def _simulated_splits(count: int) -> Floats:
-    """Simulate series without a change. Return the largest deviation at any split of each series, sorted."""
+    """Simulate series without a change. Return the largest statistic of _scan() in each series, in ascending order."""
     return np.sort(_scan(_simulated_ranks(count)).max(axis=1))
 
 
 @functools.cache
 def _simulated_spells(count: int) -> Floats:
-    """Simulate series without a change. Return the largest deviation of any inner part of each series, sorted."""
+    """Simulate series without a change. Return the largest statistic of _spells() in each series, in ascending
+    order.
+    """
     most = np.zeros(_SIMULATED)
     for _, scan in _spells(_simulated_ranks(count)):
         np.maximum(most, scan.max(axis=1), out=most)
@@ -271,8 +280,8 @@ def _ranks(values: Floats) -> Floats:
 
 
 def _trend(values: Floats) -> tuple[float, float]:
-    """Return the median slope per night over all pairs of nights, and the probability that an excess of rising or of
-    falling pairs of this size appears by chance.
+    """Return two values. The first is the median slope per night over all pairs of nights. The second is the
+    probability that rising pairs outnumber falling pairs, or falling pairs rising pairs, to this extent by chance.
     """
     count = len(values)
     rows, columns = _pairs(count)
@@ -298,8 +307,8 @@ def _outliers(residuals: Floats) -> tuple[int, ...]:
 
 
 def _noise(residuals: Floats, outliers: tuple[int, ...], parameters: int) -> RepeatNoise | None:
-    """Return the night-to-night noise of the history, computed without the outliers, or None if there are too few
-    nights. parameters: number of parameters of the model that left these residuals.
+    """Return the night-to-night noise of the history, or None if there are too few nights. Outliers are left out.
+    residuals: deviations of the nights from a model. parameters: number of parameters of this model.
     """
     kept = np.delete(residuals, outliers)
     df = len(kept) - parameters

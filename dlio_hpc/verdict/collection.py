@@ -28,8 +28,8 @@ def archive(directory: Path) -> Archived:
 
 
 def _record(directory: Path, collected: Collected) -> list[str]:
-    """Add the job to the history if the history lacks its archive. If this fails, return a note for the user; a later
-    command then adds the archive.
+    """Add the job to the history, unless the history already has its archive. If this fails, return a note for the
+    user; a later command then adds the archive.
     """
     folder = collected.archive.parent
     try:

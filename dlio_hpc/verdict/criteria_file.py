@@ -42,8 +42,8 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     all_runs: bool = False
     """true: every run must meet the limits on metrics. false: the median of the runs must meet them."""
     optional: bool = False
-    """Outcome if nothing was measured for the criterion, or if a value is unknown. true: skipped. false: fail or
-    inconclusive.
+    """Outcome if nothing was measured for the criterion, or if a value is unknown. true: the outcome is skipped. false:
+    the outcome is fail if nothing was measured, and inconclusive if a value is unknown.
     """
     min_samples_per_s: Rate | None = None
     """Smallest samples/s. Example: 1300"""
@@ -58,15 +58,19 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     min_checkpoint_read_MBps: Rate | None = None
     """Smallest checkpoint read bandwidth in MB/s. Example: 50000"""
     max_slowest_rank_ratio: Ratio | None = None
-    """Largest ratio of the slowest rank's time to the median rank's. Example: 1.2"""
+    """Largest ratio of the slowest rank's time to the median time of all ranks. Example: 1.2"""
     max_read_p99: units.Seconds | None = None
     """Largest 99th percentile of the read latency. Example: 50 ms"""
     max_wait_p99: units.Seconds | None = None
     """Largest 99th percentile of the wait for a batch. Example: 250 ms"""
     min_scaling_efficiency: units.Share | None = None
-    """Smallest scaling efficiency: samples/s per rank / samples/s per rank on the fewest ranks. Example: 70%"""
+    """Smallest scaling efficiency. This is samples/s per rank, divided by samples/s per rank of the same measurement on
+    the fewest ranks. Example: 70%
+    """
     max_spread: units.Share | None = None
-    """Largest spread: (samples/s of the fastest run - samples/s of the slowest run) / median. Example: 10%"""
+    """Largest spread. This is the difference between the samples/s of the fastest and of the slowest run, divided by
+    the median samples/s. Example: 10%
+    """
     min_steps: Positive | None = None
     """Smallest number of steps per epoch. Example: 500"""
     min_dataset_over_memory: Rate | None = None
@@ -163,7 +167,7 @@ class Criteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     description: str = ""
     """One line, shown in lists of criteria."""
     source: str = ""
-    """Source of the limits."""
+    """Where the limits come from, such as a contract."""
     cached_above: units.Share = units.Share(LIMIT)
     """A run counts as cached if, in any epoch, more than this share of the bytes came from memory."""
     workloads: tuple[str, ...] = ("*",)

@@ -46,8 +46,8 @@ class CriterionGroup(NamedTuple):
 
 
 class Evidence(Struct, frozen=True):
-    """Evidence from one run for a check. value: number in the unit of the check; None if there is none. is_met: whether
-    this run alone meets the criterion; None if a single run cannot meet it.
+    """Evidence from one run for a check. value: number in the unit of the check; None if there is no number. is_met:
+    whether this run alone meets the criterion; None if the criterion cannot be applied to a single run.
     """
 
     job: str
@@ -60,10 +60,10 @@ class Evidence(Struct, frozen=True):
 class Check(Struct, frozen=True):
     """A criterion checked on a group. key: YAML key of the limit or rule, such as min_au; empty for checks that are
     always made. group: label of the group; empty for a check of all jobs together. asked: the requirement in words.
-    text: the result in words. value: the result in `unit`; None if it is not a number. low, high: confidence interval
-    of `value`; None if there is none. limit: the limit in `unit`; None if there is none. metric: a name in
-    metrics.METRICS, or spread, or scaling_efficiency; empty if the check is not on a metric. is_least: whether the
-    limit is a minimum. advice: how the criterion could be met.
+    text: the result in words. value: the result in `unit`; None if the result is not a number. low, high: confidence
+    interval of `value`; None if `value` has no interval. limit: the limit in `unit`; None if the check has no limit.
+    metric: a name in metrics.METRICS, or spread, or scaling_efficiency; empty if the check is not on a metric.
+    is_least: whether the limit is a minimum. advice: how the criterion could be met.
     """
 
     criterion: str

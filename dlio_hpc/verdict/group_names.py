@@ -25,9 +25,9 @@ def name(group: Group) -> str:
 
 
 def titles(groups: Sequence[Group]) -> list[str]:
-    """Return a title for each group. Groups with different measurement keys have different titles. If groups would have
-    the same title, the settings in which they differ are appended. If more than _MOST settings differ, or if titles are
-    still equal, the digest of all settings is appended too.
+    """Return one title per group. Groups with different measurement keys get different titles. If groups would have the
+    same title, the settings in which they differ are appended. The digest of all settings is appended too if more than
+    _MOST settings differ, or if titles are still equal.
     """
     names = [_place(name(group), group.key) for group in groups]
     alike = [[group for group, title in zip(groups, names, strict=True) if title == own_title] for own_title in names]
@@ -53,8 +53,8 @@ def _with_settings(title: str, differing: Sequence[str], digest: str) -> str:
 
 
 def _differing(group: Group, alike: Sequence[Group]) -> tuple[list[str], str]:
-    """Return the settings of the group that are not the same in all groups of `alike`, each as KEY=VALUE, and the
-    digest of all settings of the group. alike: the groups that have the same name, including this group.
+    """Return the settings of the group that differ between the groups `alike`, each as KEY=VALUE, and the digest of all
+    settings of the group. alike: the groups that have the same name, including this group.
     """
     settings = [dict(entries_.flat(similar.workload)) for similar in alike]
     values = dict(entries_.flat(group.workload))

@@ -112,7 +112,7 @@ def rebuild(folder: Path) -> Taken:
 
 
 def _replaced(folder: Path, read: Sequence[_Read]) -> Taken:
-    """Write a new history file in place of one that cannot be used."""
+    """Write a new history file that replaces the present one. The present one cannot be used."""
     target = folder / rundir.HISTORY
     with history_database.locked(folder), rundir.replacing(target) as temporary:
         with (
@@ -247,7 +247,7 @@ def export(folder: Path) -> bytes:
 @contextmanager
 def _reading(folder: Path) -> Iterator[sqlite3.Connection]:
     """Open the history for reading, migrated to the current schema. If this user may not write to the folder, open a
-    copy of the history in memory, and add new archives to the copy.
+    copy of the history in memory, and add to the copy the archives that the history lacks.
     """
     history_database.check_folder(folder)
     path = folder / rundir.HISTORY

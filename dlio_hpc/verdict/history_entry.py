@@ -90,11 +90,11 @@ class Measurement(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """A job that has ended. ended: time in UTC. fault: reason why the metrics of the job must not be used; None if
-    there is none. exit_code: exit code for this reason; 0 if there is none. hosts: names of the nodes. versions:
-    versions of software, by name. Both were recorded by the runs of the job. results_on: file system of the job
-    directory when the job ran, in the form of Key.file_system; empty if it was not recorded. workloads: workloads with
-    their defaults filled in, by their digest (Key.settings).
+    """A job that has ended. ended: time in UTC. fault: reason why the metrics of the job must not be used; None if the
+    job has no fault. exit_code: exit code for this fault; 0 if the job has no fault. hosts: names of the nodes.
+    versions: versions of software, by name. Hosts and versions were recorded by the runs of the job. results_on: file
+    system of the job directory when the job ran, in the form of Key.file_system; empty if it was not recorded.
+    workloads: workloads with their defaults filled in, by their digest (Key.settings).
     """
 
     job: str
@@ -115,7 +115,9 @@ class Entry(Struct, frozen=True):
 
 
 def of(outcome: JobOutcome) -> Entry:
-    """Return the entry of a job. The job directory and the archive of the job give the same entry."""
+    """Return the entry of a job. The result is the same whether the job was read from its directory or from its
+    archive.
+    """
     fault = job_outcome.fault(outcome)
     results = [run.result for run in outcome.runs if run.result is not None]
     measured = [run for run in outcome.runs if run.run.kind != "generate"]
@@ -234,8 +236,8 @@ def _file_system(layout: Record | None, run: Run) -> str:
 
 
 def _layout(layout: Record | None, run: Run) -> str:
-    """Return a phrase for the layout that was requested for the dataset or, if none was requested, for the layout that
-    the dataset has.
+    """Return a phrase for the layout of the dataset. This is the layout that was requested; if none was requested, the
+    actual layout.
     """
     if layout is not None and not layout.file_system.is_lustre:
         return "none"

@@ -64,5 +64,5 @@ def _seconds(value: float) -> str:
 
 
 def _fit(text: str) -> str:
-    """Return the text with U+FFFD, the replacement character, in place of each character that XML does not allow."""
+    """Return the text with each character that XML does not allow replaced by U+FFFD, the replacement character."""
     return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)

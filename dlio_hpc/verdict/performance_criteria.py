@@ -52,8 +52,8 @@ def checks(
     name: str, criterion: Criterion, group: CriterionGroup, all_groups: Sequence[CriterionGroup]
 ) -> Iterator[Check]:
     """Yield a check for each limit on a metric that the criterion sets. name: name of the criterion. Scaling efficiency
-    is relative to the same measurement on the fewest ranks. It is checked only if there is such a measurement on fewer
-    ranks.
+    compares the group with the groups that made the same measurement on the fewest ranks. It is not checked for these
+    groups themselves.
     """
     for key in METRIC_LIMITS:
         if getattr(criterion, key) is not None:
@@ -75,8 +75,8 @@ def fewest(group: CriterionGroup, groups: Sequence[CriterionGroup]) -> list[Crit
 
 
 def _unscaled(group: CriterionGroup) -> tuple[str, ...]:
-    """Return what groups that differ only in the numbers of nodes and ranks have in common: the other parts of the
-    measurement key, and the dataset.
+    """Return the measurement key without the numbers of nodes and ranks, together with the dataset. Groups for which
+    the result is equal made the same measurement at different scales.
     """
     key = group.key
     return key.site, key.file_system, key.layout, key.workload, key.settings, key.version, group.data
@@ -138,8 +138,8 @@ def _every_run(required: Limit, group: CriterionGroup, values: list[float], evid
 
 
 def _judged(required: Limit, estimate: Estimate, count: int) -> tuple[Outcome, str]:
-    """Return the outcome of a limit, and the result in words. estimate: estimate of the limited value. count: number of
-    runs that the estimate is computed from.
+    """Return the outcome of a limit, and the result in words. estimate: estimate of the value to which the limit
+    applies. count: number of runs from which the estimate is computed.
     """
     if estimate.low is None or estimate.high is None:
         verdict: Outcome = "pass" if required.is_met(estimate.value) else "fail"
@@ -174,8 +174,8 @@ def _spread(required: Limit, group: CriterionGroup) -> Check:
 
 
 def _scaling(required: Limit, group: CriterionGroup, base: Sequence[CriterionGroup]) -> Check:
-    """Check scaling efficiency: compare samples/s per rank in the group with samples/s per rank in `base`. base: the
-    groups with the fewest ranks; their runs are pooled.
+    """Check scaling efficiency: samples/s per rank in the group, divided by samples/s per rank in the groups `base`.
+    base: the groups with the fewest ranks. Their runs are pooled.
     """
     base_values = [value / part.ranks for part in base for _, value in part.values("samples_per_s")]
     measured = group.values("samples_per_s")

@@ -87,7 +87,9 @@ def _steps(rule: _Rule, least: int) -> Check:
 
 
 def _larger(measured: float, least: float) -> tuple[str, ...]:
-    """Return advice that states the factor by which to enlarge the dataset. Return no advice if it is large enough."""
+    """Return advice that states by which factor to enlarge the dataset. Return no advice if the dataset is large
+    enough.
+    """
     if not 0 < measured < least:
         return ()
     factor = f"{least / measured:,.0f}" if least / measured >= 100 else f"{least / measured:.3g}"

@@ -21,8 +21,8 @@ _WIDEST = 50
 
 
 def outcome_of(difference: Difference, tolerance: float) -> Outcome:
-    """Return the outcome for a difference of logarithms. The outcome is `inconclusive` if the noise is unknown, or if
-    the difference may be noise but may also be a drop beyond the tolerance.
+    """Return the outcome for a difference between logarithms of a metric. The outcome is `inconclusive` in two cases:
+    if the noise is unknown, and if the difference can be either noise or a drop beyond the tolerance.
     """
     if difference.low is None or difference.high is None or difference.half is None:
         return "inconclusive"
@@ -35,9 +35,9 @@ def outcome_of(difference: Difference, tolerance: float) -> Outcome:
 
 
 class Weighed(NamedTuple):
-    """Result of a comparison with a reference. alone: outcome of comparing the job's repeats with those of the
-    reference, without the history. shift: the largest drop in the history after the reference; None if there is no drop
-    that counts.
+    """Result of a comparison with a reference. outcome: the outcome in view of the history. alone: the outcome if only
+    the job's repeats are compared with those of the reference, without the history. shift: the largest drop in the
+    history after the reference. It is None if there was no such drop, or if the drop does not affect the outcome.
     """
 
     outcome: Outcome
@@ -51,10 +51,10 @@ class Weighed(NamedTuple):
 def weigh(
     nights: Sequence[Night], reference: Night, metric: MetricName, tolerance: float, is_same_key: bool = True
 ) -> Weighed:
-    """Compare the last of `nights` with `reference`. nights: the repeats of each job in the history, oldest first,
-    followed by the repeats of the job to judge. reference: the repeats of the reference. is_same_key: whether the
-    measurement keys of job and reference are equal. If they are, a drop in the history after the reference also makes
-    the outcome a regression.
+    """Compare the last item of `nights`, the job to judge, with `reference`. nights: one Night for each job in the
+    history, oldest first, followed by the Night of the job to judge. reference: the Night of the reference. A Night
+    holds the repeats of a job. is_same_key: whether the measurement keys of job and reference are equal. If they are
+    equal, a drop in the history after the reference also makes the outcome a regression.
     """
     noise = trend.noise(nights[:-1], metric)
     difference = robust.difference(trend.logs(nights[-1].values, metric), trend.logs(reference.values, metric), noise)
@@ -71,8 +71,8 @@ def _largest_drop(
     history: Trend, reference: Night, metric: MetricName, difference: Difference, tolerance: float
 ) -> Shift | None:
     """Return the largest drop in the history after `reference`. Return None if the level did not fall by more than the
-    tolerance, or if the last job has recovered. It has recovered if it is within the tolerance of the reference, and
-    better than the fallen level beyond noise.
+    tolerance since the reference. Also return None if the last job has recovered: if it is within the tolerance of the
+    reference, and better than the fallen level by more than noise.
     """
     since = history.place(reference.job)
     if since is None:

@@ -42,8 +42,8 @@ def folder(archive: Path | None, runs: Path) -> Path:
 
 
 def refresh(where: Path, report: Report) -> None:
-    """Add the archives that the history of the folder lacks to that history, and report archives that cannot be read.
-    Do nothing if this user may not write the history; entries() then reads the new archives itself.
+    """Update the history of the folder: add the archives that it lacks, and report archives that cannot be read. Do
+    nothing if this user may not write the history. In that case, entries() reads the new archives itself.
     """
     if history.is_writable(where):
         for note in history.take_in(where).notes:
@@ -51,8 +51,8 @@ def refresh(where: Path, report: Report) -> None:
 
 
 def select(given: Sequence[str], archive: Path | None, runs: Path, report: Report) -> Selection:
-    """Return the jobs with these names. The name of a study selects those of its jobs that measured something or
-    failed. Raise ConfigError if a name is unknown.
+    """Return the jobs with these names. A name may also be that of a study. It then selects the jobs of the study that
+    measured something or failed. Raise ConfigError if a name is unknown.
     """
     selections = [_named(name, archive, runs, report) for name in given]
     missing = dict.fromkeys(line for selection in selections for line in selection.missing)
@@ -138,8 +138,9 @@ class Judged(NamedTuple):
 
 
 def judged(paths: Sequence[Path]) -> Judged:
-    """Return the studies and jobs in these directories or archives; criteria are then applied to them. If several jobs
-    are given and all belong to one study, they are judged together as that study. A single job is judged on its own.
+    """Return the studies and jobs in these directories or archives, to which criteria are to be applied. If several
+    jobs are given and all belong to one study, they are judged together as that study. A single job is judged on its
+    own.
     """
     folders = [path for path in paths if study_outcome.is_study(path)]
     studies = [names.study_in(folder) for folder in dict.fromkeys(folders)]

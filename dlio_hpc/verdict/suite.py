@@ -42,7 +42,7 @@ class SuiteVerdict(Struct, frozen=True):
 
     @property
     def is_first(self) -> bool:
-        """Whether there was no baseline and no earlier job to compare any measurement with."""
+        """True if no measurement could be compared, because there were neither baselines nor earlier jobs."""
         return all(verdict.outcome == "not_comparable" and not verdict.reference for verdict in self.judgement.verdicts)
 
 
@@ -81,8 +81,9 @@ def as_document(verdict: SuiteVerdict) -> dict[str, Any]:
 def judge(
     study: Study, judgement: Judgement, accepted: Acceptance, effects: tuple[PairedEffect, ...], known: Sequence[Key]
 ) -> SuiteVerdict:
-    """Return the verdict on a suite: a summary, and the most severe outcome of the comparisons with baselines, of the
-    acceptance, and of the comparison of file systems. known: measurement keys that have an active baseline.
+    """Return the verdict on a suite. Its outcome is the most severe of three: the outcomes of the comparisons with
+    baselines, of the acceptance, and of the comparison of file systems. known: measurement keys that have an active
+    baseline.
     """
     codes = {accepted.exit_code, *_compared(judgement, known), *(_sides(study, effects) if study.is_ab else ())}
     outcome = worst(map(of_exit_code, codes)) or "pass"
@@ -114,8 +115,9 @@ def _was_known(verdict: Verdict, known: Sequence[Key]) -> bool:
 
 
 def _sides(study: Study, effects: Sequence[PairedEffect]) -> set[int]:
-    """Return the exit codes for the comparison of two file systems: 1 if the new one (B) is slower than the old one (A)
-    beyond noise and tolerance, 5 if that cannot be decided. Return an empty set if B is not slower.
+    """Return the exit codes for the comparison of two file systems, the old one (A) and the new one (B). 1: B is slower
+    than A beyond noise and tolerance. 5: it cannot be decided whether B is slower. Return an empty set if B is not
+    slower.
     """
     least = 1 - (0.0 if study.verdict is None else study.verdict.tolerance)
     slower = {1 for effect in effects if effect.better == "A" and effect.ratio < least}

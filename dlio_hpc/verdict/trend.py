@@ -71,9 +71,10 @@ def night(group: Group, metric: MetricName) -> Night | None:
 
 
 def nights(history: Sequence[Entry], like: Group, metric: MetricName) -> list[Night]:
-    """Return a Night for each job that has the measurement key of `like`, oldest first. Jobs with a faulty run, or with
-    several datasets for that key, are left out. If the runs of `like` read from storage, only jobs that read from
-    storage are included; otherwise, only jobs that did not.
+    """Return a Night for each job that has the measurement key of `like`, oldest first, at most the latest MOST. Jobs
+    with a faulty run, or with several datasets for that key, are left out. If the runs of `like` read from storage,
+    only jobs whose runs read from storage are included. Otherwise, only jobs whose runs did not read from storage are
+    included.
     """
     kept = []
     for entry in history:
@@ -96,8 +97,8 @@ def of(series: Sequence[Night], metric: MetricName) -> Trend:
 
 
 def noise(series: Sequence[Night], metric: MetricName) -> RepeatNoise | None:
-    """Return the night-to-night noise: that of the medians of the nights around their levels. Return None if there are
-    too few nights.
+    """Return the night-to-night noise: how much the medians of the nights scatter around the levels of the series.
+    Return None if there are too few nights.
     """
     return change_detection.find(logs([past.median for past in series], metric)).noise
 

@@ -78,7 +78,9 @@ def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
 
 
 def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[_Fault]:
-    """Yield a fault for each missing measurement. Leave out measurements that the entry of their job lists as a run."""
+    """Yield a fault for each missing measurement, except for measurements that the entry of their job lists as
+    runs.
+    """
     recorded = {(entry.job, run.title, run.repeat) for entry in entries for run in entry.measurements}
     for missing in absent:
         if (missing.job, missing.title, missing.repeat) not in recorded:
@@ -87,8 +89,8 @@ def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[
 
 
 def of_storage(group: CriterionGroup, limit: float) -> Check:
-    """Check whether the runs of a group read from storage. The outcome is `cached` if, in a run, the share of bytes
-    from memory exceeds the limit or is unknown.
+    """Check whether the runs of a group read from storage. The outcome is `cached` if, in at least one run, the share
+    of bytes that came from memory exceeds `limit` or is unknown.
     """
     outcomes = [_outcome(ran, limit) for ran in group.runs]
     evidence = tuple(

@@ -62,8 +62,8 @@ def _with_one_attrs(options: list[str]) -> Iterator[str]:
 
 
 def _arguments(after: After) -> list[str]:
-    """Return the submit command. A dependency in Cobalt requires success, so the script of a job of a study always
-    exits with 0 and writes its real status to exit_status.
+    """Return the submit command. In Cobalt, a job with a dependency starts only if the job before it succeeded. The
+    script of a job of a study therefore always exits with 0, and writes its real status to exit_status.
     """
     return ["qsub", *(["--dependencies", ":".join(after.all)] if after.all else []), rundir.SCRIPT]
 
@@ -73,8 +73,8 @@ _submit = partial(common.submit, _arguments, re.compile("([0-9]+)"))
 
 
 def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
-    """Return the states of the jobs, by batch id. qstat forgets a job as soon as it ends; the state then comes from the
-    job's log. A job whose parent failed is deleted from the queue, because Cobalt would hold it forever.
+    """Return the states of the jobs, by batch id. qstat forgets a job as soon as it ends. The state of such a job is
+    read from the job's log. A job whose parent failed is deleted from the queue, because Cobalt would hold it forever.
     """
     queued = _table(["JobID", "State"], [job.batch_id for job in jobs])
     sights = {batch_id: JobStatus(_STATES.get(state, "running"), state) for batch_id, state in queued}
@@ -151,8 +151,8 @@ def _probe(plan: Plan, _script: Path) -> str:
 
 
 def _detect() -> DetectedSystem | None:
-    """Detect Cobalt and its running queues. Return None if there is none. PBS also has a command qsub; the output of
-    qsub --version tells them apart.
+    """Detect Cobalt, and its queues that are running. Return None if there is no qsub, or if qsub is not Cobalt's. PBS
+    also has a command qsub. The output of qsub --version tells them apart.
     """
     qsub = common.try_ask("qsub", "--version")
     version = "" if qsub is None else f"{qsub.out} {qsub.err}".strip()

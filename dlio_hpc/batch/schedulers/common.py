@@ -40,9 +40,9 @@ Arguments = Callable[[After], list[str]]
 def submit(arguments: Arguments, batch_id: re.Pattern[str], plan: Plan, after: After) -> str:
     """Run the submit command and return the batch id of the job.
 
-    batch_id: pattern; its first group in the last line of output that matches is the batch id, because sites may print
-    other lines before that line. arguments: function that returns the submit command. If the batch system rejects the
-    job, raise ConfigError with its message. If no batch id is printed, raise Unanswered.
+    arguments: function that returns the submit command. batch_id: pattern whose first group is the batch id. It is
+    applied to the last line of output that it matches, because sites may print other lines before that line. If the
+    batch system rejects the job, raise ConfigError with its message. If no batch id is printed, raise Unanswered.
     """
     submit_command = arguments(after)
     answer = ask(*submit_command, cwd=plan.directory, patience_s=_SUBMIT_S)
@@ -73,7 +73,7 @@ def directive(text: str) -> Shell:
 
 
 def options(plan: Plan, queue_option: str, account_option: str) -> list[str]:
-    """Return the values of the option lines that the template does not print itself: queue, account, the options of the
+    """Return the values of option lines that the template itself does not contain: queue, account, the options of the
     site, and the options of the user.
     """
     site, queue = plan.site, plan.queue

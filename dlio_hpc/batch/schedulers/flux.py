@@ -49,8 +49,8 @@ def _request(plan: Plan) -> dict[str, Any]:
 
 
 def _arguments(after: After) -> list[str]:
-    """Return the submit command. No option is needed for failed dependencies: Flux cancels a job whose dependency can
-    no longer be satisfied.
+    """Return the submit command. It needs no option for failed dependencies, because Flux itself cancels a job whose
+    dependency can no longer be satisfied.
     """
     kinds = {"afterok": after.well, "afterany": after.over}
     depends = [f"--dependency={kind}:{batch_id}" for kind, ids in kinds.items() for batch_id in ids]
@@ -122,9 +122,9 @@ def _listed(*arguments: str) -> list[str]:
 
 
 def queue_rows() -> list[list[str]]:
-    """Return a row for each queue. Its cells are: the name; the name, with * appended for the default queue; whether
-    the queue is enabled; whether it is started; the maximum seconds of a job; the maximum nodes of a job. If Flux has
-    no queues, return a single row with an empty name.
+    """Return a row for each queue. Its cells are: the name; the name again, with * appended for the default queue;
+    whether the queue is enabled; whether it is started; the maximum duration of a job in seconds; the maximum number of
+    nodes of a job. If Flux has no queues, return a single row with an empty name.
     """
     fields = ("{queue}", "{queuem}", "{enabled}", "{started}", "{limits.timelimit}", "{limits.max.nnodes}")
     rows = [line.split("|") for line in _listed("queue", "list", "-n", "-o", "|".join(fields))]
@@ -163,8 +163,8 @@ def _probe(plan: Plan, script: Path) -> str:
 
 
 def _detect() -> DetectedSystem | None:
-    """Detect Flux and its enabled queues. Return None if there is none. If a queue does not limit the nodes of a job,
-    the limit is the number of nodes of the queue.
+    """Detect Flux and its enabled queues. Return None if no Flux instance answers. The node limit of a queue is the
+    limit that the queue sets for a job or, if it sets none, the number of its nodes.
     """
     instance = common.try_ask("flux", "getattr", "version")
     if instance is None or instance.code or not re.match(r"\d+\.\d+\.\d+", instance.out):

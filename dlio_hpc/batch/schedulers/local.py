@@ -101,7 +101,7 @@ def lives(batch_id: str) -> bool:
 
 def _cancel(batch_id: str) -> None:
     """Send SIGTERM to every process in the job's session. A trap in the job script then writes exit_status. Ranks also
-    end when the script of their job is gone.
+    end by themselves when the script of their job no longer runs.
     """
     for pid in _session(batch_id):
         with suppress(ProcessLookupError):
@@ -128,8 +128,8 @@ def _parse(batch_id: str) -> tuple[int, int]:
 
 
 def _find(name: str) -> str | None:
-    """Return the batch id of the live job `name`, or None if there is none. The job is the session whose leader runs
-    the script of the job, as started by _submit().
+    """Return the batch id of the live job `name`. Return None if no such job is live. The job is found as the session
+    whose leader runs the script of the job, as started by _submit().
     """
     script = os.fsencode(f"/{name}/{rundir.SCRIPT}")
     for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
@@ -172,8 +172,9 @@ def _request(_plan: Plan) -> dict[str, Any]:
 
 
 def _detect() -> DetectedSystem:
-    """Return the local site as a detected system, for a computer where no batch system was detected. Raise ConfigError
-    if the computer has a command qsub.
+    """Return the local site as if it were a detected batch system. It is used on a computer where no batch system was
+    detected. Raise ConfigError if the computer has a command qsub, because that belongs to a batch system that dlio-hpc
+    does not know.
     """
     qsub = common.try_ask("qsub", "--version")
     if qsub is not None:

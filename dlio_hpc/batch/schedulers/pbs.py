@@ -59,10 +59,10 @@ def _options(plan: Plan) -> list[str]:
 
 
 def _select(plan: Plan) -> str:
-    """Return the value of the select statement, with one chunk per node. The number of CPUs of a chunk is the value of
-    `cpus` in the site profile or, if that is not set, the number of ranks per node. If the site profile sets ncpus
-    itself, its value is used instead. mpiprocs makes PBS_NODEFILE list each node once per rank. For PALS, neither ncpus
-    nor mpiprocs is added, because PALS determines the placement itself.
+    """Return the value of the select statement, with one chunk per node. The number of CPUs of a chunk (ncpus) is the
+    first of these that is set: ncpus in the key `pbs_select` of the site, the key `cpus` of the site, the number of
+    ranks per node. mpiprocs makes PBS_NODEFILE list each node once per rank. For PALS, neither ncpus nor mpiprocs is
+    added, because PALS determines the placement itself.
     """
     site, ranks = plan.site, plan.ranks_per_node
     chunk: dict[str, str | int] = dict(site.pbs_select)
@@ -147,9 +147,9 @@ def sight(job: dict[str, Any]) -> JobStatus:
 
 
 def _over(status: int | None, substate: int | None) -> State:
-    """Return the state of a finished job. A job that was deleted while it ran has substate 91, whatever its Exit_status
-    is. A job that was deleted before it ran has no Exit_status. A job that PBS discarded because a node died has
-    substate 93 (failed), and either Exit_status 0 or no Exit_status.
+    """Return the state of a finished job, from its substate and its Exit_status. If a job was deleted while it ran, its
+    substate is 91, whatever its Exit_status is. If a job was deleted before it ran, it has no Exit_status. If PBS
+    discarded a job because a node died, its substate is 93 (failed), and its Exit_status is 0 or missing.
     """
     if not status and substate == _FAILED:
         return "node_fail"
@@ -199,8 +199,8 @@ def _probe(plan: Plan, _script: Path) -> str:
 
 
 def _detect() -> DetectedSystem | None:
-    """Detect PBS and its enabled queues. Return None if there is none. Cobalt also has a command qsub; the output of
-    qsub --version tells them apart.
+    """Detect PBS and its enabled queues. Return None if there is no qsub, or if qsub is not PBS's. Cobalt also has a
+    command qsub. The output of qsub --version tells them apart.
     """
     qsub = common.try_ask("qsub", "--version")
     version = None if qsub is None else re.search(r"pbs_version = (\S+)", f"{qsub.out} {qsub.err}")

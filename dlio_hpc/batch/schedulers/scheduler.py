@@ -70,9 +70,9 @@ class DetectedLauncher(NamedTuple):
 
 class DetectedSystem(NamedTuple):
     """A batch system that was detected. version: name and version of the batch system. queue: the default queue; None
-    if there is none. cpus: number of CPUs of a node; None if unknown. job_options, remote: values of these keys for a
-    new profile. launcher: function that returns the batch system's own launcher. Its argument is the first line of the
-    version text of the MPI library. None if ranks are started with mpiexec.
+    if there is no default queue. cpus: number of CPUs of a node; None if unknown. job_options, remote: values of these
+    keys for a new profile. launcher: function that returns the batch system's own launcher; None if ranks are started
+    with mpiexec. The argument of this function is the first line of the version text of the MPI library.
     """
 
     version: str
@@ -95,11 +95,11 @@ class Scheduler(NamedTuple):
     submit: submits a job and returns its batch id; raises ConfigError if the job is rejected.
     states: returns the states of jobs, by batch id; jobs that the batch system does not know are missing.
     cancel: asks the batch system to end a job.
-    find: returns the batch id of the job with a name, or None if there is none.
+    find: returns the batch id of the job with a given name, or None if the batch system knows no such job.
     queues: returns, for each of the user's jobs, the names of its queues.
     probe: checks, without submitting, whether the batch system would accept a plan with its script, and returns a text
     for the user; raises ConfigError if the batch system would reject them.
-    detect: detects the batch system on a login node, for a new site profile; returns None if it is not there.
+    detect: detects the batch system on a login node, for a new site profile; returns None if it does not run there.
     is_queue: whether jobs wait in queues, are charged to accounts, and may end for reasons that only the batch system
     knows.
     job_variable: an environment variable that the batch system sets only in its jobs; empty if there is none. A job

@@ -85,7 +85,7 @@ def _queued(ids: Sequence[str]) -> dict[str, JobStatus]:
 
 def _accounted(ids: Sequence[str]) -> dict[str, JobStatus]:
     """Return the states of the jobs that accounting knows, by batch id. The result is empty if accounting is not
-    enabled, or if it does not know the jobs yet, right after their submission.
+    enabled. It may also be empty right after submission, when accounting does not know the jobs yet.
     """
     try:
         answer = common.ask("sacct", "-X", "-n", "-P", "-o", "JobIDRaw,State", "-j", ",".join(ids))
@@ -141,9 +141,9 @@ def _probe(_plan: Plan, script: Path) -> str:
 
 
 def _detect() -> DetectedSystem | None:
-    """Detect Slurm and the partitions that are up. Return None if there is none. sinfo(1) marks the default partition
-    with *. Slurm counts as detected only if its controller answers, because its commands may be installed where no
-    Slurm runs.
+    """Detect Slurm and its partitions that are up. Return None if Slurm does not run here. Its commands may be
+    installed where no Slurm runs; its controller must therefore answer. The result may have no partitions, if none is
+    up. sinfo(1) marks the default partition with *.
     """
     slurm, partitions = (
         common.try_ask("sbatch", "--version"),
@@ -161,9 +161,9 @@ def _detect() -> DetectedSystem | None:
 
 
 def _most_nodes(there: str, size: str) -> int | None:
-    """Return the maximum number of nodes of a job in a partition: the number of nodes of the partition or its limit per
-    job, whichever is less. Return None if neither is known. there: number of nodes. size: limit per job in the form of
-    sinfo: 1-8, 4 or 1-infinite.
+    """Return the maximum number of nodes of a job in a partition. This is the lesser of two numbers: the number of
+    nodes of the partition, and its limit per job. Return None if neither is known. there: number of nodes. size: limit
+    per job in the form of sinfo: 1-8, 4 or 1-infinite.
     """
     known = [count for count in (common.count(there), common.count(size.rpartition("-")[2])) if count is not None]
     return min(known, default=None)
@@ -181,8 +181,9 @@ def _limit(text: str) -> str:
 
 
 def _launcher(library: str) -> DetectedLauncher:
-    """Return srun as the launcher. Its option --mpi has the value that the MPI library needs, if srun supports this
-    value. Cray's MPI needs no such option. library: first line of the version text of the MPI library.
+    """Return srun as the launcher, with the value of its option --mpi that the MPI library needs. There is no value if
+    srun does not support it, or if the library needs none. Cray's MPI needs none. library: first line of the version
+    text of the MPI library.
     """
     answer = common.try_ask("srun", "--mpi=list")
     available = re.findall(r"^\s+(\w+)\s*$", f"{answer.out}\n{answer.err}", re.MULTILINE) if answer is not None else []

@@ -115,14 +115,15 @@ def legend(axes: Axes, markerscale: float = 2) -> None:
 
 
 def area(axes: Axes, edges: Floats, heights: npt.NDArray[np.number], label: str) -> None:
-    """Draw a filled step curve over bins, in a colour so light that an area behind it stays visible."""
+    """Draw a filled step curve over bins. Its colour is so light that an area behind it stays visible."""
     colour = COLOURS[label]
     axes.stairs(heights, edges, fill=True, facecolor=f"{colour}66", edgecolor=colour, linewidth=0.8, label=label)
 
 
 def boxes(axes: Axes, left: Floats, right: Floats, bottom: float, top: Floats | float, colour: str) -> None:
-    """Draw filled boxes as a single path, which makes the file five times smaller than separate patches. left, right:
-    horizontal ends of the boxes, shape (boxes,). top: one value for all boxes, or one per box.
+    """Draw filled boxes as a single path, which makes the file five times smaller than one path per box. left, right:
+    horizontal ends of the boxes, shape (boxes,). bottom: lower end of all boxes. top: upper end, either one value for
+    all boxes or one per box.
     """
     low, high = np.full(len(left), bottom), np.broadcast_to(top, left.shape)
     corners = [[left, low], [left, high], [right, high], [right, low], [left, low]]
@@ -211,14 +212,14 @@ def bytes_unit(most: float) -> tuple[str, float]:
 
 
 def plain(value: float) -> str:
-    """Return a number with three significant digits, or with all digits before the decimal point if there are more:
-    0.0123, 12.3, 1,234.
+    """Return a number as text with three significant digits. If it has more than three digits before the decimal point,
+    return all of these: 0.0123, 12.3, 1,234.
     """
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def groups(count: int, most: int) -> npt.NDArray[np.int64]:
-    """Return the indices at which groups of neighbouring items start, if `count` items are divided into at most `most`
-    groups. All groups except the last have the same size.
+    """Divide `count` items into at most `most` groups of neighbouring items, and return the index of the first item of
+    each group. All groups except the last have the same size.
     """
     return np.arange(0, count, max(1, -(-count // most)))

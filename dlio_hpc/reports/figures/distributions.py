@@ -38,8 +38,8 @@ def sizes(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def _half(edges: Floats, counts: Counts) -> str:
-    """Return the bin that contains the median, as a range of sizes. A single size would mislead, because sizes are
-    often powers of two, at which bins start.
+    """Return the range of sizes of the bin that contains the median. The median as a single size would mislead, because
+    sizes are often powers of two, at which bins start.
     """
     at = int(np.searchsorted(np.cumsum(counts), counts.sum() / 2))
     return f"from {format_size(float(edges[at]))} to {format_size(float(edges[at + 1]))}"
@@ -186,13 +186,13 @@ def _on(host: str) -> str:
 
 
 def _kinds(histogram: Histogram) -> dict[str, Counts]:
-    """Return the counts of reads and the counts of writes. Each is left out if there are none."""
+    """Return the counts of reads and the counts of writes, by kind. A kind without requests is left out."""
     return {kind: counts for kind, counts in (("read", histogram.reads), ("written", histogram.writes)) if counts.any()}
 
 
 def _trimmed(histogram: Histogram, most: int) -> Histogram | None:
-    """Return the histogram without the empty bins at both ends, in at most `most` bins, or None if all bins
-    are empty.
+    """Return the histogram without the empty bins at both ends, merged into at most `most` bins. Return None if all
+    bins are empty.
     """
     used = np.flatnonzero(histogram.reads + histogram.writes)
     if not len(used):
@@ -207,8 +207,8 @@ def _trimmed(histogram: Histogram, most: int) -> Histogram | None:
 
 
 def _quantiles(edges: Floats, counts: Counts, shares: list[float]) -> list[float]:
-    """Return quantiles of a histogram. A quantile is the geometric mean of the edges of its bin, as in result.json.
-    shares: the quantiles to return, such as 0.95.
+    """Return quantiles of a histogram. The value of a quantile is the geometric mean of the edges of the bin in which
+    it lies, as in result.json. shares: the quantiles to return, such as 0.95.
     """
     at = np.searchsorted(np.cumsum(counts), np.array(shares) * counts.sum())
     quantiles: list[float] = np.sqrt(edges[:-1] * edges[1:])[at].tolist()

@@ -27,7 +27,7 @@ def sheet(title: str, whose: str, height: float, rows: int, columns: int = 1) ->
 
 
 class AxisPlaces(NamedTuple):
-    """Positions of the levels of a parameter on an axis, and their labels."""
+    """Positions of a parameter's values on an axis, and the labels of these positions."""
 
     at: list[float]
     labels: list[str]
@@ -50,7 +50,7 @@ def places(axis: Axis) -> AxisPlaces:
 
 
 def ticks(axes: Axes, places: AxisPlaces, name: str) -> None:
-    """Set the ticks of the x axis to the levels of a parameter. name: label of the axis."""
+    """Set the ticks of the x axis to the values of a parameter. name: label of the axis."""
     step = -(-len(places.at) // _MOST_TICKS)
     axes.set_xlabel(canvas.printable(name, 90))
     if places.is_log:

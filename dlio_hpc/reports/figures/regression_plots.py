@@ -24,8 +24,8 @@ _OUTCOMES = {"regression": _BAD, "pass": _GOOD, "improved": _GOOD, "inconclusive
 
 
 class Band(NamedTuple):
-    """A baseline with its tolerance. name: id of the baseline. job: name of its job. median: median of its repeats.
-    tolerance: allowed deviation, relative to the median.
+    """A baseline with its tolerance. name: id of the baseline. job: name of the baseline's job. median: median of the
+    repeats of this job. tolerance: allowed deviation, relative to the median.
     """
 
     name: str
@@ -96,8 +96,8 @@ def _repeats(axes: Axes, verdict: Verdict) -> None:
 
 
 def _around(verdict: Verdict) -> tuple[float, float]:
-    """Return the ends of the ratio's confidence interval as values of the metric: each end applied to the median of the
-    reference.
+    """Return the two ends of the confidence interval of the verdict's ratio, converted to values of the metric. For
+    this, each end is applied to the median of the reference.
     """
     assert verdict.there is not None
     assert verdict.low is not None
@@ -157,7 +157,7 @@ def _nights(axes: Axes, history: Trend, metric: MetricName, band: Band | None, j
 
 
 def _levels(axes: Axes, history: Trend, scale: float) -> None:
-    """Draw the level of each part between two changes."""
+    """Draw the level of each stretch of nights between two changes."""
     starts = [place for shift in history.shifts if (place := history.place(shift.since)) is not None]
     ends = sorted({0, *starts, len(history.nights)})
     for number, (begin, end) in enumerate(itertools.pairwise(ends) if starts else ()):

@@ -15,9 +15,9 @@ from dlio_hpc.reports.figures.plots import AxisPlaces
 
 
 def scaling(named: list[tuple[str, Scaling]], whose: str, title: str) -> tuple[Figure, str]:
-    """Draw speed-up above efficiency, each with the line of linear scaling. The x axis shows numbers of ranks if all
-    curves start at the same number, otherwise multiples of each curve's smallest number of ranks. named: label and
-    scaling of each curve.
+    """Draw the speed-up and, below it, the efficiency, each with the line of linear scaling. The x axis shows numbers
+    of ranks if all curves start at the same number. Otherwise, it shows multiples of each curve's smallest number of
+    ranks. named: label and scaling of each curve.
     """
     figure, (upper, lower) = plots.sheet(title, whose, 5.0, 2)
     drawn = named[: len(canvas.LINES)]

@@ -66,7 +66,9 @@ def _picture(panel: _Panel, a: Profile, b: Profile) -> Picture:
 
 
 def _binned(distribution: RequestDistribution) -> tuple[Floats, Floats]:
-    """Return the edges of bins of half an octave, in octaves, and the share of the distribution in each bin."""
+    """Divide a distribution into bins that are half an octave wide. Return the edges of the bins in octaves (log2), and
+    the share of the distribution in each bin.
+    """
     at = np.floor(distribution.at * _PER_OCTAVE + 1e-9)
     low, high = int(at.min()), int(at.max())
     shares = np.bincount((at - low).astype(np.int64), distribution.weight, high - low + 1).astype(np.float64)
@@ -74,8 +76,8 @@ def _binned(distribution: RequestDistribution) -> tuple[Floats, Floats]:
 
 
 def _marks(axes: Axes, letter: str, profile: Profile, colour: str) -> list[str]:
-    """Draw lines at the median, mean and largest request of a program whose distribution is unknown. Return a sentence
-    for the caption.
+    """Draw lines at the median, mean and largest request size of a program whose distribution is unknown. Return a list
+    with one sentence for the caption.
     """
     for name, style in (("median", "-"), ("mean", "--"), ("max", ":")):
         value = getattr(profile, f"request_{name}")

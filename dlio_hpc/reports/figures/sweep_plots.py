@@ -49,7 +49,7 @@ class PlottedPart(NamedTuple):
         return {number: spread.median for number, spread in spreads.items() if spread and spread.median > 0}
 
     def level(self, point: int, axis: Axis) -> int:
-        """Return the index of the value that a parameter has at a point, among all values of the parameter. axis: the
+        """Return which value a parameter has at a point, as an index into all values of the parameter. axis: the
         parameter.
         """
         return self.study.points[point].places[axis.key]
@@ -200,8 +200,8 @@ def _frame(
 
 
 def effects(shown: PlottedPart, title: str) -> tuple[Figure, str]:
-    """Draw a panel per parameter, the parameter with the largest effect first. A panel shows the means over the other
-    parameters, and all points.
+    """Draw one panel per parameter, in the order of their effects, largest first. A panel shows, for each value of its
+    parameter, the mean over the other parameters, and all points.
     """
     assert shown.comparison.ranking is not None
     effects = shown.comparison.ranking.effects[:_MOST_PANELS]

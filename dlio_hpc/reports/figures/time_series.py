@@ -79,7 +79,7 @@ def timeline(view: View, title: str) -> tuple[Figure | str, str]:
 
 def _bars(axes: Axes, segments: Floats, until: float, top: float, colour: str) -> None:
     """Draw the segments of a rank as bars. segments: shape (n, 3), with the columns of Lane. The shade of a bar shows
-    the share of its interval that is busy. All bars of the same shade are one path.
+    for which share of the segment's duration the rank was busy. All bars of the same shade are one path.
     """
     if len(segments) > _LANE_BINS:
         segments = _binned(segments, until, _LANE_BINS)
@@ -92,8 +92,9 @@ def _bars(axes: Axes, segments: Floats, until: float, top: float, colour: str) -
 
 
 def _binned(segments: Floats, until: float, bins: int) -> Floats:
-    """Return the segments as at most `bins` bins of equal width. Neighbouring bins of about the same share are joined.
-    segments: shape (n, 3), with the columns of Lane. until: end of the last bin in seconds.
+    """Divide the time from 0 to `until` into `bins` bins of equal width, and return the bins as segments. Neighbouring
+    bins with about the same busy share are joined into one segment. segments: shape (n, 3), with the columns of Lane.
+    until: seconds.
     """
     times = np.concatenate((segments[:, 0], segments[:, 1]))
     order = np.argsort(times, kind="stable")
