@@ -141,7 +141,7 @@ def watch() -> None:
 
 
 def _record(event: str, arguments: tuple[Any, ...]) -> None:
-    if event not in {"os.posix_spawn", "subprocess.Popen"} or isinstance(arguments[1], str):
+    if event not in {"os.posix_spawn", "subprocess.Popen"} or isinstance(arguments[1], (str, bytes, os.PathLike)):
         return
     command = [os.fsdecode(word) for word in arguments[1]]
     program = os.path.basename(command[0])

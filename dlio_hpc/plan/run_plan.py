@@ -89,7 +89,7 @@ def notes(study: Study, point: Point) -> Iterator[str]:
     yield from _shares_notes(workload, point.ranks)
     if reader.verify_content == "all":
         yield (
-            "reader.verify_content: all: comparing takes time between steps, while reading ahead continues; wall time, "
+            "with reader.verify_content=all, contents are compared between steps while reading ahead continues; wall time, "
             "samples/s and waits are not those of training"
         )
     if reader.reorder_tasks and point.nodes == 1:
