@@ -167,7 +167,7 @@ class Criteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     description: str = ""
     """One line, shown in lists of criteria."""
     source: str = ""
-    """Where the limits come from, such as a contract."""
+    """Source of the limits, such as a contract."""
     cached_above: units.Share = units.Share(LIMIT)
     """A run counts as cached if, in any epoch, more than this share of the bytes came from memory."""
     workloads: tuple[str, ...] = ("*",)
