@@ -65,8 +65,9 @@ def random_share(ratio: float, level: int, at_once: int) -> float:
 
 
 def _extra(table: tuple[tuple[int, ...], ...], at_once: int) -> list[float]:
-    """Return the row of `table` for units of `at_once` bytes, as fractions of the uncompressed bytes. If this size lies
-    between the sizes of two rows, values are interpolated over the logarithm of the size.
+    """Return, for each share in _SHARES, the bytes that deflate needs in addition to the random data, as a fraction of
+    the uncompressed bytes, if `at_once` bytes are compressed as one unit. `table` has a row for each size in _AT_ONCE;
+    values between two rows are interpolated over the logarithm of the size.
     """
     at_once = min(max(at_once, _AT_ONCE[0]), _AT_ONCE[-1])
     upper = min(bisect_right(_AT_ONCE, at_once), len(_AT_ONCE) - 1)

@@ -32,8 +32,8 @@ class FileGroups(NamedTuple):
         return begin * self.samples_per_file, min(begin + self.at_once, last) * self.samples_per_file
 
     def parts(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Split a half-open range of positions, from `first` to `last`, within a share. Each of the resulting ranges
-        either is a piece of one group or consists of one or more whole groups.
+        """Split the positions `first` to `last` (exclusive) of one rank's share into ranges. Each range is either a
+        piece of one group of files or consists of whole groups.
         """
         if first >= last:
             return

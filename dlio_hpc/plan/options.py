@@ -14,8 +14,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """
 
     workload: str | None = None
-    """Name of a shipped workload, or path of a YAML file; the name of a suite works too. Exactly one of workload, study
-    and suite is given.
+    """Name of a shipped workload, or path of its YAML file. The name of a shipped suite selects that suite. Exactly one
+    of the fields workload, study and suite is set.
     """
     study: str | None = None
     """Name of a shipped study, or path of a YAML file."""

@@ -38,8 +38,8 @@ def of_job(outcome: JobOutcome) -> list[str]:
 
 
 def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
-    """Return a list with one sentence. For each bottleneck, the sentence names the points of the study that it limits,
-    and the share of time for which ranks wait for data at these points. Return an empty list if nothing was measured.
+    """Return a list with one sentence, or an empty list if nothing was measured. The sentence states how many points of
+    the study each bottleneck limits, and for which share of the time ranks wait for data at these points.
     """
     limited: dict[str, list[tuple[str, float]]] = {}
     titles = {run.run.point: title(outcome, run) for outcome in jobs for run in outcome.runs}
@@ -100,8 +100,9 @@ def _of_repeats(runs: Sequence[RunOutcome]) -> str:
 
 def _bottlenecks(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
     """Return the names of the bottlenecks: the longest phase and, if it takes nearly as much time, the second longest
-    phase. Synchronisation is named as waiting for another rank's reads, if reads are in flight during a large enough
-    share (_EXPLAINED) of the time for which ranks wait.
+    phase. While a rank waits in synchronisation, another rank may still be reading. If reads are in flight for at least
+    the share _EXPLAINED of all waiting time, the name of the bottleneck is waiting for another rank's reads instead of
+    synchronisation.
     """
     first, second = sorted(seconds, key=lambda phase: -seconds[phase])[:2]
     is_alike = seconds[first] - seconds[second] < _ALIKE * sum(seconds.values())

@@ -236,9 +236,9 @@ def _scan(ranks: Floats) -> Floats:
 
 
 def _spells(ranks: Floats) -> Iterator[tuple[int, Floats]]:
-    """For each possible length of an inner segment, yield the length and an array of shape (series, positions). The
-    array holds, for each position, a statistic of the segment of this length that starts there: by how many standard
-    deviations its rank sum deviates from the expectation. Column i stands for position _SIDE + i. ranks: array of shape
+    """Yield each possible length of a segment that leaves at least _SIDE nights on both sides, and an array of shape
+    (series, positions). Column i of the array belongs to the segment that starts at night _SIDE + i. Its value is the
+    absolute z-score of the segment's rank sum (Wilcoxon). ranks: statistical rank of each night in its series, shape
     (series, nights).
     """
     count = ranks.shape[1]

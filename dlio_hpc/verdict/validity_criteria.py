@@ -78,8 +78,8 @@ def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
 
 
 def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[_Fault]:
-    """Yield a fault for each missing measurement, except for measurements that the entry of their job lists as
-    runs.
+    """Yield a fault for each planned measurement that is missing. A measurement that is among the runs of its job's
+    entry is skipped, because the other checks judge that run.
     """
     recorded = {(entry.job, run.title, run.repeat) for entry in entries for run in entry.measurements}
     for missing in absent:

@@ -111,7 +111,9 @@ def _written(file: FileStats) -> Role:
 
 
 def _of_data(files: list[FileStats]) -> list[Role]:
-    """Return the roles of files that were read. Files of the kind from which most bytes were read are the dataset."""
+    """Return the role of each file that was read. kind() groups the files by their names; the group with the most bytes
+    read is the dataset.
+    """
     kinds: dict[str, list[FileStats]] = defaultdict(list)
     for file in files:
         kinds[kind(file.path)].append(file)

@@ -141,7 +141,7 @@ class MatrixRow(NamedTuple):
 
     @property
     def is_tied(self) -> bool:
-        """Whether a column of another application is among the nearest columns."""
+        """Whether the nearest columns include one of a different application than this row's."""
         return bool(set(self.nearest) - set(self.own))
 
 

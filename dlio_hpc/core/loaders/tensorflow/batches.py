@@ -1,4 +1,4 @@
-"""Source of batches that are read by the readers of dlio-hpc within tf.data."""
+"""Source of batches for tf.data. Its pipeline calls the readers of dlio-hpc, which read the samples."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -16,8 +16,8 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class TimeSpan(NamedTuple):
-    """Positions in the order of an epoch that a rank reads in every epoch: `first` to `last` (exclusive). steps: number
-    of steps of the epoch.
+    """Positions that a rank reads in each epoch, counted in the epoch's sample order: `first` to `last` (exclusive).
+    steps: number of steps of an epoch.
     """
 
     first: int
