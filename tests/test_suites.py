@@ -28,7 +28,7 @@ _SUITE = """
 name: tiny
 workload: small.yaml
 repeat: 3
-set: {reader.direct: true, compute.time: 0, dataset.sample: {bytes: 64 KiB}}
+set: {reader.direct: true, compute.time: 50 ms, dataset.sample: {bytes: 64 KiB}}
 parts: {one: {}, two: {set: {reader.read_threads: 3}}}
 verdict: {criteria: mine.yaml, tolerance: 60 %}
 """
