@@ -335,8 +335,8 @@ def test_each_scale_and_workload_that_is_named_has_to_be_measured() -> None:
         repeats("au", [0.95] * 3), {"min_au": 0.9, "nodes": (2, 64), "workload": ("demo", "unet3d*")}
     )
     assert found.exit_code == 1
-    words = "no run was measured for workload unet3d*, nodes 64"
-    assert [(check.outcome, check.text) for check in checks if check.key == ""] == [("fail", words)]
+    failure = "no run was measured for workload unet3d*, nodes 64"
+    assert [(check.outcome, check.text) for check in checks if check.key == ""] == [("fail", failure)]
     known = {"min_au": 0.9, "nodes": (2, 64), "optional": True}
     assert _judge(repeats("au", [0.95] * 3), known)[0].exit_code == 0
 

@@ -392,10 +392,10 @@ def test_files_written_again_and_again_are_states_and_logs_are_none() -> None:
         _seen("/d/empty.h5"),
         _seen("<STDOUT>", written=100),
     ]
-    told = [(role.role, role.why) for role in file_roles.classify(files)]
+    roles = [(role.role, role.why) for role in file_roles.classify(files)]
     kinds = ["dataset", "checkpoint", *["checkpoint"] * 3, "output", "output", "other", "other"]
-    assert [role for role, _ in told] == kinds
-    assert told[1][1] == "written 3 times over"
+    assert [role for role, _ in roles] == kinds
+    assert roles[1][1] == "written 3 times over"
 
 
 def _simulation() -> list[Call]:

@@ -220,30 +220,30 @@ def test_the_sites_data_directory_is_the_default(run: Run, tmp_path: Path) -> No
 def test_verify_tells_every_fault_and_ends_with_3(run: Run, tmp_path: Path) -> None:
     sound, broken = _generated(tmp_path), _generated(tmp_path, "dataset.format=csv")
     half = _generated(tmp_path, "dataset.format=tfrecord", complete=False)
-    # Its child prints the progress, on the same stderr.
-    told = run("dlio-hpc", "datasets", "verify", "-d", "data", sound.name, PYTHONUNBUFFERED="1")
-    assert (told.code, told.out) == (0, f"{sound.name}: intact (3 files, 24.52 KiB)\n")
-    assert "3/3 files" in told.err
+    # A child process prints the progress to stderr.
+    verified = run("dlio-hpc", "datasets", "verify", "-d", "data", sound.name, PYTHONUNBUFFERED="1")
+    assert (verified.code, verified.out) == (0, f"{sound.name}: intact (3 files, 24.52 KiB)\n")
+    assert "3/3 files" in verified.err
     _flip(broken / "00000002.csv", 5000)
-    told = run("dlio-hpc", "datasets", "verify", "-d", "data")
-    assert told.code == 3
-    assert f"{sound.name}: intact" in told.out
-    assert f"{broken.name}/00000002.csv: byte 5000 differs from the generated contents (sample 12)" in told.out
-    assert f"{half.name}: its generation did not complete" in told.out
+    verified = run("dlio-hpc", "datasets", "verify", "-d", "data")
+    assert verified.code == 3
+    assert f"{sound.name}: intact" in verified.out
+    assert f"{broken.name}/00000002.csv: byte 5000 differs from the generated contents (sample 12)" in verified.out
+    assert f"{half.name}: its generation did not complete" in verified.out
     assert run("dlio-hpc", "datasets", "verify", "-d", "data", broken.name, "--quick").code == 0
-    told = run("dlio-hpc", "datasets", "verify", f"{broken}/", "--json")
-    assert told.code == 3
-    (document,) = told.json["datasets"]
+    verified = run("dlio-hpc", "datasets", "verify", f"{broken}/", "--json")
+    assert verified.code == 3
+    (document,) = verified.json["datasets"]
     assert document["name"] == broken.name
     assert [fault["file"] for fault in document["faults"]] == ["00000002.csv"]
     with rundir.locked_file(dataset.lock_file(half)):
-        told = run("dlio-hpc", "datasets", "verify", "-d", "data", half.name)
-    assert told.code == 3
-    assert "a job is generating it" in told.out
-    told = run("dlio-hpc", "datasets", "verify", "-d", "data", "nowhere", sound.name)
-    assert told.code == 2
-    assert "holds no dlio-dataset.json" in told.err
-    assert "intact" in told.out
+        verified = run("dlio-hpc", "datasets", "verify", "-d", "data", half.name)
+    assert verified.code == 3
+    assert "a job is generating it" in verified.out
+    verified = run("dlio-hpc", "datasets", "verify", "-d", "data", "nowhere", sound.name)
+    assert verified.code == 2
+    assert "holds no dlio-dataset.json" in verified.err
+    assert "intact" in verified.out
     (tmp_path / "empty").mkdir()
     assert run("dlio-hpc", "datasets", "verify", "-d", "empty").out == "no datasets to verify\n"
 

@@ -254,8 +254,8 @@ def test_reads_are_spread_as_counting_tick_by_tick_says(reads: list[tuple[int, i
         for tick in range(begin, begin + max(length, 1)):
             ticks[tick] += 12.0 / max(length, 1)
     for width in (1, 4, 8):
-        found = spread(intervals, np.full((1, len(reads)), 12.0), TimeBins(width, 0, 232 // width))
-        assert found[0] == pytest.approx(ticks.reshape(-1, width).sum(axis=1))
+        binned = spread(intervals, np.full((1, len(reads)), 12.0), TimeBins(width, 0, 232 // width))
+        assert binned[0] == pytest.approx(ticks.reshape(-1, width).sum(axis=1))
 
 
 @given(st.lists(st.lists(st.tuples(st.booleans(), st.integers(0, 10**9), st.floats(0, 1)), max_size=5), max_size=6))

@@ -13,8 +13,8 @@ import jinja2
 
 from dlio_hpc import __version__, units
 from dlio_hpc.batch.launchers import LAUNCHERS
-from dlio_hpc.batch.schedulers import SCHEDULERS, common
-from dlio_hpc.batch.schedulers.scheduler import DetectedLauncher, DetectedSystem
+from dlio_hpc.batch.schedulers import SCHEDULERS
+from dlio_hpc.batch.schedulers.detection import DetectedLauncher, DetectedSystem, try_ask
 from dlio_hpc.config import shipped
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import filesystem
@@ -63,10 +63,8 @@ def batch() -> tuple[str, DetectedSystem]:
     """Return the name of this machine's batch system, and what was detected of it. The name is "local" if this machine
     has no batch system.
     """
-    for name, scheduler in SCHEDULERS.items():
-        if (system := scheduler.detect()) is not None:
-            return name, system
-    raise AssertionError("the local site is always detected")
+    # The last one, local, is always detected.
+    return next((name, system) for name, scheduler in SCHEDULERS.items() if (system := scheduler.detect()) is not None)
 
 
 def mpi_library() -> str:
@@ -74,7 +72,7 @@ def mpi_library() -> str:
     not load".
     """
     program = "from mpi4py import MPI; print(MPI.Get_library_version())"
-    answer = common.try_ask(sys.executable, "-c", program)
+    answer = try_ask(sys.executable, "-c", program)
     if answer is None or answer.code or not answer.out:
         return "mpi4py does not load"
     return " ".join(answer.lines[0].strip("\0").split())
@@ -89,7 +87,7 @@ def launcher(scheduler: str, system: DetectedSystem, library: str) -> DetectedLa
         return system.launcher(library)
     single = scheduler == "local"
     for name in (Path(sys.executable).with_name("mpiexec"), Path("mpiexec")):
-        answer = common.try_ask(str(name), "--version")
+        answer = try_ask(str(name), "--version")
         if answer is not None and (kind := _mpiexec(answer.out + answer.err)):
             command = name.name if single else str(name)  # a batch job may have a different PATH
             return DetectedLauncher("mpiexec" if single else kind, command, f"{name} is {kind}'s")

@@ -14,9 +14,7 @@ Colour = Literal["red", "yellow", "green", "dim"]
 
 
 class Meaning(NamedTuple):
-    """How an outcome is shown to users and other programs: exit code of the command, kind of the JUnit case, colour on
-    a terminal.
-    """
+    """Exit code of the command, kind of the JUnit case, and colour on a terminal that belong to an outcome."""
 
     exit_code: int
     junit: JUnitKind

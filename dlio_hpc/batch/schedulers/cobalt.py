@@ -8,17 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dlio_hpc.batch.schedulers import common
-from dlio_hpc.batch.schedulers.scheduler import (
-    After,
-    DetectedLauncher,
-    DetectedQueue,
-    DetectedSystem,
-    JobRef,
-    JobStatus,
-    Scheduler,
-    State,
-)
+from dlio_hpc.batch.schedulers import common, detection
+from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Scheduler, State
 from dlio_hpc.command import Answer, Unanswered, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
@@ -150,12 +141,11 @@ def _probe(plan: Plan, _script: Path) -> str:
     return f"queue {plan.queue or 'default'} is running; accounts are checked at submission only"
 
 
-def _detect() -> DetectedSystem | None:
+def _detect() -> detection.DetectedSystem | None:
     """Detect Cobalt, and its queues that are running. Return None if there is no qsub, or if qsub is not Cobalt's. PBS
     also has a command qsub. The output of qsub --version tells them apart.
     """
-    qsub = common.try_ask("qsub", "--version")
-    version = "" if qsub is None else f"{qsub.out} {qsub.err}".strip()
+    version = detection.qsub_version() or ""
     if "Cobalt" not in version:
         return None
     try:
@@ -163,15 +153,15 @@ def _detect() -> DetectedSystem | None:
     except Unanswered:
         rows = []
     queues = [
-        DetectedQueue(row[0], None, f"{{1: {row[4]}}}" if re.fullmatch(r"\d+:\d\d:\d\d", row[4]) else "{}")
+        detection.DetectedQueue(row[0], None, f"{{1: {row[4]}}}" if re.fullmatch(r"\d+:\d\d:\d\d", row[4]) else "{}")
         for row in rows
         if row[-1] == "running"
     ]
-    return DetectedSystem(version.splitlines()[0], queues=queues, launcher=_launcher)
+    return detection.DetectedSystem(version.splitlines()[0], queues=queues, launcher=_launcher)
 
 
-def _launcher(_library: str) -> DetectedLauncher:
-    return DetectedLauncher("aprun", "aprun", "aprun, the launcher of machines with Cobalt")
+def _launcher(_library: str) -> detection.DetectedLauncher:
+    return detection.DetectedLauncher("aprun", "aprun", "aprun, the launcher of machines with Cobalt")
 
 
 COBALT = Scheduler(

@@ -14,9 +14,6 @@ from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan.plan import Plan
 
 _SUBMIT_S = 180
-# While a batch system is being detected, a command that takes longer than this number of seconds counts as not
-# answering.
-_DETECT_S = 20
 _UNREACHABLE = re.compile(
     r"unable to contact|contact slurm|socket timed out|connect|zero bytes|communication|connection|unreachable",
     re.IGNORECASE,
@@ -107,19 +104,3 @@ def user() -> str:
     import getpass
 
     return getpass.getuser()
-
-
-def try_ask(*arguments: str) -> Answer | None:
-    """Run a command and return its answer, or None if the command does not exist or does not answer."""
-    try:
-        return command.ask(*arguments, patience_s=_DETECT_S)
-    except Unanswered:
-        return None
-
-
-def count(text: str) -> int | None:
-    """Return the integer that `text` stands for, or None if `text` is not a number. A trailing + is ignored: sinfo
-    writes 64+ if nodes differ.
-    """
-    match = re.fullmatch(r"([0-9]{1,9})\+?", text)
-    return int(match[1]) if match else None

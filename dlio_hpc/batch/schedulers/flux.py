@@ -9,18 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dlio_hpc import units
-from dlio_hpc.batch.schedulers import common
-from dlio_hpc.batch.schedulers.scheduler import (
-    ENDED,
-    After,
-    DetectedLauncher,
-    DetectedQueue,
-    DetectedSystem,
-    JobRef,
-    JobStatus,
-    Scheduler,
-    State,
-)
+from dlio_hpc.batch.schedulers import common, detection
+from dlio_hpc.batch.schedulers.scheduler import ENDED, After, JobRef, JobStatus, Scheduler, State
 from dlio_hpc.batch.shell_quoting import quote
 from dlio_hpc.command import Unanswered, unexplained
 from dlio_hpc.errors import ConfigError
@@ -162,11 +152,11 @@ def _probe(plan: Plan, script: Path) -> str:
     return f"queue {plan.queue} is enabled and started; limits are checked at submission only"
 
 
-def _detect() -> DetectedSystem | None:
+def _detect() -> detection.DetectedSystem | None:
     """Detect Flux and its enabled queues. Return None if no Flux instance answers. The node limit of a queue is the
     limit that the queue sets for a job or, if it sets none, the number of its nodes.
     """
-    instance = common.try_ask("flux", "getattr", "version")
+    instance = detection.try_ask("flux", "getattr", "version")
     if instance is None or instance.code or not re.match(r"\d+\.\d+\.\d+", instance.out):
         return None
     try:
@@ -175,21 +165,21 @@ def _detect() -> DetectedSystem | None:
         rows, nodes = [], []
     sizes = {name: sum(count for queue, count, _ in nodes if queue == name) for name, *_ in rows}
     queues = [
-        DetectedQueue(name, common.count(most) or sizes[name] or None, _limit(seconds))
+        detection.DetectedQueue(name, detection.count(most) or sizes[name] or None, _limit(seconds))
         for name, _, enabled, _, seconds, most in rows
         if name and enabled in YES
     ]
     default = next((name for name, marked, *_ in rows if marked.endswith("*")), None)
     cpus = min((cores // count for _, count, cores in nodes if count), default=None)
-    return DetectedSystem(f"Flux {instance.out}", default, queues, cpus, launcher=_launcher)
+    return detection.DetectedSystem(f"Flux {instance.out}", default, queues, cpus, launcher=_launcher)
 
 
 def _limit(seconds: str) -> str:
     return f"{{1: {units.format_walltime(int(float(seconds)))}}}" if re.fullmatch(r"\d+\.\d+", seconds) else "{}"
 
 
-def _launcher(_library: str) -> DetectedLauncher:
-    return DetectedLauncher("flux", "flux", "flux run; it starts MPI libraries that support PMI-1")
+def _launcher(_library: str) -> detection.DetectedLauncher:
+    return detection.DetectedLauncher("flux", "flux", "flux run; it starts MPI libraries that support PMI-1")
 
 
 FLUX = Scheduler(

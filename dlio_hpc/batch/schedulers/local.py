@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dlio_hpc.batch.schedulers import common
-from dlio_hpc.batch.schedulers.scheduler import After, DetectedSystem, JobRef, JobStatus, Scheduler
+from dlio_hpc.batch.schedulers import detection
+from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Scheduler
 from dlio_hpc.batch.shell_quoting import quote
 from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.files import rundir
@@ -171,15 +171,15 @@ def _request(_plan: Plan) -> dict[str, Any]:
     return {}
 
 
-def _detect() -> DetectedSystem:
+def _detect() -> detection.DetectedSystem:
     """Return the local site as if it were a detected batch system. It is used on a computer where no batch system was
     detected. Raise ConfigError if the computer has a command qsub, because that belongs to a batch system that dlio-hpc
     does not know.
     """
-    qsub = common.try_ask("qsub", "--version")
-    if qsub is not None:
-        raise ConfigError(f"qsub belongs to an unknown batch system: {f'{qsub.out} {qsub.err}'.strip()[:200]!r}")
-    return DetectedSystem("no batch system")
+    version = detection.qsub_version()
+    if version is not None:
+        raise ConfigError(f"qsub belongs to an unknown batch system: {version[:200]!r}")
+    return detection.DetectedSystem("no batch system")
 
 
 LOCAL = Scheduler(

@@ -10,16 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dlio_hpc import units
-from dlio_hpc.batch.schedulers import common
-from dlio_hpc.batch.schedulers.scheduler import (
-    After,
-    DetectedQueue,
-    DetectedSystem,
-    JobRef,
-    JobStatus,
-    Scheduler,
-    State,
-)
+from dlio_hpc.batch.schedulers import common, detection
+from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Scheduler, State
 from dlio_hpc.command import Answer, Unanswered, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
@@ -198,39 +190,38 @@ def _probe(plan: Plan, _script: Path) -> str:
     return f"queue {plan.queue} is enabled and started; accounts are checked at submission only"
 
 
-def _detect() -> DetectedSystem | None:
+def _detect() -> detection.DetectedSystem | None:
     """Detect PBS and its enabled queues. Return None if there is no qsub, or if qsub is not PBS's. Cobalt also has a
     command qsub. The output of qsub --version tells them apart.
     """
-    qsub = common.try_ask("qsub", "--version")
-    version = None if qsub is None else re.search(r"pbs_version = (\S+)", f"{qsub.out} {qsub.err}")
+    version = re.search(r"pbs_version = (\S+)", detection.qsub_version() or "")
     if version is None:
         return None
-    answer = common.try_ask("qstat", "-Q", "-f", "-F", "json")
+    answer = detection.try_ask("qstat", "-Q", "-f", "-F", "json")
     try:
         known = section(answer, "Queue") if answer is not None else {}
     except Unanswered:
         known = {}
     queues = [_queue(name, facts) for name, facts in known.items() if str(facts.get("enabled")) == "True"]
-    return DetectedSystem(
+    return detection.DetectedSystem(
         f"PBS {version[1]}", None, queues, _cpus(), job_options=["-l place=scatter", "-k doe"], remote="pbs_tmrsh"
     )
 
 
 def _cpus() -> int | None:
     """Return the number of CPUs of the smallest node, from pbsnodes(8B); None if it is not known."""
-    answer = common.try_ask("pbsnodes", "-a")
+    answer = detection.try_ask("pbsnodes", "-a")
     counts = re.findall(r"resources_available\.ncpus = (\d+)", answer.out) if answer is not None else []
     return min(map(int, counts), default=None)
 
 
-def _queue(name: str, facts: dict[str, Any]) -> DetectedQueue:
+def _queue(name: str, facts: dict[str, Any]) -> detection.DetectedQueue:
     most = facts.get("resources_max")
     most = most if isinstance(most, dict) else {}
     nodes = str(most.get("nodect", ""))
     limit = re.fullmatch(r"(\d+):(\d\d):(\d\d)", str(most.get("walltime", "")))
     walltime = f"{{1: {int(limit[1])}:{limit[2]}:{limit[3]}}}" if limit else "{}"
-    return DetectedQueue(name, int(nodes) if nodes.isdigit() else None, walltime)
+    return detection.DetectedQueue(name, int(nodes) if nodes.isdigit() else None, walltime)
 
 
 PBS = Scheduler(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from dlio_hpc.batch.schedulers.detection import DetectedSystem
 from dlio_hpc.batch.shell_quoting import Shell
 from dlio_hpc.plan.plan import Plan
 
@@ -44,44 +45,6 @@ class JobStatus(NamedTuple):
     state: State
     text: str = ""
     never: bool = False
-
-
-class DetectedQueue(NamedTuple):
-    """A queue that was detected. nodes: maximum number of nodes of a job; None if unknown. walltime: text of the key
-    `walltime` of a site profile: the maximum walltime, by the number of nodes from which it applies; "{}" if unknown.
-    """
-
-    name: str
-    nodes: int | None
-    walltime: str
-
-
-class DetectedLauncher(NamedTuple):
-    """The launcher for a new profile. why: reason for the choice. mpi: value of srun's option --mpi; None to leave the
-    option out. mpis: the values of --mpi that srun supports, as text.
-    """
-
-    kind: str
-    command: str
-    why: str
-    mpi: str | None = None
-    mpis: str = ""
-
-
-class DetectedSystem(NamedTuple):
-    """A batch system that was detected. version: name and version of the batch system. queue: the default queue; None
-    if there is no default queue. cpus: number of CPUs of a node; None if unknown. job_options, remote: values of these
-    keys for a new profile. launcher: function that returns the batch system's own launcher; None if ranks are started
-    with mpiexec. The argument of this function is the first line of the version text of the MPI library.
-    """
-
-    version: str
-    queue: str | None = None
-    queues: Sequence[DetectedQueue] = ()
-    cpus: int | None = None
-    job_options: Sequence[str] = ()
-    remote: str | None = None
-    launcher: Callable[[str], DetectedLauncher] | None = None
 
 
 class Scheduler(NamedTuple):

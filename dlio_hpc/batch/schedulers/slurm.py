@@ -9,17 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dlio_hpc import units
-from dlio_hpc.batch.schedulers import common
-from dlio_hpc.batch.schedulers.scheduler import (
-    After,
-    DetectedLauncher,
-    DetectedQueue,
-    DetectedSystem,
-    JobRef,
-    JobStatus,
-    Scheduler,
-    State,
-)
+from dlio_hpc.batch.schedulers import common, detection
+from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Scheduler, State
 from dlio_hpc.batch.shell_quoting import quote
 from dlio_hpc.command import CommandMissing, unexplained
 from dlio_hpc.errors import ConfigError
@@ -140,24 +131,26 @@ def _probe(_plan: Plan, script: Path) -> str:
     return answer.text.removeprefix("sbatch: ")
 
 
-def _detect() -> DetectedSystem | None:
+def _detect() -> detection.DetectedSystem | None:
     """Detect Slurm and its partitions that are up. Return None if Slurm does not run here. Its commands may be
     installed where no Slurm runs; its controller must therefore answer. The result may have no partitions, if none is
     up. sinfo(1) marks the default partition with *.
     """
     slurm, partitions = (
-        common.try_ask("sbatch", "--version"),
-        common.try_ask("sinfo", "-h", "-o", "%P|%D|%c|%l|%a|%s"),
+        detection.try_ask("sbatch", "--version"),
+        detection.try_ask("sinfo", "-h", "-o", "%P|%D|%c|%l|%a|%s"),
     )
     if slurm is None or not slurm.out.startswith("slurm") or partitions is None or partitions.code:
         return None
     rows = [line.split("|") for line in partitions.lines]
     usable = [row for row in rows if len(row) == 6 and row[4] == "up"]
-    queues = [DetectedQueue(row[0].rstrip("*"), _most_nodes(row[1], row[5]), _limit(row[3])) for row in usable]
+    queues = [
+        detection.DetectedQueue(row[0].rstrip("*"), _most_nodes(row[1], row[5]), _limit(row[3])) for row in usable
+    ]
     default = next((row[0][:-1] for row in usable if row[0].endswith("*")), None)
-    cpus = next((common.count(row[2]) for row in usable if row[0].rstrip("*") == default), None)
+    cpus = next((detection.count(row[2]) for row in usable if row[0].rstrip("*") == default), None)
     distinct = list({queue.name: queue for queue in queues}.values())
-    return DetectedSystem(slurm.out, default, distinct, cpus, job_options=["--exclusive"], launcher=_launcher)
+    return detection.DetectedSystem(slurm.out, default, distinct, cpus, job_options=["--exclusive"], launcher=_launcher)
 
 
 def _most_nodes(there: str, size: str) -> int | None:
@@ -165,7 +158,7 @@ def _most_nodes(there: str, size: str) -> int | None:
     nodes of the partition, and its limit per job. Return None if neither is known. there: number of nodes. size: limit
     per job in the form of sinfo: 1-8, 4 or 1-infinite.
     """
-    known = [count for count in (common.count(there), common.count(size.rpartition("-")[2])) if count is not None]
+    known = [count for count in (detection.count(there), detection.count(size.rpartition("-")[2])) if count is not None]
     return min(known, default=None)
 
 
@@ -180,17 +173,17 @@ def _limit(text: str) -> str:
     return f"{{1: {units.format_walltime(((days * 24 + hours) * 60 + minutes) * 60 + seconds)}}}"
 
 
-def _launcher(library: str) -> DetectedLauncher:
+def _launcher(library: str) -> detection.DetectedLauncher:
     """Return srun as the launcher, with the value of its option --mpi that the MPI library needs. There is no value if
     srun does not support it, or if the library needs none. Cray's MPI needs none. library: first line of the version
     text of the MPI library.
     """
-    answer = common.try_ask("srun", "--mpi=list")
+    answer = detection.try_ask("srun", "--mpi=list")
     available = re.findall(r"^\s+(\w+)\s*$", f"{answer.out}\n{answer.err}", re.MULTILINE) if answer is not None else []
     wanted = "pmix" if "Open MPI" in library else "pmi2" if "MPICH" in library and "CRAY" not in library else None
     mpi = wanted if wanted in available else None
     mpis = ", ".join(available) or "unknown, see srun --mpi=list"
-    return DetectedLauncher("srun", "srun", "srun", mpi, mpis)
+    return detection.DetectedLauncher("srun", "srun", "srun", mpi, mpis)
 
 
 SLURM = Scheduler(
