@@ -175,20 +175,13 @@ def compare(
     keys. force: compare despite different settings or cached runs. archive: folder with the archives, the history and
     the baselines; None for the folder of each job's archive.
     """
-    from dlio_hpc.errors import ConfigError
     from dlio_hpc.verdict import comparison, selection
     from dlio_hpc.verdict.baseline_comparison import Terms
 
-    selected = selection.select(list(map(str, jobs)), archive, runs, report).jobs
-    if not selected:
-        given = " ".join(map(str, jobs))
-        raise ConfigError(
-            f"{given}: no job of the study has measured anything; dlio-hpc status shows the states of its jobs"
-        )
+    given = list(map(str, jobs))
+    selected = selection.select(given, archive, runs, report).jobs
     terms = Terms(tuple(dict.fromkeys(metrics)), tolerance, force)
-    if baseline is not None:
-        terms = terms._replace(against=comparison.references(baseline, archive or selected[0].folder, runs, report))
-    return comparison.compare(selected, terms, report)
+    return comparison.compare(given, selected, terms, baseline, runs, report)
 
 
 def accept(*jobs: str | Path, criteria: str | None = None, runs: Path = RUNS) -> "Acceptance":

@@ -11,7 +11,7 @@ from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.outputs import Outputs, page_options, write_junit
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option, parsed
-from dlio_hpc.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun
+from dlio_hpc.errors import Incomplete, InfrastructureError, InvalidRun
 from dlio_hpc.results.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
@@ -61,15 +61,8 @@ def compare(
 
     started = units.utc_now(fraction=True)
     jobs, missing = selection.select(names, archive, runs, console.say)
-    if not jobs:
-        raise ConfigError(
-            f"{' '.join(names)}: no job of the study has measured anything; "
-            "dlio-hpc status shows the states of its jobs"
-        )
     terms = Terms(tuple(dict.fromkeys(metrics)), tolerance, force)
-    if against is not None:
-        terms = terms._replace(against=comparison.references(against, archive or jobs[0].folder, runs, console.say))
-    judged = comparison.compare(jobs, terms, console.say)
+    judged = comparison.compare(names, jobs, terms, against, runs, console.say)
     if outputs.as_json:
         console.print_json(document.plain(judged))
     outputs.present(lambda: _document(judged))

@@ -9,8 +9,20 @@ from dlio_hpc.verdict.baseline_comparison import Judgement, Reference, Terms, Ve
 from dlio_hpc.verdict.selection import Report, Selected
 
 
-def compare(jobs: Sequence[Selected], terms: Terms, report: Report) -> Judgement:
-    """Compare jobs with the baselines of their measurement keys, or with the references in `terms` if it has any."""
+def compare(
+    given: Sequence[str], jobs: Sequence[Selected], terms: Terms, baseline: str | None, runs: Path, report: Report
+) -> Judgement:
+    """Compare the jobs that selection.select() returned for the names `given`. baseline: id of a baseline, or name of a
+    job, that all jobs are compared with; None for the baselines of their measurement keys. Raise ConfigError if there
+    are no jobs.
+    """
+    if not jobs:
+        raise ConfigError(
+            f"{' '.join(given)}: no job of the study has measured anything; "
+            "dlio-hpc status shows the states of its jobs"
+        )
+    if baseline is not None:
+        terms = terms._replace(against=_references(baseline, jobs[0].folder, runs, report))
     verdicts: list[Verdict] = []
     for folder in dict.fromkeys(job.folder for job in jobs):
         mine = [job.entry for job in jobs if job.folder == folder]
@@ -19,7 +31,7 @@ def compare(jobs: Sequence[Selected], terms: Terms, report: Report) -> Judgement
     return baseline_comparison.summed(verdicts)
 
 
-def references(name: str, folder: Path, runs: Path, report: Report) -> tuple[Reference, ...]:
+def _references(name: str, folder: Path, runs: Path, report: Report) -> tuple[Reference, ...]:
     """Return the references that `name` stands for. `name` is the id of a baseline, which may be retired or replaced,
     or the name of any job. Raise ConfigError if the job has no valid measured run.
     """
