@@ -124,7 +124,7 @@ class Cluster:
         )
         return (done.stdout + done.stderr).strip()
 
-    def wait_until(self, holds: Callable[[], bool], patience_s: float = 60) -> None:
+    def wait_until(self, holds: Callable[[], bool], patience_s: float = 180) -> None:
         deadline = time.monotonic() + patience_s
         while not holds():
             assert time.monotonic() < deadline, (self._state / "slurmctld.log").read_text()[-3000:]
