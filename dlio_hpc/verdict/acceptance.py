@@ -29,8 +29,8 @@ from dlio_hpc.verdict.validity_criteria import Absent
 
 class Acceptance(Struct, frozen=True):
     """Result of an acceptance. what: names of the studies that were judged. checks: first the checks of all jobs
-    together, then the checks of each group, in the order of the criteria. seconds: sum of wall_s over the measured runs
-    of a group, by the label of the group.
+    together, then the checks of each group, in the order of the criteria. seconds: for each label of a group, the sum
+    of wall_s over the measured runs of that group.
     """
 
     criteria: Criteria
@@ -148,8 +148,8 @@ def _in_words(name: str, key: str, criterion: Criterion) -> str:
 
 
 def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
-    """Return the good measured runs, grouped by measurement key, dataset and title of the point. The groups are in the
-    order of the entries. If the same repeat was run more than once, only its first good run counts.
+    """Return the good measured runs, grouped by measurement key, dataset and title of the study's point. The groups are
+    in the order of the entries. If the same repeat was run more than once, only its first good run counts.
     """
     by_key: dict[tuple[Key, str, str], list[Ran]] = {}
     taken = set()
@@ -227,8 +227,8 @@ def cases(acceptance: Acceptance) -> list[Case]:
 
 
 def _case(check: Check, seconds: float) -> Case:
-    """Return the JUnit case of a check. seconds: duration to report for the case. This is the wall time of all runs of
-    the group for the first case of the group, and 0 for its other cases.
+    """Return the JUnit case of a check. seconds: duration to report for the case. The first case of a group reports the
+    wall time of all runs of the group; the other cases of the group report 0.
     """
     name = ": ".join(filter(None, (check.group, f"{check.title}: {check.asked}")))
     lines = [check.text, *evidence_lines(check), *advice_lines(check)]

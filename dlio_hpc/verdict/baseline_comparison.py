@@ -129,8 +129,8 @@ def summed(verdicts: Sequence[Verdict]) -> Judgement:
 
 
 def references(entry: Entry) -> tuple[Reference, ...]:
-    """Return a reference for each group of the job `entry` that has good runs. These references replace baselines when
-    other jobs are compared with this job.
+    """Return one reference for each group of the job `entry`, except for groups without a good run. These references
+    replace baselines when other jobs are compared with this job.
     """
     return tuple(Reference(entry.job, group) for group in run_groups.of(entry) if group.good)
 

@@ -190,9 +190,9 @@ def retire(folder: Path, name: str, message: str) -> Retired:
 
 
 def named(known: Sequence[Baseline], name: str, folder: Path) -> Baseline:
-    """Return the baseline with the id `name`. If no baseline has this id, return the baseline of the job `name`: the
-    only active baseline or, if none is active, the only baseline. Raise ConfigError if there is no such baseline, or
-    more than one.
+    """Return the baseline with the id `name`. If no baseline has this id, `name` is the name of a job: return the only
+    active baseline of the job, or its only baseline if none is active. Raise ConfigError if there is no such baseline,
+    or if there are several.
     """
     matching = [baseline for baseline in known if baseline.accepted.id == name] or [
         baseline for baseline in known if baseline.accepted.group.job == name

@@ -105,9 +105,10 @@ def _model(values: Floats, first: int, level: float) -> _Model:
 
 
 def _steps(values: Floats, first: int, level: float, places: list[int], p: float) -> _Model:
-    """Return a model with steps at `places`. Each step is first shifted to the position where it fits best. The steps
-    divide `values` into segments. A model is then fitted to each segment, which may contain further changes. first:
-    index of the first night of `values` in the whole series. p: probability that the steps appear by chance.
+    """Return a model with steps at the positions `places`. Each step is first shifted to the position where it fits
+    best. The steps divide `values` into segments. A model is then fitted to each segment, which may contain further
+    changes. first: index of the first night of `values` in the whole series. p: probability that the steps appear by
+    chance.
     """
     ends = _refined(values, [0, *places, len(values)])
     parts = [_model(values[begin:end], first + begin, level) for begin, end in itertools.pairwise(ends)]
@@ -120,10 +121,10 @@ def _steps(values: Floats, first: int, level: float, places: list[int], p: float
 
 
 def _refined(values: Floats, ends: list[int]) -> list[int]:
-    """Shift each step to the position where it fits best, and return `ends` with the new positions. The tests on ranks
-    locate a step only approximately. Each step is therefore shifted by up to _SIDE nights, to the position at which the
-    deviations from the medians before and after the step are smallest. ends: 0, the positions of the steps, and the
-    length of the series. The first and the last item remain unchanged.
+    """Shift each step by a few nights at most, because the tests on ranks locate a step only approximately. The new
+    position is that at which the deviations from the medians before and after the step are smallest. ends: 0, the
+    positions of the steps, and the length of the series. Return `ends` with the new positions of the steps; the first
+    and the last item are unchanged.
     """
     refined = list(ends)
     for number in range(1, len(ends) - 1):
@@ -198,10 +199,9 @@ def _spell(values: Floats) -> tuple[int, int, float]:
 
 @functools.cache
 def _deviations(count: int) -> Floats:
-    """Return the standard deviation of the rank sum of every segment of a series of `count` nights. The result is a
-    matrix. Its row selects the begin of the segment, and its column the end. Row or column i stands for position _SIDE
-    + i in the series, because no segment begins or ends before position _SIDE. For segments that are too short, the
-    value is infinite.
+    """Return a matrix with the standard deviation of the rank sum of each segment of a series of `count` nights. Let s
+    be the minimum number of nights on either side of a step. The item (i, j) belongs to the segment whose first night
+    has index s + i and that ends before the night with index s + j. It is infinite if the segment is shorter than s.
     """
     places = np.arange(_SIDE, count - _SIDE + 1)
     lengths = places - places[:, np.newaxis]
@@ -211,9 +211,9 @@ def _deviations(count: int) -> Floats:
 
 def _p(most: float, count: int, simulated: Callable[[int], Floats]) -> float:
     """Return the p-value of a statistic: the probability that the largest statistic in a series of `count` nights
-    without a change is at least `most`. If `most` is not rare even at a single position, return the probability for a
-    single position, without simulation. simulated: function that simulates series of `count` nights and returns the
-    largest statistic of each, sorted.
+    without a change is at least `most`. If `most` is not rare even at a single position, no series are simulated, and
+    the probability for a single position is returned. simulated: function that simulates series of `count` nights and
+    returns the largest statistic of each series, in ascending order.
     """
     at_least = 2 * NormalDist().cdf(-most)
     if at_least > _NOT_RARE:
@@ -225,8 +225,9 @@ def _p(most: float, count: int, simulated: Callable[[int], Floats]) -> float:
 
 def _scan(ranks: Floats) -> Floats:
     """Return a statistic for each split of each series: by how many standard deviations the sum of the ranks before the
-    split deviates from its expectation. ranks: array of shape (series, nights). The result has the shape (series,
-    splits). Its column i stands for the split at position _SIDE + i.
+    split deviates from its expectation. A split leaves at least s nights on either side. ranks: statistical rank of
+    each night in its series, shape (series, nights). The result has the shape (series, splits); column i belongs to the
+    split with s + i nights before it.
     """
     count = ranks.shape[1]
     places = np.arange(_SIDE, count - _SIDE + 1)
@@ -236,10 +237,10 @@ def _scan(ranks: Floats) -> Floats:
 
 
 def _spells(ranks: Floats) -> Iterator[tuple[int, Floats]]:
-    """Yield each possible length of a segment that leaves at least _SIDE nights on both sides, and an array of shape
-    (series, positions). Column i of the array belongs to the segment that starts at night _SIDE + i. Its value is the
-    absolute z-score of the segment's rank sum (Wilcoxon). ranks: statistical rank of each night in its series, shape
-    (series, nights).
+    """Yield pairs: a length of a segment, and the statistics of all segments of this length. Each segment leaves at
+    least s nights before it and after it. The statistics are an array of shape (series, positions). Column i holds the
+    absolute z-score of the rank sum (Wilcoxon) of the segment whose first night has index s + i. ranks: statistical
+    rank of each night in its series, shape (series, nights).
     """
     count = ranks.shape[1]
     sums = np.cumsum(ranks - (count + 1) / 2, axis=1)[:, _SIDE - 1 : count - _SIDE]
@@ -280,8 +281,8 @@ def _ranks(values: Floats) -> Floats:
 
 
 def _trend(values: Floats) -> tuple[float, float]:
-    """Return two values. The first is the median slope per night over all pairs of nights. The second is the
-    probability that rising pairs outnumber falling pairs, or falling pairs rising pairs, to this extent by chance.
+    """Return two values: the median slope per night over all pairs of nights, and the probability that the numbers of
+    rising pairs and of falling pairs differ to this extent by chance.
     """
     count = len(values)
     rows, columns = _pairs(count)

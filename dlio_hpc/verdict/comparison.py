@@ -13,8 +13,8 @@ def compare(
     given: Sequence[str], jobs: Sequence[Selected], terms: Terms, baseline: str | None, runs: Path, report: Report
 ) -> Judgement:
     """Compare the jobs that selection.select() returned for the names `given`. baseline: id of a baseline, or name of a
-    job, that all jobs are compared with; None for the baselines of their measurement keys. Raise ConfigError if there
-    are no jobs.
+    job. All jobs are compared with this baseline or job. If it is None, each job is compared with the baselines of its
+    measurement keys. Raise ConfigError if there are no jobs.
     """
     if not jobs:
         raise ConfigError(

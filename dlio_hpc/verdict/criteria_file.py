@@ -153,8 +153,8 @@ METRIC_LIMITS: dict[str, MetricName] = {
 
 
 def _is_asked(value: object) -> bool:
-    """Return whether a limit or rule is set to this value. The value 0 counts as set: it means that no warm-up runs are
-    allowed.
+    """Return whether a limit or rule with this value is to be checked. This includes the value 0, because `warmups: 0`
+    allows no warm-up runs.
     """
     return value is not None and value is not False and value not in ("any", ())
 

@@ -1,5 +1,5 @@
-"""Names of the groups of a history. A name consists of three parts: the part of the suite or the point of the study,
-the title of the measurement key, and the settings that differ between groups.
+"""Names of the groups of a history. A name consists of three elements: the point of the study (for a suite, the member
+of the suite), the title of the measurement key, and the settings that differ between groups.
 """
 
 import json
@@ -26,8 +26,8 @@ def name(group: Group) -> str:
 
 def titles(groups: Sequence[Group]) -> list[str]:
     """Return one title per group. Groups with different measurement keys get different titles. If groups would have the
-    same title, the settings in which they differ are appended. The digest of all settings is appended too if more than
-    _MOST settings differ, or if titles are still equal.
+    same title, a few of the settings in which they differ are appended. The digest of all settings is appended too if
+    more settings differ, or if titles are still equal.
     """
     names = [_place(name(group), group.key) for group in groups]
     alike = [[group for group, title in zip(groups, names, strict=True) if title == own_title] for own_title in names]
@@ -53,8 +53,9 @@ def _with_settings(title: str, differing: Sequence[str], digest: str) -> str:
 
 
 def _differing(group: Group, alike: Sequence[Group]) -> tuple[list[str], str]:
-    """Return the settings of the group that differ between the groups `alike`, each as KEY=VALUE, and the digest of all
-    settings of the group. alike: the groups that have the same name, including this group.
+    """Return two values. The first is a list of the settings that differ between the groups `alike`; each item is
+    KEY=VALUE with the value in `group`. The second is the digest of all settings of `group`. alike: the groups that
+    have the same name as `group`, including `group`.
     """
     settings = [dict(entries_.flat(similar.workload)) for similar in alike]
     values = dict(entries_.flat(group.workload))

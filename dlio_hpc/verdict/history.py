@@ -112,7 +112,9 @@ def rebuild(folder: Path) -> Taken:
 
 
 def _replaced(folder: Path, read: Sequence[_Read]) -> Taken:
-    """Write a new history file that replaces the present one. The present one cannot be used."""
+    """Write a new history file in place of the present one, which cannot be used. read: results of reading all
+    archives.
+    """
     target = folder / rundir.HISTORY
     with history_database.locked(folder), rundir.replacing(target) as temporary:
         with (

@@ -192,8 +192,8 @@ def is_current(path: Path) -> bool:
 
 
 def copy(path: Path, memory: sqlite3.Connection) -> None:
-    """Copy the database at `path` into the database `memory`. SQLite creates files even for reading; the copy works in
-    folders where the user may not write such files.
+    """Copy the database at `path` into the database `memory`. This also works in folders to which the user may not
+    write, although SQLite normally creates files there even for reading.
     """
     for rest in ("mode=ro", "mode=ro&immutable=1"):
         try:

@@ -22,7 +22,7 @@ _WIDEST = 50
 
 def outcome_of(difference: Difference, tolerance: float) -> Outcome:
     """Return the outcome for a difference between logarithms of a metric. The outcome is `inconclusive` in two cases:
-    if the noise is unknown, and if the difference can be either noise or a drop beyond the tolerance.
+    the noise is unknown, or the difference may be noise as well as a drop beyond the tolerance.
     """
     if difference.low is None or difference.high is None or difference.half is None:
         return "inconclusive"

@@ -41,8 +41,8 @@ class _Fault(NamedTuple):
 
 
 def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
-    """Yield one check for each kind of fault. If there is no fault of a kind, the check passes, so that all reports
-    have the same checks.
+    """Yield one check for each of three requirements: no run is invalid, no run failed, and no measurement is missing.
+    A requirement that is met also gets a check, so that all reports have the same checks.
     """
     faults = [*_faulty(entries), *_unfinished(entries, absent)]
     count = sum(run.is_good for entry in entries for run in entry.measurements)
@@ -59,8 +59,9 @@ def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
 
 
 def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
-    """Yield the faults of runs whose measurement has no good run, and the faults of whole jobs. The fault of a job is
-    left out if the job only reached its time limit after its last run, because no measurement is missing then.
+    """Yield the faults of measured runs whose measurement has no good run, and the faults of whole jobs. The fault of a
+    job is left out in two cases: if one of its runs has a fault, unless the job is invalid but none of its runs is; and
+    if the job only reached its time limit after its last run, because no measurement is missing then.
     """
     measured = {(entry.study, run.unit) for entry in entries for run in entry.measurements if run.is_good}
     for entry in entries:
@@ -78,8 +79,8 @@ def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
 
 
 def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[_Fault]:
-    """Yield a fault for each planned measurement that is missing. A measurement that is among the runs of its job's
-    entry is skipped, because the other checks judge that run.
+    """Yield a fault for each planned measurement of which the entries contain no run. A measurement whose run failed is
+    skipped, because _faulty() yields the fault of that run.
     """
     recorded = {(entry.job, run.title, run.repeat) for entry in entries for run in entry.measurements}
     for missing in absent:
