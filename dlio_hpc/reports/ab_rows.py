@@ -27,8 +27,8 @@ def sides(compared: tuple[Arm, ...]) -> list[str]:
 
 
 def cached(measured: Sequence[Measured]) -> list[str]:
-    """Return a list with one warning if, in any measurement, more than LIMIT of the bytes came from memory or this
-    share is unknown. Otherwise, return an empty list.
+    """Return one warning in a list if, in some measurement, the share of bytes from memory is unknown or is larger than
+    LIMIT. Otherwise, return an empty list.
     """
     shares = [measurement.cached for measurement in measured]
     if not shares or all(share is not None and share <= LIMIT for share in shares):
@@ -87,8 +87,8 @@ def _member(member: Throughput) -> list[str]:
 
 
 def stragglers(compared: tuple[Arm, ...]) -> list[str]:
-    """Return one sentence per straggler. If the nodes of a file system could not be compared, add one sentence that
-    names the directories of these file systems.
+    """Return one sentence per straggler. If the nodes cannot be compared with each other on some file system, add one
+    sentence that names the directory on this file system.
     """
     lines, unknown = [], []
     for side in compared:

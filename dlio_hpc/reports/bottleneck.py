@@ -38,8 +38,9 @@ def of_job(outcome: JobOutcome) -> list[str]:
 
 
 def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
-    """Return a list with one sentence, or an empty list if nothing was measured. The sentence states how many points of
-    the study each bottleneck limits, and for which share of the time ranks wait for data at these points.
+    """Return a list with one sentence, or an empty list if nothing was measured. For each bottleneck, the sentence
+    states two things: how many points of the study this bottleneck limits, and which share of the time ranks wait for
+    data at these points.
     """
     limited: dict[str, list[tuple[str, float]]] = {}
     titles = {run.run.point: title(outcome, run) for outcome in jobs for run in outcome.runs}
@@ -57,15 +58,15 @@ def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
 
 
 def shortened(answers: list[str]) -> list[str]:
-    """Return the first _ANSWERS sentences. If there are more, add a sentence that states how many are left out."""
+    """Return the first few sentences. If there are more, add a sentence that states how many are left out."""
     more = len(answers) - _ANSWERS
     return [*answers[:_ANSWERS], f"And {more} more; each run's section has its numbers."] if more > 0 else answers
 
 
 def _points(held: Sequence[tuple[str, float]], points: int) -> str:
-    """Return the titles of the points that have a bottleneck. If the study has many points or the points have no
-    titles, return the number of the points with the bottleneck instead. held: for each point with the bottleneck, its
-    title and its share of time waiting for data in %. points: number of all points.
+    """Return the titles of the points that have the same bottleneck. If the study has many points, or if points have no
+    titles, return how many points have this bottleneck. held: for each point with this bottleneck, its title and the
+    share of time that ranks wait for data, in %. points: number of all points.
     """
     names = [name for name, _ in held if name]
     return ", ".join(names) if names and points <= _NAMED else f"{len(held)} of {points} points"
@@ -100,9 +101,9 @@ def _of_repeats(runs: Sequence[RunOutcome]) -> str:
 
 def _bottlenecks(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
     """Return the names of the bottlenecks: the longest phase and, if it takes nearly as much time, the second longest
-    phase. While a rank waits in synchronisation, another rank may still be reading. If reads are in flight for at least
-    the share _EXPLAINED of all waiting time, the name of the bottleneck is waiting for another rank's reads instead of
-    synchronisation.
+    phase. A wait in synchronisation may be due to slow reads of other ranks. Therefore, if synchronisation is one of
+    the bottlenecks and reads are in flight for at least the share _EXPLAINED of all waiting time, a single name stands
+    for the wait for data and for synchronisation. This name says that ranks wait for the reads of the slowest rank.
     """
     first, second = sorted(seconds, key=lambda phase: -seconds[phase])[:2]
     is_alike = seconds[first] - seconds[second] < _ALIKE * sum(seconds.values())
@@ -173,8 +174,8 @@ def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
 
 
 def _in_flight(summaries: Sequence[Summary]) -> float | None:
-    """Return for how many seconds a rank had a read in flight while it did not compute. This is the mean over ranks,
-    summed over the runs. Return None if reads were not timed.
+    """Return the time in seconds during which a rank had a read in flight and did not compute. This time is the mean
+    over ranks, summed over the runs. Return None if reads were not timed.
     """
     total = 0.0
     for summary in summaries:

@@ -129,8 +129,8 @@ def takes(run: RunOutcome, summary: Summary) -> list[list[str]]:
 
 
 def _read(workload: Workload) -> str:
-    """Return the name of the operation whose duration was measured as that of a read. This is a request to the
-    operating system or, if h5py reads the dataset, a call of h5py, which makes the requests itself.
+    """Return the name of the operation that is timed as a read. If h5py reads the dataset, this is a call of h5py,
+    which may make several requests. Otherwise, it is a single read request to the operating system.
     """
     by_library = workload.dataset.format == "hdf5" and workload.reader.mode == "framework"
     return "one read by h5py" if by_library else "one read request"
@@ -158,8 +158,8 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
 
 
 def by_point(runs: Iterable[RunOutcome]) -> dict[int | None, list[Repeat]]:
-    """Return the measured runs as repeats, by the number of the study's point that they measure. The value of a repeat
-    is its samples/s. The key is None for runs that measure no point of a study.
+    """Return the repeats of each point of the study as a dict. Each key is the number of a point, or None for runs that
+    measure no point. The value of a repeat is the samples/s of a measured run.
     """
     points: dict[int | None, list[Repeat]] = {}
     for run in runs:
@@ -238,7 +238,8 @@ def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
 
 def darshan(outcome: JobOutcome, run: RunOutcome) -> list[str]:
     """Return lines on Darshan's log of a run. The first line states the bytes that Darshan counted, and whether
-    dlio-hpc counted the same. Each fault of the log has a line. If there is no log, the only line states the reason.
+    dlio-hpc counted the same number of bytes. Each fault of the log has a line. If there is no log, the only line
+    states the reason.
     """
     if (why := without_log(outcome, run)) is not None:
         return [f"no log: {why}" if run.verdict or not run.run.darshan else f"unknown: {why}"]

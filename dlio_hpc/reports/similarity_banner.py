@@ -30,7 +30,7 @@ def of_pair(similarity: Similarity, known: Yardsticks) -> Banner:
 
 def of_matrix(matrix: Matrix) -> Banner:
     """Return the banner for a matrix. Rows whose application is not among the columns are ignored. The banner is good
-    if, in every other row, the nearest column is the application of the row.
+    if, in each of the other rows, the nearest column is the application of that row.
     """
     known = [row for row in matrix.rows if row.finds_own is not None]
     text = similarity_rows.found_own(matrix)

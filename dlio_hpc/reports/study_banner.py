@@ -101,8 +101,8 @@ def _of_part(study: Study, finding: Finding) -> Iterator[Banner]:
 
 
 def _of_comparison(text: str, comparison: Comparison) -> Banner:
-    """Return the banner on compared settings. The comparison is conclusive if the recommended setting is at most HIDDEN
-    worse than the best setting, even at the lower end of its confidence interval.
+    """Return the banner on compared settings. The comparison is conclusive if the recommended setting cannot be much
+    worse than the best of the other settings: the confidence interval of the ratio of the two is above 1 - HIDDEN.
     """
     chosen = None if comparison.recommended is None else comparison.of(comparison.recommended)
     if chosen is None or chosen.low is None or chosen.high is None:
@@ -112,7 +112,7 @@ def _of_comparison(text: str, comparison: Comparison) -> Banner:
 
 def _of_scaling(text: str, scaling: Scaling) -> Banner:
     """Return the banner on a scaling curve. The curve is conclusive if the confidence interval of the last speed-up is
-    narrow. This means that its lower end is at most HIDDEN below its upper end.
+    narrow: the lower end is at least 1 - HIDDEN times the upper end.
     """
     last = scaling.steps[-1]
     if last.low is None or last.high is None:

@@ -152,10 +152,10 @@ def _rows(report: StudyReport) -> Iterator[list[object]]:
 
 
 def fault(report: StudyReport) -> DlioError | None:
-    """Return the reason why measurements are missing, as an error. Return None if none is missing. If a job should have
-    made a missing measurement and has a fault other than Incomplete, return the first such fault. Otherwise, return
-    Incomplete. For a study that only generates datasets, return the first fault of its jobs, or None if they have no
-    fault.
+    """Return an error that states why measurements are missing, or None if none is missing. The error is the first
+    fault, other than Incomplete, of the jobs that should have made the missing measurements. If these jobs have no such
+    fault, the error is Incomplete. For a study that only generates datasets, return the first fault of its jobs, or
+    None if no job has a fault.
     """
     outcome, missing = report.outcome, report.outcome.missing
     if outcome.study.generate == "only":

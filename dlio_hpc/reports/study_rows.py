@@ -65,8 +65,8 @@ def varied(study: Study, finding: Finding) -> list[str]:
 
 
 def points(study: Study, finding: Finding) -> Iterator[tuple[PointMetrics, list[str]]]:
-    """Yield the points, each with its table row, in the order of the study. If there are more than _SHOWN points, only
-    the reference and the best points are included.
+    """Yield the points, each with its table row, in the order of the study. If there are too many points for a table,
+    only the reference and the best points are included.
     """
     judged = {point.point: point for comparison in finding.comparisons for point in comparison.points}
     shown = set(_most(study, finding, judged))

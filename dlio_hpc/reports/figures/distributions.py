@@ -186,7 +186,9 @@ def _on(host: str) -> str:
 
 
 def _kinds(histogram: Histogram) -> dict[str, Counts]:
-    """Return the counts of reads and the counts of writes, by kind. A kind without requests is left out."""
+    """Return two items: "read" with the counts of reads, and "written" with the counts of writes. An item without
+    requests is left out.
+    """
     return {kind: counts for kind, counts in (("read", histogram.reads), ("written", histogram.writes)) if counts.any()}
 
 

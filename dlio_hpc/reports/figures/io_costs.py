@@ -65,7 +65,9 @@ def _heat_caption(heat: HeatMap) -> str:
 
 
 def costs(view: View, title: str) -> tuple[Figure | str, str]:
-    """Draw, for each I/O interface, the shares of the run time that a rank spends in read, write and metadata calls."""
+    """Draw, for each I/O interface, the shares of the run time that ranks spend in its read, write and metadata calls,
+    as means over the ranks.
+    """
     known = [cost for cost in view.costs if any(getattr(cost, field) is not None for _, field in _PARTS)]
     if not known or view.elapsed_s <= 0:
         return "Times of I/O calls were not recorded.", ""

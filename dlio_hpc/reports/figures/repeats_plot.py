@@ -1,4 +1,4 @@
-"""Picture of a part with a single point: its repeats and their median."""
+"""Picture of a part of a study that has a single point: its repeats and their median."""
 
 from collections.abc import Sequence
 

@@ -55,7 +55,9 @@ def _line(upper: Axes, lower: Axes, scaling: Scaling, first: int, colour: str, n
 
 
 def setting(scaling: Scaling) -> str:
-    """Return the setting of a curve in words, or the kind of scaling if there is only one setting."""
+    """Return the setting of a curve in words. If there is only one setting, return whether the scaling is strong or
+    weak.
+    """
     return study_rows.joined(scaling.labels) or f"{scaling.kind} scaling"
 
 

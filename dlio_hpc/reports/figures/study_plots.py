@@ -16,8 +16,8 @@ from dlio_hpc.results.metrics import METRICS
 
 
 def draw(report: StudyReport) -> Iterator[Picture]:
-    """Yield the pictures of each part, followed by those of all parts together. Parts without measurements have no
-    pictures.
+    """Yield the pictures of each part of the study, followed by the pictures of all parts together. Parts without
+    measurements have no pictures.
     """
     yield from of_sides(report)
     for finding in report.findings:

@@ -78,8 +78,9 @@ def timeline(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def _bars(axes: Axes, segments: Floats, until: float, top: float, colour: str) -> None:
-    """Draw the segments of a rank as bars. segments: shape (n, 3), with the columns of Lane. The shade of a bar shows
-    for which share of the segment's duration the rank was busy. All bars of the same shade are one path.
+    """Draw the segments of a rank as bars. segments: shape (n, 3). The columns are the start and the end of a segment,
+    and the share of its duration for which the rank was busy. The shade of a bar shows this share. All bars of the same
+    shade are one path.
     """
     if len(segments) > _LANE_BINS:
         segments = _binned(segments, until, _LANE_BINS)
@@ -93,8 +94,8 @@ def _bars(axes: Axes, segments: Floats, until: float, top: float, colour: str) -
 
 def _binned(segments: Floats, until: float, bins: int) -> Floats:
     """Divide the time from 0 to `until` into `bins` bins of equal width, and return the bins as segments. Neighbouring
-    bins with about the same busy share are joined into one segment. segments: shape (n, 3), with the columns of Lane.
-    until: seconds.
+    bins with about the same busy share are joined into one segment. segments: shape (n, 3). The columns are the start
+    and the end of a segment, and its busy share. The result has the same columns. until: seconds.
     """
     times = np.concatenate((segments[:, 0], segments[:, 1]))
     order = np.argsort(times, kind="stable")
