@@ -113,7 +113,7 @@ def _watched(look: job_state.JobSnapshot, is_final: bool) -> Watched:
 
 def _is_live(look: job_state.JobSnapshot, is_silent: bool) -> bool:
     """Return whether the job must be checked again. is_silent: whether the batch system has not answered about the job
-    for _SILENT_S seconds.
+    for two hours.
     """
     if look.job.state == "lost" and look.job.scheduler != "local":
         return time.time() - units.timestamp(look.job.states[-1].time) < _LOST_S

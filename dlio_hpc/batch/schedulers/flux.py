@@ -76,8 +76,8 @@ def _sight(line: str) -> tuple[str, JobStatus]:
 
 
 def _state(status: str, kind: str, note: str) -> State:
-    """Return the state of a job from its status and its exception. A job may succeed although it lost a node. A job
-    whose parent failed never runs and is reported as cancelled.
+    """Return the state of a job. status: the job's status. kind, note: type and text of the job's exception. A job may
+    succeed although it lost a node. A job whose parent failed never runs and is reported as cancelled.
     """
     if status == "FAILED" and _NODE_LOST in note:
         return "node_fail"
