@@ -49,9 +49,9 @@ def compare(
     names: tuple[str, ...], archive: Path | None, runs: Path, against: str | None, metrics: tuple[MetricName, ...],
     tolerance: float, force: bool, junit: Path | None, outputs: Outputs,
 ) -> int:  # fmt: skip
-    """Compare the repeats of a job with the baseline that has the same key, and with earlier jobs. Verdicts: pass,
-    improved, regression, inconclusive, not_comparable; for jobs whose numbers cannot be used: invalid, infrastructure,
-    incomplete, cached.
+    """Compare the repeats of a job with the baseline that has the same key (see dlio-hpc baseline --help), and with
+    earlier jobs. Verdicts: pass, improved, regression, inconclusive, not_comparable; for jobs whose numbers cannot be
+    used: invalid, infrastructure, incomplete, cached.
 
     Exit code: that of the most severe verdict. From most to least severe: 3 invalid, 6 infrastructure, 7 incomplete, 4
     cached, 1 regression, 5 inconclusive, 2 not_comparable, 0 pass or improved.

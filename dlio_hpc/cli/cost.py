@@ -68,7 +68,7 @@ def _planned(context: click.Context, options: Options) -> Planned:
 
 
 def _total(costs: list[JobCost]) -> JobCost:
-    """Return the sum of the costs of all jobs. Its number of nodes is not a sum but that of the largest job."""
+    """Return the sum of the costs of all jobs. The number of nodes is not summed; it is that of the largest job."""
     sums = {key: sum(getattr(job, key) for job in costs) for key in JobCost.__struct_fields__ if key != "job"}
     return JobCost(**(sums | {"job": "total", "nodes": max(job.nodes for job in costs)}))
 

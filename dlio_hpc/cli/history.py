@@ -69,11 +69,11 @@ def history(
     pattern: str | None, archive: Path | None, runs: Path, metric: MetricName, outputs: Outputs,
     is_export: bool, is_rebuild: bool, **wanted: Any,
 ) -> int:  # fmt: skip
-    """List earlier jobs, with a block for each key and the newest job last. A line shows the median of a metric and its
-    change from the baseline or, without a baseline, from the previous job. Steps and drifts of the metric are shown
-    below the lines.
+    """List earlier jobs. Jobs with the same key form a block, the newest job last. A line shows the median of a metric
+    and its change from the baseline or, without a baseline, from the previous job. Steps and drifts of the metric are
+    shown below the lines.
 
-    JOB-PATTERN is the name of a job; * and ? in it match as in a shell.
+    JOB-PATTERN is the name of a job; * and ? in it match as in a shell. Key: see dlio-hpc baseline --help.
     """
     from dlio_hpc.verdict import history as histories
     from dlio_hpc.verdict import selection
