@@ -96,10 +96,10 @@ def judge(run: Run, result: Result, darshan_bytes: int | None = None) -> Storage
 
 
 def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
-    """Return whether the bytes of an epoch came from storage or from memory. The share from memory is normally computed
-    from a counter of the bytes received. In two cases, the share of the dataset's pages that were in memory before the
-    epoch is used instead: if there is no counter, or if the share of the pages is larger and the counter may include
-    other reads. If both are unknown, the upper limit of _outgrown() is used.
+    """Return whether the bytes of an epoch came from storage or from memory. The share from memory is computed from a
+    counter of the bytes received. Instead, the share of the dataset's pages that were in memory before the epoch is
+    used in two cases: there is no counter, or the counter may include other reads and gives a smaller share. If both
+    shares are unknown, the upper limit of _outgrown() is used.
     """
     arrived, cached, source = _counted(run, result, epoch)
     resident = _resident(run, result, epoch)
@@ -139,10 +139,10 @@ def _is_doubtful(run: Run, result: Result) -> bool:
 
 
 def _resident(run: Run, result: Result, epoch: Epoch) -> float | None:
-    """Return the share of the requested bytes that the page cache holds, or None if it is unknown or if O_DIRECT
-    bypasses the cache. It is the share of the dataset that was in the cache before the epoch. If every rank reads all
-    samples, only one rank of the node reads a sample from storage, and the others find it in the cache. The result is
-    then at least the share of these others.
+    """Return the share of the requested bytes that the page cache holds. Return None if this share is unknown, or if
+    O_DIRECT bypasses the cache. The share is that of the dataset's pages in the cache before the epoch. If every rank
+    reads all samples, only one rank of a node reads a sample from storage, and the other ranks find this sample in the
+    cache. The result is then at least the share that the other ranks read.
     """
     if epoch.page_cache_fraction is None or run.workload.reader.direct:
         return None

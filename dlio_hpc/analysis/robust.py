@@ -142,7 +142,7 @@ def mad(values: Floats) -> float:
 
 
 def _medians(values: Floats, side: int) -> Floats:
-    """Return the median of each resample of `values`, shape (_DRAWS,). values: in ascending order. side: as in
+    """Return the median of each resample of `values`, shape (resamples,). values: in ascending order. side: as in
     _places().
     """
     count = len(values)
@@ -152,9 +152,9 @@ def _medians(values: Floats, side: int) -> Floats:
 
 @functools.cache
 def _places(count: int, side: int) -> npt.NDArray[np.int64]:
-    """Return, for each bootstrap resample, the indices of the drawn values in the original sample, in ascending order,
-    shape (_DRAWS, count). side: 0 or 1, which of the two compared samples is resampled; the two are resampled
-    independently.
+    """Return the indices of the values that each bootstrap resample draws from a sample of `count` values. The indices
+    of a resample are in ascending order; the shape is (resamples, count). side: 0 for the first, 1 for the second of
+    two samples that are compared. The two samples are resampled independently.
     """
     random = np.random.default_rng([_SEED, side, count])
     return np.sort(random.integers(0, count, (_DRAWS, count)), axis=1)

@@ -30,10 +30,10 @@ _LONG_S = 5.0
 
 
 class Derived(NamedTuple):
-    """Workload derived from a log. keys: derived values by key, such as dataset.files. sides: auxiliary files. roles:
-    role of each file of the log. against: reasons why the program does not read as training does; if there are any,
-    `keys` is empty unless the workload is derived in spite of them. traced: whether the trace was used in addition to
-    the counters.
+    """Workload derived from a log. keys: derived values by the keys of the workload, such as dataset.files. sides:
+    auxiliary files. roles: role of each file of the log. against: reasons why the program does not read as training
+    does. If there are such reasons, `keys` is empty, unless the user demanded a workload nevertheless. traced: whether
+    the trace was used in addition to the counters.
     """
 
     keys: dict[str, DerivedValue]
@@ -297,7 +297,9 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
 
 
 def _saved(subject: _Subject, keys: dict[str, DerivedValue], pace: Pace) -> dict[str, DerivedValue]:
-    """Return the checkpoint keys, and the keys of a program that keeps all data in memory."""
+    """Return the checkpoint keys of the workload. If the program keeps all data in memory, also return the keys that
+    say so. The result is empty if neither applies.
+    """
     files = file_roles.of(subject.roles, "checkpoint")
     checkpoints = auxiliary_files.checkpoints(files, subject.requests, pace.begins, keys["train.epochs"].value)
     made = {} if checkpoints is None else {f"checkpoint.{name}": value for name, value in checkpoints.keys.items()}

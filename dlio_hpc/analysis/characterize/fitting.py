@@ -1,4 +1,4 @@
-"""Changes to derived values that must not occur together in one workload (config/workload_rules.py)."""
+"""Correction of derived values that may not be combined in one workload (config/workload_rules.py)."""
 
 from typing import Any
 

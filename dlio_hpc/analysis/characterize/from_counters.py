@@ -23,9 +23,9 @@ def records_of(log: Log, files: list[FileStats]) -> Records:
 
 
 def transfer(records: Records, files: list[FileStats]) -> DerivedValue:
-    """Estimate `reader.transfer_size`. Darshan records the four most frequent request sizes of each file. The estimate
-    is the one of these sizes that accounts for the most bytes read. If it accounts for too few bytes, the estimate is
-    the mean request size.
+    """Estimate `reader.transfer_size`. For each file, Darshan records the four most frequent request sizes. The
+    estimate is the recorded size by which most bytes were read or, if this size accounts for too few bytes, the mean
+    request size.
     """
     counts = common_sizes(records)
     total = sum(file.bytes_read for file in files)

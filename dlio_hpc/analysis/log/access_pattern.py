@@ -38,8 +38,9 @@ class LogSample(NamedTuple):
 
 
 def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> LogSample:
-    """Estimate the sample size. streams: whether files of this format are read from front to back through a buffer.
-    loads_files: whether a library loads whole files, in requests of a size that the library chooses.
+    """Estimate the sample size. parts: the stretches (see extents) that the reads form. streams: whether files of this
+    format are read from front to back through a buffer. loads_files: whether a library loads whole files, in requests
+    of a size that the library chooses.
     """
     sizes = reads.sizes[np.unique(reads.file)]
     through = float(parts.bytes[parts.requests > 1].sum() / max(parts.bytes.sum(), 1))
@@ -84,8 +85,8 @@ def _is_buffered(reads: Reads) -> bool:
 
 
 def _one_size(reads: Reads, parts: Stretches) -> DerivedValue | None:
-    """Return the sample size if most stretches have the same size, whatever their number of requests. If no size
-    prevails, or if the prevailing size is about that of a file, return the result of _one_request().
+    """Return the sample size if most stretches (see extents) have the same size in bytes, in one or several requests.
+    If no size prevails, or if the prevailing size is about that of a file, return the result of _one_request().
     """
     size = usual(parts.bytes)
     pieces = parts.requests[parts.bytes == size]
@@ -114,7 +115,7 @@ def _one_request(reads: Reads) -> DerivedValue | None:
 
 
 def _covers(reads: Reads, parts: Stretches) -> float:
-    """Return the share of the bytes read that belongs to stretches that span most of their file."""
+    """Return the share of the bytes read that belongs to stretches (see extents) that span most of their file."""
     size = reads.sizes[parts.file]
     return float(parts.bytes[parts.bytes >= 0.8 * size].sum() / max(parts.bytes.sum(), 1))
 
@@ -130,9 +131,10 @@ def transfer(lengths: Integers) -> DerivedValue:
 
 
 def interleave(read: Reads | Stretches) -> DerivedValue:
-    """Estimate `reader.interleave`, the number of files from which a rank reads alternately. This is the number of
-    reads after which the rank goes back to a file and continues where it stopped. read: the reads if the format is
-    streamed. For other formats, the stretches, because threads may read pieces of one sample at the same time.
+    """Estimate `reader.interleave`, the number of files from which a rank reads alternately. The estimate is the number
+    of reads after which the rank goes back to a file and continues where it stopped. read: for streamed formats, the
+    reads. For other formats, the stretches (see extents), because threads may read pieces of one sample at the same
+    time.
     """
     length = read.length if isinstance(read, Reads) else read.bytes
     order = np.lexsort((read.start, read.file, read.rank))
@@ -198,9 +200,9 @@ def threads(reads: Reads) -> DerivedValue:
 
 
 def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
-    """Return two values of a rank. The first is the number of its reads that are in flight at the same time. It is
-    counted at the start of each read, including that read; the largest number that is reached at more than one start in
-    fifty is returned. The second is the share of the rank's read time with more than one read in flight.
+    """Return two values for a rank. The first is how many of its reads are in flight at the same time. This number is
+    counted at the start of each read, including that read. The result is the largest number that occurs at more than
+    one start in fifty. The second value is the share of the rank's read time with more than one read in flight.
     """
     low, high = np.searchsorted(reads.rank, [rank, rank + 1])
     begin, end = reads.start[low:high], np.maximum(reads.end[low:high], reads.start[low:high])
@@ -216,8 +218,9 @@ def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
 
 
 class Passes(NamedTuple):
-    """Passes over a dataset. epochs: number of passes. shard: whether ranks read disjoint parts. share: share of the
-    files' bytes that was read. drawn: whether samples are drawn at random with replacement instead of once per epoch.
+    """Passes over a dataset. epochs: number of passes. shard: whether ranks read disjoint parts of the dataset. share:
+    share of the files' bytes that was read. drawn: whether samples are drawn at random with replacement instead of once
+    per epoch.
     """
 
     epochs: DerivedValue
@@ -227,7 +230,7 @@ class Passes(NamedTuple):
 
 
 def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
-    """Estimate the number of passes over the dataset, and whether ranks read disjoint parts."""
+    """Estimate the number of passes over the dataset, and whether ranks read disjoint parts of the dataset."""
     once = distinct(reads)
     touched = np.unique(reads.file)
     total, unique = int(reads.length.sum()), max(int(once.sum()), 1)
@@ -272,9 +275,10 @@ def _drawn(total: int, unique: int, times: float, own: float, share: float) -> P
 
 
 def _own_share(reads: Reads, parts: Stretches, unique: int) -> float:
-    """Return the share of all distinct data that a rank reads before it reads any stretch a second time. The median
-    over the ranks is returned. Two stretches are the same if they start at the same offset of the same file. Pages at
-    the border of two samples, which are read with both, therefore do not count as read a second time.
+    """Return which share of all distinct data a rank reads before it reads a stretch (see extents) for the second time.
+    This share is the median over the ranks. Two stretches are the same if they start at the same offset of the same
+    file. Pages at the border of two samples, which are read with both, therefore do not count as read a second time.
+    unique: bytes of all distinct data.
     """
     bytes_read = []
     for rank in np.unique(parts.rank).tolist():
@@ -349,8 +353,8 @@ def _firsts(values: Integers) -> Integers:
 
 
 def correlation(values: Integers) -> float | None:
-    """Return the rank correlation between `values` and their positions. Return None if there are too few values, or if
-    all values are equal.
+    """Return Spearman's correlation between `values` and their positions. Return None if there are too few values, or
+    if all values are equal.
     """
     if len(values) < _FEW_FILES or np.ptp(values) == 0:
         return None
@@ -369,10 +373,10 @@ def _of_samples(parts: Stretches) -> DerivedValue:
 
 
 def _within(parts: Stretches) -> tuple[float, int]:
-    """Return the correlation between offset and time within a file, and the number of (rank, file) pairs that it is
-    computed from. The correlation is the median over at most _LOOKED_AT pairs. If no file has enough samples, return
-    instead of the correlation the mean direction from one sample to the next (1: always forward, -1: always backward).
-    If there are too few samples for a direction, too, the number of pairs is 0.
+    """Return two values. The first is the correlation between offset and time within a file, as the median over pairs
+    of a rank and a file. The second is the number of these pairs. If no file has enough samples for a correlation, the
+    first value is the mean direction from one sample to the next (1: always forward, -1: always backward). If there are
+    too few samples for a direction, too, the second value is 0.
     """
     key = parts.rank * (int(parts.file.max(initial=0)) + 1) + parts.file
     at = np.argsort(key, kind="stable")

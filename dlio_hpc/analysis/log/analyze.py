@@ -37,8 +37,8 @@ class Examined(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether the metrics can be used. If only the trace has faults, they can be used: the faults are reported, and
-        values that need the trace are missing.
+        """Whether the metrics can be used. Faults of the trace alone do not prevent this: they are reported, and values
+        that need the trace are missing.
         """
         return self.log is None or log_trust.has_whole_counters(self.faults)
 

@@ -101,7 +101,7 @@ def usual(lengths: Integers) -> int:
 
 def payload(reads: Reads) -> Reads:
     """Return the reads except those that are too small to be reads of data. A small read that begins where a larger
-    read ended is the last piece of some data, and is kept.
+    read ended is kept, because it reads the last piece of a sample.
     """
     is_large = reads.length >= _SMALL * reads.usual
     ends = set(zip(*(column[is_large].tolist() for column in _where_ended(reads)), strict=True))
@@ -161,7 +161,7 @@ def stretches(reads: Reads) -> Stretches:
 
 
 def _numbered(*keys: Integers) -> Integers:
-    """Return for each row the number of earlier rows with the same keys."""
+    """Return, for each row of a table, the number of equal rows above that row. keys: the columns of the table."""
     order = np.lexsort(keys[::-1])
     fresh = np.ones(len(order), bool)
     for key in keys:

@@ -61,9 +61,9 @@ def _root(at: int, pids: list[str], parents: list[str]) -> str:
 
 
 def _only_parent(at: int, pids: list[str], parents: list[str]) -> str | None:
-    """Return the pid of the process that wrote the log with index `at`, whose file name has no pid. The pid is known if
-    the logs name exactly one parent process without a log of its own, and no other log can be that of this parent. It
-    is then the pid of this parent. Otherwise return None.
+    """Return the pid of the process that wrote the log with index `at`. The file name of this log has no pid, but logs
+    name the parents of their processes. If exactly one of these parents has no log with its pid, and `at` is the only
+    log that can be its log, return the pid of this parent. Otherwise, return None.
     """
     wanted = set(parents) - {"", *pids}
     nameless = [number for number, pid in enumerate(pids) if not pid and not parents[number]]

@@ -71,8 +71,9 @@ class Score(Struct, frozen=True):
 
 
 class Similarity(Struct, frozen=True):
-    """Similarity of two programs. paper, pattern: scores over the factors PAPER and PATTERN. sizes, volumes, jumps:
-    distances between the distributions of the same name in the two profiles; None if a profile lacks the distribution.
+    """Similarity of two programs. paper: scores over the factors of the DLIO paper. pattern: scores over the factors
+    that do not depend on the machine or the scale. sizes, volumes, jumps: distances between the distributions of the
+    same name in the two profiles; None if a profile lacks the distribution.
     """
 
     factors: tuple[Factor, ...]

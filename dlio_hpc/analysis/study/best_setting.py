@@ -259,8 +259,9 @@ def _gain(estimates: Estimates, best: int, reference: int) -> Gain:
 
 def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
     """Return the number of the reference point of a group of points. If the reference point of the part is in the
-    group, it is that point. Otherwise it is the point of the group that agrees with the reference point of the part in
-    all settings; only the number of ranks or the file system differs. Return None if the group has no such point.
+    group, return the number of that point. Otherwise, return the number of the point in the group that has the same
+    settings as the reference point of the part, but another number of ranks or another file system. Return None if the
+    group has no such point.
     """
     usual = study.points[part.reference].places
     keys = [axis.key for axis in part.settings]
@@ -270,12 +271,12 @@ def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
 
 
 def _recommended(study: Study, points: Sequence[JudgedPoint], best: int, reference: int | None) -> int | None:
-    """Return the number of the recommended point, or None if the noise is unknown. If there is no reference, it is the
-    best point. If the reference cannot be distinguished from the best point, it is the reference. Otherwise it is one
-    of the candidates: the points that cannot be distinguished from the best point and are better than the reference
-    beyond noise. The candidate that differs from the reference in the fewest keys is recommended. Among equals, it is
-    the candidate whose values are the fewest places away from those of the reference in the lists of values; among
-    these, the best.
+    """Return the number of the recommended point, or None if the noise is unknown. If there is no reference point, this
+    is the best point. If the reference point cannot be distinguished from the best point, it is the reference point.
+    Otherwise, it is one of the points that cannot be distinguished from the best point and are better than the
+    reference point beyond noise. Among these points, the one that is nearest to the reference point is recommended:
+    first by the number of keys that differ, then by the distance of the values in the lists of values. Among equally
+    near points, the best is recommended.
     """
     good = {judged.point: judged for judged in points if judged.verdict in ("best", "same as best")}
     if not good:

@@ -53,7 +53,7 @@ class Ranking(Struct, frozen=True):
 
 def ranking(part: Part, points: Sequence[Point], fitted: Fit) -> Ranking | None:
     """Return the effects of the parameters that vary among `points`. fitted: fit of these points. Return None if no
-    parameter varies, or if the parameters have more than _MOST_LEVELS values in total.
+    parameter varies, or if the parameters have too many values in total.
     """
     factors = _factors(part, points)
     if not factors or sum(len(set(levels)) for _, levels in factors) > _MOST_LEVELS:
