@@ -42,7 +42,7 @@ class Group(Struct, frozen=True):
 
     @property
     def storage(self) -> Outcome:
-        """Worst cache outcome of the good runs; "unknown" if there is no good run."""
+        """Worst cache outcome of the good runs, such as "storage" or "cached"; "unknown" if there is no good run."""
         outcomes = {"unknown" if run.storage is None else run.storage.outcome() for run in self.good}
         return next((outcome for outcome in _WORST if outcome in outcomes), "unknown")
 

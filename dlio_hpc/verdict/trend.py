@@ -71,10 +71,10 @@ def night(group: Group, metric: MetricName) -> Night | None:
 
 
 def nights(history: Sequence[Entry], like: Group, metric: MetricName) -> list[Night]:
-    """Return a Night for each job that has the measurement key of `like`, oldest first. If there are many such jobs,
-    only the latest MOST of them are used. Jobs with a faulty run, or with several datasets for that key, are left out.
-    If the runs of `like` read from storage, only jobs whose runs read from storage are included. Otherwise, only jobs
-    whose runs did not read from storage are included.
+    """Return a Night for each job that has the measurement key of `like`, oldest first, but only the latest MOST (90)
+    nights. Jobs with a faulty run, or with several datasets for that key, are left out. If the runs of `like` read from
+    storage, only jobs whose runs read from storage are included. Otherwise, only jobs whose runs did not read from
+    storage are included.
     """
     kept = []
     for entry in history:
