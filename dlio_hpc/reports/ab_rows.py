@@ -28,7 +28,7 @@ def sides(compared: tuple[Arm, ...]) -> list[str]:
 
 def cached(measured: Sequence[Measured]) -> list[str]:
     """Return one warning in a list if, in some measurement, the share of bytes from memory is unknown or is larger than
-    LIMIT. Otherwise, return an empty list.
+    page_cache_check.LIMIT. Otherwise, return an empty list.
     """
     shares = [measurement.cached for measurement in measured]
     if not shares or all(share is not None and share <= LIMIT for share in shares):
@@ -62,7 +62,7 @@ def verdict(study: Study, effects: tuple[PairedEffect, ...]) -> str:
 
 
 def effect(result: PairedEffect) -> list[str]:
-    """Return the table row for an effect, with the columns of EFFECTS."""
+    """Return the table row for an effect (header: EFFECTS)."""
     interval = "unknown" if result.low is None or result.high is None else f"{result.low:.3f} to {result.high:.3f}"
     a, b = ("" if value is None else study_rows.with_unit(value, result.metric) for value in (result.a, result.b))
     conclusion = "no" if result.better is None else f"{result.better} is better"

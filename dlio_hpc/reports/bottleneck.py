@@ -102,8 +102,8 @@ def _of_repeats(runs: Sequence[RunOutcome]) -> str:
 def _bottlenecks(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
     """Return the names of the bottlenecks: the longest phase and, if it takes nearly as much time, the second longest
     phase. A wait in synchronisation may be due to slow reads of other ranks. Therefore, if synchronisation is one of
-    the bottlenecks and reads are in flight for at least the share _EXPLAINED of all waiting time, a single name stands
-    for the wait for data and for synchronisation. This name says that ranks wait for the reads of the slowest rank.
+    the bottlenecks and reads are in flight for at least half of all waiting time, a single name stands for the wait for
+    data and for synchronisation. This name says that ranks wait for the reads of the slowest rank.
     """
     first, second = sorted(seconds, key=lambda phase: -seconds[phase])[:2]
     is_alike = seconds[first] - seconds[second] < _ALIKE * sum(seconds.values())

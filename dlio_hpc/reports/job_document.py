@@ -72,9 +72,7 @@ def _environment(outcome: JobOutcome) -> list[tuple[str, str]]:
 
 
 def _hosts(names: list[str]) -> str:
-    """Return the names of the hosts. If there are more than _NAMED, return their number, the first names and the last
-    names.
-    """
+    """Return the names of the hosts. If there are many, return their number, the first names and the last names."""
     if len(names) <= _NAMED:
         return ", ".join(names)
     return f"{len(names)}: {', '.join(names[: _NAMED // 2])}, ..., {', '.join(names[-_NAMED // 2 :])}"

@@ -87,7 +87,7 @@ def generated(result: Generated) -> str:
 
 
 def epochs(result: Result, summary: Summary) -> list[list[str]]:
-    """Return a row per epoch, with the columns of EPOCHS, and a last row with the totals."""
+    """Return a row per epoch (header: EPOCHS), and a last row with the totals."""
     total = [sum(getattr(epoch, name) for epoch in result.epochs) for name in ("wait_s", "compute_s", "sync_s")]
     together = [
         "all",
@@ -114,7 +114,7 @@ def _epoch(epoch: Epoch) -> list[str]:
 
 
 def takes(run: RunOutcome, summary: Summary) -> list[list[str]]:
-    """Return a row of latencies for each kind of operation, with the columns of TAKES."""
+    """Return a row of latencies for each kind of operation (header: TAKES)."""
     rows: list[tuple[str, Distribution | None]] = [
         ("wait for the batch", summary.wait_s),
         (f"compute (asked {format_seconds(summary.compute_asked_s)})", summary.compute_s),

@@ -71,7 +71,7 @@ def size_words(name: str) -> str:
 
 
 def operation_row(kind: Operation) -> list[str]:
-    """Return the table cells for an operation, in the order of OPERATION."""
+    """Return the table cells for an operation (header: OPERATION)."""
     size, rate = kind.size, kind.bandwidth_MBps
     sizes = ["-"] * 4
     if size is not None:
@@ -96,7 +96,7 @@ def size_names(analysis: Analysis) -> list[str]:
 
 
 def slowest_nodes(analysis: Analysis, count: int) -> list[list[str]]:
-    """Return rows for the `count` nodes whose ranks spend the most time in I/O, with the columns of NODES."""
+    """Return rows for the `count` nodes whose ranks spend the most time in I/O (header: NODES)."""
     nodes = sorted(analysis.by_node, key=lambda node: -node.io_s)[:count]
     return [
         [
@@ -111,7 +111,7 @@ def slowest_nodes(analysis: Analysis, count: int) -> list[list[str]]:
 
 
 def slowest(analysis: Analysis, count: int) -> list[list[str]]:
-    """Return rows for the `count` ranks that spend the most time in I/O, with the columns of RANKS."""
+    """Return rows for the `count` ranks that spend the most time in I/O (header: RANKS)."""
     ranks = sorted(analysis.by_rank, key=lambda rank: -rank.io_s)[:count]
     return [
         [
@@ -137,8 +137,8 @@ def common_folder(analysis: Analysis) -> str:
 
 
 def busiest(analysis: Analysis, count: int) -> list[list[str]]:
-    """Return rows for the `count` files with the most bytes, with the columns of FILES. Paths are relative to the
-    common directory.
+    """Return rows for the `count` files with the most bytes (header: FILES). Paths are relative to the common
+    directory.
     """
     folder = common_folder(analysis)
     return [

@@ -15,7 +15,7 @@ HEADER = ("verdict", "job", "subject", "metric", "ratio", "90 % interval", "this
 
 
 def row(verdict: Verdict) -> list[str]:
-    """Return the table row for a verdict, with the columns of HEADER."""
+    """Return the table row for a verdict (header: HEADER)."""
     interval = "-"
     if verdict.low is not None and verdict.high is not None:
         interval = f"{verdict.low:.3f} to {verdict.high:.3f}"

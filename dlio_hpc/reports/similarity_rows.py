@@ -79,7 +79,7 @@ def whose(profile: Profile) -> str:
 
 
 def factors(compared: Similarity) -> list[list[str]]:
-    """Return a row for each factor, with the columns of FACTOR_HEADER."""
+    """Return a table row for each factor (header: FACTOR_HEADER)."""
     return [[label(factor.name), *_values(factor), _counts_for(factor)] for factor in compared.factors]
 
 
@@ -102,7 +102,7 @@ def _counts_for(factor: Factor) -> str:
 
 
 def measures(compared: Similarity, known: Yardsticks) -> list[list[str]]:
-    """Return a row for each measure, with the columns of MEASURE_HEADER."""
+    """Return a table row for each measure (header: MEASURE_HEADER)."""
     rows = [
         ("the paper's cosine", compared.paper.cosine, known.paper),
         ("pattern similarity", compared.pattern.ratio, known.pattern),

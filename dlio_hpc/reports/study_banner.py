@@ -102,7 +102,8 @@ def _of_part(study: Study, finding: Finding) -> Iterator[Banner]:
 
 def _of_comparison(text: str, comparison: Comparison) -> Banner:
     """Return the banner on compared settings. The comparison is conclusive if the recommended setting cannot be much
-    worse than the best of the other settings: the confidence interval of the ratio of the two is above 1 - HIDDEN.
+    worse than the best of the other settings: the confidence interval of the ratio of the two is above 1 - HIDDEN
+    (0.8).
     """
     chosen = None if comparison.recommended is None else comparison.of(comparison.recommended)
     if chosen is None or chosen.low is None or chosen.high is None:
@@ -112,7 +113,7 @@ def _of_comparison(text: str, comparison: Comparison) -> Banner:
 
 def _of_scaling(text: str, scaling: Scaling) -> Banner:
     """Return the banner on a scaling curve. The curve is conclusive if the confidence interval of the last speed-up is
-    narrow: the lower end is at least 1 - HIDDEN times the upper end.
+    narrow: the lower end is at least 1 - HIDDEN (0.8) times the upper end.
     """
     last = scaling.steps[-1]
     if last.low is None or last.high is None:

@@ -153,7 +153,7 @@ def ranked(finding: Finding) -> Comparison | None:
 
 
 def ranking(parameters: Ranking) -> list[list[str]]:
-    """Return a row per parameter, with the columns of RANKING, sorted from the largest effect to the smallest."""
+    """Return a table row per parameter (header: RANKING), largest effect first."""
     return [_effect(effect) for effect in parameters.effects]
 
 

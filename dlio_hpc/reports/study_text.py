@@ -141,8 +141,8 @@ def _noise(label: str, estimate: Noise) -> str:
 
 
 def disturbances(study: Study, finding: Finding, measured: Sequence[Measured]) -> list[str]:
-    """Return sentences with possible reasons for points whose repeats differ by more than LARGE. The point with the
-    largest difference comes first.
+    """Return sentences with possible reasons for points whose repeats differ by more than a tenth (LARGE). The point
+    with the largest difference comes first.
     """
     numbers = {point.point for point in finding.points}
     repeats: dict[int, list[Repeat]] = {}
