@@ -188,8 +188,8 @@ class AuxiliaryGroup(NamedTuple):
 
 
 def sides(files: Sequence[FileStats], requests: Requests | None, ranks: int, steps: int | None) -> list[AuxiliaryGroup]:
-    """Return entries for at most MOST auxiliary files, those with the most bytes transferred. steps: number of steps of
-    a rank in the whole run; None if it is unknown.
+    """Return entries for the auxiliary files with the most bytes transferred, at most MOST (8). steps: number of steps
+    of a rank in the whole run; None if it is unknown.
     """
     made: list[AuxiliaryGroup] = []
     taken: set[str] = set()

@@ -44,7 +44,8 @@ class Effect(Struct, frozen=True):
 
 class Ranking(Struct, frozen=True):
     """Effects of the parameters, largest first. interaction: share of the squared differences between points that no
-    single parameter explains; None if too few combinations were measured to separate the parameters.
+    single parameter explains. If too few combinations were measured to separate the parameters, `effects` is empty and
+    `interaction` is None.
     """
 
     effects: tuple[Effect, ...]
@@ -103,8 +104,9 @@ def _left(matrix: Floats, values: Floats) -> float:
 
 
 def _ranges(fitted: Fit, solve: Floats, slices: Sequence[slice]) -> list[Floats] | None:
-    """Return, for each factor, the differences between the best and the worst level in simulations with noise only, in
-    units of the noise. Return None if the noise is unknown.
+    """Simulate measurements with noise only. Return an array for each factor: in each simulation, the difference
+    between the best and the worst level of the factor, in units of the noise. Return None if the noise is unknown.
+    solve: matrix that converts values of points to effects of levels. slices: the rows of each factor in `solve`.
     """
     if not fitted.is_noise_known:
         return None
