@@ -42,8 +42,8 @@ def cached(measured: Sequence[Measured]) -> list[str]:
 
 
 def verdict(study: Study, effects: tuple[PairedEffect, ...]) -> str:
-    """Return the verdict on the two file systems in one sentence. It is based on the last of `effects`: the only effect
-    or, if the study has several settings, the effect over all of them together.
+    """Return the verdict on the two file systems in one sentence. The verdict is based on the last of `effects`. This
+    is the only effect or, if the study has several settings, the effect over all settings together.
     """
     if not effects:
         return "No pair has been measured yet."

@@ -199,7 +199,7 @@ def nearest(row: MatrixRow, columns: Sequence[str]) -> str:
 
 
 def own(row: MatrixRow) -> str:
-    """Return in words whether the nearest column of a row is the application of the row."""
+    """Return in words whether the nearest column of a row is that of the row's own application."""
     return {None: _UNKNOWN, True: "yes, tied" if row.is_tied else "yes", False: "NO"}[row.finds_own]
 
 
