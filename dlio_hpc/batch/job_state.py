@@ -199,9 +199,9 @@ def _state_from_files(directory: Path, job: Job, answer: _Answer | None) -> JobS
 
 
 def _failure_state(directory: Path, answer: _Answer | None, guess: JobStatus) -> JobStatus | None:
-    """Return the state that the batch system reports for a failed job, such as `node_fail`. Return `guess` if the batch
-    system reports no more specific state than that. Return None if the batch system has not answered yet or is still
-    cleaning up; the state is then determined later.
+    """Return the state that the batch system reports for a failed job, such as `node_fail`. If the batch system reports
+    no state that is more specific than `guess`, return `guess`. Return None if the batch system has not answered yet or
+    is still cleaning up; the state is then determined later.
     """
     if answer is None or (answer.fault is not None and not _is_stale(directory)):
         return None

@@ -50,9 +50,9 @@ def watch(directories: Sequence[Path]) -> Iterator[Watched]:
     """Watch jobs until all have ended. Yield every job at every check. In the last item of a job, `is_final` is set:
     either the job has ended, or `fault` is the reason why the job cannot be watched further.
 
-    Files are checked at least every second. The batch system is queried at increasing intervals. They increase faster
-    while it does not answer. A job is no longer watched if it can never run; the batch system's reason is then
-    reported. A job is also no longer watched if nothing new was learned about it for two hours.
+    Files are checked at least every second. The batch system is queried at increasing intervals, which increase faster
+    while the batch system does not answer. A job is no longer watched if it can never run; the batch system's reason is
+    then reported. A job is also no longer watched if nothing new was learned about it for two hours.
     """
     answered = dict.fromkeys(directories, time.monotonic())
     known = {directory: job_record.load(directory) for directory in directories}

@@ -58,9 +58,10 @@ def render(plan: Plan) -> str:
 
 
 def _steps(plan: Plan) -> list[ScriptStep]:
-    """Return the steps of the script. The first steps prepare the datasets. For each dataset, they check the layout,
-    generate the dataset, and read the layout back. The other steps are the warm-up and measured runs. If there are
-    several datasets and one of them fails, the script continues with the others.
+    """Return the steps of the script. First, a step imports the packages that the runs need, if any. Then, for each
+    dataset, steps check the layout, generate the dataset if necessary, and read the layout back. The last steps are the
+    warm-up and measured runs. If the plan has several datasets and the steps of one dataset fail, the script continues
+    with the others.
     """
     otherwise = Shell("exit $?   # end the job: its runs need this dataset" if len(plan.datasets) == 1 else "status=$?")
     steps = [_packages(plan)] if plan.packages else []

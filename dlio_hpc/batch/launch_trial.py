@@ -18,10 +18,10 @@ _LINE = re.compile(r"^(  remote: )(\S+)( +# .*; )not tried$", re.MULTILINE)
 
 
 def profile(text: str, account: str | None, queue: str | None) -> str:
-    """Try the remote start methods of the launcher in trial jobs, and return a site profile. It has the first method
-    with which ranks on two nodes can communicate. If no method works, or if no trial job started, a comment in the
-    profile says so. If the launcher has only one method, return `text` unchanged. The trial jobs run in a temporary
-    folder below the current folder. text: the site profile as it is before the trial.
+    """Try the remote start methods of the launcher in trial jobs, and return a site profile. The profile has the first
+    of these methods with which ranks on two nodes can communicate. If no method works, or if no trial job started, a
+    comment in the profile says so. If the launcher has only one method, return `text` unchanged. The trial jobs run in
+    a temporary folder below the current folder. text: the site profile as it is before the trial.
     """
     line = _LINE.search(text)
     if line is None:
