@@ -75,8 +75,8 @@ def _called(program: str, arguments: list[str]) -> object:
 
 
 class _Output(io.FileIO):
-    """An output stream whose reader may close it early, as head(1) does. Output after that is dropped. The command
-    continues to its end and exits with its own exit code.
+    """An output stream whose reader may close the stream early, as head(1) does. Later output is then dropped. The
+    command continues to its end and exits with its own exit code.
     """
 
     def write(self, data: bytes, /) -> int:  # type: ignore[override]

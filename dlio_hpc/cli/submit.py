@@ -47,8 +47,8 @@ class Manner(NamedTuple):
 def submit(
     context: click.Context, /, options: Options, parents: tuple[Path, ...], resume: str | None, **flags: bool
 ) -> int:  # fmt: skip
-    """Submit WORKLOAD as a batch job. WORKLOAD is a shipped name (see dlio-hpc workloads) or a YAML file. With -P, with
-    --study, or with more than one value of -N or --ppn, a study of many points is submitted.
+    """Submit WORKLOAD as a batch job. WORKLOAD is the name of a shipped workload (see dlio-hpc workloads) or a YAML
+    file. With -P, with --study, or with more than one value of -N or --ppn, a study of many points is submitted.
 
     The command returns when the batch system has accepted the job; with --wait, it returns when the job has ended and
     is archived. Every option can also be set by an environment variable, for example --dataset-size by
