@@ -151,9 +151,10 @@ def interleave(read: Reads | Stretches) -> DerivedValue:
 
 
 def buffer(reads: Reads) -> DerivedValue:
-    """Estimate the size of the buffer through which Python read the files. It is the most frequent size of the first
-    request to a file, with two exceptions. If this is the usual size of Python's buffer, the value is None. If this is
-    the size of a whole file, the size of the buffer is hidden; the value is then the size that Lustre recommends.
+    """Estimate the size of the buffer through which Python read the files. The estimate is the most frequent size of
+    the first request to a file, with two exceptions. If this size is the usual size of Python's buffer, the value is
+    None. If this size is that of a whole file, requests do not show the size of the buffer; the value is then the size
+    that Lustre recommends.
     """
     first = reads.offset == 0
     values, counts = np.unique(reads.length[first], return_counts=True)
@@ -174,9 +175,9 @@ def buffer(reads: Reads) -> DerivedValue:
 
 
 def threads(reads: Reads) -> DerivedValue:
-    """Estimate `reader.read_threads`. It is the number of processes of a rank if a rank has several. Otherwise it is
-    the number of threads of a rank if the log has thread numbers. Otherwise it is the number of reads of a rank in
-    flight at the same time.
+    """Estimate `reader.read_threads`. If a rank has several processes, the estimate is their number. Otherwise, if the
+    log has thread numbers, it is the number of threads of a rank. Otherwise, it is the number of reads that a rank has
+    in flight at the same time.
     """
     ranks = np.unique(reads.rank)
     if (workers := reads.workers) > 1:

@@ -56,7 +56,7 @@ def of_darshan(heat: list[Heat], ranks: int) -> HeatMap | None:
 
 def _grouped(moved: Any, edges: Floats, ranks: int) -> HeatMap:
     """Return a heat map in which each row is a group of ranks. moved: bytes per rank and bin, as an array or an HDF5
-    dataset. Only one group of ranks is read from it at a time.
+    dataset. To save memory, `moved` is read group by group.
     """
     per_row = _ranks_per_row(ranks)
     starts = np.arange(0, len(edges) - 1, max(1, -(-(len(edges) - 1) // BINS)))

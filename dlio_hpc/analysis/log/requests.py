@@ -94,8 +94,9 @@ def of_log(log: Log, module: str, wanted: Callable[[str], bool], offset_s: Float
 
 
 def _rows(trace: Trace, first: Integers, counts: Integers) -> Records:
-    """Return the segments of the chosen files in the given order. If all files are chosen in the order of the trace,
-    the segments are not copied. first, counts: index of the first segment and number of segments of each chosen file.
+    """Return the segments (traced requests) of the chosen files. first, counts: index of the first segment and number
+    of segments of each chosen file, in the order of the result. If all files are chosen in the order of the trace, the
+    segments are not copied.
     """
     if len(first) == len(trace.files) and (np.diff(first) >= 0).all():
         return trace.segments

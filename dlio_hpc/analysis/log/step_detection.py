@@ -85,8 +85,8 @@ def _span(reads: Reads, mine: Integers) -> Floats:
 def _limit(spans: list[Floats]) -> float | None:
     """Return a limit in seconds: longer pauses are between steps, shorter pauses are within a step. Return None if
     there is no such limit. The limit is chosen such that the pauses above the limit are most alike, and differ most
-    from the pauses below the limit. A few extreme pauses are ignored in this comparison. If all pauses are of one kind
-    and their median is long, all of them count as pauses between steps.
+    from the pauses below the limit. A few extreme pauses are ignored in this comparison. If the pauses do not divide
+    into two kinds but their median is long, all of them count as pauses between steps.
     """
     pauses = np.sort(np.concatenate([span[0, 1:] - span[1, :-1] for span in spans]))
     whole = sum(float(span[1, -1] - span[0, 0]) for span in spans if span.size)

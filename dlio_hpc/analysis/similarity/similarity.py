@@ -123,7 +123,8 @@ class MatrixRow(NamedTuple):
     program. scores: pattern similarity to each column; None for the same program, or if nothing can be compared. All
     scores of the row use the same factors: only those that are known for the row and for every column. Otherwise a
     column with fewer known factors could get a higher score. left_out: factors that are not used. nearest: indices of
-    the columns whose score is within TIE of the best score. own: indices of the columns of the same application.
+    the columns whose score differs from the best score by at most TIE (0.01). own: indices of the columns of the same
+    application.
     """
 
     profile: Profile

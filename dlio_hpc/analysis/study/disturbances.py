@@ -77,8 +77,8 @@ def spread(values: Sequence[float]) -> float:
 def explained(repeats: Sequence[Repeat]) -> list[str]:
     """Return lines that may explain why some repeats are slower. There is one line for each slower repeat during which
     there was more activity than during the faster repeats, or during which activity was not recorded. If some kind of
-    activity was high during all repeats, a last line names it. If there would be no line at all, return UNEXPLAINED. If
-    activity was recorded during no repeat, return UNRECORDED.
+    activity was high during all repeats, a last line names this kind. If there is nothing to report, the only line is
+    UNEXPLAINED. If activity was not recorded during any repeat, the only line is UNRECORDED.
     """
     if not any(repeat.disturbance for repeat in repeats):
         return [UNRECORDED]
