@@ -34,13 +34,13 @@ class Reference(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """Verdict on one metric of one measurement key of a job. why: reason of the outcome, in one sentence. advice: what
+    """Verdict on one metric of one measurement key of a job. why: reason for the outcome, in one sentence. advice: what
     the user can do, one item per line. here: repeats of the job. there: repeats of the reference. ratio: job /
     reference, or reference / job if a lower value is better, so that a ratio below 1 is worse. low, high: confidence
     interval of `ratio`. noise: relative variation between the jobs of the history; None if it is unknown. shift: change
     in the history that makes the outcome a regression; None if no change does. trend: None if the history was not used
-    in the comparison. warnings: objections that --force overrode. disturbances: lines on other activity on the nodes;
-    empty unless the outcome is inconclusive or a regression.
+    in the comparison. warnings: objections that --force overrode, and a note if some runs lack the metric.
+    disturbances: lines on other activity on the nodes; empty unless the outcome is inconclusive or a regression.
     """
 
     job: str

@@ -225,9 +225,9 @@ def _p(most: float, count: int, simulated: Callable[[int], Floats]) -> float:
 
 def _scan(ranks: Floats) -> Floats:
     """Return a statistic for each split of each series: by how many standard deviations the sum of the ranks before the
-    split deviates from its expectation. A split leaves at least s nights on either side. ranks: statistical rank of
-    each night in its series, shape (series, nights). The result has the shape (series, splits); column i belongs to the
-    split with s + i nights before it.
+    split deviates from its expectation. Let s be the minimum number of nights on either side of a split. ranks:
+    statistical rank of each night in its series, shape (series, nights). The result has the shape (series, splits);
+    column i belongs to the split with s + i nights before it.
     """
     count = ranks.shape[1]
     places = np.arange(_SIDE, count - _SIDE + 1)
@@ -237,10 +237,10 @@ def _scan(ranks: Floats) -> Floats:
 
 
 def _spells(ranks: Floats) -> Iterator[tuple[int, Floats]]:
-    """Yield pairs: a length of a segment, and the statistics of all segments of this length. Each segment leaves at
-    least s nights before it and after it. The statistics are an array of shape (series, positions). Column i holds the
-    absolute z-score of the rank sum (Wilcoxon) of the segment whose first night has index s + i. ranks: statistical
-    rank of each night in its series, shape (series, nights).
+    """Yield pairs: a length of a segment, and the statistics of all segments of this length. Each segment has at least
+    s nights before it and after it; s is the minimum number of nights on either side of a step. The statistics are an
+    array of shape (series, positions). Column i holds the absolute z-score of the rank sum (Wilcoxon) of the segment
+    whose first night has index s + i. ranks: statistical rank of each night in its series, shape (series, nights).
     """
     count = ranks.shape[1]
     sums = np.cumsum(ranks - (count + 1) / 2, axis=1)[:, _SIDE - 1 : count - _SIDE]

@@ -1,5 +1,6 @@
-"""Names of the groups of a history. A name consists of three elements: the point of the study (for a suite, the member
-of the suite), the title of the measurement key, and the settings that differ between groups.
+"""Names and titles of the groups of a history. A name, such as "nightly images: imagenet on theta, 2 x 4 ranks",
+consists of the study, the title of the study's point, and the title of the measurement key. A title is a name, followed
+by the file system, the layout, the version of dlio-hpc and, if needed, the settings in which groups differ.
 """
 
 import json

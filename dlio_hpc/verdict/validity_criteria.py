@@ -60,8 +60,8 @@ def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
 
 def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
     """Yield the faults of measured runs whose measurement has no good run, and the faults of whole jobs. The fault of a
-    job is left out in two cases: if one of its runs has a fault, unless the job is invalid but none of its runs is; and
-    if the job only reached its time limit after its last run, because no measurement is missing then.
+    job is left out if a run of the job has a fault; but if the job is invalid, only if a run is invalid too. The fault
+    is also left out if the job only reached its time limit after its last run, because no measurement is missing then.
     """
     measured = {(entry.study, run.unit) for entry in entries for run in entry.measurements if run.is_good}
     for entry in entries:
