@@ -42,7 +42,7 @@ def of_suite(verdict: SuiteVerdict) -> Banner:
 
 
 def of_history(blocks: Sequence[Block], metric: MetricName) -> Banner:
-    """Return the worst banner among the measurement keys that concern the user. These are the keys that the newest
+    """Return the worst of the banners of the measurement keys that concern the user. These are the keys that the newest
     study measured, and the keys whose last change is for the worse.
     """
     newest = max(blocks, key=lambda block: block.newest.ended).newest
