@@ -156,7 +156,7 @@ def _detect() -> detection.DetectedSystem | None:
 def _most_nodes(there: str, size: str) -> int | None:
     """Return the maximum number of nodes of a job in a partition. This is the lesser of two numbers: the number of
     nodes of the partition, and its limit per job. Return None if neither is known. there: number of nodes. size: limit
-    per job in the form of sinfo: 1-8, 4 or 1-infinite.
+    per job as sinfo prints it, such as 1-8, 4 or 1-infinite.
     """
     known = [count for count in (detection.count(there), detection.count(size.rpartition("-")[2])) if count is not None]
     return min(known, default=None)
