@@ -16,9 +16,9 @@ _WORST: tuple[Outcome, ...] = ("cached", "unknown", "storage", "nothing read")
 
 
 class Group(Struct, frozen=True):
-    """Measured runs of a job with the same measurement key on the same dataset, including faulty runs. title: title of
-    the study's point; empty if there is none. data: directory of the dataset. workload: the workload with its defaults
-    filled in, as decoded from JSON.
+    """Measured runs of one job that have the same measurement key and the same dataset. Faulty runs are included.
+    title: title of the study's point; empty if there is none. data: directory of the dataset. workload: the workload
+    with its defaults filled in, as decoded from JSON.
     """
 
     job: str

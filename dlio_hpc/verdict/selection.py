@@ -138,9 +138,8 @@ class Judged(NamedTuple):
 
 
 def judged(paths: Sequence[Path]) -> Judged:
-    """Return the studies and jobs in these directories or archives, to which criteria are to be applied. If several
-    jobs are given and all belong to one study, they are judged together as that study. A single job is judged on its
-    own.
+    """Return the studies and jobs to judge, from these directories or archives. If several jobs are given and all
+    belong to one study, they are judged together as that study. A single job is judged on its own.
     """
     folders = [path for path in paths if study_outcome.is_study(path)]
     studies = [names.study_in(folder) for folder in dict.fromkeys(folders)]
