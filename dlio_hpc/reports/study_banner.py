@@ -101,9 +101,8 @@ def _of_part(study: Study, finding: Finding) -> Iterator[Banner]:
 
 
 def _of_comparison(text: str, comparison: Comparison) -> Banner:
-    """Return the banner on compared settings. The comparison is conclusive if the recommended setting cannot be much
-    worse than the best of the other settings: the confidence interval of the ratio of the two is above 1 - HIDDEN
-    (0.8).
+    """Return the banner on compared settings. The comparison is conclusive if the ratio of the recommended setting to
+    the best of the other settings is at least 1 - HIDDEN (0.8), even at the lower end of its confidence interval.
     """
     chosen = None if comparison.recommended is None else comparison.of(comparison.recommended)
     if chosen is None or chosen.low is None or chosen.high is None:

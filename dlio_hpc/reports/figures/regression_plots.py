@@ -96,8 +96,8 @@ def _repeats(axes: Axes, verdict: Verdict) -> None:
 
 
 def _around(verdict: Verdict) -> tuple[float, float]:
-    """Return the two ends of the confidence interval of the verdict's ratio, converted to values of the metric. For
-    this, each end is applied to the median of the reference.
+    """Return the two ends of the confidence interval of the verdict's ratio, converted to values of the metric: each
+    end is multiplied by the median of the reference. If a lower value is better, the median is divided by each end.
     """
     assert verdict.there is not None
     assert verdict.low is not None
