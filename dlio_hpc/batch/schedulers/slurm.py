@@ -174,9 +174,9 @@ def _limit(text: str) -> str:
 
 
 def _launcher(library: str) -> detection.DetectedLauncher:
-    """Return srun as the launcher, with the value of its option --mpi that the MPI library needs. There is no value if
-    srun does not support it, or if the library needs none. Cray's MPI needs none. library: first line of the version
-    text of the MPI library.
+    """Return srun as the launcher, with the value of its option --mpi that the MPI library needs. This value is None if
+    the library needs none (such as Cray's MPI), or if srun does not support the value. library: first line of the
+    version text of the MPI library.
     """
     answer = detection.try_ask("srun", "--mpi=list")
     available = re.findall(r"^\s+(\w+)\s*$", f"{answer.out}\n{answer.err}", re.MULTILINE) if answer is not None else []
