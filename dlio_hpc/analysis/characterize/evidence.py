@@ -7,7 +7,7 @@ Confidence = Literal["high", "medium", "low", "unknown"]
 
 class DerivedValue(NamedTuple):
     """Value of a workload key. evidence: a phrase with the numbers that support the value. confidence: "unknown" if the
-    log does not show the value, which is then a default.
+    log does not show the value; the value is then a default.
     """
 
     value: Any

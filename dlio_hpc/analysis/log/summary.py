@@ -98,9 +98,9 @@ def _moved(records: Records) -> int:
 
 
 class _IO(NamedTuple):
-    """I/O times in seconds. busy: time of each rank with a request in flight. hidden: the part of `busy` during
-    computation; None if there is no trace or the times of computation are unknown. anybody: time with a request of any
-    rank in flight; None if there is no trace.
+    """I/O times in seconds. busy: for each rank, the time with a request in flight. hidden: for each rank, the part of
+    `busy` during computation; None if there is no trace or the times of computation are unknown. anybody: time with a
+    request of at least one rank in flight; None if there is no trace.
     """
 
     busy: Floats
