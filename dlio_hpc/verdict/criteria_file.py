@@ -113,8 +113,9 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
     def lacking(self, keys: Sequence[Key]) -> list[str]:
-        """Return phrases for the workloads, numbers of nodes and numbers of ranks that the criterion names, but that no
-        selected measurement key has.
+        """Return phrases for the workloads, numbers of nodes and numbers of ranks that the criterion names, but that
+        were not measured. keys: measurement keys of all measured runs; those that the criterion does not select are
+        ignored.
         """
         selected = [key for key in keys if self.selects(key)]
         counts = {"nodes": {key.nodes for key in selected}, "ranks_per_node": {key.ranks_per_node for key in selected}}

@@ -48,7 +48,7 @@ class Group(Struct, frozen=True):
 
     @property
     def is_of_storage(self) -> bool:
-        """Whether the runs read from storage, or read nothing at all."""
+        """True if the runs read from storage or read nothing at all."""
         return self.storage in ("storage", "nothing read")
 
     @property
