@@ -73,7 +73,7 @@ def label(name: str) -> str:
 
 
 def whose(profile: Profile) -> str:
-    """Return the number of ranks of a profile, if it is known, and its source."""
+    """Return a text with the source of a profile and, if it is known, the number of ranks."""
     ranks = f"{profile.ranks} ranks, " if profile.ranks else ""
     return f"{ranks}{profile.source}"
 

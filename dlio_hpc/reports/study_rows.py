@@ -148,7 +148,9 @@ def _digits(value: float) -> str:
 
 
 def ranked(finding: Finding) -> Comparison | None:
-    """Return the comparison on the most ranks that has a ranking of parameters, or None if there is none."""
+    """Return the comparison that has a ranking of parameters. If several have one, return the comparison on the most
+    ranks; if none has one, return None.
+    """
     return next((comparison for comparison in reversed(finding.comparisons) if comparison.ranking is not None), None)
 
 
