@@ -1,4 +1,4 @@
-"""Reader of timeline.h5, in which a run records its own steps and reads, for figures and metrics."""
+"""Reader of timeline.h5 for figures and metrics. A run records its own steps and reads in this file."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
