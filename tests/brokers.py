@@ -91,10 +91,10 @@ class Brokers:
                 with suppress(ProcessLookupError):
                     os.kill(pid, number)
 
-    def tell(self, *words: str) -> str:
+    def tell(self, *arguments: str) -> str:
         """The output of a command of Flux's, and its complaints."""
         done = subprocess.run(
-            ["flux", *words], env=os.environ | self.environment, capture_output=True, text=True, timeout=60, check=False
+            ["flux", *arguments], env=os.environ | self.environment, capture_output=True, text=True, timeout=60, check=False
         )
         return (done.stdout + done.stderr).strip()
 

@@ -117,10 +117,10 @@ class Cluster:
         for pid in sorted(self._state.glob("slurm*.pid")):
             self._kill(pid)
 
-    def tell(self, *words: str) -> str:
+    def tell(self, *command: str) -> str:
         """What a command of Slurm's says, and its complaints."""
         done = subprocess.run(
-            words, env=os.environ | self.environment, capture_output=True, text=True, timeout=60, check=False
+            command, env=os.environ | self.environment, capture_output=True, text=True, timeout=60, check=False
         )
         return (done.stdout + done.stderr).strip()
 
@@ -130,8 +130,8 @@ class Cluster:
             assert time.monotonic() < deadline, (self._state / "slurmctld.log").read_text()[-3000:]
             time.sleep(0.1)
 
-    def _run(self, *words: str) -> None:
-        subprocess.run(words, env=os.environ | self.environment, check=True, timeout=60)
+    def _run(self, *command: str) -> None:
+        subprocess.run(command, env=os.environ | self.environment, check=True, timeout=60)
 
     def _kill(self, pid_file: Path) -> None:
         """Ended, and its port free."""

@@ -52,9 +52,9 @@ def of_application(name: str, folder: Path) -> Pair:
 
 
 def of_program(name: str, folder: Path) -> Pair:
-    found = character(name)
+    program = character(name)
     return Pair(
-        program_profiles.of_character(found, name), seen(derived(found, name, folder), folder, found.log.job.ranks)
+        program_profiles.of_character(program, name), seen(derived(program, name, folder), folder, program.log.job.ranks)
     )
 
 
@@ -92,10 +92,10 @@ def character(program: str) -> Character:
     return characterize.load(logs(program), None, False)
 
 
-def derived(found: Character, name: str, folder: Path) -> Workload:
+def derived(program: Character, name: str, folder: Path) -> Workload:
     """All of it but the computing."""
     path = folder / "derived.yaml"
-    path.write_text(workload_yaml.write(found, name.replace("_", "-")))
+    path.write_text(workload_yaml.write(program, name.replace("_", "-")))
     return workloads.load(str(path), ("compute.time=0",))
 
 
@@ -110,7 +110,7 @@ def seen(workload: Workload, folder: Path, ranks: int = RANKS) -> Profile:
     straced.core(folder, ranks, last.number, folder / "seen.darshan")
     (written,) = folder.glob(f"runs/*-{last.name}/result.json")
     result = document.decode(written.read_bytes(), Result, str(written))
-    found = program_profiles.load(
+    profile = program_profiles.load(
         "seen", folder / "seen.darshan", None, f"^(?:{last.dataset}|{last.outputs})/(?!dlio-dataset)"
     )
-    return replace(found, application=workload.name, bytes_per_sample=io_profile.sample_bytes(result))
+    return replace(profile, application=workload.name, bytes_per_sample=io_profile.sample_bytes(result))

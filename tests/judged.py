@@ -51,4 +51,4 @@ def entry(runs: Sequence[Measurement], job: str = "job-1", **changes: Any) -> En
 def repeats(name: str, values: Sequence[float], **changes: Any) -> Entry:
     """A job with a run for each value of that figure, a second apart."""
     runs = [run(place + 1, begins=61.0 * place, metrics={name: value}) for place, value in enumerate(values)]
-    return entry([structs.replace(each, **changes) for each in runs])
+    return entry([structs.replace(repeat, **changes) for repeat in runs])

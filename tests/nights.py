@@ -77,5 +77,5 @@ def draw(
 def accepted(made: Entry, number: int = 0, **rest: Any) -> Accepted:
     """A baseline of the job's only key."""
     (group,) = run_groups.of(made)
-    found = Accepted(f"{made.job}-{number:06}", group, "it is good", "me@here", f"2026-10-01T00:00:{number:02}.000Z")
-    return structs.replace(found, **rest)
+    baseline = Accepted(f"{made.job}-{number:06}", group, "it is good", "me@here", f"2026-10-01T00:00:{number:02}.000Z")
+    return structs.replace(baseline, **rest)

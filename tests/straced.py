@@ -48,8 +48,8 @@ def core(job: Path, ranks: int, run: int, log: Path | None = None) -> None:
     )
     assert done.returncode == 0, done.stderr
     if log is not None:
-        traces = [each for rank in range(ranks) for each in _traces(job, rank)]
-        darshanlog.write(log, ranks, traces, counted=[_counted(each) for each in traces])
+        traces = [trace for rank in range(ranks) for trace in _traces(job, rank)]
+        darshanlog.write(log, ranks, traces, counted=[_counted(trace) for trace in traces])
 
 
 def requests(job: Path, ranks: int, folder: str) -> list[int]:
@@ -82,13 +82,13 @@ def _traces(job: Path, rank: int) -> list[Traced]:
     writes: dict[str, Rows] = defaultdict(list)
     stands: Counter[str] = Counter()
     begin = min((float(line[0]) for line in lines), default=0.0)
-    for at, call, path, told, result, opened in sorted(lines, key=lambda line: float(line[0])):
+    for at, call, path, parameters, result, opened in sorted(lines, key=lambda line: float(line[0])):
         if call == "openat":
             stands[opened] = 0
         elif call == "lseek":
             stands[path] = int(result)
         elif path.startswith(f"{job}/"):
-            length, numbers = int(result), _NUMBER.findall(told)
+            length, numbers = int(result), _NUMBER.findall(parameters)
             if call in _AT:
                 offset = int(numbers[_AT[call]])
             else:
@@ -99,10 +99,10 @@ def _traces(job: Path, rank: int) -> list[Traced]:
     return [Traced(path, rank, reads[path], writes[path]) for path in sorted({*reads, *writes})]
 
 
-def _counted(each: Traced) -> tuple[str, int, dict[str, float]]:
+def _counted(trace: Traced) -> tuple[str, int, dict[str, float]]:
     """By Darshan's rules: sequential is behind the last byte of the request before, consecutive right behind it."""
-    ((path, rank, values),) = darshanlog.counters_of([each])
-    for rows, name in ((each.reads, "READS"), (each.writes, "WRITES")):
+    ((path, rank, values),) = darshanlog.counters_of([trace])
+    for rows, name in ((trace.reads, "READS"), (trace.writes, "WRITES")):
         last = 0
         for offset, length, _, _ in rows:
             values[f"SEQ_{name}"] = values.get(f"SEQ_{name}", 0) + (offset > last)

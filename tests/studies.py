@@ -47,14 +47,14 @@ def make(folder: Path, *parts: PartRequest, repeat: int = 3, name: str = "tune",
 def summary(samples_per_s: float, **figures: Any) -> Summary:
     """Of 1000 samples of a MB each."""
     some = Distribution(0.1, 0.1, 0.1, 0.1, 0.1)
-    found = Summary(
+    plain = Summary(
         samples=1000, samples_left_out=0, steps=10, steps_planned=10, bytes_read=10**9, overhead_bytes_read=0,
         storage_bytes_read=None, wall_s=1000 / samples_per_s, samples_per_s=samples_per_s, read_MBps=samples_per_s,
         au=0.5, au_mlperf=0.5, io_time_s=300 / samples_per_s, io_hidden_fraction=0.5, opens=10, reads=1000, wait_s=some,
         compute_s=some, sync_s=some, read_latency_s=some, compute_asked_s=0.1,
         slowest_rank=SlowestRank(0, "n1", 1.0, 1.0),
     )  # fmt: skip
-    return structs.replace(found, **figures)
+    return structs.replace(plain, **figures)
 
 
 def measured(made: Study, values: Values, **figures: Any) -> list[Measured]:

@@ -40,9 +40,9 @@ def train(folder: Path) -> None:
 
     def parse(record: Any) -> tuple[Any, Any]:
         shapes = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
-        found = tf.io.parse_single_example(record, shapes)
-        image = tf.reshape(tf.io.decode_raw(found["image"], tf.uint8), (SIDE, SIDE, 3))
-        return tf.cast(image, tf.float32) / 255, tf.cast(found["label"], tf.float32)
+        features = tf.io.parse_single_example(record, shapes)
+        image = tf.reshape(tf.io.decode_raw(features["image"], tf.uint8), (SIDE, SIDE, 3))
+        return tf.cast(image, tf.float32) / 255, tf.cast(features["label"], tf.float32)
 
     world = MPI.COMM_WORLD
     names = sorted(map(str, folder.glob("train-*.tfrecord")))[world.rank :: world.size]

@@ -237,7 +237,7 @@ class _Run:
 
     def generation_seconds(self) -> float:
         text = (self.folder / "generate.txt").read_text(errors="replace")
-        stamps = [re.search(f"{STAMP} {words}", text) for words in ("Starting data generation", "Generation done")]
+        stamps = [re.search(f"{STAMP} {event}", text) for event in ("Starting data generation", "Generation done")]
         if not all(stamps):
             raise _Failed("its log does not say when generation began and ended")
         began, ended = (datetime.fromisoformat(stamp[1]) for stamp in stamps if stamp)

@@ -40,8 +40,8 @@ def bench() -> None:
             ("plan, three scripts", many.seconds * 1e3, few.seconds * 1e3, "ms"),
             ("the same, resident", many.mebibytes, few.mebibytes, "MiB"),
         ):
-            told = f"{what}: {ranks} / {FEW * PPN}"
-            row(told, f"{of_many:.0f} {unit}", f"{of_few:.0f} {unit}", of_many / of_few, "flat")
+            title = f"{what}: {ranks} / {FEW * PPN}"
+            row(title, f"{of_many:.0f} {unit}", f"{of_few:.0f} {unit}", of_many / of_few, "flat")
         merged, reported = cost("merge", folder), cost("report", folder)
         row(f"merge {ranks} x {STEPS} steps, write", f"{merged.seconds:.1f} s")
         row("the same, resident; the recordings alone", f"{merged.mebibytes:.0f} MiB", "438 MiB", None, "<= 1500 MB")
@@ -53,8 +53,8 @@ def bench() -> None:
 def cost(part: str, folder: Path, nodes: int = NODES) -> Cost:
     """Of a part; the report is of what was merged into `folder` before."""
     command = [sys.executable, "-m", "tests.bench.scaling", part, str(folder), str(nodes)]
-    told = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
-    return Cost(float(told[-2]), float(told[-1]))
+    figures = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+    return Cost(float(figures[-2]), float(figures[-1]))
 
 
 def planned(folder: Path, name: str, nodes: int) -> plan.Plan:

@@ -62,8 +62,8 @@ for _ in range(50):
 peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(statistics.median(took) * 1e6, peak)
 """
-    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
-    return float(told[0]), float(told[1])
+    figures = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
+    return float(figures[0]), float(figures[1])
 
 
 def _commands() -> None:

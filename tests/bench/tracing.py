@@ -46,11 +46,11 @@ def bench(folder: Path) -> None:
 def _log(path: Path, segments: int) -> Path:
     """Small reads of 4 ranks in 10 files each, at random times."""
     draw = np.random.default_rng(1)
-    each = segments // RANKS // FILES
+    requests = segments // RANKS // FILES
     traces = []
     for number in range(RANKS * FILES):
-        start = np.sort(draw.random(each)) * 600
-        columns = (np.arange(each) * 512.0, np.full(each, 512.0), start, start + draw.gamma(2, 2e-4, each))
+        start = np.sort(draw.random(requests)) * 600
+        columns = (np.arange(requests) * 512.0, np.full(requests, 512.0), start, start + draw.gamma(2, 2e-4, requests))
         traces.append(Traced(f"/data/{number}.bin", number // FILES, reads=np.stack(columns, axis=1)))
     darshanlog.write(path, RANKS, traces, seconds=601)
     return path
@@ -83,11 +83,11 @@ def _reading(folder: Path) -> None:
 def _read(path: Path, imports: str, read: str) -> tuple[float, float]:
     """CPU seconds without imports, and MiB in all; medians of five processes."""
     program = READ.format(imports=imports, read=read)
-    told = [
+    figures = [
         subprocess.run([sys.executable, "-c", program, path], check=True, capture_output=True, text=True).stdout.split()
         for _ in range(5)
     ]
-    return statistics.median(float(cpu) for cpu, _ in told), statistics.median(float(memory) for _, memory in told)
+    return statistics.median(float(cpu) for cpu, _ in figures), statistics.median(float(memory) for _, memory in figures)
 
 
 def _showing(folder: Path) -> None:
@@ -125,5 +125,5 @@ def _reads_per_s(folder: Path, options: list[str]) -> list[float]:
     fixed = ["-s", "local", "-d", str(folder / "data"), "-o", str(folder / "runs"), "--wait", "--json", "--quiet"]
     done = subprocess.run([BIN / "dlio-submit", "demo", *fixed, *options], check=True, capture_output=True, text=True)
     runs = json.loads(done.stdout)["jobs"][0]["runs"]
-    found = [run["result"]["summary"] for run in runs if run["kind"] == "measure"]
-    return [summary["reads"] / summary["wall_s"] for summary in found]
+    summaries = [run["result"]["summary"] for run in runs if run["kind"] == "measure"]
+    return [summary["reads"] / summary["wall_s"] for summary in summaries]

@@ -53,7 +53,7 @@ def _step(before: int, after: int, drop: float) -> tuple[float, ...]:
 
 
 def _drift(count: int, drop: float) -> tuple[float, ...]:
-    return tuple(float(each) for each in np.linspace(0, np.log(1 - drop), count))
+    return tuple(float(level) for level in np.linspace(0, np.log(1 - drop), count))
 
 
 def _outlier(count: int, place: int, drop: float) -> tuple[float, ...]:
@@ -95,8 +95,8 @@ def _drawn(scenario: Scenario, seed: int) -> list[list[Night]]:
     days = [nights.day(night) for night in range(len(scenario.levels))]
     return [
         [
-            Night(f"night-{number}", day, tuple(each))
-            for number, (day, each) in enumerate(zip(days, series, strict=True))
+            Night(f"night-{number}", day, tuple(repeats))
+            for number, (day, repeats) in enumerate(zip(days, series, strict=True))
         ]
         for series in values
     ]
@@ -113,10 +113,10 @@ def bench() -> None:
         flush=True,
     )
     for scenario in [*SINGLE, *HISTORIES]:
-        found = rates(scenario)
-        counts = [found.outcomes[name] for name in ("pass", "improved", "regression", "inconclusive")]
-        wrong = f"{100 * found.missed / DRAWS:.1f} % missed" if scenario.is_worse else (
-            f"{100 * found.false_alarms / DRAWS:.1f} % false alarms"
+        scenario_rates = rates(scenario)
+        counts = [scenario_rates.outcomes[name] for name in ("pass", "improved", "regression", "inconclusive")]
+        wrong = f"{100 * scenario_rates.missed / DRAWS:.1f} % missed" if scenario.is_worse else (
+            f"{100 * scenario_rates.false_alarms / DRAWS:.1f} % false alarms"
         )  # fmt: skip
         print(f"{scenario.name:50}{''.join(f'{count:6}' for count in counts)}  {wrong}", flush=True)
     for noise, between in ((0.01, 0.0), (0.06, 0.0), (0.01, 0.02)):
@@ -127,8 +127,8 @@ def bench() -> None:
 
 def _alarms(noise: float, between: float) -> int:
     """Series without any change in which some night's look sees one."""
-    count, seen = 60, 0
+    count, alarms = 60, 0
     for values in nights.draw(np.zeros((DRAWS, count)), noise, between, 3, 7):
         logs = np.log(np.median(values, axis=1))
-        seen += any(change_detection.find(logs[:night]).changes for night in range(8, count + 1))
-    return seen
+        alarms += any(change_detection.find(logs[:night]).changes for night in range(8, count + 1))
+    return alarms

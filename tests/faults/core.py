@@ -125,18 +125,18 @@ def unsound(ground: Ground) -> str | None:
 
 def _odd_result(ground: Ground, kind: str) -> str | None:
     try:
-        found = _result(ground)
+        result = _result(ground)
     except (DlioError, ValueError, OSError) as fault:
         return f"no sound result: {fault}"
-    return None if found.kind == kind and not found.faults else f"the result is of {found.kind}: {found.faults}"
+    return None if result.kind == kind and not result.faults else f"the result is of {result.kind}: {result.faults}"
 
 
 def _read(ground: Ground, _: Done) -> str | None:
     """Planned counts, all samples compared, the timeline whole."""
     if (odd := _odd_result(ground, "measure")) is not None:
         return odd
-    found = _result(ground)
-    run, summary = _run(ground, found.run), found.summary
+    result = _result(ground)
+    run, summary = _run(ground, result.run), result.summary
     if summary is None or summary.samples != run.samples or summary.steps != summary.steps_planned:
         return "the counts are not those planned"
     if run.workload.dataset.is_stored and summary.samples_verified != run.samples:

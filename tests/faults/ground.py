@@ -68,11 +68,11 @@ class Ground:
 
 def run(command: Sequence[str | Path], folder: Path, variables: dict[str, str], patience_s: float) -> Done:
     """A command in a session of its own, which ends with it where it takes too long."""
-    words = tuple(map(str, command))
+    arguments = tuple(map(str, command))
     log = folder / ".output"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            words, cwd=folder, env=environment(variables), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            arguments, cwd=folder, env=environment(variables), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             start_new_session=True,
         )  # fmt: skip
         try:
@@ -82,7 +82,7 @@ def run(command: Sequence[str | Path], folder: Path, variables: dict[str, str], 
         if code is None:
             end_session(process.pid)
             process.wait()
-    return Done(words, code, taken(log))
+    return Done(arguments, code, taken(log))
 
 
 def environment(variables: dict[str, str]) -> dict[str, str]:

@@ -56,9 +56,9 @@ def once_more(operation: Operation, ground: Ground, nursery: Nursery | None) -> 
     return f"without a fault: {untrue}" if untrue else None
 
 
-def ours(*words: str | Path) -> list[str | Path]:
+def ours(*arguments: str | Path) -> list[str | Path]:
     """A command of the project."""
-    return [BIN / words[0], *words[1:]]
+    return [BIN / arguments[0], *arguments[1:]]
 
 
 def ranks(plan: Path, number: int, count: int) -> list[str | Path]:

@@ -69,7 +69,7 @@ def _misled(fault: Fault, done: Done, hits: Sequence[Hit]) -> str | None:
     return None
 
 
-def _is_named(hit: Hit, words: str) -> bool:
+def _is_named(hit: Hit, message: str) -> bool:
     path = Path(hit.path)
     match = _AUXILIARY.match(path.parent.name if hit.path.endswith(_NAMELESS) else path.name)
-    return match is not None and match["name"] in words
+    return match is not None and match["name"] in message

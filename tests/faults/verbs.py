@@ -74,8 +74,8 @@ def archived(ground: Ground, _: Done | None = None) -> str | None:
         try:
             if not path.exists():
                 return f"there is no archive of {status.parent.name}"
-            if found := archive.faults(path):
-                return f"its archive is unsound: {found[0]}"
+            if faults := archive.faults(path):
+                return f"its archive is unsound: {faults[0]}"
             if not archive.is_of(path, status.parent):
                 return "its archive is of other files"
         except DlioError as fault:
@@ -118,26 +118,26 @@ def _settle_and_submit(operation: Operation, ground: Ground, nursery: Nursery | 
     return _settled(ground) or once_more(operation, ground, nursery)
 
 
-def _same_as(told: dict[str, str], ground: Ground, done: Done) -> str | None:
+def _same_as(outputs: dict[str, str], ground: Ground, done: Done) -> str | None:
     """The output is that of a run without faults; told: by the operation's command, once it is known."""
     key = " ".join(map(str, done.command))
     plain = re.sub(r"\d+[.]\d+ s|since \S+", "", done.out).replace(str(ground.live), "")
-    return None if told.setdefault(key, plain) == plain else f"the output is another one: {done.out[-400:]}"
+    return None if outputs.setdefault(key, plain) == plain else f"the output is another one: {done.out[-400:]}"
 
 
-def _reading(name: str, words: tuple[str, ...], share: float = 1.0) -> Operation:
+def _reading(name: str, arguments: tuple[str, ...], share: float = 1.0) -> Operation:
     """A verb that only reads; its words may have JOB, ARCHIVE, ARCHIVES, DATASET and RUNS in them."""
-    told: dict[str, str] = {}
+    outputs: dict[str, str] = {}
 
     def command(ground: Ground) -> list[str | Path]:
         places = {
             "JOB": ground.job, "ARCHIVE": _archive(ground), "ARCHIVES": ground.archive, "DATA": ground.data,
             "RUNS": ground.runs,
         }  # fmt: skip
-        return ours("dlio-hpc", *(places.get(word, word) for word in words))
+        return ours("dlio-hpc", *(places.get(word, word) for word in arguments))
 
     return Operation(
-        name, _collected, command, _all, "dlio-hpc", lambda ground, done: _same_as(told, ground, done), once_more, share
+        name, _collected, command, _all, "dlio-hpc", lambda ground, done: _same_as(outputs, ground, done), once_more, share
     )
 
 

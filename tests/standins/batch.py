@@ -77,8 +77,8 @@ class Book:
 
     def stamp(self) -> tuple[int, int]:
         """Changes whenever the memory does; FileNotFoundError once the directory is gone."""
-        found = os.stat(self._jobs)
-        return found.st_mtime_ns, found.st_ino
+        status = os.stat(self._jobs)
+        return status.st_mtime_ns, status.st_ino
 
     @contextmanager
     def change(self) -> Iterator[Content]:
@@ -131,14 +131,14 @@ def _alone(log: str) -> None:
 
 def _processes() -> dict[int, tuple[int, int]]:
     """Parent and session of each living process (proc(5), stat, fields 4 and 6)."""
-    found = {}
+    processes = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with suppress(OSError), open(f"/proc/{entry}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
                 if fields[0] not in b"ZX":
-                    found[int(entry)] = int(fields[1]), int(fields[3])
-    return found
+                    processes[int(entry)] = int(fields[1]), int(fields[3])
+    return processes
 
 
 def _signal_session(session: int, number: int) -> None:
@@ -205,11 +205,11 @@ def _kill_sessions(sessions: set[int]) -> bool:
 
 def wait_for_turn(book: Book, name: str, next_state: NextState, settled: Settled) -> Job | None:
     """Change the job as `next_state` says until it is settled; None when it was deleted, or waits too long."""
-    seen: tuple[int, int] | None = None
+    idle_stamp: tuple[int, int] | None = None
     patience = time.monotonic() + 1800
     while time.monotonic() < patience:
         stamp = book.stamp()
-        if stamp != seen:
+        if stamp != idle_stamp:
             content = book.read()
             job: Job | None = content["jobs"].get(name)
             if job is None or settled(job):
@@ -217,7 +217,7 @@ def wait_for_turn(book: Book, name: str, next_state: NextState, settled: Settled
             if next_state(book, content, name):
                 _step(book, name, next_state)
                 continue
-            seen = stamp if time.time() > job["submittime"] + book.policy["wait"] else None
+            idle_stamp = stamp if time.time() > job["submittime"] + book.policy["wait"] else None
         time.sleep(0.03)
     return None
 

@@ -82,7 +82,7 @@ _OPTIONS = {
 }  # fmt: skip
 
 
-def _options(program: str, words: list[str], table: dict[str, str]) -> tuple[Job, list[str]]:
+def _options(program: str, arguments: list[str], table: dict[str, str]) -> tuple[Job, list[str]]:
     """As optparse does without interspersed arguments: the first word that is no option ends them."""
     import getopt
 
@@ -90,15 +90,15 @@ def _options(program: str, words: list[str], table: dict[str, str]) -> tuple[Job
     short = "".join(flag[1:] + ":" * name.endswith("=") for flag, name in names.items() if len(flag) == 2)
     long = [flag[2:] + "=" * name.endswith("=") for flag, name in names.items() if len(flag) > 2]
     try:
-        found, rest = getopt.getopt(words, short, [*long, "version"])
+        options, rest = getopt.getopt(arguments, short, [*long, "version"])
     except getopt.GetoptError as fault:
         dashes = "--" if len(fault.opt) > 1 else "-"
         raise Refused(f"{program}: error: no such option: {dashes}{fault.opt}, or not with so much", 2) from None
-    if ("--version", "") in found:
+    if ("--version", "") in options:
         print(f'version: "{program} " + $Revision: 559 $ + , Cobalt  + $Version$')
         sys.exit(0)
     given: Job = {}
-    for flag, value in found:
+    for flag, value in options:
         name = names[flag].rstrip("=")
         given[name] = _CHECKS[name](value, given.get(name)) if name in _CHECKS else value
     return given, rest
@@ -116,8 +116,8 @@ def qsub(book: Book, arguments: list[str]) -> int:
     if not os.access(command, os.X_OK | os.R_OK):
         raise Refused(f"command {command} is not executable")
     with open(command, encoding="utf-8", errors="surrogateescape") as file:
-        words = _join_env(_directives(file) + arguments)
-    given, _ = _options("qsub", words, _OPTIONS)
+        command_line = _join_env(_directives(file) + arguments)
+    given, _ = _options("qsub", command_line, _OPTIONS)
     if missing := [what for name, what in (("walltime", "'time'"), ("nodes", "'nodecount'")) if name not in given]:
         raise Refused(f"{missing[0]} not provided" if given else "No required options provided\n")
     spec = {"queue": "default", "envs": {}, "command": command, "args": rest[1:]} | given
@@ -125,7 +125,7 @@ def qsub(book: Book, arguments: list[str]) -> int:
     notes, job = _filter(book, spec), _enqueue(book, spec)
     print(*notes, job["jobid"], sep="\n")
     now = time.strftime("%a %b %d %H:%M:%S %Y +0000 (UTC)", time.gmtime())
-    _log(job, f"Jobid: {job['jobid']}", f"qsub {' '.join(words)}", f"{now} submitted with cwd set to: {cwd}")
+    _log(job, f"Jobid: {job['jobid']}", f"qsub {' '.join(command_line)}", f"{now} submitted with cwd set to: {cwd}")
     if job["state"] != "user_hold":
         batch.detach(book, lambda: _supervise(book, str(job["jobid"])))
     return 0
@@ -136,16 +136,16 @@ def _directives(lines: Iterator[str]) -> list[str]:
     if not next(lines, "").startswith("#!"):
         return []
     taken = takewhile(lambda line: re.match("#COBALT .", line, re.DOTALL), lines)
-    words = [word for line in taken for word in line.split()[1:]]
-    return ["--mode", "script", *words] if words else []
+    options = [word for line in taken for word in line.split()[1:]]
+    return ["--mode", "script", *options] if options else []
 
 
-def _join_env(words: list[str]) -> list[str]:
+def _join_env(arguments: list[str]) -> list[str]:
     """qsub.py, env_union: only `--env X` in two words."""
-    first, *others = [index for index, word in enumerate(words[:-1]) if word == "--env"] or [0]
+    first, *others = [index for index, word in enumerate(arguments[:-1]) if word == "--env"] or [0]
     for other in others:
-        words[first + 1] += f":{words[other + 1]}"
-    return [word for index, word in enumerate(words) if not {index, index - 1} & set(others)]
+        arguments[first + 1] += f":{arguments[other + 1]}"
+    return [word for index, word in enumerate(arguments) if not {index, index - 1} & set(others)]
 
 
 def _nodes(text: str, _before: Any) -> str:
@@ -331,11 +331,11 @@ def _run(book: Book, job: Job) -> int | None:
     """alps_script_forker.py, pg_forker.py: by the login shell, in a clean environment. None when the job was ended."""
     import subprocess
 
-    words = " ".join("'" + word.replace("'", "'\"'\"'") + "'" for word in [job["command"], *job["args"]])
-    shell = ["-", "-c", f"export PATH='/usr/bin:/bin:{book.policy['folder']}'; exec {words}"]
+    command = " ".join("'" + word.replace("'", "'\"'\"'") + "'" for word in [job["command"], *job["args"]])
+    shell = ["-", "-c", f"export PATH='/usr/bin:/bin:{book.policy['folder']}'; exec {command}"]
     end = job["starttime"] + int(job["walltime"]) * book.policy["minute"]
     environment = _environment(book, job, end)
-    _log(job, f"Command: {words}", "Environment:", *(f"{name}={value}" for name, value in environment.items()))
+    _log(job, f"Command: {command}", "Environment:", *(f"{name}={value}" for name, value in environment.items()))
     with _append(job, job["outputpath"]) as out, _append(job, job["errorpath"]) as err:
         child = subprocess.Popen(
             shell, executable="/bin/bash", env=environment, cwd=job["cwd"], stdin=subprocess.DEVNULL, stdout=out,
@@ -353,13 +353,13 @@ def _run(book: Book, job: Job) -> int | None:
 def _environment(book: Book, job: Job, end: float) -> dict[str, str]:
     number, nodes, home = job["jobid"], job["nodes"], book.policy["home"] or os.path.expanduser("~")
     common = {"HOME": home, "USER": job["user"], "LOGNAME": job["user"], "SHELL": "/bin/bash"}
-    found = {
+    variables = {
         "PARTNAME": job["location"], "PARTSIZE": nodes, "JOBSIZE": nodes, "PARTCORES": "72", "QUEUE": job["queue"],
         "PROJECT": job.get("project"), "JOBID": number, "RESID": number % 100000, "STARTTIME": int(job["starttime"]),
         "ENDTIME": int(end),
     }  # fmt: skip
     given = {name: _expand(value, number) for name, value in job["envs"].items()} | common
-    return given | {f"COBALT_{name}": str(value) for name, value in found.items()}
+    return given | {f"COBALT_{name}": str(value) for name, value in variables.items()}
 
 
 def _append(job: Job, path: str) -> Any:
@@ -464,18 +464,18 @@ def _parse_aprun(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
     import shutil
 
     given: dict[str, Any] = {"-n": "1", "-d": "1", "-j": "1", "-e": []}
-    words = list(arguments)
-    while words and words[0].startswith("-"):
-        flag = words.pop(0)
-        if flag not in _APRUN or not words:
+    command = list(arguments)
+    while command and command[0].startswith("-"):
+        flag = command.pop(0)
+        if flag not in _APRUN or not command:
             raise Refused(f"aprun: unrecognized option '{flag}', or one without its argument\naprun: -h for usage")
-        (pattern, fault), value = _APRUN[flag], words.pop(0)
+        (pattern, fault), value = _APRUN[flag], command.pop(0)
         if not re.fullmatch(pattern, value):
             raise Refused(f"aprun: {flag} {value}: {fault}")
         given[flag] = [*given["-e"], value] if flag == "-e" else value
-    if not words or shutil.which(words[0]) is None:
-        raise Refused(f"aprun: file {words[0]} not found" if words else "aprun: no executable was named")
-    return given, words
+    if not command or shutil.which(command[0]) is None:
+        raise Refused(f"aprun: file {command[0]} not found" if command else "aprun: no executable was named")
+    return given, command
 
 
 def _claim(given: dict[str, Any]) -> list[int]:

@@ -44,7 +44,7 @@ def write(
     known = {**_VERSIONS, **(versions or {})}
     tracer = {"POSIX": "DXT_POSIX", "MPI-IO": "DXT_MPIIO"}[module]
     rows = counters_of(traces, module) if counted is None else counted
-    paths = sorted({each.path for each in traces} | {row[0] for row in rows})
+    paths = sorted({trace.path for trace in traces} | {row[0] for row in rows})
     regions = [
         zlib.compress(_job(ranks, started, seconds, program)),
         zlib.compress(b"".join(struct.pack("<Q", number(name)) + name.encode() + b"\0" for name in paths)),
@@ -71,13 +71,13 @@ def counters_of(traces: list[Traced], module: str = "POSIX") -> list[tuple[str, 
     """What Darshan would have counted beside these traces."""
     reads, writes = ("READS", "WRITES") if module == "POSIX" else ("INDEP_READS", "INDEP_WRITES")
     rows = []
-    for each in traces:
-        values: dict[str, float] = {reads: len(each.reads), writes: len(each.writes)}
-        values["BYTES_READ"] = int(sum(row[1] for row in each.reads))
-        values["BYTES_WRITTEN"] = int(sum(row[1] for row in each.writes))
-        values["F_READ_TIME"] = float(sum(row[3] - row[2] for row in each.reads))
-        values["F_WRITE_TIME"] = float(sum(row[3] - row[2] for row in each.writes))
-        rows.append((each.path, each.rank, values))
+    for trace in traces:
+        values: dict[str, float] = {reads: len(trace.reads), writes: len(trace.writes)}
+        values["BYTES_READ"] = int(sum(row[1] for row in trace.reads))
+        values["BYTES_WRITTEN"] = int(sum(row[1] for row in trace.writes))
+        values["F_READ_TIME"] = float(sum(row[3] - row[2] for row in trace.reads))
+        values["F_WRITE_TIME"] = float(sum(row[3] - row[2] for row in trace.writes))
+        rows.append((trace.path, trace.rank, values))
     return rows
 
 
@@ -105,14 +105,14 @@ def _traced(traces: list[Traced], version: int, tracer: str) -> bytes:
     kind = counters.segment_type(tracer, version) or counters.segment_type(tracer, _VERSIONS[tracer])
     assert kind is not None
     streams = []
-    for rank in sorted({each.rank for each in traces}):
+    for rank in sorted({trace.rank for trace in traces}):
         content = b""
-        for each in (each for each in traces if each.rank == rank):
+        for trace in (trace for trace in traces if trace.rank == rank):
             head = np.zeros(1, counters.TRACED)
-            head["id"], head["rank"], head["host"] = number(each.path), rank, each.host.encode()
-            head["writes"], head["reads"] = len(each.writes), len(each.reads)
+            head["id"], head["rank"], head["host"] = number(trace.path), rank, trace.host.encode()
+            head["writes"], head["reads"] = len(trace.writes), len(trace.reads)
             content += head.tobytes()
-            for rows in (each.writes, each.reads):
+            for rows in (trace.writes, trace.reads):
                 segments = np.zeros(len(rows), kind)
                 for column, name in enumerate(("offset", "length", "start", "end")):
                     segments[name] = np.array(rows, np.float64).reshape(-1, 4)[:, column]

@@ -64,35 +64,35 @@ def main(program: str, state: str) -> int:
     """One command. A file `down` in the state directory makes Flux unreachable, `slow` holds seconds, `lost` the name
     of a node that fails.
     """
-    words = sys.argv[1:]
-    if words == ["--version"]:
+    arguments = sys.argv[1:]
+    if arguments == ["--version"]:
         print(f"commands:    \t\t{VERSION}")
         return 0
-    name = next((name for name in COMMANDS if words[: name.count(" ") + 1] == name.split()), None)
+    name = next((name for name in COMMANDS if arguments[: name.count(" ") + 1] == name.split()), None)
     try:
         batch.slowly(state)
         if name is None:
-            raise Refused(f"flux: `{' '.join(words[:2])}' is not a flux command, or not modelled.  See 'flux --help'")
+            raise Refused(f"flux: `{' '.join(arguments[:2])}' is not a flux command, or not modelled.  See 'flux --help'")
         if os.path.exists(os.path.join(state, "down")):
-            raise Refused(f"flux-{words[0]}: ERROR: Unable to connect to Flux: broker socket was not found")
-        return COMMANDS[name](Book(state), words[name.count(" ") + 1 :])
+            raise Refused(f"flux-{arguments[0]}: ERROR: Unable to connect to Flux: broker socket was not found")
+        return COMMANDS[name](Book(state), arguments[name.count(" ") + 1 :])
     except Refused as refusal:
         fault = str(refusal)
         is_whole = fault.startswith(("flux", "usage", "0."))
-        print(fault if is_whole else f"flux-{words[0]}: ERROR: {fault}", file=sys.stderr)
+        print(fault if is_whole else f"flux-{arguments[0]}: ERROR: {fault}", file=sys.stderr)
         return refusal.code
 
 
-def _parse(parser: argparse.ArgumentParser, words: list[str], below: argparse.Namespace | None = None) -> Any:
+def _parse(parser: argparse.ArgumentParser, arguments: list[str], below: argparse.Namespace | None = None) -> Any:
     def fault(message: str) -> NoReturn:
         raise Refused(f"usage: {parser.prog} [OPTIONS...]\n{parser.prog}: error: {message}", 2)
 
     parser.error = fault  # type: ignore[method-assign]
-    return parser.parse_args(words, below)
+    return parser.parse_args(arguments, below)
 
 
-def batch_(book: Book, words: list[str]) -> int:
-    first = _parse(_BATCH, words)
+def batch_(book: Book, arguments: list[str]) -> int:
+    first = _parse(_BATCH, arguments)
     if first.script is None:
         raise Refused("this stand-in reads no script from stdin")
     script = _read(first.script)
@@ -106,7 +106,7 @@ def batch_(book: Book, words: list[str]) -> int:
             ) from None
         if options.script is not None:
             raise Refused(f"{first.script}: line {number}: Unknown directive:  {options.script}")
-    options = _parse(_BATCH, words, options)
+    options = _parse(_BATCH, arguments, options)
     job = _make(book, options) | {"script": script}
     if options.dry_run:
         print(json.dumps({"resources": [], "tasks": [], "attributes": {}, "version": 1}))
@@ -141,7 +141,7 @@ def _directives(path: str, script: str) -> list[tuple[int, list[str]]]:
     """Lines with one and the same sentinel, up to the first line that does not begin with its prefix (RFC 36)."""
     import shlex
 
-    found: list[tuple[int, list[str]]] = []
+    directives: list[tuple[int, list[str]]] = []
     sentinel, last = None, 0
     for number, line in enumerate(script.splitlines(), 1):
         match = re.match(r"([^\w\s]*\s*(?:flux|FLUX):)(.*)", line)
@@ -154,10 +154,10 @@ def _directives(path: str, script: str) -> list[tuple[int, list[str]]]:
             raise Refused(f"{path}: line {number}: orphan 'flux:' detected: directives disabled after line {last}")
         sentinel = match[1]
         try:
-            found.append((number, shlex.split(match[2], comments=True)))
+            directives.append((number, shlex.split(match[2], comments=True)))
         except ValueError as fault:
             raise Refused(f"{path}: line {number}: {match[2]}: {fault}") from None
-    return found
+    return directives
 
 
 def _make(book: Book, options: Any) -> Job:
@@ -350,18 +350,18 @@ def _verdict(book: Book, job: Job) -> str | None:
     return "timeout" if now["duration"] and time.time() > job["t_run"] + now["duration"] else None
 
 
-def run(book: Book, words: list[str]) -> int:
+def run(book: Book, arguments: list[str]) -> int:
     """In a job: start the ranks with mpiexec, which sees so many nodes; where that is allowed their host names differ
     too. What the nodes have not got is refused by the job's own Flux, with code 1.
     """
-    given, job = _parse(_RUN, words), _current(book)
+    given, job = _parse(_RUN, arguments), _current(book)
     if given.nodes > given.ntasks:
         raise Refused("node count must not be greater than task count")
     if not {option.partition("=")[0] for option in given.setopt} <= {"cpu-affinity", "exit-on-error", "exit-timeout"}:
         raise Refused(f"{' '.join(given.setopt)}: not modelled by this stand-in")
-    each = -(-given.ntasks // given.nodes) * given.cores_per_task
-    if given.nodes > len(job["nodes"]) or each > book.policy["cores"]:
-        fault = f"need {given.nodes} node(s) with {each} cores each, only 0 eligible"
+    cores = -(-given.ntasks // given.nodes) * given.cores_per_task
+    if given.nodes > len(job["nodes"]) or cores > book.policy["cores"]:
+        fault = f"need {given.nodes} node(s) with {cores} cores each, only 0 eligible"
         raise Refused(f"0.029s: job.exception type=alloc severity=0 unsatisfiable request: {fault}")
     return _mpiexec(book, job, given)
 
@@ -407,7 +407,7 @@ def _formatted(template: str, fields: dict[str, Any]) -> str:
     return _FIELD.sub(lambda match: str(fields[match[1]]), template)
 
 
-def jobs(book: Book, words: list[str]) -> int:
+def jobs(book: Book, arguments: list[str]) -> int:
     """Those named, or the active ones; -a: all. Newest first."""
     parser = argparse.ArgumentParser("flux jobs", add_help=False, allow_abbrev=False)
     for flag in ("-a", "-n"):
@@ -416,7 +416,7 @@ def jobs(book: Book, words: list[str]) -> int:
     parser.add_argument("--name")
     parser.add_argument("-o", required=True)
     parser.add_argument("ids", nargs="*")
-    given, known = _parse(parser, words), book.read()["jobs"]
+    given, known = _parse(parser, arguments), book.read()["jobs"]
     for name in given.ids:
         if not re.fullmatch(rf"[ƒf][{_DIGITS}]+", name):
             raise Refused(f"usage: flux jobs\nflux-jobs: error: argument JOBID: invalid JobID value: {name!r}", 2)
@@ -458,9 +458,9 @@ def _job(content: Content, name: str, fault: str) -> Job:
     return job
 
 
-def cancel(book: Book, words: list[str]) -> int:
+def cancel(book: Book, names: list[str]) -> int:
     with book.change() as content:
-        for name in words:
+        for name in names:
             job = _job(content, name, f"ƒ{name[1:]}: unknown job id")
             if job["status"] in _ENDED:
                 raise Refused(f"ƒ{name[1:]}: job is inactive")
@@ -475,8 +475,8 @@ def timeleft(book: Book, _words: list[str]) -> int:
     return 0
 
 
-def update(book: Book, words: list[str]) -> int:
-    name, change = words
+def update(book: Book, arguments: list[str]) -> int:
+    name, change = arguments
     match = re.fullmatch(r"duration=\+(.+)", change)
     if match is None:
         raise Refused(f"{change}: not modelled by this stand-in")
@@ -485,8 +485,8 @@ def update(book: Book, words: list[str]) -> int:
     return 0
 
 
-def purge(book: Book, words: list[str]) -> int:
-    if words != ["-f", "--num-limit=0"]:
+def purge(book: Book, arguments: list[str]) -> int:
+    if arguments != ["-f", "--num-limit=0"]:
         raise Refused("flux job purge: not modelled by this stand-in")
     with book.change() as content:
         before = len(content["jobs"])
@@ -495,8 +495,8 @@ def purge(book: Book, words: list[str]) -> int:
     return 0
 
 
-def queue_list(book: Book, words: list[str]) -> int:
-    if words[:2] != ["-n", "-o"] or len(words) != 3:
+def queue_list(book: Book, arguments: list[str]) -> int:
+    if arguments[:2] != ["-n", "-o"] or len(arguments) != 3:
         raise Refused("flux queue list: not modelled by this stand-in")
     disabled, default = book.read().get("disabled", {}), next(iter(book.policy["queues"]), None)
     for name, queue in book.policy["queues"].items():
@@ -505,14 +505,14 @@ def queue_list(book: Book, words: list[str]) -> int:
             "enabled": "✗" if name in disabled else "✔", "limits.max.nnodes": queue.get("nnodes", "inf"),
             "limits.timelimit": float(queue.get("duration", "inf")),
         }  # fmt: skip
-        _print(_formatted(words[2], fields))
+        _print(_formatted(arguments[2], fields))
     return 0
 
 
 def queue_switch(is_enabled: bool) -> Callable[[Book, list[str]], int]:
-    def switch(book: Book, words: list[str]) -> int:
-        name = words[words.index("-q") + 1]
-        reason = words[words.index("-m") + 1] if "-m" in words else ""
+    def switch(book: Book, arguments: list[str]) -> int:
+        name = arguments[arguments.index("-q") + 1]
+        reason = arguments[arguments.index("-m") + 1] if "-m" in arguments else ""
         with book.change() as content:
             disabled = content.setdefault("disabled", {})
             disabled.pop(name, None) if is_enabled else disabled.update({name: reason})
@@ -522,20 +522,20 @@ def queue_switch(is_enabled: bool) -> Callable[[Book, list[str]], int]:
     return switch
 
 
-def resource_list(book: Book, words: list[str]) -> int:
-    if words[:2] != ["-n", "-o"] or len(words) != 3:
+def resource_list(book: Book, arguments: list[str]) -> int:
+    if arguments[:2] != ["-n", "-o"] or len(arguments) != 3:
         raise Refused("flux resource list: not modelled by this stand-in")
     taken = {node for job in book.read()["jobs"].values() if job["status"] == "RUN" for node in job["nodes"]}
     for state in ("free", "allocated", "down"):
         for name, queue in book.policy["queues"].items():
             nodes = [node for node in queue["nodes"] if state != "down" and (node in taken) == (state == "allocated")]
             cores = len(nodes) * book.policy["cores"]
-            _print(_formatted(words[2], {"state": state, "queue": name, "nnodes": len(nodes), "ncores": cores}))
+            _print(_formatted(arguments[2], {"state": state, "queue": name, "nnodes": len(nodes), "ncores": cores}))
     return 0
 
 
-def getattr_(_book: Book, words: list[str]) -> int:
-    if words != ["version"]:
+def getattr_(_book: Book, arguments: list[str]) -> int:
+    if arguments != ["version"]:
         raise Refused("flux getattr: not modelled by this stand-in")
     print(VERSION)
     return 0

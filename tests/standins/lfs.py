@@ -178,21 +178,21 @@ def _inode(path: str) -> int | None:
 
 def main(state: Path, arguments: Sequence[str] | None = None) -> int:
     """One call of lfs, with the arguments given or those of this process; answers the exit code."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    command = list(sys.argv[1:] if arguments is None else arguments)
     with (state / "lfs.jsonl").open("a") as log:
-        log.write(json.dumps(words) + "\n")
+        log.write(json.dumps(command) + "\n")
     policy = Policy(**json.loads((state / "policy.json").read_text()))
     try:
         with _opened(state) as store:
-            return _commands(policy, store, words)
+            return _commands(policy, store, command)
     except Refused as refused:
         print(refused, file=sys.stderr)
         return refused.code
 
 
-def _commands(policy: Policy, store: Store, words: list[str]) -> int:
+def _commands(policy: Policy, store: Store, command: list[str]) -> int:
     commands = {"getstripe": _getstripe, "df": _df, "pool_list": _pool_list, "quota": _quota}
-    name, rest = (words[0], words[1:]) if words else ("", [])
+    name, rest = (command[0], command[1:]) if command else ("", [])
     if name == "--version":
         print("lfs", policy.version)
     elif name == "setstripe":
@@ -204,9 +204,9 @@ def _commands(policy: Policy, store: Store, words: list[str]) -> int:
     return 0
 
 
-def _options(who: str, words: list[str], short: str) -> tuple[list[tuple[str, str]], list[str]]:
+def _options(who: str, arguments: list[str], short: str) -> tuple[list[tuple[str, str]], list[str]]:
     try:
-        return getopt.gnu_getopt(words, short)
+        return getopt.gnu_getopt(arguments, short)
     except getopt.GetoptError as error:
         raise Refused(_USAGE, f"{who}: unrecognized option '-{error.opt}'") from error
 
@@ -224,7 +224,7 @@ def _real(path: str) -> str:
 class Setstripe:
     """lfs_setstripe_internal() of lfs.c: options in their order, each -E closes the component before it."""
 
-    def __init__(self, policy: Policy, store: Store, words: list[str]) -> None:
+    def __init__(self, policy: Policy, store: Store, arguments: list[str]) -> None:
         self.policy = policy
         self.store = store
         self.who = "lfs setstripe setstripe" if policy.before(2, 15) else "lfs setstripe"
@@ -233,7 +233,7 @@ class Setstripe:
         self.composite = False
         short = "c:i:p:S:" + ("" if policy.before(2, 10) else "E:") + ("" if policy.before(2, 11) else "L:y:")
         short += "" if policy.before(2, 13) else "C:"
-        options, self.paths = _options(self.who, words, short)
+        options, self.paths = _options(self.who, arguments, short)
         for option, value in options:
             self._take(option, value)
 
@@ -416,8 +416,8 @@ def _objects(policy: Policy, store: Store, part: Part) -> list[tuple[int, int]]:
     return [(targets[(first + i) % len(targets)], store.object - count + i) for i in range(count)]
 
 
-def _getstripe(policy: Policy, store: Store, words: list[str]) -> None:
-    options, paths = _options("lfs", words, "dq" if policy.before(2, 11) else "dqy")
+def _getstripe(policy: Policy, store: Store, arguments: list[str]) -> None:
+    options, paths = _options("lfs", arguments, "dq" if policy.before(2, 11) else "dqy")
     names = {option for option, _ in options}
     if "-y" not in names or len(paths) != 1:
         _unknown("getstripe without -y, or of several paths")
@@ -475,9 +475,9 @@ def _print_stripes(policy: Policy, part: Any, indent: str, is_file: bool) -> Non
         print(f"      - l_ost_idx: {target}\n        l_fid:     {0x100000000 + (target << 16):#x}:{number:#x}:0x0")
 
 
-def _df(policy: Policy, _store: Store, words: list[str]) -> None:
-    if len(words) != 1 or not policy.has(_real(words[0])):
-        raise Refused(_EOPNOTSUPP, f"df:{' '.join(words)} Not a Lustre filesystem")
+def _df(policy: Policy, _store: Store, arguments: list[str]) -> None:
+    if len(arguments) != 1 or not policy.has(_real(arguments[0])):
+        raise Refused(_EOPNOTSUPP, f"df:{' '.join(arguments)} Not a Lustre filesystem")
     print("{:<20} {:>11} {:>11} {:>11} {:>4} Mounted on".format("UUID", "1K-blocks", "Used", "Available", "Use%"))
     rows = [target for target in range(policy.osts) if target not in policy.inactive]
     _df_row(f"{FS}-MDT0000_UUID", policy.free_kib, f"{policy.mount}[MDT:0]")
@@ -494,8 +494,8 @@ def _df_row(name: str, free: int, where: str) -> None:
     print(f"{name:<20} {free + used:>11} {used:>11} {free:>11} {used * 100 // (free + used):>3}% {where}")
 
 
-def _pool_list(policy: Policy, _store: Store, words: list[str]) -> None:
-    fs, _, pool = " ".join(words).partition(".")
+def _pool_list(policy: Policy, _store: Store, arguments: list[str]) -> None:
+    fs, _, pool = " ".join(arguments).partition(".")
     if fs != FS or (pool and pool not in policy.pools):
         raise Refused(
             _ENOENT, f"lfs pool_list: Lustre filesystem '{fs}.{pool}' not found: No such file or directory (2)"
@@ -506,8 +506,8 @@ def _pool_list(policy: Policy, _store: Store, words: list[str]) -> None:
         print(f"Pools from {FS}:", *(f"{FS}.{name}" for name in policy.pools), sep="\n")
 
 
-def _quota(policy: Policy, _store: Store, words: list[str]) -> None:
-    options, rest = _options("lfs quota", words, "qu:")
+def _quota(policy: Policy, _store: Store, arguments: list[str]) -> None:
+    options, rest = _options("lfs quota", arguments, "qu:")
     if ("-q", "") not in options or len(options) != 2 or len(rest) != 1:
         _unknown("quota but for -q -u NAME PATH")
     name, path = dict(options)["-u"], rest[0]

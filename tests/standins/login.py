@@ -23,8 +23,8 @@ class Login:
         self.environment = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
         self._run, self.usual = run, usual
 
-    def __call__(self, *words: object, **environment: str) -> Outcome:
-        return self._run(*words, **self.environment | environment)
+    def __call__(self, *command: object, **environment: str) -> Outcome:
+        return self._run(*command, **self.environment | environment)
 
     def submit(self, workload: Path, *options: object) -> Outcome:
         return self("dlio-submit", workload, *self.usual, "--json", *options)
@@ -57,10 +57,10 @@ class Login:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def tell(self, *words: object) -> str:
+    def tell(self, *command: object) -> str:
         """What a command of the batch system's says."""
         environment = os.environ | self.environment
-        done = subprocess.run([*map(str, words)], env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True, check=True)
         return done.stdout
 
     def jobs(self) -> Any:
@@ -107,27 +107,27 @@ def words(directory: Path) -> str:
 def library() -> str:
     """One that does no harm when it is preloaded."""
     name = find_library("m")
-    (found, *_) = [path for folder in ("/lib", "/usr/lib") for path in Path(folder).glob(f"*-linux-gnu/{name}")]
-    return str(found)
+    (first, *_) = [path for folder in ("/lib", "/usr/lib") for path in Path(folder).glob(f"*-linux-gnu/{name}")]
+    return str(first)
 
 
-def outage(login: Login, directory: Path, workload: Path, go: Path, words: str) -> None:
+def outage(login: Login, directory: Path, workload: Path, go: Path, complaint: str) -> None:
     """The batch system is away while a job runs that ends badly once `go` is there: nothing is lost or guessed."""
     (login.state / "down").touch()
     blind = login("dlio-hpc", "status", directory)
     assert blind.code == 6
     assert f"{directory.name}  running" in blind.out, "as it was last seen"
-    assert words in blind.err
+    assert complaint in blind.err
     assert "states may be out of date" in blind.err
     assert login("dlio-hpc", "cancel", directory).code == 6
     refused = login.submit(workload)
     assert refused.code == 6
-    assert words in refused.err
+    assert complaint in refused.err
     watcher = login.watcher(directory)
     assert watcher.stderr is not None
-    told = ""
-    while "asking again" not in told:
-        told = watcher.stderr.readline()
+    message = ""
+    while "asking again" not in message:
+        message = watcher.stderr.readline()
     go.touch()
     (login.state / "down").unlink()
     out, err = watcher.communicate(timeout=60)

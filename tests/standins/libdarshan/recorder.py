@@ -56,7 +56,7 @@ class _BeginsWithMPI:
             return None
         if self._faults.mpi:
             raise ImportError("libmpi.so.12: cannot open shared object file: No such file or directory")
-        others = (each.find_spec(name, path, target) for each in sys.meta_path if each is not self)
+        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
         spec = next(filter(None, others))
         assert spec.loader is not None
         loader: Any = spec.loader
@@ -202,8 +202,8 @@ class _Recorder:
             print(f"darshan_library_warning: unable to create log file {path}.", file=sys.stderr, flush=True)
             return
         if self._settings.traces and self._settings.pool_bytes < self._settings.trace_bytes:
-            words = f"unable to write DXT_POSIX module data to log file {path}"
-            print(f"darshan_library_warning: {words}", file=sys.stderr, flush=True)
+            message = f"unable to write DXT_POSIX module data to log file {path}"
+            print(f"darshan_library_warning: {message}", file=sys.stderr, flush=True)
             return
         darshanlog.write(
             path,

@@ -45,11 +45,11 @@ class Settings(NamedTuple):
         """NAME_INCLUDE is stronger than NAME_EXCLUDE."""
         if path.startswith(self.left_out):
             return False
-        return any(each.finds(path) for each in self.included) or not any(each.finds(path) for each in self.excluded)
+        return any(expression.finds(path) for expression in self.included) or not any(expression.finds(path) for expression in self.excluded)
 
 
-def warn(words: str) -> None:
-    print(f"darshan library warning: {words}", file=sys.stderr, flush=True)
+def warn(message: str) -> None:
+    print(f"darshan library warning: {message}", file=sys.stderr, flush=True)
 
 
 def load() -> Settings:
@@ -68,11 +68,11 @@ def load() -> Settings:
         warn(f"unable to open Darshan config at path {path}")
         return settings
     for line in lines:
-        words = list(takewhile(lambda word: not word.startswith("#"), line.split()))
-        if words and words[0] not in _KEYS:
-            warn(f"invalid Darshan config setting {words[0]}")
-        elif words:
-            settings = _with(settings, words)
+        fields = list(takewhile(lambda word: not word.startswith("#"), line.split()))
+        if fields and fields[0] not in _KEYS:
+            warn(f"invalid Darshan config setting {fields[0]}")
+        elif fields:
+            settings = _with(settings, fields)
     return settings
 
 
@@ -84,8 +84,8 @@ def _early() -> Settings:
     )
 
 
-def _with(settings: Settings, words: list[str]) -> Settings:
-    key, value, modules = words[0], words[1], _modules(words[2:])
+def _with(settings: Settings, fields: list[str]) -> Settings:
+    key, value, modules = fields[0], fields[1], _modules(fields[2:])
     changed: dict[str, Any] = {}
     if key == "MOD_ENABLE":
         changed["traces"] = settings.traces or "DXT_POSIX" in _modules([value])
@@ -103,9 +103,9 @@ def _with(settings: Settings, words: list[str]) -> Settings:
     return settings._replace(**changed)
 
 
-def _modules(words: list[str]) -> set[str]:
+def _modules(fields: list[str]) -> set[str]:
     """One list without blanks; what follows it is dropped."""
-    named = set(words[0].split(",")) if words else set()
+    named = set(fields[0].split(",")) if fields else set()
     for unknown in named - _MODULES:
         warn(f'unknown module "{unknown}" in Darshan config module csv')
     return named & _MODULES
@@ -113,10 +113,10 @@ def _modules(words: list[str]) -> set[str]:
 
 def _expressions(key: str, value: str) -> list[Expression]:
     """Commas part them, wherever they stand."""
-    found = []
+    expressions = []
     for text in value.split(","):
         try:
-            found.append(Expression(text))
+            expressions.append(Expression(text))
         except ValueError:
             warn(f"unable to compile Darshan config {key} regex {text}")
-    return found
+    return expressions
