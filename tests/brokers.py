@@ -94,8 +94,9 @@ class Brokers:
     def tell(self, *arguments: str) -> str:
         """The output of a command of Flux's, and its complaints."""
         done = subprocess.run(
-            ["flux", *arguments], env=os.environ | self.environment, capture_output=True, text=True, timeout=60, check=False
-        )
+            ["flux", *arguments], env=os.environ | self.environment, capture_output=True, text=True, timeout=60,
+            check=False,
+        )  # fmt: skip
         return (done.stdout + done.stderr).strip()
 
 

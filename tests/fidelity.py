@@ -52,9 +52,9 @@ def of_application(name: str, folder: Path) -> Pair:
 
 
 def of_program(name: str, folder: Path) -> Pair:
-    program = character(name)
+    source = character(name)
     return Pair(
-        program_profiles.of_character(program, name), seen(derived(program, name, folder), folder, program.log.job.ranks)
+        program_profiles.of_character(source, name), seen(derived(source, name, folder), folder, source.log.job.ranks)
     )
 
 
@@ -92,10 +92,10 @@ def character(program: str) -> Character:
     return characterize.load(logs(program), None, False)
 
 
-def derived(program: Character, name: str, folder: Path) -> Workload:
+def derived(source: Character, name: str, folder: Path) -> Workload:
     """All of it but the computing."""
     path = folder / "derived.yaml"
-    path.write_text(workload_yaml.write(program, name.replace("_", "-")))
+    path.write_text(workload_yaml.write(source, name.replace("_", "-")))
     return workloads.load(str(path), ("compute.time=0",))
 
 

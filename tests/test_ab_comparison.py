@@ -154,8 +154,8 @@ def test_targets_are_told_by_the_files_on_them() -> None:
     log = Log(
         Path("x"), "", None, {}, {1: "/d/a.npz", 2: "/d/b.npz", 9: "/lib"}, {"POSIX": rows}, {}, [], {}  # type: ignore[arg-type]
     )  # fmt: skip
-    found = stragglers.by_target(log, {"a.npz": (0, 1), "b.npz": (1, 2)})
-    assert found == {"OST 0": 8.0, "OST 1": pytest.approx(12 / 3), "OST 2": 2.0}
+    bandwidths = stragglers.by_target(log, {"a.npz": (0, 1), "b.npz": (1, 2)})
+    assert bandwidths == {"OST 0": 8.0, "OST 1": pytest.approx(12 / 3), "OST 2": 2.0}
     assert stragglers.by_target(log._replace(counted={}), {"a.npz": (0,)}) == {}
 
 
@@ -170,9 +170,9 @@ def test_the_report_says_which_is_which(tmp_path: Path) -> None:
     noise = np.random.default_rng(5).normal(0, 0.01, (2, 4))
     studies.write(made, lambda point, repeat: float((100, 200)[point] * np.exp(noise[point, repeat])))
     report = study_report.make(study_outcome.outcome(made, study_outcome.jobs(made)))
-    told = study_report.as_document(report)
-    assert told["effects"][0]["better"] == "B"
-    assert [side["data"] for side in told["stragglers"]] == list(FOLDERS)
+    document = study_report.as_document(report)
+    assert document["effects"][0]["better"] == "B"
+    assert [side["data"] for side in document["stragglers"]] == list(FOLDERS)
     assert ab_rows.sides(report.sides) == ["A is /old", "B is /new"]
     assert "A (/old) is slower: 0.498 x B by samples/s (B / A 2.01, 95 % interval" in ab_rows.verdict(
         made, report.effects
@@ -181,16 +181,16 @@ def test_the_report_says_which_is_which(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "complaint"),
     [
         (("--ab", "a", "a"), "are the same folder"),
         (("--ab", "a", "b", "-d", "c"), "leave --data out"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(run: Run, options: tuple[str, ...], words: str) -> None:
+def test_what_cannot_be_compared_is_refused(run: Run, options: tuple[str, ...], complaint: str) -> None:
     done = run("dlio-submit", "demo", "-s", "local", *options, "--dry-run")
     assert done.code == 2
-    assert words in done.err
+    assert complaint in done.err
 
 
 def test_a_throttled_file_system_is_named(run: Run, small: Path, tmp_path: Path) -> None:

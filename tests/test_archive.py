@@ -147,8 +147,8 @@ def test_a_changed_archive_is_told_by_what_was_changed(
     packed: Path, tmp_path: Path, change: Callable[[list[tuple[str, bytes]]], None], message: str
 ) -> None:
     changed = _repacked(packed, change)
-    found = archive.faults(changed)
-    assert any(message in fault for fault in found), found
+    faults = archive.faults(changed)
+    assert any(message in fault for fault in faults), faults
     with pytest.raises(InvalidRun):
         archive.extract(changed, tmp_path / "to")
     assert not (tmp_path / "to").exists()

@@ -334,7 +334,9 @@ def test_cached_parts_of_a_study_are_named(tmp_path: Path) -> None:
     other = structs.replace(studies.asked("demo", "reader.read_threads=1,2"), name="two")
     made = studies.make(tmp_path, structs.replace(studies.asked("demo", "reader.read_threads=1,2"), name="one"), other)
     measured = studies.measured(made, _noisy(made, [100, 150] * 2, 0.01))
-    origins: list[Origin] = ["cached" if made.points[each.point].part == "two" else "storage" for each in measured]
+    origins: list[Origin] = [
+        "cached" if made.points[measurement.point].part == "two" else "storage" for measurement in measured
+    ]
     measured = [one._replace(origin=origin) for one, origin in zip(measured, origins, strict=True)]
     opening = _opening(made, measured)
     lead = "cached, bytes came from memory instead of storage"

@@ -83,11 +83,11 @@ def _reading(folder: Path) -> None:
 def _read(path: Path, imports: str, read: str) -> tuple[float, float]:
     """CPU seconds without imports, and MiB in all; medians of five processes."""
     program = READ.format(imports=imports, read=read)
-    figures = [
+    pairs = [
         subprocess.run([sys.executable, "-c", program, path], check=True, capture_output=True, text=True).stdout.split()
         for _ in range(5)
     ]
-    return statistics.median(float(cpu) for cpu, _ in figures), statistics.median(float(memory) for _, memory in figures)
+    return statistics.median(float(cpu) for cpu, _ in pairs), statistics.median(float(memory) for _, memory in pairs)
 
 
 def _showing(folder: Path) -> None:

@@ -137,8 +137,9 @@ def _reading(name: str, arguments: tuple[str, ...], share: float = 1.0) -> Opera
         return ours("dlio-hpc", *(places.get(word, word) for word in arguments))
 
     return Operation(
-        name, _collected, command, _all, "dlio-hpc", lambda ground, done: _same_as(outputs, ground, done), once_more, share
-    )
+        name, _collected, command, _all, "dlio-hpc", lambda ground, done: _same_as(outputs, ground, done), once_more,
+        share,
+    )  # fmt: skip
 
 
 def _extracted(ground: Ground, _: Done) -> str | None:

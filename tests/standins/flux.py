@@ -64,22 +64,22 @@ def main(program: str, state: str) -> int:
     """One command. A file `down` in the state directory makes Flux unreachable, `slow` holds seconds, `lost` the name
     of a node that fails.
     """
-    arguments = sys.argv[1:]
-    if arguments == ["--version"]:
+    command = sys.argv[1:]
+    if command == ["--version"]:
         print(f"commands:    \t\t{VERSION}")
         return 0
-    name = next((name for name in COMMANDS if arguments[: name.count(" ") + 1] == name.split()), None)
+    name = next((name for name in COMMANDS if command[: name.count(" ") + 1] == name.split()), None)
     try:
         batch.slowly(state)
         if name is None:
-            raise Refused(f"flux: `{' '.join(arguments[:2])}' is not a flux command, or not modelled.  See 'flux --help'")
+            raise Refused(f"flux: `{' '.join(command[:2])}' is not a flux command, or not modelled.  See 'flux --help'")
         if os.path.exists(os.path.join(state, "down")):
-            raise Refused(f"flux-{arguments[0]}: ERROR: Unable to connect to Flux: broker socket was not found")
-        return COMMANDS[name](Book(state), arguments[name.count(" ") + 1 :])
+            raise Refused(f"flux-{command[0]}: ERROR: Unable to connect to Flux: broker socket was not found")
+        return COMMANDS[name](Book(state), command[name.count(" ") + 1 :])
     except Refused as refusal:
         fault = str(refusal)
         is_whole = fault.startswith(("flux", "usage", "0."))
-        print(fault if is_whole else f"flux-{arguments[0]}: ERROR: {fault}", file=sys.stderr)
+        print(fault if is_whole else f"flux-{command[0]}: ERROR: {fault}", file=sys.stderr)
         return refusal.code
 
 

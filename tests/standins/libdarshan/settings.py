@@ -45,7 +45,7 @@ class Settings(NamedTuple):
         """NAME_INCLUDE is stronger than NAME_EXCLUDE."""
         if path.startswith(self.left_out):
             return False
-        return any(expression.finds(path) for expression in self.included) or not any(expression.finds(path) for expression in self.excluded)
+        return any(rule.finds(path) for rule in self.included) or not any(rule.finds(path) for rule in self.excluded)
 
 
 def warn(message: str) -> None:
