@@ -1,4 +1,4 @@
-"""A job of ranks that never ran: its recordings as rank 0 has them after the last step, and what it leaves."""
+"""A job of ranks that never ran: its recordings as rank 0 has them after the last step, and its files."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ _BINS = 128
 
 
 def merged(made: plan.Plan) -> Merged:
-    """Steps of a tenth of a second: each rank waits, computes, and meets the others; noise in every instant."""
+    """Return steps of a tenth of a second. Each rank waits, computes and meets the others; every time has noise."""
     ranks, steps = made.ranks, made.runs[-1].steps_per_epoch
     random = np.random.default_rng(1)
     table = np.empty((ranks, steps, distributions.COLUMNS))
@@ -43,7 +43,7 @@ def merged(made: plan.Plan) -> Merged:
 
 
 def leave(folder: Path, made: plan.Plan, recordings: Merged) -> run_result.Summary:
-    """The job's directory, as the core and the login side leave it."""
+    """Write the job's directory as the ranks and the login side leave it."""
     run, nodes = made.runs[-1], list(dict.fromkeys(host.name for host in recordings.hosts))
     run_folder = rundir.run_directory(folder, run.number, run.name)
     run_folder.mkdir(parents=True)

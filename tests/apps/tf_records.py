@@ -1,4 +1,4 @@
-"""TensorFlow on TFRecord files: parsed, shuffled and batched by tf.data, two files at a time.
+"""TensorFlow reads TFRecord files, two at a time. tf.data parses, shuffles and batches the records.
 
 python -m tests.apps.tf_records prepare DIR
 mpiexec -n 2 python -m tests.apps.tf_records train DIR
@@ -16,7 +16,7 @@ STEP_S = 0.03
 
 
 def prepare(folder: Path) -> None:
-    """Images of noise with a stripe, upright or level."""
+    """Write images of noise with a vertical or a horizontal stripe."""
     import tensorflow as tf
 
     random = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""How near emulations come to what they emulate: README's table, out of shrunken runs here under strace."""
+"""The table of README that shows how near emulations come to what they emulate, from shrunken runs under strace."""
 
 import tempfile
 from pathlib import Path
@@ -14,7 +14,7 @@ _DIFFERENT = "candle", "frnn"
 
 
 def bench() -> None:
-    """A row each: all but candle's last one, which is held against another application on purpose."""
+    """Print a row per emulation, and a last row that compares candle with another application on purpose."""
     with tempfile.TemporaryDirectory() as name:
         pairs = {example: _pair(example, Path(name)) for example in (*APPLICATIONS, *PROGRAMS)}
     columns = [pair.original for pair in pairs.values()]
@@ -38,7 +38,7 @@ def _pair(name: str, folder: Path) -> Pair:
 
 
 def _crossed(one: Pair, other: Pair) -> Similarity:
-    """Published figures have no distributions: those of the other's emulation stand for them."""
+    """Compare with another application. The distributions come from its emulation, since its figures have none."""
     comparison = similarity.compare(one.emulation, other.original)
     emulated = similarity.compare(one.emulation, other.emulation)
     return replace(comparison, sizes=emulated.sizes, volumes=emulated.volumes)
@@ -49,7 +49,7 @@ def _measures(comparison: Similarity) -> str:
 
 
 def _files(name: str) -> str:
-    """As large as shipped."""
+    """Return the numbers of files of the shipped workload and of the application."""
     if name not in APPLICATIONS:
         return ""
     ours, theirs = files(name)

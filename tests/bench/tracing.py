@@ -1,4 +1,4 @@
-"""Darshan: what its logs cost to read and to show, and what it costs the ranks."""
+"""The costs of Darshan: its logs are read and shown, and it slows the ranks down."""
 
 import importlib.util
 import json
@@ -44,7 +44,7 @@ def bench(folder: Path) -> None:
 
 
 def _log(path: Path, segments: int) -> Path:
-    """Small reads of 4 ranks in 10 files each, at random times."""
+    """Write a log with small reads of 4 ranks in 10 files each, at random times."""
     draw = np.random.default_rng(1)
     requests = segments // RANKS // FILES
     traces = []
@@ -81,7 +81,7 @@ def _reading(folder: Path) -> None:
 
 
 def _read(path: Path, imports: str, read: str) -> tuple[float, float]:
-    """CPU seconds without imports, and MiB in all; medians of five processes."""
+    """Return the CPU seconds without imports, and the MiB of the process; medians of five processes."""
     program = READ.format(imports=imports, read=read)
     pairs = [
         subprocess.run([sys.executable, "-c", program, path], check=True, capture_output=True, text=True).stdout.split()
@@ -100,7 +100,7 @@ def _showing(folder: Path) -> None:
 
 
 def _overhead(folder: Path, library: str) -> None:
-    """The same workload with and without: many small requests, where it shows most."""
+    """Compare a workload with and without Darshan. It has many small requests, where the overhead is largest."""
     options = [
         "-S",
         "reader.transfer_size=4KiB",

@@ -1,4 +1,4 @@
-"""How often verdicts are wrong: false alarms and misses of histories whose truth is known, of 1,000 draws each."""
+"""The rates of wrong verdicts: false alarms and misses in 1,000 draws of each history whose truth is known."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -14,9 +14,9 @@ DRAWS = 1000
 
 
 class Scenario(NamedTuple):
-    """levels: the truth, a night each, as logarithms; of single nights the baseline's and the job's. noise: of a
-    repeat; between: of what a night's repeats share. is_worse: the last night is, beyond the tolerance. most: of 1,000
-    that may be false alarms, or missed.
+    """levels: the logarithm of the true rate of each night; two levels are the baseline and the job. noise: of a
+    repeat. between: noise that the repeats of a night share. is_worse: whether the last night is worse by more than
+    the tolerance. most: false alarms or misses that 1,000 draws may have.
     """
 
     name: str
@@ -29,8 +29,8 @@ class Scenario(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """missed: outcome pass or improved, which matters where it is worse. false_alarms: outcome regression, which
-    matters where it is not. Inconclusive is neither.
+    """missed: outcomes pass and improved, which are wrong where the night is worse. false_alarms: outcome regression,
+    which is wrong where it is not. An inconclusive outcome is neither.
     """
 
     outcomes: Counter[Outcome]
@@ -85,7 +85,7 @@ HISTORIES = [
 
 
 def rates(scenario: Scenario, seed: int = 1) -> Rates:
-    """The last night against the first, which is the baseline; those between them are the history."""
+    """Judge the last night against the first, which is the baseline. The nights between them are the history."""
     return Rates(Counter(_outcome(series) for series in _drawn(scenario, seed)))
 
 
@@ -126,7 +126,7 @@ def bench() -> None:
 
 
 def _alarms(noise: float, between: float) -> int:
-    """Series without any change in which some night's look sees one."""
+    """Count the series without any change in which a change is detected, looking at each night."""
     count, alarms = 60, 0
     for values in nights.draw(np.zeros((DRAWS, count)), noise, between, 3, 7):
         logs = np.log(np.median(values, axis=1))
