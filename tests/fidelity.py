@@ -48,13 +48,13 @@ class Pair(NamedTuple):
 
 def of_application(name: str, folder: Path) -> Pair:
     published = reference_profile.load_one(f"theta_128_nodes:{name}")
-    return Pair(io_profile.of_reference(published), seen(shrunk(name, published.reference.ranks or 1), folder))
+    return Pair(io_profile.of_reference(published), traced(shrunk(name, published.reference.ranks or 1), folder))
 
 
 def of_program(name: str, folder: Path) -> Pair:
     source = character(name)
     return Pair(
-        program_profiles.of_character(source, name), seen(derived(source, name, folder), folder, source.log.job.ranks)
+        program_profiles.of_character(source, name), traced(derived(source, name, folder), folder, source.log.job.ranks)
     )
 
 
@@ -99,7 +99,7 @@ def derived(source: Character, name: str, folder: Path) -> Workload:
     return workloads.load(str(path), ("compute.time=0",))
 
 
-def seen(workload: Workload, folder: Path, ranks: int = RANKS) -> Profile:
+def traced(workload: Workload, folder: Path, ranks: int = RANKS) -> Profile:
     """Run the workload and return the profile of its measured run under strace."""
     request = planning.Request(folder, data=folder / "data", walltime=units.walltime("1h"), ranks_per_node=ranks)
     plan = planning.make(workload, site.load("local"), request)

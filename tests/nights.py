@@ -70,7 +70,7 @@ def entries(
 def draw(
     logs: npt.NDArray[np.float64], noise: float, between: float, repeats: int, seed: int
 ) -> npt.NDArray[np.float64]:
-    """Draw samples/s of shape (histories, nights, repeats) around the logarithms of the true ones, (histories, nights)."""
+    """Draw samples/s of shape (histories, nights, repeats) around logarithms of true values, (histories, nights)."""
     random = np.random.default_rng(seed)
     shared = random.normal(0, between, logs.shape)[..., np.newaxis]
     return np.asarray(np.exp(logs[..., np.newaxis] + shared + random.normal(0, noise, (*logs.shape, repeats))))

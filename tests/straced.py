@@ -78,7 +78,7 @@ def seeds(job: Path) -> int:
 
 
 def _traces(job: Path, rank: int) -> list[Traced]:
-    """Return the traces of the files below the job's folder. Each thread has a file of lines; they are merged by time."""
+    """Return the traces of files below the job's folder. Each thread has a file of lines; they are merged by time."""
     lines = [line for part in job.glob(f"trace.{rank}.*") for line in _LINE.findall(part.read_text(errors="replace"))]
     reads: dict[str, Rows] = defaultdict(list)
     writes: dict[str, Rows] = defaultdict(list)

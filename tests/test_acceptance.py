@@ -1,4 +1,4 @@
-"""Acceptance: every criterion met and missed, what counts more than that, and what people and machines are shown."""
+"""Acceptance: every criterion met and missed, the rules that override it, and the output for people and machines."""
 
 import json
 import random
@@ -54,7 +54,7 @@ LIMITED = [
 def _judge(
     entries: Entry | Sequence[Entry], asked: dict[str, Any] | None = None, **rest: Any
 ) -> tuple[Acceptance, list[Check]]:
-    """By one criterion; with its checks."""
+    """Judge by one criterion. Return the acceptance and the checks of the criterion."""
     wanted = {} if asked is None else {"it": Criterion(**asked)}
     jobs = [entries] if isinstance(entries, Entry) else entries
     judged = acceptance.judge(Criteria(name="made up", criteria=wanted), jobs, **rest)
@@ -129,7 +129,7 @@ def test_a_figure_that_runs_lack_is_no_silent_pass() -> None:
 
 @pytest.mark.parametrize(("slowest", "verdict"), [(950.0, "pass"), (949.0, "fail")])
 def test_spread(slowest: float, verdict: str) -> None:
-    """Of all runs over the median: 50 of 1000 just meets 5 %."""
+    """The spread is the range of all runs over the median: 50 of 1000 just meets 5 %."""
     check = _one(repeats("samples_per_s", [slowest, 1000.0, 1000.0, 1000.0, 1000.0]), {"max_spread": 0.05})
     assert check.outcome == verdict
     assert check.value == pytest.approx((1000 - slowest) / 1000)
@@ -150,7 +150,7 @@ def _scaled(nodes: int, rates: Sequence[float], **key: Any) -> Entry:
     ([3200.0, 3204.0, 3208.0], "pass"), ([2700.0, 2704.0, 2708.0], "fail"), ([2700.0, 2800.0, 2900.0], "inconclusive"),
 ])  # fmt: skip
 def test_scaling_efficiency(rates: list[float], verdict: str) -> None:
-    """Of a rank on 8 nodes over one on 2: at least 70 % of 4 times 1000/s."""
+    """A rank on 8 nodes needs at least 70 % of the rate of a rank on 2 nodes."""
     jobs = [_scaled(8, rates), _scaled(2, [1000.0, 1000.0, 1000.0])]
     check = _one(jobs, {"min_scaling_efficiency": 0.7})
     assert check.outcome == verdict
@@ -305,7 +305,7 @@ def test_a_fault_that_was_made_good_is_none() -> None:
 
 
 def test_what_is_good_elsewhere_makes_no_fault_good() -> None:
-    """Of two file systems that are compared, each is measured."""
+    """When a job compares two file systems, both must be measured."""
     judged, _ = _judge(entry([run(1), structs.replace(_faulty(2, 6), repeat=0, data="/new")]))
     assert judged.exit_code == 6
 
@@ -318,7 +318,7 @@ def test_what_was_measured_twice_counts_once() -> None:
 
 @pytest.mark.parametrize("measured", [[], [run(1), run(2)]])
 def test_a_job_that_is_invalid_beside_its_runs(measured: list[Measurement]) -> None:
-    """Its dataset was generated wrongly, for instance."""
+    """The job can be invalid because its dataset was generated wrongly, for instance."""
     judged, _ = _judge(entry(measured, fault="00-generate is invalid", exit_code=3))
     assert judged.exit_code == 3
 
@@ -330,7 +330,7 @@ def test_a_job_whose_time_was_over_after_its_last_run_lost_nothing(exit_code: in
 
 
 def test_each_scale_and_workload_that_is_named_has_to_be_measured() -> None:
-    """Two nodes alone say nothing of 64."""
+    """Runs on two nodes do not show the result on 64."""
     judged, checks = _judge(
         repeats("au", [0.95] * 3), {"min_au": 0.9, "nodes": (2, 64), "workload": ("demo", "unet3d*")}
     )
@@ -380,7 +380,7 @@ def test_it_is_passed_over_only_where_the_file_says_so() -> None:
 
 
 def test_each_limit_of_a_criterion_is_judged_by_itself() -> None:
-    """One that applies does not hide another that does not."""
+    """A limit that applies does not hide another one that does not."""
     _, checks = _judge(repeats("samples_per_s", FIVE), {"max_spread": 0.1, "min_scaling_efficiency": 0.7})
     assert [(check.key, check.outcome) for check in checks] == [
         ("min_scaling_efficiency", "fail"), ("max_spread", "pass"),
@@ -479,7 +479,7 @@ def test_many_repeats_narrow_the_interval() -> None:
 
 
 def _mlperf(name: str = "unet3d_h100", **changes: Any) -> Entry:
-    """A submission that just meets each rule; changes: of every run."""
+    """Return a submission that just meets each rule. changes: fields of every run."""
     figures = [{"au_mlperf": 0.9, "samples_per_s": rate} for rate in (975.0, 1000.0, 1000.0, 1000.0, 1025.0)]
     key = structs.replace(KEY, workload=name)
     warmup = run(0, 0.0, 60.0, kind="warmup", run="00-warmup", key=key)
@@ -491,7 +491,7 @@ def _mlperf(name: str = "unet3d_h100", **changes: Any) -> Entry:
 
 
 def _by_mlperf(job: Entry, place: str | None = "ext4 /home") -> tuple[int, set[str]]:
-    """Exit code and keys of what is not met."""
+    """Return the exit code and the keys of the criteria that are not met."""
     rules = criteria_file.load("mlperf_storage")
     judged = acceptance.judge(rules, [structs.replace(job, results_on=place or "")])
     return judged.exit_code, {check.key for check in judged.checks if check.outcome not in ("pass", "skipped")}
@@ -503,7 +503,7 @@ def test_mlperf_just_met(name: str) -> None:
 
 
 def _with(job: Entry, number: int, **changes: Any) -> Entry:
-    """With another run of that number."""
+    """Return the job with changes to the run of that number."""
     runs = list(job.measurements)
     runs[number] = structs.replace(runs[number], **changes)
     return structs.replace(job, measurements=tuple(runs))
@@ -534,7 +534,7 @@ COSMOFLOW = _mlperf("cosmoflow_a100")
     (_mlperf("demo"), "workloads"),
 ])  # fmt: skip
 def test_mlperf_just_missed(job: Entry, key: str) -> None:
-    """That rule alone."""
+    """The job misses that rule and no other."""
     assert _by_mlperf(job) == (1, {key})
 
 
@@ -548,7 +548,7 @@ def test_mlperf_wants_results_elsewhere_where_that_can_be_known() -> None:
 
 
 def test_mlperf_in_two_jobs_has_a_gap() -> None:
-    """A queue lies between them, and it is longer than a run."""
+    """The time in the queue between the jobs is longer than a run."""
     later = [
         structs.replace(
             measurement,
@@ -572,7 +572,7 @@ def test_mlperf_from_memory_is_cached() -> None:
 
 
 def _mixed() -> Acceptance:
-    """Of every verdict something."""
+    """Return an acceptance with at least one check of every verdict."""
     jobs = [
         entry([*(run(n, 61.0 * n, metrics={"au": 0.88 + n / 100}) for n in range(1, 4)), _faulty(4, 3), _faulty(5, 7)]),
         repeats("samples_per_s", [500.0, 600.0, 550.0], title="nodes=4: <b>", key=structs.replace(KEY, nodes=4),
@@ -691,7 +691,7 @@ criteria:
 
 
 def _study(folder: Path, lost: Sequence[tuple[int, int]] = (), cached: float = 0.0, state: State = "completed") -> Path:
-    """On one node and on two, which is 1.6 times as fast; what was read came from storage but for a share."""
+    """Write a study on one node and on two, where the rate is 1.6 times as high. cached: share of bytes from memory."""
     part = studies.asked("demo", nodes=(1, 2), ranks_per_node=(2,))
     made = studies.make(folder / "dlio-runs", part)
     values = {1: 100.0, 2: 160.0}
@@ -780,7 +780,7 @@ def test_bad_input_is_told(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.job
 def test_a_real_job_from_its_submission_to_its_acceptance(run: Run, tmp_path: Path) -> None:
-    """With O_DIRECT it is the storage, whatever lies in memory; on tmpfs it cannot be."""
+    """With O_DIRECT all bytes come from the storage, whatever is in memory. On tmpfs they cannot."""
     (tmp_path / "mine.yaml").write_text(
         "name: mine\ncriteria:\n"
         "  rate: {workload: demo, min_samples_per_s: 0.001, max_read_p99: 1h, all_runs: true}\n"

@@ -1,4 +1,4 @@
-"""What a log says of a program's I/O: figures with known truth, real logs, the command."""
+"""Analysis of the I/O that a log records: figures with known values, real logs, the command."""
 
 import csv
 import io
@@ -34,8 +34,8 @@ def _analysis(path: Path, **options: Any) -> Analysis:
 
 @pytest.fixture
 def known(tmp_path: Path) -> Path:
-    """Two ranks. Rank 0 reads 4 x 1000 bytes in 1 s each, the second and third at once; rank 1 reads 2 x 4 KiB in 2 s
-    each, one after the other, and writes 100 bytes in half a second.
+    """Two ranks. Rank 0 reads 4 x 1000 bytes in 1 s each, the second and third at the same time. Rank 1 reads 2 x 4 KiB
+    in 2 s each, one after the other, and writes 100 bytes in half a second.
     """
     path = tmp_path / "known.darshan"
     four = [(0, 1000, 0.0, 1.0), (1000, 1000, 1.0, 2.0), (2000, 1000, 1.5, 2.5), (3000, 1000, 5.0, 6.0)]
@@ -97,7 +97,7 @@ def test_a_timeline_at_any_step(known: Path) -> None:
 
 
 def test_io_within_computing(known: Path) -> None:
-    """Rank 0 computes from 0.5 to 2, rank 1 never."""
+    """Rank 0 computes from 0.5 s to 2 s, rank 1 never."""
     analysis = _analysis(known, computing={0: np.array([[0.5, 2.0]]), 1: np.empty((0, 2))})
     assert (analysis.hidden_s, analysis.hidden_share) == (0.75, 0.75 / 4)
     assert [rank.hidden_s for rank in analysis.by_rank] == [1.5, 0.0]
@@ -114,7 +114,7 @@ def test_counters_alone_say_less_and_say_so(known: Path) -> None:
 
 
 def test_files_of_all_ranks_have_the_traces_figures(tmp_path: Path) -> None:
-    """A file that all ranks opened has one record in the counters; the trace tells the ranks apart."""
+    """The counters have one record of a file that all ranks opened. The trace has one per rank."""
     path = tmp_path / "a.darshan"
     traces = [Traced("/d/shared", rank, reads=[(0, 10 + rank, 0.0, 1.0)]) for rank in range(3)]
     darshanlog.write(path, 3, traces, counted=[("/d/shared", -1, {"READS": 3.0, "BYTES_READ": 33.0, "OPENS": 3.0})])
@@ -328,7 +328,7 @@ def test_names_that_look_like_markup_are_shown_as_they_are(run: Run, tmp_path: P
 
 
 def test_figures_of_a_trace_that_is_cut_come_from_the_counters() -> None:
-    """Half of its requests would give twice the bandwidth."""
+    """Half of the requests would give twice the bandwidth."""
     cut = analyze.log_file(LOGS / "mpi4_dxtpartial.darshan")
     analysis = cut.analysis
     assert analysis is not None

@@ -1,4 +1,4 @@
-"""Small programs that really learn: do they, and does `characterize` say of their logs what they do?"""
+"""Small programs that really learn: the programs run, and `characterize` derives from their logs what they do."""
 
 import importlib
 import json
@@ -78,7 +78,7 @@ def test_what_a_log_tells_is_what_the_program_does(name: str, tmp_path: Path) ->
 
 
 def _later(path: Path, seconds: float) -> Log:
-    """The same process, as if it had begun so much later: PyTorch's default makes new workers each epoch."""
+    """Return the log of the process as if it had begun later. By default PyTorch starts new workers in each epoch."""
     log = log_reader.load(path)
     job = log.job._replace(started=log.job.started + seconds, ended=log.job.ended + seconds)
     return log._replace(path=path.with_name(path.name.replace("-", "-9")), job=job)
@@ -97,7 +97,7 @@ def test_workers_of_one_epoch_after_another_are_no_more_at_a_time() -> None:
 
 
 def test_renamed_logs_are_still_processes_of_one_program(tmp_path: Path, run: Run) -> None:
-    """Without the pids in their names, and without the parent's log; not one of them twice."""
+    """The names have no pids, the parent's log is missing, and the same log twice is an error."""
     copies = [Path(shutil.copy(path, tmp_path / f"w{at}.darshan"))
               for at, path in enumerate(fidelity.logs("torch_loader"))]  # fmt: skip
     for paths in (copies, copies[1:]):
@@ -114,7 +114,7 @@ def test_a_checkpoint_through_stdio_alone_is_counted_once() -> None:
 
 
 def test_libraries_and_scraps_are_told_from_data() -> None:
-    """PyTorch's log has them all: the interpreter's modules, a pipe, a temporary file."""
+    """PyTorch's log has files of all kinds: the interpreter's modules, a pipe, a temporary file."""
     roles = fidelity.character("torch_loader").derived.roles
     of = {role.role: [part.file.path for part in roles if part.role == role.role] for role in roles}
     assert len(of["dataset"]) == 256
@@ -127,7 +127,7 @@ def test_libraries_and_scraps_are_told_from_data() -> None:
 
 @pytest.mark.parametrize("name", TRUTH)
 def test_counters_alone_tell_less_and_less_surely(name: str, tmp_path: Path) -> None:
-    """As most facilities keep logs: without traces."""
+    """Most facilities keep logs without traces."""
     logs = [log_reader.load(path)._replace(traced={}) for path in fidelity.logs(name)]
     whole = fidelity.character(name)
     made = derive.derive(merged_logs.merge(logs), None, lambda _: True, is_forced=False)
@@ -160,7 +160,7 @@ def test_a_simulation_is_described(run: Run) -> None:
 @pytest.mark.job
 @pytest.mark.parametrize("name", [*TRUTH, "heat"])
 def test_programs_run_and_learn(name: str, tmp_path: Path) -> None:
-    """Each in a size of its own, under MPI but PyTorch's."""
+    """Each program runs in a small size, under MPI except PyTorch's."""
     pytest.importorskip({"csv_memory": "pandas", "tf_records": "tensorflow", "torch_loader": "torch"}.get(name, "h5py"))
     program = [sys.executable, "-m", f"tests.apps.{name}"]
     launcher = [] if name == "torch_loader" else [str(BIN / "mpiexec"), "-n", "2"]

@@ -1,4 +1,4 @@
-"""Baselines are decisions: who, when, why; one a key holds; nothing that was decided is ever changed."""
+"""Baselines are decisions: who, when, why. A key has one active baseline, and no decision is ever changed."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def test_the_newest_holds_and_the_others_are_kept(tmp_path: Path) -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 4)), max_size=12))
 def test_at_most_one_a_key_holds_whatever_was_decided(steps: list[tuple[bool, int]]) -> None:
-    """By a model that takes one decision after the other."""
+    """Compare with a model that takes one decision after the other."""
     accepted: list[Accepted] = []
     retired: list[Retired] = []
     holds: str | None = None

@@ -7,10 +7,10 @@ import os, time
 _open, _read, _slow = os.open, os.preadv, set()
 _is_here = {node!r} in (None, os.environ.get("SLURMD_NODENAME"))
 def opened(path, *rest, **more):
-    found = _open(path, *rest, **more)
+    descriptor = _open(path, *rest, **more)
     is_slow = _is_here and str(path).startswith({folder!r}) and str(path).endswith({file!r})
-    (_slow.add if is_slow else _slow.discard)(found)
-    return found
+    (_slow.add if is_slow else _slow.discard)(descriptor)
+    return descriptor
 def read(descriptor, *rest):
     if descriptor in _slow:
         time.sleep({delay!r})

@@ -249,7 +249,7 @@ class _Run:
         return (ended - began).total_seconds()
 
     def written_back(self) -> int:
-        """Wait until the files are on the disk, so that writing does not go on while they are read. Return their size."""
+        """Wait until the files are on the disk, so that no writing goes on while they are read. Return their size."""
         size = 0
         for place in (self.folder / "data" / "train").glob("*"):
             with place.open("rb") as file:
@@ -288,7 +288,7 @@ def _bytes_read() -> int:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End the process and its ranks. SIGTERM lets mpiexec end them, SIGKILL ends what is left of the session's group."""
+    """End the process and its ranks. SIGTERM lets mpiexec end them, SIGKILL ends the rest of the session's group."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)

@@ -58,7 +58,7 @@ def cost(part: str, folder: Path, nodes: int = NODES) -> Cost:
 
 
 def planned(folder: Path, name: str, nodes: int) -> plan.Plan:
-    """Return a plan for site `name`: each rank reads one sample of 1 MiB in each of STEPS steps, one file per sample."""
+    """Return a plan for site `name`: each rank reads a sample of 1 MiB in each of STEPS steps, one file per sample."""
     files = f"dataset.files={nodes * PPN * STEPS}"
     keys = (files, "dataset.samples_per_file=1", "reader.batch_size=1", "compute.time=50 ms", "train.epochs=1")
     request = planning.Request(

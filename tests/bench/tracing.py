@@ -26,7 +26,7 @@ started = time.process_time()
 took = time.process_time() - started
 print(took, int(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))) / 1024)
 """
-OURS = ("from dlio_hpc.darshan import log_reader", "found = log_reader.load(Path(sys.argv[1]))")
+OURS = ("from dlio_hpc.darshan import log_reader", "log = log_reader.load(Path(sys.argv[1]))")
 THEIRS = (
     "import darshan",
     """report = darshan.DarshanReport(sys.argv[1], read_all=False)

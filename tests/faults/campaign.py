@@ -45,7 +45,7 @@ class Campaign:
         self._counts: dict[str, tuple[int, ...]] = {}
 
     def ground(self, operation: Operation) -> Ground:
-        """Return the ground of an operation. The first call prepares it and counts its calls in a run without faults."""
+        """Return the ground of an operation. The first call prepares it and counts calls in a run without faults."""
         if operation.name not in self._grounds:
             ground = Ground(self._folder / "".join(letter if letter.isalnum() else "-" for letter in operation.name))
             operation.prepare(ground)
@@ -100,7 +100,7 @@ def drawn(campaign: Campaign, operations: Sequence[Operation], count: int, seed:
 
 
 def _order(operations: Sequence[Operation], count: int, random_: random.Random) -> list[Operation]:
-    """Return operations in a random order, each as often as its share says, and at least once if the count allows it."""
+    """Return operations in a random order, each as often as its share says, at least once if the count allows it."""
     total = sum(operation.share for operation in operations)
     due = {operation.name: count * operation.share / total for operation in operations}
     order = [operation for operation in operations for _ in range(int(due[operation.name]))]

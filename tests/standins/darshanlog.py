@@ -1,4 +1,4 @@
-"""Darshan logs of any content, written as darshan-log-format.h describes format 3.41."""
+"""Darshan logs of any content, in format 3.41 as darshan-log-format.h describes it."""
 
 import struct
 import zlib
@@ -14,7 +14,7 @@ _VERSIONS = {"POSIX": 4, "MPI-IO": 3, "STDIO": 2, "DXT_POSIX": 1, "DXT_MPIIO": 2
 
 
 class Traced(NamedTuple):
-    """Of one file and rank: rows of offset, length, start, end."""
+    """The requests of one rank on one file: rows of offset, length, start, end."""
 
     path: str
     rank: int
@@ -24,7 +24,7 @@ class Traced(NamedTuple):
 
 
 def number(path: str) -> int:
-    """Of a file; Darshan hashes otherwise, to the same end."""
+    """Return the number of a file name. Darshan uses another hash function for the same purpose."""
     return zlib.crc32(path.encode()) << 8 | 1
 
 
@@ -40,7 +40,7 @@ def write(
     partial: tuple[str, ...] = (),
     program: str = "/opt/app train.py",
 ) -> None:
-    """A log whose counters are those of its traces, unless they are given: path, rank, values."""
+    """Write a log. Its counters come from its traces unless they are given: path, rank, values."""
     known = {**_VERSIONS, **(versions or {})}
     tracer = {"POSIX": "DXT_POSIX", "MPI-IO": "DXT_MPIIO"}[module]
     rows = counters_of(traces, module) if counted is None else counted
@@ -68,7 +68,7 @@ def write(
 
 
 def counters_of(traces: list[Traced], module: str = "POSIX") -> list[tuple[str, int, dict[str, float]]]:
-    """What Darshan would have counted beside these traces."""
+    """Return the counters that Darshan would have with these traces."""
     reads, writes = ("READS", "WRITES") if module == "POSIX" else ("INDEP_READS", "INDEP_WRITES")
     rows = []
     for trace in traces:
@@ -101,7 +101,7 @@ def _counted(rows: "list[tuple[str, int, dict[str, float]]]", module: str, versi
 
 
 def _traced(traces: list[Traced], version: int, tracer: str) -> bytes:
-    """A stream a rank."""
+    """Return a compressed stream for each rank."""
     kind = counters.segment_type(tracer, version) or counters.segment_type(tracer, _VERSIONS[tracer])
     assert kind is not None
     streams = []

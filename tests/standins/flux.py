@@ -1,7 +1,7 @@
-"""A stand-in for Flux: the subcommands of flux(1) that are used here, over a state directory, no broker.
+"""A stand-in for Flux: the subcommands of flux(1) that are used here, over a state directory, without a broker.
 
-Texts, exit codes, states and signals were seen on flux-core 0.88 (four brokers, sched-simple). Options and fields that
-are not used here are refused, be they Flux's or not.
+Texts, exit codes, states and signals are those of flux-core 0.88 (four brokers, sched-simple). Options and fields that
+are not used here are refused, whether Flux has them or not.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ for _names, _given in (
 
 
 def install(folder: Path, state: Path, **policy: Any) -> None:
-    """Write `flux` into `folder`: with it on PATH it is the batch system. POLICY says what may be given."""
+    """Write `flux` into `folder`; on PATH it is the batch system. POLICY lists the settings."""
     batch.install_programs(folder, state, __name__, ["flux"], batch.known(POLICY, policy))
 
 
 def main(program: str, state: str) -> int:
-    """One command. A file `down` in the state directory makes Flux unreachable, `slow` holds seconds, `lost` the name
-    of a node that fails.
+    """Run one command. A file `down` in the state directory makes Flux unreachable, `slow` holds seconds, `lost` the
+    name of a node that fails.
     """
     command = sys.argv[1:]
     if command == ["--version"]:
@@ -119,7 +119,7 @@ def batch_(book: Book, arguments: list[str]) -> int:
 
 
 def _print(text: str) -> None:
-    """The letter ƒ where the locale has it, else f."""
+    """Print a line. The letter is ƒ where the locale has it, else f."""
     locale = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or "C"
     text = text if "UTF-8" in locale.upper() else text.replace("ƒ", "f")
     sys.stdout.buffer.write(f"{text}\n".encode())
@@ -138,7 +138,7 @@ def _read(path: str) -> str:
 
 
 def _directives(path: str, script: str) -> list[tuple[int, list[str]]]:
-    """Lines with one and the same sentinel, up to the first line that does not begin with its prefix (RFC 36)."""
+    """Return the lines with one and the same sentinel, up to the first line without its prefix (RFC 36)."""
     import shlex
 
     directives: list[tuple[int, list[str]]] = []
@@ -179,7 +179,7 @@ def _environment() -> dict[str, str]:
 
 
 def _seconds(text: str) -> float:
-    """Minutes, or a Flux Standard Duration; 0: no limit."""
+    """Parse minutes or a Flux Standard Duration; 0: no limit."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
     if match is None:
         raise Refused("invalid Flux standard duration")
@@ -233,7 +233,7 @@ def _f58(number: int) -> str:
 
 
 def _enqueue(book: Book, job: Job) -> str:
-    """The submission takes a copy of the script along."""
+    """Add the job with a copy of its script."""
     with book.change() as content:
         name = _f58(10**9 + content["next"])
         content["next"] += 1
@@ -253,7 +253,7 @@ def _ends(kind: str, note: str, status: str = "FAILED", code: int = 1) -> Job:
 
 
 def _next_state(book: Book, content: Content, name: str) -> Job | None:
-    """The change to make to a job that has not started, if any."""
+    """Return the change to a job that has not started, if any."""
     job: Job = content["jobs"][name]
     if job["status"] in _ENDED | {"RUN"}:
         return None
@@ -283,7 +283,7 @@ def _after_dependencies(content: Content, job: Job) -> Job | None:
 
 
 def _lost(book: Book, job: Job) -> str | None:
-    """The node of the job that is lost."""
+    """Return the node of the job that is lost."""
     try:
         with open(os.path.join(book.state, "lost"), encoding="utf-8") as file:
             node = file.read().strip()
@@ -297,8 +297,8 @@ _REASONS = {"timeout": ("TIMEOUT", "resource allocation expired"), "cancel": ("C
 
 
 def _execute(book: Book, job: Job) -> None:
-    """The script in the submitter's directory and environment. Once a job was to be ended, its own exit code decides
-    nothing. A job goes on when it loses a node that is not its first one.
+    """Run the script in the submitter's directory and environment. If the job was ended, its own exit code does not
+    count. A job goes on when it loses a node other than its first one.
     """
     import subprocess
 
@@ -351,8 +351,8 @@ def _verdict(book: Book, job: Job) -> str | None:
 
 
 def run(book: Book, arguments: list[str]) -> int:
-    """In a job: start the ranks with mpiexec, which sees so many nodes; where that is allowed their host names differ
-    too. What the nodes have not got is refused by the job's own Flux, with code 1.
+    """Start the ranks of a job with mpiexec on that many nodes. Where it is allowed, their host names differ too. The
+    job's own Flux refuses more than its nodes have, with code 1.
     """
     given, job = _parse(_RUN, arguments), _current(book)
     if given.nodes > given.ntasks:
@@ -374,7 +374,7 @@ def _current(book: Book) -> Job:
 
 
 def _mpiexec(book: Book, job: Job, given: Any) -> int:
-    """hydra's launcher `fork` starts every "host" here; addresses instead of names keep name servers out of it."""
+    """Run mpiexec. hydra's launcher `fork` starts every "host" here; addresses instead of names avoid name servers."""
     import subprocess
 
     program = given.command[given.command[:1] == ["--"] :]
@@ -408,7 +408,7 @@ def _formatted(template: str, fields: dict[str, Any]) -> str:
 
 
 def jobs(book: Book, arguments: list[str]) -> int:
-    """Those named, or the active ones; -a: all. Newest first."""
+    """Print the named jobs, or the active ones; -a: all. The newest job comes first."""
     parser = argparse.ArgumentParser("flux jobs", add_help=False, allow_abbrev=False)
     for flag in ("-a", "-n"):
         parser.add_argument(flag, action="store_true")
@@ -447,7 +447,7 @@ def _fields(job: Job) -> dict[str, Any]:
 
 
 def _ranged(nodes: list[str]) -> str:
-    """n1, or n[1-2]."""
+    """Return n1, or n[1-2]."""
     return f"n[{nodes[0][1:]}-{nodes[-1][1:]}]" if len(nodes) > 1 else "".join(nodes)
 
 
@@ -468,8 +468,8 @@ def cancel(book: Book, names: list[str]) -> int:
     return 0
 
 
-def timeleft(book: Book, _words: list[str]) -> int:
-    """Whole seconds of the job around."""
+def timeleft(book: Book, _arguments: list[str]) -> int:
+    """Print the seconds that the job around this command has left."""
     job = _current(book)
     print(max(0, int(job["t_run"] + job["duration"] - time.time())) if job["duration"] else _UNLIMITED)
     return 0

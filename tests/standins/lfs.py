@@ -1,8 +1,8 @@
-"""A stand-in for Lustre's lfs(1): layouts are kept in a folder, no file system is touched.
+"""A stand-in for Lustre's lfs(1). It keeps layouts in a folder and touches no file system.
 
-Formats, checks and codes follow lustre/utils/lfs.c and liblustreapi.c of 2.12, 2.15 and 2.16. As there, a new directory
-has the default of its parent, one that is older than its parent's default keeps what it had. What the stand-in does not
-know fails with code 70, so that no test leans on it.
+Formats, checks and codes follow lustre/utils/lfs.c and liblustreapi.c of 2.12, 2.15 and 2.16. As in Lustre, a new
+directory has the default of its parent, and one that is older than its parent's default keeps its own. Anything that
+the stand-in does not know fails with code 70, so that no test relies on it.
 """
 
 import fcntl
@@ -52,12 +52,13 @@ def install(
     free_kib: int = 1 << 30,
     quota: tuple[int, int] | None = None,
 ) -> None:
-    """Writes the command `lfs` into `folder`; paths below `mount` are on its Lustre, calls go to `state`/lfs.jsonl.
+    """Write the command `lfs` into `folder`. Paths below `mount` are on its Lustre; it logs calls in `state`/lfs.jsonl.
 
     pools: names, each of all targets, or names and their targets. free_kib: of each target. quota: limit and use in
-    KiB, limit 0 for none; None where quotas are off. Of a site that does not do as it is asked, lies:
-    directory: setstripe says 0 and changes nothing. files: directories show what was asked for, files have one stripe.
-    wrapper: a site's own lfs, where all targets become 450 or as many as there are, in the pool "capacity".
+    KiB, limit 0 for none; None where quotas are off. lies: the way in which a site does not do as it is asked.
+    lies=directory: setstripe returns 0 and changes nothing. lies=files: directories show the requested layout, files
+    have one stripe. lies=wrapper: the site has its own lfs, where all targets become 450 or as many as there are, in
+    the pool "capacity".
     """
     folder.mkdir(parents=True, exist_ok=True)
     state.mkdir(parents=True, exist_ok=True)
@@ -77,7 +78,7 @@ def install(
 
 
 def calls(state: Path) -> list[list[str]]:
-    """The arguments of every call so far."""
+    """Return the arguments of every call so far."""
     log = state / "lfs.jsonl"
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
@@ -123,7 +124,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Part:
-    """A component, or all of a plain layout. None: not said. count -1: all targets; end None: the end of the file."""
+    """A component, or all of a plain layout. None: not given. count -1: all targets; end None: the end of the file."""
 
     end: int | None = None
     count: int | None = None
@@ -142,7 +143,7 @@ class Layout:
 
 @dataclass
 class Store:
-    """Defaults of directories and layouts of files, by path; a path that became another inode is new."""
+    """The defaults of directories and the layouts of files, by path. A path with a new inode is a new file."""
 
     directories: dict[str, Any] = field(default_factory=dict)
     files: dict[str, Any] = field(default_factory=dict)
@@ -157,7 +158,7 @@ class Store:
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[Store]:
-    """The store, for one process at a time; written back unless the call fails."""
+    """Open the store for one process at a time. It is written back unless the call fails."""
     path = folder / "layouts.json"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -177,7 +178,7 @@ def _inode(path: str) -> int | None:
 
 
 def main(state: Path, arguments: Sequence[str] | None = None) -> int:
-    """One call of lfs, with the arguments given or those of this process; answers the exit code."""
+    """Run one call of lfs, with the arguments given or those of this process. Return the exit code."""
     command = list(sys.argv[1:] if arguments is None else arguments)
     with (state / "lfs.jsonl").open("a") as log:
         log.write(json.dumps(command) + "\n")
@@ -222,7 +223,7 @@ def _real(path: str) -> str:
 
 
 class Setstripe:
-    """lfs_setstripe_internal() of lfs.c: options in their order, each -E closes the component before it."""
+    """lfs_setstripe_internal() of lfs.c: options in their order; each -E closes the component before it."""
 
     def __init__(self, policy: Policy, store: Store, arguments: list[str]) -> None:
         self.policy = policy
@@ -271,7 +272,7 @@ class Setstripe:
         return number
 
     def _bytes(self, text: str, what: str) -> int:
-        """llapi_parse_size(); bare numbers below 4096 are KiB from 2.15 on."""
+        """Parse a size (llapi_parse_size()). Bare numbers below 4096 are KiB from 2.15 on."""
         match = re.fullmatch(r"(\d+)([kmgt]?)", text, re.IGNORECASE)
         if not match:
             raise Refused(_USAGE, f"{self.who}: invalid {what} '{text}'")
@@ -337,7 +338,7 @@ class Setstripe:
             self._default(real, self._as_the_site_does(asked))
 
     def _check_targets(self, path: str, asked: Layout) -> None:
-        """2.15 takes a pool nobody knows: neither its lfs nor its lod_lov.c looks."""
+        """Check the targets. 2.15 accepts an unknown pool: neither its lfs nor its lod_lov.c checks it."""
         for part in asked.parts:
             if part.index is not None and part.index not in self.policy.usable(part.pool):
                 raise Refused(_EINVAL, f"lfs setstripe: setstripe error for '{path}': Invalid argument")
@@ -346,7 +347,7 @@ class Setstripe:
                 raise Refused(_EINVAL, f"lfs setstripe: pool '{FS}.{part.pool}' does not exist")
 
     def _default(self, directory: str, asked: Layout) -> None:
-        """The directory's new default; what is below it already stays as it is."""
+        """Set the new default of the directory. Files and directories below it keep theirs."""
         for below, folders, files in os.walk(directory):
             for name in files:
                 _file(self.policy, self.store, f"{below}/{name}")
@@ -368,7 +369,7 @@ def _keep_directory(store: Store, path: str, default: Layout | None) -> None:
 
 
 def _default_of(policy: Policy, store: Store, directory: str) -> Layout | None:
-    """Of the nearest directory upwards of which it is known whether it has one."""
+    """Return the default of the directory or, if its default is not known, of the nearest one above it."""
     for path in (directory, *map(str, Path(directory).parents)):
         if path in store.directories:
             kept = store.directories[path]["default"]
@@ -379,7 +380,7 @@ def _default_of(policy: Policy, store: Store, directory: str) -> Layout | None:
 
 
 def _file(policy: Policy, store: Store, path: str) -> Any:
-    """The file's layout, which it got when it was first seen; components get objects where data begins."""
+    """Return the layout that the file got when it was first seen. Components get objects once data reaches them."""
     if path not in store.files:
         default = _default_of(policy, store, str(Path(path).parent)) or Layout()
         if policy.lies == "files":
@@ -400,7 +401,7 @@ def _file(policy: Policy, store: Store, path: str) -> Any:
 
 
 def _objects(policy: Policy, store: Store, part: Part) -> list[tuple[int, int]]:
-    """Targets and object numbers: from the index, or on from where the last file ended."""
+    """Return targets and object numbers: from the index on, or from where the last file ended."""
     if part.mdt:
         return []
     targets = policy.usable(part.pool)
@@ -434,7 +435,7 @@ def _getstripe(policy: Policy, store: Store, arguments: list[str]) -> None:
 
 
 def _print(policy: Policy, parts: Any, composite: bool, is_file: bool) -> None:
-    """Components are a mapping each before 2.16, then a list."""
+    """Print the components: a mapping each before 2.16, a list since."""
     old, begin = policy.before(2, 16), 0
     if composite:
         started = sum(part.get("objects") is not None for part in parts)
@@ -454,7 +455,9 @@ def _print(policy: Policy, parts: Any, composite: bool, is_file: bool) -> None:
 
 
 def _print_stripes(policy: Policy, part: Any, indent: str, is_file: bool) -> None:
-    """lov_dump_user_lmm_header(): without a default, a directory shows the file system's values and pattern 0."""
+    """Print the stripes. Without a default, a directory shows the file system's values and pattern 0
+    (lov_dump_user_lmm_header()).
+    """
     objects, mdt = part.get("objects"), part["mdt"]
     first = part["index"] if not is_file else None if objects is None else (objects or [[0]])[0][0]
     pattern = "mdt" if mdt else "raid0" + ",overstriped" * part["overstripe"]

@@ -1,8 +1,8 @@
 """A stand-in for OpenPBS 23.06: qsub, qstat, qselect, qalter, qdel, pbsnodes, pbs_tmrsh over a state directory.
 
-Texts, exit codes, states and variables were seen on OpenPBS 23.06.06; what was not seen there is read in its sources
+Texts, exit codes, states and variables are those of OpenPBS 23.06.06; the rest is read in its sources
 (github.com/openpbs/openpbs: src/cmds, src/lib/Libcmds, src/server, src/resmom). Refusals of a site are ALCF's. Options
-and forms of output that are not used here are refused, be they PBS's or not.
+and forms of output that are not used here are refused, whether PBS has them or not.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ _NO_HISTORY = "PBS is not configured to maintain job history"
 
 
 def install(folder: Path, state: Path, **policy: Any) -> None:
-    """Write the programs into `folder`: with it on PATH they are the batch system. POLICY says what may be given."""
+    """Write the programs into `folder`; on PATH they are the batch system. POLICY lists the settings."""
     batch.install_programs(folder, state, __name__, PROGRAMS, batch.known(POLICY, policy))
 
 
 def main(program: str, state: str) -> int:
-    """One command. A file `down` in the state directory makes the server unreachable, `slow` holds seconds, `forget`
-    switches off the history of jobs, `dead` names a node that dies.
+    """Run one command. A file `down` in the state directory makes the server unreachable, `slow` holds seconds,
+    `forget` switches off the history of jobs, `dead` names a node that dies.
     """
     if sys.argv[1:] == ["--version"]:
         print(f"pbs_version = {VERSION}")
@@ -89,7 +89,9 @@ def main(program: str, state: str) -> int:
 
 
 def _options(program: str, arguments: list[str], below: Job | None = None) -> tuple[Job, list[str]]:
-    """As getopt(3), the last of an option counts, before those `below`; those of -l and of -W are joined."""
+    """Parse options like getopt(3). The last value of an option counts, and overrides those `below`; the values of -l
+    and of -W are joined.
+    """
     import getopt
 
     options: Job = dict(below or {})
@@ -123,7 +125,7 @@ def qsub(book: Book, arguments: list[str]) -> int:
 
 
 def _equals(options: Job, flag: str) -> dict[str, str]:
-    """name=value,name=value; commas that no name= follows do not count."""
+    """Parse name=value,name=value. A comma separates them only where name= follows."""
     values = {}
     for part in re.split(r",(?=\s*\w+=)", options[flag]) if flag in options else []:
         name, _, value = part.strip().partition("=")
@@ -149,7 +151,7 @@ def _read(name: str) -> str:
 
 
 def _directives(script: str) -> list[str]:
-    """Up to the first line that is neither blank nor a comment (check_job_script.c)."""
+    """Return the directives up to the first line that is neither blank nor a comment (check_job_script.c)."""
     directives = []
     for line in map(str.lstrip, script.splitlines()):
         if line.startswith("#PBS"):
@@ -160,7 +162,9 @@ def _directives(script: str) -> list[str]:
 
 
 def _directive(text: str, below: Job) -> Job:
-    """Words as qsub.c, make_argv: quotes of both kinds and backslashes; `#` is nothing special."""
+    """Parse the options of a directive (qsub.c, make_argv): quotes of both kinds and backslashes; `#` is an ordinary
+    character.
+    """
     import shlex
 
     lexer = shlex.shlex(text, posix=True, punctuation_chars=False)
@@ -194,7 +198,7 @@ def _make(book: Book, options: Job) -> Job:
 
 
 def _resources(asked: dict[str, str]) -> tuple[dict[str, Any], list[dict[str, int]]]:
-    """Resource_List as the server shows it, and the chunks of the selection, each by itself."""
+    """Return Resource_List as the server shows it, and the chunks of the selection, one by one."""
     for name, value in asked.items():
         _check(name, value, name)
     resources: dict[str, Any] = {"select": "1:ncpus={}".format(asked.get("ncpus", "1")), "place": "free"} | asked
@@ -222,7 +226,7 @@ def _check(name: str, value: str, where: str) -> None:
 
 
 def _seconds(text: str) -> int:
-    """Of [[HH:]MM:]SS[.mmm]."""
+    """Parse [[HH:]MM:]SS[.mmm]."""
     parts = map(int, reversed(text.partition(".")[0].split(":")))
     return sum(part * 60**place for place, part in enumerate(parts))
 
@@ -233,7 +237,7 @@ def _hms(seconds: float) -> str:
 
 
 def _admit(book: Book, queue: str, options: Job, resources: dict[str, Any]) -> None:
-    """What a site's hook refuses, then what the queue does."""
+    """Apply the rules of the site's hook, then the limits of the queue."""
     required, limits = book.policy["require"], book.policy["queues"].get(queue)
     if "account" in required and not options.get("A"):
         raise Refused("qsub: Account_Name is required to be set.", _HOOK)
@@ -253,7 +257,7 @@ def _admit(book: Book, queue: str, options: Job, resources: dict[str, Any]) -> N
 
 
 def _depend(text: str) -> list[list[Any]]:
-    """type:id:id,type:id; the other types are not modelled."""
+    """Parse type:id:id,type:id; other types are not modelled."""
     dependencies: list[list[Any]] = []
     for part in text.split(",") if text else []:
         if not re.fullmatch(r"(afterok|afternotok|afterany)(:\d+(\.[\w.-]+)?)+", part):
@@ -278,7 +282,7 @@ def _variables(options: Job, queue: str) -> dict[str, str]:
 
 
 def _enqueue(book: Book, job: Job, script: str) -> str:
-    """The server keeps a copy of its own of the script."""
+    """Add the job. The server keeps a copy of its own of the script."""
     with book.change() as content:
         name = str(content["next"])
         content["next"] += 1
@@ -293,7 +297,7 @@ def _enqueue(book: Book, job: Job, script: str) -> str:
 
 
 def _folder(book: Book, folder: str, name: str) -> str:
-    """A path in a folder of the state directory."""
+    """Return a path in a folder of the state directory."""
     os.makedirs(os.path.join(book.state, folder), exist_ok=True)
     return os.path.join(book.state, folder, name)
 
@@ -305,7 +309,7 @@ def _supervise(book: Book, name: str) -> None:
 
 
 def _next_state(book: Book, content: Content, name: str) -> Job | None:
-    """What is to change in a job that has not started, if anything."""
+    """Return the change to a job that has not started, if any."""
     job: Job = content["jobs"][name]
     if job["state"] in {"R", "E", "F"} or job["held"]:
         return None
@@ -325,8 +329,8 @@ def _next_state(book: Book, content: Content, name: str) -> Job | None:
 
 
 def _after_dependencies(jobs: Jobs, job: Job) -> Job | None:
-    """req_register.c: one that cannot be met any more deletes the job, as one on an unknown job does. A job that was
-    deleted counts as failed for afterok whatever its Exit_status says.
+    """Apply the dependencies (req_register.c). One that can no longer be met deletes the job, as does one on an unknown
+    job. For afterok, a deleted job counts as failed whatever its Exit_status says.
     """
     parents = [(kind, jobs.get(key)) for kind, keys in job["depend"] for key in keys]
     for kind, parent in parents:
@@ -346,7 +350,7 @@ def _never(book: Book, job: Job) -> str | None:
 
 
 def _allocate(book: Book, jobs: Jobs, job: Job) -> list[str] | None:
-    """A host for each chunk, with regard to what runs and to place=scatter and excl."""
+    """Return a host for each chunk, given the running jobs, place=scatter and excl."""
     cpus, place = book.policy["cpus"], job["resources"]["place"]
     free = {f"n{number}": cpus for number in range(1, book.policy["nodes"] + 1)}
     for other in jobs.values():
@@ -372,8 +376,8 @@ def _set(book: Book, job: Job, **change: Any) -> None:
 
 
 def _run(book: Book, job: Job) -> None:
-    """The script by a login shell in the home directory. A job that qdel ended has status 0, one over its time -29
-    (svr_jobfunc.c, update_job_finish_comment). Spooled output that cannot go to its place stays undelivered.
+    """Run the script by a login shell in the home directory. A job that qdel ended has status 0, one over its time -29
+    (svr_jobfunc.c, update_job_finish_comment). Spooled output that cannot be copied to its place stays undelivered.
     """
     import shutil
     import subprocess
@@ -417,7 +421,7 @@ def _run(book: Book, job: Job) -> None:
 
 
 def _tasks(book: Book, key: str) -> set[int]:
-    """Sessions of what pbs_tmrsh started."""
+    """Return the sessions that pbs_tmrsh started."""
     return set(book.read()["jobs"].get(key, {}).get("tasks", []))
 
 
@@ -428,7 +432,7 @@ def _dead(book: Book) -> str | None:
 
 
 def _used(book: Book, job: Job) -> float:
-    """Seconds of wall time."""
+    """Return the seconds of wall time."""
     used: float = (time.time() - job["stime"]) / book.policy["second"]
     return used
 
@@ -445,7 +449,9 @@ def _verdict(book: Book, job: Job, output: int) -> str | None:
 
 
 def _streams(book: Book, job: Job) -> dict[str, tuple[str, str]]:
-    """Where output (o) and error (e) end up, and are written: there too with -k. A joined one is left out."""
+    """Return the final path of output (o) and error (e), and the path that they are written to: with -k the same. A
+    joined stream is left out.
+    """
     keep, join = job["options"]["k"] or "n", job["options"]["j"] or "n"
     streams = {}
     for letter in "oe" if join == "n" else join[0]:
@@ -512,7 +518,7 @@ def _visible(book: Book, jobs: Jobs) -> Jobs:
 
 
 def qalter(book: Book, arguments: list[str]) -> int:
-    """qalter(1B), the wall time of a job, also of one that runs."""
+    """qalter(1B): change the wall time of a job, also of a running one."""
     options, names = _options("qalter", arguments)
     asked = _equals(options, "l")
     if len(names) != 1 or asked.keys() != {"walltime"}:
@@ -540,8 +546,8 @@ def qselect(book: Book, arguments: list[str]) -> int:
 
 
 def qstat(book: Book, arguments: list[str]) -> int:
-    """In full, jobs as text or JSON, queues as JSON. What is not found is complained about while the others are shown.
-    Without a history -x gives a complaint and no job, and the exit code is 0.
+    """Print jobs in full as text or JSON, or queues as JSON. A job that is not found gives an error message, the others
+    are shown. Without a history -x gives an error message and no job, and the exit code is 0.
     """
     flags, names = _options("qstat", arguments)
     if "f" not in flags or flags.get("F", "json") != "json" or ("Q" in flags and "F" not in flags):
@@ -560,7 +566,7 @@ def qstat(book: Book, arguments: list[str]) -> int:
 
 
 def _text(pair: tuple[str, Job]) -> str:
-    """A job as qstat -f prints it, without the folding of long lines."""
+    """Return a job as qstat -f prints it, without the folding of long lines."""
     name, shown = pair
     lines = [f"Job Id: {name}"]
     for key, value in shown.items():
@@ -590,8 +596,8 @@ def _ctime(moment: float) -> str:
 
 
 def _attributes(book: Book, job: Job) -> Job:
-    """The attributes that qstat -f shows of a job, as far as it is known here, in its order. Its start lies as far back
-    as the wall time that it has used, however long that took.
+    """Return the attributes that qstat -f shows of a job, as far as they are known here, in its order. Its start time
+    is computed from the wall time that it has used, however long that took.
     """
     start = time.time() - _used(book, job) if "stime" in job else None
     options, pairs = job["options"], zip(job["exec"] or [], job["chunks"], strict=False)
@@ -627,7 +633,7 @@ def _queues(book: Book, names: list[str]) -> tuple[dict[str, Job], list[tuple[st
 
 
 def pbsnodes(book: Book, arguments: list[str]) -> int:
-    """pbsnodes(8B), all nodes; of what they run nothing is said."""
+    """pbsnodes(8B): print all nodes, without the jobs on them."""
     if arguments != ["-a"]:
         raise _usage("pbsnodes")
     for number in range(1, book.policy["nodes"] + 1):
@@ -637,9 +643,9 @@ def pbsnodes(book: Book, arguments: list[str]) -> int:
 
 
 def pbs_tmrsh(book: Book, arguments: list[str]) -> int:
-    """pbs_tmrsh(8B): a program on another node of the job; here, under that node's name. No shell reads its words. It
-    is a task of PBS's own, with a session of its own, which PBS ends with the job; what has left the session stays. For
-    a job that is being ended, nothing is started and nothing answered.
+    """pbs_tmrsh(8B): run a program on another node of the job; here, under that node's name. No shell interprets its
+    arguments. The program is a task of PBS with a session of its own, which PBS ends with the job; processes that
+    have left the session stay. For a job that is being ended, nothing is started and no answer comes.
     """
     import shutil
 

@@ -1,5 +1,5 @@
 """Settings of Darshan: darshan.conf as libdarshan 3.5 reads it, with the expressions of regcomp(3). A library before
-3.4 has the environment variables of 3.1.8 instead (darshan-core.c, darshan-dxt.c).
+3.4 reads the environment variables of 3.1.8 instead (darshan-core.c, darshan-dxt.c).
 """
 
 import ctypes
@@ -15,7 +15,7 @@ _KEYS = {"MOD_ENABLE", "MOD_DISABLE", "MAX_RECORDS", "MODMEM", "NAMEMEM", "NAME_
 
 
 class Expression:
-    """A POSIX extended regular expression; ValueError when it is none."""
+    """A POSIX extended regular expression. An invalid one raises ValueError."""
 
     def __init__(self, text: str) -> None:
         self._libc = ctypes.CDLL(None)
@@ -28,8 +28,8 @@ class Expression:
 
 
 class Settings(NamedTuple):
-    """Limits and filters. records: files of POSIX. trace_bytes: memory of DXT. excluded, included: expressions for
-    names. left_out: beginnings of paths.
+    """Limits and filters. records: number of files of POSIX. trace_bytes: memory of DXT. excluded, included:
+    expressions for names. left_out: beginnings of paths.
     """
 
     traces: bool = "DXT_ENABLE_IO_TRACE" in os.environ
@@ -42,7 +42,7 @@ class Settings(NamedTuple):
     left_out: tuple[str, ...] = ()
 
     def records_name(self, path: str) -> bool:
-        """NAME_INCLUDE is stronger than NAME_EXCLUDE."""
+        """Return whether files of this name are recorded. NAME_INCLUDE overrides NAME_EXCLUDE."""
         if path.startswith(self.left_out):
             return False
         return any(rule.finds(path) for rule in self.included) or not any(rule.finds(path) for rule in self.excluded)
@@ -104,7 +104,7 @@ def _with(settings: Settings, fields: list[str]) -> Settings:
 
 
 def _modules(fields: list[str]) -> set[str]:
-    """One list without blanks; what follows it is dropped."""
+    """Parse one list without blanks; the rest of the line is dropped."""
     named = set(fields[0].split(",")) if fields else set()
     for unknown in named - _MODULES:
         warn(f'unknown module "{unknown}" in Darshan config module csv')
@@ -112,7 +112,7 @@ def _modules(fields: list[str]) -> set[str]:
 
 
 def _expressions(key: str, value: str) -> list[Expression]:
-    """Commas part them, wherever they stand."""
+    """Parse expressions that are separated by commas, wherever those stand."""
     expressions = []
     for text in value.split(","):
         try:
