@@ -1,7 +1,7 @@
 """A real Flux of four brokers on this computer, each with a host name of its own: `flux start --test-size=4`.
 
-DLIO_HPC_FLUX names the prefix of an installed flux-core; host names need root, as unshare(1) does. Nodes n1 and n2 are
-queue debug, n3 and n4 queue batch.
+DLIO_HPC_FLUX names the prefix of an installed flux-core. Host names of their own need root, see unshare(1). Nodes n1
+and n2 are queue debug, n3 and n4 queue batch.
 """
 
 import os
@@ -44,7 +44,7 @@ exec unshare --uts sh -c 'hostname n$((PMI_RANK + 1)); exec "$@"' sh "$@"
 
 
 class Brokers:
-    """Started by start(), gone after stop(). `environment`: what commands need to find them."""
+    """A Flux instance between start() and stop(). `environment`: the variables that commands need to reach it."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
@@ -82,7 +82,7 @@ class Brokers:
         shutil.rmtree(self._rundir, ignore_errors=True)  # lost brokers leave their sockets
 
     def lose(self, node: int) -> None:
-        """KILL to the broker of a node and to all that descends from it, at once."""
+        """Kill the broker of a node and all its descendants at once."""
         family, parents = {int(self.tell("exec", "-r", str(node - 1), "flux", "getattr", "broker.pid"))}, _parents()
         while more := {pid for pid, parent in parents.items() if parent in family} - family:
             family |= more
@@ -91,16 +91,17 @@ class Brokers:
                 with suppress(ProcessLookupError):
                     os.kill(pid, number)
 
-    def tell(self, *words: str) -> str:
-        """The output of a command of Flux's, and its complaints."""
+    def tell(self, *arguments: str) -> str:
+        """Return the output of a Flux command, with its error messages."""
         done = subprocess.run(
-            ["flux", *words], env=os.environ | self.environment, capture_output=True, text=True, timeout=60, check=False
-        )
+            ["flux", *arguments], env=os.environ | self.environment, capture_output=True, text=True, timeout=60,
+            check=False,
+        )  # fmt: skip
         return (done.stdout + done.stderr).strip()
 
 
 def _parents() -> dict[int, int]:
-    """Parent of each process (proc(5), stat, field 4)."""
+    """Return the parent of each process (proc(5), stat, field 4)."""
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

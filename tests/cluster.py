@@ -1,7 +1,8 @@
 """A real Slurm of four virtual nodes on this computer, from Debian's packages, with a configuration of its own.
 
-Debian builds Slurm with several slurmd a host: each virtual node has a name, a port and folders of its own, all listen
-on 127.0.0.1. Nothing under /etc is touched; SLURM_CONF leads the commands to this cluster. Needs root, as slurmd does.
+Debian builds Slurm so that one host can run several slurmd. Each virtual node has a name, a port and folders of its
+own, and all listen on 127.0.0.1. Nothing under /etc is changed; SLURM_CONF leads the commands to this cluster. slurmd
+needs root.
 """
 
 import os
@@ -63,12 +64,14 @@ Licenses=scratch:100
 
 
 def _first_job() -> int:
-    """MPICH names its shared memory after job and step, and what killed jobs left in /dev/shm makes others hang."""
+    """Draw the number of the first job. MPICH names its shared memory after job and step, and what killed jobs left in
+    /dev/shm makes others with the same number hang.
+    """
     return random.randrange(10**6, 6 * 10**7)
 
 
 def missing() -> str | None:
-    """Why no cluster can be had here; None when it can."""
+    """Return the reason why this computer cannot run a cluster; None if it can."""
     if os.geteuid() != 0:
         return "slurmd needs root"
     absent = [name for name in ("slurmctld", "slurmd", "sbatch") if shutil.which(name) is None]
@@ -76,7 +79,7 @@ def missing() -> str | None:
 
 
 class Cluster:
-    """Started by start(), gone after stop(). `environment`: what commands need to find it."""
+    """A cluster between start() and stop(). `environment`: the variables that commands need to reach it."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
@@ -105,7 +108,7 @@ class Cluster:
         self.wait_until(lambda: self.tell("sinfo", "-h", "-p", "debug", "-t", "idle", "-o", "%D") == str(len(NODES)))
 
     def start_controller(self, forget: bool = False) -> None:
-        """With `forget` it knows no job any more."""
+        """Start slurmctld. With `forget` it knows no job any more."""
         self._run("slurmctld", *(["-c"] if forget else []))
         self.wait_until(lambda: "UP" in self.tell("scontrol", "ping"))
 
@@ -117,10 +120,10 @@ class Cluster:
         for pid in sorted(self._state.glob("slurm*.pid")):
             self._kill(pid)
 
-    def tell(self, *words: str) -> str:
-        """What a command of Slurm's says, and its complaints."""
+    def tell(self, *command: str) -> str:
+        """Return the output of a Slurm command, with its error messages."""
         done = subprocess.run(
-            words, env=os.environ | self.environment, capture_output=True, text=True, timeout=60, check=False
+            command, env=os.environ | self.environment, capture_output=True, text=True, timeout=60, check=False
         )
         return (done.stdout + done.stderr).strip()
 
@@ -130,11 +133,11 @@ class Cluster:
             assert time.monotonic() < deadline, (self._state / "slurmctld.log").read_text()[-3000:]
             time.sleep(0.1)
 
-    def _run(self, *words: str) -> None:
-        subprocess.run(words, env=os.environ | self.environment, check=True, timeout=60)
+    def _run(self, *command: str) -> None:
+        subprocess.run(command, env=os.environ | self.environment, check=True, timeout=60)
 
     def _kill(self, pid_file: Path) -> None:
-        """Ended, and its port free."""
+        """End the daemon. Return when it has ended and its port is free."""
         try:
             pid = int(pid_file.read_text())
             os.kill(pid, signal.SIGTERM)

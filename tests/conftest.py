@@ -1,4 +1,4 @@
-"""Shared helpers: the commands as a user runs them, in a folder of their own."""
+"""Shared helpers: they run the commands as a user does, in a folder of their own."""
 
 import io
 import json
@@ -46,7 +46,7 @@ Run = Callable[..., Outcome]
 
 
 def ahead(folder: Path) -> dict[str, str]:
-    """The environment variable that puts `folder` first in the search path of Python."""
+    """Return the environment variable that puts `folder` first in the search path of Python."""
     return {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))}
 
 
@@ -91,7 +91,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _shared_memory() -> Iterator[None]:
-    """MPICH leaves some MiB in /dev/shm for each job whose ranks are killed, as many are here."""
+    """Remove the shared memory in /dev/shm that MPICH leaves for each job whose ranks are killed, some MiB each."""
     folder = Path("/dev/shm")
     before = set(folder.glob("mpich_shm_*"))
     yield
@@ -139,7 +139,7 @@ def _in_a_process(program: str, arguments: list[str], cwd: Path, environment: di
 
 
 def _in_this_process(program: str, arguments: list[str], cwd: Path, environment: dict[str, str]) -> Outcome:
-    """Start-up of Python and imports take most of the time of a short command."""
+    """Run the command here, since most of the time of a short command goes into start-up and imports."""
     given = ["submit", *arguments] if program == "dlio-submit" else arguments
     before, folder = dict(os.environ), Path.cwd()
     streams = sys.stdout, sys.stderr, sys.stdin
@@ -177,7 +177,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Cluster]":
 
 @pytest.fixture(scope="session")
 def real_flux(tmp_path_factory: pytest.TempPathFactory) -> Iterator["brokers.Brokers | None"]:
-    """A real Flux where DLIO_HPC_FLUX names one; None: tests have a stand-in."""
+    """Return a real Flux where DLIO_HPC_FLUX names one; None otherwise: tests have a stand-in."""
     from tests import brokers
 
     if brokers.PREFIX is None:
@@ -191,13 +191,13 @@ def real_flux(tmp_path_factory: pytest.TempPathFactory) -> Iterator["brokers.Bro
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Commands in tmp_path."""
+    """Run commands in tmp_path."""
     return runner(tmp_path)
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """A workload that runs in a second: 6 files of 5 samples of 12,000 bytes."""
+    """Return a workload that runs in a second: 6 files of 5 samples of 12,000 bytes."""
     path = tmp_path / "small.yaml"
     path.write_text(
         """\

@@ -1,5 +1,5 @@
-"""Emulations beside what they emulate, by what processes ask the system for: shipped workloads beside the figures that
-were published of their applications, workloads derived from logs beside the small programs of tests/apps.
+"""Emulations compared with their originals by what processes ask the system for: shipped workloads with the figures
+that were published of their applications, workloads derived from logs with the small programs of tests/apps.
 """
 
 import math
@@ -40,7 +40,7 @@ NEEDS = {"candle": "pandas", "csv_memory": "pandas", "cosmoflow": "tensorflow", 
 
 
 class Pair(NamedTuple):
-    """A program, or application, and its emulation as it ran here."""
+    """A program or an application, and its emulation as it ran here."""
 
     original: Profile
     emulation: Profile
@@ -48,18 +48,18 @@ class Pair(NamedTuple):
 
 def of_application(name: str, folder: Path) -> Pair:
     published = reference_profile.load_one(f"theta_128_nodes:{name}")
-    return Pair(io_profile.of_reference(published), seen(shrunk(name, published.reference.ranks or 1), folder))
+    return Pair(io_profile.of_reference(published), traced(shrunk(name, published.reference.ranks or 1), folder))
 
 
 def of_program(name: str, folder: Path) -> Pair:
-    found = character(name)
+    source = character(name)
     return Pair(
-        program_profiles.of_character(found, name), seen(derived(found, name, folder), folder, found.log.job.ranks)
+        program_profiles.of_character(source, name), traced(derived(source, name, folder), folder, source.log.job.ranks)
     )
 
 
 def files(name: str) -> tuple[int, int]:
-    """That the shipped workload and the application touch, on as many ranks as that had."""
+    """Return the numbers of files that the shipped workload and the application touch, on as many ranks as that had."""
     published = reference_profile.load_one(f"theta_128_nodes:{name}").reference
     dataset = workloads.load(name).dataset
     written = [side for side in dataset.auxiliary_files if side.access == "write"]
@@ -69,8 +69,8 @@ def files(name: str) -> tuple[int, int]:
 
 
 def shrunk(name: str, ranks: int) -> Workload:
-    """A shipped workload. `ranks`: of the application. What it read once was for all of its steps, and what its rank 0
-    read for all ranks: here a share of that.
+    """Return a shipped workload for a small run. `ranks`: of the application. Files that it read once served all its
+    steps, and files that its rank 0 read served all ranks; the workload has a share of them.
     """
     whole = workloads.load(name)
     made = workloads.load(name, ("compute.time=0", *APPLICATIONS[name]))
@@ -84,7 +84,7 @@ def shrunk(name: str, ranks: int) -> Workload:
 
 
 def logs(program: str) -> list[Path]:
-    """Of one program without MPI there is one for each of its processes."""
+    """Return the logs of one program. Without MPI each of its processes has one."""
     return sorted(LOGS.glob(f"{program}*.darshan"))
 
 
@@ -92,15 +92,15 @@ def character(program: str) -> Character:
     return characterize.load(logs(program), None, False)
 
 
-def derived(found: Character, name: str, folder: Path) -> Workload:
-    """All of it but the computing."""
+def derived(source: Character, name: str, folder: Path) -> Workload:
+    """Return the workload derived from the log, without the time of computing."""
     path = folder / "derived.yaml"
-    path.write_text(workload_yaml.write(found, name.replace("_", "-")))
+    path.write_text(workload_yaml.write(source, name.replace("_", "-")))
     return workloads.load(str(path), ("compute.time=0",))
 
 
-def seen(workload: Workload, folder: Path, ranks: int = RANKS) -> Profile:
-    """By strace, of its measured run."""
+def traced(workload: Workload, folder: Path, ranks: int = RANKS) -> Profile:
+    """Run the workload and return the profile of its measured run under strace."""
     request = planning.Request(folder, data=folder / "data", walltime=units.walltime("1h"), ranks_per_node=ranks)
     plan = planning.make(workload, site.load("local"), request)
     (folder / rundir.PLAN).write_bytes(document.encode(plan))
@@ -110,7 +110,7 @@ def seen(workload: Workload, folder: Path, ranks: int = RANKS) -> Profile:
     straced.core(folder, ranks, last.number, folder / "seen.darshan")
     (written,) = folder.glob(f"runs/*-{last.name}/result.json")
     result = document.decode(written.read_bytes(), Result, str(written))
-    found = program_profiles.load(
+    profile = program_profiles.load(
         "seen", folder / "seen.darshan", None, f"^(?:{last.dataset}|{last.outputs})/(?!dlio-dataset)"
     )
-    return replace(found, application=workload.name, bytes_per_sample=io_profile.sample_bytes(result))
+    return replace(profile, application=workload.name, bytes_per_sample=io_profile.sample_bytes(result))

@@ -1,4 +1,4 @@
-"""Entries with metrics that were made up, without jobs."""
+"""Entries of the history with made-up metrics, without jobs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ _BEGIN = units.timestamp("2026-11-21T10:00:00Z")
 
 
 def storage(cached: float | None = 0.0, dataset: int = 10**12, memory: int | None = 10**11) -> Storage:
-    """Of a run of one epoch; cached None: not counted."""
+    """Return the storage of a run of one epoch. cached None: cached bytes were not counted."""
     arrived = None if cached is None else int((1 - cached) * dataset)
     epoch = EpochStorage(1, dataset, arrived, cached, "made up")
     advice = () if cached is not None and cached <= 0.1 else ("-S reader.drop_cache=true",)
@@ -22,7 +22,7 @@ def storage(cached: float | None = 0.0, dataset: int = 10**12, memory: int | Non
 
 
 def run(number: int = 1, begins: float = 0.0, takes: float = 60.0, **changes: Any) -> Measurement:
-    """A measured one; begins: seconds after the job did."""
+    """Return a measured run. begins: seconds after the start of the job."""
     changes["metrics"] = METRICS | changes.pop("metrics", {})
     made = Measurement(
         run=f"{number:02}-measure-{number}", kind="measure", title="", repeat=number - 1, data="/scratch/data", key=KEY,
@@ -49,6 +49,6 @@ def entry(runs: Sequence[Measurement], job: str = "job-1", **changes: Any) -> En
 
 
 def repeats(name: str, values: Sequence[float], **changes: Any) -> Entry:
-    """A job with a run for each value of that figure, a second apart."""
+    """Return a job with a run for each value of that figure, a second apart."""
     runs = [run(place + 1, begins=61.0 * place, metrics={name: value}) for place, value in enumerate(values)]
-    return entry([structs.replace(each, **changes) for each in runs])
+    return entry([structs.replace(repeat, **changes) for repeat in runs])

@@ -1,4 +1,4 @@
-"""Damaged copies of the files of a job: bytes and values that no version of ours writes."""
+"""Damaged copies of the files of a job, with bytes and values that no version of dlio-hpc writes."""
 
 import json
 import random
@@ -23,7 +23,7 @@ _BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 
 def damage(path: Path, random_: random.Random) -> str:
-    """Change the file, and say how."""
+    """Change the file and return a description of the change."""
     kinds: dict[str, tuple[Callable[[Path, random.Random], str], ...]] = {
         ".json": (_bytes, _key, _key, _key),
         ".h5": (_bytes, _dataset, _dataset, _dataset),
@@ -56,7 +56,7 @@ def _bomb(path: Path, _: random.Random) -> str:
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Each container below a value, with each of its keys or indices."""
+    """Yield each container in a value, with each of its keys or indices."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, below in pairs:
         yield value, key
@@ -64,7 +64,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _key(path: Path, random_: random.Random) -> str:
-    """A key without its value, or with another one."""
+    """Remove a key or give it another value."""
     document = json.loads(path.read_bytes())
     places = list(_places(document))
     if not places:
@@ -82,7 +82,7 @@ def _key(path: Path, random_: random.Random) -> str:
 
 
 def _dataset(path: Path, random_: random.Random) -> str:
-    """A dataset or an attribute gone, of another shape or of another type."""
+    """Damage a dataset or an attribute: remove it, or change its shape or its type."""
     with h5py.File(path, "r+") as file:
         names: list[str] = []
         file.visit(names.append)

@@ -1,4 +1,4 @@
-"""Histories with figures that were made up: a job a night, as its archive would tell."""
+"""Histories with made-up figures: a job per night, as its archive would record it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -41,12 +41,12 @@ def measurement(number: int, value: float, key: Key = KEY, storage: str = "stora
 
 
 def day(night: int) -> str:
-    """When the job of a night ended, by its number."""
+    """Return when the job of a night ended, by its number."""
     return units.utc(_FIRST + 86400 * night)
 
 
 def entry(night: int, values: Sequence[float], key: Key = KEY, storage: str = "storage", **rest: Any) -> Entry:
-    """Of a job in a night by its number; its repeats' samples/s."""
+    """Return the job of a night by its number. values: the samples/s of its repeats."""
     ended = day(night)
     made = Entry(
         job=f"nightly-{night:03}", study=f"nightly-{night:03}", site=key.site, batch_id=str(night), created=ended,
@@ -60,7 +60,9 @@ def entry(night: int, values: Sequence[float], key: Key = KEY, storage: str = "s
 def entries(
     levels: Sequence[float], noise: float, between: float = 0.0, repeats: int = 3, seed: int = 1
 ) -> list[Entry]:
-    """One job a level, in samples/s; noise: of a repeat, between: of what a night's repeats share, both relative."""
+    """Return one job per level, in samples/s. noise: of a repeat; between: noise that the repeats of a night share;
+    both are relative.
+    """
     drawn = draw(np.log(np.asarray(levels))[np.newaxis], noise, between, repeats, seed)[0]
     return [entry(night, [float(value) for value in values]) for night, values in enumerate(drawn)]
 
@@ -68,14 +70,14 @@ def entries(
 def draw(
     logs: npt.NDArray[np.float64], noise: float, between: float, repeats: int, seed: int
 ) -> npt.NDArray[np.float64]:
-    """(histories, nights, repeats) of samples/s around the logarithms of the true ones: (histories, nights)."""
+    """Draw samples/s of shape (histories, nights, repeats) around logarithms of true values, (histories, nights)."""
     random = np.random.default_rng(seed)
     shared = random.normal(0, between, logs.shape)[..., np.newaxis]
     return np.asarray(np.exp(logs[..., np.newaxis] + shared + random.normal(0, noise, (*logs.shape, repeats))))
 
 
 def accepted(made: Entry, number: int = 0, **rest: Any) -> Accepted:
-    """A baseline of the job's only key."""
+    """Return a baseline of the job's only key."""
     (group,) = run_groups.of(made)
-    found = Accepted(f"{made.job}-{number:06}", group, "it is good", "me@here", f"2026-10-01T00:00:{number:02}.000Z")
-    return structs.replace(found, **rest)
+    baseline = Accepted(f"{made.job}-{number:06}", group, "it is good", "me@here", f"2026-10-01T00:00:{number:02}.000Z")
+    return structs.replace(baseline, **rest)

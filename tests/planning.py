@@ -8,7 +8,7 @@ from dlio_hpc.plan.plan import Plan
 
 
 class Request(study.JobRequest, frozen=True):
-    """What is asked for beyond workload and site, on one number of nodes."""
+    """The settings of a job on one number of nodes, apart from workload and site."""
 
     nodes: int = 1
     ranks_per_node: int | None = None
@@ -16,7 +16,7 @@ class Request(study.JobRequest, frozen=True):
 
 
 def plans(workload: Workload, site: Site, request: Request) -> tuple[Plan, ...]:
-    """Of a submission without a sweep."""
+    """Return the plans of a submission without a sweep."""
     asked = study.PartRequest(
         Draft(document.plain(workload), "test"),
         site,
@@ -29,6 +29,6 @@ def plans(workload: Workload, site: Site, request: Request) -> tuple[Plan, ...]:
 
 
 def make(workload: Workload, site: Site, request: Request) -> Plan:
-    """Its only job."""
+    """Return the plan of a submission with a single job."""
     (made,) = plans(workload, site, request)
     return made

@@ -1,4 +1,4 @@
-"""A job of ranks that never ran: its recordings as rank 0 has them after the last step, and what it leaves."""
+"""A job of ranks that never ran: its recordings as rank 0 has them after the last step, and its files."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ _BINS = 128
 
 
 def merged(made: plan.Plan) -> Merged:
-    """Steps of a tenth of a second: each rank waits, computes, and meets the others; noise in every instant."""
+    """Return steps of a tenth of a second. Each rank waits, computes and meets the others; every time has noise."""
     ranks, steps = made.ranks, made.runs[-1].steps_per_epoch
     random = np.random.default_rng(1)
     table = np.empty((ranks, steps, distributions.COLUMNS))
@@ -43,12 +43,12 @@ def merged(made: plan.Plan) -> Merged:
 
 
 def leave(folder: Path, made: plan.Plan, recordings: Merged) -> run_result.Summary:
-    """The job's directory, as the core and the login side leave it."""
+    """Write the job's directory as the ranks and the login side leave it."""
     run, nodes = made.runs[-1], list(dict.fromkeys(host.name for host in recordings.hosts))
-    found = rundir.run_directory(folder, run.number, run.name)
-    found.mkdir(parents=True)
+    run_folder = rundir.run_directory(folder, run.number, run.name)
+    run_folder.mkdir(parents=True)
     epochs, summary = merge.epochs(recordings, run), merge.summary(recordings, run)
-    timeline.write(found, recordings, run, [], "")
+    timeline.write(run_folder, recordings, run, [], "")
     layout, now = run.workload.dataset, units.utc_now()
     result = run_result.Result(
         run=rundir.run_name(run.number, run.name), kind=run.kind, plan_sha256="", started=now, ended=now,
@@ -56,7 +56,7 @@ def leave(folder: Path, made: plan.Plan, recordings: Merged) -> run_result.Summa
         dataset=run_result.DatasetFacts("", "", layout.format, layout.files, layout.samples, layout.size), hosts=nodes,
         versions={}, epochs=epochs, summary=summary, generated=None, hints={}, faults=[], gap_s=None,
     )  # fmt: skip
-    run_result.write(found / rundir.RESULT, result)
+    run_result.write(run_folder / rundir.RESULT, result)
     known = {"kernel": "6", "cpu": "any", "cores": 64, "memory_bytes": 1 << 38}
     environment = {"versions": {}, "nodes": [{"host": name, **known} for name in nodes], "variables": {}}
     rundir.write(folder / rundir.ENVIRONMENT, document.encode(environment))

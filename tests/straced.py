@@ -1,6 +1,6 @@
-"""What ranks ask the system for, seen from outside: a Darshan log of strace's making, for computers without libdarshan.
+"""The system calls of ranks, seen from outside: strace makes a Darshan log on computers without libdarshan.
 
-Unlike the stand-in it sees what C libraries and Python's own files do.
+Unlike the stand-in of libdarshan, strace sees the calls of C libraries and of Python's own files.
 """
 
 import os
@@ -31,14 +31,16 @@ Rows = list[tuple[int, int, float, float]]
 
 
 def needed() -> None:
-    """Skips the test where there is no strace."""
+    """Skip the test where there is no strace."""
     if shutil.which("strace") is None or subprocess.run(["strace", "-o", "/dev/null", "true"], check=False).returncode:
         assert "CI" not in os.environ, "strace has to work where changes are checked"
         pytest.skip("no strace here, or it may not trace: apt-get install strace")
 
 
 def core(job: Path, ranks: int, run: int, log: Path | None = None) -> None:
-    """A run of the job, whose plan lies there. log: under strace, with a log of it below the job's own folders."""
+    """Run a run of the job, whose plan lies in its folder. log: run it under strace, and write a log of the calls on
+    files below the job's own folders.
+    """
     command = [sys.executable, "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", str(run)]
     if log is not None:
         traced = f"exec strace -ff --seccomp-bpf -y -ttt -s 0 -e signal=none -e trace={_CALLS} -o trace.$PMI_RANK"
@@ -48,12 +50,12 @@ def core(job: Path, ranks: int, run: int, log: Path | None = None) -> None:
     )
     assert done.returncode == 0, done.stderr
     if log is not None:
-        traces = [each for rank in range(ranks) for each in _traces(job, rank)]
-        darshanlog.write(log, ranks, traces, counted=[_counted(each) for each in traces])
+        traces = [trace for rank in range(ranks) for trace in _traces(job, rank)]
+        darshanlog.write(log, ranks, traces, counted=[_counted(trace) for trace in traces])
 
 
 def requests(job: Path, ranks: int, folder: str) -> list[int]:
-    """Bytes of each read of the files of samples in `folder`, in the run traced by core()."""
+    """Return the bytes of each read of the files of samples in `folder`, in the run traced by core()."""
     traces = [trace for rank in range(ranks) for trace in _traces(job, rank)]
     of_samples = [
         trace for trace in traces if trace.path.startswith(folder) and _SAMPLES.fullmatch(Path(trace.path).name)
@@ -62,7 +64,7 @@ def requests(job: Path, ranks: int, folder: str) -> list[int]:
 
 
 def writes(job: Path, ranks: int, folder: str) -> dict[str, list[int]]:
-    """Bytes of each write to the files in `folder`, by file name, in the run traced by core()."""
+    """Return the bytes of each write to the files in `folder`, by file name, in the run traced by core()."""
     traces = [trace for rank in range(ranks) for trace in _traces(job, rank)]
     return {
         Path(trace.path).name: [row[1] for row in trace.writes] for trace in traces if trace.path.startswith(folder)
@@ -70,25 +72,25 @@ def writes(job: Path, ranks: int, folder: str) -> dict[str, list[int]]:
 
 
 def seeds(job: Path) -> int:
-    """Number of reads of /dev/urandom by threads."""
+    """Return the number of reads of /dev/urandom by threads."""
     lines = [line for part in job.glob("trace.*") for line in _LINE.findall(part.read_text(errors="replace"))]
     return sum(line[1] == "read" and line[2] == "/dev/urandom" for line in lines)
 
 
 def _traces(job: Path, rank: int) -> list[Traced]:
-    """Of the files below the job's folder. One file of lines a thread: their times make one story of them."""
+    """Return the traces of files below the job's folder. Each thread has a file of lines; they are merged by time."""
     lines = [line for part in job.glob(f"trace.{rank}.*") for line in _LINE.findall(part.read_text(errors="replace"))]
     reads: dict[str, Rows] = defaultdict(list)
     writes: dict[str, Rows] = defaultdict(list)
     stands: Counter[str] = Counter()
     begin = min((float(line[0]) for line in lines), default=0.0)
-    for at, call, path, told, result, opened in sorted(lines, key=lambda line: float(line[0])):
+    for at, call, path, parameters, result, opened in sorted(lines, key=lambda line: float(line[0])):
         if call == "openat":
             stands[opened] = 0
         elif call == "lseek":
             stands[path] = int(result)
         elif path.startswith(f"{job}/"):
-            length, numbers = int(result), _NUMBER.findall(told)
+            length, numbers = int(result), _NUMBER.findall(parameters)
             if call in _AT:
                 offset = int(numbers[_AT[call]])
             else:
@@ -99,10 +101,12 @@ def _traces(job: Path, rank: int) -> list[Traced]:
     return [Traced(path, rank, reads[path], writes[path]) for path in sorted({*reads, *writes})]
 
 
-def _counted(each: Traced) -> tuple[str, int, dict[str, float]]:
-    """By Darshan's rules: sequential is behind the last byte of the request before, consecutive right behind it."""
-    ((path, rank, values),) = darshanlog.counters_of([each])
-    for rows, name in ((each.reads, "READS"), (each.writes, "WRITES")):
+def _counted(trace: Traced) -> tuple[str, int, dict[str, float]]:
+    """Count as Darshan does: a sequential request begins after the last byte of the one before, a consecutive one
+    directly after it.
+    """
+    ((path, rank, values),) = darshanlog.counters_of([trace])
+    for rows, name in ((trace.reads, "READS"), (trace.writes, "WRITES")):
         last = 0
         for offset, length, _, _ in rows:
             values[f"SEQ_{name}"] = values.get(f"SEQ_{name}", 0) + (offset > last)
@@ -112,7 +116,7 @@ def _counted(each: Traced) -> tuple[str, int, dict[str, float]]:
 
 
 def bytes_read(job: Path, ranks: int, folder: str) -> int:
-    """Bytes that ranks read from files in `folder`, in the run of the job that was traced last."""
+    """Return the bytes that ranks read from files in `folder`, in the run of the job that was traced last."""
     return sum(
         length
         for rank in range(ranks)

@@ -1,4 +1,4 @@
-"""Studies with figures that were made up, as their jobs would have left them."""
+"""Studies with made-up figures, as their jobs would have left them."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -35,7 +35,7 @@ Disturbed = Callable[[int, int], Disturbance | None] | None
 def asked(
     name: str = "demo", *axes: str, settings: Sequence[str] = ("reader.prefetch=null",), **rest: Any
 ) -> PartRequest:
-    """A part that varies these axes, such as reader.read_threads=1,2,4."""
+    """Return a part that varies these axes, such as reader.read_threads=1,2,4."""
     return PartRequest(workload.draft(name, tuple(settings)), site.load("local"), tuple(map(sweep.axis, axes)), **rest)
 
 
@@ -45,20 +45,20 @@ def make(folder: Path, *parts: PartRequest, repeat: int = 3, name: str = "tune",
 
 
 def summary(samples_per_s: float, **figures: Any) -> Summary:
-    """Of 1000 samples of a MB each."""
+    """Return the summary of a run of 1000 samples of 1 MB each."""
     some = Distribution(0.1, 0.1, 0.1, 0.1, 0.1)
-    found = Summary(
+    plain = Summary(
         samples=1000, samples_left_out=0, steps=10, steps_planned=10, bytes_read=10**9, overhead_bytes_read=0,
         storage_bytes_read=None, wall_s=1000 / samples_per_s, samples_per_s=samples_per_s, read_MBps=samples_per_s,
         au=0.5, au_mlperf=0.5, io_time_s=300 / samples_per_s, io_hidden_fraction=0.5, opens=10, reads=1000, wait_s=some,
         compute_s=some, sync_s=some, read_latency_s=some, compute_asked_s=0.1,
         slowest_rank=SlowestRank(0, "n1", 1.0, 1.0),
     )  # fmt: skip
-    return structs.replace(found, **figures)
+    return structs.replace(plain, **figures)
 
 
 def measured(made: Study, values: Values, **figures: Any) -> list[Measured]:
-    """Of every point and repeat that has a value."""
+    """Return the measurements of every point and repeat that has a value."""
     return [
         Measured(point.number, repeat, "tune-1", "run", "", "", summary(value, **figures))
         for point in made.points
@@ -68,7 +68,9 @@ def measured(made: Study, values: Values, **figures: Any) -> list[Measured]:
 
 
 def disturbance(others: float = 0.0, io: float | None = 0.0, host: str = "n1") -> Disturbance:
-    """Disturbance of nodes with two cores. others: cores that other processes use; io: I/O pressure; None: unknown."""
+    """Return the disturbance of nodes with two cores. others: cores that other processes use; io: I/O pressure; None:
+    unknown.
+    """
     pressure = None if io is None else Level(io, io, host)
     level = Level(0.0, 0.0, host)
     return Disturbance(60.0, 2, Level(others, others, host), level, level, level, pressure, level)

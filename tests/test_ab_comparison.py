@@ -1,4 +1,4 @@
-"""Old against new: two file systems in one job, in turns, and what one is to the other."""
+"""Old against new: one job measures two file systems in turns, and reports the ratio of one to the other."""
 
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ def test_the_slower_side_is_named_with_an_interval(tmp_path: Path) -> None:
 
 
 def test_what_drifts_meanwhile_is_no_difference(tmp_path: Path) -> None:
-    """By half from pair to pair; within a pair both are alike, but for noise."""
+    """The rate halves from pair to pair. Within a pair both sides are alike, but for noise."""
     made = _study(tmp_path)
     noise = np.random.default_rng(2).normal(0, 0.01, (2, 4))
     (effect,) = _effects(made, lambda point, repeat: float(100 * 0.5**repeat * np.exp(noise[point, repeat])))
@@ -84,7 +84,7 @@ def test_what_drifts_meanwhile_is_no_difference(tmp_path: Path) -> None:
 
 
 def test_intervals_hold_what_they_promise(tmp_path: Path) -> None:
-    """95 of 100 contain the truth, with four pairs."""
+    """With four pairs, 95 of 100 intervals contain the true value."""
     random: Any = np.random.default_rng(3)
     logs = random.normal(0.1, 0.05, (1000, 4))
     half = file_system_pairs.students(3) * logs.std(axis=1, ddof=1) / 2
@@ -154,8 +154,8 @@ def test_targets_are_told_by_the_files_on_them() -> None:
     log = Log(
         Path("x"), "", None, {}, {1: "/d/a.npz", 2: "/d/b.npz", 9: "/lib"}, {"POSIX": rows}, {}, [], {}  # type: ignore[arg-type]
     )  # fmt: skip
-    found = stragglers.by_target(log, {"a.npz": (0, 1), "b.npz": (1, 2)})
-    assert found == {"OST 0": 8.0, "OST 1": pytest.approx(12 / 3), "OST 2": 2.0}
+    bandwidths = stragglers.by_target(log, {"a.npz": (0, 1), "b.npz": (1, 2)})
+    assert bandwidths == {"OST 0": 8.0, "OST 1": pytest.approx(12 / 3), "OST 2": 2.0}
     assert stragglers.by_target(log._replace(counted={}), {"a.npz": (0,)}) == {}
 
 
@@ -170,9 +170,9 @@ def test_the_report_says_which_is_which(tmp_path: Path) -> None:
     noise = np.random.default_rng(5).normal(0, 0.01, (2, 4))
     studies.write(made, lambda point, repeat: float((100, 200)[point] * np.exp(noise[point, repeat])))
     report = study_report.make(study_outcome.outcome(made, study_outcome.jobs(made)))
-    told = study_report.as_document(report)
-    assert told["effects"][0]["better"] == "B"
-    assert [side["data"] for side in told["stragglers"]] == list(FOLDERS)
+    document = study_report.as_document(report)
+    assert document["effects"][0]["better"] == "B"
+    assert [side["data"] for side in document["stragglers"]] == list(FOLDERS)
     assert ab_rows.sides(report.sides) == ["A is /old", "B is /new"]
     assert "A (/old) is slower: 0.498 x B by samples/s (B / A 2.01, 95 % interval" in ab_rows.verdict(
         made, report.effects
@@ -181,20 +181,20 @@ def test_the_report_says_which_is_which(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "complaint"),
     [
         (("--ab", "a", "a"), "are the same folder"),
         (("--ab", "a", "b", "-d", "c"), "leave --data out"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(run: Run, options: tuple[str, ...], words: str) -> None:
+def test_what_cannot_be_compared_is_refused(run: Run, options: tuple[str, ...], complaint: str) -> None:
     done = run("dlio-submit", "demo", "-s", "local", *options, "--dry-run")
     assert done.code == 2
-    assert words in done.err
+    assert complaint in done.err
 
 
 def test_a_throttled_file_system_is_named(run: Run, small: Path, tmp_path: Path) -> None:
-    """Each read below B takes 20 ms more, as a tired disk would have it."""
+    """Each read below B takes 20 ms more, as on a slow disk."""
     (tmp_path / "slow").mkdir()
     (tmp_path / "slow/sitecustomize.py").write_text(throttle.below(tmp_path / "new"))
     environment = f"site.environment={{PYTHONPATH: {tmp_path / 'slow'}}}"

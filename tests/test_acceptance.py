@@ -1,4 +1,4 @@
-"""Acceptance: every criterion met and missed, what counts more than that, and what people and machines are shown."""
+"""Acceptance: every criterion met and missed, the rules that override it, and the output for people and machines."""
 
 import json
 import random
@@ -54,11 +54,11 @@ LIMITED = [
 def _judge(
     entries: Entry | Sequence[Entry], asked: dict[str, Any] | None = None, **rest: Any
 ) -> tuple[Acceptance, list[Check]]:
-    """By one criterion; with its checks."""
+    """Judge by one criterion. Return the acceptance and the checks of the criterion."""
     wanted = {} if asked is None else {"it": Criterion(**asked)}
     jobs = [entries] if isinstance(entries, Entry) else entries
-    found = acceptance.judge(Criteria(name="made up", criteria=wanted), jobs, **rest)
-    return found, [check for check in found.checks if check.criterion == "it"]
+    judged = acceptance.judge(Criteria(name="made up", criteria=wanted), jobs, **rest)
+    return judged, [check for check in judged.checks if check.criterion == "it"]
 
 
 def _one(entries: Entry | Sequence[Entry], asked: dict[str, Any], **rest: Any) -> Check:
@@ -78,9 +78,9 @@ def test_metrics_against_limits(key: str, figure: str, scale: float, all_runs: b
     for limit, verdict in ((below, "pass" if is_least else "fail"), (above, "fail" if is_least else "pass")):
         check = _one(repeats(figure, values), {key: limit, "all_runs": all_runs})
         assert check.outcome == verdict
-        assert [each.value for each in check.evidence] == values
-        assert [each.run for each in check.evidence] == [f"{number:02}-measure-{number}" for number in range(1, 6)]
-        assert {each.is_met for each in check.evidence} == {verdict == "pass"}
+        assert [item.value for item in check.evidence] == values
+        assert [item.run for item in check.evidence] == [f"{number:02}-measure-{number}" for number in range(1, 6)]
+        assert {item.is_met for item in check.evidence} == {verdict == "pass"}
         if all_runs:
             assert check.value == (min(values) if is_least else max(values))
         else:
@@ -88,16 +88,16 @@ def test_metrics_against_limits(key: str, figure: str, scale: float, all_runs: b
 
 
 def test_a_limit_within_the_interval_is_no_verdict() -> None:
-    found, (check,) = _judge(repeats("samples_per_s", FIVE), {"min_samples_per_s": 1001.5})
-    assert (check.outcome, found.exit_code) == ("inconclusive", 5)
+    judged, (check,) = _judge(repeats("samples_per_s", FIVE), {"min_samples_per_s": 1001.5})
+    assert (check.outcome, judged.exit_code) == ("inconclusive", 5)
     assert "median 1,002.0 /s of 5 runs, 90 % interval 1,000.0 /s to 1,004.0 /s: the limit lies within" in check.text
 
 
 def test_where_each_run_counts_one_is_enough() -> None:
-    found, (check,) = _judge(repeats("samples_per_s", FIVE), {"min_samples_per_s": 1000.5, "all_runs": True})
-    assert (check.outcome, found.exit_code) == ("fail", 1)
+    judged, (check,) = _judge(repeats("samples_per_s", FIVE), {"min_samples_per_s": 1000.5, "all_runs": True})
+    assert (check.outcome, judged.exit_code) == ("fail", 1)
     assert check.text == "worst run 1,000.0 /s, 1 of 5 runs fail"
-    assert [each.is_met for each in check.evidence] == [False, True, True, True, True]
+    assert [item.is_met for item in check.evidence] == [False, True, True, True, True]
 
 
 def test_one_run_is_judged_by_its_value_and_said_to_be_one() -> None:
@@ -129,15 +129,15 @@ def test_a_figure_that_runs_lack_is_no_silent_pass() -> None:
 
 @pytest.mark.parametrize(("slowest", "verdict"), [(950.0, "pass"), (949.0, "fail")])
 def test_spread(slowest: float, verdict: str) -> None:
-    """Of all runs over the median: 50 of 1000 just meets 5 %."""
+    """The spread is the range of all runs over the median: 50 of 1000 just meets 5 %."""
     check = _one(repeats("samples_per_s", [slowest, 1000.0, 1000.0, 1000.0, 1000.0]), {"max_spread": 0.05})
     assert check.outcome == verdict
     assert check.value == pytest.approx((1000 - slowest) / 1000)
 
 
 def test_one_run_has_no_spread() -> None:
-    found, (check,) = _judge(repeats("samples_per_s", [1000.0]), {"max_spread": 0.05})
-    assert (check.outcome, found.exit_code) == ("inconclusive", 5)
+    judged, (check,) = _judge(repeats("samples_per_s", [1000.0]), {"max_spread": 0.05})
+    assert (check.outcome, judged.exit_code) == ("inconclusive", 5)
     assert check.text == "the spread of 1 run is unknown; repeat the measurement (--repeat)"
 
 
@@ -150,7 +150,7 @@ def _scaled(nodes: int, rates: Sequence[float], **key: Any) -> Entry:
     ([3200.0, 3204.0, 3208.0], "pass"), ([2700.0, 2704.0, 2708.0], "fail"), ([2700.0, 2800.0, 2900.0], "inconclusive"),
 ])  # fmt: skip
 def test_scaling_efficiency(rates: list[float], verdict: str) -> None:
-    """Of a rank on 8 nodes over one on 2: at least 70 % of 4 times 1000/s."""
+    """A rank on 8 nodes needs at least 70 % of the rate of a rank on 2 nodes."""
     jobs = [_scaled(8, rates), _scaled(2, [1000.0, 1000.0, 1000.0])]
     check = _one(jobs, {"min_scaling_efficiency": 0.7})
     assert check.outcome == verdict
@@ -161,8 +161,8 @@ def test_scaling_efficiency(rates: list[float], verdict: str) -> None:
 
 def test_scaling_is_among_what_is_the_same_but_for_its_size() -> None:
     jobs = [_scaled(2, [1000.0] * 3), _scaled(8, [100.0] * 3, settings="1" * 12)]
-    found, (check,) = _judge(jobs, {"min_scaling_efficiency": 0.7})
-    assert (check.outcome, check.group, found.exit_code) == ("fail", "", 1)
+    judged, (check,) = _judge(jobs, {"min_scaling_efficiency": 0.7})
+    assert (check.outcome, check.group, judged.exit_code) == ("fail", "", 1)
     assert check.text == "no run was measured that this criterion applies to"
 
 
@@ -181,18 +181,18 @@ def test_scaling_is_among_what_is_the_same_but_for_its_size() -> None:
     ({"warmups": 1}, {}, False),
 ])  # fmt: skip
 def test_rules(asked: dict[str, Any], changes: dict[str, Any], is_met: bool) -> None:
-    found, (check,) = _judge(repeats("au", [0.95] * 3, **changes), asked)
-    assert (check.outcome, found.exit_code) == (("pass", 0) if is_met else ("fail", 1))
-    assert [each.job for each in check.evidence] == ["job-1"] * 3
+    judged, (check,) = _judge(repeats("au", [0.95] * 3, **changes), asked)
+    assert (check.outcome, judged.exit_code) == (("pass", 0) if is_met else ("fail", 1))
+    assert [item.job for item in check.evidence] == ["job-1"] * 3
 
 
 def test_memory_that_nobody_asked_for_is_no_verdict_or_passed_over() -> None:
     job = repeats("au", [0.95], storage=storage(memory=None))
-    found, (check,) = _judge(job, {"min_dataset_over_memory": 5})
-    assert (check.outcome, found.exit_code) == ("inconclusive", 5)
+    judged, (check,) = _judge(job, {"min_dataset_over_memory": 5})
+    assert (check.outcome, judged.exit_code) == ("inconclusive", 5)
     assert check.text == "unknown: node memory was not recorded"
-    found, (check,) = _judge(job, {"min_dataset_over_memory": 5, "optional": True})
-    assert (check.outcome, found.exit_code) == ("skipped", 0)
+    judged, (check,) = _judge(job, {"min_dataset_over_memory": 5, "optional": True})
+    assert (check.outcome, judged.exit_code) == ("skipped", 0)
 
 
 @pytest.mark.parametrize(("gap", "verdict"), [(59.0, "pass"), (60.0, "fail"), (3600.0, "fail")])
@@ -201,7 +201,7 @@ def test_gaps_are_shorter_than_the_shortest_run(gap: float, verdict: str) -> Non
     check = _one(entry(runs), {"gaps": "shorter than a run"})
     assert check.outcome == verdict
     assert check.value == pytest.approx(gap)
-    assert [each.is_met for each in check.evidence] == [verdict == "pass", True]
+    assert [item.is_met for item in check.evidence] == [verdict == "pass", True]
 
 
 def test_the_gap_after_the_warm_up_counts() -> None:
@@ -217,12 +217,12 @@ def test_the_gap_after_the_warm_up_counts() -> None:
 ])  # fmt: skip
 def test_results_lie_elsewhere(place: str | None, verdict: str, code: int) -> None:
     job = structs.replace(repeats("au", [0.95] * 3), results_on=place or "")
-    found, (check,) = _judge(job, {"separate_results_fs": True})
-    assert (check.outcome, found.exit_code) == (verdict, code)
+    judged, (check,) = _judge(job, {"separate_results_fs": True})
+    assert (check.outcome, judged.exit_code) == (verdict, code)
 
 
 @pytest.mark.parametrize(
-    ("changes", "verdict", "words"),
+    ("changes", "verdict", "reason"),
     [
         ((), "pass", "as shipped"),
         (("dataset.files=7",), "pass", "as shipped"),
@@ -231,12 +231,12 @@ def test_results_lie_elsewhere(place: str | None, verdict: str, code: int) -> No
         (("name=other",), "inconclusive", "unknown: no shipped workload 'other'"),
     ],
 )
-def test_a_workload_that_was_changed_is_another_one(changes: tuple[str, ...], verdict: str, words: str) -> None:
+def test_a_workload_that_was_changed_is_another_one(changes: tuple[str, ...], verdict: str, reason: str) -> None:
     work = plan.resolved(workload.load("unet3d_h100", changes))
     key = structs.replace(KEY, workload=work.name)
     job = entry([run(key=key)], workloads={key.settings: json.loads(document.encode(work))})
     _, (check,) = _judge(job, {"unmodified": ["compute.time", "reader.batch_size"]})
-    assert (check.outcome, check.text) == (verdict, words)
+    assert (check.outcome, check.text) == (verdict, reason)
 
 
 # What is asked in any case
@@ -247,9 +247,9 @@ def test_a_workload_that_was_changed_is_another_one(changes: tuple[str, ...], ve
 ])  # fmt: skip
 def test_it_was_the_storage_or_nothing_was_proven(cached: float | None, limit: float, code: int) -> None:
     job = repeats("au", [0.95] * 3, storage=storage(cached))
-    found = acceptance.judge(Criteria(name="x", cached_above=units.Share(limit)), [job])
-    assert found.exit_code == code
-    (check,) = (each for each in found.checks if each.criterion == "storage")
+    judged = acceptance.judge(Criteria(name="x", cached_above=units.Share(limit)), [job])
+    assert judged.exit_code == code
+    (check,) = (check for check in judged.checks if check.criterion == "storage")
     assert check.outcome == ("cached" if code else "pass")
     if cached is not None:
         assert check.value == pytest.approx(1 - cached)
@@ -261,11 +261,11 @@ def test_it_was_the_storage_or_nothing_was_proven(cached: float | None, limit: f
 def test_a_single_cached_run_is_enough() -> None:
     job = repeats("au", [0.95] * 3)
     cached = structs.replace(job.measurements[1], storage=storage(0.9))
-    found, (check,) = _judge(entry([job.measurements[0], cached, job.measurements[2]]), {"min_au": 0.9})
-    assert found.exit_code == 4
+    judged, (check,) = _judge(entry([job.measurements[0], cached, job.measurements[2]]), {"min_au": 0.9})
+    assert judged.exit_code == 4
     assert check.outcome == "cached", "a figure of memory meets nothing"
-    (of_storage,) = (each for each in found.checks if each.criterion == "storage")
-    assert [each.is_met for each in of_storage.evidence] == [True, False, True]
+    (of_storage,) = (check for check in judged.checks if check.criterion == "storage")
+    assert [item.is_met for item in of_storage.evidence] == [True, False, True]
     assert of_storage.text.startswith("1 of 3 runs: cached: 10.0 % from storage")
 
 
@@ -276,65 +276,65 @@ def test_what_even_memory_does_not_meet_stays_unmet_and_rules_stay_rules() -> No
 
 
 def test_a_run_without_record_of_what_was_read_proves_nothing() -> None:
-    found, _ = _judge(repeats("au", [0.95], storage=None))
-    assert found.exit_code == 4
-    found, _ = _judge(repeats("au", [0.95], storage=structs.replace(storage(), epochs=(), cached=None)))
-    assert found.exit_code == 4, "nothing was read"
+    judged, _ = _judge(repeats("au", [0.95], storage=None))
+    assert judged.exit_code == 4
+    judged, _ = _judge(repeats("au", [0.95], storage=structs.replace(storage(), epochs=(), cached=None)))
+    assert judged.exit_code == 4, "nothing was read"
 
 
-def _faulty(number: int, code: int, words: str = "it went wrong") -> Measurement:
-    return run(number, fault=words, exit_code=code, metrics={}, storage=None)
+def _faulty(number: int, code: int, fault: str = "it went wrong") -> Measurement:
+    return run(number, fault=fault, exit_code=code, metrics={}, storage=None)
 
 
 @pytest.mark.parametrize(("code", "verdict", "exit_code"), [
     (3, "invalid", 3), (6, "infrastructure", 6), (2, "infrastructure", 6), (7, "incomplete", 7),
 ])  # fmt: skip
 def test_faulty_runs(code: int, verdict: str, exit_code: int) -> None:
-    found, (check,) = _judge(entry([run(1), _faulty(2, code)]), {"measured_runs": 1})
-    assert found.exit_code == exit_code
+    judged, (check,) = _judge(entry([run(1), _faulty(2, code)]), {"measured_runs": 1})
+    assert judged.exit_code == exit_code
     assert check.outcome == "pass", "the good ones are judged"
-    (told,) = (each for each in found.of("") if each.outcome != "pass")
-    assert (told.outcome, told.text) == (verdict, "it went wrong")
-    assert [(each.job, each.run) for each in told.evidence] == [("job-1", "02-measure-2")]
+    (failure,) = (check for check in judged.of("") if check.outcome != "pass")
+    assert (failure.outcome, failure.text) == (verdict, "it went wrong")
+    assert [(item.job, item.run) for item in failure.evidence] == [("job-1", "02-measure-2")]
 
 
 def test_a_fault_that_was_made_good_is_none() -> None:
     jobs = [entry([run(1), _faulty(2, 6)]), entry([run(2, 3600.0)], "job-2")]
-    found, (check,) = _judge(jobs, {"measured_runs": 2})
-    assert (found.exit_code, check.outcome) == (0, "pass")
+    judged, (check,) = _judge(jobs, {"measured_runs": 2})
+    assert (judged.exit_code, check.outcome) == (0, "pass")
 
 
 def test_what_is_good_elsewhere_makes_no_fault_good() -> None:
-    """Of two file systems that are compared, each is measured."""
-    found, _ = _judge(entry([run(1), structs.replace(_faulty(2, 6), repeat=0, data="/new")]))
-    assert found.exit_code == 6
+    """When a job compares two file systems, both must be measured."""
+    judged, _ = _judge(entry([run(1), structs.replace(_faulty(2, 6), repeat=0, data="/new")]))
+    assert judged.exit_code == 6
 
 
 def test_what_was_measured_twice_counts_once() -> None:
     check = _one([entry([run(1), run(2)]), entry([run(2, 3600.0)], "job-2")], {"measured_runs": 2})
     assert check.outcome == "pass"
-    assert {each.job for each in check.evidence} == {"job-1"}
+    assert {item.job for item in check.evidence} == {"job-1"}
 
 
 @pytest.mark.parametrize("measured", [[], [run(1), run(2)]])
 def test_a_job_that_is_invalid_beside_its_runs(measured: list[Measurement]) -> None:
-    """Its dataset was generated wrongly, for instance."""
-    found, _ = _judge(entry(measured, fault="00-generate is invalid", exit_code=3))
-    assert found.exit_code == 3
+    """The job can be invalid because its dataset was generated wrongly, for instance."""
+    judged, _ = _judge(entry(measured, fault="00-generate is invalid", exit_code=3))
+    assert judged.exit_code == 3
 
 
-@pytest.mark.parametrize(("exit_code", "told"), [(7, 0), (6, 6), (3, 3)])
-def test_a_job_whose_time_was_over_after_its_last_run_lost_nothing(exit_code: int, told: int) -> None:
-    found, _ = _judge(entry([run(1), run(2)], fault="job-1 ended as timeout", exit_code=exit_code))
-    assert found.exit_code == told
+@pytest.mark.parametrize(("exit_code", "code"), [(7, 0), (6, 6), (3, 3)])
+def test_a_job_whose_time_was_over_after_its_last_run_lost_nothing(exit_code: int, code: int) -> None:
+    judged, _ = _judge(entry([run(1), run(2)], fault="job-1 ended as timeout", exit_code=exit_code))
+    assert judged.exit_code == code
 
 
 def test_each_scale_and_workload_that_is_named_has_to_be_measured() -> None:
-    """Two nodes alone say nothing of 64."""
-    found, checks = _judge(
+    """Runs on two nodes do not show the result on 64."""
+    judged, checks = _judge(
         repeats("au", [0.95] * 3), {"min_au": 0.9, "nodes": (2, 64), "workload": ("demo", "unet3d*")}
     )
-    assert found.exit_code == 1
+    assert judged.exit_code == 1
     failure = "no run was measured for workload unet3d*, nodes 64"
     assert [(check.outcome, check.text) for check in checks if check.key == ""] == [("fail", failure)]
     known = {"min_au": 0.9, "nodes": (2, 64), "optional": True}
@@ -346,19 +346,19 @@ def test_missing_measurements_are_incomplete() -> None:
         Absent("nodes=2", 1, "job-1", "job-1 stopped close to its time limit before this run"),
         Absent("", 2, None, "no job"),
     ]
-    found, _ = _judge(entry([run(1)]), absent=absent)
-    assert found.exit_code == 7
-    (told,) = (each for each in found.checks if each.criterion == "completeness")
-    assert [each.text for each in told.evidence] == [
+    judged, _ = _judge(entry([run(1)]), absent=absent)
+    assert judged.exit_code == 7
+    (completeness,) = (check for check in judged.checks if check.criterion == "completeness")
+    assert [item.text for item in completeness.evidence] == [
         "nodes=2, repeat 2: job-1 stopped close to its time limit before this run", ", repeat 3: no job",
     ]  # fmt: skip
 
 
 def test_what_is_missing_because_it_failed_is_told_once() -> None:
     absent = [Absent("", 1, "job-1", "it went wrong")]
-    found, _ = _judge(entry([run(1), _faulty(2, 3)]), absent=absent)
-    assert found.exit_code == 3
-    assert [len(each.evidence) for each in found.of("")] == [1, 0, 0]
+    judged, _ = _judge(entry([run(1), _faulty(2, 3)]), absent=absent)
+    assert judged.exit_code == 3
+    assert [len(check.evidence) for check in judged.of("")] == [1, 0, 0]
 
 
 def test_nothing_at_all_is_not_accepted() -> None:
@@ -367,30 +367,30 @@ def test_nothing_at_all_is_not_accepted() -> None:
 
 
 def test_a_criterion_for_nothing_is_not_met() -> None:
-    found, (check,) = _judge(repeats("au", [0.95]), {"workload": "unet3d*", "nodes": 64, "min_au": 0.9})
-    assert (found.exit_code, check.outcome, check.group) == (1, "fail", "")
+    judged, (check,) = _judge(repeats("au", [0.95]), {"workload": "unet3d*", "nodes": 64, "min_au": 0.9})
+    assert (judged.exit_code, check.outcome, check.group) == (1, "fail", "")
     assert check.asked == "AU >= 90 %"
     assert check.text == "no run was measured that this criterion applies to (workload unet3d*, nodes 64)"
 
 
 def test_it_is_passed_over_only_where_the_file_says_so() -> None:
-    found, (check,) = _judge(repeats("au", [0.95]), {"nodes": 64, "min_au": 0.9, "optional": True})
-    assert (found.exit_code, check.outcome) == (0, "skipped")
-    assert acceptance.summary(found) == "acceptance of study by made up: 4 of 4 pass, 1 skipped"
+    judged, (check,) = _judge(repeats("au", [0.95]), {"nodes": 64, "min_au": 0.9, "optional": True})
+    assert (judged.exit_code, check.outcome) == (0, "skipped")
+    assert acceptance.summary(judged) == "acceptance of study by made up: 4 of 4 pass, 1 skipped"
 
 
 def test_each_limit_of_a_criterion_is_judged_by_itself() -> None:
-    """One that applies does not hide another that does not."""
+    """A limit that applies does not hide another one that does not."""
     _, checks = _judge(repeats("samples_per_s", FIVE), {"max_spread": 0.1, "min_scaling_efficiency": 0.7})
-    assert [(each.key, each.outcome) for each in checks] == [
+    assert [(check.key, check.outcome) for check in checks] == [
         ("min_scaling_efficiency", "fail"), ("max_spread", "pass"),
     ]  # fmt: skip
 
 
 def test_workloads_beside_those_that_it_is_for() -> None:
-    found = acceptance.judge(Criteria(name="x", workloads=("unet3d*",)), [repeats("au", [0.95])])
-    assert found.exit_code == 1
-    assert any(each.text.startswith("demo is not among the allowed workloads") for each in found.checks)
+    judged = acceptance.judge(Criteria(name="x", workloads=("unet3d*",)), [repeats("au", [0.95])])
+    assert judged.exit_code == 1
+    assert any(check.text.startswith("demo is not among the allowed workloads") for check in judged.checks)
 
 
 # The gravest decides
@@ -411,9 +411,9 @@ def test_the_gravest_of_all_is_the_exit_code(first: int) -> None:
     for _, _, what in GRAVITY[first:]:
         runs += what.get("runs", [])
         asked |= what.get("asked", {})
-    found = acceptance.judge(Criteria(name="x", criteria=asked), [entry(runs)])
-    assert (found.outcome, found.exit_code) == GRAVITY[first][:2]
-    there = {check.outcome for check in found.checks}
+    judged = acceptance.judge(Criteria(name="x", criteria=asked), [entry(runs)])
+    assert (judged.outcome, judged.exit_code) == GRAVITY[first][:2]
+    there = {check.outcome for check in judged.checks}
     assert {name for name, _, _ in GRAVITY[first:]} <= there
 
 
@@ -429,8 +429,8 @@ def test_the_order_of_jobs_and_runs_changes_nothing() -> None:
 def test_groups_with_the_same_title_are_told_apart() -> None:
     one, two = repeats("au", [0.95] * 2), repeats("au", [0.95] * 2, data="/other")
     three = repeats("au", [0.95] * 2, key=structs.replace(KEY, version="2"))
-    found, _ = _judge([one, structs.replace(two, job="2"), structs.replace(three, job="3")])
-    labels = [group for group in found.groups if group]
+    judged, _ = _judge([one, structs.replace(two, job="2"), structs.replace(three, job="3")])
+    labels = [group for group in judged.groups if group]
     assert len(set(labels)) == 3
     assert "demo on theta, 2 x 4 ranks, lustre /scratch, layout 8 stripes, /other" in labels
 
@@ -440,34 +440,34 @@ def test_groups_with_the_same_title_are_told_apart() -> None:
 
 @given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=12))
 def test_an_interval_holds_its_median_and_of_many_values_stays_within_them(values: list[float]) -> None:
-    found = robust.estimate(values)
-    assert found == robust.estimate(values[::-1])
+    interval = robust.estimate(values)
+    assert interval == robust.estimate(values[::-1])
     if len(values) == 1:
-        assert found.low is found.high is None
+        assert interval.low is interval.high is None
         return
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low <= found.value <= found.high
+    assert interval.low is not None
+    assert interval.high is not None
+    assert interval.low <= interval.value <= interval.high
     if len(values) >= 5:
-        assert min(values) <= found.low <= found.high <= max(values)
+        assert min(values) <= interval.low <= interval.high <= max(values)
 
 
 @pytest.mark.parametrize("count", [3, 4, 5, 8])
 def test_each_end_of_an_interval_leaves_out_one_in_twenty_at_most(count: int) -> None:
     draws = np.random.default_rng(7).normal(100.0, 5.0, (2000, count))
-    found = [robust.estimate(values) for values in draws.tolist()]
-    assert np.mean([each.low > 100.0 for each in found if each.low is not None]) < 0.065
-    assert np.mean([each.high < 100.0 for each in found if each.high is not None]) < 0.065
+    intervals = [robust.estimate(values) for values in draws.tolist()]
+    assert np.mean([interval.low > 100.0 for interval in intervals if interval.low is not None]) < 0.065
+    assert np.mean([interval.high < 100.0 for interval in intervals if interval.high is not None]) < 0.065
 
 
 def test_many_repeats_narrow_the_interval() -> None:
     draw = random.Random(3)
     values = [draw.gauss(100.0, 5.0) for _ in range(200)]
-    found = robust.estimate(values)
-    assert found.low is not None
-    assert found.high is not None
-    assert 0.5 < found.high - found.low < 3
-    assert found.low < found.value < found.high
+    interval = robust.estimate(values)
+    assert interval.low is not None
+    assert interval.high is not None
+    assert 0.5 < interval.high - interval.low < 3
+    assert interval.low < interval.value < interval.high
     ratio = robust.ratio(values, [2 * value for value in values])
     assert ratio.value == pytest.approx(0.5)
     assert ratio.low is not None
@@ -479,22 +479,22 @@ def test_many_repeats_narrow_the_interval() -> None:
 
 
 def _mlperf(name: str = "unet3d_h100", **changes: Any) -> Entry:
-    """A submission that just meets each rule; changes: of every run."""
+    """Return a submission that just meets each rule. changes: fields of every run."""
     figures = [{"au_mlperf": 0.9, "samples_per_s": rate} for rate in (975.0, 1000.0, 1000.0, 1000.0, 1025.0)]
     key = structs.replace(KEY, workload=name)
     warmup = run(0, 0.0, 60.0, kind="warmup", run="00-warmup", key=key)
-    runs = [run(place + 1, 119.9 * (place + 1), 60.0, metrics=each) for place, each in enumerate(figures)]
+    runs = [run(place + 1, 119.9 * (place + 1), 60.0, metrics=metrics) for place, metrics in enumerate(figures)]
     work = json.loads(document.encode(plan.resolved(workload.load(name))))
     just = {"key": key, "steps": 500, "storage": storage(0.1, 5 * 2**40, 2**40)}
-    made = [warmup, *(structs.replace(each, **(just | changes)) for each in runs)]
+    made = [warmup, *(structs.replace(measurement, **(just | changes)) for measurement in runs)]
     return entry(made, workloads={key.settings: work})
 
 
 def _by_mlperf(job: Entry, place: str | None = "ext4 /home") -> tuple[int, set[str]]:
-    """Exit code and keys of what is not met."""
+    """Return the exit code and the keys of the criteria that are not met."""
     rules = criteria_file.load("mlperf_storage")
-    found = acceptance.judge(rules, [structs.replace(job, results_on=place or "")])
-    return found.exit_code, {each.key for each in found.checks if each.outcome not in ("pass", "skipped")}
+    judged = acceptance.judge(rules, [structs.replace(job, results_on=place or "")])
+    return judged.exit_code, {check.key for check in judged.checks if check.outcome not in ("pass", "skipped")}
 
 
 @pytest.mark.parametrize("name", ["unet3d_h100", "resnet50_a100", "cosmoflow_h100"])
@@ -503,7 +503,7 @@ def test_mlperf_just_met(name: str) -> None:
 
 
 def _with(job: Entry, number: int, **changes: Any) -> Entry:
-    """With another run of that number."""
+    """Return the job with changes to the run of that number."""
     runs = list(job.measurements)
     runs[number] = structs.replace(runs[number], **changes)
     return structs.replace(job, measurements=tuple(runs))
@@ -534,7 +534,7 @@ COSMOFLOW = _mlperf("cosmoflow_a100")
     (_mlperf("demo"), "workloads"),
 ])  # fmt: skip
 def test_mlperf_just_missed(job: Entry, key: str) -> None:
-    """That rule alone."""
+    """The job misses that rule and no other."""
     assert _by_mlperf(job) == (1, {key})
 
 
@@ -548,14 +548,18 @@ def test_mlperf_wants_results_elsewhere_where_that_can_be_known() -> None:
 
 
 def test_mlperf_in_two_jobs_has_a_gap() -> None:
-    """A queue lies between them, and it is longer than a run."""
+    """The time in the queue between the jobs is longer than a run."""
     later = [
-        structs.replace(each, started=each.started.replace("T10", "T13"), ended=each.ended.replace("T10", "T13"))
-        for each in JUST.measurements[4:]
+        structs.replace(
+            measurement,
+            started=measurement.started.replace("T10", "T13"),
+            ended=measurement.ended.replace("T10", "T13"),
+        )
+        for measurement in JUST.measurements[4:]
     ]
     jobs = [structs.replace(JUST, measurements=JUST.measurements[:4]), entry(later, "job-2")]
-    found = acceptance.judge(criteria_file.load("mlperf_storage"), jobs)
-    (gaps,) = (each for each in found.checks if each.outcome == "fail")
+    judged = acceptance.judge(criteria_file.load("mlperf_storage"), jobs)
+    (gaps,) = (check for check in judged.checks if check.outcome == "fail")
     assert (gaps.key, gaps.advice) == ("gaps", ("all runs in one batch job: --warmup, --repeat and enough --time",))
 
 
@@ -568,7 +572,7 @@ def test_mlperf_from_memory_is_cached() -> None:
 
 
 def _mixed() -> Acceptance:
-    """Of every verdict something."""
+    """Return an acceptance with at least one check of every verdict."""
     jobs = [
         entry([*(run(n, 61.0 * n, metrics={"au": 0.88 + n / 100}) for n in range(1, 4)), _faulty(4, 3), _faulty(5, 7)]),
         repeats("samples_per_s", [500.0, 600.0, 550.0], title="nodes=4: <b>", key=structs.replace(KEY, nodes=4),
@@ -586,20 +590,20 @@ def _mixed() -> Acceptance:
 
 
 def test_junit_tells_failures_from_errors() -> None:
-    found = _mixed()
-    suite = ElementTree.fromstring(junit.document("accept", acceptance.cases(found)))
-    told = {}
+    judged = _mixed()
+    suite = ElementTree.fromstring(junit.document("accept", acceptance.cases(judged)))
+    outcomes = {}
     for case in suite.iter("testcase"):
         assert case.get("classname") == "dlio-hpc.accept"
         outcome = [(child.tag, child.get("type")) for child in case if child.tag != "system-out"]
-        told[case.get("name")] = outcome[0] if outcome else ("pass", None)
-    assert len(told) == len(found.checks), "names are told apart"
+        outcomes[case.get("name")] = outcome[0] if outcome else ("pass", None)
+    assert len(outcomes) == len(judged.checks), "names are told apart"
     first = "demo on theta, 2 x 4 ranks"
-    assert told[f"{first}: kept busy & happy: AU >= 90 %"] == ("error", "inconclusive")
-    assert told[f"{first}: rate: samples/s >= 900 /s"] == ("pass", None)
-    assert told["nodes=4: <b>: demo on theta, 4 x 4 ranks: slow: samples/s >= 900 /s"] == ("failure", "fail")
-    assert told["none: read bandwidth >= 1 MB/s"] == ("skipped", None)
-    kinds = set(told.values())
+    assert outcomes[f"{first}: kept busy & happy: AU >= 90 %"] == ("error", "inconclusive")
+    assert outcomes[f"{first}: rate: samples/s >= 900 /s"] == ("pass", None)
+    assert outcomes["nodes=4: <b>: demo on theta, 4 x 4 ranks: slow: samples/s >= 900 /s"] == ("failure", "fail")
+    assert outcomes["none: read bandwidth >= 1 MB/s"] == ("skipped", None)
+    kinds = set(outcomes.values())
     assert {("error", "invalid"), ("error", "cached"), ("error", "incomplete")} <= kinds
     text = "\n".join(suite.itertext())
     assert "would defeat the cache: -S reader.drop_cache=true" in text
@@ -607,34 +611,34 @@ def test_junit_tells_failures_from_errors() -> None:
 
 
 def test_junit_calls_a_timeout_so() -> None:
-    found, _ = _judge(entry([run(1), _faulty(2, 7, "job job-1 stopped close to its time limit before this run")]))
-    (case,) = (each for each in acceptance.cases(found) if each.kind == "error")
+    judged, _ = _judge(entry([run(1), _faulty(2, 7, "job job-1 stopped close to its time limit before this run")]))
+    (case,) = (case for case in acceptance.cases(judged) if case.kind == "error")
     assert case.type == "timeout"
 
 
 def test_the_terminal_shows_each_criterion_its_evidence_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     import sys
 
-    found = _mixed()
-    terminal.show(acceptance_document.of_acceptance(found), sys.stdout)
+    judged = _mixed()
+    terminal.show(acceptance_document.of_acceptance(judged), sys.stdout)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines[1:-1])) <= 100
     assert lines.count("  it went wrong") == 2
     assert any(line.split()[:5] == ["job-1", "04-measure-4", "it", "went", "wrong"] for line in lines)
     assert "  would defeat the cache: -S reader.drop_cache=true" in lines
-    assert lines[-1] == acceptance.summary(found)
+    assert lines[-1] == acceptance.summary(judged)
     assert lines[-1].startswith("acceptance of study by mixed: 4 of 11 pass, 1 invalid, 1 incomplete, ")
-    assert found.exit_code == 3
+    assert judged.exit_code == 3
 
 
 def test_json_has_all_of_it() -> None:
-    told = json.loads(json.dumps(acceptance.as_document(_mixed())))
-    assert (told["outcome"], told["exit_code"]) == ("invalid", 3)
-    (check,) = (each for each in told["checks"] if each["criterion"] == "au")
+    content = json.loads(json.dumps(acceptance.as_document(_mixed())))
+    assert (content["outcome"], content["exit_code"]) == ("invalid", 3)
+    (check,) = (check for check in content["checks"] if check["criterion"] == "au")
     assert (check["key"], check["limit"], check["outcome"]) == ("min_au", 0.9, "inconclusive")
     assert check["low"] <= check["value"] <= check["high"]
-    assert [each["value"] for each in check["evidence"]] == pytest.approx([0.89, 0.9, 0.91])
-    assert told["criteria"]["criteria"]["au"]["min_au"] == 0.9
+    assert [item["value"] for item in check["evidence"]] == pytest.approx([0.89, 0.9, 0.91])
+    assert content["criteria"]["criteria"]["au"]["min_au"] == 0.9
 
 
 def test_pictures_have_runs_medians_and_limits() -> None:
@@ -643,7 +647,7 @@ def test_pictures_have_runs_medians_and_limits() -> None:
         "criteria-1-demo-on-theta-2-x-4-ranks", "criteria-2-nodes-4-b-demo-on-theta-4-x-4-ranks",
     ]  # fmt: skip
     axes = pictures[0].figure.axes
-    assert [each.get_title(loc="left").split(":")[0] for each in axes] == ["kept busy & happy", "rate", "spread"]
+    assert [panel.get_title(loc="left").split(":")[0] for panel in axes] == ["kept busy & happy", "rate", "spread"]
     limit, runs, interval, middle = (np.asarray(line.get_xdata()).tolist() for line in axes[0].get_lines())
     assert limit == [0.9, 0.9]
     assert runs == pytest.approx([0.89, 0.9, 0.91])
@@ -687,11 +691,11 @@ criteria:
 
 
 def _study(folder: Path, lost: Sequence[tuple[int, int]] = (), cached: float = 0.0, state: State = "completed") -> Path:
-    """On one node and on two, which is 1.6 times as fast; what was read came from storage but for a share."""
+    """Write a study on one node and on two, where the rate is 1.6 times as high. cached: share of bytes from memory."""
     part = studies.asked("demo", nodes=(1, 2), ranks_per_node=(2,))
     made = studies.make(folder / "dlio-runs", part)
     values = {1: 100.0, 2: 160.0}
-    found = studies.write(
+    directory = studies.write(
         made,
         lambda point, repeat: None if (point, repeat) in lost else values[made.points[point].nodes] + repeat,
         state,
@@ -702,7 +706,7 @@ def _study(folder: Path, lost: Sequence[tuple[int, int]] = (), cached: float = 0
         if result.summary is not None:
             run_result.write(path, structs.replace(result, epochs=[epoch], file_system="lustre", memory_bytes=10**9))
     (folder / "mine.yaml").write_text(NIGHTLY)
-    return found
+    return directory
 
 
 def test_a_study_is_accepted_by_folder_name_and_archives_alone(run: Run, tmp_path: Path) -> None:
@@ -720,7 +724,7 @@ def test_a_study_is_accepted_by_folder_name_and_archives_alone(run: Run, tmp_pat
     assert (alone.code, alone.out) == (0, by_name.out)
     part = run("dlio-hpc", "accept", kept[0], "--criteria", "mine.yaml", "--json")
     assert part.code == 1
-    unmet = {each["key"]: each["text"] for each in part.json["checks"] if each["outcome"] == "fail"}
+    unmet = {check["key"]: check["text"] for check in part.json["checks"] if check["outcome"] == "fail"}
     assert unmet == {"min_scaling_efficiency": "no run was measured that this criterion applies to"}
     assert run("dlio-hpc", "accept", kept[0], kept[0], "--criteria", "mine.yaml", "--json").json == part.json
 
@@ -776,7 +780,7 @@ def test_bad_input_is_told(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.job
 def test_a_real_job_from_its_submission_to_its_acceptance(run: Run, tmp_path: Path) -> None:
-    """With O_DIRECT it is the storage, whatever lies in memory; on tmpfs it cannot be."""
+    """With O_DIRECT all bytes come from the storage, whatever is in memory. On tmpfs they cannot."""
     (tmp_path / "mine.yaml").write_text(
         "name: mine\ncriteria:\n"
         "  rate: {workload: demo, min_samples_per_s: 0.001, max_read_p99: 1h, all_runs: true}\n"
@@ -787,7 +791,7 @@ def test_a_real_job_from_its_submission_to_its_acceptance(run: Run, tmp_path: Pa
     done = run("dlio-submit", "demo", "-s", "local", *options, "--warmup", 1, "--repeat", 2, "--wait", "--json")
     job = done.job["job"]
     judged = run("dlio-hpc", "accept", job, "--criteria", "mine.yaml", "--json")
-    checks = {each["key"] or each["criterion"]: each for each in judged.json["checks"]}
+    checks = {check["key"] or check["criterion"]: check for check in judged.json["checks"]}
     of_memory = filesystem.of(tmp_path).kind in ("tmpfs", "ramfs")
     assert checks["storage"]["outcome"] == ("cached" if of_memory else "pass"), checks["storage"]
     assert judged.code == (4 if of_memory else 1)
@@ -795,7 +799,7 @@ def test_a_real_job_from_its_submission_to_its_acceptance(run: Run, tmp_path: Pa
     assert checks["warmups"]["outcome"] == checks["measured_runs"]["outcome"] == "pass"
     if not of_memory:
         assert checks["min_samples_per_s"]["outcome"] == "pass"
-        assert [each["job"] for each in checks["max_read_p99"]["evidence"]] == [job, job]
+        assert [item["job"] for item in checks["max_read_p99"]["evidence"]] == [job, job]
     assert checks["gaps"]["value"] > 0
 
 

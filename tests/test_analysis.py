@@ -1,4 +1,4 @@
-"""What a log says of a program's I/O: figures with known truth, real logs, the command."""
+"""Analysis of the I/O that a log records: figures with known values, real logs, the command."""
 
 import csv
 import io
@@ -27,15 +27,15 @@ def _everything(path: str) -> bool:
 
 
 def _analysis(path: Path, **options: Any) -> Analysis:
-    found = log_reader.load(path)
-    traced = requests.of_log(found, "DXT_POSIX", _everything, None) if "DXT_POSIX" in found.traced else None
-    return summary.summarise(found, traced, _everything, **options)
+    log = log_reader.load(path)
+    traced = requests.of_log(log, "DXT_POSIX", _everything, None) if "DXT_POSIX" in log.traced else None
+    return summary.summarise(log, traced, _everything, **options)
 
 
 @pytest.fixture
 def known(tmp_path: Path) -> Path:
-    """Two ranks. Rank 0 reads 4 x 1000 bytes in 1 s each, the second and third at once; rank 1 reads 2 x 4 KiB in 2 s
-    each, one after the other, and writes 100 bytes in half a second.
+    """Two ranks. Rank 0 reads 4 x 1000 bytes in 1 s each, the second and third at the same time. Rank 1 reads 2 x 4 KiB
+    in 2 s each, one after the other, and writes 100 bytes in half a second.
     """
     path = tmp_path / "known.darshan"
     four = [(0, 1000, 0.0, 1.0), (1000, 1000, 1.0, 2.0), (2000, 1000, 1.5, 2.5), (3000, 1000, 5.0, 6.0)]
@@ -53,12 +53,12 @@ def known(tmp_path: Path) -> Path:
 
 
 def test_the_figures_of_a_log_with_known_truth(known: Path) -> None:
-    found = _analysis(known)
-    assert (found.ranks, found.job_s, found.traced) == (2, 10.0, True)
-    assert [rank.io_s for rank in found.by_rank] == [3.5, 4.5]
-    assert (found.io_s, found.io_share, found.io_any_s) == (4.0, 0.4, 5.5)
-    assert (found.bytes_read, found.bytes_written) == (4000 + 8 * KIB, 100)
-    read, write = found.read, found.write
+    analysis = _analysis(known)
+    assert (analysis.ranks, analysis.job_s, analysis.traced) == (2, 10.0, True)
+    assert [rank.io_s for rank in analysis.by_rank] == [3.5, 4.5]
+    assert (analysis.io_s, analysis.io_share, analysis.io_any_s) == (4.0, 0.4, 5.5)
+    assert (analysis.bytes_read, analysis.bytes_written) == (4000 + 8 * KIB, 100)
+    read, write = analysis.read, analysis.write
     assert isinstance(read, Operation)
     assert isinstance(write, Operation)
     assert (read.requests, write.requests) == (6, 1)
@@ -73,9 +73,9 @@ def test_the_figures_of_a_log_with_known_truth(known: Path) -> None:
     assert read.bandwidth_MBps is not None
     assert read.bandwidth_MBps.median == pytest.approx(0.001)
     assert (read.sequential, read.consecutive) == (4 / 6, 3 / 6)
-    assert found.metadata.opens == 3
-    assert found.metadata.share == pytest.approx(0.75 / (0.75 + 8 + 0.5))
-    assert [(node.host, node.ranks, node.io_s) for node in found.by_node] == [("n1", 1, 3.5), ("n2", 1, 4.5)]
+    assert analysis.metadata.opens == 3
+    assert analysis.metadata.share == pytest.approx(0.75 / (0.75 + 8 + 0.5))
+    assert [(node.host, node.ranks, node.io_s) for node in analysis.by_node] == [("n1", 1, 3.5), ("n2", 1, 4.5)]
 
 
 def test_files_with_sizes_and_types_the_busiest_first(known: Path) -> None:
@@ -97,30 +97,30 @@ def test_a_timeline_at_any_step(known: Path) -> None:
 
 
 def test_io_within_computing(known: Path) -> None:
-    """Rank 0 computes from 0.5 to 2, rank 1 never."""
-    found = _analysis(known, computing={0: np.array([[0.5, 2.0]]), 1: np.empty((0, 2))})
-    assert (found.hidden_s, found.hidden_share) == (0.75, 0.75 / 4)
-    assert [rank.hidden_s for rank in found.by_rank] == [1.5, 0.0]
+    """Rank 0 computes from 0.5 s to 2 s, rank 1 never."""
+    analysis = _analysis(known, computing={0: np.array([[0.5, 2.0]]), 1: np.empty((0, 2))})
+    assert (analysis.hidden_s, analysis.hidden_share) == (0.75, 0.75 / 4)
+    assert [rank.hidden_s for rank in analysis.by_rank] == [1.5, 0.0]
 
 
 def test_counters_alone_say_less_and_say_so(known: Path) -> None:
-    found = log_reader.load(known, trace=False)
-    told = summary.summarise(found, None, _everything)
-    assert (told.traced, told.timeline, told.io_any_s, told.hidden_s) == (False, None, None, None)
-    assert told.read is not None
-    assert (told.read.size, told.read.bandwidth_MBps, told.read.MBps) == (None, None, None)
-    assert (told.read.requests, told.read.bytes) == (6, 4000 + 8192)
-    assert [rank.io_s for rank in told.by_rank] == [4.0, 4.5], "Darshan's sums: what overlaps counts twice"
+    log = log_reader.load(known, trace=False)
+    analysis = summary.summarise(log, None, _everything)
+    assert (analysis.traced, analysis.timeline, analysis.io_any_s, analysis.hidden_s) == (False, None, None, None)
+    assert analysis.read is not None
+    assert (analysis.read.size, analysis.read.bandwidth_MBps, analysis.read.MBps) == (None, None, None)
+    assert (analysis.read.requests, analysis.read.bytes) == (6, 4000 + 8192)
+    assert [rank.io_s for rank in analysis.by_rank] == [4.0, 4.5], "Darshan's sums: what overlaps counts twice"
 
 
 def test_files_of_all_ranks_have_the_traces_figures(tmp_path: Path) -> None:
-    """A file that all ranks opened has one record in the counters; the trace tells the ranks apart."""
+    """The counters have one record of a file that all ranks opened. The trace has one per rank."""
     path = tmp_path / "a.darshan"
     traces = [Traced("/d/shared", rank, reads=[(0, 10 + rank, 0.0, 1.0)]) for rank in range(3)]
     darshanlog.write(path, 3, traces, counted=[("/d/shared", -1, {"READS": 3.0, "BYTES_READ": 33.0, "OPENS": 3.0})])
-    found = _analysis(path)
-    assert [(rank.reads, rank.bytes_read) for rank in found.by_rank] == [(1, 10), (1, 11), (1, 12)]
-    assert found.files[0].ranks == -1
+    analysis = _analysis(path)
+    assert [(rank.reads, rank.bytes_read) for rank in analysis.by_rank] == [(1, 10), (1, 11), (1, 12)]
+    assert analysis.files[0].ranks == -1
     alone = summary.summarise(log_reader.load(path, trace=False), None, _everything)
     assert alone.by_rank == [], "without a trace nobody knows"
     assert alone.read is not None
@@ -129,19 +129,19 @@ def test_files_of_all_ranks_have_the_traces_figures(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["mpi4_npz", "mpi4_tfrecord", "mpi4_h5shared_noreduction", "main_dxtv2_npz"])
 def test_the_trace_of_a_real_log_falls_into_darshans_own_bins(name: str) -> None:
-    found, counted = (
+    traced, counted = (
         _analysis(LOGS / f"{name}.darshan"),
         summary.summarise(log_reader.load(LOGS / f"{name}.darshan", trace=False), None, _everything),
     )
-    assert found.read is not None
+    assert traced.read is not None
     assert counted.read is not None
-    assert found.read.histogram == counted.read.histogram
-    size, count = next((size, count) for size, count in found.read.common if size)
+    assert traced.read.histogram == counted.read.histogram
+    size, count = next((size, count) for size, count in traced.read.common if size)
     assert dict(counted.read.common)[size] == count, "Darshan keeps the most frequent that are not empty"
-    assert found.read.bytes == counted.read.bytes == sum(rank.bytes_read for rank in found.by_rank)
-    assert found.io_s <= counted.io_s * 1.2
-    assert found.timeline is not None
-    assert sum(found.timeline.bytes_read) == pytest.approx(found.bytes_read)
+    assert traced.read.bytes == counted.read.bytes == sum(rank.bytes_read for rank in traced.by_rank)
+    assert traced.io_s <= counted.io_s * 1.2
+    assert traced.timeline is not None
+    assert sum(traced.timeline.bytes_read) == pytest.approx(traced.bytes_read)
 
 
 def test_only_the_files_that_are_asked_for() -> None:
@@ -159,9 +159,9 @@ def test_files_that_nobody_asked_for_leave_nothing() -> None:
 
 
 def test_a_trace_that_says_otherwise_than_the_counters_is_not_drawn_from() -> None:
-    found = analyze.log_file(LOGS / "mpi4_forkcorrupt.darshan")
-    assert found.requests is None
-    assert not found.is_sound
+    corrupt = analyze.log_file(LOGS / "mpi4_forkcorrupt.darshan")
+    assert corrupt.requests is None
+    assert not corrupt.is_sound
     cut = analyze.log_file(LOGS / "mpi4_dxtpartial.darshan")
     assert cut.requests is not None
     assert cut.is_sound, "its counters are whole"
@@ -200,17 +200,17 @@ def test_csv_holds_a_number_a_row(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "code", "words"),
+    ("name", "code", "statement"),
     [
         ("mpi4_npz_truncated", 3, "truncated: 2000 bytes, its header requires 4201"),
         ("mpi4_forkcorrupt", 3, "counters disagree: POSIX has 33 reads of 1773568 bytes"),
         ("mpi4_dxtpartial", 0, "DXT cut: DXT_POSIX lacks 160004 of 320008 requests"),
     ],
 )
-def test_the_exit_code_says_whether_a_log_holds(run: Run, name: str, code: int, words: str) -> None:
+def test_the_exit_code_says_whether_a_log_holds(run: Run, name: str, code: int, statement: str) -> None:
     done = run("dlio-hpc", "darshan", LOGS / f"{name}.darshan")
     assert done.code == code
-    assert words in done.out.replace("\n", " ")
+    assert statement in done.out.replace("\n", " ")
     assert ("do not use its numbers" in done.out) == (code == 3)
 
 
@@ -220,21 +220,21 @@ def test_what_cannot_be_read_stops_no_other_log(run: Run, tmp_path: Path) -> Non
     assert done.code == 3
     assert "is not a Darshan log" in done.err
     assert "cannot read" in done.err
-    assert [each["log"] for each in done.json["logs"]] == [str(LOGS / "mpi4_npz.darshan")]
+    assert [log["log"] for log in done.json["logs"]] == [str(LOGS / "mpi4_npz.darshan")]
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "complaint"),
     [
         (("--only", "("), "is not a regular expression"),
         (("--step", "soon"), "soon"),
         (("--step", "0"), "a step must be longer than 0 s"),
     ],
 )
-def test_options_that_make_no_sense(run: Run, options: tuple[str, ...], words: str) -> None:
+def test_options_that_make_no_sense(run: Run, options: tuple[str, ...], complaint: str) -> None:
     done = run("dlio-hpc", "darshan", LOGS / "mpi4_npz.darshan", *options)
     assert done.code == 2
-    assert words in done.err
+    assert complaint in done.err
 
 
 def test_pictures_pages_and_traces_of_a_log(run: Run, tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_requests_at_once_lie_in_rows_of_their_own(known: Path, tmp_path: Path) 
 
     events = json.loads(gzip.decompress((tmp_path / "p.json.gz").read_bytes()))["traceEvents"]
     of_rank_0 = [event for event in events if event["ph"] == "X" and event["pid"] == 0]
-    assert [(event["tid"], event["ts"], event["dur"]) for event in sorted(of_rank_0, key=lambda each: each["ts"])] == [
+    assert [(event["tid"], event["ts"], event["dur"]) for event in sorted(of_rank_0, key=lambda span: span["ts"])] == [
         (10, 0, 1e6), (10, 1e6, 1e6), (11, 1.5e6, 1e6), (10, 5e6, 1e6),
     ]  # fmt: skip
 
@@ -286,16 +286,16 @@ def test_a_file_that_is_no_log_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["mpi4_npz", "mpi4_tfrecord", "main_dxtv2_npz"])
 def test_without_a_trace_heat_maps_tell_the_bandwidth_over_time(name: str) -> None:
-    found = log_reader.load(LOGS / f"{name}.darshan", trace=False)
-    heat = found.heat["POSIX"]
-    counters = found.counted["POSIX"]
+    log = log_reader.load(LOGS / f"{name}.darshan", trace=False)
+    heat = log.heat["POSIX"]
+    counters = log.counted["POSIX"]
     for rank, read in zip(heat.ranks.tolist(), heat.read.sum(axis=1).tolist(), strict=True):
         assert read == counters["BYTES_READ"][counters["rank"] == rank].sum()
-    told = summary.summarise(found, None, _everything)
-    series = picture_data.of_counters("log", [], told, [heat]).series
-    assert series.bytes_read.sum() == told.bytes_read
+    analysis = summary.summarise(log, None, _everything)
+    series = picture_data.of_counters("log", [], analysis, [heat]).series
+    assert series.bytes_read.sum() == analysis.bytes_read
     assert series.reads is None
-    assert series.edges[-1] >= found.job.seconds - heat.width_s
+    assert series.edges[-1] >= log.job.seconds - heat.width_s
 
 
 def test_where_nothing_can_be_written_the_place_is_named(run: Run, tmp_path: Path) -> None:
@@ -328,17 +328,17 @@ def test_names_that_look_like_markup_are_shown_as_they_are(run: Run, tmp_path: P
 
 
 def test_figures_of_a_trace_that_is_cut_come_from_the_counters() -> None:
-    """Half of its requests would give twice the bandwidth."""
-    found = analyze.log_file(LOGS / "mpi4_dxtpartial.darshan")
-    analysis = found.analysis
+    """Half of the requests would give twice the bandwidth."""
+    cut = analyze.log_file(LOGS / "mpi4_dxtpartial.darshan")
+    analysis = cut.analysis
     assert analysis is not None
     assert analysis.read is not None
     assert (analysis.traced, analysis.read.requests, sum(analysis.read.histogram.values())) == (False, 320_000, 320_000)
     for rank in analysis.by_rank:
         assert rank.MBps == pytest.approx((rank.bytes_read + rank.bytes_written) / rank.io_s / 1e6)
         assert rank.io_s == pytest.approx(sum(file.io_s for file in analysis.files) / 4, rel=0.5)
-    assert found.view is not None
-    assert "DXT" in found.view.source
+    assert cut.view is not None
+    assert "DXT" in cut.view.source
 
 
 def test_what_went_through_stdio_is_in_no_rate_of_a_trace(tmp_path: Path) -> None:
@@ -346,12 +346,12 @@ def test_what_went_through_stdio_is_in_no_rate_of_a_trace(tmp_path: Path) -> Non
     darshanlog.write(path, 1, [Traced("/d/a", 0, reads=[(0, 100, 0.0, 1.0)])])
     stdio = np.zeros(1, counters.record_type("STDIO", 2))
     stdio["READS"], stdio["BYTES_READ"], stdio["F_READ_TIME"] = 5, 10**9, 2.0
-    found = log_reader.load(path)
-    found.counted["STDIO"] = stdio
-    told = summary.summarise(found, requests.of_log(found, "DXT_POSIX", _everything, None), _everything)
-    assert (told.bytes_read, told.untraced_bytes, told.by_rank[0].MBps) == (100, 10**9, 1e-4)
-    assert told.interfaces["STDIO"].bytes_read == 10**9
-    alone = summary.summarise(found, None, _everything)
+    log = log_reader.load(path)
+    log.counted["STDIO"] = stdio
+    traced = summary.summarise(log, requests.of_log(log, "DXT_POSIX", _everything, None), _everything)
+    assert (traced.bytes_read, traced.untraced_bytes, traced.by_rank[0].MBps) == (100, 10**9, 1e-4)
+    assert traced.interfaces["STDIO"].bytes_read == 10**9
+    alone = summary.summarise(log, None, _everything)
     assert (alone.bytes_read, alone.untraced_bytes, alone.io_s) == (10**9 + 100, 0, 3.0)
 
 

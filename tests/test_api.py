@@ -1,4 +1,4 @@
-"""The Python API offers what the commands do."""
+"""The Python API offers the same functions as the commands."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Small programs that really learn: do they, and does `characterize` say of their logs what they do?"""
+"""Small programs that really learn: the programs run, and `characterize` derives from their logs what they do."""
 
 import importlib
 import json
@@ -61,62 +61,62 @@ TRUTH: dict[str, tuple[dict[str, Any], float | None]] = {
 }  # fmt: skip
 
 
-def _values(found: Character) -> dict[str, Any]:
-    return {key: each.value for key, each in found.derived.keys.items()}
+def _values(character: Character) -> dict[str, Any]:
+    return {key: estimate.value for key, estimate in character.derived.keys.items()}
 
 
 @pytest.mark.parametrize("name", TRUTH)
 def test_what_a_log_tells_is_what_the_program_does(name: str, tmp_path: Path) -> None:
     expected, computing = TRUTH[name]
-    found = fidelity.character(name)
-    values = _values(found)
+    character = fidelity.character(name)
+    values = _values(character)
     assert {key: values[key] for key in expected} == expected
-    assert all(found.derived.keys[key].confidence != "unknown" for key in expected)
+    assert all(character.derived.keys[key].confidence != "unknown" for key in expected)
     if computing is not None:
         assert computing <= values["compute.time"] <= 1.5 * computing
-    assert fidelity.derived(found, name, tmp_path).dataset.files == expected["dataset.files"]
+    assert fidelity.derived(character, name, tmp_path).dataset.files == expected["dataset.files"]
 
 
 def _later(path: Path, seconds: float) -> Log:
-    """The same process, as if it had begun so much later: PyTorch's default makes new workers each epoch."""
-    found = log_reader.load(path)
-    job = found.job._replace(started=found.job.started + seconds, ended=found.job.ended + seconds)
-    return found._replace(path=path.with_name(path.name.replace("-", "-9")), job=job)
+    """Return the log of the process as if it had begun later. By default PyTorch starts new workers in each epoch."""
+    log = log_reader.load(path)
+    job = log.job._replace(started=log.job.started + seconds, ended=log.job.ended + seconds)
+    return log._replace(path=path.with_name(path.name.replace("-", "-9")), job=job)
 
 
 def test_workers_of_one_epoch_after_another_are_no_more_at_a_time() -> None:
-    found = [log_reader.load(path) for path in fidelity.logs("torch_loader")]
-    (main,) = (log for log in found if not log.job.metadata.get("fork_parent"))
-    workers = [log for log in found if log is not main]
+    logs = [log_reader.load(path) for path in fidelity.logs("torch_loader")]
+    (main,) = (log for log in logs if not log.job.metadata.get("fork_parent"))
+    workers = [log for log in logs if log is not main]
     again = [_later(log.path, 20.0) for log in workers]
     log = merged_logs.merge([main, *workers, *again])
     made = derive.derive(log, requests.of_log(log, "DXT_POSIX", lambda _: True, None), lambda _: True, False)
-    values = {key: each.value for key, each in made.keys.items()}
+    values = {key: estimate.value for key, estimate in made.keys.items()}
     assert (values["reader.read_threads"], values["reader.batch_size"], values["train.epochs"]) == (2, 8, 4)
     assert values["compute.time"] == pytest.approx(0.036, rel=0.1)
 
 
 def test_renamed_logs_are_still_processes_of_one_program(tmp_path: Path, run: Run) -> None:
-    """Without the pids in their names, and without the parent's log; not one of them twice."""
+    """The names have no pids, the parent's log is missing, and the same log twice is an error."""
     copies = [Path(shutil.copy(path, tmp_path / f"w{at}.darshan"))
               for at, path in enumerate(fidelity.logs("torch_loader"))]  # fmt: skip
     for paths in (copies, copies[1:]):
-        found = characterize.load(paths, None, False)
-        assert (found.log.job.ranks, _values(found)["reader.read_threads"]) == (1, 2)
+        character = characterize.load(paths, None, False)
+        assert (character.log.job.ranks, _values(character)["reader.read_threads"]) == (1, 2)
     with pytest.raises(ConfigError, match="a log is given twice"):
         characterize.load([copies[1], copies[1]], None, False)
 
 
 def test_a_checkpoint_through_stdio_alone_is_counted_once() -> None:
-    found = characterize.load(fidelity.logs("tf_records"), "tfrecord|[.]data$", False)
-    assert _values(found)["checkpoint.files"] == [110_592]
-    assert found.derived.keys["checkpoint.files"].confidence == "medium"
+    character = characterize.load(fidelity.logs("tf_records"), "tfrecord|[.]data$", False)
+    assert _values(character)["checkpoint.files"] == [110_592]
+    assert character.derived.keys["checkpoint.files"].confidence == "medium"
 
 
 def test_libraries_and_scraps_are_told_from_data() -> None:
-    """PyTorch's log has them all: the interpreter's modules, a pipe, a temporary file."""
+    """PyTorch's log has files of all kinds: the interpreter's modules, a pipe, a temporary file."""
     roles = fidelity.character("torch_loader").derived.roles
-    of = {role.role: [each.file.path for each in roles if each.role == role.role] for role in roles}
+    of = {role.role: [part.file.path for part in roles if part.role == role.role] for role in roles}
     assert len(of["dataset"]) == 256
     assert of["checkpoint"] == ["/scratch/torch_loader/last.pt"]
     assert len(of["library"]) > 50
@@ -127,7 +127,7 @@ def test_libraries_and_scraps_are_told_from_data() -> None:
 
 @pytest.mark.parametrize("name", TRUTH)
 def test_counters_alone_tell_less_and_less_surely(name: str, tmp_path: Path) -> None:
-    """As most facilities keep logs: without traces."""
+    """Most facilities keep logs without traces."""
     logs = [log_reader.load(path)._replace(traced={}) for path in fidelity.logs(name)]
     whole = fidelity.character(name)
     made = derive.derive(merged_logs.merge(logs), None, lambda _: True, is_forced=False)
@@ -140,8 +140,8 @@ def test_counters_alone_tell_less_and_less_surely(name: str, tmp_path: Path) -> 
     assert {key: made.keys[key].value for key in keys} == {key: expected[key] for key in keys}
     levels = ["unknown", "low", "medium", "high"]
     sure = [
-        sum(levels.index(each.confidence) for each in found.keys.values()) / len(found.keys)
-        for found in (made, whole.derived)
+        sum(levels.index(estimate.confidence) for estimate in derived.keys.values()) / len(derived.keys)
+        for derived in (made, whole.derived)
     ]
     assert sure[0] < sure[1]
     path = tmp_path / "derived.yaml"
@@ -160,7 +160,7 @@ def test_a_simulation_is_described(run: Run) -> None:
 @pytest.mark.job
 @pytest.mark.parametrize("name", [*TRUTH, "heat"])
 def test_programs_run_and_learn(name: str, tmp_path: Path) -> None:
-    """Each in a size of its own, under MPI but PyTorch's."""
+    """Each program runs in a small size, under MPI except PyTorch's."""
     pytest.importorskip({"csv_memory": "pandas", "tf_records": "tensorflow", "torch_loader": "torch"}.get(name, "h5py"))
     program = [sys.executable, "-m", f"tests.apps.{name}"]
     launcher = [] if name == "torch_loader" else [str(BIN / "mpiexec"), "-n", "2"]
@@ -185,4 +185,4 @@ def test_the_evidence_is_beside_every_value(run: Run) -> None:
     done = run("dlio-hpc", "characterize", *fidelity.logs("tf_records"), "--json")
     assert done.code == 0, done.err
     estimates = json.loads(done.out)["estimates"]
-    assert all(each["evidence"] and each["confidence"] for each in estimates.values())
+    assert all(estimate["evidence"] and estimate["confidence"] for estimate in estimates.values())

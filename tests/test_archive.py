@@ -115,7 +115,7 @@ def test_no_cut_is_taken_for_the_whole(data: st.DataObject) -> None:
 
 
 def _repacked(packed: Path, change: Callable[[list[tuple[str, bytes]]], None]) -> Path:
-    """The archive as somebody with tar and zstd would make it anew after `change`."""
+    """Make the archive anew with tar and zstd, as somebody might by hand, after `change`."""
     content = archive.read(packed, lambda name: True)
     files = [(name, content[name.removeprefix("job-1/")]) for name, _ in archive.entries(packed)]
     change(files)
@@ -147,8 +147,8 @@ def test_a_changed_archive_is_told_by_what_was_changed(
     packed: Path, tmp_path: Path, change: Callable[[list[tuple[str, bytes]]], None], message: str
 ) -> None:
     changed = _repacked(packed, change)
-    found = archive.faults(changed)
-    assert any(message in fault for fault in found), found
+    faults = archive.faults(changed)
+    assert any(message in fault for fault in faults), faults
     with pytest.raises(InvalidRun):
         archive.extract(changed, tmp_path / "to")
     assert not (tmp_path / "to").exists()
@@ -213,7 +213,7 @@ def test_files_that_change_meanwhile_are_no_broken_disk(
 
 
 def test_live_records_of_killed_ranks_are_left_out_and_named(job: Path, tmp_path: Path) -> None:
-    """Darshan's are as large as the memory that it may use, and empty but for some KiB."""
+    """Darshan's live records are as large as the memory that it may use, and empty but for some KiB."""
     live = job / "runs" / "01-measure" / "darshan" / "live"
     live.mkdir(parents=True)
     with (live / "user_python_id7_mmap-log-1-0.darshan").open("wb") as file:
@@ -228,7 +228,7 @@ def test_live_records_of_killed_ranks_are_left_out_and_named(job: Path, tmp_path
 def test_a_folder_that_cannot_be_read_ends_archiving(
     job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The archive would lack what lies in it."""
+    """Without the folder's content the archive would be incomplete."""
     scandir = os.scandir
 
     def failing(folder: object) -> object:

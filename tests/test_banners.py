@@ -1,4 +1,4 @@
-"""Every page and every summary opens with its true state and one sentence on what limited the run."""
+"""Every page and every summary opens with its true state and one sentence on the limit of the run."""
 
 import io
 import json
@@ -55,7 +55,7 @@ Values = Callable[[int, int], float | None]
 
 
 def _job(folder: Path, values: Sequence[float], origin: Origin = "storage", **phases: float) -> JobOutcome:
-    """A completed job with a measured run for each value of samples/s; phases: seconds of its epoch."""
+    """Return a completed job with a measured run for each value of samples/s. phases: seconds of its epoch."""
     made = studies.make(folder / "dlio-runs", studies.asked(), repeat=len(values))
     studies.write(made, lambda _, repeat: values[repeat])
     outcome = job_outcome.load(folder / "dlio-runs" / "tune")
@@ -206,7 +206,7 @@ def test_waiting_without_reads_in_flight_is_not_storage(tmp_path: Path) -> None:
 
 
 def test_a_real_cached_job_says_so_first(run: Run, small: Path, tmp_path: Path) -> None:
-    """The terminal and the page open with the state, and the page shows the pictures beside the answer once."""
+    """The terminal and the page open with the state. The page shows the pictures beside the answer once."""
     done = run("dlio-submit", small, "-s", "local", "--repeat", "2", "--wait", "--quiet", "-d", tmp_path / "data")
     assert done.code == 0, done.err
     assert done.out.startswith("Not measured: 2 of 2 measured runs: cached: ")
@@ -239,7 +239,7 @@ def test_a_log_opens_with_its_state(log: str, state: State, text: str) -> None:
 
 
 def _nightly(values: Sequence[Sequence[float]], baseline: int | None = None, **last: Any) -> Banner:
-    """The banner of a history of such nights, of which one may be the baseline."""
+    """Return the banner of a history of such nights, one of which may be the baseline."""
     entries = [nights.entry(night, repeats) for night, repeats in enumerate(values[:-1])]
     entries.append(nights.entry(len(values) - 1, values[-1], **last))
     accepted = [] if baseline is None else [nights.accepted(entries[baseline])]
@@ -247,7 +247,7 @@ def _nightly(values: Sequence[Sequence[float]], baseline: int | None = None, **l
 
 
 def _alike(count: int, level: float = 100.0) -> list[list[float]]:
-    """Nights of five repeats, within half a percent."""
+    """Return nights of five repeats with noise of half a percent."""
     noise = np.random.default_rng(5).normal(0, 0.005, (count, 5))
     return (level * np.exp(noise)).tolist()  # type: ignore[no-any-return]
 
@@ -334,7 +334,9 @@ def test_cached_parts_of_a_study_are_named(tmp_path: Path) -> None:
     other = structs.replace(studies.asked("demo", "reader.read_threads=1,2"), name="two")
     made = studies.make(tmp_path, structs.replace(studies.asked("demo", "reader.read_threads=1,2"), name="one"), other)
     measured = studies.measured(made, _noisy(made, [100, 150] * 2, 0.01))
-    origins: list[Origin] = ["cached" if made.points[each.point].part == "two" else "storage" for each in measured]
+    origins: list[Origin] = [
+        "cached" if made.points[measurement.point].part == "two" else "storage" for measurement in measured
+    ]
     measured = [one._replace(origin=origin) for one, origin in zip(measured, origins, strict=True)]
     opening = _opening(made, measured)
     lead = "cached, bytes came from memory instead of storage"
@@ -431,7 +433,9 @@ _POLICY = '<meta http-equiv="Content-Security-Policy"'
 
 
 def _measured(file: Path, pages: Sequence[str], width: int, is_dark: bool) -> Any:
-    """The broken words, the excess width and the banner's colours of each page in a browser window of this width."""
+    """Return the broken words, the excess width and the banner's colours of each page in a browser window of this
+    width.
+    """
     frames = []
     for html in pages:
         assert html.count(_POLICY) == 1
@@ -444,7 +448,7 @@ def _measured(file: Path, pages: Sequence[str], width: int, is_dark: bool) -> An
 
 
 def _contrast(colours: list[str]) -> float:
-    """WCAG's ratio of the luminances of two CSS colours."""
+    """Return WCAG's ratio of the luminances of two CSS colours."""
 
     def luminance(colour: str) -> float:
         parts = [int(part) / 255 for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]
@@ -456,7 +460,7 @@ def _contrast(colours: list[str]) -> float:
 
 
 def _pages(folder: Path) -> dict[str, Document]:
-    """A page of each subject, with names of the greatest length."""
+    """Write a page of each subject, with names of the greatest length."""
     job = _job(folder, [100.0, 140.0], "cached")
     made = studies.make(
         folder / "more", studies.asked("demo", "reader.read_threads=1,2,4", "reader.batch_size=1,2,4,8")
@@ -511,7 +515,7 @@ def test_states_have_a_colour_on_the_terminal_and_on_the_page() -> None:
 
 
 def test_two_sides_report_pairs(tmp_path: Path) -> None:
-    """The banner and the table of pairs come from one estimate."""
+    """The banner and the table of pairs use the same estimate."""
     made = two_sides(tmp_path)
     measured = studies.measured(made, _noisy(made, [100, 80], 0.01))
     (effect,) = file_system_pairs.effects(made, measured)

@@ -1,4 +1,4 @@
-"""Baselines are decisions: who, when, why; one a key holds; nothing that was decided is ever changed."""
+"""Baselines are decisions: who, when, why. A key has one active baseline, and no decision is ever changed."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def test_a_job_becomes_the_baseline_of_each_of_its_keys(tmp_path: Path) -> None:
     made = nights.entry(1, [100.0, 101.0])
     both = structs.replace(made, measurements=(*made.measurements, nights.measurement(2, 50.0, OTHER)))
     one, other = baselines.accept(tmp_path, both, "quiet night")
-    assert [each.group.key for each in (one, other)] == [nights.KEY, OTHER]
+    assert [decision.group.key for decision in (one, other)] == [nights.KEY, OTHER]
     assert one.group.values("samples_per_s") == (100.0, 101.0)
     assert "@" in one.who
     assert set(map(str, baselines.active(baselines.read(tmp_path)))) == {str(one), str(other)}
@@ -50,7 +50,7 @@ def test_the_newest_holds_and_the_others_are_kept(tmp_path: Path) -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 4)), max_size=12))
 def test_at_most_one_a_key_holds_whatever_was_decided(steps: list[tuple[bool, int]]) -> None:
-    """By a model that takes one decision after the other."""
+    """Compare with a model that takes one decision after the other."""
     accepted: list[Accepted] = []
     retired: list[Retired] = []
     holds: str | None = None
@@ -58,11 +58,11 @@ def test_at_most_one_a_key_holds_whatever_was_decided(steps: list[tuple[bool, in
         if is_accept:
             accepted.append(nights.accepted(nights.entry(which, [100.0]), number))
             holds = accepted[-1].id
-        elif accepted and (one := accepted[which % len(accepted)]).id not in {each.id for each in retired}:
+        elif accepted and (one := accepted[which % len(accepted)]).id not in {decision.id for decision in retired}:
             retired.append(Retired(one.id, "why", "me", f"2026-10-01T00:00:{number:02}.000Z"))
             holds = None if holds == one.id else holds
-    found = baselines.active(Decisions(tuple(accepted), tuple(retired)))
-    assert [one.id for one in found] == ([holds] if holds else [])
+    active = baselines.active(Decisions(tuple(accepted), tuple(retired)))
+    assert [one.id for one in active] == ([holds] if holds else [])
 
 
 @pytest.mark.parametrize("storage", ["cached", "unknown"])
@@ -111,8 +111,8 @@ def test_a_decision_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_the_commands(tmp_path: Path, run: Run) -> None:
     folder = tmp_path / "dlio-runs" / "archive"
     folder.mkdir(parents=True)
-    for each in nights.entries([100.0, 110.0], 0.01):
-        history.enter(folder, each)
+    for entry in nights.entries([100.0, 110.0], 0.01):
+        history.enter(folder, entry)
     assert run("dlio-hpc", "baseline", "accept", "nightly-000").code == 2
     assert "accept one: dlio-hpc baseline accept JOB --message" in run("dlio-hpc", "baseline", "list").err
     first = run("dlio-hpc", "baseline", "accept", "nightly-000", "--message", "before the upgrade").out.partition(":")[
@@ -128,8 +128,8 @@ def test_the_commands(tmp_path: Path, run: Run) -> None:
         ("before the upgrade", "replaced"), ("after the upgrade", "active"),
     ]  # fmt: skip
     shown = run("dlio-hpc", "baseline", "show", "nightly-001").out
-    for words in ("after the upgrade", "lustre /scratch", "8 stripes of 1 MiB", "active", "samples_per_s"):
-        assert words in shown
+    for text in ("after the upgrade", "lustre /scratch", "8 stripes of 1 MiB", "active", "samples_per_s"):
+        assert text in shown
     assert run("dlio-hpc", "baseline", "retire", "nightly-001", "--message", "disks replaced").code == 0
     assert "disks replaced" in run("dlio-hpc", "baseline", "show", "nightly-001").out
     assert run("dlio-hpc", "history", "--export").out.count('{"decision":') == 3

@@ -1,4 +1,4 @@
-"""The two sets of tests. `make test` runs the everyday tests: all that run within the process of pytest, and those of
+"""The two sets of tests. `make test` runs the everyday tests: all that run within the process of pytest, and those in
 PROMISES. `make test-all` runs all tests.
 """
 

@@ -8,7 +8,7 @@ from dlio_hpc.core.formats import FORMATS
 
 
 def write(path: str | Path, dataset: Dataset, number: int) -> None:
-    """File `number` of a dataset at a path."""
+    """Write file `number` of a dataset to a path."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         FORMATS[dataset.format].write(descriptor, dataset, number)

@@ -1,5 +1,5 @@
-"""Small training programs that really learn, as people write them: what `characterize` is held to.
+"""Small training programs, written as people write them; they test `characterize`.
 
-Each makes its data with `prepare DIR` and learns from them with `train DIR`; data, model and loss are real, if small.
-tests/logs/apps has what libdarshan saw of them; README.md there says how to record it again.
+Each makes its data with `prepare DIR` and learns from them with `train DIR`. Data, model and loss are small, but real.
+logs/apps has the logs that libdarshan wrote of these programs; README.md there explains how to record them again.
 """

@@ -1,4 +1,4 @@
-"""Every rank loads the whole CSV file with pandas, then learns from memory; rank 0 keeps the model after each epoch.
+"""Every rank loads the whole CSV file with pandas and learns from memory. Rank 0 saves the model after each epoch.
 
 python -m tests.apps.csv_memory prepare DIR
 mpiexec -n 2 python -m tests.apps.csv_memory train DIR
@@ -15,7 +15,7 @@ STEP_S = 0.05
 
 
 def prepare(folder: Path) -> None:
-    """A label and so many numbers a row; a tenth of them tell the label."""
+    """Write a label and a fixed count of numbers to each row. A tenth of the numbers depend on the label."""
     random = np.random.default_rng(0)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "expression_train.csv").open("w") as file:

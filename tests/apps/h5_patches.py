@@ -1,4 +1,4 @@
-"""Patches at random places of one volume in HDF5, shared by all ranks; labels lie beside them in a second dataset.
+"""All ranks read patches at random places of one HDF5 volume, and their labels from a second dataset of the file.
 
 python -m tests.apps.h5_patches prepare DIR
 mpiexec -n 2 python -m tests.apps.h5_patches train DIR
@@ -16,7 +16,7 @@ STEP_S = 0.02
 
 
 def prepare(folder: Path) -> None:
-    """Cubes of noise around one of two means, a cube a chunk."""
+    """Write cubes of noise around one of two means, one cube per chunk."""
     random = np.random.default_rng(0)
     folder.mkdir(parents=True, exist_ok=True)
     labels = random.integers(0, 2, PATCHES)

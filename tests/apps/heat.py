@@ -1,4 +1,4 @@
-"""No learning: heat spreading over a plate, its state written with MPI-IO every so many steps.
+"""A simulation of heat that spreads over a plate. It learns nothing and writes its state with MPI-IO every few steps.
 
 mpiexec -n 2 python -m tests.apps.heat train DIR
 """

@@ -1,4 +1,4 @@
-"""One NumPy archive a patient: a rank loads a batch of whole files, in another order every epoch.
+"""The dataset has one NumPy archive per patient. A rank loads a batch of whole files, in another order every epoch.
 
 python -m tests.apps.npz_archives prepare DIR
 mpiexec -n 2 python -m tests.apps.npz_archives train DIR
@@ -17,7 +17,7 @@ STEP_S = 0.02
 
 
 def prepare(folder: Path) -> None:
-    """Volumes of noise, half of them with a bright ball in the middle."""
+    """Write volumes of noise, half of them with a bright ball in the middle."""
     random = np.random.default_rng(0)
     (folder / "train").mkdir(parents=True, exist_ok=True)
     away = np.sqrt(sum((axis - 24) ** 2 for axis in np.ogrid[:48, :48, :48]))
@@ -30,7 +30,7 @@ def prepare(folder: Path) -> None:
 
 
 def features(path: Path) -> tuple[np.ndarray, int]:
-    """Means of 8 x 8 x 8 blocks, and the label."""
+    """Return the means of blocks of 8 x 8 x 8 voxels, and the label."""
     with np.load(path) as archive:
         volume, label = archive["volume"], int(archive["label"])
     return volume.reshape(6, 8, 6, 8, 6, 8).mean(axis=(1, 3, 5)).ravel(), label

@@ -1,4 +1,4 @@
-"""TensorFlow on TFRecord files: parsed, shuffled and batched by tf.data, two files at a time.
+"""TensorFlow reads TFRecord files, two at a time. tf.data parses, shuffles and batches the records.
 
 python -m tests.apps.tf_records prepare DIR
 mpiexec -n 2 python -m tests.apps.tf_records train DIR
@@ -16,7 +16,7 @@ STEP_S = 0.03
 
 
 def prepare(folder: Path) -> None:
-    """Images of noise with a stripe, upright or level."""
+    """Write images of noise with a vertical or a horizontal stripe."""
     import tensorflow as tf
 
     random = np.random.default_rng(0)
@@ -40,9 +40,9 @@ def train(folder: Path) -> None:
 
     def parse(record: Any) -> tuple[Any, Any]:
         shapes = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
-        found = tf.io.parse_single_example(record, shapes)
-        image = tf.reshape(tf.io.decode_raw(found["image"], tf.uint8), (SIDE, SIDE, 3))
-        return tf.cast(image, tf.float32) / 255, tf.cast(found["label"], tf.float32)
+        features = tf.io.parse_single_example(record, shapes)
+        image = tf.reshape(tf.io.decode_raw(features["image"], tf.uint8), (SIDE, SIDE, 3))
+        return tf.cast(image, tf.float32) / 255, tf.cast(features["label"], tf.float32)
 
     world = MPI.COMM_WORLD
     names = sorted(map(str, folder.glob("train-*.tfrecord")))[world.rank :: world.size]

@@ -1,4 +1,4 @@
-"""PyTorch's DataLoader with two workers over files of plain bytes, one an image; no MPI: a log for each process.
+"""PyTorch's DataLoader with two workers reads one file of plain bytes per image. Without MPI, each process has a log.
 
 python -m tests.apps.torch_loader prepare DIR
 DARSHAN_ENABLE_NONMPI=1 python -m tests.apps.torch_loader train DIR
@@ -16,7 +16,7 @@ STEP_S = 0.03
 
 
 def prepare(folder: Path) -> None:
-    """Images of noise, brighter on the left or on the right."""
+    """Write images of noise that are brighter on the left or on the right."""
     torch.manual_seed(0)
     (folder / "images").mkdir(parents=True, exist_ok=True)
     for number in range(IMAGES):

@@ -1,7 +1,8 @@
-"""make bench: every figure as a ratio to its bare counterpart, both measured in this run, alternating.
+"""make bench: every figure is a ratio to its bare counterpart. Both are measured in this run, in turns.
 
-Files lie in the page cache: what is compared is the cost of the tool, not of a storage system. With the word verdicts:
-how often verdicts on jobs are wrong; with fidelity: how near emulations come to what they emulate.
+Files lie in the page cache, since the bench measures the cost of the tool, not of a storage system. The argument
+`verdicts` measures how often verdicts on jobs are wrong; `fidelity` measures how near emulations come to what they
+emulate.
 """
 
 import importlib.util

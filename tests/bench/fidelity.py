@@ -1,4 +1,4 @@
-"""How near emulations come to what they emulate: README's table, out of shrunken runs here under strace."""
+"""The table of README that shows how near emulations come to what they emulate, from shrunken runs under strace."""
 
 import tempfile
 from pathlib import Path
@@ -14,17 +14,17 @@ _DIFFERENT = "candle", "frnn"
 
 
 def bench() -> None:
-    """A row each: all but candle's last one, which is held against another application on purpose."""
+    """Print a row per emulation, and a last row that compares candle with another application on purpose."""
     with tempfile.TemporaryDirectory() as name:
-        pairs = {each: _pair(each, Path(name)) for each in (*APPLICATIONS, *PROGRAMS)}
+        pairs = {example: _pair(example, Path(name)) for example in (*APPLICATIONS, *PROGRAMS)}
     columns = [pair.original for pair in pairs.values()]
     rows = similarity.matrix([pair.emulation for pair in pairs.values()], columns, similarity.SEEN).rows
     print("| emulation | beside | pattern similarity | requests apart | bytes apart | nearest to | files, theirs |")
     print("|---|---|---|---|---|---|---|")
     for (name, pair), row in zip(pairs.items(), rows, strict=True):
         what = "its figures on Theta" if name in APPLICATIONS else "its program's log"
-        found = similarity.compare(pair.emulation, pair.original)
-        print(f"| {name} | {what} | {_measures(found)} | {_nearest(row, list(pairs))} | {_files(name)} |")
+        comparison = similarity.compare(pair.emulation, pair.original)
+        print(f"| {name} | {what} | {_measures(comparison)} | {_nearest(row, list(pairs))} | {_files(name)} |")
     one, other = (pairs[name] for name in _DIFFERENT)
     print(f"| {_DIFFERENT[0]} | figures of {_DIFFERENT[1]} | {_measures(_crossed(one, other))} | | |")
 
@@ -38,18 +38,18 @@ def _pair(name: str, folder: Path) -> Pair:
 
 
 def _crossed(one: Pair, other: Pair) -> Similarity:
-    """Published figures have no distributions: those of the other's emulation stand for them."""
-    found = similarity.compare(one.emulation, other.original)
+    """Compare with another application. The distributions come from its emulation, since its figures have none."""
+    comparison = similarity.compare(one.emulation, other.original)
     emulated = similarity.compare(one.emulation, other.emulation)
-    return replace(found, sizes=emulated.sizes, volumes=emulated.volumes)
+    return replace(comparison, sizes=emulated.sizes, volumes=emulated.volumes)
 
 
-def _measures(found: Similarity) -> str:
-    return f"{found.pattern.ratio or 0:.3f} | {_octaves(found.sizes)} | {_octaves(found.volumes)}"
+def _measures(comparison: Similarity) -> str:
+    return f"{comparison.pattern.ratio or 0:.3f} | {_octaves(comparison.sizes)} | {_octaves(comparison.volumes)}"
 
 
 def _files(name: str) -> str:
-    """As large as shipped."""
+    """Return the numbers of files of the shipped workload and of the application."""
     if name not in APPLICATIONS:
         return ""
     ours, theirs = files(name)

@@ -1,7 +1,7 @@
-"""dlio_benchmark, if it is installed: the rates at which it generates and reads a dataset, and ours on the same one.
+"""The rates at which dlio_benchmark, if it is installed, generates and reads a dataset, and our rates on the same one.
 
-It runs as a program of its own, never imported, from its own environment if need be. Each phase is a run of its own:
-generating and reading in one run makes it report a wrong record size.
+dlio_benchmark runs as a program of its own, in its own environment if need be; it is never imported. Generating and
+reading are two runs, since it reports a wrong record size when one run does both.
 """
 
 import json
@@ -39,9 +39,9 @@ GOALS = {"npz": ">= 3", "hdf5": ">= 3", "tfrecord": ">= 1.2", "csv": ">= 20"}
 
 
 def bench(folder: Path, executable: Path) -> None:
-    """Both tools on the same geometry: two ranks, batch 1, one epoch, reading ahead as the peer does (two batches with
-    TensorFlow, none otherwise). The same loader family with the frameworks' own reading, and with ours in it; beside
-    them our native loader.
+    """Run both tools on the same geometry: two ranks, batch 1, one epoch. Both read ahead as the peer does: two batches
+    with TensorFlow, none otherwise. The same loader family reads with the framework's reader and with ours. The
+    native loader comes last.
     """
     for kind, files, per_file, size in DATASETS:
         theirs = measure(executable, folder, kind, files, per_file, size, RANKS)
@@ -64,7 +64,9 @@ def _rates(ours: float, theirs: float) -> tuple[str, str, float]:
 
 
 def _ours(folder: Path, kind: str, files: int, per_file: int, size: int, loader: str, mode: str) -> tuple[float, float]:
-    """MB/s of payload that a job generates (fsync included) and reads, without the first step as in the peer's rate."""
+    """Return the MB/s of payload that a job generates (fsync included) and reads. Like the peer's rate, reading leaves
+    out the first step.
+    """
     sample = f"{{shape: [{size // 4}]}}" if kind == "csv" else f"{{bytes: {size}}}"
     keys = {
         "name": "peer", "dataset.format": kind, "dataset.files": files, "dataset.samples_per_file": per_file,
@@ -90,7 +92,7 @@ def _ours(folder: Path, kind: str, files: int, per_file: int, size: int, loader:
 
 
 def found() -> Path | None:
-    """The program that DLIO_BENCHMARK names, else the one beside this Python, else the one on PATH."""
+    """Return the program that DLIO_BENCHMARK names, else the one next to this Python, else the one on PATH."""
     if named := os.environ.get("DLIO_BENCHMARK"):
         place = shutil.which(named)
         if place is None:
@@ -113,19 +115,22 @@ def measure(
     read_threads: int | None = None,
     timeout: float = 300,
 ) -> tuple[float, float] | None:
-    """MB/s of payload (1 MB = 1e6 B; labels, framing and CSV text do not count) that it generates and reads.
+    """Return the MB/s of payload that the program generates and reads (1 MB = 1e6 B; labels, framing and CSV text do
+    not count).
 
-    Generation: from "Starting data generation" to "Generation done" in its log, two barriers, so without start-up. It
-    does not fsync. Reading: all steps but the first in the time of its only epoch less that of the first step, which
-    starts the worker processes. Its own train_throughput is not used: the release divides by a time that has the
-    start of the workers in it, the main branch counts n - 2 steps in the time of n - 1.
+    The generation lasts from "Starting data generation" to "Generation done" in the log. Both follow a barrier, so
+    start-up does not count. It does not fsync. The reading rate is that of all steps but the first, whose time is
+    subtracted from the time of the only epoch, since the first step starts the worker processes. The program's own
+    train_throughput is not used: the release divides by a time that includes the start of the workers, the main branch
+    counts n - 2 steps in the time of n - 1.
 
-    `read_threads` is 0 for PyTorch and 1 for TensorFlow unless given, its fastest with files in the page cache: its own
-    default, one worker process per rank, is 2 to 3 times slower with PyTorch. An NPZ or CSV file it reads whole for
-    each of its samples, so one sample per file is its best there.
+    `read_threads` defaults to 0 for PyTorch and 1 for TensorFlow, the fastest with files in the page cache. The
+    program's own default, one worker process per rank, is 2 to 3 times slower with PyTorch. The program reads an NPZ or
+    CSV file whole for each of its samples, so it is fastest with one sample per file.
 
-    None, with a line that says why, if it fails or did not read what it was asked to. The dataset, removed at the
-    end, lies in a new folder below `folder`, its files in the page cache and written back before they are read.
+    Return None and print the reason if the program fails or did not read all that it was asked to. The dataset lies in
+    a new folder below `folder`, which is removed at the end. Its files are in the page cache, and written back before
+    they are read.
     """
     try:
         if fmt not in FRAMEWORKS:
@@ -192,7 +197,7 @@ class _Failed(Exception):
 
 
 class _Run:
-    """One dataset and what the runs of the program on it left behind."""
+    """One dataset, and the files that the runs of the program on it left."""
 
     def __init__(self, executable: Path, folder: Path, ranks: int, timeout: float) -> None:
         launcher = shutil.which("mpiexec", path=str(executable.parent)) or shutil.which("mpiexec")
@@ -210,7 +215,7 @@ class _Run:
         self.environment.update(PATH=path, DFTRACER_ENABLE="0", TF_CPP_MIN_LOG_LEVEL="3", HYDRA_FULL_ERROR="1")
 
     def __call__(self, phase: str, values: dict[str, object]) -> int:
-        """Run it and return the bytes that it and its children got from read calls, start-up included."""
+        """Run the program. Return the bytes that it and its children got from read calls, start-up included."""
         overrides = [f"++workload.{key}={value}" for key, value in values.items()]
         log = self.folder / f"{phase}.txt"
         before = _bytes_read()
@@ -237,14 +242,14 @@ class _Run:
 
     def generation_seconds(self) -> float:
         text = (self.folder / "generate.txt").read_text(errors="replace")
-        stamps = [re.search(f"{STAMP} {words}", text) for words in ("Starting data generation", "Generation done")]
+        stamps = [re.search(f"{STAMP} {event}", text) for event in ("Starting data generation", "Generation done")]
         if not all(stamps):
             raise _Failed("its log does not say when generation began and ended")
         began, ended = (datetime.fromisoformat(stamp[1]) for stamp in stamps if stamp)
         return (ended - began).total_seconds()
 
     def written_back(self) -> int:
-        """Wait until the files are on the disk, lest that go on while they are read; how large they are."""
+        """Wait until the files are on the disk, so that no writing goes on while they are read. Return their size."""
         size = 0
         for place in (self.folder / "data" / "train").glob("*"):
             with place.open("rb") as file:
@@ -253,7 +258,7 @@ class _Run:
         return size
 
     def epoch_seconds(self, steps: int) -> tuple[float, float]:
-        """How long the epoch and its first step took on rank 0; every rank must have made every step."""
+        """Return the seconds of the epoch and of its first step on rank 0. Every rank must have made every step."""
         try:
             block: dict[str, str] = self._json("*per_epoch_stats.json")["1"]["block1"]
             every = [self._json(f"{rank}_output.json") for rank in range(self.ranks)]
@@ -273,7 +278,9 @@ class _Run:
 
 
 def _bytes_read() -> int:
-    """Bytes from read calls, page cache or not: of this process and of the children it has waited for, and theirs."""
+    """Return the bytes that read calls returned to this process and to all descendants that were waited for. Reads from
+    the page cache count.
+    """
     for line in Path("/proc/self/io").read_text().splitlines():
         if line.startswith("rchar:"):
             return int(line.split()[1])
@@ -281,7 +288,7 @@ def _bytes_read() -> int:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End it and its ranks: SIGTERM lets mpiexec do that, SIGKILL is for what is left of its session's group."""
+    """End the process and its ranks. SIGTERM lets mpiexec end them, SIGKILL ends the rest of the session's group."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)

@@ -1,4 +1,4 @@
-"""Generating and reading, one rank, 1 MiB samples, each beside the bare loop over the same files."""
+"""Generating and reading by one rank with samples of 1 MiB, each compared with a bare loop over the same files."""
 
 import os
 from collections.abc import Callable
@@ -82,7 +82,7 @@ def _generation(folder: Path, dataset: Dataset) -> None:
 
 
 def _ours(folder: Path, dataset: Dataset, mode: Any, loader: Any = "native") -> Callable[[], None]:
-    """Epochs through a loader that reads when it is asked; for TensorFlow the pipeline that its users write."""
+    """Return epochs through our loader, which reads on demand. TensorFlow uses the pipeline that its users write."""
     made = Workload("bench", dataset, reader=Reader(loader=loader, mode=mode, batch_size=BATCH, prefetch=0))
     steps = dataset.samples // BATCH
     opened = _loader(made, folder, steps)
@@ -105,7 +105,7 @@ def _loader(made: Workload, folder: Path, steps: int) -> Loader:
 
 
 def _where(folder: Path, kind: str) -> tuple[int, int]:
-    """The first sample's byte, and how far the samples lie apart."""
+    """Return the offset of the first sample and the distance between samples, in bytes."""
     if kind == "hdf5":
         with h5py.File(_path(folder, 0)) as file:
             return file["x"].id.get_offset(), BYTES.size
@@ -151,7 +151,7 @@ def _h5py(folder: Path) -> Callable[[], None]:
 
 
 def _records(folder: Path) -> Callable[[], None]:
-    """As an application: records parsed into arrays, in batches."""
+    """Parse records into arrays, in batches, as an application does."""
     import tensorflow as tf
 
     files = [_path(folder, number) for number in range(FILES)]

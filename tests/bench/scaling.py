@@ -1,4 +1,4 @@
-"""A job of 8192 ranks without one of them: its plan, its script, its recordings merged, its report, in fresh processes.
+"""A job of 8192 ranks that never ran: its plan, its scripts, its merged recordings and its report, in fresh processes.
 
 python -m tests.bench.scaling PART FOLDER prints seconds and peak memory of one part.
 """
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Cost(NamedTuple):
-    """What a part took in a process of its own; mebibytes: resident at its peak."""
+    """The time of a part in a process of its own, and the peak of its resident memory."""
 
     seconds: float
     mebibytes: float
@@ -40,8 +40,8 @@ def bench() -> None:
             ("plan, three scripts", many.seconds * 1e3, few.seconds * 1e3, "ms"),
             ("the same, resident", many.mebibytes, few.mebibytes, "MiB"),
         ):
-            told = f"{what}: {ranks} / {FEW * PPN}"
-            row(told, f"{of_many:.0f} {unit}", f"{of_few:.0f} {unit}", of_many / of_few, "flat")
+            title = f"{what}: {ranks} / {FEW * PPN}"
+            row(title, f"{of_many:.0f} {unit}", f"{of_few:.0f} {unit}", of_many / of_few, "flat")
         merged, reported = cost("merge", folder), cost("report", folder)
         row(f"merge {ranks} x {STEPS} steps, write", f"{merged.seconds:.1f} s")
         row("the same, resident; the recordings alone", f"{merged.mebibytes:.0f} MiB", "438 MiB", None, "<= 1500 MB")
@@ -51,14 +51,14 @@ def bench() -> None:
 
 
 def cost(part: str, folder: Path, nodes: int = NODES) -> Cost:
-    """Of a part; the report is of what was merged into `folder` before."""
+    """Measure a part. The report reads what an earlier part merged into `folder`."""
     command = [sys.executable, "-m", "tests.bench.scaling", part, str(folder), str(nodes)]
-    told = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
-    return Cost(float(told[-2]), float(told[-1]))
+    figures = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+    return Cost(float(figures[-2]), float(figures[-1]))
 
 
 def planned(folder: Path, name: str, nodes: int) -> plan.Plan:
-    """For site `name`: STEPS steps of one sample of 1 MiB by each rank, of a dataset of so many files."""
+    """Return a plan for site `name`: each rank reads a sample of 1 MiB in each of STEPS steps, one file per sample."""
     files = f"dataset.files={nodes * PPN * STEPS}"
     keys = (files, "dataset.samples_per_file=1", "reader.batch_size=1", "compute.time=50 ms", "train.epochs=1")
     request = planning.Request(
@@ -83,7 +83,7 @@ def _plans(folder: Path, nodes: int) -> None:
 
 
 def _merge(folder: Path, nodes: int) -> float:
-    """Making the recordings is not part of the time."""
+    """Return the seconds of the merge. They do not include making the recordings."""
     from tests import recordings
 
     made = planned(folder, "slurm", nodes)
@@ -92,7 +92,7 @@ def _merge(folder: Path, nodes: int) -> float:
 
 
 def _report(folder: Path, nodes: int) -> float:
-    """What a user calls."""
+    """Return the seconds of the report command, called as a user calls it."""
     from dlio_hpc.cli import main
 
     sys.argv = ["dlio-hpc", "report", str(folder / "job"), "--html", str(folder / "report.html")]

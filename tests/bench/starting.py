@@ -1,4 +1,4 @@
-"""What it costs before the first sample: set-up of an epoch, starting the commands, launching ranks."""
+"""The costs before the first sample: the set-up of an epoch, the start of the commands, the launch of ranks."""
 
 import resource
 import statistics
@@ -39,7 +39,7 @@ def _tool() -> None:
 
 
 def _set_up() -> None:
-    """Time and memory, in fresh processes, until the first 64 samples of an epoch are known."""
+    """Measure time and memory, in fresh processes, until the first 64 samples of an epoch are known."""
     large, small = _first_samples(10**6), _first_samples(1)
     for place, (what, unit) in enumerate((("time", "us"), ("memory", "KiB"))):
         name = f"order of 1e9 samples / of 1e3, {what}"
@@ -62,12 +62,12 @@ for _ in range(50):
 peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(statistics.median(took) * 1e6, peak)
 """
-    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
-    return float(told[0]), float(told[1])
+    figures = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
+    return float(figures[0]), float(figures[1])
 
 
 def _commands() -> None:
-    """Beside importing the libraries that a dry run cannot do without: what is above that is ours."""
+    """Compare our commands with a program that imports only the libraries that a dry run needs."""
     libraries = "import click, jinja2, msgspec, yaml"
     commands: tuple[tuple[tuple[str, ...], str, str], ...] = (
         (("demo", "-s", "local", "--dry-run"), libraries, "<= 120 ms"),
@@ -79,7 +79,7 @@ def _commands() -> None:
 
 
 def _cpu_ms(command: list[str | Path]) -> float:
-    """User and system time of a command, the least of 15: what is above it is the machine's other work."""
+    """Return the least user and system time of 15 runs of a command; other work of the machine makes it longer."""
     took = []
     for _ in range(15):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -90,7 +90,7 @@ def _cpu_ms(command: list[str | Path]) -> float:
 
 
 def _launch() -> None:
-    """A null job of one step on two ranks, from mpiexec to the end; beside it a program that only starts MPI."""
+    """Compare a null job of one step on two ranks, from mpiexec to the end, with a program that only starts MPI."""
     with tempfile.TemporaryDirectory() as name:
         options = ["--ppn", "2", "-S", "train.steps=1", "-o", name, "--wait", "--json", "--quiet"]
         command: list[str | Path] = [BIN / "dlio-submit", "null", "-s", "local", *options]
@@ -112,7 +112,7 @@ def _launch() -> None:
 
 
 def _resident(directory: Path) -> float:
-    """MiB of the largest process of such a run, which a process of its own asks for."""
+    """Return the MiB of the largest process of such a run. A separate process measures it."""
     program = (
         "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True); "
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"

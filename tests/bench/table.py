@@ -22,8 +22,8 @@ def seconds(function: Callable[[], object]) -> float:
 
 
 def compare(what: str, ours: Callable[[], object], bare: Callable[[], object], size: int, goal: str) -> None:
-    """Rates of both in MB/s and ours over bare, from pairs of runs of which now one, now the other goes first; a first
-    run of each only warms up.
+    """Print the rates of both in MB/s, and ours divided by the bare one. The two runs of a pair change their order from
+    pair to pair. A first run of each only warms up.
     """
     ours()
     bare()

@@ -1,4 +1,4 @@
-"""Darshan: what its logs cost to read and to show, and what it costs the ranks."""
+"""The costs of Darshan: its logs are read and shown, and it slows the ranks down."""
 
 import importlib.util
 import json
@@ -26,7 +26,7 @@ started = time.process_time()
 took = time.process_time() - started
 print(took, int(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))) / 1024)
 """
-OURS = ("from dlio_hpc.darshan import log_reader", "found = log_reader.load(Path(sys.argv[1]))")
+OURS = ("from dlio_hpc.darshan import log_reader", "log = log_reader.load(Path(sys.argv[1]))")
 THEIRS = (
     "import darshan",
     """report = darshan.DarshanReport(sys.argv[1], read_all=False)
@@ -44,13 +44,13 @@ def bench(folder: Path) -> None:
 
 
 def _log(path: Path, segments: int) -> Path:
-    """Small reads of 4 ranks in 10 files each, at random times."""
+    """Write a log with small reads of 4 ranks in 10 files each, at random times."""
     draw = np.random.default_rng(1)
-    each = segments // RANKS // FILES
+    requests = segments // RANKS // FILES
     traces = []
     for number in range(RANKS * FILES):
-        start = np.sort(draw.random(each)) * 600
-        columns = (np.arange(each) * 512.0, np.full(each, 512.0), start, start + draw.gamma(2, 2e-4, each))
+        start = np.sort(draw.random(requests)) * 600
+        columns = (np.arange(requests) * 512.0, np.full(requests, 512.0), start, start + draw.gamma(2, 2e-4, requests))
         traces.append(Traced(f"/data/{number}.bin", number // FILES, reads=np.stack(columns, axis=1)))
     darshanlog.write(path, RANKS, traces, seconds=601)
     return path
@@ -81,13 +81,13 @@ def _reading(folder: Path) -> None:
 
 
 def _read(path: Path, imports: str, read: str) -> tuple[float, float]:
-    """CPU seconds without imports, and MiB in all; medians of five processes."""
+    """Return the CPU seconds without imports, and the MiB of the process; medians of five processes."""
     program = READ.format(imports=imports, read=read)
-    told = [
+    pairs = [
         subprocess.run([sys.executable, "-c", program, path], check=True, capture_output=True, text=True).stdout.split()
         for _ in range(5)
     ]
-    return statistics.median(float(cpu) for cpu, _ in told), statistics.median(float(memory) for _, memory in told)
+    return statistics.median(float(cpu) for cpu, _ in pairs), statistics.median(float(memory) for _, memory in pairs)
 
 
 def _showing(folder: Path) -> None:
@@ -100,7 +100,7 @@ def _showing(folder: Path) -> None:
 
 
 def _overhead(folder: Path, library: str) -> None:
-    """The same workload with and without: many small requests, where it shows most."""
+    """Compare a workload with and without Darshan. It has many small requests, where the overhead is largest."""
     options = [
         "-S",
         "reader.transfer_size=4KiB",
@@ -125,5 +125,5 @@ def _reads_per_s(folder: Path, options: list[str]) -> list[float]:
     fixed = ["-s", "local", "-d", str(folder / "data"), "-o", str(folder / "runs"), "--wait", "--json", "--quiet"]
     done = subprocess.run([BIN / "dlio-submit", "demo", *fixed, *options], check=True, capture_output=True, text=True)
     runs = json.loads(done.stdout)["jobs"][0]["runs"]
-    found = [run["result"]["summary"] for run in runs if run["kind"] == "measure"]
-    return [summary["reads"] / summary["wall_s"] for summary in found]
+    summaries = [run["result"]["summary"] for run in runs if run["kind"] == "measure"]
+    return [summary["reads"] / summary["wall_s"] for summary in summaries]

@@ -1,4 +1,4 @@
-"""How often verdicts are wrong: false alarms and misses of histories whose truth is known, of 1,000 draws each."""
+"""The rates of wrong verdicts: false alarms and misses in 1,000 draws of each history whose truth is known."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -14,9 +14,9 @@ DRAWS = 1000
 
 
 class Scenario(NamedTuple):
-    """levels: the truth, a night each, as logarithms; of single nights the baseline's and the job's. noise: of a
-    repeat; between: of what a night's repeats share. is_worse: the last night is, beyond the tolerance. most: of 1,000
-    that may be false alarms, or missed.
+    """levels: the logarithm of the true rate of each night; two levels are the baseline and the job. noise: of a
+    repeat. between: noise that the repeats of a night share. is_worse: whether the last night is worse by more than
+    the tolerance. most: false alarms or misses that 1,000 draws may have.
     """
 
     name: str
@@ -29,8 +29,8 @@ class Scenario(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """missed: outcome pass or improved, which matters where it is worse. false_alarms: outcome regression, which
-    matters where it is not. Inconclusive is neither.
+    """missed: outcomes pass and improved, which are wrong where the night is worse. false_alarms: outcome regression,
+    which is wrong where it is not. An inconclusive outcome is neither.
     """
 
     outcomes: Counter[Outcome]
@@ -53,7 +53,7 @@ def _step(before: int, after: int, drop: float) -> tuple[float, ...]:
 
 
 def _drift(count: int, drop: float) -> tuple[float, ...]:
-    return tuple(float(each) for each in np.linspace(0, np.log(1 - drop), count))
+    return tuple(float(level) for level in np.linspace(0, np.log(1 - drop), count))
 
 
 def _outlier(count: int, place: int, drop: float) -> tuple[float, ...]:
@@ -85,7 +85,7 @@ HISTORIES = [
 
 
 def rates(scenario: Scenario, seed: int = 1) -> Rates:
-    """The last night against the first, which is the baseline; those between them are the history."""
+    """Judge the last night against the first, which is the baseline. The nights between them are the history."""
     return Rates(Counter(_outcome(series) for series in _drawn(scenario, seed)))
 
 
@@ -95,8 +95,8 @@ def _drawn(scenario: Scenario, seed: int) -> list[list[Night]]:
     days = [nights.day(night) for night in range(len(scenario.levels))]
     return [
         [
-            Night(f"night-{number}", day, tuple(each))
-            for number, (day, each) in enumerate(zip(days, series, strict=True))
+            Night(f"night-{number}", day, tuple(repeats))
+            for number, (day, repeats) in enumerate(zip(days, series, strict=True))
         ]
         for series in values
     ]
@@ -113,10 +113,10 @@ def bench() -> None:
         flush=True,
     )
     for scenario in [*SINGLE, *HISTORIES]:
-        found = rates(scenario)
-        counts = [found.outcomes[name] for name in ("pass", "improved", "regression", "inconclusive")]
-        wrong = f"{100 * found.missed / DRAWS:.1f} % missed" if scenario.is_worse else (
-            f"{100 * found.false_alarms / DRAWS:.1f} % false alarms"
+        scenario_rates = rates(scenario)
+        counts = [scenario_rates.outcomes[name] for name in ("pass", "improved", "regression", "inconclusive")]
+        wrong = f"{100 * scenario_rates.missed / DRAWS:.1f} % missed" if scenario.is_worse else (
+            f"{100 * scenario_rates.false_alarms / DRAWS:.1f} % false alarms"
         )  # fmt: skip
         print(f"{scenario.name:50}{''.join(f'{count:6}' for count in counts)}  {wrong}", flush=True)
     for noise, between in ((0.01, 0.0), (0.06, 0.0), (0.01, 0.02)):
@@ -126,9 +126,9 @@ def bench() -> None:
 
 
 def _alarms(noise: float, between: float) -> int:
-    """Series without any change in which some night's look sees one."""
-    count, seen = 60, 0
+    """Count the series without any change in which a change is detected, looking at each night."""
+    count, alarms = 60, 0
     for values in nights.draw(np.zeros((DRAWS, count)), noise, between, 3, 7):
         logs = np.log(np.median(values, axis=1))
-        seen += any(change_detection.find(logs[:night]).changes for night in range(8, count + 1))
-    return seen
+        alarms += any(change_detection.find(logs[:night]).changes for night in range(8, count + 1))
+    return alarms

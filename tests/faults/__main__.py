@@ -1,4 +1,4 @@
-"""make faults: faults of file systems, injected into every verb, and the table of what came of them."""
+"""make faults: inject faults of file systems into every verb, and print the table of the outcomes."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Faults drawn by a seed, each met by an operation and judged."""
+"""A campaign draws faults by a seed, lets an operation meet each one, and judges the outcome."""
 
 import random
 import shutil
@@ -23,7 +23,7 @@ _TRIES = 20
 
 
 class Case(NamedTuple):
-    """A fault met. seconds: all that it took, the preparation aside."""
+    """A fault that an operation met. seconds: the time of the case without its preparation."""
 
     operation: Operation
     fault: Fault
@@ -35,7 +35,7 @@ class Case(NamedTuple):
 
 
 class Campaign:
-    """Operations on grounds of their own below a folder. forks: short commands are forked from one process."""
+    """Runs operations on grounds of their own below a folder. forks: one process forks the short commands."""
 
     def __init__(self, folder: Path, forks: bool = True) -> None:
         self._folder = folder
@@ -45,7 +45,7 @@ class Campaign:
         self._counts: dict[str, tuple[int, ...]] = {}
 
     def ground(self, operation: Operation) -> Ground:
-        """Prepared when it is first asked for; a run without faults counts the calls."""
+        """Return the ground of an operation. The first call prepares it and counts calls in a run without faults."""
         if operation.name not in self._grounds:
             ground = Ground(self._folder / "".join(letter if letter.isalnum() else "-" for letter in operation.name))
             operation.prepare(ground)
@@ -63,12 +63,12 @@ class Campaign:
             self._nursery.close()
 
     def calls(self, operation: Operation, kind: Kind) -> int:
-        """Calls of a run without faults that the kind may hit."""
+        """Return the number of calls of a run without faults that the kind may hit."""
         self.ground(operation)
         return self._counts[operation.name][kind.calls]
 
     def meet(self, operation: Operation, fault: Fault) -> Case | None:
-        """None where the run had no such call."""
+        """Run the operation with the fault and judge it; None if the run did not make that call."""
         started = time.perf_counter()
         ground = self.ground(operation)
         ground.restore()
@@ -82,7 +82,7 @@ class Campaign:
 
 
 def drawn(campaign: Campaign, operations: Sequence[Operation], count: int, seed: int) -> Iterator[Case]:
-    """Meet `count` faults, each operation its share of them and all kinds in turn, calls drawn by the seed."""
+    """Meet `count` faults. Each operation meets its share of them and all kinds in turn; the seed draws the calls."""
     random_ = random.Random(seed)
     kinds: dict[str, list[Kind]] = {operation.name: [] for operation in operations}
     for operation in _order(operations, count, random_):
@@ -100,7 +100,7 @@ def drawn(campaign: Campaign, operations: Sequence[Operation], count: int, seed:
 
 
 def _order(operations: Sequence[Operation], count: int, random_: random.Random) -> list[Operation]:
-    """Each operation as often as its share says, one at least as far as the count reaches, in a random order."""
+    """Return operations in a random order, each as often as its share says, at least once if the count allows it."""
     total = sum(operation.share for operation in operations)
     due = {operation.name: count * operation.share / total for operation in operations}
     order = [operation for operation in operations for _ in range(int(due[operation.name]))]
@@ -111,7 +111,7 @@ def _order(operations: Sequence[Operation], count: int, random_: random.Random) 
 
 
 def folder() -> Path:
-    """A new one for grounds."""
+    """Make a new folder for grounds."""
     return Path(tempfile.mkdtemp(prefix="dlio-hpc-faults-"))
 
 

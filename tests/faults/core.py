@@ -1,4 +1,4 @@
-"""The ranks' operations: generate, read and write what a workload says."""
+"""The operations of the ranks: they generate, read and write as a workload says."""
 
 import contextlib
 import io
@@ -86,7 +86,7 @@ def _operation(name: str, keys: tuple[str, ...], number: int, share: float = 1.0
 
 
 def _prepare(keys: tuple[str, ...], number: int, count: int, ground: Ground) -> None:
-    """The plan of a job, and its dataset where it is to be read."""
+    """Write the plan of a job, and its dataset if the job reads it."""
     ground.data.mkdir()
     request = planning.Request(ground.runs, ground.archive, ground.data, ranks_per_node=count)
     compared = () if _NULL in keys else ("reader.verify_content=all",)
@@ -99,7 +99,7 @@ def _prepare(keys: tuple[str, ...], number: int, count: int, ground: Ground) -> 
 
 
 def _result(ground: Ground) -> run_result.Result:
-    """The result of the last run that has one."""
+    """Return the result of the last run that has one."""
     *_, path = sorted(ground.job.glob(f"{rundir.RUNS}/*/{rundir.RESULT}"))
     return run_result.decode(path.read_bytes(), str(path))
 
@@ -114,7 +114,7 @@ def _written(ground: Ground, _: Done) -> str | None:
 
 
 def unsound(ground: Ground) -> str | None:
-    """The fault of a dataset that is marked as whole; None where it is what was to be generated."""
+    """Return the fault of a dataset that is marked as complete; None if it is as it was to be generated."""
     known = dataset.read(ground.dataset)
     if known is None or not known.complete:
         return "the dataset is not whole"
@@ -125,18 +125,18 @@ def unsound(ground: Ground) -> str | None:
 
 def _odd_result(ground: Ground, kind: str) -> str | None:
     try:
-        found = _result(ground)
+        result = _result(ground)
     except (DlioError, ValueError, OSError) as fault:
         return f"no sound result: {fault}"
-    return None if found.kind == kind and not found.faults else f"the result is of {found.kind}: {found.faults}"
+    return None if result.kind == kind and not result.faults else f"the result is of {result.kind}: {result.faults}"
 
 
 def _read(ground: Ground, _: Done) -> str | None:
-    """Planned counts, all samples compared, the timeline whole."""
+    """Check that the counts are as planned, that all samples were compared and that the timeline is complete."""
     if (odd := _odd_result(ground, "measure")) is not None:
         return odd
-    found = _result(ground)
-    run, summary = _run(ground, found.run), found.summary
+    result = _result(ground)
+    run, summary = _run(ground, result.run), result.summary
     if summary is None or summary.samples != run.samples or summary.steps != summary.steps_planned:
         return "the counts are not those planned"
     if run.workload.dataset.is_stored and summary.samples_verified != run.samples:

@@ -1,4 +1,4 @@
-"""A fault: what goes wrong, at which call on which files of which program."""
+"""A fault says what goes wrong, at which call on which files of which program."""
 
 import errno
 import os
@@ -12,8 +12,8 @@ _INFRASTRUCTURE = 6
 
 
 class Kind(NamedTuple):
-    """action, calls: as library.c has them. number: the errno of a call that fails, else 0. codes: exit codes of the
-    right kind for a command that gives up, empty where it must not give up.
+    """action, calls: see library.c. number: the errno of a call that fails, else 0. codes: the exit codes that a
+    command may give up with; empty if it must not give up.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Kind(NamedTuple):
 
     @property
     def cause(self) -> str:
-        """The words of the system for it; empty where nothing is to be said."""
+        """The system's text for the errno; empty if the command need not name a cause."""
         return os.strerror(self.number) if self.number else ""
 
 
@@ -48,7 +48,9 @@ KINDS = {
 
 
 class Fault(NamedTuple):
-    """The kind at call `nth` of its class. lasting: at all later ones, too. rank: of the process; None: any."""
+    """A kind of fault at call `nth` of its class. lasting: at all later calls, too. rank: the rank of the process;
+    None: any.
+    """
 
     kind: Kind
     nth: int
@@ -61,7 +63,7 @@ class Fault(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """The call that a fault has hit first."""
+    """The first call that a fault hit."""
 
     function: str
     path: str

@@ -1,4 +1,4 @@
-"""Folders that commands work in, put back to what they were before every fault; and the commands themselves."""
+"""Folders that commands work in, which are restored before every fault; and the commands themselves."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ BIN = Path(sys.executable).parent
 
 
 class Done(NamedTuple):
-    """A command that has ended; code None: it was ended, since it had not ended by itself in time."""
+    """A command that has ended. code None: it did not end in time and was killed."""
 
     command: tuple[str, ...]
     code: int | None
@@ -26,7 +26,7 @@ class Done(NamedTuple):
 
 
 class Ground:
-    """live: the folder whose path plans and jobs hold. Names in it: data, runs, archive."""
+    """live: the folder whose path plans and jobs hold. It has the folders data, runs and archive."""
 
     def __init__(self, folder: Path) -> None:
         self.live, self._kept = folder / "live", folder / "kept"
@@ -34,11 +34,11 @@ class Ground:
         self.live.mkdir(parents=True)
 
     def keep(self) -> None:
-        """Keep what lies there now for restore()."""
+        """Keep the content of the folder for restore()."""
         shutil.copytree(self.live, self._kept, symlinks=True)
 
     def restore(self) -> None:
-        """End what still works there, and put everything back."""
+        """Kill the processes that still work in the folder, and restore its content."""
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 if self._is_here(process):
@@ -47,7 +47,7 @@ class Ground:
         shutil.copytree(self._kept, self.live, symlinks=True)
 
     def _is_here(self, process: Path) -> bool:
-        """Whether a process works in the folder, as ranks do, or was given a path in it."""
+        """Tell whether a process works in the folder, as ranks do, or has a path in it among its arguments."""
         cwd = os.readlink(process / "cwd")
         return Path(cwd.removesuffix(" (deleted)")).is_relative_to(self.live) or (
             os.fsencode(self.live) in (process / "cmdline").read_bytes()
@@ -67,12 +67,12 @@ class Ground:
 
 
 def run(command: Sequence[str | Path], folder: Path, variables: dict[str, str], patience_s: float) -> Done:
-    """A command in a session of its own, which ends with it where it takes too long."""
-    words = tuple(map(str, command))
+    """Run a command in a session of its own; the session is killed if the command takes too long."""
+    arguments = tuple(map(str, command))
     log = folder / ".output"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            words, cwd=folder, env=environment(variables), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            arguments, cwd=folder, env=environment(variables), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             start_new_session=True,
         )  # fmt: skip
         try:
@@ -82,11 +82,11 @@ def run(command: Sequence[str | Path], folder: Path, variables: dict[str, str], 
         if code is None:
             end_session(process.pid)
             process.wait()
-    return Done(words, code, taken(log))
+    return Done(arguments, code, taken(log))
 
 
 def environment(variables: dict[str, str]) -> dict[str, str]:
-    """This process's, without settings of ours and of MPI's, and with the variables."""
+    """Return the environment of this process without the settings of dlio-hpc and MPI, and with the variables."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DLIO_HPC_", "FAULTS_", "PMI"))}
     return kept | variables
 
@@ -97,7 +97,7 @@ def end_session(leader: int) -> None:
 
 
 def taken(log: Path) -> str:
-    """The text of a file, which is removed."""
+    """Return the text of a file and remove the file."""
     text = log.read_text(errors="replace")
     log.unlink()
     return text

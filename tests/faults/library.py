@@ -1,4 +1,4 @@
-"""The library of faults: compiled on the spot, and given to a program through its environment."""
+"""The library of faults. It is compiled here and given to a program through its environment."""
 
 import os
 import shutil
@@ -14,12 +14,12 @@ _COUNTS = struct.Struct(f"{CLASSES}q")
 
 
 def compiler() -> str | None:
-    """The C compiler of this machine; None where it has none."""
+    """Return the C compiler of this machine; None if it has none."""
     return shutil.which(os.environ.get("CC") or "cc")
 
 
 class Library:
-    """The compiled library in a folder, with the files through which it counts and tells."""
+    """The compiled library in a folder, with the files to which it writes its counts and hits."""
 
     def __init__(self, folder: Path) -> None:
         self.path, self._state, self._log = folder / "faults.so", folder / "state", folder / "log"
@@ -29,8 +29,8 @@ class Library:
         subprocess.run([program, *options, "-o", str(self.path), str(_SOURCE), "-ldl"], check=True)
 
     def environment(self, below: Sequence[Path], program: str, fault: Fault | None) -> dict[str, str]:
-        """Variables of a program whose calls on files below some folders are counted, one of which meets the fault.
-        program: text in the command line of the processes that are meant.
+        """Return the variables of a program whose calls on files below some folders are counted, and which meets the
+        fault at one of them. program: text in the command line of the processes that may be hit.
         """
         self._state.write_bytes(bytes(_COUNTS.size))
         self._log.unlink(missing_ok=True)
@@ -54,12 +54,12 @@ class Library:
         }
 
     def counts(self) -> tuple[int, ...]:
-        """Calls so far, by their classes."""
+        """Return the calls so far, by their classes."""
         counts: tuple[int, ...] = _COUNTS.unpack(self._state.read_bytes())
         return counts
 
     def hits(self) -> list[Hit]:
-        """The calls that met the fault, in their order."""
+        """Return the calls that met the fault, in their order."""
         if not self._log.exists():
             return []
         lines = self._log.read_text(errors="surrogateescape").splitlines()

@@ -1,8 +1,8 @@
-"""A process that has imported what the commands import, and forks one for each command: most of the time of a short
-command is its start. python -m tests.faults.nursery REQUESTS ANSWERS (descriptors).
+"""A process that has imported what the commands import, and forks one process for each command, since the start takes
+most of the time of a short command. python -m tests.faults.nursery REQUESTS ANSWERS (descriptors).
 
-A request is a line of JSON: program, arguments, folder, environment, output. The answers to it are two lines: the
-process's id, and its exit code as subprocess has it.
+A request is a line of JSON: program, arguments, folder, environment, output. The answer has two lines: the id of the
+process, and its exit code as subprocess has it.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ _MODULES = (
 
 
 def program(command: Sequence[str]) -> tuple[str, list[str]] | None:
-    """The name and the arguments of a verb, or of a rank that is alone; None of other commands."""
+    """Return the name and the arguments of a verb, or of a rank that is alone; None for other commands."""
     if command[0] in {str(BIN / "dlio-hpc"), str(BIN / "dlio-submit")}:
         return Path(command[0]).name, list(command[1:])
     if command[0] == sys.executable and list(command[1 : 1 + len(_CORE)]) == _CORE:
@@ -40,7 +40,7 @@ def program(command: Sequence[str]) -> tuple[str, list[str]] | None:
 
 
 class Nursery:
-    """Its process. library: of faults, where there are to be some."""
+    """Starts the process and talks to it. library: the library of faults, if commands are to meet some."""
 
     def __init__(self, library: Path | None = None) -> None:
         preload = {} if library is None else {"LD_PRELOAD": str(library)}
@@ -56,7 +56,7 @@ class Nursery:
         os.close(out)
 
     def start(self, name: str, arguments: list[str], folder: Path, environment: dict[str, str], output: Path) -> int:
-        """The id of the command's process, which leads a session of its own."""
+        """Return the id of the command's process, which leads a session of its own."""
         request = {
             "program": name, "arguments": arguments, "folder": str(folder), "environment": environment,
             "output": str(output),
@@ -65,12 +65,12 @@ class Nursery:
         return int(self._answers.readline())
 
     def code(self) -> int:
-        """The exit code of the command that was started last, when it has ended."""
+        """Return the exit code of the command that was started last, once it has ended."""
         return int(self._answers.readline())
 
     @property
     def descriptor(self) -> int:
-        """It can be read when code() will answer at once."""
+        """The descriptor that is readable when code() returns at once."""
         return self._answers.fileno()
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class Nursery:
 
 
 def main() -> None:
-    """Answer requests to the end; a forked command leaves by way of its own exit."""
+    """Answer requests until there are no more. A forked command ends with its own exit."""
     mpi4py.rc.initialize = False
     importlib.import_module("mpi4py.MPI")
     for module in _MODULES:
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def _run(request: dict[str, Any]) -> None:
-    """The command, in a new session, with its own environment, folder and output."""
+    """Run the command in a new session, with its own environment, folder and output."""
     os.setsid()
     output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(output, 1)

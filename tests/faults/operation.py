@@ -1,4 +1,4 @@
-"""An operation that meets a fault: a command, the files whose calls count, and what has to be true of it."""
+"""An operation that meets a fault: a command, the files whose calls count, and what must be true of it."""
 
 import select
 import sys
@@ -14,11 +14,11 @@ _PATIENCE_S = 90.0
 
 
 class Operation(NamedTuple):
-    """prepare: fills a new ground. command: what meets the fault, without variables of its own. below: folders whose
-    files count. program: text in the command line of the processes that may be hit. truth: what is untrue of a command
-    that has ended well, None where all is true. again: what is wrong where the command is given once more, without a
-    fault, to what the fault left. share: of the faults, relative to others. ranks: how many may be hit. forks:
-    may be forked by the nursery, which has no PyTorch and no TensorFlow.
+    """prepare: fills a new ground. command: meets the fault; it sets no variables of its own. below: folders whose
+    files count. program: text in the command line of the processes that may be hit. truth: returns what is untrue of
+    a command that ended well, None if all is true. again: gives the command once more, without a fault, to what the
+    fault left, and returns what is wrong then. share: share of the faults, relative to the other operations. ranks:
+    number of ranks that may be hit. forks: whether the nursery may fork it, which has no PyTorch and no TensorFlow.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Operation(NamedTuple):
     forks: bool = True
 
     def run(self, ground: Ground, variables: dict[str, str] | None = None, nursery: Nursery | None = None) -> Done:
-        """The command, with variables for faults or none; forked by the nursery where there is one that can."""
+        """Run the command, with variables for faults or without. The nursery forks it if there is one that can."""
         command = tuple(map(str, self.command(ground)))
         known = program(command) if self.forks and nursery is not None else None
         if known is None or nursery is None:
@@ -48,7 +48,7 @@ class Operation(NamedTuple):
 
 
 def once_more(operation: Operation, ground: Ground, nursery: Nursery | None) -> str | None:
-    """The fault found when the same command is given again without a fault."""
+    """Give the same command again without a fault, and return what is wrong then."""
     done = operation.run(ground, nursery=nursery)
     if done.code != 0:
         return f"without a fault the same command ends with {done.code}: {done.out.strip()[-600:]}"
@@ -56,12 +56,12 @@ def once_more(operation: Operation, ground: Ground, nursery: Nursery | None) -> 
     return f"without a fault: {untrue}" if untrue else None
 
 
-def ours(*words: str | Path) -> list[str | Path]:
-    """A command of the project."""
-    return [BIN / words[0], *words[1:]]
+def ours(*arguments: str | Path) -> list[str | Path]:
+    """Return a command of the project."""
+    return [BIN / arguments[0], *arguments[1:]]
 
 
 def ranks(plan: Path, number: int, count: int) -> list[str | Path]:
-    """A run of a plan: one rank by itself, or several under mpiexec."""
+    """Return the command of a run of a plan: one rank by itself, or several under mpiexec."""
     core: list[str | Path] = [sys.executable, "-m", "mpi4py", "-m", "dlio_hpc.core", plan, "--run", str(number)]
     return core if count == 1 else [BIN / "mpiexec", "-n", str(count), *core]

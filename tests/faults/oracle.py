@@ -1,4 +1,4 @@
-"""Is what a command said, and left behind, true? The rules for every operation and fault."""
+"""The rules for every operation and fault: is what a command said, and left behind, true?"""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _AUXILIARY = re.compile(r"^[.]?(?P<name>.+?)([.]\d+(-[0-9a-f]+@.+)?[.]tmp|[.]loc
 
 
 class Verdict(NamedTuple):
-    """outcome: one of the three above. why: of a failure, else empty."""
+    """outcome: one of the three above. why: the reason of a failure, else empty."""
 
     outcome: str
     why: str = ""
@@ -32,7 +32,7 @@ class Verdict(NamedTuple):
 def judge(
     operation: Operation, ground: Ground, fault: Fault, done: Done, hits: Sequence[Hit], nursery: Nursery | None
 ) -> Verdict:
-    """The command met the fault, and has ended or was ended."""
+    """Judge a command that met the fault, and has ended or was killed."""
     why = _misbehaved(done) or (_untrue(operation, ground, done) if done.code == 0 else _misled(fault, done, hits))
     if why:
         return Verdict(FAILED, why)
@@ -56,7 +56,7 @@ def _misbehaved(done: Done) -> str | None:
 
 
 def _misled(fault: Fault, done: Done, hits: Sequence[Hit]) -> str | None:
-    """The reason why a command gave up in a wrong way, if it did."""
+    """Return the reason why a command gave up in a wrong way; None if it did not."""
     kind = fault.kind
     if kind.action == "kill":
         return None if done.killed or done.code in {_INFRASTRUCTURE, 7, 9, 137} else f"exit code {done.code}"
@@ -69,7 +69,7 @@ def _misled(fault: Fault, done: Done, hits: Sequence[Hit]) -> str | None:
     return None
 
 
-def _is_named(hit: Hit, words: str) -> bool:
+def _is_named(hit: Hit, message: str) -> bool:
     path = Path(hit.path)
     match = _AUXILIARY.match(path.parent.name if hit.path.endswith(_NAMELESS) else path.name)
-    return match is not None and match["name"] in words
+    return match is not None and match["name"] in message

@@ -1,4 +1,4 @@
-"""The table of a campaign, as Markdown: operations and kinds of faults, with what came of them."""
+"""The table of a campaign, as Markdown: operations and kinds of faults, with their outcomes."""
 
 import shlex
 from collections import Counter
@@ -10,7 +10,7 @@ from tests.faults.oracle import COMPLETED, FAILED, REFUSED
 
 
 def tell(case: Case) -> None:
-    """A case in full, with the command that makes it again."""
+    """Print a case in full, with the command that repeats it."""
     fault = case.fault
     lasting = " --lasting" if fault.lasting else ""
     print(f"{case.verdict.outcome.upper()}: {case.operation.name}, {fault}: {case.function} {case.path}")
@@ -23,7 +23,7 @@ def tell(case: Case) -> None:
 
 
 def show(cases: Sequence[Case], seed: int, seconds: float) -> None:
-    """Each cell: completed + refused, and failures behind an exclamation mark."""
+    """Print the table. A cell has the numbers completed + refused, and failures after an exclamation mark."""
     print(f"\n| operation | faults | {' | '.join(KINDS)} | completed | refused | failed |")
     print("|---|" + "---:|" * (len(KINDS) + 4))
     for name in dict.fromkeys(case.operation.name for case in sorted(cases, key=lambda case: case.operation.name)):

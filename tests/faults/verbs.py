@@ -1,4 +1,4 @@
-"""The login side's operations: submit, collect, archive, history and what reads their files."""
+"""The operations of the login side: submit, collect, archive, history, and the verbs that read their files."""
 
 import re
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def _sound(done: Done) -> None:
 
 
 def _ended(ground: Ground) -> None:
-    """A job that has ended and was not collected."""
+    """Prepare a job that has ended and was not collected."""
     _workload(ground)
     _sound(run(_submit(ground, "--ppn", "1"), ground.live, {}, 60))
     _sound(run(ours("dlio-hpc", "wait", "-o", ground.runs), ground.live, {}, 60))
@@ -46,13 +46,13 @@ def _ended(ground: Ground) -> None:
 
 
 def _collected(ground: Ground) -> None:
-    """A job in its directory, its archive, and a history that knows it; the newest second job is not in the history."""
+    """Prepare a job in its directory, its archive, and a history that contains it."""
     _workload(ground)
     _sound(run(_submit(ground, "--ppn", "1", "--wait"), ground.live, {}, 60))
 
 
 def _unknown(ground: Ground) -> None:
-    """Archives beside which there is no history."""
+    """Prepare archives without a history."""
     _collected(ground)
     for path in ground.archive.glob("history*"):
         path.unlink()
@@ -68,14 +68,14 @@ def _all(ground: Ground) -> list[Path]:
 
 
 def archived(ground: Ground, _: Done | None = None) -> str | None:
-    """Why a job that has ended is not in a sound archive of what its directory holds; None where all are."""
+    """Return the reason why a job that has ended is not in a sound archive; None if all are."""
     for status in ground.runs.glob(f"*/{rundir.EXIT_STATUS}"):
         path = ground.archive / (status.parent.name + archive.SUFFIX)
         try:
             if not path.exists():
                 return f"there is no archive of {status.parent.name}"
-            if found := archive.faults(path):
-                return f"its archive is unsound: {found[0]}"
+            if faults := archive.faults(path):
+                return f"its archive is unsound: {faults[0]}"
             if not archive.is_of(path, status.parent):
                 return "its archive is of other files"
         except DlioError as fault:
@@ -85,7 +85,7 @@ def archived(ground: Ground, _: Done | None = None) -> str | None:
 
 
 def _settled(ground: Ground) -> str | None:
-    """Wait for jobs that run, collect, and say what is lost then."""
+    """Wait for jobs that run, collect them, and return what is lost then."""
     if not list(ground.runs.glob(rundir.JOBS)):
         return archived(ground)
     waited = run(ours("dlio-hpc", "wait", "-o", ground.runs, "--quiet"), ground.live, {}, 60)
@@ -98,12 +98,12 @@ def _settled(ground: Ground) -> str | None:
 
 
 def _measured(ground: Ground, _: Done) -> str | None:
-    """All jobs measured what was planned, and are archived."""
+    """Check that all jobs measured what was planned, and are archived."""
     return core.unsound(ground) or archived(ground)
 
 
 def _submitted(ground: Ground, _: Done) -> str | None:
-    """The job that was said to be submitted runs, and ends with its archive."""
+    """Check that the job that was said to be submitted runs, and ends with its archive."""
     if not list(ground.runs.glob(rundir.JOBS)):
         return "no job was written"
     if (lost := _settled(ground)) is not None:
@@ -118,27 +118,28 @@ def _settle_and_submit(operation: Operation, ground: Ground, nursery: Nursery | 
     return _settled(ground) or once_more(operation, ground, nursery)
 
 
-def _same_as(told: dict[str, str], ground: Ground, done: Done) -> str | None:
-    """The output is that of a run without faults; told: by the operation's command, once it is known."""
+def _same_as(outputs: dict[str, str], ground: Ground, done: Done) -> str | None:
+    """Check that the output is that of a run without faults. outputs: by the command of the operation, once known."""
     key = " ".join(map(str, done.command))
     plain = re.sub(r"\d+[.]\d+ s|since \S+", "", done.out).replace(str(ground.live), "")
-    return None if told.setdefault(key, plain) == plain else f"the output is another one: {done.out[-400:]}"
+    return None if outputs.setdefault(key, plain) == plain else f"the output is another one: {done.out[-400:]}"
 
 
-def _reading(name: str, words: tuple[str, ...], share: float = 1.0) -> Operation:
-    """A verb that only reads; its words may have JOB, ARCHIVE, ARCHIVES, DATASET and RUNS in them."""
-    told: dict[str, str] = {}
+def _reading(name: str, arguments: tuple[str, ...], share: float = 1.0) -> Operation:
+    """Return an operation that only reads. Its arguments may contain JOB, ARCHIVE, ARCHIVES, DATA and RUNS."""
+    outputs: dict[str, str] = {}
 
     def command(ground: Ground) -> list[str | Path]:
         places = {
             "JOB": ground.job, "ARCHIVE": _archive(ground), "ARCHIVES": ground.archive, "DATA": ground.data,
             "RUNS": ground.runs,
         }  # fmt: skip
-        return ours("dlio-hpc", *(places.get(word, word) for word in words))
+        return ours("dlio-hpc", *(places.get(word, word) for word in arguments))
 
     return Operation(
-        name, _collected, command, _all, "dlio-hpc", lambda ground, done: _same_as(told, ground, done), once_more, share
-    )
+        name, _collected, command, _all, "dlio-hpc", lambda ground, done: _same_as(outputs, ground, done), once_more,
+        share,
+    )  # fmt: skip
 
 
 def _extracted(ground: Ground, _: Done) -> str | None:

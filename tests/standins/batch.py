@@ -1,4 +1,4 @@
-"""What the stand-ins for batch systems share: programs on PATH, a memory in files, and the processes of jobs."""
+"""The common parts of the stand-ins for batch systems: programs on PATH, a memory in files, the processes of jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Content = dict[str, Any]
 
 
 class Refused(Exception):
-    """A command says this on stderr and ends with `code`."""
+    """A command prints this on stderr and ends with `code`."""
 
     def __init__(self, message: str, code: int = 1) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ def slowly(state: str) -> None:
 
 
 class Book:
-    """The batch system's memory: jobs.json, replaced whole under a lock, beside policy.json."""
+    """The memory of the batch system: jobs.json, which is replaced whole under a lock, beside policy.json."""
 
     def __init__(self, state: str) -> None:
         self.state = state
@@ -76,9 +76,9 @@ class Book:
             return {"next": self.policy["first"], "jobs": {}, "ended": {}}
 
     def stamp(self) -> tuple[int, int]:
-        """Changes whenever the memory does; FileNotFoundError once the directory is gone."""
-        found = os.stat(self._jobs)
-        return found.st_mtime_ns, found.st_ino
+        """Return a value that changes whenever the memory does. FileNotFoundError: the directory is gone."""
+        status = os.stat(self._jobs)
+        return status.st_mtime_ns, status.st_ino
 
     @contextmanager
     def change(self) -> Iterator[Content]:
@@ -130,24 +130,24 @@ def _alone(log: str) -> None:
 
 
 def _processes() -> dict[int, tuple[int, int]]:
-    """Parent and session of each living process (proc(5), stat, fields 4 and 6)."""
-    found = {}
+    """Return parent and session of each living process (proc(5), stat, fields 4 and 6)."""
+    processes = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with suppress(OSError), open(f"/proc/{entry}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
                 if fields[0] not in b"ZX":
-                    found[int(entry)] = int(fields[1]), int(fields[3])
-    return found
+                    processes[int(entry)] = int(fields[1]), int(fields[3])
+    return processes
 
 
 def _signal_session(session: int, number: int) -> None:
-    """To each process that has not left the job's session, as a batch system does. MPI ranks of hydra have left it."""
+    """Signal each process in the job's session, as a batch system does. MPI ranks of hydra have left it."""
     _send((pid for pid, (_, its) in _processes().items() if its == session), number)
 
 
 def _kill_rest() -> bool:
-    """KILL to all that descends from this process; whether anything did."""
+    """Kill all descendants of this process. Return whether there were any."""
     processes, family = _processes(), {os.getpid()}
     while more := {pid for pid, (parent, _) in processes.items() if parent in family} - family:
         family |= more
@@ -168,11 +168,11 @@ def watch(
     signals: Callable[[str], tuple[int, ...]] = lambda _reason: (signal.SIGTERM,),
     sessions: Callable[[], set[int]] | None = None,
 ) -> str | None:
-    """Wait for the job; once `verdict` names a reason end it: TERM or other signals to its session, KILL to all after
+    """Wait for the job. Once `verdict` names a reason, end it: TERM or other signals to its session, KILL to all after
     the grace.
 
-    Returns the reason. What is left behind by a script that ended is killed too: all that descends from this process
-    or, where `sessions` tells which belong to the job, what has not left them.
+    Return the reason. Processes that a script leaves behind when it ends are killed too: all descendants of this
+    process or, where `sessions` tells which sessions belong to the job, the processes still in them.
     """
     reason, since, pause = None, 0.0, 0.005
     kill_rest = _kill_rest if sessions is None else lambda: _kill_sessions(sessions() | {child.pid})
@@ -197,19 +197,19 @@ def watch(
 
 
 def _kill_sessions(sessions: set[int]) -> bool:
-    """KILL to all that is still in one of the sessions; whether anything was."""
+    """Kill all processes that are still in one of the sessions. Return whether there were any."""
     family = {pid for pid, (_, session) in _processes().items() if session in sessions}
     _send(family, signal.SIGKILL)
     return bool(family)
 
 
 def wait_for_turn(book: Book, name: str, next_state: NextState, settled: Settled) -> Job | None:
-    """Change the job as `next_state` says until it is settled; None when it was deleted, or waits too long."""
-    seen: tuple[int, int] | None = None
+    """Change the job as `next_state` says until it is settled; None if it was deleted or waits too long."""
+    idle_stamp: tuple[int, int] | None = None
     patience = time.monotonic() + 1800
     while time.monotonic() < patience:
         stamp = book.stamp()
-        if stamp != seen:
+        if stamp != idle_stamp:
             content = book.read()
             job: Job | None = content["jobs"].get(name)
             if job is None or settled(job):
@@ -217,7 +217,7 @@ def wait_for_turn(book: Book, name: str, next_state: NextState, settled: Settled
             if next_state(book, content, name):
                 _step(book, name, next_state)
                 continue
-            seen = stamp if time.time() > job["submittime"] + book.policy["wait"] else None
+            idle_stamp = stamp if time.time() > job["submittime"] + book.policy["wait"] else None
         time.sleep(0.03)
     return None
 
@@ -235,7 +235,7 @@ def user() -> str:
 
 
 def may_rename() -> bool:
-    """Whether as_host works here; it needs root, or a kernel and a container that grant namespaces."""
+    """Return whether as_host works here; it needs root, or a kernel and a container that grant namespaces."""
     import subprocess
 
     try:
@@ -246,5 +246,5 @@ def may_rename() -> bool:
 
 
 def as_host(name: str) -> list[str]:
-    """What comes before a command that is to see another host name than this computer's."""
+    """Return the start of a command line that lets a command see another host name than this computer's."""
     return ["unshare", "--uts", "sh", "-c", f'hostname {name} && exec "$@"', "sh"]

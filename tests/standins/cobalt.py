@@ -1,8 +1,8 @@
 """A stand-in for Cobalt on Theta: qsub, qstat, qdel, cqwait and aprun over a state directory, without a daemon.
 
-What it enforces is read from Cobalt's sources (github.com/ido/cobalt 45b99619, 1.0.33: src/clients/POSIX;
+Its rules are read from Cobalt's sources (github.com/ido/cobalt 45b99619, 1.0.33: src/clients/POSIX;
 src/lib/{client_utils,Util}.py; src/lib/Components/{cqm,pg_forker,alps_script_forker,system/CraySystem}.py), Theta's
-queues from ALCF's user guides. A script that passes here keeps to what is documented; Theta itself is another matter.
+queues from ALCF's user guides. A script that passes here keeps to the documentation; Theta itself may differ.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _ATTRS = {*_MEMORY, "location", "ssds", "ssd_size", "enable_ssh", "filesystems"}
 
 
 def install(folder: Path, state: Path, **policy: Any) -> None:
-    """Write the programs into `folder`: with it on PATH they are the batch system. POLICY says what may be given."""
+    """Write the programs into `folder`; on PATH they are the batch system. POLICY lists the settings."""
     batch.install_programs(folder, state, __name__, PROGRAMS, batch.known(POLICY, policy))
 
 
 def main(program: str, state: str) -> int:
-    """One command. A file `down` in the state directory makes the queue manager unreachable, `slow` holds seconds."""
+    """Run one command. A file `down` in the state directory makes the queue manager unreachable, `slow` has seconds."""
     try:
         if program != "aprun":
             batch.slowly(state)
@@ -82,30 +82,30 @@ _OPTIONS = {
 }  # fmt: skip
 
 
-def _options(program: str, words: list[str], table: dict[str, str]) -> tuple[Job, list[str]]:
-    """As optparse does without interspersed arguments: the first word that is no option ends them."""
+def _options(program: str, arguments: list[str], table: dict[str, str]) -> tuple[Job, list[str]]:
+    """Parse options like optparse without interspersed arguments: the first argument that is no option ends them."""
     import getopt
 
     names = {flag: name for flags, name in table.items() for flag in flags.split()}
     short = "".join(flag[1:] + ":" * name.endswith("=") for flag, name in names.items() if len(flag) == 2)
     long = [flag[2:] + "=" * name.endswith("=") for flag, name in names.items() if len(flag) > 2]
     try:
-        found, rest = getopt.getopt(words, short, [*long, "version"])
+        options, rest = getopt.getopt(arguments, short, [*long, "version"])
     except getopt.GetoptError as fault:
         dashes = "--" if len(fault.opt) > 1 else "-"
         raise Refused(f"{program}: error: no such option: {dashes}{fault.opt}, or not with so much", 2) from None
-    if ("--version", "") in found:
+    if ("--version", "") in options:
         print(f'version: "{program} " + $Revision: 559 $ + , Cobalt  + $Version$')
         sys.exit(0)
     given: Job = {}
-    for flag, value in found:
+    for flag, value in options:
         name = names[flag].rstrip("=")
         given[name] = _CHECKS[name](value, given.get(name)) if name in _CHECKS else value
     return given, rest
 
 
 def qsub(book: Book, arguments: list[str]) -> int:
-    """The script's directives come before the other arguments, and everything is parsed again (qsub.py)."""
+    """Submit a job. The script's directives come before the other arguments, and all are parsed again (qsub.py)."""
     given, rest = _options("qsub", arguments, _OPTIONS)
     if not rest:
         raise Refused("No executable or script specified\n")
@@ -116,8 +116,8 @@ def qsub(book: Book, arguments: list[str]) -> int:
     if not os.access(command, os.X_OK | os.R_OK):
         raise Refused(f"command {command} is not executable")
     with open(command, encoding="utf-8", errors="surrogateescape") as file:
-        words = _join_env(_directives(file) + arguments)
-    given, _ = _options("qsub", words, _OPTIONS)
+        command_line = _join_env(_directives(file) + arguments)
+    given, _ = _options("qsub", command_line, _OPTIONS)
     if missing := [what for name, what in (("walltime", "'time'"), ("nodes", "'nodecount'")) if name not in given]:
         raise Refused(f"{missing[0]} not provided" if given else "No required options provided\n")
     spec = {"queue": "default", "envs": {}, "command": command, "args": rest[1:]} | given
@@ -125,27 +125,29 @@ def qsub(book: Book, arguments: list[str]) -> int:
     notes, job = _filter(book, spec), _enqueue(book, spec)
     print(*notes, job["jobid"], sep="\n")
     now = time.strftime("%a %b %d %H:%M:%S %Y +0000 (UTC)", time.gmtime())
-    _log(job, f"Jobid: {job['jobid']}", f"qsub {' '.join(words)}", f"{now} submitted with cwd set to: {cwd}")
+    _log(job, f"Jobid: {job['jobid']}", f"qsub {' '.join(command_line)}", f"{now} submitted with cwd set to: {cwd}")
     if job["state"] != "user_hold":
         batch.detach(book, lambda: _supervise(book, str(job["jobid"])))
     return 0
 
 
 def _directives(lines: Iterator[str]) -> list[str]:
-    """Words of the lines right after `#!` that start with exactly `#COBALT `; the first other line ends it."""
+    """Return the options of the lines right after `#!` that start with exactly `#COBALT `; the first other line ends
+    them.
+    """
     if not next(lines, "").startswith("#!"):
         return []
     taken = takewhile(lambda line: re.match("#COBALT .", line, re.DOTALL), lines)
-    words = [word for line in taken for word in line.split()[1:]]
-    return ["--mode", "script", *words] if words else []
+    options = [word for line in taken for word in line.split()[1:]]
+    return ["--mode", "script", *options] if options else []
 
 
-def _join_env(words: list[str]) -> list[str]:
-    """qsub.py, env_union: only `--env X` in two words."""
-    first, *others = [index for index, word in enumerate(words[:-1]) if word == "--env"] or [0]
+def _join_env(arguments: list[str]) -> list[str]:
+    """Join the values of all `--env X`, written as two arguments (qsub.py, env_union)."""
+    first, *others = [index for index, word in enumerate(arguments[:-1]) if word == "--env"] or [0]
     for other in others:
-        words[first + 1] += f":{words[other + 1]}"
-    return [word for index, word in enumerate(words) if not {index, index - 1} & set(others)]
+        arguments[first + 1] += f":{arguments[other + 1]}"
+    return [word for index, word in enumerate(arguments) if not {index, index - 1} & set(others)]
 
 
 def _nodes(text: str, _before: Any) -> str:
@@ -155,7 +157,7 @@ def _nodes(text: str, _before: Any) -> str:
 
 
 def _minutes(text: str, _before: Any) -> str:
-    """Util.py, get_time: two fields are hours and minutes, seconds are dropped."""
+    """Parse a time. Two fields are hours and minutes, seconds are dropped (Util.py, get_time)."""
     wrong, parts, total = "invalid time specification:", text.split(":"), 0
     if len(parts) > 4:
         raise Refused(f"{wrong} time may be specified as minutes, HH:MM, HH:MM:SS, or DD:HH:MM:SS")
@@ -178,7 +180,7 @@ def _env(text: str, _before: Any) -> dict[str, str]:
 
 
 def _attrs(text: str, before: Any) -> dict[str, str]:
-    """name=value; name alone is true, no_name false."""
+    """Parse name=value; a name alone is true, no_name is false."""
     if before is not None:
         example = "Specify multiple attributes as follows: --attrs FOO=1:BAR=2"
         raise Refused(f"Multiple --attrs options not supported.  {example}")
@@ -203,7 +205,9 @@ _ENDINGS = {"outputpath": "output", "errorpath": "error", "cobalt_log_file": "co
 
 
 def _paths(spec: Job, cwd: str) -> None:
-    """qsub.py, update_outputprefix and update_paths; a job without a name has that of its output."""
+    """Set the paths of the output; a job without a name gets that of its output (qsub.py, update_outputprefix,
+    update_paths).
+    """
     prefix = spec.pop("outputprefix", None)
     named = spec.get("outputpath") or prefix
     spec |= {"cwd": cwd, "jobname": spec.get("jobname") or (os.path.basename(named) if named else "N/A")}
@@ -214,8 +218,8 @@ def _paths(spec: Job, cwd: str) -> None:
 
 
 def _filter(book: Book, spec: Job) -> list[str]:
-    """CraySystem.py, validate_job: memory modes, cache and quad when not given. Then the site's submit filter: its two
-    notes are ALCF's, what it says of node counts is this stand-in's.
+    """Check the memory modes, whose defaults are cache and quad (CraySystem.py, validate_job). Then apply the site's
+    submit filter: its two notes are ALCF's, what it says of node counts is this stand-in's.
     """
     attrs = spec["attrs"] = {"mcdram": "cache", "numa": "quad"} | spec.get("attrs", {})
     for name, valid in _MEMORY.items():
@@ -238,7 +242,7 @@ def _filter(book: Book, spec: Job) -> list[str]:
 
 
 def _enqueue(book: Book, spec: Job) -> Job:
-    """A parent that is not in the queue any more counts as failed, however it ended (cqm.py, check_dep_fail)."""
+    """Add the job. A parent that left the queue counts as failed, however it ended (cqm.py, check_dep_fail)."""
     parents = list(filter(None, spec.get("all_dependencies", "").split(":")))
     with book.change() as content:
         if missing := [name for name in parents if name not in content["jobs"]]:
@@ -261,7 +265,7 @@ def _expand(text: str, number: int) -> str:
 
 
 def _admit(book: Book, jobs: Jobs, spec: Job) -> None:
-    """cqm.py, add_jobs and Restriction. No time is the longest."""
+    """Check the limits of the queue (cqm.py, add_jobs and Restriction). A job without a time gets the longest."""
     name, queue = spec["queue"], book.policy["queues"].get(spec["queue"])
     faults = [] if queue else [f"trying to add job to non-existent queue '{name}'"]
     if queue:
@@ -283,7 +287,7 @@ def _hours(minutes: int) -> str:
 
 
 def _log(job: Job, *lines: str) -> None:
-    """What cannot be written is dropped (Util.py, disk_writer_thread)."""
+    """Append to the job's log. Lines that cannot be written are dropped (Util.py, disk_writer_thread)."""
     with suppress(OSError), open(job["cobalt_log_file"], "a", encoding="utf-8", errors="surrogateescape") as log:
         log.write("".join(f"{line}\n" for line in lines))
 
@@ -298,7 +302,7 @@ def _supervise(book: Book, name: str) -> None:
 
 
 def _next_state(book: Book, content: Content, name: str) -> Job | None:
-    """What is to change in a job that has not started. First come, first served within a queue."""
+    """Return the change to a job that has not started. Within a queue the first job is served first."""
     job: Job = content["jobs"][name]
     if job["state"] == "dep_hold":
         ends = [content["ended"].get(parent) for parent in job["pending"] if parent not in content["jobs"]]
@@ -322,20 +326,22 @@ def _next_state(book: Book, content: Content, name: str) -> Job | None:
 
 
 def expand_nodes(text: str) -> list[int]:
-    """The nodes of `1-4,7`."""
+    """Return the nodes of `1-4,7`."""
     ends = [part.partition("-") for part in filter(None, text.split(","))]
     return [node for first, _, last in ends for node in range(int(first), int(last or first) + 1)]
 
 
 def _run(book: Book, job: Job) -> int | None:
-    """alps_script_forker.py, pg_forker.py: by the login shell, in a clean environment. None when the job was ended."""
+    """Run the script by the login shell, in a clean environment (alps_script_forker.py, pg_forker.py). None: the job
+    was ended.
+    """
     import subprocess
 
-    words = " ".join("'" + word.replace("'", "'\"'\"'") + "'" for word in [job["command"], *job["args"]])
-    shell = ["-", "-c", f"export PATH='/usr/bin:/bin:{book.policy['folder']}'; exec {words}"]
+    command = " ".join("'" + word.replace("'", "'\"'\"'") + "'" for word in [job["command"], *job["args"]])
+    shell = ["-", "-c", f"export PATH='/usr/bin:/bin:{book.policy['folder']}'; exec {command}"]
     end = job["starttime"] + int(job["walltime"]) * book.policy["minute"]
     environment = _environment(book, job, end)
-    _log(job, f"Command: {words}", "Environment:", *(f"{name}={value}" for name, value in environment.items()))
+    _log(job, f"Command: {command}", "Environment:", *(f"{name}={value}" for name, value in environment.items()))
     with _append(job, job["outputpath"]) as out, _append(job, job["errorpath"]) as err:
         child = subprocess.Popen(
             shell, executable="/bin/bash", env=environment, cwd=job["cwd"], stdin=subprocess.DEVNULL, stdout=out,
@@ -353,13 +359,13 @@ def _run(book: Book, job: Job) -> int | None:
 def _environment(book: Book, job: Job, end: float) -> dict[str, str]:
     number, nodes, home = job["jobid"], job["nodes"], book.policy["home"] or os.path.expanduser("~")
     common = {"HOME": home, "USER": job["user"], "LOGNAME": job["user"], "SHELL": "/bin/bash"}
-    found = {
+    variables = {
         "PARTNAME": job["location"], "PARTSIZE": nodes, "JOBSIZE": nodes, "PARTCORES": "72", "QUEUE": job["queue"],
         "PROJECT": job.get("project"), "JOBID": number, "RESID": number % 100000, "STARTTIME": int(job["starttime"]),
         "ENDTIME": int(end),
     }  # fmt: skip
     given = {name: _expand(value, number) for name, value in job["envs"].items()} | common
-    return given | {f"COBALT_{name}": str(value) for name, value in found.items()}
+    return given | {f"COBALT_{name}": str(value) for name, value in variables.items()}
 
 
 def _append(job: Job, path: str) -> Any:
@@ -411,7 +417,9 @@ _QUEUES = "Name:Users:Groups:MinTime:MaxTime:MaxRunning:MaxQueued:MaxUserNodes:M
 
 
 def qstat(book: Book, arguments: list[str]) -> int:
-    """Names of columns in any case; what is not there is shown as `-`, what is not set as None. -Q has its own."""
+    """Print jobs. Names of columns may have any case; an unknown column is shown as `-`, one that is not set as None.
+    -Q has columns of its own.
+    """
     options, names = _options("qstat", arguments, {"-Q": "queues", "-u --user": "user=", "--header": "header="})
     header = (_QUEUES if "queues" in options else options.get("header", _JOBS)).split(":")
     rows = _queue_rows(book, names) if "queues" in options else _job_rows(book, names, options.get("user"))
@@ -438,14 +446,14 @@ def _job_rows(book: Book, names: list[str], owner: str | None) -> list[Job]:
 
 
 def _print_table(rows: list[list[Any]]) -> None:
-    """Util.py, print_tabular: each column is followed by two blanks, the last one too."""
+    """Print a table. Two blanks follow each column, the last one too (Util.py, print_tabular)."""
     widths = [max(len(str(row[place])) for row in rows) for place in range(len(rows[0]))]
     lines = ["".join(f"{cell!s:<{width}}  " for cell, width in zip(row, widths, strict=True)) for row in rows]
     print(lines[0], "=" * len(lines[0]), *lines[1:], sep="\n")
 
 
 def aprun(book: Book, arguments: list[str]) -> int:
-    """Start the ranks with mpiexec, which sees so many nodes; where that is allowed their host names differ too."""
+    """Start the ranks with mpiexec on that many nodes. Where it is allowed, their host names differ too."""
     with open(os.path.join(book.state, "aprun.jsonl"), "ab", buffering=0) as log:
         log.write(f"{json.dumps(['aprun', *arguments])}\n".encode())
     given, program = _parse_aprun(arguments)
@@ -464,22 +472,22 @@ def _parse_aprun(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
     import shutil
 
     given: dict[str, Any] = {"-n": "1", "-d": "1", "-j": "1", "-e": []}
-    words = list(arguments)
-    while words and words[0].startswith("-"):
-        flag = words.pop(0)
-        if flag not in _APRUN or not words:
+    command = list(arguments)
+    while command and command[0].startswith("-"):
+        flag = command.pop(0)
+        if flag not in _APRUN or not command:
             raise Refused(f"aprun: unrecognized option '{flag}', or one without its argument\naprun: -h for usage")
-        (pattern, fault), value = _APRUN[flag], words.pop(0)
+        (pattern, fault), value = _APRUN[flag], command.pop(0)
         if not re.fullmatch(pattern, value):
             raise Refused(f"aprun: {flag} {value}: {fault}")
         given[flag] = [*given["-e"], value] if flag == "-e" else value
-    if not words or shutil.which(words[0]) is None:
-        raise Refused(f"aprun: file {words[0]} not found" if words else "aprun: no executable was named")
-    return given, words
+    if not command or shutil.which(command[0]) is None:
+        raise Refused(f"aprun: file {command[0]} not found" if command else "aprun: no executable was named")
+    return given, command
 
 
 def _claim(given: dict[str, Any]) -> list[int]:
-    """The nodes for so many ranks; aprun's own words for what does not fit are not known."""
+    """Return the nodes for the ranks. aprun's own error messages are not known."""
     reserved = expand_nodes(os.environ.get("COBALT_PARTNAME", ""))
     ranks, depth, threads = (int(given[flag]) for flag in ("-n", "-d", "-j"))
     most = _CPUS * threads
@@ -497,8 +505,8 @@ def _claim(given: dict[str, Any]) -> list[int]:
 
 
 def _mpiexec(given: dict[str, Any], nodes: list[int], program: list[str]) -> int:
-    """hydra's launcher `fork` starts every "host" here; addresses instead of names keep name servers out of it. `env`
-    comes last in a node's block, so that LD_PRELOAD meets the program and nothing before it.
+    """Return the command line. hydra's launcher `fork` starts every "host" here; addresses instead of names avoid name
+    servers. `env` comes last in a node's block, so that LD_PRELOAD applies to the program and nothing before it.
     """
     import subprocess
 

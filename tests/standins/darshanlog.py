@@ -1,4 +1,4 @@
-"""Darshan logs of any content, written as darshan-log-format.h describes format 3.41."""
+"""Darshan logs of any content, in format 3.41 as darshan-log-format.h describes it."""
 
 import struct
 import zlib
@@ -14,7 +14,7 @@ _VERSIONS = {"POSIX": 4, "MPI-IO": 3, "STDIO": 2, "DXT_POSIX": 1, "DXT_MPIIO": 2
 
 
 class Traced(NamedTuple):
-    """Of one file and rank: rows of offset, length, start, end."""
+    """The requests of one rank on one file: rows of offset, length, start, end."""
 
     path: str
     rank: int
@@ -24,7 +24,7 @@ class Traced(NamedTuple):
 
 
 def number(path: str) -> int:
-    """Of a file; Darshan hashes otherwise, to the same end."""
+    """Return the number of a file name. Darshan uses another hash function for the same purpose."""
     return zlib.crc32(path.encode()) << 8 | 1
 
 
@@ -40,11 +40,11 @@ def write(
     partial: tuple[str, ...] = (),
     program: str = "/opt/app train.py",
 ) -> None:
-    """A log whose counters are those of its traces, unless they are given: path, rank, values."""
+    """Write a log. Its counters come from its traces unless they are given: path, rank, values."""
     known = {**_VERSIONS, **(versions or {})}
     tracer = {"POSIX": "DXT_POSIX", "MPI-IO": "DXT_MPIIO"}[module]
     rows = counters_of(traces, module) if counted is None else counted
-    paths = sorted({each.path for each in traces} | {row[0] for row in rows})
+    paths = sorted({trace.path for trace in traces} | {row[0] for row in rows})
     regions = [
         zlib.compress(_job(ranks, started, seconds, program)),
         zlib.compress(b"".join(struct.pack("<Q", number(name)) + name.encode() + b"\0" for name in paths)),
@@ -68,16 +68,16 @@ def write(
 
 
 def counters_of(traces: list[Traced], module: str = "POSIX") -> list[tuple[str, int, dict[str, float]]]:
-    """What Darshan would have counted beside these traces."""
+    """Return the counters that Darshan would have with these traces."""
     reads, writes = ("READS", "WRITES") if module == "POSIX" else ("INDEP_READS", "INDEP_WRITES")
     rows = []
-    for each in traces:
-        values: dict[str, float] = {reads: len(each.reads), writes: len(each.writes)}
-        values["BYTES_READ"] = int(sum(row[1] for row in each.reads))
-        values["BYTES_WRITTEN"] = int(sum(row[1] for row in each.writes))
-        values["F_READ_TIME"] = float(sum(row[3] - row[2] for row in each.reads))
-        values["F_WRITE_TIME"] = float(sum(row[3] - row[2] for row in each.writes))
-        rows.append((each.path, each.rank, values))
+    for trace in traces:
+        values: dict[str, float] = {reads: len(trace.reads), writes: len(trace.writes)}
+        values["BYTES_READ"] = int(sum(row[1] for row in trace.reads))
+        values["BYTES_WRITTEN"] = int(sum(row[1] for row in trace.writes))
+        values["F_READ_TIME"] = float(sum(row[3] - row[2] for row in trace.reads))
+        values["F_WRITE_TIME"] = float(sum(row[3] - row[2] for row in trace.writes))
+        rows.append((trace.path, trace.rank, values))
     return rows
 
 
@@ -101,18 +101,18 @@ def _counted(rows: "list[tuple[str, int, dict[str, float]]]", module: str, versi
 
 
 def _traced(traces: list[Traced], version: int, tracer: str) -> bytes:
-    """A stream a rank."""
+    """Return a compressed stream for each rank."""
     kind = counters.segment_type(tracer, version) or counters.segment_type(tracer, _VERSIONS[tracer])
     assert kind is not None
     streams = []
-    for rank in sorted({each.rank for each in traces}):
+    for rank in sorted({trace.rank for trace in traces}):
         content = b""
-        for each in (each for each in traces if each.rank == rank):
+        for trace in (trace for trace in traces if trace.rank == rank):
             head = np.zeros(1, counters.TRACED)
-            head["id"], head["rank"], head["host"] = number(each.path), rank, each.host.encode()
-            head["writes"], head["reads"] = len(each.writes), len(each.reads)
+            head["id"], head["rank"], head["host"] = number(trace.path), rank, trace.host.encode()
+            head["writes"], head["reads"] = len(trace.writes), len(trace.reads)
             content += head.tobytes()
-            for rows in (each.writes, each.reads):
+            for rows in (trace.writes, trace.reads):
                 segments = np.zeros(len(rows), kind)
                 for column, name in enumerate(("offset", "length", "start", "end")):
                     segments[name] = np.array(rows, np.float64).reshape(-1, 4)[:, column]

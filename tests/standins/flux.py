@@ -1,7 +1,7 @@
-"""A stand-in for Flux: the subcommands of flux(1) that are used here, over a state directory, no broker.
+"""A stand-in for Flux: the subcommands of flux(1) that are used here, over a state directory, without a broker.
 
-Texts, exit codes, states and signals were seen on flux-core 0.88 (four brokers, sched-simple). Options and fields that
-are not used here are refused, be they Flux's or not.
+Texts, exit codes, states and signals are those of flux-core 0.88 (four brokers, sched-simple). Options and fields that
+are not used here are refused, whether Flux has them or not.
 """
 
 from __future__ import annotations
@@ -56,43 +56,43 @@ for _names, _given in (
 
 
 def install(folder: Path, state: Path, **policy: Any) -> None:
-    """Write `flux` into `folder`: with it on PATH it is the batch system. POLICY says what may be given."""
+    """Write `flux` into `folder`; on PATH it is the batch system. POLICY lists the settings."""
     batch.install_programs(folder, state, __name__, ["flux"], batch.known(POLICY, policy))
 
 
 def main(program: str, state: str) -> int:
-    """One command. A file `down` in the state directory makes Flux unreachable, `slow` holds seconds, `lost` the name
-    of a node that fails.
+    """Run one command. A file `down` in the state directory makes Flux unreachable, `slow` holds seconds, `lost` the
+    name of a node that fails.
     """
-    words = sys.argv[1:]
-    if words == ["--version"]:
+    command = sys.argv[1:]
+    if command == ["--version"]:
         print(f"commands:    \t\t{VERSION}")
         return 0
-    name = next((name for name in COMMANDS if words[: name.count(" ") + 1] == name.split()), None)
+    name = next((name for name in COMMANDS if command[: name.count(" ") + 1] == name.split()), None)
     try:
         batch.slowly(state)
         if name is None:
-            raise Refused(f"flux: `{' '.join(words[:2])}' is not a flux command, or not modelled.  See 'flux --help'")
+            raise Refused(f"flux: `{' '.join(command[:2])}' is not a flux command, or not modelled.  See 'flux --help'")
         if os.path.exists(os.path.join(state, "down")):
-            raise Refused(f"flux-{words[0]}: ERROR: Unable to connect to Flux: broker socket was not found")
-        return COMMANDS[name](Book(state), words[name.count(" ") + 1 :])
+            raise Refused(f"flux-{command[0]}: ERROR: Unable to connect to Flux: broker socket was not found")
+        return COMMANDS[name](Book(state), command[name.count(" ") + 1 :])
     except Refused as refusal:
         fault = str(refusal)
         is_whole = fault.startswith(("flux", "usage", "0."))
-        print(fault if is_whole else f"flux-{words[0]}: ERROR: {fault}", file=sys.stderr)
+        print(fault if is_whole else f"flux-{command[0]}: ERROR: {fault}", file=sys.stderr)
         return refusal.code
 
 
-def _parse(parser: argparse.ArgumentParser, words: list[str], below: argparse.Namespace | None = None) -> Any:
+def _parse(parser: argparse.ArgumentParser, arguments: list[str], below: argparse.Namespace | None = None) -> Any:
     def fault(message: str) -> NoReturn:
         raise Refused(f"usage: {parser.prog} [OPTIONS...]\n{parser.prog}: error: {message}", 2)
 
     parser.error = fault  # type: ignore[method-assign]
-    return parser.parse_args(words, below)
+    return parser.parse_args(arguments, below)
 
 
-def batch_(book: Book, words: list[str]) -> int:
-    first = _parse(_BATCH, words)
+def batch_(book: Book, arguments: list[str]) -> int:
+    first = _parse(_BATCH, arguments)
     if first.script is None:
         raise Refused("this stand-in reads no script from stdin")
     script = _read(first.script)
@@ -106,7 +106,7 @@ def batch_(book: Book, words: list[str]) -> int:
             ) from None
         if options.script is not None:
             raise Refused(f"{first.script}: line {number}: Unknown directive:  {options.script}")
-    options = _parse(_BATCH, words, options)
+    options = _parse(_BATCH, arguments, options)
     job = _make(book, options) | {"script": script}
     if options.dry_run:
         print(json.dumps({"resources": [], "tasks": [], "attributes": {}, "version": 1}))
@@ -119,7 +119,7 @@ def batch_(book: Book, words: list[str]) -> int:
 
 
 def _print(text: str) -> None:
-    """The letter ƒ where the locale has it, else f."""
+    """Print a line. The letter is ƒ where the locale has it, else f."""
     locale = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or "C"
     text = text if "UTF-8" in locale.upper() else text.replace("ƒ", "f")
     sys.stdout.buffer.write(f"{text}\n".encode())
@@ -138,10 +138,10 @@ def _read(path: str) -> str:
 
 
 def _directives(path: str, script: str) -> list[tuple[int, list[str]]]:
-    """Lines with one and the same sentinel, up to the first line that does not begin with its prefix (RFC 36)."""
+    """Return the lines with one and the same sentinel, up to the first line without its prefix (RFC 36)."""
     import shlex
 
-    found: list[tuple[int, list[str]]] = []
+    directives: list[tuple[int, list[str]]] = []
     sentinel, last = None, 0
     for number, line in enumerate(script.splitlines(), 1):
         match = re.match(r"([^\w\s]*\s*(?:flux|FLUX):)(.*)", line)
@@ -154,10 +154,10 @@ def _directives(path: str, script: str) -> list[tuple[int, list[str]]]:
             raise Refused(f"{path}: line {number}: orphan 'flux:' detected: directives disabled after line {last}")
         sentinel = match[1]
         try:
-            found.append((number, shlex.split(match[2], comments=True)))
+            directives.append((number, shlex.split(match[2], comments=True)))
         except ValueError as fault:
             raise Refused(f"{path}: line {number}: {match[2]}: {fault}") from None
-    return found
+    return directives
 
 
 def _make(book: Book, options: Any) -> Job:
@@ -179,7 +179,7 @@ def _environment() -> dict[str, str]:
 
 
 def _seconds(text: str) -> float:
-    """Minutes, or a Flux Standard Duration; 0: no limit."""
+    """Parse minutes or a Flux Standard Duration; 0: no limit."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
     if match is None:
         raise Refused("invalid Flux standard duration")
@@ -233,7 +233,7 @@ def _f58(number: int) -> str:
 
 
 def _enqueue(book: Book, job: Job) -> str:
-    """The submission takes a copy of the script along."""
+    """Add the job with a copy of its script."""
     with book.change() as content:
         name = _f58(10**9 + content["next"])
         content["next"] += 1
@@ -253,7 +253,7 @@ def _ends(kind: str, note: str, status: str = "FAILED", code: int = 1) -> Job:
 
 
 def _next_state(book: Book, content: Content, name: str) -> Job | None:
-    """The change to make to a job that has not started, if any."""
+    """Return the change to a job that has not started, if any."""
     job: Job = content["jobs"][name]
     if job["status"] in _ENDED | {"RUN"}:
         return None
@@ -283,7 +283,7 @@ def _after_dependencies(content: Content, job: Job) -> Job | None:
 
 
 def _lost(book: Book, job: Job) -> str | None:
-    """The node of the job that is lost."""
+    """Return the node of the job that is lost."""
     try:
         with open(os.path.join(book.state, "lost"), encoding="utf-8") as file:
             node = file.read().strip()
@@ -297,8 +297,8 @@ _REASONS = {"timeout": ("TIMEOUT", "resource allocation expired"), "cancel": ("C
 
 
 def _execute(book: Book, job: Job) -> None:
-    """The script in the submitter's directory and environment. Once a job was to be ended, its own exit code decides
-    nothing. A job goes on when it loses a node that is not its first one.
+    """Run the script in the submitter's directory and environment. If the job was ended, its own exit code does not
+    count. A job goes on when it loses a node other than its first one.
     """
     import subprocess
 
@@ -350,18 +350,18 @@ def _verdict(book: Book, job: Job) -> str | None:
     return "timeout" if now["duration"] and time.time() > job["t_run"] + now["duration"] else None
 
 
-def run(book: Book, words: list[str]) -> int:
-    """In a job: start the ranks with mpiexec, which sees so many nodes; where that is allowed their host names differ
-    too. What the nodes have not got is refused by the job's own Flux, with code 1.
+def run(book: Book, arguments: list[str]) -> int:
+    """Start the ranks of a job with mpiexec on that many nodes. Where it is allowed, their host names differ too. The
+    job's own Flux refuses more than its nodes have, with code 1.
     """
-    given, job = _parse(_RUN, words), _current(book)
+    given, job = _parse(_RUN, arguments), _current(book)
     if given.nodes > given.ntasks:
         raise Refused("node count must not be greater than task count")
     if not {option.partition("=")[0] for option in given.setopt} <= {"cpu-affinity", "exit-on-error", "exit-timeout"}:
         raise Refused(f"{' '.join(given.setopt)}: not modelled by this stand-in")
-    each = -(-given.ntasks // given.nodes) * given.cores_per_task
-    if given.nodes > len(job["nodes"]) or each > book.policy["cores"]:
-        fault = f"need {given.nodes} node(s) with {each} cores each, only 0 eligible"
+    cores = -(-given.ntasks // given.nodes) * given.cores_per_task
+    if given.nodes > len(job["nodes"]) or cores > book.policy["cores"]:
+        fault = f"need {given.nodes} node(s) with {cores} cores each, only 0 eligible"
         raise Refused(f"0.029s: job.exception type=alloc severity=0 unsatisfiable request: {fault}")
     return _mpiexec(book, job, given)
 
@@ -374,7 +374,7 @@ def _current(book: Book) -> Job:
 
 
 def _mpiexec(book: Book, job: Job, given: Any) -> int:
-    """hydra's launcher `fork` starts every "host" here; addresses instead of names keep name servers out of it."""
+    """Run mpiexec. hydra's launcher `fork` starts every "host" here; addresses instead of names avoid name servers."""
     import subprocess
 
     program = given.command[given.command[:1] == ["--"] :]
@@ -407,8 +407,8 @@ def _formatted(template: str, fields: dict[str, Any]) -> str:
     return _FIELD.sub(lambda match: str(fields[match[1]]), template)
 
 
-def jobs(book: Book, words: list[str]) -> int:
-    """Those named, or the active ones; -a: all. Newest first."""
+def jobs(book: Book, arguments: list[str]) -> int:
+    """Print the named jobs, or the active ones; -a: all. The newest job comes first."""
     parser = argparse.ArgumentParser("flux jobs", add_help=False, allow_abbrev=False)
     for flag in ("-a", "-n"):
         parser.add_argument(flag, action="store_true")
@@ -416,7 +416,7 @@ def jobs(book: Book, words: list[str]) -> int:
     parser.add_argument("--name")
     parser.add_argument("-o", required=True)
     parser.add_argument("ids", nargs="*")
-    given, known = _parse(parser, words), book.read()["jobs"]
+    given, known = _parse(parser, arguments), book.read()["jobs"]
     for name in given.ids:
         if not re.fullmatch(rf"[ƒf][{_DIGITS}]+", name):
             raise Refused(f"usage: flux jobs\nflux-jobs: error: argument JOBID: invalid JobID value: {name!r}", 2)
@@ -447,7 +447,7 @@ def _fields(job: Job) -> dict[str, Any]:
 
 
 def _ranged(nodes: list[str]) -> str:
-    """n1, or n[1-2]."""
+    """Return n1, or n[1-2]."""
     return f"n[{nodes[0][1:]}-{nodes[-1][1:]}]" if len(nodes) > 1 else "".join(nodes)
 
 
@@ -458,9 +458,9 @@ def _job(content: Content, name: str, fault: str) -> Job:
     return job
 
 
-def cancel(book: Book, words: list[str]) -> int:
+def cancel(book: Book, names: list[str]) -> int:
     with book.change() as content:
-        for name in words:
+        for name in names:
             job = _job(content, name, f"ƒ{name[1:]}: unknown job id")
             if job["status"] in _ENDED:
                 raise Refused(f"ƒ{name[1:]}: job is inactive")
@@ -468,15 +468,15 @@ def cancel(book: Book, words: list[str]) -> int:
     return 0
 
 
-def timeleft(book: Book, _words: list[str]) -> int:
-    """Whole seconds of the job around."""
+def timeleft(book: Book, _arguments: list[str]) -> int:
+    """Print the seconds that the job around this command has left."""
     job = _current(book)
     print(max(0, int(job["t_run"] + job["duration"] - time.time())) if job["duration"] else _UNLIMITED)
     return 0
 
 
-def update(book: Book, words: list[str]) -> int:
-    name, change = words
+def update(book: Book, arguments: list[str]) -> int:
+    name, change = arguments
     match = re.fullmatch(r"duration=\+(.+)", change)
     if match is None:
         raise Refused(f"{change}: not modelled by this stand-in")
@@ -485,8 +485,8 @@ def update(book: Book, words: list[str]) -> int:
     return 0
 
 
-def purge(book: Book, words: list[str]) -> int:
-    if words != ["-f", "--num-limit=0"]:
+def purge(book: Book, arguments: list[str]) -> int:
+    if arguments != ["-f", "--num-limit=0"]:
         raise Refused("flux job purge: not modelled by this stand-in")
     with book.change() as content:
         before = len(content["jobs"])
@@ -495,8 +495,8 @@ def purge(book: Book, words: list[str]) -> int:
     return 0
 
 
-def queue_list(book: Book, words: list[str]) -> int:
-    if words[:2] != ["-n", "-o"] or len(words) != 3:
+def queue_list(book: Book, arguments: list[str]) -> int:
+    if arguments[:2] != ["-n", "-o"] or len(arguments) != 3:
         raise Refused("flux queue list: not modelled by this stand-in")
     disabled, default = book.read().get("disabled", {}), next(iter(book.policy["queues"]), None)
     for name, queue in book.policy["queues"].items():
@@ -505,14 +505,14 @@ def queue_list(book: Book, words: list[str]) -> int:
             "enabled": "✗" if name in disabled else "✔", "limits.max.nnodes": queue.get("nnodes", "inf"),
             "limits.timelimit": float(queue.get("duration", "inf")),
         }  # fmt: skip
-        _print(_formatted(words[2], fields))
+        _print(_formatted(arguments[2], fields))
     return 0
 
 
 def queue_switch(is_enabled: bool) -> Callable[[Book, list[str]], int]:
-    def switch(book: Book, words: list[str]) -> int:
-        name = words[words.index("-q") + 1]
-        reason = words[words.index("-m") + 1] if "-m" in words else ""
+    def switch(book: Book, arguments: list[str]) -> int:
+        name = arguments[arguments.index("-q") + 1]
+        reason = arguments[arguments.index("-m") + 1] if "-m" in arguments else ""
         with book.change() as content:
             disabled = content.setdefault("disabled", {})
             disabled.pop(name, None) if is_enabled else disabled.update({name: reason})
@@ -522,20 +522,20 @@ def queue_switch(is_enabled: bool) -> Callable[[Book, list[str]], int]:
     return switch
 
 
-def resource_list(book: Book, words: list[str]) -> int:
-    if words[:2] != ["-n", "-o"] or len(words) != 3:
+def resource_list(book: Book, arguments: list[str]) -> int:
+    if arguments[:2] != ["-n", "-o"] or len(arguments) != 3:
         raise Refused("flux resource list: not modelled by this stand-in")
     taken = {node for job in book.read()["jobs"].values() if job["status"] == "RUN" for node in job["nodes"]}
     for state in ("free", "allocated", "down"):
         for name, queue in book.policy["queues"].items():
             nodes = [node for node in queue["nodes"] if state != "down" and (node in taken) == (state == "allocated")]
             cores = len(nodes) * book.policy["cores"]
-            _print(_formatted(words[2], {"state": state, "queue": name, "nnodes": len(nodes), "ncores": cores}))
+            _print(_formatted(arguments[2], {"state": state, "queue": name, "nnodes": len(nodes), "ncores": cores}))
     return 0
 
 
-def getattr_(_book: Book, words: list[str]) -> int:
-    if words != ["version"]:
+def getattr_(_book: Book, arguments: list[str]) -> int:
+    if arguments != ["version"]:
         raise Refused("flux getattr: not modelled by this stand-in")
     print(VERSION)
     return 0

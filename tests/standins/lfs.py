@@ -1,8 +1,8 @@
-"""A stand-in for Lustre's lfs(1): layouts are kept in a folder, no file system is touched.
+"""A stand-in for Lustre's lfs(1). It keeps layouts in a folder and touches no file system.
 
-Formats, checks and codes follow lustre/utils/lfs.c and liblustreapi.c of 2.12, 2.15 and 2.16. As there, a new directory
-has the default of its parent, one that is older than its parent's default keeps what it had. What the stand-in does not
-know fails with code 70, so that no test leans on it.
+Formats, checks and codes follow lustre/utils/lfs.c and liblustreapi.c of 2.12, 2.15 and 2.16. As in Lustre, a new
+directory has the default of its parent, and one that is older than its parent's default keeps its own. Anything that
+the stand-in does not know fails with code 70, so that no test relies on it.
 """
 
 import fcntl
@@ -52,12 +52,13 @@ def install(
     free_kib: int = 1 << 30,
     quota: tuple[int, int] | None = None,
 ) -> None:
-    """Writes the command `lfs` into `folder`; paths below `mount` are on its Lustre, calls go to `state`/lfs.jsonl.
+    """Write the command `lfs` into `folder`. Paths below `mount` are on its Lustre; it logs calls in `state`/lfs.jsonl.
 
     pools: names, each of all targets, or names and their targets. free_kib: of each target. quota: limit and use in
-    KiB, limit 0 for none; None where quotas are off. Of a site that does not do as it is asked, lies:
-    directory: setstripe says 0 and changes nothing. files: directories show what was asked for, files have one stripe.
-    wrapper: a site's own lfs, where all targets become 450 or as many as there are, in the pool "capacity".
+    KiB, limit 0 for none; None where quotas are off. lies: the way in which a site does not do as it is asked.
+    lies=directory: setstripe returns 0 and changes nothing. lies=files: directories show the requested layout, files
+    have one stripe. lies=wrapper: the site has its own lfs, where all targets become 450 or as many as there are, in
+    the pool "capacity".
     """
     folder.mkdir(parents=True, exist_ok=True)
     state.mkdir(parents=True, exist_ok=True)
@@ -77,7 +78,7 @@ def install(
 
 
 def calls(state: Path) -> list[list[str]]:
-    """The arguments of every call so far."""
+    """Return the arguments of every call so far."""
     log = state / "lfs.jsonl"
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
@@ -123,7 +124,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Part:
-    """A component, or all of a plain layout. None: not said. count -1: all targets; end None: the end of the file."""
+    """A component, or all of a plain layout. None: not given. count -1: all targets; end None: the end of the file."""
 
     end: int | None = None
     count: int | None = None
@@ -142,7 +143,7 @@ class Layout:
 
 @dataclass
 class Store:
-    """Defaults of directories and layouts of files, by path; a path that became another inode is new."""
+    """The defaults of directories and the layouts of files, by path. A path with a new inode is a new file."""
 
     directories: dict[str, Any] = field(default_factory=dict)
     files: dict[str, Any] = field(default_factory=dict)
@@ -157,7 +158,7 @@ class Store:
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[Store]:
-    """The store, for one process at a time; written back unless the call fails."""
+    """Open the store for one process at a time. It is written back unless the call fails."""
     path = folder / "layouts.json"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -177,22 +178,22 @@ def _inode(path: str) -> int | None:
 
 
 def main(state: Path, arguments: Sequence[str] | None = None) -> int:
-    """One call of lfs, with the arguments given or those of this process; answers the exit code."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    """Run one call of lfs, with the arguments given or those of this process. Return the exit code."""
+    command = list(sys.argv[1:] if arguments is None else arguments)
     with (state / "lfs.jsonl").open("a") as log:
-        log.write(json.dumps(words) + "\n")
+        log.write(json.dumps(command) + "\n")
     policy = Policy(**json.loads((state / "policy.json").read_text()))
     try:
         with _opened(state) as store:
-            return _commands(policy, store, words)
+            return _commands(policy, store, command)
     except Refused as refused:
         print(refused, file=sys.stderr)
         return refused.code
 
 
-def _commands(policy: Policy, store: Store, words: list[str]) -> int:
+def _commands(policy: Policy, store: Store, command: list[str]) -> int:
     commands = {"getstripe": _getstripe, "df": _df, "pool_list": _pool_list, "quota": _quota}
-    name, rest = (words[0], words[1:]) if words else ("", [])
+    name, rest = (command[0], command[1:]) if command else ("", [])
     if name == "--version":
         print("lfs", policy.version)
     elif name == "setstripe":
@@ -204,9 +205,9 @@ def _commands(policy: Policy, store: Store, words: list[str]) -> int:
     return 0
 
 
-def _options(who: str, words: list[str], short: str) -> tuple[list[tuple[str, str]], list[str]]:
+def _options(who: str, arguments: list[str], short: str) -> tuple[list[tuple[str, str]], list[str]]:
     try:
-        return getopt.gnu_getopt(words, short)
+        return getopt.gnu_getopt(arguments, short)
     except getopt.GetoptError as error:
         raise Refused(_USAGE, f"{who}: unrecognized option '-{error.opt}'") from error
 
@@ -222,9 +223,9 @@ def _real(path: str) -> str:
 
 
 class Setstripe:
-    """lfs_setstripe_internal() of lfs.c: options in their order, each -E closes the component before it."""
+    """lfs_setstripe_internal() of lfs.c: options in their order; each -E closes the component before it."""
 
-    def __init__(self, policy: Policy, store: Store, words: list[str]) -> None:
+    def __init__(self, policy: Policy, store: Store, arguments: list[str]) -> None:
         self.policy = policy
         self.store = store
         self.who = "lfs setstripe setstripe" if policy.before(2, 15) else "lfs setstripe"
@@ -233,7 +234,7 @@ class Setstripe:
         self.composite = False
         short = "c:i:p:S:" + ("" if policy.before(2, 10) else "E:") + ("" if policy.before(2, 11) else "L:y:")
         short += "" if policy.before(2, 13) else "C:"
-        options, self.paths = _options(self.who, words, short)
+        options, self.paths = _options(self.who, arguments, short)
         for option, value in options:
             self._take(option, value)
 
@@ -271,7 +272,7 @@ class Setstripe:
         return number
 
     def _bytes(self, text: str, what: str) -> int:
-        """llapi_parse_size(); bare numbers below 4096 are KiB from 2.15 on."""
+        """Parse a size (llapi_parse_size()). Bare numbers below 4096 are KiB from 2.15 on."""
         match = re.fullmatch(r"(\d+)([kmgt]?)", text, re.IGNORECASE)
         if not match:
             raise Refused(_USAGE, f"{self.who}: invalid {what} '{text}'")
@@ -337,7 +338,7 @@ class Setstripe:
             self._default(real, self._as_the_site_does(asked))
 
     def _check_targets(self, path: str, asked: Layout) -> None:
-        """2.15 takes a pool nobody knows: neither its lfs nor its lod_lov.c looks."""
+        """Check the targets. 2.15 accepts an unknown pool: neither its lfs nor its lod_lov.c checks it."""
         for part in asked.parts:
             if part.index is not None and part.index not in self.policy.usable(part.pool):
                 raise Refused(_EINVAL, f"lfs setstripe: setstripe error for '{path}': Invalid argument")
@@ -346,7 +347,7 @@ class Setstripe:
                 raise Refused(_EINVAL, f"lfs setstripe: pool '{FS}.{part.pool}' does not exist")
 
     def _default(self, directory: str, asked: Layout) -> None:
-        """The directory's new default; what is below it already stays as it is."""
+        """Set the new default of the directory. Files and directories below it keep theirs."""
         for below, folders, files in os.walk(directory):
             for name in files:
                 _file(self.policy, self.store, f"{below}/{name}")
@@ -368,7 +369,7 @@ def _keep_directory(store: Store, path: str, default: Layout | None) -> None:
 
 
 def _default_of(policy: Policy, store: Store, directory: str) -> Layout | None:
-    """Of the nearest directory upwards of which it is known whether it has one."""
+    """Return the default of the directory or, if its default is not known, of the nearest one above it."""
     for path in (directory, *map(str, Path(directory).parents)):
         if path in store.directories:
             kept = store.directories[path]["default"]
@@ -379,7 +380,7 @@ def _default_of(policy: Policy, store: Store, directory: str) -> Layout | None:
 
 
 def _file(policy: Policy, store: Store, path: str) -> Any:
-    """The file's layout, which it got when it was first seen; components get objects where data begins."""
+    """Return the layout that the file got when it was first seen. Components get objects once data reaches them."""
     if path not in store.files:
         default = _default_of(policy, store, str(Path(path).parent)) or Layout()
         if policy.lies == "files":
@@ -400,7 +401,7 @@ def _file(policy: Policy, store: Store, path: str) -> Any:
 
 
 def _objects(policy: Policy, store: Store, part: Part) -> list[tuple[int, int]]:
-    """Targets and object numbers: from the index, or on from where the last file ended."""
+    """Return targets and object numbers: from the index on, or from where the last file ended."""
     if part.mdt:
         return []
     targets = policy.usable(part.pool)
@@ -416,8 +417,8 @@ def _objects(policy: Policy, store: Store, part: Part) -> list[tuple[int, int]]:
     return [(targets[(first + i) % len(targets)], store.object - count + i) for i in range(count)]
 
 
-def _getstripe(policy: Policy, store: Store, words: list[str]) -> None:
-    options, paths = _options("lfs", words, "dq" if policy.before(2, 11) else "dqy")
+def _getstripe(policy: Policy, store: Store, arguments: list[str]) -> None:
+    options, paths = _options("lfs", arguments, "dq" if policy.before(2, 11) else "dqy")
     names = {option for option, _ in options}
     if "-y" not in names or len(paths) != 1:
         _unknown("getstripe without -y, or of several paths")
@@ -434,7 +435,7 @@ def _getstripe(policy: Policy, store: Store, words: list[str]) -> None:
 
 
 def _print(policy: Policy, parts: Any, composite: bool, is_file: bool) -> None:
-    """Components are a mapping each before 2.16, then a list."""
+    """Print the components: a mapping each before 2.16, a list since."""
     old, begin = policy.before(2, 16), 0
     if composite:
         started = sum(part.get("objects") is not None for part in parts)
@@ -454,7 +455,9 @@ def _print(policy: Policy, parts: Any, composite: bool, is_file: bool) -> None:
 
 
 def _print_stripes(policy: Policy, part: Any, indent: str, is_file: bool) -> None:
-    """lov_dump_user_lmm_header(): without a default, a directory shows the file system's values and pattern 0."""
+    """Print the stripes. Without a default, a directory shows the file system's values and pattern 0
+    (lov_dump_user_lmm_header()).
+    """
     objects, mdt = part.get("objects"), part["mdt"]
     first = part["index"] if not is_file else None if objects is None else (objects or [[0]])[0][0]
     pattern = "mdt" if mdt else "raid0" + ",overstriped" * part["overstripe"]
@@ -475,9 +478,9 @@ def _print_stripes(policy: Policy, part: Any, indent: str, is_file: bool) -> Non
         print(f"      - l_ost_idx: {target}\n        l_fid:     {0x100000000 + (target << 16):#x}:{number:#x}:0x0")
 
 
-def _df(policy: Policy, _store: Store, words: list[str]) -> None:
-    if len(words) != 1 or not policy.has(_real(words[0])):
-        raise Refused(_EOPNOTSUPP, f"df:{' '.join(words)} Not a Lustre filesystem")
+def _df(policy: Policy, _store: Store, arguments: list[str]) -> None:
+    if len(arguments) != 1 or not policy.has(_real(arguments[0])):
+        raise Refused(_EOPNOTSUPP, f"df:{' '.join(arguments)} Not a Lustre filesystem")
     print("{:<20} {:>11} {:>11} {:>11} {:>4} Mounted on".format("UUID", "1K-blocks", "Used", "Available", "Use%"))
     rows = [target for target in range(policy.osts) if target not in policy.inactive]
     _df_row(f"{FS}-MDT0000_UUID", policy.free_kib, f"{policy.mount}[MDT:0]")
@@ -494,8 +497,8 @@ def _df_row(name: str, free: int, where: str) -> None:
     print(f"{name:<20} {free + used:>11} {used:>11} {free:>11} {used * 100 // (free + used):>3}% {where}")
 
 
-def _pool_list(policy: Policy, _store: Store, words: list[str]) -> None:
-    fs, _, pool = " ".join(words).partition(".")
+def _pool_list(policy: Policy, _store: Store, arguments: list[str]) -> None:
+    fs, _, pool = " ".join(arguments).partition(".")
     if fs != FS or (pool and pool not in policy.pools):
         raise Refused(
             _ENOENT, f"lfs pool_list: Lustre filesystem '{fs}.{pool}' not found: No such file or directory (2)"
@@ -506,8 +509,8 @@ def _pool_list(policy: Policy, _store: Store, words: list[str]) -> None:
         print(f"Pools from {FS}:", *(f"{FS}.{name}" for name in policy.pools), sep="\n")
 
 
-def _quota(policy: Policy, _store: Store, words: list[str]) -> None:
-    options, rest = _options("lfs quota", words, "qu:")
+def _quota(policy: Policy, _store: Store, arguments: list[str]) -> None:
+    options, rest = _options("lfs quota", arguments, "qu:")
     if ("-q", "") not in options or len(options) != 2 or len(rest) != 1:
         _unknown("quota but for -q -u NAME PATH")
     name, path = dict(options)["-u"], rest[0]

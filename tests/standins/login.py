@@ -1,4 +1,4 @@
-"""A login node: our commands with a stand-in's on PATH, and what tests look at in jobs' directories."""
+"""A login node: our commands with a stand-in's on PATH, and helpers that read the files in jobs' directories."""
 
 import json
 import os
@@ -14,8 +14,8 @@ from tests.standins.batch import Book
 
 
 class Login:
-    """`usual`: options of every submission. `folder` holds the stand-in's programs in bin, its memory in state. `hold`:
-    the batch system's option for a job that does not start by itself.
+    """`usual`: options of every submission. `folder` holds the programs of the stand-in in bin, its memory in state.
+    `hold`: the batch system's option for a job that does not start by itself.
     """
 
     def __init__(self, run: Run, folder: Path, usual: tuple[object, ...], hold: str = "-h") -> None:
@@ -23,8 +23,8 @@ class Login:
         self.environment = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
         self._run, self.usual = run, usual
 
-    def __call__(self, *words: object, **environment: str) -> Outcome:
-        return self._run(*words, **self.environment | environment)
+    def __call__(self, *command: object, **environment: str) -> Outcome:
+        return self._run(*command, **self.environment | environment)
 
     def submit(self, workload: Path, *options: object) -> Outcome:
         return self("dlio-submit", workload, *self.usual, "--json", *options)
@@ -35,40 +35,40 @@ class Login:
         return done.job
 
     def taken(self, workload: Path, *options: object) -> Path:
-        """The directory of a job that the batch system has."""
+        """Submit a job. Return the directory of the job, which the batch system has."""
         done = self.submit(workload, *options)
         assert done.code == 0, done.err
         return Path(done.job["directory"])
 
     def held(self, workload: Path, *options: object) -> Path:
-        """One that does not start by itself."""
+        """Submit a job that does not start by itself."""
         return self.taken(workload, "-J", self.hold, *options)
 
     def started(self, workload: Path, *options: object) -> Path:
-        """One that runs its measured steps, a second each."""
+        """Submit a job and wait until it runs its measured steps, a second each."""
         directory = self.taken(workload, "-S", "compute.time=1s", "-S", "train.epochs=60", *options)
         until(lambda: "01-measure 1/" in text(directory / "job.out"))
         return directory
 
     def watcher(self, directory: Path) -> "subprocess.Popen[str]":
-        """dlio-hpc wait, going on by itself."""
+        """Start dlio-hpc wait, which goes on by itself."""
         return subprocess.Popen(
             [BIN / "dlio-hpc", "wait", directory, "--json"], cwd=self.folder, env=os.environ | self.environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def tell(self, *words: object) -> str:
-        """What a command of the batch system's says."""
+    def tell(self, *command: object) -> str:
+        """Return the output of a command of the batch system."""
         environment = os.environ | self.environment
-        done = subprocess.run([*map(str, words)], env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True, check=True)
         return done.stdout
 
     def jobs(self) -> Any:
-        """The batch system's memory of them."""
+        """Return the batch system's memory of the jobs."""
         return Book(str(self.state)).read()["jobs"]
 
     def forget(self, directory: Path, status: str | None) -> None:
-        """As if nothing had been heard of the job since its submission, with `status` in exit_status."""
+        """Reset the job to its record right after the submission, with `status` in exit_status."""
         before = record(directory)
         write(directory, before | {"states": before["states"][:2]})
         (directory / "exit_status").unlink(missing_ok=True)
@@ -100,34 +100,36 @@ def states(directory: Path) -> list[str]:
 
 
 def words(directory: Path) -> str:
-    """The batch system's own for the job's newest state."""
+    """Return the batch system's own text for the job's newest state."""
     return str(record(directory)["states"][-1].get("text", ""))
 
 
 def library() -> str:
-    """One that does no harm when it is preloaded."""
+    """Return a library that does no harm when it is preloaded."""
     name = find_library("m")
-    (found, *_) = [path for folder in ("/lib", "/usr/lib") for path in Path(folder).glob(f"*-linux-gnu/{name}")]
-    return str(found)
+    (first, *_) = [path for folder in ("/lib", "/usr/lib") for path in Path(folder).glob(f"*-linux-gnu/{name}")]
+    return str(first)
 
 
-def outage(login: Login, directory: Path, workload: Path, go: Path, words: str) -> None:
-    """The batch system is away while a job runs that ends badly once `go` is there: nothing is lost or guessed."""
+def outage(login: Login, directory: Path, workload: Path, go: Path, complaint: str) -> None:
+    """Check that nothing is lost or guessed while the batch system is down. The job runs and ends with a failure once
+    `go` exists. complaint: the stand-in's error message.
+    """
     (login.state / "down").touch()
     blind = login("dlio-hpc", "status", directory)
     assert blind.code == 6
     assert f"{directory.name}  running" in blind.out, "as it was last seen"
-    assert words in blind.err
+    assert complaint in blind.err
     assert "states may be out of date" in blind.err
     assert login("dlio-hpc", "cancel", directory).code == 6
     refused = login.submit(workload)
     assert refused.code == 6
-    assert words in refused.err
+    assert complaint in refused.err
     watcher = login.watcher(directory)
     assert watcher.stderr is not None
-    told = ""
-    while "asking again" not in told:
-        told = watcher.stderr.readline()
+    message = ""
+    while "asking again" not in message:
+        message = watcher.stderr.readline()
     go.touch()
     (login.state / "down").unlink()
     out, err = watcher.communicate(timeout=60)
@@ -139,7 +141,7 @@ def outage(login: Login, directory: Path, workload: Path, go: Path, words: str) 
 
 
 def slowness(login: Login, workload: Path) -> None:
-    """The batch system takes a second for each answer."""
+    """Check the commands with a batch system that takes a second for each answer."""
     (login.state / "slow").write_text("1")
     directory = login.held(workload)
     start = time.monotonic()

@@ -1,8 +1,8 @@
 """A stand-in for OpenPBS 23.06: qsub, qstat, qselect, qalter, qdel, pbsnodes, pbs_tmrsh over a state directory.
 
-Texts, exit codes, states and variables were seen on OpenPBS 23.06.06; what was not seen there is read in its sources
+Texts, exit codes, states and variables are those of OpenPBS 23.06.06; the rest is read in its sources
 (github.com/openpbs/openpbs: src/cmds, src/lib/Libcmds, src/server, src/resmom). Refusals of a site are ALCF's. Options
-and forms of output that are not used here are refused, be they PBS's or not.
+and forms of output that are not used here are refused, whether PBS has them or not.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ _NO_HISTORY = "PBS is not configured to maintain job history"
 
 
 def install(folder: Path, state: Path, **policy: Any) -> None:
-    """Write the programs into `folder`: with it on PATH they are the batch system. POLICY says what may be given."""
+    """Write the programs into `folder`; on PATH they are the batch system. POLICY lists the settings."""
     batch.install_programs(folder, state, __name__, PROGRAMS, batch.known(POLICY, policy))
 
 
 def main(program: str, state: str) -> int:
-    """One command. A file `down` in the state directory makes the server unreachable, `slow` holds seconds, `forget`
-    switches off the history of jobs, `dead` names a node that dies.
+    """Run one command. A file `down` in the state directory makes the server unreachable, `slow` holds seconds,
+    `forget` switches off the history of jobs, `dead` names a node that dies.
     """
     if sys.argv[1:] == ["--version"]:
         print(f"pbs_version = {VERSION}")
@@ -88,19 +88,21 @@ def main(program: str, state: str) -> int:
         return refusal.code
 
 
-def _options(program: str, words: list[str], below: Job | None = None) -> tuple[Job, list[str]]:
-    """As getopt(3), the last of an option counts, before those `below`; those of -l and of -W are joined."""
+def _options(program: str, arguments: list[str], below: Job | None = None) -> tuple[Job, list[str]]:
+    """Parse options like getopt(3). The last value of an option counts, and overrides those `below`; the values of -l
+    and of -W are joined.
+    """
     import getopt
 
-    found: Job = dict(below or {})
+    options: Job = dict(below or {})
     try:
-        pairs, rest = getopt.gnu_getopt(words, _KNOWN[program])
+        pairs, rest = getopt.gnu_getopt(arguments, _KNOWN[program])
     except getopt.GetoptError as fault:
         raise _usage(program, f"{program}: invalid option -- '{fault.opt}'\n") from None
     for flag, value in pairs:
-        joins = flag in {"-l", "-W"} and flag[1:] in found
-        found[flag[1:]] = f"{found[flag[1:]]},{value}" if joins else value.strip()
-    return found, rest
+        joins = flag in {"-l", "-W"} and flag[1:] in options
+        options[flag[1:]] = f"{options[flag[1:]]},{value}" if joins else value.strip()
+    return options, rest
 
 
 def _usage(program: str, fault: str = "") -> Refused:
@@ -123,14 +125,14 @@ def qsub(book: Book, arguments: list[str]) -> int:
 
 
 def _equals(options: Job, flag: str) -> dict[str, str]:
-    """name=value,name=value; commas that no name= follows do not count."""
-    found = {}
+    """Parse name=value,name=value. A comma separates them only where name= follows."""
+    values = {}
     for part in re.split(r",(?=\s*\w+=)", options[flag]) if flag in options else []:
         name, _, value = part.strip().partition("=")
         if not name or not value:
             raise _illegal(flag)
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def _illegal(flag: str) -> Refused:
@@ -149,29 +151,31 @@ def _read(name: str) -> str:
 
 
 def _directives(script: str) -> list[str]:
-    """Up to the first line that is neither blank nor a comment (check_job_script.c)."""
-    found = []
+    """Return the directives up to the first line that is neither blank nor a comment (check_job_script.c)."""
+    directives = []
     for line in map(str.lstrip, script.splitlines()):
         if line.startswith("#PBS"):
-            found.append(line[len("#PBS") :])
+            directives.append(line[len("#PBS") :])
         elif line and not line.startswith(("#", ":")):
             break
-    return found
+    return directives
 
 
 def _directive(text: str, below: Job) -> Job:
-    """Words as qsub.c, make_argv: quotes of both kinds and backslashes; `#` is nothing special."""
+    """Parse the options of a directive (qsub.c, make_argv): quotes of both kinds and backslashes; `#` is an ordinary
+    character.
+    """
     import shlex
 
     lexer = shlex.shlex(text, posix=True, punctuation_chars=False)
     lexer.whitespace_split, lexer.commenters = True, ""
     try:
-        words = list(lexer)
-        return _options("qsub", words, below)[0]
+        arguments = list(lexer)
+        return _options("qsub", arguments, below)[0]
     except ValueError:
         raise Refused("qsub: unmatched ") from None
     except Refused as refusal:
-        raise Refused(f"{str(refusal).splitlines()[0]}\nqsub: directive error: {' '.join(words)} ") from None
+        raise Refused(f"{str(refusal).splitlines()[0]}\nqsub: directive error: {' '.join(arguments)} ") from None
 
 
 def _make(book: Book, options: Job) -> Job:
@@ -194,12 +198,12 @@ def _make(book: Book, options: Job) -> Job:
 
 
 def _resources(asked: dict[str, str]) -> tuple[dict[str, Any], list[dict[str, int]]]:
-    """Resource_List as the server shows it, and the chunks of the selection, each by itself."""
+    """Return Resource_List as the server shows it, and the chunks of the selection, one by one."""
     for name, value in asked.items():
         _check(name, value, name)
-    found: dict[str, Any] = {"select": "1:ncpus={}".format(asked.get("ncpus", "1")), "place": "free"} | asked
+    resources: dict[str, Any] = {"select": "1:ncpus={}".format(asked.get("ncpus", "1")), "place": "free"} | asked
     chunks = []
-    for part in found["select"].split("+"):
+    for part in resources["select"].split("+"):
         first, *pairs = part.split(":") if part[:1].isdigit() else ["1", *part.split(":")]
         chunk = {"ncpus": 1}
         for name, _, value in (pair.partition("=") for pair in pairs):
@@ -207,10 +211,10 @@ def _resources(asked: dict[str, str]) -> tuple[dict[str, Any], list[dict[str, in
             chunk |= {name: int(value)} if name in _COUNTS else {}
         _check("ncpus", first, "select")
         chunks += [dict(chunk) for _ in range(int(first))]
-    found |= {"ncpus": sum(chunk["ncpus"] for chunk in chunks), "nodect": len(chunks)}
-    found |= {"mpiprocs": most} if (most := sum(chunk.get("mpiprocs", 0) for chunk in chunks)) else {}
-    found |= {"walltime": _hms(_seconds(found["walltime"]))} if "walltime" in found else {}
-    return found, chunks
+    resources |= {"ncpus": sum(chunk["ncpus"] for chunk in chunks), "nodect": len(chunks)}
+    resources |= {"mpiprocs": most} if (most := sum(chunk.get("mpiprocs", 0) for chunk in chunks)) else {}
+    resources |= {"walltime": _hms(_seconds(resources["walltime"]))} if "walltime" in resources else {}
+    return resources, chunks
 
 
 def _check(name: str, value: str, where: str) -> None:
@@ -222,7 +226,7 @@ def _check(name: str, value: str, where: str) -> None:
 
 
 def _seconds(text: str) -> int:
-    """Of [[HH:]MM:]SS[.mmm]."""
+    """Parse [[HH:]MM:]SS[.mmm]."""
     parts = map(int, reversed(text.partition(".")[0].split(":")))
     return sum(part * 60**place for place, part in enumerate(parts))
 
@@ -233,7 +237,7 @@ def _hms(seconds: float) -> str:
 
 
 def _admit(book: Book, queue: str, options: Job, resources: dict[str, Any]) -> None:
-    """What a site's hook refuses, then what the queue does."""
+    """Apply the rules of the site's hook, then the limits of the queue."""
     required, limits = book.policy["require"], book.policy["queues"].get(queue)
     if "account" in required and not options.get("A"):
         raise Refused("qsub: Account_Name is required to be set.", _HOOK)
@@ -253,32 +257,32 @@ def _admit(book: Book, queue: str, options: Job, resources: dict[str, Any]) -> N
 
 
 def _depend(text: str) -> list[list[Any]]:
-    """type:id:id,type:id; the other types are not modelled."""
-    found: list[list[Any]] = []
+    """Parse type:id:id,type:id; other types are not modelled."""
+    dependencies: list[list[Any]] = []
     for part in text.split(",") if text else []:
         if not re.fullmatch(r"(afterok|afternotok|afterany)(:\d+(\.[\w.-]+)?)+", part):
             raise _illegal("W")
         kind, *names = part.split(":")
-        found.append([kind, [name.partition(".")[0] for name in names]])
-    return found
+        dependencies.append([kind, [name.partition(".")[0] for name in names]])
+    return dependencies
 
 
 def _variables(options: Job, queue: str) -> dict[str, str]:
     given = {"SHELL": "/bin/bash", "HOME": "", "LOGNAME": user(), "LANG": "C", "PATH": "/usr/bin:/bin", "MAIL": ""}
-    found = {f"PBS_O_{name}": os.environ.get(name, value) for name, value in given.items()}
-    found |= {"PBS_O_SYSTEM": "Linux", "PBS_O_WORKDIR": os.getcwd(), "PBS_O_QUEUE": queue, "PBS_O_HOST": SERVER}
+    variables = {f"PBS_O_{name}": os.environ.get(name, value) for name, value in given.items()}
+    variables |= {"PBS_O_SYSTEM": "Linux", "PBS_O_WORKDIR": os.getcwd(), "PBS_O_QUEUE": queue, "PBS_O_HOST": SERVER}
     if "V" in options:
-        found = dict(os.environ) | found
+        variables = dict(os.environ) | variables
     for part in re.split(r",(?=\w+(?:=|,|$))", options["v"]) if "v" in options else []:
         name, equals, value = part.partition("=")
         if not equals and name not in os.environ:
             raise Refused("qsub: cannot send environment with the job")
-        found[name] = value.strip("'\"") if equals else os.environ[name]
-    return found
+        variables[name] = value.strip("'\"") if equals else os.environ[name]
+    return variables
 
 
 def _enqueue(book: Book, job: Job, script: str) -> str:
-    """The server keeps a copy of its own of the script."""
+    """Add the job. The server keeps a copy of its own of the script."""
     with book.change() as content:
         name = str(content["next"])
         content["next"] += 1
@@ -293,7 +297,7 @@ def _enqueue(book: Book, job: Job, script: str) -> str:
 
 
 def _folder(book: Book, folder: str, name: str) -> str:
-    """A path in a folder of the state directory."""
+    """Return a path in a folder of the state directory."""
     os.makedirs(os.path.join(book.state, folder), exist_ok=True)
     return os.path.join(book.state, folder, name)
 
@@ -305,7 +309,7 @@ def _supervise(book: Book, name: str) -> None:
 
 
 def _next_state(book: Book, content: Content, name: str) -> Job | None:
-    """What is to change in a job that has not started, if anything."""
+    """Return the change to a job that has not started, if any."""
     job: Job = content["jobs"][name]
     if job["state"] in {"R", "E", "F"} or job["held"]:
         return None
@@ -325,8 +329,8 @@ def _next_state(book: Book, content: Content, name: str) -> Job | None:
 
 
 def _after_dependencies(jobs: Jobs, job: Job) -> Job | None:
-    """req_register.c: one that cannot be met any more deletes the job, as one on an unknown job does. A job that was
-    deleted counts as failed for afterok whatever its Exit_status says.
+    """Apply the dependencies (req_register.c). One that can no longer be met deletes the job, as does one on an unknown
+    job. For afterok, a deleted job counts as failed whatever its Exit_status says.
     """
     parents = [(kind, jobs.get(key)) for kind, keys in job["depend"] for key in keys]
     for kind, parent in parents:
@@ -346,7 +350,7 @@ def _never(book: Book, job: Job) -> str | None:
 
 
 def _allocate(book: Book, jobs: Jobs, job: Job) -> list[str] | None:
-    """A host for each chunk, with regard to what runs and to place=scatter and excl."""
+    """Return a host for each chunk, given the running jobs, place=scatter and excl."""
     cpus, place = book.policy["cpus"], job["resources"]["place"]
     free = {f"n{number}": cpus for number in range(1, book.policy["nodes"] + 1)}
     for other in jobs.values():
@@ -372,8 +376,8 @@ def _set(book: Book, job: Job, **change: Any) -> None:
 
 
 def _run(book: Book, job: Job) -> None:
-    """The script by a login shell in the home directory. A job that qdel ended has status 0, one over its time -29
-    (svr_jobfunc.c, update_job_finish_comment). Spooled output that cannot go to its place stays undelivered.
+    """Run the script by a login shell in the home directory. A job that qdel ended has status 0, one over its time -29
+    (svr_jobfunc.c, update_job_finish_comment). Spooled output that cannot be copied to its place stays undelivered.
     """
     import shutil
     import subprocess
@@ -399,13 +403,13 @@ def _run(book: Book, job: Job) -> None:
             sessions=lambda: _tasks(book, job["key"]),
         )
     status = child.returncode if child.returncode >= 0 else 256 - child.returncode
-    substate, words = (_FINISHED, "finished") if status == 0 else (_FAILED, "failed")
+    substate, ending = (_FINISHED, "finished") if status == 0 else (_FAILED, "failed")
     if reason == "walltime":
-        status, substate, words = _OVER_WALLTIME, _FAILED, "exceeded resource walltime"
+        status, substate, ending = _OVER_WALLTIME, _FAILED, "exceeded resource walltime"
     elif reason == "user":
-        status, substate, words = 0, _TERMINATED, f"terminated by {user()}@{SERVER}"
+        status, substate, ending = 0, _TERMINATED, f"terminated by {user()}@{SERVER}"
     elif reason == "node":
-        status, substate, words = _RESTARTED if _dead(book) == job["exec"][0] else 0, _FAILED, ""
+        status, substate, ending = _RESTARTED if _dead(book) == job["exec"][0] else 0, _FAILED, ""
     _set(book, job, state="E", substate=_EXITING, exit=status)
     spooled = [paths for paths in streams.values() if paths[0] != paths[1]]
     time.sleep(book.policy["copy"] * bool(spooled))
@@ -413,11 +417,11 @@ def _run(book: Book, job: Job) -> None:
         with suppress(OSError):
             shutil.copyfile(written, final)
     shutil.rmtree(_folder(book, "tmp", job["key"]), ignore_errors=True)
-    _set(book, job, state="F", substate=substate, comment=job["comment"] + (f" and {words}" if words else ""))
+    _set(book, job, state="F", substate=substate, comment=job["comment"] + (f" and {ending}" if ending else ""))
 
 
 def _tasks(book: Book, key: str) -> set[int]:
-    """Sessions of what pbs_tmrsh started."""
+    """Return the sessions that pbs_tmrsh started."""
     return set(book.read()["jobs"].get(key, {}).get("tasks", []))
 
 
@@ -428,7 +432,7 @@ def _dead(book: Book) -> str | None:
 
 
 def _used(book: Book, job: Job) -> float:
-    """Seconds of wall time."""
+    """Return the seconds of wall time."""
     used: float = (time.time() - job["stime"]) / book.policy["second"]
     return used
 
@@ -445,15 +449,17 @@ def _verdict(book: Book, job: Job, output: int) -> str | None:
 
 
 def _streams(book: Book, job: Job) -> dict[str, tuple[str, str]]:
-    """Where output (o) and error (e) end up, and are written: there too with -k. A joined one is left out."""
+    """Return the final path of output (o) and error (e), and the path that they are written to: with -k the same. A
+    joined stream is left out.
+    """
     keep, join = job["options"]["k"] or "n", job["options"]["j"] or "n"
-    found = {}
+    streams = {}
     for letter in "oe" if join == "n" else join[0]:
         path = _final(job, letter)
         if letter in keep and "d" not in keep:
             path = os.path.join(job["home"], f"{job['Job_Name']}.{letter}{job['key']}")
-        found[letter] = path, path if letter in keep else _folder(book, "spool", f"{job['key']}.{letter}")
-    return found
+        streams[letter] = path, path if letter in keep else _folder(book, "spool", f"{job['key']}.{letter}")
+    return streams
 
 
 def _final(job: Job, letter: str) -> str:
@@ -471,14 +477,14 @@ def _environment(book: Book, job: Job) -> dict[str, str]:
         file.writelines(f"{host}\n" * chunk.get("mpiprocs", 1) for host, chunk in chunks)
     first, home, owner = job["chunks"][0], job["home"], job["owner"]
     account = {"PBS_ACCOUNT": job["options"]["A"]} if job["options"]["A"] else {}
-    found: dict[str, str] = job["variables"] | account | {
+    variables: dict[str, str] = job["variables"] | account | {
         "HOME": home, "LOGNAME": owner, "USER": owner, "SHELL": "/bin/bash", "PBS_JOBNAME": job["Job_Name"],
         "PBS_JOBID": f"{job['key']}.{SERVER}", "PBS_QUEUE": job["queue"], "PBS_NODEFILE": nodefile,
         "PBS_JOBCOOKIE": f"{job['submittime']:032.0f}", "PBS_NODENUM": "0", "PBS_TASKNUM": "1", "PBS_MOMPORT": "15003",
         "PBS_JOBDIR": home, "PBS_ENVIRONMENT": "PBS_BATCH", "ENVIRONMENT": "BATCH", "TMPDIR": scratch,
         "NCPUS": str(first["ncpus"]), "OMP_NUM_THREADS": str(first.get("ompthreads", first["ncpus"])),
     }  # fmt: skip
-    return found
+    return variables
 
 
 def qdel(book: Book, arguments: list[str]) -> int:
@@ -512,7 +518,7 @@ def _visible(book: Book, jobs: Jobs) -> Jobs:
 
 
 def qalter(book: Book, arguments: list[str]) -> int:
-    """qalter(1B), the wall time of a job, also of one that runs."""
+    """qalter(1B): change the wall time of a job, also of a running one."""
     options, names = _options("qalter", arguments)
     asked = _equals(options, "l")
     if len(names) != 1 or asked.keys() != {"walltime"}:
@@ -540,27 +546,27 @@ def qselect(book: Book, arguments: list[str]) -> int:
 
 
 def qstat(book: Book, arguments: list[str]) -> int:
-    """In full, jobs as text or JSON, queues as JSON. What is not found is complained about while the others are shown.
-    Without a history -x gives a complaint and no job, and the exit code is 0.
+    """Print jobs in full as text or JSON, or queues as JSON. A job that is not found gives an error message, the others
+    are shown. Without a history -x gives an error message and no job, and the exit code is 0.
     """
     flags, names = _options("qstat", arguments)
     if "f" not in flags or flags.get("F", "json") != "json" or ("Q" in flags and "F" not in flags):
         raise _usage("qstat")
-    kind, found, faults = (
+    kind, answers, faults = (
         ("Queue", *_queues(book, names)) if "Q" in flags else ("Jobs", *_jobs(book, names, "x" in flags))
     )
     root: Job = {"timestamp": int(time.time()), "pbs_version": VERSION, "pbs_server": SERVER}
     if "F" in flags:
-        print(json.dumps(root | ({kind: found} if found else {}), indent=4, separators=(",", ":")))
+        print(json.dumps(root | ({kind: answers} if answers else {}), indent=4, separators=(",", ":")))
     else:
-        print("".join(map(_text, found.items())), end="")
+        print("".join(map(_text, answers.items())), end="")
     for text, _ in faults:
         print(f"qstat: {text}", file=sys.stderr)
     return faults[-1][1] if faults else 0
 
 
 def _text(pair: tuple[str, Job]) -> str:
-    """A job as qstat -f prints it, without the folding of long lines."""
+    """Return a job as qstat -f prints it, without the folding of long lines."""
     name, shown = pair
     lines = [f"Job Id: {name}"]
     for key, value in shown.items():
@@ -572,17 +578,17 @@ def _text(pair: tuple[str, Job]) -> str:
 def _jobs(book: Book, names: list[str], history: bool) -> tuple[dict[str, Job], list[tuple[str, int]]]:
     if history and _has_no_history(book):
         return {}, [(" ".join([_NO_HISTORY, name]), 0) for name in names or [""]]
-    jobs, found, faults = _visible(book, book.read()["jobs"]), {}, []
+    jobs, shown, faults = _visible(book, book.read()["jobs"]), {}, []
     for name in names or jobs:
         key = name.partition(".")[0]
         if key not in jobs:
             faults.append((f"Unknown Job Id {key}.{SERVER}", 153))
         elif jobs[key]["state"] != "F" or history:
-            found[f"{key}.{SERVER}"] = _attributes(book, jobs[key])
+            shown[f"{key}.{SERVER}"] = _attributes(book, jobs[key])
         elif names:
             text = f"{key}.{SERVER} Job has finished, use -x or -H to obtain historical job information"
             faults.append((text, 35))
-    return found, faults
+    return shown, faults
 
 
 def _ctime(moment: float) -> str:
@@ -590,8 +596,8 @@ def _ctime(moment: float) -> str:
 
 
 def _attributes(book: Book, job: Job) -> Job:
-    """The attributes that qstat -f shows of a job, as far as it is known here, in its order. Its start lies as far back
-    as the wall time that it has used, however long that took.
+    """Return the attributes that qstat -f shows of a job, as far as they are known here, in its order. Its start time
+    is computed from the wall time that it has used, however long that took.
     """
     start = time.time() - _used(book, job) if "stime" in job else None
     options, pairs = job["options"], zip(job["exec"] or [], job["chunks"], strict=False)
@@ -616,18 +622,18 @@ def _attributes(book: Book, job: Job) -> Job:
 
 
 def _queues(book: Book, names: list[str]) -> tuple[dict[str, Job], list[tuple[str, int]]]:
-    found = {}
+    queues = {}
     for name, limits in book.policy["queues"].items():
         most = limits | ({"walltime": _hms(limits["walltime"])} if "walltime" in limits else {})
         most = {key: most[key] for key in ("nodect", "walltime") if key in most}
-        found[name] = {"queue_type": "Execution"} | ({"resources_max": most} if most else {})
-        found[name] |= {key: limits.get(key, "True") for key in ("enabled", "started")}
-    faults = [(f"Unknown queue {name}", 170) for name in names if name not in found]
-    return {name: found[name] for name in names or found if name in found}, faults
+        queues[name] = {"queue_type": "Execution"} | ({"resources_max": most} if most else {})
+        queues[name] |= {key: limits.get(key, "True") for key in ("enabled", "started")}
+    faults = [(f"Unknown queue {name}", 170) for name in names if name not in queues]
+    return {name: queues[name] for name in names or queues if name in queues}, faults
 
 
 def pbsnodes(book: Book, arguments: list[str]) -> int:
-    """pbsnodes(8B), all nodes; of what they run nothing is said."""
+    """pbsnodes(8B): print all nodes, without the jobs on them."""
     if arguments != ["-a"]:
         raise _usage("pbsnodes")
     for number in range(1, book.policy["nodes"] + 1):
@@ -637,16 +643,16 @@ def pbsnodes(book: Book, arguments: list[str]) -> int:
 
 
 def pbs_tmrsh(book: Book, arguments: list[str]) -> int:
-    """pbs_tmrsh(8B): a program on another node of the job; here, under that node's name. No shell reads its words. It
-    is a task of PBS's own, with a session of its own, which PBS ends with the job; what has left the session stays. For
-    a job that is being ended, nothing is started and nothing answered.
+    """pbs_tmrsh(8B): run a program on another node of the job; here, under that node's name. No shell interprets its
+    arguments. The program is a task of PBS with a session of its own, which PBS ends with the job; processes that
+    have left the session stay. For a job that is being ended, nothing is started and no answer comes.
     """
     import shutil
 
-    host, *words = arguments or [""]
-    while words and words[0] in {"-n", "-l"}:
-        del words[: 1 if words[0] == "-n" else 2]
-    if not host or host.startswith("-") or not words:
+    host, *command_line = arguments or [""]
+    while command_line and command_line[0] in {"-n", "-l"}:
+        del command_line[: 1 if command_line[0] == "-n" else 2]
+    if not host or host.startswith("-") or not command_line:
         raise Refused("usage: pbs_tmrsh host [-n][-l username] command [args]\n       pbs_tmrsh --version", 254)
     with open(os.environ.get("PBS_NODEFILE", os.devnull), encoding="utf-8") as file:
         if host not in file.read().split():
@@ -654,9 +660,9 @@ def pbs_tmrsh(book: Book, arguments: list[str]) -> int:
     key = os.environ["PBS_JOBID"].partition(".")[0]
     while book.read()["jobs"].get(key, {"deleted": True}).get("deleted"):
         time.sleep(0.1)
-    if shutil.which(words[0]) is None:
-        raise Refused(f"{words[0]}: No such file or directory", 254)
-    command = [*(batch.as_host(host) if batch.may_rename() else []), *words]
+    if shutil.which(command_line[0]) is None:
+        raise Refused(f"{command_line[0]}: No such file or directory", 254)
+    command = [*(batch.as_host(host) if batch.may_rename() else []), *command_line]
     sys.stdout.flush()
     if not (task := os.fork()):
         os.setsid()

@@ -1,11 +1,11 @@
-"""A libdarshan for computers that have none: each rank's Python loads it as its sitecustomize (see recorder.py)."""
+"""A libdarshan for computers without one. The Python of each rank loads it as its sitecustomize (see recorder.py)."""
 
 import shutil
 from pathlib import Path
 
 
 def install(folder: Path, early: bool = False) -> Path:
-    """Install the library that LD_PRELOAD names; it only lies in the ranks' memory, as libdarshan does.
+    """Write the library that LD_PRELOAD names. It only lies in the ranks' memory, as libdarshan does.
 
     early: a library before 3.4.
     """
@@ -20,7 +20,7 @@ def install(folder: Path, early: bool = False) -> Path:
 
 
 def rank_environment(faults: str = "") -> str:
-    """Of the site, as an option's value. faults: see recorder.Faults."""
+    """Return the site's option that sets the environment of the ranks. faults: see recorder.Faults."""
     here = Path(__file__).parent
     path = f"{here}:{here.parents[2]}"
     return f"site.rank_environment={{PYTHONPATH: '{path}', LIBDARSHAN_FAULTS: '{faults}'}}"

@@ -1,8 +1,9 @@
-"""What libdarshan 3.5 does, as far as runs of ours depend on it, by its documented rules.
+"""The behaviour of libdarshan 3.5, as far as our runs depend on it, by its documented rules.
 
-From MPI_Init on it sees os.open, os.close, os.read, os.pread, os.preadv, os.write and os.pwrite, which is how the
-native loader reads in posix mode; what C libraries and Python's own files do it does not see. Before MPI_Finalize the
-ranks' records meet in one log; a process that never gets there leaves what DARSHAN_MMAP_LOGPATH holds.
+From MPI_Init on it records os.open, os.close, os.read, os.pread, os.preadv, os.write and os.pwrite, which the native
+loader uses in posix mode. It does not record the calls of C libraries and of Python's own files. Before MPI_Finalize
+the records of the ranks are gathered in one log. A process that does not get there leaves the file in
+DARSHAN_MMAP_LOGPATH.
 """
 
 import atexit
@@ -23,7 +24,7 @@ _HEAD, _SEGMENT, _LEAST_SEGMENTS = 104, 32, 64
 
 class Faults(NamedTuple):
     """LIBDARSHAN_FAULTS, several joined with semicolons. hide=RANK:NAME: reads of that file on that rank leave no
-    trace of any kind. alone: as with DARSHAN_ENABLE_NONMPI. mpi: built for another MPI.
+    record of any kind. alone: records without MPI, as with DARSHAN_ENABLE_NONMPI. mpi: built for another MPI.
     """
 
     hide: tuple[int, str] | None = None
@@ -39,7 +40,7 @@ class Faults(NamedTuple):
 
 
 def install() -> None:
-    """MPI_Init, which importing mpi4py.MPI is, begins the record; DARSHAN_ENABLE_NONMPI begins it now, without MPI."""
+    """Begin the record at MPI_Init, which is the import of mpi4py.MPI, or now with DARSHAN_ENABLE_NONMPI."""
     faults = Faults.of_environment()
     if faults.alone or "DARSHAN_ENABLE_NONMPI" in os.environ:
         _Recorder(faults, None).begin()
@@ -56,7 +57,7 @@ class _BeginsWithMPI:
             return None
         if self._faults.mpi:
             raise ImportError("libmpi.so.12: cannot open shared object file: No such file or directory")
-        others = (each.find_spec(name, path, target) for each in sys.meta_path if each is not self)
+        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
         spec = next(filter(None, others))
         assert spec.loader is not None
         loader: Any = spec.loader
@@ -71,7 +72,7 @@ class _BeginsWithMPI:
 
 
 class _File:
-    """Of one path: rows of offset, length, start, end."""
+    """The requests to one path: rows of offset, length, start, end."""
 
     def __init__(self, is_traced: bool) -> None:
         self.is_traced = is_traced
@@ -81,7 +82,7 @@ class _File:
 
 
 class _Mine(NamedTuple):
-    """What a rank brings to the log: counters by path, and path -> (reads, writes) of the trace."""
+    """The data of a rank in the log: counters by path, and path -> (reads, writes) of the trace."""
 
     counted: dict[str, dict[str, float]]
     traced: dict[str, tuple[list[Any], list[Any]]]
@@ -102,7 +103,7 @@ class _Recorder:
         self._live = os.path.join(os.environ.get("DARSHAN_MMAP_LOGPATH", "/tmp"), name)
 
     def begin(self) -> None:
-        """Off, where its live record has no place."""
+        """Begin the record. It stays off if its live record cannot be written."""
         try:
             with open(self._live, "wb") as file:
                 file.write(struct.pack("<8sqB", b"3.41", 6567223, 2).ljust(1328, b"\0"))
@@ -135,7 +136,9 @@ class _Recorder:
             setattr(os, name, self._watched(getattr(os, name), column, place))
 
     def _watched(self, call: Callable[..., Any], column: str, place: int | None) -> Callable[..., Any]:
-        """`place`: which argument behind the descriptor says where in the file; None: where it stands."""
+        """Return the call with a record of it. `place`: the argument after the descriptor that gives the offset; None:
+        the file's position.
+        """
 
         def watched(descriptor: int, *arguments: Any) -> Any:
             began = time.time() - self._started
@@ -152,7 +155,7 @@ class _Recorder:
         return watched
 
     def _file(self, path: str) -> _File | None:
-        """None where it leaves no record."""
+        """Return the record of a path; None if it has none."""
         file = self._files.get(path)
         if file is not None:
             return file
@@ -177,7 +180,7 @@ class _Recorder:
             os.unlink(self._live)
 
     def _mine(self) -> _Mine:
-        """Of what fits: room for segments is doubled, from 64 of each file on, whether it is used or not."""
+        """Return the records that fit. The room for segments doubles, from 64 of each file on, used or not."""
         left = self._settings.trace_bytes
         traced = {}
         for path, file in self._files.items():
@@ -202,8 +205,8 @@ class _Recorder:
             print(f"darshan_library_warning: unable to create log file {path}.", file=sys.stderr, flush=True)
             return
         if self._settings.traces and self._settings.pool_bytes < self._settings.trace_bytes:
-            words = f"unable to write DXT_POSIX module data to log file {path}"
-            print(f"darshan_library_warning: {words}", file=sys.stderr, flush=True)
+            message = f"unable to write DXT_POSIX module data to log file {path}"
+            print(f"darshan_library_warning: {message}", file=sys.stderr, flush=True)
             return
         darshanlog.write(
             path,
@@ -221,7 +224,7 @@ class _Recorder:
 
 
 def _counters(file: _File) -> dict[str, float]:
-    """Of all requests, whatever the trace had room for."""
+    """Return the counters of all requests, including those for which the trace had no room."""
     return {
         "OPENS": file.opens,
         "READS": len(file.reads),

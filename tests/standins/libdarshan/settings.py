@@ -1,5 +1,5 @@
 """Settings of Darshan: darshan.conf as libdarshan 3.5 reads it, with the expressions of regcomp(3). A library before
-3.4 has the environment variables of 3.1.8 instead (darshan-core.c, darshan-dxt.c).
+3.4 reads the environment variables of 3.1.8 instead (darshan-core.c, darshan-dxt.c).
 """
 
 import ctypes
@@ -15,7 +15,7 @@ _KEYS = {"MOD_ENABLE", "MOD_DISABLE", "MAX_RECORDS", "MODMEM", "NAMEMEM", "NAME_
 
 
 class Expression:
-    """A POSIX extended regular expression; ValueError when it is none."""
+    """A POSIX extended regular expression. An invalid one raises ValueError."""
 
     def __init__(self, text: str) -> None:
         self._libc = ctypes.CDLL(None)
@@ -28,8 +28,8 @@ class Expression:
 
 
 class Settings(NamedTuple):
-    """Limits and filters. records: files of POSIX. trace_bytes: memory of DXT. excluded, included: expressions for
-    names. left_out: beginnings of paths.
+    """Limits and filters. records: number of files of POSIX. trace_bytes: memory of DXT. excluded, included:
+    expressions for names. left_out: beginnings of paths.
     """
 
     traces: bool = "DXT_ENABLE_IO_TRACE" in os.environ
@@ -42,14 +42,14 @@ class Settings(NamedTuple):
     left_out: tuple[str, ...] = ()
 
     def records_name(self, path: str) -> bool:
-        """NAME_INCLUDE is stronger than NAME_EXCLUDE."""
+        """Return whether files of this name are recorded. NAME_INCLUDE overrides NAME_EXCLUDE."""
         if path.startswith(self.left_out):
             return False
-        return any(each.finds(path) for each in self.included) or not any(each.finds(path) for each in self.excluded)
+        return any(rule.finds(path) for rule in self.included) or not any(rule.finds(path) for rule in self.excluded)
 
 
-def warn(words: str) -> None:
-    print(f"darshan library warning: {words}", file=sys.stderr, flush=True)
+def warn(message: str) -> None:
+    print(f"darshan library warning: {message}", file=sys.stderr, flush=True)
 
 
 def load() -> Settings:
@@ -68,11 +68,11 @@ def load() -> Settings:
         warn(f"unable to open Darshan config at path {path}")
         return settings
     for line in lines:
-        words = list(takewhile(lambda word: not word.startswith("#"), line.split()))
-        if words and words[0] not in _KEYS:
-            warn(f"invalid Darshan config setting {words[0]}")
-        elif words:
-            settings = _with(settings, words)
+        fields = list(takewhile(lambda word: not word.startswith("#"), line.split()))
+        if fields and fields[0] not in _KEYS:
+            warn(f"invalid Darshan config setting {fields[0]}")
+        elif fields:
+            settings = _with(settings, fields)
     return settings
 
 
@@ -84,8 +84,8 @@ def _early() -> Settings:
     )
 
 
-def _with(settings: Settings, words: list[str]) -> Settings:
-    key, value, modules = words[0], words[1], _modules(words[2:])
+def _with(settings: Settings, fields: list[str]) -> Settings:
+    key, value, modules = fields[0], fields[1], _modules(fields[2:])
     changed: dict[str, Any] = {}
     if key == "MOD_ENABLE":
         changed["traces"] = settings.traces or "DXT_POSIX" in _modules([value])
@@ -103,20 +103,20 @@ def _with(settings: Settings, words: list[str]) -> Settings:
     return settings._replace(**changed)
 
 
-def _modules(words: list[str]) -> set[str]:
-    """One list without blanks; what follows it is dropped."""
-    named = set(words[0].split(",")) if words else set()
+def _modules(fields: list[str]) -> set[str]:
+    """Parse one list without blanks; the rest of the line is dropped."""
+    named = set(fields[0].split(",")) if fields else set()
     for unknown in named - _MODULES:
         warn(f'unknown module "{unknown}" in Darshan config module csv')
     return named & _MODULES
 
 
 def _expressions(key: str, value: str) -> list[Expression]:
-    """Commas part them, wherever they stand."""
-    found = []
+    """Parse expressions that are separated by commas, wherever those stand."""
+    expressions = []
     for text in value.split(","):
         try:
-            found.append(Expression(text))
+            expressions.append(Expression(text))
         except ValueError:
             warn(f"unable to compile Darshan config {key} regex {text}")
-    return found
+    return expressions

@@ -1,4 +1,4 @@
-"""Found by every Python whose PYTHONPATH has this folder; it watches where LD_PRELOAD names a libdarshan.so."""
+"""Every Python whose PYTHONPATH has this folder loads this module. It records if LD_PRELOAD names a libdarshan.so."""
 
 import os
 
