@@ -49,8 +49,8 @@ class _Gate:
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """Wait until no thread is opening a file. If the calling thread itself is opening a file, do not wait. This
-        happens if garbage collection closes a file meanwhile; the thread would wait for itself.
+        """Wait until no thread is opening a file. There is an exception: if garbage collection closes a file while the
+        calling thread opens another one, do not wait, because the thread would wait for itself.
         """
         with self._free:
             if not getattr(self._mine, "is_opening", False):

@@ -66,7 +66,9 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 
 def _member(dataset: Dataset, places: SampleLayout, number: int) -> Iterator[bytes | memoryview]:
-    """Yield all bytes of the archive's member in pieces. A piece is valid only until the next piece is requested."""
+    """Yield all bytes of the array file in the archive, in pieces. A piece is valid only until the next piece is
+    requested.
+    """
     yield _npy_header(dataset, places.array_shape(number))
     yield from content.pieces(places.position(number), places.file_size(number), compressibility(dataset))
 
@@ -115,9 +117,10 @@ def _opened(file: io.BufferedReader) -> zipfile.ZipFile:
 
 
 def _frame_fault(file: IO[bytes], directory: int, member: zipfile.ZipInfo, stored: bool) -> str | None:
-    """Return the fault of the ZIP structures around the member, or None if they are correct. They are correct if the
-    member comes first in the file, its local header agrees with the directory, and no other bytes lie between member
-    and directory or after the directory.
+    """Return the fault of the ZIP structures around the array file `member`, or None if they are correct. They are
+    correct if three conditions hold. The member comes first in the archive. Its local header agrees with the directory
+    of the archive. No other bytes lie between member and directory, or after the directory. directory: offset of the
+    directory.
     """
     file.seek(0)
     local = file.read(_LOCAL_HEADER)

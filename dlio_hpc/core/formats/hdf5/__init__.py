@@ -76,9 +76,9 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 @contextlib.contextmanager
 def _discarding_failed_writes(file: "h5py.File") -> Iterator[None]:
-    """Guard writes to an open HDF5 file in a `with` block. HDF5 tries a failed write again at the end of the process,
-    and crashes. Therefore, if the block fails, the descriptor is redirected to memory, where the remaining writes of
-    HDF5 succeed.
+    """Guard writes to an open HDF5 file in a `with` block. After a failed write, HDF5 would write the same data again
+    at the end of the process, and crash. Therefore, if the block fails, the descriptor is redirected to memory, where
+    these writes succeed.
     """
     descriptor: int = file.id.get_vfd_handle()
     try:
