@@ -172,15 +172,15 @@ def positions(workload: Workload, ranks: int, rank: int, ranks_per_node: int) ->
 
 
 def share(count: int, ranks: int, rank: int) -> tuple[int, int]:
-    """Divide `count` items among the ranks. Return the share of `rank`: the index of its first item, and the first
-    index after its items. The sizes of the shares differ by at most one item.
+    """Divide `count` items among the ranks. Return two indices: that of the first item of `rank`, and the first index
+    after the items of `rank`. The numbers of items of two ranks differ by at most one.
     """
     return rank * count // ranks, (rank + 1) * count // ranks
 
 
 def _shared_units(workload: Workload, ranks: int) -> tuple[int, int]:
-    """Return the number of units that are divided among the ranks, and the number of samples in a unit. If each file is
-    read by a single rank, a unit is a file. If several ranks read the same file, a unit is a sample.
+    """The samples are divided among the ranks in units. Return the number of units, and the number of samples in a
+    unit. A unit is a file if ranks share no files, otherwise a single sample.
     """
     dataset = workload.dataset
     if reader_keys.shares_files(dataset, workload.reader, ranks):

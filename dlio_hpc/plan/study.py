@@ -70,9 +70,9 @@ class About(Struct, frozen=True):
 class Part(Struct, frozen=True):
     """A part of a study: a set of points that are compared with each other. name: empty if the study has a single part.
     weak: if true, every rank reads the same amount at every number of ranks; otherwise, all ranks together read the
-    same amount. reference: number of the point that the other points are compared with. The reference is the point with
-    the unchanged workload on the fewest ranks. If no point has the unchanged workload, the reference is the first point
-    on the fewest ranks. is_default: true if the reference has the unchanged workload.
+    same amount. reference: number of the point that the other points are compared with. This is the point with the
+    unchanged workload on the fewest ranks. If no point has the unchanged workload, it is the first point on the fewest
+    ranks. is_default: whether the reference has the unchanged workload.
     """
 
     name: str
@@ -92,16 +92,14 @@ class Part(Struct, frozen=True):
 
     @property
     def settings(self) -> tuple[Axis, ...]:
-        """Axes of the varied keys of the workload and of the Lustre layout. The axis of two compared file systems is
-        left out.
-        """
+        """Axes of the varied keys. The axis of two compared file systems is left out, because it is no key."""
         return tuple(axis for axis in self.axes if not axis.is_data)
 
 
 class Point(Struct, frozen=True):
-    """A configuration that is measured `repeat` times. places: for each varied key, which of its values the point has,
-    as an index into the values of the key's axis. layout: Lustre layout of the dataset's files. data: folder that holds
-    the dataset; None: the data directory of the study.
+    """A configuration that is measured `repeat` times. places: for each varied key, the index of the point's value on
+    the axis of the key. layout: Lustre layout of the dataset's files. data: folder that holds the dataset; None: the
+    data directory of the study.
     """
 
     number: int
