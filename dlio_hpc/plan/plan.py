@@ -161,9 +161,7 @@ def resolved(workload: Workload) -> Workload:
 
 
 def positions(workload: Workload, ranks: int, rank: int, ranks_per_node: int) -> tuple[int, int]:
-    """Return the range of positions in an epoch that `rank` reads: the first position, and the first position after the
-    range.
-    """
+    """Return the range of positions in an epoch that `rank` reads: its first position, and the first after it."""
     if not workload.reader.shard:
         return 0, workload.dataset.samples
     units, size = _shared_units(workload, ranks)
@@ -197,8 +195,8 @@ def largest_share(workload: Workload, ranks: int) -> int:
 
 
 def steps_per_epoch(workload: Workload, ranks: int) -> int:
-    """Return the number of steps in an epoch. It is the same for every rank. The last batches of a rank that has fewer
-    samples than others are partly filled or empty.
+    """Return the number of steps in an epoch, which is the same for every rank. If a rank has fewer samples than
+    others, its last batches are partly filled or empty.
     """
     batch = workload.reader.batch_size
     whole = -(-largest_share(workload, ranks) // batch)
