@@ -61,7 +61,7 @@ def judge(log: Log, expected: Expected | None = None) -> list[LogFault]:
 
 
 def has_possible(faults: list[LogFault], module: str) -> bool:
-    """Return whether the data of the module are possible, that is, no fault says that they are garbled."""
+    """Return True if no fault says that the data of the module are garbled."""
     return not any(fault.name == "garbled" and fault.text.startswith((f"{module}:", f"{module} ")) for fault in faults)
 
 
