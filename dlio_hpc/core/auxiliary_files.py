@@ -33,8 +33,8 @@ class Counts(NamedTuple):
 class AuxiliaryFiles:
     """The auxiliary files that a rank reads and writes. A file that is read stays open after its first request.
 
-    apart: counter of the bytes that the kernel fetches from storage for auxiliary files. The loop later subtracts these
-    bytes from all bytes that the kernel fetched for the rank.
+    apart: counter of the bytes that the kernel fetches from storage for auxiliary files. The training loop later
+    subtracts these bytes from all bytes that the kernel fetched for the rank.
     """
 
     def __init__(self, run: Run, rank: int, apart: ExcludedIO) -> None:

@@ -32,8 +32,8 @@ _FASTEST_THOROUGH = 4
 
 
 def compressibility(dataset: Dataset) -> Compressibility:
-    """Return how compressible the contents of the dataset are. It is computed from `compression_ratio` if the dataset
-    sets one, otherwise from `random_bits`.
+    """Return the compressibility of the dataset's contents. It is computed from `compression_ratio` if the dataset sets
+    this key, otherwise from `random_bits`.
     """
     if dataset.compression_ratio is None:
         return Compressibility(dataset.random_bits)

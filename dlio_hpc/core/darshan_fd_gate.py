@@ -1,8 +1,8 @@
 """Under Darshan, prevent a thread from opening a file while another thread closes one.
 
-Darshan forgets a file descriptor only after the real close (darshan-posix.c, 3.5). If another thread opens a file in
-between, the new file gets the same descriptor number, and Darshan loses track of the new file. Without Darshan, no
-thread waits.
+When a file is closed, its descriptor number first becomes free, and only then does Darshan forget the number
+(darshan-posix.c, 3.5). If another thread opens a file in between, the new file gets this number, and Darshan loses
+track of the new file. Without Darshan, no thread waits.
 """
 
 import functools

@@ -50,8 +50,8 @@ def size_edges() -> Floats:
 
 
 def size_histogram(sizes: Counts) -> Counts:
-    """Return the histogram of `sizes` (bytes): a count per bin. Larger sizes are counted in the last bin; requests of
-    zero bytes are not counted.
+    """Return the histogram of `sizes` (bytes): a count per bin. Sizes above the last bin are counted in the last bin.
+    Requests of zero bytes are not counted.
     """
     bins = np.searchsorted(size_edges(), sizes[sizes > 0], side="right") - 1
     return np.bincount(np.minimum(bins, _SIZE_BINS - 1), minlength=_SIZE_BINS)

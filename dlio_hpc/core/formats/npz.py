@@ -167,7 +167,7 @@ def _load(buffer: int | None, path: str, tally: Tally) -> Array:
 
 
 def _loaded(buffer: int | None, path: str, tally: Tally) -> tuple[Array, zipfile.ZipInfo]:
-    """Return the array of a file, and the directory entry of its member in the archive."""
+    """Return two values: the array of a file, and the entry of this array in the directory of the archive."""
     counted = CountedFile(path, tally)
     try:
         with buffered(counted, buffer) as file, np.load(file) as archive:
@@ -213,8 +213,8 @@ class _Inflate:
 
 
 def _npy_header(dataset: Dataset, shape: tuple[int, ...]) -> bytes:
-    """Return the header of the array in numpy.lib.format version 1.0, padded so that the array starts at DATA_OFFSET in
-    an uncompressed file.
+    """Return the header of the array in numpy.lib.format version 1.0. The header is padded, so that the array starts at
+    byte 4096 of an uncompressed file.
     """
     descr = np.dtype(dataset.sample.array_dtype).str
     text = repr({"descr": descr, "fortran_order": False, "shape": shape})

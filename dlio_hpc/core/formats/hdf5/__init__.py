@@ -50,8 +50,8 @@ _SLAB = 4 << 20
 
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
-    """Write file `number` of the dataset to the open file `descriptor`. HDF5 opens it by a path that always leads to
-    this file.
+    """Write file `number` of the dataset to the open file `descriptor`. HDF5 opens the file by a path that leads
+    through this descriptor, so that no other file can take its place.
     """
     import h5py
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 class _Call(NamedTuple):
     """A read call of HDF5. place: location of the first sample that the call reads. start: index in the file's array at
-    which the call starts to read. target: array that the call fills; it consists of several rows, or is a part of a
+    which the call starts to read. target: array that the call fills. It is several rows of the batch or a part of one
     row.
     """
 
