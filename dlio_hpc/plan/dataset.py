@@ -233,8 +233,8 @@ def writes(run: Run) -> bool:
 
 
 def is_complete(run: Run) -> bool:
-    """Return True if the dataset of the run is complete. Return False if it is missing or unfinished, and may be
-    generated. Raise ConfigError if the folder holds something else, or an unfinished dataset of another user. Raise
+    """Return True if the dataset of the run is complete. Return False if it is missing or unfinished; the run may then
+    generate it. Raise ConfigError if the folder holds something else, or an unfinished dataset of another user. Raise
     InvalidRun if a dataset that is marked as complete lacks its first or last sample file or an auxiliary file.
     """
     folder = Path(run.dataset)

@@ -60,7 +60,7 @@ def plans(
 ) -> tuple[Plan, ...]:
     """Return the jobs that make the measurements `wanted`; None means all measurements of the study. Each job runs
     after the previous one has ended. The limits of the site are not checked. first: number of the first job. taken:
-    duration in seconds of each measurement that was already made; expected durations are corrected by these.
+    duration in seconds of each measurement that was already made; it serves to correct the expected durations.
     """
     _check(study)
     wanted = order(study) if wanted is None else list(wanted)
@@ -123,8 +123,8 @@ class _Expected(NamedTuple):
 def _split(study: Study, wanted: Sequence[Unit], slower: float, written: set[str]) -> Iterator[list[Unit]]:
     """Split the measurements into jobs that are expected to fit into the walltime. Each job has at least one
     measurement. A comparison of two file systems stays in one job. slower: factor by which runs take longer than
-    expected. written: folders of datasets that earlier jobs generate. It is changed in place: the folders of the
-    datasets that the returned jobs generate are added.
+    expected. written: folders of datasets that earlier jobs generate. The function adds to this set the folders of the
+    datasets that the returned jobs generate.
     """
     if study.is_plain or study.is_ab:
         yield list(wanted)

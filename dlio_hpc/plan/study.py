@@ -391,9 +391,9 @@ def _check_weak(workload: Workload) -> None:
 
 
 def _weak(workload: Workload, most: int) -> Workload:
-    """Return the workload for weak scaling, in which each rank reads the same amount at every number of ranks, from a
-    single dataset. train.steps is set to the number of steps that a rank has if the part's largest number of ranks
-    share the dataset. most: this largest number of ranks.
+    """Return the workload for weak scaling: with every number of ranks, a rank takes the same number of steps per
+    epoch, and all read the same dataset. This number of steps is set in train.steps. It is the number that a rank has
+    if `most` ranks share the dataset. most: largest number of ranks of the part.
     """
     steps = plan.steps_per_epoch(workload, most)
     return structs.replace(workload, train=structs.replace(workload.train, steps=max(1, steps)))
