@@ -58,9 +58,7 @@ class Judging(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class About(Struct, frozen=True):
-    """Contents of a study file other than its parts. warmup_set: workload keys that have other values in warm-up runs
-    than in measured runs, with these other values.
-    """
+    """Contents of a study file, without its parts. warmup_set: values of workload keys in warm-up runs only."""
 
     description: str = ""
     verdict: Judging | None = None
@@ -285,9 +283,9 @@ def _part(asked: PartRequest, points: list[Point]) -> Part:
 
 
 def _is_base(point: Point, base: Workload, asked: PartRequest) -> bool:
-    """Return whether the point has the unchanged workload `base` and the layout of the site. If two file systems are
-    compared, the point must also be on the first of them. The dataset may have another size than in `base`, unless the
-    part varies this size.
+    """Return whether the point has the unchanged workload `base` and the layout of the site. The size of the dataset
+    may differ from the size in `base`, unless the part varies this size. If two file systems are compared, the point
+    must also be on the first of them.
     """
     same = {"files": base.dataset.files, "samples_per_file": base.dataset.samples_per_file}
     varied = any(axis.key.startswith(("dataset.files", "dataset.samples_per_file")) for axis in asked.axes)
@@ -350,8 +348,8 @@ def _scales(asked: PartRequest) -> list[tuple[int, int]]:
 
 
 def _sized(asked: PartRequest, workload: Workload, most: int, notes: dict[str, None]) -> Workload:
-    """Return the workload with the dataset size and the number of steps that the part requests. Size and steps do not
-    depend on the number of ranks. Add notes on these changes to `notes`. most: largest number of ranks of the part.
+    """Return the workload with the dataset size and the number of steps that the part requests. Both are the same for
+    every number of ranks. Add notes on these changes to `notes`. most: largest number of ranks of the part.
     """
     if asked.dataset_size is not None:
         sized = resized(workload, asked.dataset_size, most)
