@@ -319,7 +319,7 @@ def fault(outcome: JobOutcome) -> DlioError | None:
 
 
 def _recorded_fault(outcome: JobOutcome) -> DlioError | None:
-    """Return the first fault in the job's own files. Return None if these files contain no fault."""
+    """Return the first fault that the job's own files record. Return None if they record no fault."""
     for layout in outcome.layouts:
         if layout.faults:
             return InvalidRun(f"the layout is not the requested one: {'; '.join(layout.faults)}")
@@ -327,8 +327,8 @@ def _recorded_fault(outcome: JobOutcome) -> DlioError | None:
 
 
 def _own_fault(run: RunOutcome) -> DlioError | None:
-    """Return the fault in the run's own files: its error, its result, or the verdict on its Darshan log. Return None if
-    these files contain no fault.
+    """Return the fault that the run's own files record: its error, its result, or the verdict on its Darshan log.
+    Return None if these files record no fault.
     """
     if run.error is not None:
         kind = kind_of(run.error.exit_code)
