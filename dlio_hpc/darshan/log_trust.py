@@ -61,7 +61,7 @@ def judge(log: Log, expected: Expected | None = None) -> list[LogFault]:
 
 
 def has_possible(faults: list[LogFault], module: str) -> bool:
-    """Return True if no fault says that the data of the module are garbled."""
+    """Return False if a fault says that the data of the module are garbled, otherwise True."""
     return not any(fault.name == "garbled" and fault.text.startswith((f"{module}:", f"{module} ")) for fault in faults)
 
 

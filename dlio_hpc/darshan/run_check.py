@@ -193,10 +193,11 @@ def _may_lose_files(run: Run) -> bool:
 
 
 def _tolerance(run: Run, core: Counts) -> Counts:
-    """Return, for each rank, how many bytes the rank's count may differ from Darshan's without a fault.
+    """Return, for each rank, the largest difference in bytes between the rank's count and Darshan's count that is not
+    reported.
 
-    The tolerance is 0 if the rank counts the calls that Darshan records. It is one page if the rank takes the bytes of
-    library calls from the kernel. It is 1 % of the count plus 1 MiB if TensorFlow itself reads: the rank then uses the
+    It is 0 if the rank counts the calls that Darshan records. It is one page if the rank takes the bytes of library
+    calls from the kernel. It is 1 % of the rank's count plus 1 MiB if TensorFlow itself reads: the rank then uses the
     kernel's counters of its whole process, which include other reads. Any difference is accepted if HDF5 reads through
     MPI-IO, because the kernel does not count bytes that come from other ranks.
     """
