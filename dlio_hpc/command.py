@@ -41,8 +41,8 @@ class Answer(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The first 300 characters of the command's stderr on one line, for a message. If stderr is empty, those of
-        stdout. If both are empty, a text with the exit code.
+        """For a message: the first 300 characters of stderr on one line. If stderr is empty, the first 300 characters
+        of stdout. If both are empty, a text with the exit code.
         """
         text = " ".join((self.err or self.out).split())[:300]
         return text or f"it ended with {self.code} without output"

@@ -230,9 +230,9 @@ def _explain(message: str, data: object, kind: Any) -> str:
 
 
 def _meant(name: str, known: list[str], kind: Any) -> str:
-    """Return a suggestion for an unknown key. If keys of any section have the same name, suggest them. Otherwise
-    suggest a similar key from `known`, the keys of the same section. If there is none, suggest a similar key of any
-    section. Return "" if no key is similar.
+    """Return a suggestion for the unknown key `name`. If some section has a key of this name, suggest that key.
+    Otherwise suggest a similar key of the same section or, if there is none, of any section. Return "" if no key is
+    similar. known: keys of the same section.
     """
     everywhere = list(_keys(kind))
     same = [key for key in everywhere if key.rpartition(".")[2] == name]

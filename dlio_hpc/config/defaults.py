@@ -43,8 +43,8 @@ class Default(NamedTuple):
 
 @functools.cache
 def load() -> dict[str, Default]:
-    """Return the default value of each key. If several folders set a key, the first one in the search path applies.
-    Raise ConfigError, with the file and the key, if a file is invalid.
+    """Return the default value of each key that a defaults.yaml sets. If several folders set a key, the first of these
+    folders in the search path applies. Raise ConfigError, with the file and the key, if a file is invalid.
     """
     known: dict[str, Default] = {}
     for folder in search_path.folders():

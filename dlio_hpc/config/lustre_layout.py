@@ -95,8 +95,8 @@ def _check_ends(components: tuple[Component, ...]) -> None:
 
 
 def pools(layout: Layout) -> set[str | None]:
-    """Return the names of the storage pools that the layout uses. The set contains None if the layout, or one of its
-    components, names no pool.
+    """Return the names of the storage pools that the layout uses. If the layout or one of its components names no pool,
+    the set also contains None.
     """
     return {part.pool for part in layout.components} if layout.components else {layout.pool}
 
@@ -127,8 +127,8 @@ def _stripes(part: Layout | Component, count: str) -> list[str]:
 
 
 def needs(layout: Layout) -> Iterator[tuple[str, Version]]:
-    """Yield the features of the layout that not every Lustre client supports. Each comes with the oldest client version
-    that supports it.
+    """Yield the features of the layout that some Lustre clients do not support. Each feature comes with the oldest
+    client version that supports it.
     """
     if layout.components:
         yield "components (PFL)", (2, 10)

@@ -174,9 +174,9 @@ def _check(reader: Reader) -> None:
 
 
 def reads_streams(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether samples are read in the order of TFRecordDataset. Each file is then a stream, which is read record
-    by record from its beginning. This holds for TFRecord files in framework mode with every loader, unless the samples
-    of all files are mixed.
+    """Return whether samples are read in the order of TFRecordDataset: each file is a stream, which is read record by
+    record from its beginning. This is so for TFRecord files in framework mode with every loader, unless the samples of
+    all files are mixed.
     """
     return (
         reader.mode == "framework"
@@ -186,8 +186,8 @@ def reads_streams(dataset: Dataset, reader: Reader) -> bool:
 
 
 def by_streams(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether the loader reads files as streams. It does if reads_streams() is true and the loader is not
-    PyTorch, whose workers read whole batches at the offsets of the records.
+    """Return whether the loader reads files as streams. This is so if reads_streams() is true, except with PyTorch: its
+    workers read whole batches at the offsets of the records.
     """
     return reader.loader != "pytorch" and reads_streams(dataset, reader)
 
@@ -198,7 +198,7 @@ def reads_records(dataset: Dataset, reader: Reader) -> bool:
 
 
 def shares_files(dataset: Dataset, reader: Reader, ranks: int) -> bool:
-    """Return whether whole files, and not samples, are divided among the ranks. Streams are divided in this way,
+    """Return whether the ranks divide the files among themselves, not the samples. Streams are divided in this way,
     because two ranks that shared a file would both have to read all of it.
     """
     return reader.shard and dataset.files >= ranks and reads_streams(dataset, reader)

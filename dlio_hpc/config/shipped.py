@@ -29,8 +29,9 @@ def root() -> Path:
 
 
 def files(folder: Path) -> dict[str, Path]:
-    """Return the YAML files of a kind, by name. folder: SITES, WORKLOADS, STUDIES, CRITERIA, SUITES or REFERENCES.
-    Files of the user and of the facility replace shipped files of the same name.
+    """Return the paths of all YAML files of a kind, such as workloads, by name. folder: the kind, given by one of the
+    constants SITES, WORKLOADS, STUDIES, CRITERIA, SUITES and REFERENCES. Files of the user and of the facility replace
+    shipped files of the same name.
     """
     known: dict[str, Path] = {}
     for place in (*(own / folder.name for own in search_path.folders()), root() / folder):
@@ -40,13 +41,13 @@ def files(folder: Path) -> dict[str, Path]:
 
 
 def names(folder: Path) -> list[str]:
-    """Return the sorted names of the YAML files of a kind; see files()."""
+    """Return the sorted names of all YAML files of a kind. folder: the kind, as for files()."""
     return sorted(files(folder))
 
 
 def origin(path: Path) -> str:
-    """Return the origin of a file that files() lists, as text. It names the folder of the user or of the facility, and
-    says whether the file replaces a shipped one. Return "" for a shipped file.
+    """Return a text on the origin of a YAML file: the folder of the user or of the facility that holds it, and whether
+    the file replaces a shipped one. Return "" for a shipped file.
     """
     home = root()
     if path.is_relative_to(home):
@@ -56,8 +57,9 @@ def origin(path: Path) -> str:
 
 
 def find(folder: Path, name: str) -> Path:
-    """Return the path of a YAML file. name: name of the file, or its path, which is returned unchanged even if it does
-    not exist. Raise ConfigError for an unknown name; the message lists the known names.
+    """Return the path of a YAML file. name: name or path of the file. A path is returned unchanged, even if the file
+    does not exist. folder: kind of the file, as for files(). Raise ConfigError for an unknown name; the message lists
+    the known names.
     """
     try:
         url.refuse(name)

@@ -128,7 +128,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def brings_neighbours(self) -> bool:
-        """Whether the kernel fetches far more bytes than are requested. This happens if samples within files are read
+        """Whether the kernel fetches far more bytes than are requested. This happens if the samples of a file are read
         in random order, or if files have only a few pages.
         """
         dataset = self.dataset
@@ -238,7 +238,7 @@ def resized(workload: Workload, size: int, ranks: int) -> Workload:
 
 
 def _geometry(dataset: Dataset, wanted: int, ranks: int) -> tuple[int, int]:
-    """Return the number of files and of samples per file for a dataset of at most `wanted` samples."""
+    """Return the number of files and the number of samples per file for a dataset of at most `wanted` samples."""
     if dataset.file_access == "shared":
         return 1, wanted
     if wanted >= dataset.samples:

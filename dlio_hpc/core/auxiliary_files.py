@@ -18,7 +18,7 @@ from dlio_hpc.plan.sample_order import mix
 
 
 class Counts(NamedTuple):
-    """Requests of a rank to auxiliary files in the whole run. time_s: seconds spent in these requests, including
+    """Counts of the requests that a rank makes to auxiliary files. time_s: seconds spent in these requests, including
     opening the files.
     """
 
@@ -33,8 +33,8 @@ class Counts(NamedTuple):
 class AuxiliaryFiles:
     """The auxiliary files that a rank reads and writes. A file that is read stays open after its first request.
 
-    apart: counter of the bytes that the kernel fetches from storage for auxiliary files. These bytes are later
-    subtracted from those fetched for samples.
+    apart: counter of the bytes that the kernel fetches from storage for auxiliary files. The training loop later
+    subtracts these bytes from all bytes that the kernel fetched for the rank.
     """
 
     def __init__(self, run: Run, rank: int, apart: ExcludedIO) -> None:
@@ -105,9 +105,9 @@ class AuxiliaryFiles:
 
 
 def offsets(side: AuxiliaryFile, first: int, rank: int) -> list[int]:
-    """Return the offsets of the next `side.count` requests of a rank to an auxiliary file. first: number of requests
-    that the rank has already made to this file. Offsets are random or sequential. Sequential offsets wrap around at the
-    end of the file.
+    """Return the offsets of the next `side.count` requests of a rank to the auxiliary file `side`. The offsets are
+    random or sequential, as `side.random` says. Sequential offsets wrap around at the end of the file. first: number of
+    requests that the rank has already made to this file.
     """
     numbers = range(first, first + side.count)
     if not side.random:

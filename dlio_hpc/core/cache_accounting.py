@@ -1,5 +1,5 @@
-"""Count, per epoch, the bytes that storage delivered and the pages of the dataset that were in memory beforehand. Both
-show whether the epoch read from storage.
+"""For each epoch, count the bytes that storage delivered and the pages of the dataset that were in memory before the
+epoch. Both numbers show whether the samples came from storage or from memory.
 """
 
 from pathlib import Path
@@ -29,7 +29,9 @@ _FILES, _FEWEST = 32, 4
 
 
 class Arrivals:
-    """Bytes that a rank received from storage, and pages of the dataset in memory, counted for each epoch."""
+    """Counter, for a rank and per epoch, of bytes that came from storage and of pages of the dataset that were in
+    memory.
+    """
 
     def __init__(self, node: "Intracomm", run: Run, nodes: int) -> None:
         self._node, self._run = node, run
@@ -48,8 +50,8 @@ class Arrivals:
         self._traffic: client_counters.Traffic | None = None
 
     def look(self, order: Order, first: int, last: int) -> None:
-        """Before an epoch, check some of the files that this rank will read, and count how many of their pages are in
-        memory.
+        """Check some of the files that this rank will read in the next epoch, and count how many pages of these files
+        are in memory. first, last: range of the rank's positions in `order`; `last` is not included.
         """
         if not self._looks:
             return
@@ -65,8 +67,9 @@ class Arrivals:
         self._io = process_io()
 
     def end(self, apart: int) -> tuple[float, ...]:
-        """Return the columns of the epoch that ends. Worker processes of this rank must have ended before this call.
-        apart: bytes that the kernel fetched for purposes other than samples; they are subtracted.
+        """Return the counts for the epoch that ends: a value for each column that is defined at the top of this module.
+        Worker processes of this rank must have ended before this call. apart: bytes that the kernel fetched for
+        purposes other than samples. They are subtracted.
         """
         after = process_io()
         fetched = _UNKNOWN

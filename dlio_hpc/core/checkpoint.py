@@ -1,5 +1,5 @@
-"""Checkpoints: write model state, and optionally read it back, while training waits. The time is reported separately
-from that of the steps.
+"""Checkpoints: write model state, and optionally read it back, while training waits. The time of checkpoints is
+reported separately from the time of the steps.
 """
 
 import os

@@ -22,8 +22,8 @@ class Traffic(NamedTuple):
 
 
 def counter(file_system: FileSystem) -> Callable[[], Traffic | None] | None:
-    """Return a function that reads the client's counters for this file system, or None if there are no counters or they
-    are not readable.
+    """Return a function that reads the client's counters for this file system. Return None if there are no counters, or
+    if they are not readable.
     """
     ask: Callable[[], Traffic | None] | None = None
     if file_system.is_lustre and file_system.fsname:
@@ -46,9 +46,9 @@ def _lustre(fsname: str) -> Traffic | None:
 
 
 def _read_bytes(root: Path, pattern: str) -> Iterator[int]:
-    """Yield the total of read_bytes in each statistics file that matches `pattern`. The total is the seventh field of a
-    line such as `read_bytes 500 samples [bytes] 4096 1048576 209715200`. If a file has no such line, its total is 0. If
-    any of the files cannot be read, yield nothing.
+    """Yield a number for each statistics file that matches `pattern`: the total of read_bytes. This total is the
+    seventh field of a line such as `read_bytes 500 samples [bytes] 4096 1048576 209715200`. The total is 0 for a file
+    without such a line. If one of the files cannot be read, yield nothing for any file.
     """
     try:
         texts = [path.read_text(encoding="ascii", errors="replace") for path in root.glob(pattern)]

@@ -32,8 +32,8 @@ _FASTEST_THOROUGH = 4
 
 
 def compressibility(dataset: Dataset) -> Compressibility:
-    """Return how compressible the contents of the dataset are. It is computed from `compression_ratio` if the dataset
-    sets one, otherwise from `random_bits`.
+    """Return the compressibility of the dataset's contents. It is computed from `compression_ratio` if the dataset sets
+    this key, otherwise from `random_bits`.
     """
     if dataset.compression_ratio is None:
         return Compressibility(dataset.random_bits)
@@ -43,7 +43,7 @@ def compressibility(dataset: Dataset) -> Compressibility:
 
 
 def _at_once(dataset: Dataset) -> int:
-    """Return the number of bytes that are compressed as one unit. It is the size of a chunk if the dataset is chunked,
+    """Return the number of bytes that gzip compresses together: the size of a chunk if the dataset is chunked,
     otherwise the size of a file.
     """
     if dataset.is_chunked:
@@ -52,8 +52,8 @@ def _at_once(dataset: Dataset) -> int:
 
 
 def random_share(ratio: float, level: int, at_once: int) -> float:
-    """Return the share of random data for which gzip at `level` reaches the compression ratio `ratio`. at_once: bytes
-    that are compressed as one unit.
+    """Return the share of random data for which gzip at `level` reaches the compression ratio `ratio`. at_once: number
+    of bytes that gzip compresses together.
     """
     extra = _extra(_THOROUGH if level >= _FASTEST_THOROUGH else _FAST, at_once)
     sizes = [share + more for share, more in zip(_SHARES, extra, strict=True)]
@@ -65,9 +65,10 @@ def random_share(ratio: float, level: int, at_once: int) -> float:
 
 
 def _extra(table: tuple[tuple[int, ...], ...], at_once: int) -> list[float]:
-    """Return, for each share in _SHARES, the bytes that deflate needs in addition to the random data, as a fraction of
-    the uncompressed bytes, if `at_once` bytes are compressed as one unit. `table` has a row for each size in _AT_ONCE;
-    values between two rows are interpolated over the logarithm of the size.
+    """Return how much the compressed data are larger than the random data in them: a list with a value for each share
+    of random data in _SHARES. A value is a number of bytes divided by the number of uncompressed bytes. at_once: number
+    of bytes that gzip compresses together. table: measured values, with a row for each number in _AT_ONCE and a column
+    for each share. Between two rows, values are interpolated linearly in the logarithm of `at_once`.
     """
     at_once = min(max(at_once, _AT_ONCE[0]), _AT_ONCE[-1])
     upper = min(bisect_right(_AT_ONCE, at_once), len(_AT_ONCE) - 1)

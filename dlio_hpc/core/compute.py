@@ -38,8 +38,8 @@ def emulate(seconds: float, mode: str = "sleep") -> None:
 
 
 def draw(wanted: ComputeTime, steps: int, rank: int, epoch: int) -> Floats:
-    """Return the computation times in seconds of the steps of an epoch on a rank. They are drawn from the distribution
-    `wanted`, and are always the same for the same seed, rank and epoch.
+    """Return the computation time in seconds of each step of an epoch on a rank. The times are drawn from the
+    distribution `wanted`. The same seed, rank and epoch always give the same times.
     """
     random = np.random.Generator(np.random.PCG64([wanted.seed, rank, epoch]))
     stdev = wanted.stdev or 0.0
@@ -53,11 +53,11 @@ def draw(wanted: ComputeTime, steps: int, rank: int, epoch: int) -> Floats:
 
 
 def check_cores(workload: Workload, ranks_on_node: int) -> None:
-    """Raise ConfigError if `compute.mode` is spin and the ranks, together with their reader and preprocessing threads,
-    need more cores than are available.
+    """Raise ConfigError if `compute.mode` is spin and the node has too few cores. Each rank needs a core for itself and
+    one for each of its reader and preprocessing threads.
 
-    A rank that the launcher binds to a subset of the cores has those cores to itself. Otherwise the ranks of a node
-    share all cores of the node.
+    If the launcher has bound a rank to a subset of the cores, the rank is assumed to have these cores to itself.
+    Otherwise the ranks of a node share all cores of the node.
     """
     if workload.compute.mode != "spin":
         return

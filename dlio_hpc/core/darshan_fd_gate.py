@@ -1,8 +1,8 @@
 """Under Darshan, prevent a thread from opening a file while another thread closes one.
 
-Darshan forgets a file descriptor only after the real close (darshan-posix.c, 3.5). If another thread opens a file in
-between, the new file gets the same descriptor number, and Darshan loses track of the new file. Without Darshan, no
-thread waits.
+When a file is closed, its descriptor number first becomes free, and only then does Darshan forget the number
+(darshan-posix.c, 3.5). If another thread opens a file in between, the new file gets this number, and Darshan loses
+track of the new file. Without Darshan, no thread waits.
 """
 
 import functools
@@ -49,8 +49,8 @@ class _Gate:
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """Wait until no thread is opening a file. If the calling thread itself is opening a file, do not wait. This
-        happens if garbage collection closes a file meanwhile; the thread would wait for itself.
+        """Wait until no thread is opening a file. There is an exception: if garbage collection closes a file while the
+        calling thread opens another one, do not wait, because the thread would wait for itself.
         """
         with self._free:
             if not getattr(self._mine, "is_opening", False):

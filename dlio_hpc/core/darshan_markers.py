@@ -66,7 +66,7 @@ class MarkerReads:
         self.taken = np.concatenate((self.taken, np.array(rows)))
 
     def close(self) -> None:
-        """Remove the marker file. All ranks must have made their last take() before."""
+        """Remove the marker file. All ranks must have called take() for the last time before this call."""
         if self._watched and self._root:
             with suppress(OSError):
                 os.unlink(self._path)

@@ -50,8 +50,8 @@ def size_edges() -> Floats:
 
 
 def size_histogram(sizes: Counts) -> Counts:
-    """Return the histogram of `sizes` (bytes): a count per bin. Larger sizes are counted in the last bin; requests of
-    zero bytes are not counted.
+    """Return the histogram of `sizes` (bytes): a count per bin. Sizes above the last bin are counted in the last bin.
+    Requests of zero bytes are not counted.
     """
     bins = np.searchsorted(size_edges(), sizes[sizes > 0], side="right") - 1
     return np.bincount(np.minimum(bins, _SIZE_BINS - 1), minlength=_SIZE_BINS)
@@ -79,13 +79,13 @@ def of_values(values: Floats) -> Distribution:
 
 
 class ReadLog:
-    """Statistics of all reads of a rank. To bound the memory, reads are collected and at intervals added to totals and
-    histograms.
+    """Statistics of all reads of a rank. To bound the memory, reads are first collected. At intervals, they are added
+    to totals and histograms, and then forgotten.
 
     io_s: seconds with at least one read in flight. hidden_s: part of io_s that overlaps with computation. total_s,
     longest_s: sum and maximum of the read latencies. histogram: histogram of the read latencies. sizes: histogram of
-    the sizes of those requests whose size is known. activity: bytes (of samples and overhead), requests, and seconds
-    with at least one read in flight, over time.
+    the request sizes, without requests of unknown size. activity: three amounts over time: bytes (of samples and
+    overhead), requests, and seconds with at least one read in flight.
     """
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class ReadLog:
         self._pending: Floats = np.empty((2, 0))
 
     def add(self, tally: Tally) -> bool:
-        """Collect the reads of a batch. Return True if enough reads have been collected that the caller must call
+        """Collect the reads of a batch. Return True if so many reads have been collected that the caller must now call
         fold().
         """
         self._starts.extend(tally.starts)
@@ -109,8 +109,8 @@ class ReadLog:
 
     def fold(self, steps: Floats, until: float = np.inf) -> None:
         """Add the collected reads to the totals and histograms. steps: completed steps in order of time, shape (n,
-        columns). until: reads that are collected later start at this time or after it. The totals up to `until` are
-        therefore final. The part of a read after `until` is kept for the next call.
+        columns of a step). until: time in seconds. No read that is collected later starts before it, so the totals up
+        to this time are final. If a read ends after `until`, its remainder is kept for the next call.
         """
         reads = np.array([self._starts, self._ends])
         latencies = reads[1] - reads[0]
@@ -131,11 +131,11 @@ class ReadLog:
 
 
 def shared_out(latencies: Floats, sizes: Counts, batches: Counts) -> Floats:
-    """Return the bytes and the requests attributed to each read, shape (2, reads). batches: number of reads, bytes and
-    requests of each batch, shape (n, 3).
+    """Return the bytes and the requests of each read, shape (2, reads). latencies: seconds that each read took. sizes:
+    bytes of each read; negative if unknown. batches: number of reads, bytes and requests of each batch, shape (n, 3).
 
     A read of known size gets its own bytes and one request. The remaining bytes and requests of a batch are divided
-    among its reads of unknown size, in proportion to their latency. If all sizes of a batch are known, the remaining
+    among its reads of unknown size, in proportion to their latency. If all sizes in a batch are known, the remaining
     bytes and requests are divided among all its reads. Bytes and requests of a batch without reads are dropped.
     """
     of_batch = np.repeat(np.arange(len(batches)), batches[:, 0])

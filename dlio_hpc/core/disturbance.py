@@ -25,15 +25,15 @@ _UNKNOWN = float("nan")
 
 
 class Meter:
-    """Reader of the counters on a rank. speaks: whether this rank reports the counters of its node; the first rank of
-    each node does.
+    """Reader of the counters on a rank. speaks: whether this rank reports the counters of its node. This is true for
+    the first rank of each node.
     """
 
     def __init__(self, speaks: bool) -> None:
         self._speaks = speaks
 
     def read(self) -> Floats:
-        """Read the counters. Return an array of shape (columns,)."""
+        """Read the counters. Return an array with a value for each column that is defined at the top of this module."""
         counts = np.zeros(COLUMNS)
         counts[SECONDS], counts[OWN] = clock.now(), _own()
         if self._speaks:
@@ -50,8 +50,8 @@ def _own() -> float:
 
 
 def between(before: Floats, after: Floats) -> Floats:
-    """Return the differences between two readings, shape (columns,). CORES and LOAD are not differences but the values
-    of `after`.
+    """Return the differences between two readings of a Meter. The number of cores and the load are not differences:
+    they are the values in `after`.
     """
     span = after - before
     span[[CORES, LOAD]] = after[[CORES, LOAD]]
@@ -59,9 +59,9 @@ def between(before: Floats, after: Floats) -> Floats:
 
 
 def merged(names: Sequence[str], kernels: Sequence[str], spans: Floats) -> Disturbance:
-    """Summarise the time spans of all ranks. names, kernels: for each rank, the name of its node and the boot id of
-    that node's kernel; ranks with the same boot id are on the same node. spans: for each rank, a result of between();
-    shape (ranks, columns).
+    """Summarise the activity on all nodes during a span of time. names: for each rank, the name of its node. kernels:
+    for each rank, the boot id of its node's kernel; ranks with the same boot id are on the same node. spans: for each
+    rank, a result of between(); shape (ranks, columns).
     """
     _, firsts, numbers = np.unique(np.array(kernels), return_index=True, return_inverse=True)
     nodes = np.full((len(firsts), COLUMNS), -np.inf)
@@ -83,8 +83,8 @@ def merged(names: Sequence[str], kernels: Sequence[str], spans: Floats) -> Distu
 
 
 def _level(values: Floats, hosts: Sequence[str]) -> Level | None:
-    """Return the mean and the maximum of a value over the nodes on which it is known, or None if it is known on no
-    node.
+    """Return the mean and the maximum of a value over the nodes on which the value is known. Return None if it is known
+    on no node.
     """
     if np.isnan(values).all():
         return None

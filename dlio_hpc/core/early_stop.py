@@ -16,8 +16,8 @@ _CHECK_S = 1.0
 
 
 class Stop:
-    """Check for the stop file. Rank 0 looks for it at most once a second; the barrier at the end of a step passes the
-    result to all ranks.
+    """Check for the stop file. Rank 0 looks for the file at most once a second. The barrier at the end of a step tells
+    all ranks whether the file exists.
     """
 
     def __init__(self, comm: "Intracomm", directory: Path) -> None:
@@ -43,8 +43,8 @@ class Stop:
         return bool(self._verdict[0])
 
     def check(self, message: str) -> None:
-        """On rank 0, raise Incomplete with `message` if the time limit is near; the exception ends all ranks. On other
-        ranks, do nothing.
+        """On rank 0, raise Incomplete with `message` if the stop file exists, because the time limit is near. The
+        exception ends all ranks. On other ranks, do nothing.
         """
         self._look()
         if self._vote[0]:

@@ -26,9 +26,9 @@ class Checksum:
 
 
 def of_file(path: str, size: int, pieces: Pieces | None, sample: Callable[[int], int | None]) -> str | None:
-    """Return the fault of a file that must have `size` bytes and the contents `pieces`, or None if it has no fault. If
-    `pieces` is None, only the size is checked. sample: function that returns the number of the sample that contains the
-    byte at an offset, or None if the byte belongs to no sample.
+    """Check that a file has `size` bytes and the contents `pieces`. Return the fault of the file, or None if it has no
+    fault. If `pieces` is None, only the size is checked. sample: function that takes the offset of a byte. It returns
+    the number of the sample that contains the byte, or None if the byte belongs to no sample.
     """
     with open(path, "rb") as file:
         actual = os.fstat(file.fileno()).st_size
@@ -39,8 +39,8 @@ def of_file(path: str, size: int, pieces: Pieces | None, sample: Callable[[int],
 
 
 def first_difference(file: IO[bytes], pieces: Pieces) -> int | None:
-    """Compare a file, from its current position on, with `pieces`. Return the offset, relative to that position, of the
-    first byte that differs or is missing, or None if there is no difference.
+    """Compare a file with `pieces`, from the file's current position on. Find the first byte that differs or is
+    missing, and return its offset relative to this position. Return None if there is no difference.
     """
     done = 0
     for piece in pieces:
@@ -52,8 +52,8 @@ def first_difference(file: IO[bytes], pieces: Pieces) -> int | None:
 
 
 def difference(actual: Rows, expected: Rows) -> int | None:
-    """Return the index of the first byte that differs. If `actual` is only shorter than `expected`, return its length.
-    Return None if there is no difference.
+    """Return the index of the first byte that differs. If `actual` is a beginning of `expected`, return the length of
+    `actual`. Return None if there is no difference.
     """
     differs = actual != expected[: len(actual)]
     if differs.any():

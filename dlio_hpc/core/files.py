@@ -116,8 +116,8 @@ def open_file(path: str, direct: bool = False) -> OpenFile:
 
 
 def write_all(descriptor: int, data: memoryview) -> None:
-    """Write all of `data`, with several calls if needed: a single write(2) of more than 2 GiB, or to a nearly full
-    disk, may write only part of it.
+    """Write all of `data`, with several calls if needed. A single write(2) may write only part of the data if they are
+    larger than 2 GiB or if the disk is nearly full.
     """
     done = 0
     while done < len(data):
@@ -165,7 +165,7 @@ _buffers = threading.local()
 
 
 def _aligned_buffer(size: int) -> memoryview:
-    """Return a page-aligned buffer of at least `size` bytes. It belongs to this thread, and later calls return it
+    """Return a page-aligned buffer of at least `size` bytes. Each thread has one such buffer, which later calls return
     again.
     """
     if len(getattr(_buffers, "aligned", b"")) < size:
@@ -182,8 +182,8 @@ class _Cursor:
         self._number = self._inside = 0
 
     def window(self, size: int) -> list[memoryview]:
-        """Return views of the next `size` bytes. They hold fewer bytes if the list of views ends before that, or if
-        preadv's limit on the number of buffers is reached.
+        """Return views of the next `size` bytes. The views have fewer bytes if fewer are left, or if preadv's limit on
+        the number of buffers is reached.
         """
         window: list[memoryview] = []
         number, inside = self._number, self._inside

@@ -24,8 +24,8 @@ def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Gen
     """Generate the dataset of the run, unless it already exists. The dataset is marked as complete only when all files
     are on storage (fsync).
 
-    Errors that rank 0 detects in the folder are raised on every rank. Incomplete is raised on rank 0 if the time limit
-    is near.
+    If rank 0 finds a fault in the folder, raise the error on every rank. If the time limit is near, raise Incomplete on
+    rank 0.
     """
     started = clock.now()
     with dataset.owned(run) if comm.rank == 0 else nullcontext():
@@ -79,11 +79,11 @@ def _write_share(rank: int, ranks: int, run: Run, progress: Progress, stop: Stop
 
 @contextmanager
 def _created(folder: int, path: str) -> Iterator[int]:
-    """Create a file in the open folder, and yield its descriptor for writing in a `with` block. Links are not followed.
-    At the end of the block, the file is synced to disk (fsync).
+    """Create the file `path` in the open folder, and yield its descriptor for writing in a `with` block. Links are not
+    followed. At the end of the block, the file is synced to disk (fsync).
 
-    Raise InfrastructureError if the file cannot be written, and ConfigError if something that is not a regular file has
-    its name.
+    Raise InfrastructureError if the file cannot be written. Raise ConfigError if there is a link, a pipe or a folder in
+    its place.
     """
     try:
         descriptor = safe_folders.created(folder, os.path.basename(path))

@@ -1,7 +1,7 @@
 """Output file for HDF5 that hides write errors from the library.
 
-HDF5 does not recover from a failed write: each object that it releases afterwards fails again, and its clean-up at the
-end of the process may crash.
+HDF5 does not recover from a failed write. Each object that HDF5 releases afterwards fails again, and the clean-up of
+HDF5 at the end of the process may crash.
 """
 
 import io

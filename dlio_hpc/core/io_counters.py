@@ -11,10 +11,10 @@ class Tally:
     """Counters and timestamps of the reads of a batch. An object is used by one thread or process only.
 
     bytes_read: bytes of samples. overhead_bytes: other bytes that were read with the samples. requests: number of
-    requests to the operating system. starts, ends: timestamps of each request, or of each call of a library that makes
-    its own requests. sizes: bytes that each request returned, UNKNOWN for a library call. hints: MPI-IO hints in
-    effect. preprocess_s: seconds spent on preprocessing. fetched: bytes that the kernel fetched from storage for a
-    worker process during its start-up, before it opened its first sample file.
+    requests to the operating system. starts, ends: timestamps of each request. If a library makes the requests,
+    timestamps of each call of the library. sizes: bytes that each request returned; UNKNOWN for a library call. hints:
+    MPI-IO hints in effect. preprocess_s: seconds spent on preprocessing. fetched: bytes that the kernel fetched from
+    storage for a worker process during its start-up, before the worker opened its first sample file.
     """
 
     __slots__ = (

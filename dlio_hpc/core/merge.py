@@ -40,13 +40,14 @@ class Merged(NamedTuple):
     """Recordings of all ranks, on rank 0. Timestamps are on rank 0's clock. Shapes of arrays are in parentheses.
 
     offsets (ranks, 1): seconds that were added to the clock of each rank. steps (ranks, steps of all epochs, columns):
-    the columns are those of a step in distributions. histogram (ranks, bins): read latencies. totals (ranks, 9): the
-    columns are defined below. arrivals (ranks, epochs, columns): the columns are those of cache_accounting. checkpoints
-    (ranks, n, 7): the columns are defined below. verified (ranks, epochs, 2): seconds spent on comparing contents, and
-    number of samples compared. auxiliary_files (ranks, 6): the fields of auxiliary_files.Counts. sizes (ranks, bins):
-    request sizes. activity (ranks, 3, bins): the rows are those of read_activity. time_bins: the time bins of
-    `activity`. marks (ranks, n, 2): timestamps of the marker reads for Darshan. disturbances (ranks, epochs + 1,
-    columns): the columns are those of disturbance; the last row is for all epochs together.
+    distributions.py defines the columns of a step. histogram (ranks, bins): read latencies. totals (ranks, 9): the
+    columns are defined below this class. arrivals (ranks, epochs, columns): cache_accounting.py defines the columns.
+    checkpoints (ranks, n, 7): the columns are defined below this class. verified (ranks, epochs, 2): seconds spent on
+    comparing contents, and number of samples compared. auxiliary_files (ranks, 6): the fields of
+    auxiliary_files.Counts. sizes (ranks, bins): request sizes. activity (ranks, 3, bins): read_activity.py defines the
+    rows. time_bins: the time bins of `activity`. marks (ranks, n, 2): timestamps of the marker reads for Darshan.
+    disturbances (ranks, epochs + 1, columns): disturbance.py defines the columns; the last row is for all epochs
+    together.
     """
 
     hosts: list[Host]
@@ -136,7 +137,7 @@ def disturbed(merged: Merged, place: int = -1) -> Disturbance:
 
 
 def _by_epoch(steps: Floats, per_epoch: int) -> list[Floats]:
-    """Split the steps by epoch. Each item has shape (ranks, steps of the epoch, columns)."""
+    """Split the steps by epoch. Return an array per epoch, each of shape (ranks, steps of the epoch, columns)."""
     return [steps[:, first : first + per_epoch] for first in range(0, steps.shape[1], per_epoch)]
 
 
@@ -213,7 +214,9 @@ def summary(merged: Merged, run: Run) -> Summary:
 
 
 def _offered(workload: Workload, ranks: int) -> int:
-    """Return the number of samples that all ranks together would read in all epochs if the steps left out no sample."""
+    """Return the number of samples that all ranks together would read in all epochs if no sample were left out because
+    of drop_last or the number of steps.
+    """
     return workload.dataset.samples * workload.train.epochs * (1 if workload.reader.shard else ranks)
 
 
@@ -240,15 +243,15 @@ def _checkpoint(saved: Floats) -> CheckpointSummary:
 
 
 def phase(steps: Floats, which: int) -> Floats:
-    """Return the seconds that the phase `which` (one of PHASES) takes in each step. With many ranks, the result is
-    large; callers therefore keep the result of only one phase in memory at a time.
+    """Return the seconds that the phase `which` takes in each step. which: one of WAIT, COMPUTE and SYNC. With many
+    ranks, the result is large; callers therefore keep the result of only one phase in memory at a time.
     """
     return steps[..., which + 1] - steps[..., which]
 
 
 class _Times(NamedTuple):
-    """Distributions of the times of the three phases over all steps and ranks. wait_s, compute_s: sums over all steps
-    and ranks. busy: seconds that each rank waited or computed.
+    """Times of the phases of a step. wait, compute, sync: distributions over all steps and ranks. wait_s, compute_s:
+    sums over all steps and ranks. busy: for each rank, the seconds that it spent waiting and computing.
     """
 
     wait: Distribution

@@ -1,5 +1,5 @@
-"""Check, before data are generated, that the packages that the job's runs need can be imported on every node. One rank
-per node tries to import them.
+"""Check that the packages of a job's runs can be imported on every node, before data are generated. One rank per node
+tries to import them.
 """
 
 import importlib

@@ -39,9 +39,9 @@ def drop(path: str) -> None:
 
 
 def resident(paths: Sequence[str]) -> tuple[int, int]:
-    """Return two page counts: the pages of these files that were checked, and how many of those are in the page cache
-    of this node (mincore(2)). For large files, only a sample of the pages is checked. Files that this user may not
-    write are skipped, because the kernel does not report their pages.
+    """Return two numbers of pages of these files: the pages that were checked, and the checked pages that are in the
+    page cache of this node (mincore(2)). For large files, only a sample of the pages is checked. Files that this user
+    may not write are skipped, because the kernel does not report their pages.
     """
     counts = [_resident(path) for path in paths]
     return sum(checked for checked, _ in counts), sum(cached for _, cached in counts)

@@ -12,8 +12,8 @@ _LONGEST = 1024
 class IO(NamedTuple):
     """Read counters of a process or thread. requested: bytes that read calls returned, from any source (rchar). calls:
     number of read calls (syscr). fetched: bytes that the kernel fetched from storage (read_bytes), without page cache
-    hits. asking: bytes that were read to obtain these counters; they are included in `requested` only at the next
-    reading.
+    hits. asking: size in bytes of the counters' own text in procfs. The kernel counts these bytes only afterwards, so
+    they are included in `requested` only at the next reading.
     """
 
     requested: int
@@ -22,8 +22,8 @@ class IO(NamedTuple):
     asking: int
 
     def since(self, before: "IO") -> "IO":
-        """Return the increase of the counters since the reading `before`. The call and the bytes of the reading
-        `before` itself are not included.
+        """Return the increase of the counters since `before`, an earlier reading of the counters. The increase leaves
+        out the call and the bytes of that earlier reading itself.
         """
         requested = self.requested - before.requested - before.asking
         return IO(requested, self.calls - before.calls - 1, self.fetched - before.fetched, 0)

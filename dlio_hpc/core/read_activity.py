@@ -54,8 +54,8 @@ class Activity:
         self.amounts: Floats = np.zeros((_ROWS, 0))
 
     def add(self, rows: slice, times: Floats, amounts: Floats) -> None:
-        """Add `amounts`, shape (rows, n), to these rows of self.amounts. times: start and end of each amount in
-        seconds, shape (2, n). An amount is spread evenly between its start and its end.
+        """Add `amounts`, shape (rows, n), to the given rows of self.amounts. times: start and end of each of the n
+        amounts in seconds, shape (2, n). An amount is spread evenly between its start and its end.
         """
         if times.size:
             self._reach(float(times[0].min()), float(times[1].max()))
@@ -81,9 +81,9 @@ class Activity:
         self.time_bins = TimeBins(2 * width, first // 2, self.amounts.shape[1])
 
     def by(self, offset: float, time_bins: TimeBins) -> Floats:
-        """Return the amounts converted to `time_bins`, which are on a clock that is `offset` seconds ahead of this
-        rank's clock. The sums over all bins do not change. Where bins do not coincide, the amount of a bin is divided
-        between two bins.
+        """Return the amounts of this rank in other time bins, `time_bins`. The clock of these bins is `offset` seconds
+        ahead of this rank's clock. The sums over all bins do not change. If a bin of this rank overlaps two of the
+        other bins, its amount is divided between them.
         """
         width, first, bins = self.time_bins
         edges = (first + np.arange(bins + 1)) * width + offset
@@ -101,8 +101,8 @@ def _covering(time_bins: TimeBins, begin: float, end: float) -> TimeBins:
 
 
 def common(width: float, begin: float, end: float, ranks: int) -> TimeBins:
-    """Return time bins for all ranks. They cover the time from `begin` to `end`. There are at most 512 bins, and fewer
-    for more than 2048 ranks. width: largest bin width of any rank.
+    """Return time bins for all ranks, which cover the time from `begin` to `end`. There are at most 512 bins, and fewer
+    if there are more than 2048 ranks. width: largest bin width of any rank.
     """
     most = max(_FEWEST, min(BINS, _ALL_BINS // ranks))
     while (bins := math.ceil(end / width) - math.floor(begin / width)) > most:

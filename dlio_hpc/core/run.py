@@ -41,7 +41,7 @@ def load(path: Path, number: int) -> tuple[Plan, Run, str]:
 
 def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha256: str) -> None:
     """Execute a run on all ranks, and write timeline.h5 and result.json on rank 0. Raise InvalidRun, after the files
-    are written, if the counts differ from the plan.
+    are written, if the run was not made as planned.
     """
     if comm.size != plan.ranks:
         raise InfrastructureError(
@@ -90,7 +90,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
 
 def _end(directory: Path, result: Result) -> None:
     """If time ran out before the last step, write the stop file, which tells the job script to stop. Raise InvalidRun
-    if the counts differ from the plan.
+    if the run was not made as planned.
     """
     summary = result.summary
     if summary is not None and summary.steps < summary.steps_planned:
@@ -138,9 +138,7 @@ def _train(
 
 
 def _profiler(folder: Path, rank: int) -> "Profiler | None":
-    """Return the TensorFlow profiler of a rank, or None if the rank is not profiled. Only the first `RANKS` ranks are
-    profiled.
-    """
+    """Return the TensorFlow profiler of a rank, or None if the rank is not profiled. Only ranks 0 to 7 are profiled."""
     from dlio_hpc.core.loaders.tensorflow.profile import RANKS, Profiler
 
     return Profiler(folder, rank) if rank < RANKS else None
@@ -167,8 +165,8 @@ def _facts(run: Run) -> DatasetFacts:
 
 
 def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
-    """Return messages about differences between the counts of a run and its plan. Return no messages if there are no
-    differences, or if time ran out before the last step.
+    """Compare the samples and bytes that a run has read with the plan. Return a list with a message for each
+    difference. The list is empty if time ran out before the last step.
 
     If a library reads the files, or if chunks are read whole, more bytes than planned may be read, but never fewer. For
     TFRecord, the excess is limited.
@@ -192,9 +190,9 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
 
 
 def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
-    """Return whether the number of bytes that a run reads is known before it starts. It is unknown in three cases: if
-    the dataset is compressed; if several ranks request the same data in collective HDF5 reads, which read the data only
-    once; and if samples vary in size and not exactly all samples are read.
+    """Return whether the number of bytes that a run reads is known before the run starts. It is unknown in three cases.
+    The dataset is compressed. Several ranks request the same data in collective HDF5 reads, which read the data only
+    once. Samples vary in size, and not exactly all samples are read.
     """
     dataset, reader = run.workload.dataset, run.workload.reader
     if reader.access == "collective" and reader.mode == "framework" and not reader.shard:
@@ -207,8 +205,8 @@ def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
 
 
 def _placement_faults(plan: Plan, hosts: list[str]) -> list[str]:
-    """Return a message in a list if the placement of the ranks on nodes differs from the plan, because the launcher
-    ignored the plan. Otherwise return an empty list.
+    """Return a list with a message if the ranks are not placed on the nodes as planned, because the launcher ignored
+    the plan. Otherwise return an empty list.
     """
     counts = Counter(hosts)
     if len(counts) == plan.nodes and set(counts.values()) == {plan.ranks_per_node}:

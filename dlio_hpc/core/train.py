@@ -43,13 +43,14 @@ if TYPE_CHECKING:
 
 
 class Recording(NamedTuple):
-    """Measurements of a rank. Shapes of arrays are in parentheses. steps (steps of all epochs, columns): the columns
-    are those of a step in distributions; there are fewer steps than planned if time ran out. reads: statistics of the
-    reads. arrivals (epochs started, columns): the columns are those of cache_accounting. checkpoints (n, 7): index of
-    the epoch, number of its steps that were done, seconds that training waited, and the fields of Saved. verified
-    (epochs started, 2): seconds spent on comparing contents, and number of samples compared. counts: totals of all
-    batches. disturbances (epochs started + 1, columns): the columns are those of disturbance; the last row is for all
-    epochs together.
+    """Measurements of a rank. Shapes of arrays are in parentheses.
+
+    steps (steps of all epochs, columns): distributions.py defines the columns of a step; there are fewer steps than
+    planned if time ran out. reads: statistics of the reads. arrivals (epochs started, columns): cache_accounting.py
+    defines the columns. checkpoints (n, 7): index of the epoch, number of its steps that were done, seconds that
+    training waited, and the fields of Saved. verified (epochs started, 2): seconds spent on comparing contents, and
+    number of samples compared. counts: totals of all batches. disturbances (epochs started + 1, columns):
+    disturbance.py defines the columns; the last row is for all epochs together.
     """
 
     steps: Floats
@@ -70,8 +71,8 @@ def train(
     stop: Stop,
     around: AbstractContextManager[None],
 ) -> Recording:
-    """Run all epochs of a run on this rank, or as many of their steps as fit before the time limit. around: context
-    manager that is entered before the first epoch, when the loader is open, and left after the last epoch.
+    """Run the steps of all epochs on this rank, or as many steps as fit before the time limit. around: context manager
+    that is entered before the first epoch, when the loader is open, and left after the last epoch.
     """
     from mpi4py import MPI
 
@@ -183,8 +184,8 @@ class _Loop(NamedTuple):
 
 
 class _CacheDrop:
-    """Callable that, before an epoch, drops from the page cache the files that ranks of this node will read in that
-    epoch.
+    """Callable that drops files from the page cache before an epoch. These are the files that ranks of this node will
+    read in the epoch.
     """
 
     def __init__(self, node: "Intracomm", run: Run) -> None:
@@ -230,8 +231,8 @@ class _Recorder:
         self._checkpoints.append((epoch, self._done - epoch * self.steps.shape[1], pause_s, *saved))
 
     def other_processes_fetched(self) -> int:
-        """Return the bytes that the kernel fetched from storage for the start-up of worker processes, since the
-        previous call of this method.
+        """Return the bytes that the kernel has fetched from storage while worker processes started. Only bytes since
+        the previous call of this method are counted.
         """
         before, self._other_processes_fetched = self._other_processes_fetched, self._counts.fetched
         return self._other_processes_fetched - before

@@ -65,9 +65,9 @@ class Module(NamedTuple):
 
 class Trace(NamedTuple):
     """Trace of a DXT module. files: a row of type counters.TRACED per pair of a file and a rank. segments: a row per
-    request. The segments of files[n] start at index first[n], writes before reads. Times are seconds since Darshan
-    started on the rank. If a rank has several processes, each with its own log, segments have a field `process` with
-    the number of the process.
+    request. The segments that belong to files[n] start at index first[n]; those of writes come before those of reads.
+    Times are seconds since Darshan started on the rank. If a rank had several processes, each process has written its
+    own log; segments then have a field `process` with the number of the process.
     """
 
     files: Records
@@ -99,8 +99,8 @@ class Heat(NamedTuple):
 class Log(NamedTuple):
     """Darshan log. version: version of the log format. names: paths of files by record id. counted: records of each
     counting module, of type counters.record_type(). traced: trace of each tracing module. heat: heat map of each
-    interface. faults: faults found while the log was read. There is one for each module that could not be read or whose
-    records may be incomplete; the part of such a module that could be read is kept.
+    interface. faults: faults found while the log was read. A module has a fault if it could not be read, or if its
+    records may be incomplete. The part of such a module that could be read is kept.
     """
 
     path: Path
@@ -115,8 +115,8 @@ class Log(NamedTuple):
 
 
 def counter(records: Records, name: str) -> Any:
-    """Return the values of a counter, one per record. A value is 0 if the records have no such counter, or if Darshan
-    marks the value as unknown (-1).
+    """Return the values of a counter, one per record. If Darshan marks a value as unknown (-1), it is replaced by 0. If
+    the records have no such counter, all values are 0.
     """
     if name not in (records.dtype.names or ()):
         return np.zeros(len(records), np.int64)
@@ -124,9 +124,9 @@ def counter(records: Records, name: str) -> Any:
 
 
 def used(records: Records, name: str) -> Any:
-    """Return the values of a counter, one per record. The fields of common sizes and strides, ACCESSn_ACCESS and
-    STRIDEn_STRIDE, are valid only if the field ACCESSn_COUNT or STRIDEn_COUNT of the same number is above 0. Otherwise
-    they may have any value (in logs of 3.2.0 they do), and 0 is returned.
+    """Return the values of a counter, one per record. In a record, a common size or stride (ACCESSn_ACCESS,
+    STRIDEn_STRIDE) is valid only if its count (ACCESSn_COUNT, STRIDEn_COUNT) is above 0. If it is not valid, 0 is
+    returned in its place, because the log may hold any value there, as logs of 3.2.0 do.
     """
     slot, _, kind = name.partition("_")
     if not slot[-1:].isdecimal() or kind == "COUNT":

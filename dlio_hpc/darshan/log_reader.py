@@ -230,8 +230,8 @@ def _names(content: _Content, faults: list[LogFault]) -> dict[int, str]:
 
 
 def _known(kind: "np.dtype[np.void] | None", name: str, module: Module, log: Log) -> "np.dtype[np.void] | None":
-    """Return `kind`, the record type of a module, unchanged. If it is None, the version of the records is unknown; in
-    this case also add a fault to the log.
+    """Return `kind`, the record type of a module, unchanged. None means that the version of the records is unknown; in
+    this case, also add a fault to the log.
     """
     if kind is None:
         log.faults.append(LogFault("unknown version", f"{name} has records of version {module.version}"))
@@ -290,8 +290,8 @@ def _heat(file: IO[bytes], module: Module, log: Log) -> None:
 
 
 class _Segments:
-    """Collector of the headers and segments of a DXT region, whose content is added in pieces. Each segment is copied
-    only once.
+    """Collector of the headers and segments of a DXT region. The content of the region is added in pieces. Each segment
+    is copied only once.
     """
 
     def __init__(self, size: int) -> None:

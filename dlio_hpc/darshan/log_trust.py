@@ -61,7 +61,7 @@ def judge(log: Log, expected: Expected | None = None) -> list[LogFault]:
 
 
 def has_possible(faults: list[LogFault], module: str) -> bool:
-    """Return whether the data of the module are possible, that is, no fault says that they are garbled."""
+    """Return False if a fault says that the data of the module are garbled, otherwise True."""
     return not any(fault.name == "garbled" and fault.text.startswith((f"{module}:", f"{module} ")) for fault in faults)
 
 
@@ -123,8 +123,8 @@ def _trace_faults(
     log: Log, module: str, tracer: str, reads: tuple[str, ...], writes: tuple[str, ...]
 ) -> list[LogFault]:
     """Compare a module's counters with its trace. Return the faults that this shows: the trace is missing, the trace is
-    cut, or the counters disagree with the trace. tracer: module that has the trace. reads, writes: names of the
-    counters of requests.
+    cut, or the counters disagree with the trace. tracer: name of the module that holds the trace. reads, writes: names
+    of the counters of read requests and of write requests.
     """
     counted = _counted(log.counted[module], reads, writes)
     requests = sum(int(row[_READS]) + int(row[_WRITES]) for row in counted.values())

@@ -108,9 +108,9 @@ def _compared(verdict: LogVerdict, log: Log, plan: Plan, run: Run, result: Resul
 
 
 def _generated(log: Log, run: Run, result: Result) -> dict[str, object]:
-    """Return the fields `bytes` and `differences` for a run that generates a dataset, or an empty dict if the run
-    reused one. There is a difference only if fewer bytes were written than the samples have. The numbers are not
-    compared exactly, because HDF5 leaves holes in files and writes some of its metadata twice.
+    """Return the fields `bytes` and `differences` of LogVerdict for a run that generates a dataset. Return an empty
+    dict if the run reused a dataset. A difference is reported only if fewer bytes were written than the samples have.
+    An exact comparison is not possible, because HDF5 leaves holes in files and writes some of its metadata twice.
     """
     assert result.generated is not None
     if result.generated.reused:
@@ -163,7 +163,8 @@ def _differences(
 ) -> Iterator[str]:
     """Yield messages on ranks and on files. A rank is reported if Darshan recorded another number of bytes than the
     rank counted. A file is reported if fewer bytes than planned were read from it. whole: whether the run has done all
-    planned steps. If it has not, files are not reported, and a rank is reported only if Darshan recorded fewer bytes.
+    planned steps. If it has not, a rank is reported only if Darshan recorded fewer bytes than the rank counted, and no
+    files are reported.
     """
     by_rank = np.zeros(len(core), np.int64)
     for (rank, _), count in recorded.items():
@@ -184,19 +185,21 @@ def _differences(
 
 
 def _may_lose_files(run: Run) -> bool:
-    """Return whether TensorFlow's own threads open files while others close files. Darshan may then lose track of files
-    (see core.darshan_fd_gate), which the benchmark cannot prevent.
+    """Return whether TensorFlow's own threads open files while other threads close files. Darshan may then lose track
+    of files (see core.darshan_fd_gate). dlio-hpc cannot prevent this.
     """
     reader = run.workload.reader
     return reader.loader == "tensorflow" and reader.read_threads > 1
 
 
 def _tolerance(run: Run, core: Counts) -> Counts:
-    """Return for each rank the number of bytes by which the rank's count may differ from Darshan's. If the rank counts
-    the calls that Darshan records, it is 0. If the rank takes the bytes of library calls from the kernel, it is a page.
-    If TensorFlow itself reads, it is 1 % of the count plus 1 MiB, because the rank then uses the kernel's counters of
-    its whole process, which include other reads. If HDF5 reads through MPI-IO, any difference is accepted, because the
-    kernel does not count bytes that come from other ranks.
+    """Return, for each rank, the largest difference in bytes between the rank's count and Darshan's count that is not
+    reported.
+
+    It is 0 if the rank counts the calls that Darshan records. It is one page if the rank takes the bytes of library
+    calls from the kernel. It is 1 % of the rank's count plus 1 MiB if TensorFlow itself reads: the rank then uses the
+    kernel's counters of its whole process, which include other reads. Any difference is accepted if HDF5 reads through
+    MPI-IO, because the kernel does not count bytes that come from other ranks.
     """
     reader = run.workload.reader
     if reader.access == "collective":
@@ -208,8 +211,9 @@ def _tolerance(run: Run, core: Counts) -> Counts:
 
 
 def _short_files(recorded: dict[tuple[int, int], int], plan: Plan, run: Run) -> Iterator[tuple[int, str]]:
-    """Yield a rank and a message for each file from which this rank read fewer bytes than planned. Yield nothing if the
-    planned bytes per file are not known, or if there are too many samples to compute them.
+    """Compare the bytes that each rank read from each file with the plan. For each file from which a rank read fewer
+    bytes than planned, yield the rank and a message. Yield nothing if the planned bytes per file are not known, or if
+    there are too many samples to compute them.
     """
     workload = run.workload
     layout, epochs = workload.dataset, workload.train.epochs

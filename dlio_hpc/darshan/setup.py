@@ -33,16 +33,17 @@ def marker_path(directory: str, run: Run) -> str:
 
 
 def early_variables() -> dict[str, str]:
-    """Return the environment variables for ranks under a libdarshan before 3.4. The job script sets the shell variable
-    $excluded to the value of excluded().
+    """Return the environment variables for ranks under a libdarshan before 3.4. One of their values is $excluded, a
+    shell variable that the job script sets to the value of excluded().
     """
     return {"DARSHAN_MODMEM": str(_EARLY_POOL_MIB), "DARSHAN_EXCLUDE_DIRS": "$excluded"}
 
 
 def excluded(plan: Plan, python: Iterable[str]) -> str:
-    """Return the value of DARSHAN_EXCLUDE_DIRS: the folders of the system and the folders `python` of Python's modules.
-    A folder is left out if it contains a path that Darshan must record. A Python folder whose path has a comma is left
-    out, because the comma separates folders.
+    """Return the value of DARSHAN_EXCLUDE_DIRS: folders in which Darshan records nothing. These are folders of the
+    system and the folders `python`, from which Python imports modules. There are two exceptions. A folder is not
+    excluded if it contains a path that Darshan must record. A Python folder is not excluded if its path has a comma,
+    because the comma separates folders.
     """
     wanted = [run_path for run in plan.runs for run_path in (run.dataset, run.outputs)] + [plan.directory]
     folders = [
@@ -59,11 +60,11 @@ def python_folders() -> list[str]:
 
 
 def config(plan: Plan, run: Run) -> str:
-    """Return the content of darshan.conf. Each line is a setting, followed by the modules that it applies to, if any.
-    Only the dataset, the outputs and the marker file of the run are recorded.
+    """Return the content of darshan.conf. Each line is a setting, followed by the modules that the setting applies to,
+    if any. Only the dataset, the outputs and the marker file of the run are recorded.
 
-    MODMEM must be large enough for each compressed module. If it is smaller than the trace, the whole log may be lost.
-    NAME_INCLUDE takes precedence over NAME_EXCLUDE.
+    MODMEM must be large enough for each compressed module. If MODMEM is smaller than the trace, the whole log may be
+    lost. NAME_INCLUDE takes precedence over NAME_EXCLUDE.
     """
     need = darshan_needs.memory(plan, run)
     wanted = [f"{expression(folder)}/" for folder in (run.dataset, run.outputs)] + [

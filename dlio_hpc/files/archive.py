@@ -119,9 +119,9 @@ def entries(path: Path) -> list[tuple[str, int]]:
 
 def read(path: Path, wanted: Callable[[str], bool], largest: int = rundir.LARGEST_DOCUMENT) -> dict[str, bytes]:
     """Return the contents of archived files by name, without verifying their checksums. wanted: function that returns
-    whether to read a file, given its name relative to the job's folder. Of job.out and job.err, only the last `largest`
-    bytes are returned. Raise InvalidRun if the archive cannot be read, or if another wanted file has more than
-    `largest` bytes.
+    whether to read a file, given its name relative to the job's folder. For job.out and job.err, only the last
+    `largest` bytes are returned. Raise InvalidRun if the archive cannot be read, or if another wanted file has more
+    than `largest` bytes.
     """
     with _opened(path) as held:
         content = {rundir.MANIFEST: held.listing} if wanted(rundir.MANIFEST) else {}

@@ -41,8 +41,8 @@ class TarMember(NamedTuple):
 
 
 class Packed:
-    """Compressed bytes of an archive, as a file that the decompressor reads. While it reads, the object hashes all
-    bytes before the seal, and keeps the seal itself. seal_bytes: length of the seal.
+    """Compressed bytes of an archive, as a file that the decompressor reads. The bytes that pass through this object
+    are hashed, except for the seal, which the object keeps. seal_bytes: length of the seal.
     """
 
     def __init__(self, file: IO[bytes], size: int, seal_bytes: int) -> None:
@@ -127,8 +127,8 @@ class Members:
         return TarMember(name, size)
 
     def _check_end(self) -> None:
-        """Check that at most a limited number of zeros follow up to the end of the archive. Raise InvalidRun
-        otherwise.
+        """Read up to the end of the archive. Raise InvalidRun if anything but zeros follows the last member, or if
+        there are too many of these zeros.
         """
         length = 0
         while piece := self._read(CHUNK):
@@ -181,8 +181,8 @@ def _number(header: bytes, offset: int, length: int) -> int:
 
 
 def _extended(content: bytes) -> dict[str, str]:
-    """Return the records of an extended header (POSIX pax), whose lines are LENGTH KEY=VALUE. Raise InvalidRun for keys
-    other than path and size, which dlio-hpc does not write.
+    """Return the records of an extended header (POSIX pax), whose lines are LENGTH KEY=VALUE. dlio-hpc writes only the
+    keys path and size. Raise InvalidRun for any other key.
     """
     records: dict[str, str] = {}
     while content:

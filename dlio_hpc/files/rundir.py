@@ -168,8 +168,8 @@ def is_locked(directory: Path) -> bool:
 
 @contextmanager
 def locked_now(path: Path) -> Iterator[bool]:
-    """Try to lock a file for the duration of the `with` block, without waiting. Yield True if the lock is held, and
-    False if another process holds it. On a file system without locks, yield True.
+    """Try to lock a file for the duration of the `with` block, without waiting. Yield True if this process got the
+    lock, and False if another process holds it. On a file system without locks, yield True.
     """
     with _lockable(path) as descriptor:
         try:
@@ -212,8 +212,8 @@ def locked_file(path: Path, on_wait: Callable[[], None] = lambda: None) -> Itera
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
-    """Return whether the open file is still the file at `path`. Return True if the descriptor is a folder, which was
-    opened instead of the file.
+    """Return whether the open file is still the file at `path`. If the folder was opened instead of the file, return
+    True.
     """
     opened = os.fstat(descriptor)
     try:
@@ -225,8 +225,8 @@ def _is_still(path: Path, descriptor: int) -> bool:
 @contextmanager
 def _lockable(path: Path) -> Iterator[int]:
     """Open a file so that it can be locked, and yield its descriptor. The file is opened for writing, because NFS
-    requires that for a lock. If that is not allowed, the file is opened for reading. If the file is missing or not
-    readable, its folder is opened instead; on Lustre, locks on folders do not reach other nodes.
+    requires this for a lock. If writing is not allowed, the file is opened for reading. If the file is missing or not
+    readable, its folder is opened instead. On Lustre, locks on folders do not reach other nodes.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | _LOCKED)

@@ -81,8 +81,8 @@ def _foreign(folder: int, name: str) -> ConfigError:
 
 
 def content(path: Path, longest: int) -> bytes:
-    """Return the content of a file that another user may have placed there. If the file is a pipe, do not block. Raise
-    ConfigError if it is not a regular file or has more than `longest` bytes.
+    """Return the content of a file in a folder that other users may write to. If the file is a pipe, do not block.
+    Raise ConfigError if it is not a regular file, or if it has more than `longest` bytes.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:

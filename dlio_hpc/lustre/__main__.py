@@ -60,7 +60,9 @@ def before(directory: Path, plan: Plan, run: Run) -> None:
 
 
 def _record(run: Run) -> Record:
-    """Return a record of a run's dataset with its file system and the requested layout, but not the actual layout."""
+    """Return a new record for a run's dataset. It has the file system and the requested layout, but no actual layout
+    yet.
+    """
     return Record(units.utc_now(), os.uname().nodename, run.dataset, filesystem.of(Path(run.dataset)), run.layout)
 
 
@@ -117,9 +119,9 @@ def _check_pools(record: Record, asked: lustre_layout.Layout) -> None:
 
 
 def _available(record: Record, asked: lustre_layout.Layout) -> int | None:
-    """Return the number of targets on which the requested layout can place stripes. These are the targets of the pool
-    that the layout names. If it names no pool, these are all targets of the file system. Return None if the number is
-    unknown, or if the components are in different pools.
+    """Return the number of targets on which the requested layout can place stripes: the targets of the pool that the
+    layout names or, without a pool, all targets of the file system. Return None if the number is unknown, or if the
+    components are in different pools.
     """
     pools = lustre_layout.pools(asked)
     if len(pools) > 1:
@@ -147,8 +149,8 @@ def after(directory: Path, plan: Plan, run: Run) -> None:
 
 
 def _with_files(record: Record, run: Run) -> Record:
-    """Return the record with the layouts of at most _MOST_FILES files, and the differences of these layouts from the
-    requested one. If lfs was not available, return the record unchanged.
+    """Return the record with two additions: the layouts of at most 64 files, and the differences of the layouts from
+    the requested one. If lfs was not available, return the record unchanged.
     """
     if record.lfs is None:
         return record
@@ -169,7 +171,7 @@ def _with_files(record: Record, run: Run) -> Record:
 
 
 def _faults(record: Record, layouts: dict[str, lfs.LayoutComponents]) -> list[str]:
-    """Return the differences of the folder's layout and of the files' layouts from the requested one."""
+    """Return how the layout of the folder and the layouts of the files differ from the requested layout."""
     asked = record.asked
     assert asked is not None
     available = _available(record, asked)

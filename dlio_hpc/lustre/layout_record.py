@@ -20,7 +20,9 @@ _MOST_TARGETS = 8
 
 
 class Kind(Struct, frozen=True):
-    """A layout and the number of files that have it. parts: components of the layout, without the target numbers."""
+    """A layout, and the number of files that have this layout. parts: components of the layout, without the target
+    numbers.
+    """
 
     files: int
     parts: LayoutComponents
@@ -57,13 +59,13 @@ def kinds(layouts: list[LayoutComponents]) -> tuple[Kind, ...]:
 
 
 def stripes(layouts: list[LayoutComponents]) -> dict[int, int]:
-    """Return the number of stripes of all files on each target."""
+    """Return, for each target, the number of stripes that all these files together have on it."""
     counts = Counter(target for parts in layouts for part in parts for target in part.targets)
     return dict(sorted(counts.items()))
 
 
 def targets(layouts: dict[str, LayoutComponents]) -> dict[str, tuple[int, ...]]:
-    """Return the targets of each file by file name, or {} if a file is on more than _MOST_TARGETS targets."""
+    """Return the targets of each file by file name. Return {} if any of the files is on more than eight targets."""
     listed = {
         os.path.basename(path): tuple(sorted({target for part in parts for target in part.targets}))
         for path, parts in layouts.items()
@@ -86,7 +88,7 @@ def read(content: bytes, source: str) -> Record:
 
 
 def describe(record: Record) -> str:
-    """Return a text of one line with the requested layout and the layouts read back."""
+    """Return a line of text with the requested layout and the layouts that were read back."""
     from dlio_hpc.config import lustre_layout
 
     if not record.file_system.is_lustre:
@@ -97,8 +99,8 @@ def describe(record: Record) -> str:
 
 
 def striping(record: Record) -> str:
-    """Return the striping of the files that were read back as text, the most frequent first. Return "" if no file was
-    read back.
+    """Return a text on the striping of the files whose layout was read back. The most frequent striping is first.
+    Return "" if no layout of a file was read back.
     """
     return "; ".join(_parts(kind.parts) for kind in record.layouts)
 

@@ -45,9 +45,9 @@ def _differences(
 
 
 def _of_plain(asked: Layout, actual: LayoutComponent, available: int | None, is_file: bool) -> Iterator[str]:
-    """Yield the differences between the requested and the actual plain layout. Stripe count, stripe size and pool are
-    not compared here. If overstriping was requested, a file without overstriping is reported only if there are fewer
-    targets than requested stripes, because Lustre overstripes only in this case.
+    """Yield the differences between the requested and the actual plain layout, except for stripe count, stripe size and
+    pool, which are not compared here. Lustre overstripes a file only if there are fewer targets than requested stripes.
+    Only in this case is a file reported that is not overstriped although this was requested.
     """
     if asked.stripe_index is not None and asked.stripe_index != actual.first:
         yield f"first stripe on target {actual.first}, requested: {asked.stripe_index}"
@@ -57,7 +57,7 @@ def _of_plain(asked: Layout, actual: LayoutComponent, available: int | None, is_
 
 
 def _count(asked: int, actual: int, available: int | None, written: bool) -> Iterator[str]:
-    """Yield the difference between the requested and the actual stripe count. If `asked` is -1, one stripe on every
+    """Yield a difference if the actual stripe count is not the requested one. If `asked` is -1, one stripe on every
     target is requested. A file to which data have been written must then have as many stripes as there are targets.
     written: whether data have been written to the file.
     """

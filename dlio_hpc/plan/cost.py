@@ -100,8 +100,8 @@ def of_job(plan: Plan, begun: set[str]) -> JobCost:
 
 
 def of_jobs(plans: Iterable[Plan]) -> list[JobCost]:
-    """Return the cost of each of several jobs that run one after the other. A dataset counts for the first job that
-    generates it.
+    """Return the cost of each of several jobs that run one after the other. The cost of a dataset is part of the cost
+    of the first job that generates it.
     """
     begun: set[str] = set()
     return [of_job(plan, begun) for plan in plans]

@@ -32,9 +32,10 @@ _EARLY_TRACE_MIB, _EARLY_FILES = 4, 1024
 
 
 class Memory(NamedTuple):
-    """Memory that Darshan may use in a rank. records: maximum number of files. trace_kib: KiB for the DXT trace.
-    wanted_kib: KiB that a trace of all planned requests needs. If it is larger than `trace_kib`, the trace will be
-    truncated. pool_mib: MiB for compression and for all modules except DXT. names_mib: MiB for the paths of files.
+    """Memory that Darshan may use in a rank. records: maximum number of files that Darshan keeps counters for.
+    trace_kib: KiB for the DXT trace. wanted_kib: KiB that a trace of all planned requests needs. If this is more than
+    `trace_kib`, the trace will be truncated. pool_mib: MiB for compression and for all modules except DXT. names_mib:
+    MiB for the paths of files.
     """
 
     records: int
@@ -66,8 +67,8 @@ def most_trace_kib(plan: Plan) -> int:
 
 
 def note(plan: Plan, run: Run) -> str | None:
-    """Return a note if the trace of the run will be truncated, or if libdarshan is known to be older than 3.4;
-    otherwise, return None. Counters are complete even if the trace is truncated.
+    """Return a note if the trace of the run will be truncated, or if libdarshan is known to be older than 3.4.
+    Otherwise return None. Counters are complete even if the trace is truncated.
     """
     if plan.site.darshan is not None and reads_configuration(plan.site.darshan) is False:
         return EARLY

@@ -48,7 +48,7 @@ def file_path(run: Run, number: int) -> str:
 
 
 def side_name(side: AuxiliaryFile) -> str:
-    """Return the file name, in the dataset's folder, of an auxiliary file that runs read."""
+    """Return the name of the auxiliary file `side`, which runs read. The file is in the dataset's folder."""
     return f"side-{side.name}"
 
 
@@ -67,8 +67,8 @@ def payload(dataset: Dataset) -> int:
 
 
 def sides(dataset: Dataset) -> list[AuxiliaryFile]:
-    """Return the auxiliary files that runs read. They are in the dataset's folder; auxiliary files that runs write are
-    elsewhere.
+    """Return the auxiliary files that runs read. These files are in the dataset's folder. Auxiliary files that runs
+    write are elsewhere.
     """
     return [side for side in dataset.auxiliary_files if side.access == "read"]
 
@@ -95,8 +95,8 @@ def strangers(folder: Path, dataset: Dataset | None) -> Iterator[str]:
 
 
 def is_note(name: str) -> bool:
-    """Return whether `name` is the name of the fingerprint file, or of a temporary file that an interrupted write of
-    the fingerprint file left behind.
+    """Return whether `name` is the name of the fingerprint file, or of a temporary file that remained after writing the
+    fingerprint file was interrupted.
     """
     return name == FINGERPRINT_FILE or _is_rest(name)
 
@@ -225,7 +225,7 @@ def is_unwritten(run: Run) -> bool:
 
 
 def writes(run: Run) -> bool:
-    """Return whether the run writes below the data directory: a dataset, a checkpoint or auxiliary files."""
+    """Return whether the run writes anything below the data directory: a dataset, checkpoints or auxiliary files."""
     if run.kind == "generate":
         return is_unwritten(run)
     sides_written = any(side.access == "write" for side in run.workload.dataset.auxiliary_files)
@@ -233,8 +233,8 @@ def writes(run: Run) -> bool:
 
 
 def is_complete(run: Run) -> bool:
-    """Return True if the dataset of the run is complete. Return False if it is missing or unfinished, and may be
-    generated. Raise ConfigError if the folder holds something else, or an unfinished dataset of another user. Raise
+    """Return True if the dataset of the run is complete. Return False if it is missing or unfinished; the run may then
+    generate it. Raise ConfigError if the folder holds something else, or an unfinished dataset of another user. Raise
     InvalidRun if a dataset that is marked as complete lacks its first or last sample file or an auxiliary file.
     """
     folder = Path(run.dataset)

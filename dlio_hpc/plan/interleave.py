@@ -15,8 +15,9 @@ from dlio_hpc.plan.plan import share
 
 class FileGroups(NamedTuple):
     """Division of an epoch into groups of interleaved files. at_once: number of files in a group. shares: number of
-    shares of the files. If whole files are divided among the ranks, each rank has a share; otherwise, there is one
-    share. Each share is divided into groups of its own. The last group of a share may be smaller.
+    shares that the files are divided into. If each file is read by a single rank, there is one share per rank.
+    Otherwise there is one share with all files. Each share has groups of its own. The last group of a share may be
+    smaller.
     """
 
     files: int
@@ -32,8 +33,8 @@ class FileGroups(NamedTuple):
         return begin * self.samples_per_file, min(begin + self.at_once, last) * self.samples_per_file
 
     def parts(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Split the positions `first` to `last` (exclusive) of one rank's share into ranges. Each range is either a
-        piece of one group of files or consists of whole groups.
+        """Split the positions `first` to `last` (exclusive) into ranges, and yield the limits of each range. All
+        positions are in the share of one rank. A range is a part of one group of files, or it consists of whole groups.
         """
         if first >= last:
             return
@@ -45,8 +46,8 @@ class FileGroups(NamedTuple):
                 yield lower, upper
 
     def _share(self, file: int) -> tuple[int, int]:
-        """Return the number of the first file of the share that holds `file`, and of the first file after this share;
-        see plan.share().
+        """Return two file numbers: that of the first file in the share that holds `file`, and that of the first file
+        after this share.
         """
         return share(self.files, self.shares, self.holder(file))
 

@@ -69,7 +69,9 @@ class Options(Struct, frozen=True, kw_only=True):
     study file 0.
     """
     dataset_size: int | None = None
-    """Size in bytes to which the dataset is changed, to within one file; None: the size in the workload."""
+    """Size in bytes to which the dataset is changed; the result may be smaller by less than one file. None: the size in
+    the workload.
+    """
     generate: Generate = "auto"
     """When datasets are generated. auto: in the jobs that need them. separate: in a job before these. only: generate
     datasets and measure nothing. never: do not generate datasets.

@@ -60,7 +60,7 @@ def plans(
 ) -> tuple[Plan, ...]:
     """Return the jobs that make the measurements `wanted`; None means all measurements of the study. Each job runs
     after the previous one has ended. The limits of the site are not checked. first: number of the first job. taken:
-    duration in seconds of each measurement that was already made; expected durations are corrected by these.
+    duration in seconds of each measurement that was already made; it serves to correct the expected durations.
     """
     _check(study)
     wanted = order(study) if wanted is None else list(wanted)
@@ -123,8 +123,8 @@ class _Expected(NamedTuple):
 def _split(study: Study, wanted: Sequence[Unit], slower: float, written: set[str]) -> Iterator[list[Unit]]:
     """Split the measurements into jobs that are expected to fit into the walltime. Each job has at least one
     measurement. A comparison of two file systems stays in one job. slower: factor by which runs take longer than
-    expected. written: folders of datasets that earlier jobs generate. It is changed in place: the folders of the
-    datasets that the returned jobs generate are added.
+    expected. written: folders of datasets that earlier jobs generate. The function adds to this set the folders of the
+    datasets that the returned jobs generate.
     """
     if study.is_plain or study.is_ab:
         yield list(wanted)
@@ -158,7 +158,8 @@ def _slower(study: Study, taken: Mapping[Unit, float]) -> float:
 
 def _more(point: _Expected, used: set[str], written: set[str]) -> float:
     """Return the seconds that a measurement of the point adds to a job. used: folders of datasets that the job already
-    uses. written: folders of datasets that this job or earlier jobs generate; these need not be generated again.
+    uses. written: folders of datasets that this job or earlier jobs generate. For these, only the time to find the
+    dataset is counted, not the time to generate it.
     """
     if point.dataset in used:
         return point.measure
@@ -201,7 +202,7 @@ def _measuring(study: Study, wanted: Sequence[Unit], job: str) -> Plan:
 
 
 def _distinct(points: Iterable[Point]) -> list[Point]:
-    """Return the first point of each distinct dataset."""
+    """Return one point per dataset: for each dataset of these points, the first point that uses it."""
     first: dict[tuple[str | None, str], Point] = {}
     for point in points:
         fingerprint = plan.fingerprint(plan.resolved(point.workload).dataset, point.layout)
@@ -210,8 +211,8 @@ def _distinct(points: Iterable[Point]) -> list[Point]:
 
 
 def _runs(study: Study, points: Sequence[Point], kind: Kind, job: str) -> list[Run]:
-    """Return a run of this kind for each point. If `kind` is "generate", leave out points whose dataset is
-    not stored.
+    """Return a run of the kind `kind` for each point. If `kind` is "generate", leave out points whose dataset has no
+    files.
     """
     some = [point for point in points if kind != "generate" or point.workload.dataset.is_stored]
     return [
@@ -260,7 +261,7 @@ def _plan(study: Study, job: str, scale: Point, listed: Sequence[Run]) -> Plan:
 
 def _packages(study: Study, listed: Sequence[Run]) -> tuple[str, ...]:
     """Return the names of packages that ranks import before the job generates data. A missing package is thus found
-    before data are generated. Return an empty tuple if the job generates no data, or if it does nothing else.
+    before data are generated. Return an empty tuple if the job generates no data, or if the study only generates data.
     """
     if study.generate == "only" or all(run.kind != "generate" for run in listed):
         return ()
@@ -268,6 +269,6 @@ def _packages(study: Study, listed: Sequence[Run]) -> tuple[str, ...]:
 
 
 def single_job(asked: PartRequest, request: JobRequest) -> Plan:
-    """Return the plan of a study with a single part that makes a single job."""
+    """Return the plan of the only job of a study. The study has a single part and needs a single job."""
     (made,) = plans(make_study(plan.job_name(asked.workload.name), [asked], request))
     return made

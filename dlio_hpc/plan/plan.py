@@ -161,9 +161,7 @@ def resolved(workload: Workload) -> Workload:
 
 
 def positions(workload: Workload, ranks: int, rank: int, ranks_per_node: int) -> tuple[int, int]:
-    """Return the range of positions in an epoch that `rank` reads: the first position, and the first position after the
-    range.
-    """
+    """Return the range of positions in an epoch that `rank` reads: its first position, and the first after it."""
     if not workload.reader.shard:
         return 0, workload.dataset.samples
     units, size = _shared_units(workload, ranks)
@@ -172,15 +170,15 @@ def positions(workload: Workload, ranks: int, rank: int, ranks_per_node: int) ->
 
 
 def share(count: int, ranks: int, rank: int) -> tuple[int, int]:
-    """Divide `count` items among the ranks. Return the share of `rank`: the index of its first item, and the first
-    index after its items. The sizes of the shares differ by at most one item.
+    """Divide `count` items among the ranks. Return two indices: that of the first item of `rank`, and the first index
+    after the items of `rank`. The numbers of items of two ranks differ by at most one.
     """
     return rank * count // ranks, (rank + 1) * count // ranks
 
 
 def _shared_units(workload: Workload, ranks: int) -> tuple[int, int]:
-    """Return the number of units that are divided among the ranks, and the number of samples in a unit. If each file is
-    read by a single rank, a unit is a file. If several ranks read the same file, a unit is a sample.
+    """The samples are divided among the ranks in units. Return the number of units, and the number of samples in a
+    unit. A unit is a file if ranks share no files, otherwise a single sample.
     """
     dataset = workload.dataset
     if reader_keys.shares_files(dataset, workload.reader, ranks):
@@ -197,8 +195,8 @@ def largest_share(workload: Workload, ranks: int) -> int:
 
 
 def steps_per_epoch(workload: Workload, ranks: int) -> int:
-    """Return the number of steps in an epoch. It is the same for every rank. The last batches of a rank that has fewer
-    samples than others are partly filled or empty.
+    """Return the number of steps in an epoch, which is the same for every rank. If a rank has fewer samples than
+    others, its last batches are partly filled or empty.
     """
     batch = workload.reader.batch_size
     whole = -(-largest_share(workload, ranks) // batch)

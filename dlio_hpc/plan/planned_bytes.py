@@ -39,7 +39,7 @@ def planned(workload: Workload, ranks: int, samples: int) -> int:
 
 
 def factor(workload: Workload, ranks: int) -> float:
-    """Return the ratio of the bytes that are read to the bytes of the samples that are used. Return 1 for a format that
+    """Return the bytes that are read, divided by the bytes of the samples that are used. Return 1 for a format that
     reads nothing.
     """
     samples = plan.samples_per_epoch(workload, ranks) * workload.train.epochs
@@ -59,8 +59,8 @@ def most(workload: Workload, ranks: int, planned: int) -> int | None:
 
 
 def _streamed(workload: Workload, ranks: int) -> int:
-    """Return how many bytes of samples all ranks together read as streams of records in an epoch. If the key
-    reader.load is `memory`, return how many they read in the whole run.
+    """Return how many bytes of samples all ranks together read in an epoch, if files are read as streams of records. If
+    reader.load is `memory`, return the bytes of the whole run instead.
     """
     reader, samples = workload.reader, workload.dataset.samples
     order = interleave.of(workload.dataset, reader, ranks)
@@ -82,8 +82,8 @@ def _streamed(workload: Workload, ranks: int) -> int:
 
 
 def _of_share(workload: Workload, order: FileGroups, first: int, last: int) -> int:
-    """Return how many bytes of samples a rank reads to get the samples at a half-open range of positions, from `first`
-    to `last`. The rank reads a stream of records.
+    """Return how many bytes of samples a rank reads to get the samples at positions `first` to `last` (exclusive). The
+    rank reads the files as streams of records. order: division of the epoch into groups of interleaved files.
     """
     dataset = workload.dataset
     record = dataset.sample.size + TFRECORD_FRAME
@@ -99,17 +99,16 @@ def _of_share(workload: Workload, order: FileGroups, first: int, last: int) -> i
 
 
 def _wanted(begin: int, end: int, files: int, number: int) -> tuple[int, int]:
-    """Return which records of a file belong to a half-open range of positions, from `begin` to `end`, within a group:
-    the first record, and the first record after them. Samples are taken from each file of the group in turn. number:
-    index of the file in the group. files: number of files in the group.
+    """Return which records of a file a rank needs: the first record, and the first record after them. The rank needs
+    the samples at positions `begin` to `end` (exclusive) of a group of interleaved files, from which samples are taken
+    in turn. number: index of the file in the group. files: number of files in the group.
     """
     return -(-max(0, begin - number) // files), -(-max(0, end - number) // files)
 
 
 def _of_file(workload: Workload, first: int, last: int) -> int:
-    """Return how many bytes are read from a file to get its records from `first` to `last`; the record `last` is not
-    included. Whole requests are read, but not beyond the end of the file. If records are shuffled, the whole file is
-    read.
+    """Return how many bytes are read from a file to get its records `first` to `last` (exclusive). Whole requests are
+    read, but not beyond the end of the file. If records are shuffled, the whole file is read.
     """
     dataset = workload.dataset
     record = dataset.sample.size + TFRECORD_FRAME

@@ -48,8 +48,8 @@ def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run
 
 
 def _workload(study: Study, point: Point, kind: Kind) -> Workload:
-    """Return the workload of the point. For a warm-up run, keys in `warmup_set` of the study have the values given
-    there.
+    """Return the workload of the point. For a warm-up run, some keys have the values that the study sets in
+    `warmup_set`.
     """
     if kind != "warmup" or not study.warmup_set:
         return point.workload
@@ -71,8 +71,8 @@ def _check_steps(point: Point, steps: int, kind: Kind) -> None:
 
 
 def notes(study: Study, point: Point) -> Iterator[str]:
-    """Yield a note for each deviation of a run of the point from the request, such as fewer steps or no checkpoint, and
-    for each side effect.
+    """Yield a note for each way in which a run of the point differs from the request, such as fewer steps or no
+    checkpoint. Also yield a note for each side effect of a setting.
     """
     workload = point.workload
     dataset, reader, steps = workload.dataset, plan.resolved(workload).reader, workload.train.steps

@@ -23,8 +23,9 @@ _WORD = (1 << 64) - 1
 
 
 class Order:
-    """The order of samples in an epoch. rank: the rank that reads. The order depends on it only if each rank reads all
-    samples, in its own order. ranks: number of ranks that share the samples. file_groups: groups of interleaved files.
+    """The order of samples in an epoch. rank: the rank that reads. It is used only if each rank reads all samples; the
+    order then differs between ranks. ranks: number of ranks that share the samples. file_groups: groups of interleaved
+    files.
     """
 
     def __init__(self, dataset: Dataset, reader: Reader, epoch: int, rank: int = 0, ranks: int = 1) -> None:
@@ -37,7 +38,7 @@ class Order:
         self._key = mix(mix(shuffle.seed) ^ own ^ (epoch if shuffle.reseed else 0))
 
     def samples(self, first: int, last: int) -> Indices:
-        """Return the numbers of the samples at the half-open range of positions `first` to `last`."""
+        """Return the numbers of the samples at positions `first` to `last` (exclusive)."""
         positions = np.arange(first, last, dtype=np.uint64)
         if self._shuffle.files and self._shuffle.samples:
             return permute(positions, self._files * self._samples_per_file, self._keys(0))
@@ -65,8 +66,8 @@ class Order:
         return permute(places, count, self._keys(3)) if shuffled and count else places
 
     def _in_turn(self, positions: Indices, size: np.uint64) -> tuple[Indices, Indices]:
-        """Return, for each position, the file of its sample and the index of the sample in this file. Files are
-        interleaved in groups. The last group of a share may be smaller. size: number of samples in a file.
+        """Return, for each position, the number of the file that holds its sample, and the index of the sample in this
+        file. Files are interleaved in groups. size: number of samples in a file.
         """
         files, most = positions // size, np.uint64(self.file_groups.at_once)
         begins, ends = self._shares(files)
@@ -76,8 +77,9 @@ class Order:
         return groups + rest % in_group, rest // in_group
 
     def _shares(self, files: Indices) -> tuple[Indices, Indices]:
-        """Return the share that each file in `files` belongs to, as two arrays of the length of `files`: the first file
-        of the share, and the first file after the share. files: numbers of files, in ascending order.
+        """For each file in `files`, find the share of files that the file belongs to. Return two arrays with an element
+        per file: the first file of this share, and the first file after the share. files: numbers of files, in
+        ascending order.
         """
         if not len(files):
             return files, files
@@ -93,10 +95,12 @@ class Order:
 
 def permute(indices: Indices, count: int, keys: list[Any]) -> Indices:
     """Permute the numbers below `count`, and return for each of `indices` the number that it is mapped to. indices:
-    numbers below `count`. keys: one key per round. The keys select the permutation. Each key is a number, or an array
-    as long as `indices`. Rounds update the high and the low half of the bits alternately. The mapping is therefore a
-    bijection, however the bits are split. If an index is mapped to `count` or above, the result is mapped again; on
-    average, this happens less than once per index.
+    numbers below `count`. keys: one key per round; together they select the permutation. A key is a number, or an array
+    with a number for each of `indices`.
+
+    Rounds change the high and the low half of the bits alternately. The mapping is therefore a bijection, however the
+    bits are split. If an index is mapped to `count` or above, the result is mapped again. On average, this happens less
+    than once per index.
     """
     bits = (count - 1).bit_length()
     low_bits = np.uint64(bits // 2)

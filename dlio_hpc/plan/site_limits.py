@@ -96,7 +96,9 @@ def _budget(plan: Plan) -> Iterator[ConfigError]:
 
 
 def notes(plan: Plan) -> Iterator[str]:
-    """Yield notes if the job comes close to its walltime or is expected to exceed it, and if its queue is unknown."""
+    """Yield a note if the job comes close to its walltime, if it is expected to exceed its walltime, or if its queue is
+    not in the site profile.
+    """
     least, room = computing(plan), plan.walltime - plan.warning_time
     if least > _TIGHT * room:
         yield (
@@ -137,7 +139,9 @@ def check_cost(site: Site, costs: Sequence[JobCost]) -> None:
 
 
 def of_cost(site: Site, costs: Sequence[JobCost]) -> Iterator[ConfigError]:
-    """Yield an error for each limit of the site on the cost of a submission that these jobs exceed in total."""
+    """Compare the total cost of these jobs with the limits of the site on the cost of a submission. Yield an error for
+    each limit that is exceeded.
+    """
     limits = site.limits
     hours = sum(job.limit_node_hours for job in costs)
     if limits.node_hours is not None and hours > limits.node_hours:

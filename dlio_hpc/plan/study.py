@@ -58,9 +58,7 @@ class Judging(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class About(Struct, frozen=True):
-    """Contents of a study file other than its parts. warmup_set: workload keys that have other values in warm-up runs
-    than in measured runs, with these other values.
-    """
+    """Contents of a study file, without its parts. warmup_set: values of workload keys in warm-up runs only."""
 
     description: str = ""
     verdict: Judging | None = None
@@ -70,9 +68,9 @@ class About(Struct, frozen=True):
 class Part(Struct, frozen=True):
     """A part of a study: a set of points that are compared with each other. name: empty if the study has a single part.
     weak: if true, every rank reads the same amount at every number of ranks; otherwise, all ranks together read the
-    same amount. reference: number of the point that the other points are compared with. The reference is the point with
-    the unchanged workload on the fewest ranks. If no point has the unchanged workload, the reference is the first point
-    on the fewest ranks. is_default: true if the reference has the unchanged workload.
+    same amount. reference: number of the point that the other points are compared with. This is the point with the
+    unchanged workload on the fewest ranks. If no point has the unchanged workload, it is the first point on the fewest
+    ranks. is_default: whether the reference has the unchanged workload.
     """
 
     name: str
@@ -92,16 +90,14 @@ class Part(Struct, frozen=True):
 
     @property
     def settings(self) -> tuple[Axis, ...]:
-        """Axes of the varied keys of the workload and of the Lustre layout. The axis of two compared file systems is
-        left out.
-        """
+        """Axes of the varied keys. The axis of two compared file systems is left out, because it is no key."""
         return tuple(axis for axis in self.axes if not axis.is_data)
 
 
 class Point(Struct, frozen=True):
-    """A configuration that is measured `repeat` times. places: for each varied key, which of its values the point has,
-    as an index into the values of the key's axis. layout: Lustre layout of the dataset's files. data: folder that holds
-    the dataset; None: the data directory of the study.
+    """A configuration that is measured `repeat` times. places: for each varied key, the index of the point's value on
+    the axis of the key. layout: Lustre layout of the dataset's files. data: folder that holds the dataset; None: the
+    data directory of the study.
     """
 
     number: int
@@ -287,9 +283,9 @@ def _part(asked: PartRequest, points: list[Point]) -> Part:
 
 
 def _is_base(point: Point, base: Workload, asked: PartRequest) -> bool:
-    """Return whether the point has the unchanged workload `base` and the layout of the site. If two file systems are
-    compared, the point must also be on the first of them. The dataset may have another size than in `base`, unless the
-    part varies this size.
+    """Return whether the point has the unchanged workload `base` and the layout of the site. The size of the dataset
+    may differ from the size in `base`, unless the part varies this size. If two file systems are compared, the point
+    must also be on the first of them.
     """
     same = {"files": base.dataset.files, "samples_per_file": base.dataset.samples_per_file}
     varied = any(axis.key.startswith(("dataset.files", "dataset.samples_per_file")) for axis in asked.axes)
@@ -352,8 +348,8 @@ def _scales(asked: PartRequest) -> list[tuple[int, int]]:
 
 
 def _sized(asked: PartRequest, workload: Workload, most: int, notes: dict[str, None]) -> Workload:
-    """Return the workload with the dataset size and the number of steps that the part requests. Size and steps do not
-    depend on the number of ranks. Add notes on these changes to `notes`. most: largest number of ranks of the part.
+    """Return the workload with the dataset size and the number of steps that the part requests. Both are the same for
+    every number of ranks. Add notes on these changes to `notes`. most: largest number of ranks of the part.
     """
     if asked.dataset_size is not None:
         sized = resized(workload, asked.dataset_size, most)
@@ -393,9 +389,9 @@ def _check_weak(workload: Workload) -> None:
 
 
 def _weak(workload: Workload, most: int) -> Workload:
-    """Return the workload for weak scaling, in which each rank reads the same amount at every number of ranks, from a
-    single dataset. train.steps is set to the number of steps that a rank has if the part's largest number of ranks
-    share the dataset. most: this largest number of ranks.
+    """Return the workload for weak scaling: with every number of ranks, a rank takes the same number of steps per
+    epoch, and all read the same dataset. This number of steps is set in train.steps. It is the number that a rank has
+    if `most` ranks share the dataset. most: largest number of ranks of the part.
     """
     steps = plan.steps_per_epoch(workload, most)
     return structs.replace(workload, train=structs.replace(workload.train, steps=max(1, steps)))

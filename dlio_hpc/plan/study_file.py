@@ -80,7 +80,7 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
     warmup: Annotated[int, Meta(ge=0)] = 0
     """Number of warm-up runs of each dataset in each job, before the measurements."""
     warmup_set: dict[str, Any] = {}
-    """Workload keys that have other values in warm-up runs than in measured runs, with these other values. Example:
+    """Values of workload keys that apply to warm-up runs only; measured runs keep the values of the workload. Example:
     {reader.verify_content: all}
     """
     laptop: Scale = Scale()

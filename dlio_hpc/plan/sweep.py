@@ -23,7 +23,7 @@ Unit = Literal["bytes", "seconds", ""]
 
 class Axis(Struct, frozen=True):
     """A varied key and its values. values: the values, as read from YAML. labels: the values as text. numbers: the
-    values as numbers in `unit`, for the axis of a plot; None if a value is not a number.
+    values as numbers in `unit`, for the axis of a plot; None if any of the values is not a number.
     """
 
     key: str

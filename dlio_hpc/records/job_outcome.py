@@ -69,8 +69,8 @@ class RunOutcome(NamedTuple):
 
     @property
     def storage(self) -> Storage | None:
-        """Origin of the bytes that the run read: storage or memory. If Darshan counted the bytes, its count is used.
-        None if the run has no result.
+        """Whether the bytes that the run read came from storage or from memory. If Darshan counted the bytes, its count
+        is used. None if the run has no result.
         """
         counts = None if self.verdict is None else self.verdict.bytes
         return None if self.result is None else judge(self.run, self.result, None if counts is None else counts.darshan)
@@ -166,7 +166,7 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
 
 
 def _end_of(path: Path) -> bytes | None:
-    """Return the last _TAIL_BYTES bytes of a file, or None if the file does not exist. The file may be large."""
+    """Return the last 64 KiB of a file, which may be large. Return None if the file does not exist."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
@@ -195,7 +195,7 @@ def _tail(content: dict[str, bytes]) -> Tail | None:
 
 
 def _last_lines(content: bytes) -> tuple[str, ...]:
-    """Return the last lines of the text that are not blank. Cut each line to _TAIL_LETTERS characters, and replace
+    """Return the last ten lines of the text that are not blank. Cut each line to 240 characters, and replace
     unprintable characters by blanks.
     """
     lines = content[-_TAIL_BYTES:].decode(errors="backslashreplace").splitlines()
@@ -319,7 +319,7 @@ def fault(outcome: JobOutcome) -> DlioError | None:
 
 
 def _recorded_fault(outcome: JobOutcome) -> DlioError | None:
-    """Return the first fault in the job's own files. Return None if these files contain no fault."""
+    """Return the first fault that the job's own files record. Return None if they record no fault."""
     for layout in outcome.layouts:
         if layout.faults:
             return InvalidRun(f"the layout is not the requested one: {'; '.join(layout.faults)}")
@@ -327,8 +327,8 @@ def _recorded_fault(outcome: JobOutcome) -> DlioError | None:
 
 
 def _own_fault(run: RunOutcome) -> DlioError | None:
-    """Return the fault in the run's own files: its error, its result, or the verdict on its Darshan log. Return None if
-    these files contain no fault.
+    """Return the fault that the run's own files record: its error, its result, or the verdict on its Darshan log.
+    Return None if these files record no fault.
     """
     if run.error is not None:
         kind = kind_of(run.error.exit_code)
@@ -342,8 +342,8 @@ def _own_fault(run: RunOutcome) -> DlioError | None:
 
 def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = False) -> DlioError | None:
     """Return the reason why a run is not a valid measurement. Return None if the run is valid. Faults of other runs of
-    the job do not count. must_be_laid_out: treat the run as invalid if a layout was requested and the file system does
-    not support layouts.
+    the job do not count. must_be_laid_out: whether a run is invalid if its layout was not set because the file system
+    does not support layouts.
     """
     layout = next((layout for layout in outcome.layouts if layout.path == run.run.dataset), None)
     if layout is not None and (why := _layout_fault(layout, must_be_laid_out)) is not None:
@@ -414,7 +414,7 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
 
 
 def _reason(outcome: JobOutcome) -> str:
-    """Return a clause that names the output file of a lost job. Return an empty string for other jobs."""
+    """Return a clause that says where the output of a lost job is. Return "" for other jobs or without output."""
     return f"; {_where(outcome)}" if outcome.job.state == "lost" and outcome.tail is not None else ""
 
 

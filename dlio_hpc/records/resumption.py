@@ -18,10 +18,10 @@ from dlio_hpc.records.job_outcome import JobOutcome
 
 
 class Lacking(NamedTuple):
-    """Measurements that a study lacks. planned: the study with new jobs. These jobs make the missing measurements that
-    no live job will make. There are no jobs if there are no such measurements. live: jobs of the study that are queued
-    or running. stray: directories of jobs that were never submitted. measured: number of measurements that exist.
-    missing: number of missing measurements, including those that live jobs will make.
+    """The measurements that a study lacks. planned: the study, and new jobs for the missing measurements that no live
+    job will make; there may be no such jobs. live: jobs of the study that are queued or running. stray: directories of
+    jobs that were never submitted. measured: number of measurements that exist. missing: number of missing
+    measurements, including those that live jobs will make.
     """
 
     planned: Planned
@@ -37,8 +37,8 @@ class Lacking(NamedTuple):
 
 
 def load(folder: Path, options: Options) -> Study:
-    """Return the study in a folder. Options that are given in `options` and listed in planned.RESUMABLE replace the
-    options of the study. Raise ConfigError if the study only generates data.
+    """Return the study in a folder. If `options` has a walltime, account, queue or job options, they replace those of
+    the study. Raise ConfigError if the study only generates data.
     """
     known = study_outcome.load(folder)
     if known.generate == "only":

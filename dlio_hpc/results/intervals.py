@@ -11,8 +11,8 @@ Floats = npt.NDArray[np.float64]
 
 
 def union(times: Floats) -> Floats:
-    """Return the union of intervals as disjoint intervals in order of time. times: start and end of each interval,
-    shape (2, n). The result has the same form.
+    """Return the union of intervals: disjoint intervals in order of time, shape (2, m). times: start and end of each
+    interval, shape (2, n).
     """
     if not times.size:
         return times
@@ -29,8 +29,8 @@ def length(covered: Floats) -> float:
 
 
 def within(covered: Floats, windows: Floats) -> float:
-    """Return the number of seconds of the intervals `covered`, shape (2, n), that lie within the intervals `windows`,
-    shape (n, 2). The intervals of each array do not overlap each other; `windows` are in order of time.
+    """Return how many seconds of the intervals `covered`, shape (2, n), are inside the intervals `windows`, shape (m,
+    2). Intervals of the same array do not overlap. `windows` are in order of time.
     """
     if not covered.size or not windows.size:
         return 0.0

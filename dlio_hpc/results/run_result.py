@@ -205,8 +205,8 @@ class Summary(Struct, frozen=True):
     auxiliary_files: AuxiliaryFilesSummary | None = None
     """Requests to auxiliary files; null: none."""
     verify_s: float = 0.0
-    """Time of comparing samples with the generated contents, as the mean over ranks. Of all times, only wall_s includes
-    it.
+    """Time of comparing samples with the generated contents, as the mean over ranks. This time is part of wall_s and of
+    no other time.
     """
     samples_verified: int = 0
     """Number of samples that were compared with the generated contents."""

@@ -66,7 +66,9 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 
 def _member(dataset: Dataset, places: SampleLayout, number: int) -> Iterator[bytes | memoryview]:
-    """Yield all bytes of the archive's member in pieces. A piece is valid only until the next piece is requested."""
+    """Yield all bytes of the array file in the archive, in pieces. A piece is valid only until the next piece is
+    requested.
+    """
     yield _npy_header(dataset, places.array_shape(number))
     yield from content.pieces(places.position(number), places.file_size(number), compressibility(dataset))
 
@@ -115,9 +117,10 @@ def _opened(file: io.BufferedReader) -> zipfile.ZipFile:
 
 
 def _frame_fault(file: IO[bytes], directory: int, member: zipfile.ZipInfo, stored: bool) -> str | None:
-    """Return the fault of the ZIP structures around the member, or None if they are correct. They are correct if the
-    member comes first in the file, its local header agrees with the directory, and no other bytes lie between member
-    and directory or after the directory.
+    """Return the fault of the ZIP structures around the array file `member`, or None if they are correct. They are
+    correct if three conditions hold. The member comes first in the archive. Its local header agrees with the directory
+    of the archive. No other bytes lie between member and directory, or after the directory. directory: offset of the
+    directory.
     """
     file.seek(0)
     local = file.read(_LOCAL_HEADER)
@@ -164,7 +167,7 @@ def _load(buffer: int | None, path: str, tally: Tally) -> Array:
 
 
 def _loaded(buffer: int | None, path: str, tally: Tally) -> tuple[Array, zipfile.ZipInfo]:
-    """Return the array of a file, and the directory entry of its member in the archive."""
+    """Return two values: the array of a file, and the entry of this array in the directory of the archive."""
     counted = CountedFile(path, tally)
     try:
         with buffered(counted, buffer) as file, np.load(file) as archive:
@@ -210,8 +213,8 @@ class _Inflate:
 
 
 def _npy_header(dataset: Dataset, shape: tuple[int, ...]) -> bytes:
-    """Return the header of the array in numpy.lib.format version 1.0, padded so that the array starts at DATA_OFFSET in
-    an uncompressed file.
+    """Return the header of the array in numpy.lib.format version 1.0. The header is padded, so that the array starts at
+    byte 4096 of an uncompressed file.
     """
     descr = np.dtype(dataset.sample.array_dtype).str
     text = repr({"descr": descr, "fortran_order": False, "shape": shape})

@@ -16,9 +16,9 @@ from dlio_hpc.core.io_counters import Tally
 
 
 class Streams:
-    """Streams of several files. file_size: function that returns the size of the file with a given number. whole: True
-    if a file is read from start to end before any of its bytes are delivered. If False, the file is read from the first
-    requested byte on, as far as needed.
+    """Streams of several files. file_size: function that returns the size of the file with a given number. whole: if
+    True, a file is read from start to end before any of its bytes are delivered. If False, the file is read from the
+    first requested byte on, as far as needed.
     """
 
     def __init__(self, paths: Paths, file_size: Callable[[int], int], block_size: int, whole: bool) -> None:

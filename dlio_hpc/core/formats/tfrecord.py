@@ -142,8 +142,9 @@ class Stream:
         self._count_as_overhead(len(places) * FRAME, tally)
 
     def _count_as_overhead(self, frames: int, tally: Tally) -> None:
-        """Move `frames` bytes in `tally` from samples to overhead. The tally has fewer bytes than that if an earlier
-        batch read the blocks; the rest is then moved in the tally of a later batch.
+        """Move the bytes of record heads and checksums from samples to overhead in `tally`. frames: number of these
+        bytes in a batch. If an earlier batch read the blocks of this batch, the tally may have fewer bytes. The
+        remaining bytes are then moved in the tally of a later batch.
         """
         with self._lock:
             self._frames += frames
@@ -157,7 +158,7 @@ class Stream:
 
 def verify(path: str, place: Place, begin: int, payload: Rows, frame: Rows) -> None:
     """Raise InvalidRun if the length or a checksum of a record is wrong. begin: offset of the sample in the file.
-    payload: bytes of the sample. frame: bytes of the record before and after the sample.
+    payload: bytes of the sample. frame: bytes of the record before the sample and after it.
     """
     actual, expected = frame.tobytes(), head(place.size) + struct.pack("<I", masked_crc(payload))
     if actual[:HEAD] != expected[:HEAD]:

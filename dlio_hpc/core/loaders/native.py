@@ -23,12 +23,12 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class NativeLoader:
-    """Loader with `read_threads` threads. Normally a thread reads whole batches. If files are read as streams, a thread
-    reads those parts of each batch that lie in its files. `prefetch` batches are read ahead. With prefetch 0, a batch
-    is read only when the training loop needs it. It is read either by the loop itself or by the threads, each of which
-    reads a part of it.
+    """Loader with `read_threads` threads. Normally a thread reads whole batches. If files are read as streams, each
+    file belongs to one thread, and a thread reads the samples of a batch that are in its files. `prefetch` batches are
+    read ahead. With prefetch 0, a batch is read only when the training loop needs it. Then the loop itself reads the
+    batch, or each thread reads a part of it.
 
-    steps: number of steps of an epoch, which limits how many batches are read ahead.
+    steps: number of steps of an epoch. No more batches than this are read ahead.
     """
 
     def __init__(self, workload: Workload, reader: SampleReader, steps: int) -> None:
@@ -130,8 +130,8 @@ class Preprocessing:
         self._threads = ThreadPoolExecutor(self._count, "preprocess")
 
     def begin(self, samples: int) -> "list[Future[float]]":
-        """Start to preprocess a batch of `samples` samples. Return a future per part; its result is the seconds that
-        the part took.
+        """Start to preprocess a batch of `samples` samples. Return a future for each thread that takes part. Its result
+        is the number of seconds that the thread spent.
         """
         parts = min(self._count, samples)
         shares = [samples // parts + (part < samples % parts) for part in range(parts)]

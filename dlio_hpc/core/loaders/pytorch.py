@@ -74,8 +74,8 @@ class _Samples:
         return self._workload.dataset.samples
 
     def __getitems__(self, samples: list[int]) -> tuple[Any, Tally, DlioError | None]:
-        """Read a batch. Return its rows, the counts and None. After a failure, return None, the counts and the error,
-        so that the training loop can raise the error unchanged.
+        """Read a batch. Return its rows, its counts and None. If the read fails, return None, the counts and the error
+        instead; the training loop then raises this error unchanged.
         """
         import torch
 

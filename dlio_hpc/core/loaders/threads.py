@@ -39,7 +39,7 @@ def of(workload: Workload) -> Threads | None:
 
 
 class Pool:
-    """Pool of `count` threads. A batch is divided into `parts` parts, each of which the next free thread reads."""
+    """Pool of `count` threads. A batch is divided into `parts` parts. Each part is read by the next free thread."""
 
     def __init__(self, count: int, parts: int) -> None:
         self._threads = ThreadPoolExecutor(count, "reader")
@@ -54,8 +54,9 @@ class Pool:
 
 
 class Lanes:
-    """Reader threads, each of which reads its own files, as with num_parallel_reads of TFRecordDataset. Each new file
-    is assigned to the next thread. If several threads read the same file, its requests would be out of order.
+    """Reader threads, each of which reads its own files, as with num_parallel_reads of TFRecordDataset. The threads
+    take turns: each new file is assigned to the next thread. Only one thread reads a file, because the requests of
+    several threads to a file would be out of order.
     """
 
     def __init__(self, workload: Workload) -> None:

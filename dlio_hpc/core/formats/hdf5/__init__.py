@@ -50,8 +50,8 @@ _SLAB = 4 << 20
 
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
-    """Write file `number` of the dataset to the open file `descriptor`. HDF5 opens it by a path that always leads to
-    this file.
+    """Write file `number` of the dataset to the open file `descriptor`. HDF5 opens the file by a path that leads
+    through this descriptor, so that no other file can take its place.
     """
     import h5py
 
@@ -76,9 +76,9 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 @contextlib.contextmanager
 def _discarding_failed_writes(file: "h5py.File") -> Iterator[None]:
-    """Guard writes to an open HDF5 file in a `with` block. HDF5 tries a failed write again at the end of the process,
-    and crashes. Therefore, if the block fails, the descriptor is redirected to memory, where the remaining writes of
-    HDF5 succeed.
+    """Guard writes to an open HDF5 file in a `with` block. After a failed write, HDF5 would write the same data again
+    at the end of the process, and crash. Therefore, if the block fails, the descriptor is redirected to memory, where
+    these writes succeed.
     """
     descriptor: int = file.id.get_vfd_handle()
     try:

@@ -22,8 +22,9 @@ from dlio_hpc.core.sample_layout import Place, SampleLayout, Samples
 
 
 class _Chunks(NamedTuple):
-    """Locations of the chunks of a file. shape: shape of a chunk. offsets, sizes, plain: arrays with an element per
-    chunk. They hold the chunk's offset in the file, its size in bytes, and whether it is stored without the filter.
+    """An open file and the locations of its chunks. shape: shape of a chunk. offsets, sizes, plain: for each chunk, its
+    offset in the file, its size in bytes, and whether it is stored without the filter. These arrays have the shape of
+    the grid of chunks.
     """
 
     file: Hdf5File
@@ -37,9 +38,9 @@ class _Chunks(NamedTuple):
 
 
 class Chunked:
-    """Reader that makes one request per chunk. If chunks are uncompressed and the values of a chunk are contiguous in
-    the array, the reader reads only the sample's part of a chunk, directly into the row. Otherwise it reads whole
-    chunks, and each thread keeps the chunk that it read last.
+    """Reader that makes one request per chunk. It reads only the bytes of the sample, directly into the row, if the
+    file is uncompressed and the values of a chunk are contiguous in the array. Otherwise it reads whole chunks, and
+    each thread keeps the chunk that it read last.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
@@ -85,7 +86,7 @@ class Chunked:
                 (self._read_runs if self._is_plain else self._read_whole)(file, chunks, place, row[: place.size], tally)
 
     def _region(self, place: Place) -> list[tuple[int, int]]:
-        """Return the part of the file's array that holds the sample, as a half-open range per axis."""
+        """Return the region of the file's array that holds the sample: for each axis, a half-open range."""
         if self._dataset.sample.stdev is not None:
             return [(place.offset, place.offset + place.size)]
         return [(place.within, place.within + 1), *((0, extent) for extent in self._dataset.array_shape[1:])]
@@ -113,8 +114,8 @@ class Chunked:
 
     def _overlaps(self, chunk: tuple[int, ...], place: Place) -> Iterator[tuple[tuple[int, ...], list[Any], list[Any]]]:
         """Yield three values for each chunk that holds a part of the sample: the index of the chunk in the grid of
-        chunks, the range of this part within the chunk, and the range of this part within the sample. A range is
-        half-open, with two limits per axis.
+        chunks, the region of this part in the chunk, and the region of this part in the sample. A region is a half-open
+        range for each axis. chunk: shape of a chunk. place: location of the sample.
         """
         region = self._region(place)
         spans = [

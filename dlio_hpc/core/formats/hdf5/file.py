@@ -31,8 +31,8 @@ DAMAGE = (
 
 @contextmanager
 def looking_up(tally: Tally) -> Iterator[None]:
-    """Count the metadata that HDF5 reads inside the `with` block as overhead in `tally`. The bytes are taken from the
-    kernel's I/O counters of this thread.
+    """Count the bytes that HDF5 reads inside the `with` block as overhead in `tally`, because HDF5 reads metadata
+    there. The number of bytes is taken from the kernel's I/O counters of this thread.
     """
     before, started = procfs.thread_io(), now()
     yield

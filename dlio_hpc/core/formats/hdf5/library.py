@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 class _Call(NamedTuple):
     """A read call of HDF5. place: location of the first sample that the call reads. start: index in the file's array at
-    which the call starts to read. target: array that the call fills; it consists of several rows, or is a part of a
+    which the call starts to read. target: array that the call fills. It is several rows of the batch or a part of one
     row.
     """
 
@@ -32,11 +32,11 @@ class _Call(NamedTuple):
 
 
 class Library:
-    """Reader that uses h5py. HDF5 makes its own requests; their number and bytes are taken from the kernel's I/O
+    """Reader that uses h5py. HDF5 makes its own requests. Their number and their bytes are taken from the kernel's I/O
     counters of the thread.
 
-    If a communicator is given, the reader uses HDF5's MPI-IO driver, with one sample per call. All ranks make the same
-    number of calls; the last calls of a rank may be empty.
+    With a communicator, the reader uses HDF5's MPI-IO driver and reads one sample per call. All ranks must then make
+    the same number of calls. A rank with fewer samples therefore adds calls that read nothing.
     """
 
     def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
@@ -77,8 +77,9 @@ class Library:
         tally.timed(started)
 
     def _calls(self, places: list[Place], rows: Rows) -> Iterator[_Call]:
-        """Yield the read calls of a batch. If a slab holds several samples, they are consecutive samples of a file. If
-        a slab is smaller than a sample, it holds whole rows of the sample's first axis.
+        """Yield the read calls of a batch. A call reads at most `transfer_size` bytes. These are either several samples
+        that are consecutive in a file, or whole rows along the first axis of one sample. Without `transfer_size`, a
+        call reads one sample.
         """
         sample, dtype = self._dataset.sample, self._dataset.sample.array_dtype
         if sample.stdev is not None:

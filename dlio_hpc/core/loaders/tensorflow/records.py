@@ -45,8 +45,8 @@ class Records:
         self._other_reads = (0, 0)
 
     def resumed(self) -> None:
-        """Note the reads that this thread made since the last batch. They are reads of auxiliary files and checkpoints,
-        which taken() must not count as reads of samples.
+        """Note how much this thread has read since the last batch. It has read auxiliary files and checkpoints. Method
+        taken() must not count this as reads of samples.
         """
         after = procfs.thread_io()
         if after is not None and self._thread_before is not None:
@@ -63,9 +63,9 @@ class Records:
         return records.map(self._decoded, **parallel(keys, keys.preprocess_threads)).batch(keys.batch_size)
 
     def _in_turn(self, first: int, last: int, groups: FileGroups) -> Any:
-        """Return a tf.data.Dataset of the records at positions `first` to `last` in the order of the epoch. groups:
-        division of the epoch into groups of interleaved files. The range consists of whole groups or is a part of one
-        group. If it starts inside a group, each file of the group is read from its first needed record on.
+        """Return a tf.data.Dataset of the records at positions `first` to `last` (exclusive) in the order of the epoch.
+        These positions are whole groups of interleaved files, or a part of one group. If `first` is inside a group,
+        each file of the group is read from its first needed record on. groups: division of the epoch into groups.
         """
         tf, keys = self._tf, self._workload.reader
         signature = (tf.TensorSpec((), tf.string), tf.TensorSpec((None,), tf.int64))
@@ -86,9 +86,10 @@ class Records:
         return files.flat_map(records)
 
     def _files(self, first: int, last: int, groups: FileGroups) -> Iterator[tuple[str, Withins]]:
-        """Yield the path of each file and the records to read from it. Files are in the order in which they are first
-        read. If records are shuffled, they are given as their indices in the file. Otherwise they are given as two
-        numbers: the offset of the first record, and the number of records.
+        """Yield two values for each file that holds records at positions `first` to `last` (exclusive): the path of the
+        file and the records to read from it. Files come in the order in which they are first read. If records are
+        shuffled, the records are given by their indices in the file. Otherwise they are given by two numbers: the
+        offset of the first record, and the number of records.
         """
         if self._order is None:
             return  # no epoch has begun

@@ -16,8 +16,8 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class TimeSpan(NamedTuple):
-    """Positions that a rank reads in each epoch, counted in the epoch's sample order: `first` to `last` (exclusive).
-    steps: number of steps of an epoch.
+    """Positions that one rank reads in each epoch: `first` to `last` (exclusive). A position is an index into the
+    samples in the order of the epoch. steps: number of steps of an epoch.
     """
 
     first: int
@@ -27,8 +27,8 @@ class TimeSpan(NamedTuple):
 
 def parallel(keys: Reader, calls: int) -> dict[str, Any]:
     """Return the arguments with which tf.data's map() makes `calls` calls in parallel. Return no arguments if `calls`
-    is 1 and `prefetch` is 0: map() then makes its calls only when the training loop needs them. Parallel calls would
-    run ahead of it.
+    is 1 and `prefetch` is 0. Without arguments, map() makes a call only when the training loop needs the result.
+    Parallel calls would be made earlier.
     """
     if calls == 1 and not keys.batches_ahead:
         return {}
@@ -47,7 +47,7 @@ class Source(Protocol):
         """Start a new epoch."""
 
     def resumed(self) -> None:
-        """Note that the training loop has done other work since the last batch and now requests a batch."""
+        """Take note that the training loop now requests the next batch, after other work such as checkpoints."""
 
     def taken(self, got: Any) -> tuple[Rows, Tally]:
         """Return the rows of a batch that the pipeline delivered, and the counts of its reads."""

@@ -23,10 +23,10 @@ _THREAD, _NAME, _START_NS, _DURATION_PS = range(4)
 
 
 class XPlane(NamedTuple):
-    """Events of a rank in order of time; only the longest are kept if there are many. thread, name: for each event, its
-    index in `threads` and in `names`. start: seconds on the rank's clock, with an error of at most clock_error.
-    duration: seconds. left_out: number of events not kept. until: time on the rank's clock at which the profiler was
-    stopped.
+    """Events of a rank in order of time. If there are many events, only the longest are kept. thread, name: for each
+    event, the index of its thread in `threads` and the index of its name in `names`. start: for each event, seconds on
+    the rank's clock, with an error of at most clock_error. duration: for each event, seconds. left_out: number of
+    events that are not kept. until: time on the rank's clock at which the profiler was stopped.
     """
 
     threads: list[str]
@@ -85,17 +85,21 @@ def _classes() -> Any:
 
 
 def _events(line: Any, thread: int, names: dict[int, int]) -> Numbers:
-    """Return the events of a line (thread), shape (n, 4), with the columns defined above."""
+    """Return the events of a line, shape (n, 4). The columns are: index of the thread, index of the name, start in
+    nanoseconds, duration in picoseconds. thread: index of the thread. names: index of each name, by the number of its
+    metadata.
+    """
     flat = (value for event in line.events for value in (names[event.metadata_id], event.offset_ps, event.duration_ps))
     name, offset, duration = np.fromiter(flat, np.int64, 3 * len(line.events)).reshape(-1, 3).T
     return np.stack((np.full(len(name), thread), name, line.timestamp_ns + offset // 1000, duration), axis=1)
 
 
 def _clock(marks: list[tuple[tuple[float, float], Numbers]]) -> tuple[int, float, float]:
-    """Return a time on the profiler's clock in nanoseconds, the same time on the rank's clock in seconds, and the
-    largest possible error of the time on the rank's clock. The result is computed from the offset between the clocks.
-    Each marker event lies between its two timestamps, and so gives a lower and an upper limit of this offset. If the
-    clocks drift apart, the largest lower limit may exceed the smallest upper limit.
+    """Align the profiler's clock with the rank's clock. Return three values: a time in nanoseconds on the profiler's
+    clock, the same moment in seconds on the rank's clock, and the largest possible error of the latter. marks: for each
+    marker event, the timestamps on the rank's clock before and after it, and the event. Each marker event lies between
+    its two timestamps, which gives a lower and an upper limit of the offset between the clocks. The offset that is used
+    lies in the middle between the highest lower limit and the lowest upper limit.
     """
     if not marks:
         raise ValueError("the profile has no marker events to align the profiler's clock")
