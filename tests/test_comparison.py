@@ -392,8 +392,8 @@ def test_scaling_is_against_the_fewest_ranks(tmp_path: Path, weak: bool) -> None
         assert last.high is not None
         assert last.low < 4**0.9 < last.high
         assert last.efficiency == last.speed_up / 4
-    assert [(part.nodes, len(part.points)) for part in finding.comparisons] == [(1, 2), (2, 2), (4, 2)]
-    assert all(part.reference is not None for part in finding.comparisons)
+    assert [(scale.nodes, len(scale.points)) for scale in finding.comparisons] == [(1, 2), (2, 2), (4, 2)]
+    assert all(scale.reference is not None for scale in finding.comparisons)
 
 
 def test_where_only_nodes_and_ranks_vary_nothing_is_best(tmp_path: Path) -> None:
