@@ -1,4 +1,4 @@
-"""Intervals and changes are what they should be on histories whose truth is known; rates are of 1,000 draws."""
+"""Intervals and changes are right on histories whose truth is known; rates are of 1,000 draws."""
 
 import math
 

@@ -269,7 +269,7 @@ def test_the_preflight_on_theta(theta: Theta, small: Path) -> None:
 
 
 def test_a_profile_is_written_from_what_is_found(theta: Theta, small: Path) -> None:
-    """If Slurm is on PATH too, the profile names Slurm."""
+    """The stand-in alone is on PATH, as Slurm there would come first."""
     assert theta("dlio-hpc", "sites", "new", "here", PATH=str(theta.folder / "bin")).code == 0
     profile = theta("dlio-hpc", "sites", "./here.yaml", "--json").json
     assert (profile["scheduler"], profile["launcher"]["kind"]) == ("cobalt", "aprun")

@@ -451,7 +451,7 @@ def test_least_squares_are_what_numpy_finds(data: st.DataObject) -> None:
 
 
 def test_critical_values_are_those_of_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five points, 20 degrees of freedom, 95 %: Student's t, Dunnett's two-sided d (1964, table 2), Tukey's q."""
+    """At 95 % with five points and df 20 they are Student's t, Dunnett's two-sided d (1964, table 2) and Tukey's q."""
     monkeypatch.setattr(replicates, "_DRAWS", 100_000)
     place = np.repeat(np.arange(5), 5)
     fit = replicates.fit(place, np.zeros(25, int), np.random.default_rng(1).normal(0, 1, 25))

@@ -31,7 +31,7 @@ SAMPLE = 12_000
 
 @pytest.fixture
 def measured(run: Run, small: Path) -> Any:
-    """The result of the last run of a job on `small` with overrides."""
+    """Run a job on `small` with overrides, and return the result of its last run."""
 
     def call(*overrides: str, ppn: int = 2, options: tuple[str, ...] = ()) -> Any:
         keys = [word for override in overrides for word in ("-S", override)]
@@ -273,8 +273,8 @@ def _reaches_storage(folder: Path) -> bool:
 
 
 def _is_cached(measured: Any, *keys: str) -> bool:
-    """Does nothing come from storage? A machine that was just started loads Python from there, and one may forget its
-    pages at any moment: not three times in a row.
+    """Return whether nothing comes from storage. A machine that was just started loads Python from there, and any machine
+    may drop pages at any moment, but not three times in a row.
     """
     return any(measured(*keys)["summary"]["storage_bytes_read"] < 1 << 20 for _ in range(3))
 
@@ -315,7 +315,7 @@ def test_ranks_may_read_what_another_node_wrote(tmp_path: Path) -> None:
 
 
 def test_the_kernel_saw_every_byte(small: Path, tmp_path: Path) -> None:
-    """strace's own sum of preadv on the dataset's files equals what the result says."""
+    """strace's sum of preadv on the dataset's files equals the bytes of the result."""
     straced.needed()
     command = [str(BIN / "dlio-submit"), str(small), "-s", "local", "--ppn", "2", "--generate", "only", "--wait"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
@@ -439,7 +439,7 @@ def test_checkpoints_and_side_files_are_not_taken_for_samples(measured: Any, tmp
 
 
 def test_checkpoints_are_counted_over_the_run(run: Run, small: Path) -> None:
-    """With 2 epochs of 4 steps, one checkpoint follows step 5; none follows step 9, and a note says so."""
+    """In 2 epochs of 4 steps a checkpoint every 5 steps is written once; every 9 steps, none is, and a note says so."""
     command = ("dlio-submit", small, "-s", "local", "--ppn", 2, "--wait", "--json", "-S")
     done = run(*command, "checkpoint.every_steps=5")
     assert done.job["runs"][-1]["result"]["summary"]["checkpoint"]["count"] == 1

@@ -44,7 +44,7 @@ def test_nobody_opens_while_another_closes() -> None:
 
 @pytest.mark.usefixtures("watched")
 def test_a_thread_does_not_wait_for_itself(tmp_path: Path) -> None:
-    """Garbage may be closed while its thread opens something else."""
+    """Garbage collection may close a file while its thread opens another one."""
     with darshan_fd_gate.opening(), darshan_fd_gate.closing(), darshan_fd_gate.closing():
         (tmp_path / "x").write_text("x")
     with darshan_fd_gate.opened(str(tmp_path / "x"), "rb") as file:

@@ -685,7 +685,7 @@ def test_every_way_of_reading_is_the_same_to_darshan(real: Darshan, way: str) ->
 
 @pytest.mark.parametrize("mode", ["posix", "framework"])
 def test_tensorflow_reads_the_same_to_darshan(real: Darshan, mode: str) -> None:
-    """The kernel counts TensorFlow's reads of its own libraries together with those of data."""
+    """In framework mode the kernel counts the reads, those of TensorFlow's libraries as well as those of data."""
     pytest.importorskip("tensorflow")
     tensorflow = ("-S", "reader.loader=tensorflow", "-S", "reader.interleave=2", "-S", f"reader.mode={mode}")
     job = real.measure("-S", _TFRECORD, *tensorflow, "-d", "of-tensorflow", workload=BASE)

@@ -147,7 +147,7 @@ def test_checkpoints_with_known_figures() -> None:
 
 
 def _tally(starts: Floats, ends: Floats, size: int = 1000) -> Tally:
-    """A batch whose reads all brought `size` bytes."""
+    """Return the tally of a batch whose reads have `size` bytes each."""
     tally = Tally()
     tally.starts, tally.ends = array("d", starts), array("d", ends)
     tally.sizes = array("q", [size]) * len(starts)

@@ -1,4 +1,4 @@
-"""Exit codes of commands after bugs and closed pipes."""
+"""Commands end with their own exit codes after bugs and closed pipes."""
 
 import json
 import os

@@ -197,7 +197,7 @@ def test_what_is_known_of_a_job_that_was_purged(on_flux: Flux, small: Path) -> N
 
 
 def test_a_submission_that_was_not_written_down_is_found_by_its_name(on_flux: Flux, small: Path) -> None:
-    """The submission is found even if the job has ended."""
+    """The submission is found while the job is queued and after it has ended."""
     directory = on_flux.held(small)
     before = record(directory)
     for state in ("queued", "cancelled"):

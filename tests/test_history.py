@@ -218,7 +218,7 @@ def test_network_file_systems_get_no_shared_memory(tmp_path: Path, monkeypatch: 
 
 
 def test_who_may_not_write_reads_all_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The history of the first folder lacks one archive; the second folder has no history."""
+    """The folder's history lacks one archive at first; then the folder has no history."""
     second = folder / "tune-2.tar.zst"
     kept = second.read_bytes()
     second.unlink()

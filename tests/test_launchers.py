@@ -23,7 +23,7 @@ _PRELOAD = 'LD_PRELOAD=/opt/libother.so:/opt/libhdf5.so"${LD_PRELOAD:+:$LD_PRELO
 
 
 def _plan(kind: str, scheduler: str = "slurm", bind: str | None = None, **changes: Any) -> Plan:
-    """2 nodes x 4 ranks, 16 hardware threads each, two of them a core."""
+    """Plan 2 nodes x 4 ranks, with 16 hardware threads each, two of them a core."""
     profile = replace(
         site.load("slurm"),
         scheduler=scheduler,

@@ -140,7 +140,7 @@ def test_more_than_memory_holds_must_have_come_from_somewhere() -> None:
 
 
 def test_epochs_that_read_nothing_prove_nothing_and_spoil_nothing() -> None:
-    """With load: memory everything is read ahead of the first step."""
+    """With `load: memory` all data are read ahead of the first step."""
     idle = {"bytes_read": 0, "storage_bytes_read": 0}
     verdict = _judge("ext4", {"storage_bytes_read": 256 * MIB}, idle)
     assert verdict.outcome() == "storage"

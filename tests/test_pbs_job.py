@@ -29,7 +29,7 @@ _FAST = 'sleep() { case $1 in *.*) command sleep "$1";; *) command sleep "$(( $1
 
 
 class Pbs(Login):
-    """Jobs have `folder`/home as their home, and start with a clean environment: setup names ours."""
+    """Jobs have `folder`/home as their home, and start with a clean environment, to which setup() adds our PATH."""
 
     def __init__(self, run: Run, folder: Path, **policy: Any) -> None:
         super().__init__(run, folder, ("-s", "pbs", "-d", "data", "-S", _NOT_HERE, *self.setup(folder)))
@@ -95,7 +95,7 @@ def test_two_nodes_with_four_ranks_each_through_hydra(on_pbs: Pbs, small: Path) 
 
 
 def test_a_job_that_can_never_run(on_pbs: Pbs, small: Path) -> None:
-    """PBS accepts the job and says why it waits; dlio-hpc does not wait with it."""
+    """PBS accepts the job and says why it waits; dlio-hpc wait ends at once and repeats that."""
     directory = on_pbs.taken(small, "-N", 9)
     until(lambda: "comment" in on_pbs.job(directory))
     shown = on_pbs("dlio-hpc", "status", directory).out
@@ -137,7 +137,7 @@ def test_a_job_that_is_ended_at_its_limit(run: Run, small: Path, tmp_path: Path)
 @pytest.mark.job
 @pytest.mark.parametrize("history", [True, False])
 def test_a_limit_that_was_raised_is_the_limit(run: Run, small: Path, tmp_path: Path, history: bool) -> None:
-    """The job neither stops as its first limit comes near, nor is it over its time when it is cancelled later. All goes
+    """The job does not stop near its first limit, and is not over its time when it is cancelled later. Time passes
     ten times as fast.
     """
     on_pbs = Pbs(run, tmp_path, second=0.1)
@@ -182,7 +182,7 @@ def test_a_slow_server_is_waited_for(on_pbs: Pbs, small: Path) -> None:
 
 @pytest.mark.job
 def test_a_server_without_history_knows_live_jobs(on_pbs: Pbs, small: Path) -> None:
-    """OpenPBS is set up so unless somebody asks for a history: qstat -x complains, shows nothing, and ends with 0."""
+    """OpenPBS keeps no history unless it is set up to: qstat -x complains, shows nothing, and ends with 0."""
     (on_pbs.state / "forget").touch()
     directory = on_pbs.started(small)
     assert f"{directory.name}  running " in on_pbs("dlio-hpc", "status", directory).out
@@ -261,7 +261,7 @@ def test_a_prefix_of_directives_in_the_users_shell_does_no_harm(on_pbs: Pbs, sma
 
 
 def test_a_profile_written_from_documentation_gets_whole_nodes(on_pbs: Pbs, small: Path) -> None:
-    """cpus and ranks_per_node are what a site documents; PBS wants ncpus, mpiprocs and place."""
+    """A site documents cpus and ranks_per_node; PBS needs ncpus, mpiprocs and place."""
     (on_pbs.folder / "doc.yaml").write_text(
         "name: doc\nscheduler: pbs\nlauncher: {kind: hydra, command: mpiexec}\nranks_per_node: 4\ncpus: 64\n"
         "walltime: 0:10:00\n"
@@ -299,7 +299,7 @@ def test_what_is_known_of_a_job_where_no_history_is_kept(on_pbs: Pbs, small: Pat
 
 
 def test_a_submission_that_was_not_written_down_is_found_by_its_name(on_pbs: Pbs, small: Path) -> None:
-    """The submission is found even if the job has ended."""
+    """The submission is found while the job is queued and after it has ended."""
     on_pbs.held(small)
     directory = on_pbs.held(small)
     before = record(directory)
@@ -481,7 +481,7 @@ def test_a_way_between_nodes_that_works_is_found(on_pbs: Pbs, small: Path) -> No
 
 
 def test_a_profile_is_written_from_what_is_found(on_pbs: Pbs, small: Path) -> None:
-    """If Slurm is on PATH too, the profile names Slurm."""
+    """The stand-in alone is on PATH, as Slurm there would come first."""
     assert on_pbs("dlio-hpc", "sites", "new", "here", PATH=str(on_pbs.folder / "bin")).code == 0
     profile = on_pbs("dlio-hpc", "sites", "./here.yaml", "--json").json
     assert (profile["scheduler"], profile["launcher"]["kind"], profile["cpus"]) == ("pbs", "hydra", 8)

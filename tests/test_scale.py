@@ -31,7 +31,7 @@ _MOST_MIB = 1430
 
 
 def test_planning_does_not_grow_with_the_ranks(tmp_path: Path) -> None:
-    """Plan, limits and job script of three sites, in a fresh process."""
+    """A fresh process makes plan, limits and job script of three sites."""
     few, many = (scaling.cost("plan", tmp_path, nodes) for nodes in (scaling.FEW, scaling.NODES))
     assert many.seconds < 2 * few.seconds + 0.2
     assert abs(many.mebibytes - few.mebibytes) < 2

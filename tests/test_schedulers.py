@@ -409,7 +409,7 @@ Sat Nov 21 15:10:50 2026 +0000 (UTC) Command: '/runs/x/job.sh'
     ],
 )
 def test_what_cobalts_log_tells(said: Said, tmp_path: Path, lines: str, sight: str | None) -> None:
-    """Qstat says nothing of a job that has ended, with code 1."""
+    """For a job that has ended, qstat prints nothing and exits with code 1."""
     said["qstat"] = Answer(1, "", "")
     (tmp_path / "job.cobaltlog").write_bytes(LOG.format(lines).encode() + b"\xff")
     states = cobalt.COBALT.states(_known("7", directory=tmp_path))
@@ -615,7 +615,7 @@ def test_no_answer_keeps_a_profile_from_being_written(
 
 
 def _recorded(folder: Path, state: str, minutes_ago: float, status: str | None, attempt: bool = True) -> Path:
-    """A Slurm job whose state was recorded so long ago; its script was started again since, if `attempt`."""
+    """Record the state of a Slurm job so long ago; with `attempt`, its script was started again since."""
     sighting = job_record.Sighting(state, units.utc(time.time() - 60 * minutes_ago), state.upper())  # type: ignore[arg-type]
     directory = folder / "one"
     (directory / "attempts/1").mkdir(parents=True) if attempt else directory.mkdir()

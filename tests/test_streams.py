@@ -1,4 +1,4 @@
-"""TFRecord in framework mode: files are streams that are divided among ranks as wholes and read by one thread each.
+"""In framework mode TFRecord files are streams: ranks divide them as wholes among them, and one thread reads each.
 Bytes and their order are checked with strace.
 """
 
