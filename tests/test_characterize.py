@@ -92,7 +92,7 @@ def _sure(character: Character, key: str) -> str:
 
 
 def _in_batches(samples: list[list[Call]], batch: int, pause: float, start: float = 1.0) -> list[Call]:
-    """Return the calls of one rank in batches of samples with a pause between; each call starts as the last one ends."""
+    """Return the calls of one rank in batches of samples with a pause between, in order of time."""
     made, now = [], start
     for number, sample in enumerate(samples, 1):
         for call in sample:

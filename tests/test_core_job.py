@@ -273,8 +273,8 @@ def _reaches_storage(folder: Path) -> bool:
 
 
 def _is_cached(measured: Any, *keys: str) -> bool:
-    """Return whether nothing comes from storage. A machine that was just started loads Python from there, and any machine
-    may drop pages at any moment, but not three times in a row.
+    """Return whether nothing comes from storage. A machine that was just started loads Python from there, and any
+    machine may drop pages at any moment, but not three times in a row.
     """
     return any(measured(*keys)["summary"]["storage_bytes_read"] < 1 << 20 for _ in range(3))
 

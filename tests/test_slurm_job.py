@@ -134,7 +134,7 @@ def _library() -> str:
 
 
 def test_a_launcher_that_leaves_ranks_alone_is_noticed(on_slurm: Run, small: Path) -> None:
-    """Without the process manager of the MPI library, srun starts every rank as an MPI job of its own, and ends with 0."""
+    """Without the process manager of the MPI library, srun starts each rank as a job of its own, and ends with 0."""
     job = _submit(on_slurm, small, "-S", "site.launcher.mpi=none", code=6)
     assert job["state"] == "failed"
     assert "the plan is for 4 ranks, MPI started 1" in job["runs"][0]["error"]["message"]
