@@ -1,4 +1,4 @@
-"""From anybody's Darshan log to a workload: each value as the program really was, or said to be unknown."""
+"""A workload is derived from any Darshan log: each value matches the program or is reported as unknown."""
 
 import itertools
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ class Call(NamedTuple):
 
 
 def _log(path: Path, calls: Iterable[Call], ranks: int = 2, traced: bool = True, **changes: Any) -> Path:
-    """What Darshan would write of it, with all counters that anybody here asks for."""
+    """Write the log that Darshan would write of these calls, with all counters that the tests ask for."""
     groups: dict[tuple[str, int], list[Call]] = {}
     for call in calls:
         groups.setdefault((call.path, call.rank), []).append(call)
@@ -52,7 +52,7 @@ def _log(path: Path, calls: Iterable[Call], ranks: int = 2, traced: bool = True,
         traces.append(Traced(name, rank, rows_of[0], rows_of[1]))
         rows.append((name, rank, {**darshanlog.counters_of(traces[-1:])[0][2], **_counters(reads, "READ", "READ"),
                                   **_counters(writes, "WRITE", "WRITTEN"), "OPENS": 1}))  # fmt: skip
-    last = max(call.start for each in groups.values() for call in each)
+    last = max(call.start for group in groups.values() for call in group)
     darshanlog.write(path, ranks, traces if traced else [], counted=rows, **{"seconds": last + 0.1, **changes})
     return path
 
@@ -62,37 +62,37 @@ def _counters(calls: list[Call], kind: str, done: str) -> dict[str, float]:
         return {}
     sizes, counts = np.unique([call.length for call in calls], return_counts=True)
     ahead = sum(b.offset > a.offset + a.length - 1 for a, b in itertools.pairwise(calls))
-    found = {
+    counters = {
         f"MAX_BYTE_{done}": max(call.offset + call.length for call in calls) - 1,
         f"F_{kind}_START_TIMESTAMP": calls[0].start,
         f"F_{kind}_END_TIMESTAMP": calls[-1].start + calls[-1].seconds,
         f"SEQ_{kind}S": ahead,
     }
     for at, most in enumerate(np.argsort(-counts)[:4].tolist(), 1):
-        found |= {f"ACCESS{at}_ACCESS": int(sizes[most]), f"ACCESS{at}_COUNT": int(counts[most])}
-    return found
+        counters |= {f"ACCESS{at}_ACCESS": int(sizes[most]), f"ACCESS{at}_COUNT": int(counts[most])}
+    return counters
 
 
 def _character(path: Path, *others: Path, only: str | None = None, force: bool = False) -> Character:
     return characterize.load([path, *others], only, force)
 
 
-def _workload(found: Character, folder: Path) -> Workload:
+def _workload(character: Character, folder: Path) -> Workload:
     path = folder / "derived.yaml"
-    path.write_text(workload_yaml.write(found, "derived"))
+    path.write_text(workload_yaml.write(character, "derived"))
     return workload.load(str(path))
 
 
-def _values(found: Character) -> dict[str, Any]:
-    return {key: each.value for key, each in found.derived.keys.items()}
+def _values(character: Character) -> dict[str, Any]:
+    return {key: estimate.value for key, estimate in character.derived.keys.items()}
 
 
-def _sure(found: Character, key: str) -> str:
-    return found.derived.keys[key].confidence
+def _sure(character: Character, key: str) -> str:
+    return character.derived.keys[key].confidence
 
 
 def _in_batches(samples: list[list[Call]], batch: int, pause: float, start: float = 1.0) -> list[Call]:
-    """Calls of one rank, a batch of samples at a time with a pause between; times as they come."""
+    """Return the calls of one rank in batches of samples with a pause between, in order of time."""
     made, now = [], start
     for number, sample in enumerate(samples, 1):
         for call in sample:
@@ -103,13 +103,13 @@ def _in_batches(samples: list[list[Call]], batch: int, pause: float, start: floa
 
 
 def _numpy_load(rank: int, path: str, size: int) -> list[Call]:
-    """As numpy.load reads an archive of one array, stored: its end, its directory, then the array."""
+    """The requests with which numpy.load reads a stored archive of one array: its end, its directory, the array."""
     pieces = [(0, 4096), (size - 22, 22), (size - 146, 124), (0, 4096), (4096, 4096), (8192, size - 8192 - 600)]
     return [Call(rank, path, *piece, 0.0) for piece in [*pieces, (size - 600, 600)]]
 
 
 def _archives(epochs: int = 2, ranks: int = 2, files: int = 40, size: int = 400_000) -> list[Call]:
-    """numpy.load of a file a sample, in an order drawn anew each epoch; batches of 4, 50 ms of computing."""
+    """Each sample is a file for numpy.load, in a new order each epoch; batches of 4 take 50 ms of computing."""
     calls = []
     for rank in range(ranks):
         mine = []
@@ -121,8 +121,8 @@ def _archives(epochs: int = 2, ranks: int = 2, files: int = 40, size: int = 400_
 
 
 def test_a_program_that_loads_archives(tmp_path: Path) -> None:
-    found = _character(_log(tmp_path / "x.darshan", _archives()))
-    values = _values(found)
+    character = _character(_log(tmp_path / "x.darshan", _archives()))
+    values = _values(character)
     assert (values["dataset.format"], values["reader.mode"], values["dataset.file_access"]) == (
         "npz",
         "framework",
@@ -133,9 +133,9 @@ def test_a_program_that_loads_archives(tmp_path: Path) -> None:
     assert (values["reader.shuffle.files"], values["train.epochs"], values["reader.batch_size"]) == (True, 2, 4)
     assert values["compute.time"] == pytest.approx(0.05, rel=0.02)
     assert (values["reader.prefetch"], values["reader.load"], values["reader.shard"]) == (0, "on_demand", True)
-    assert (_sure(found, "dataset.format"), _sure(found, "compute.time")) == ("high", "high")
-    assert _sure(found, "dataset.samples_per_file") != "high", "nobody can look into a file"
-    assert _workload(found, tmp_path).dataset.files == 40
+    assert (_sure(character, "dataset.format"), _sure(character, "compute.time")) == ("high", "high")
+    assert _sure(character, "dataset.samples_per_file") != "high", "nobody can look into a file"
+    assert _workload(character, tmp_path).dataset.files == 40
 
 
 @pytest.mark.parametrize(
@@ -144,42 +144,42 @@ def test_a_program_that_loads_archives(tmp_path: Path) -> None:
 def test_numpys_requests_go_through_the_buffer_of_a_file(
     tmp_path: Path, first: int, expected: int | None, sure: str
 ) -> None:
-    """A page on most file systems; who has all of a file at once has one as Lustre recommends it."""
+    """The buffer is a page on most file systems; a program that reads a whole file at once has one for Lustre."""
     calls = [call._replace(length=first) if call.offset == 0 else call for call in _archives(size=400_000)]
-    found = _character(_log(tmp_path / "x.darshan", calls))
-    assert (_values(found)["reader.transfer_size"], _sure(found, "reader.transfer_size")) == (expected, sure)
-    made = _workload(found, tmp_path)
+    character = _character(_log(tmp_path / "x.darshan", calls))
+    assert (_values(character)["reader.transfer_size"], _sure(character, "reader.transfer_size")) == (expected, sure)
+    made = _workload(character, tmp_path)
     assert (made.dataset.format, made.reader.mode, made.reader.transfer_size) == ("npz", "framework", expected)
 
 
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_files_of_no_known_format_are_plain_bytes(tmp_path: Path, is_whole: bool) -> None:
-    """Whole files with the request that finds their end are read(); pieces are not."""
+    """A whole file and the request that finds its end come from read(); pieces of a file do not."""
     size = 100_000
     pieces = [(0, size), (size, 0)] if is_whole else [(0, 60_000), (60_000, 40_000)]
     files = [[Call(0, f"/d/{number:04}.jpg", *piece, 0.0) for piece in pieces] for number in range(80)]
-    found = _character(_log(tmp_path / "x.darshan", _in_batches(files, 8, 0.05), ranks=1))
-    values = _values(found)
+    character = _character(_log(tmp_path / "x.darshan", _in_batches(files, 8, 0.05), ranks=1))
+    values = _values(character)
     assert (values["dataset.format"], values["dataset.files"], values["dataset.sample.bytes"]) == ("raw", 80, size)
     assert values["reader.mode"] == ("framework" if is_whole else "posix")
     assert values["reader.batch_size"] == 8
-    assert _workload(found, tmp_path).dataset.format == "raw"
+    assert _workload(character, tmp_path).dataset.format == "raw"
 
 
 def test_samples_smaller_than_hdf5s_sieve_lie_in_chunks(tmp_path: Path) -> None:
-    """Of contiguous data it would read 64 KiB at once."""
+    """HDF5 would read 64 KiB at once from a contiguous dataset."""
     for size, chunk in ((16 * KIB, 16 * KIB), (256 * KIB, None)):
         order = np.random.default_rng(0).permutation(200)
         head = [Call(0, "/d/x.h5", 0, 8, 0.0)]
         samples = [[Call(0, "/d/x.h5", 4096 + size * int(at), size, 0.0)] for at in order]
         calls = _in_batches([head, *samples], 4, 0.02)
-        found = _character(_log(tmp_path / "x.darshan", calls, ranks=1))
-        assert _values(found).get("dataset.chunk") == chunk
-        assert _values(found)["dataset.sample.bytes"] == size
+        character = _character(_log(tmp_path / "x.darshan", calls, ranks=1))
+        assert _values(character).get("dataset.chunk") == chunk
+        assert _values(character)["dataset.sample.bytes"] == size
 
 
 def test_steps_show_on_a_busy_machine(tmp_path: Path) -> None:
-    """Reads that are held up now and then, one pause of an epoch's length, pauses of steps that differ by half."""
+    """Some reads are delayed, one pause is as long as an epoch, and the pauses of steps differ by half."""
     random = np.random.default_rng(1)
     files = [_numpy_load(0, f"/d/case_{number:03}.npz", 400_000) for number in range(96)]
     calls, now = [], 1.0
@@ -189,13 +189,13 @@ def test_steps_show_on_a_busy_machine(tmp_path: Path) -> None:
             now += call.seconds + (float(random.uniform(0.0007, 0.008)) if random.random() < 0.2 else 1e-5)
         if number % 4 == 0:
             now += 0.03 * float(random.uniform(1, 1.5)) + (2.0 if number == 48 else 0.0)
-    found = _character(_log(tmp_path / "x.darshan", calls, ranks=1))
-    assert _values(found)["reader.batch_size"] == 4
-    assert 0.03 <= _values(found)["compute.time"] <= 0.05
+    character = _character(_log(tmp_path / "x.darshan", calls, ranks=1))
+    assert _values(character)["reader.batch_size"] == 4
+    assert 0.03 <= _values(character)["compute.time"] <= 0.05
 
 
 def test_threads_that_share_a_sample_are_no_files_in_turn(tmp_path: Path) -> None:
-    """Four of them, a quarter of a sample each at a time; file after file."""
+    """Four threads each read a quarter of a sample at a time, file after file."""
     calls = []
     for number in range(40):
         for at in range(4):
@@ -208,30 +208,30 @@ def test_threads_that_share_a_sample_are_no_files_in_turn(tmp_path: Path) -> Non
 
 
 def test_a_buffer_may_be_of_any_size(tmp_path: Path) -> None:
-    """Of an archive that is begun with 700 MiB."""
+    """The first request for the archive reads 700 MiB."""
     big = 700 * MIB
     calls = [Call(0, f"/d/{number}.npz", *piece, 0.0, 0.1)
              for number in range(4) for piece in ((0, big), (2 * big - 22, 22), (big, big - 22))]  # fmt: skip
-    found = _character(_log(tmp_path / "x.darshan", _in_batches([calls], 1, 0.1), ranks=1))
-    assert _values(found)["reader.transfer_size"] == big
+    character = _character(_log(tmp_path / "x.darshan", _in_batches([calls], 1, 0.1), ranks=1))
+    assert _values(character)["reader.transfer_size"] == big
 
 
 def test_scraps_in_temporary_folders_are_no_outputs(tmp_path: Path) -> None:
     calls = [*_archives(), Call(0, "/tmp/x81jd", 0, 12, 0.5, write=True), Call(0, "/o/notes", 0, 12, 0.5, write=True)]
-    told = {role.file.path: role.role for role in _character(_log(tmp_path / "x.darshan", calls)).derived.roles}
-    assert (told["/tmp/x81jd"], told["/o/notes"]) == ("other", "output")
+    roles = {role.file.path: role.role for role in _character(_log(tmp_path / "x.darshan", calls)).derived.roles}
+    assert (roles["/tmp/x81jd"], roles["/o/notes"]) == ("other", "output")
 
 
 def test_a_checkpoint_is_one_though_its_front_is_written_last(tmp_path: Path) -> None:
-    """ZIP writes its header again when it knows what it says; the usual write is told beside."""
+    """ZIP writes its header again once its sizes are known; the transfer size is that of the usual write."""
     calls = _archives(epochs=2)
     ends = [max(call.start for call in calls[:140]), max(call.start for call in calls) + 0.1]
     for number, end in enumerate(ends):
         pieces = [(0, 58), (58, 500_000), (0, 58), (500_058, 200)]
         calls += [Call(0, f"/o/model_{number}.npz", *piece, end + 1e-4 * at, 5e-5, True)
                   for at, piece in enumerate(pieces, 1)]  # fmt: skip
-    found = _character(_log(tmp_path / "x.darshan", calls))
-    values = _values(found)
+    character = _character(_log(tmp_path / "x.darshan", calls))
+    values = _values(character)
     assert values["checkpoint.every_steps"] is None
     assert len(values["checkpoint.files"]) == 1
     assert values["checkpoint.transfer_size"] == 500_000
@@ -246,14 +246,14 @@ def test_a_stream_of_records_hides_its_samples(tmp_path: Path) -> None:
         stream = [[Call(rank, f"/d/part-{number:05}.tfrecord", at, min(buffer, size - at), 0.0)]
                   for _ in range(3) for number in files for at in offsets]  # fmt: skip
         calls += _in_batches(stream, 10**9, 0.0)
-    found = _character(_log(tmp_path / "x.darshan", calls))
-    values = _values(found)
+    character = _character(_log(tmp_path / "x.darshan", calls))
+    values = _values(character)
     assert (values["dataset.format"], values["reader.mode"]) == ("tfrecord", "framework")
-    assert (values["reader.transfer_size"], _sure(found, "reader.transfer_size")) == (256 * KIB, "high")
+    assert (values["reader.transfer_size"], _sure(character, "reader.transfer_size")) == (256 * KIB, "high")
     assert (values["train.epochs"], values["reader.shuffle.files"]) == (3, False)
-    assert (_sure(found, "dataset.sample.bytes"), _sure(found, "reader.batch_size")) == ("unknown", "unknown")
-    assert (values["compute.time"], _sure(found, "compute.time")) == (0, "unknown")
-    made = _workload(found, tmp_path).dataset
+    assert (_sure(character, "dataset.sample.bytes"), _sure(character, "reader.batch_size")) == ("unknown", "unknown")
+    assert (values["compute.time"], _sure(character, "compute.time")) == (0, "unknown")
+    made = _workload(character, tmp_path).dataset
     assert made.size == pytest.approx(8 * size, rel=0.01)
 
 
@@ -267,20 +267,20 @@ def _chunked(order: Iterable[int], rank: int, chunks: int = 8, chunk: int = 2 * 
 def test_shuffled_samples_of_a_shared_file_in_chunks(tmp_path: Path) -> None:
     order = np.random.default_rng(1).permutation(640)
     calls = [call for rank in range(2) for call in _in_batches(_chunked(order[rank::2], rank), 16, 0.02)]
-    found = _character(_log(tmp_path / "x.darshan", calls))
-    values = _values(found)
+    character = _character(_log(tmp_path / "x.darshan", calls))
+    values = _values(character)
     assert (values["dataset.format"], values["dataset.file_access"], values["dataset.files"]) == ("hdf5", "shared", 1)
     assert (values["dataset.sample.bytes"], values["dataset.chunk"]) == (16 * KIB, 2 * KIB)
     assert values["dataset.samples_per_file"] in (640, 641)
     assert (values["reader.shuffle.samples"], values["reader.shuffle.files"]) == (True, False)
     assert (values["reader.batch_size"], values["train.epochs"]) == (16, 1)
-    assert "8 requests each" in found.derived.keys["dataset.sample.bytes"].evidence
-    made = _workload(found, tmp_path)
+    assert "8 requests each" in character.derived.keys["dataset.sample.bytes"].evidence
+    made = _workload(character, tmp_path)
     assert (made.dataset.chunk_shape, made.reader.transfer_size) == ((1, 2 * KIB), None)
 
 
 def test_samples_of_any_file_next_with_threads_and_reading_ahead(tmp_path: Path) -> None:
-    """Plain samples of 100,000 bytes, 16 in a file; two threads; three batches ahead of the first step."""
+    """Samples have 100,000 bytes, 16 in a file; two threads read; three batches are ahead of the first step."""
     calls = []
     for rank in range(2):
         order = np.random.default_rng(3).permutation(20 * 16)[rank::2]
@@ -290,18 +290,18 @@ def test_samples_of_any_file_next_with_threads_and_reading_ahead(tmp_path: Path)
             for at, sample in enumerate(batch.tolist()):
                 calls.append(Call(rank, f"/d/{sample // 16:04}.npz", 4096 + sample % 16 * 100_000, 100_000,
                                   begin + 4e-4 * (at // 2) + 1e-5 * (at % 2), 3e-4))  # fmt: skip
-    found = _character(_log(tmp_path / "x.darshan", calls))
-    values = _values(found)
+    character = _character(_log(tmp_path / "x.darshan", calls))
+    values = _values(character)
     assert (values["dataset.sample.bytes"], values["dataset.samples_per_file"]) == (100_000, 16)
     assert (values["reader.shuffle.files"], values["reader.shuffle.samples"]) == (True, True)
     assert (values["reader.mode"], values["reader.read_threads"], values["reader.batch_size"]) == ("posix", 2, 4)
     assert values["reader.prefetch"] == 3
     assert values["compute.time"] == pytest.approx(0.03, rel=0.05)
-    _workload(found, tmp_path)
+    _workload(character, tmp_path)
 
 
 def test_samples_in_pieces_of_a_transfer_size(tmp_path: Path) -> None:
-    """3 MiB + 1000 B in requests of 1 MiB, the last one short."""
+    """A sample of 3 MiB + 1000 B is read in requests of 1 MiB, the last one short."""
     size = 3 * MIB + 1000
     samples = [[Call(0, "/d/0.npz", 4096 + sample * size + at, min(MIB, size - at), 0.0) for at in range(0, size, MIB)]
                for sample in range(12)]  # fmt: skip
@@ -312,11 +312,11 @@ def test_samples_in_pieces_of_a_transfer_size(tmp_path: Path) -> None:
 def test_samples_that_differ_in_size(tmp_path: Path) -> None:
     sizes = np.random.default_rng(0).normal(4e6, 8e5, 60).astype(int).tolist()
     calls = _in_batches([_numpy_load(0, f"/d/{at}.npz", size) for at, size in enumerate(sizes)], 2, 0.1)
-    found = _character(_log(tmp_path / "x.darshan", calls, ranks=1))
-    values = _values(found)
+    character = _character(_log(tmp_path / "x.darshan", calls, ranks=1))
+    values = _values(character)
     assert values["dataset.sample.bytes"] == pytest.approx(4e6, rel=0.1)
     assert values["dataset.sample.stdev"] == pytest.approx(8e5, rel=0.3)
-    assert _workload(found, tmp_path).dataset.sample.stdev
+    assert _workload(character, tmp_path).dataset.sample.stdev
 
 
 def _saved(at: float, number: int | None = None, size: int = 4 * MIB) -> list[Call]:
@@ -330,28 +330,28 @@ def test_all_data_in_memory_and_a_checkpoint_each_epoch(tmp_path: Path) -> None:
     loaded = [call for call in _archives(epochs=1) if call.start < 99]
     loaded = [call._replace(start=1 + number * 2e-4) for number, call in enumerate(loaded)]
     saved = [call for epoch in range(5) for call in _saved(12 + 10 * epoch)]
-    found = _character(_log(tmp_path / "x.darshan", [*loaded, *saved]))
-    values = _values(found)
-    assert (values["reader.load"], values["train.epochs"], _sure(found, "train.epochs")) == ("memory", 5, "low")
+    character = _character(_log(tmp_path / "x.darshan", [*loaded, *saved]))
+    values = _values(character)
+    assert (values["reader.load"], values["train.epochs"], _sure(character, "train.epochs")) == ("memory", 5, "low")
     assert values["checkpoint.files"] == [4 * MIB]
     assert (values["checkpoint.every_steps"], values["checkpoint.by"]) == (None, "root")
-    assert _workload(found, tmp_path).reader.load == "memory"
+    assert _workload(character, tmp_path).reader.load == "memory"
 
 
 @pytest.mark.parametrize("is_one_file", [True, False])
 def test_checkpoints_every_so_many_steps(tmp_path: Path, is_one_file: bool) -> None:
-    """Of 30 steps one each fifth."""
+    """The program runs 30 steps and saves a checkpoint every 5 steps."""
     calls = _archives(epochs=3, files=80)
     begins = sorted(call.start for call in calls if call.rank == 0 and call.length == 22)[::4]
     saved = [
         call for number in range(5, 30, 5) for call in _saved(begins[number] - 0.02, None if is_one_file else number)
     ]
-    found = _character(_log(tmp_path / "x.darshan", [*calls, *saved]))
-    values = _values(found)
+    character = _character(_log(tmp_path / "x.darshan", [*calls, *saved]))
+    values = _values(character)
     assert values["checkpoint.every_steps"] == 5
     assert values["checkpoint.files"] == [4 * MIB]
     assert (values["checkpoint.fsync"], values["checkpoint.read_back"]) == (False, False)
-    assert _workload(found, tmp_path).checkpoint is not None
+    assert _workload(character, tmp_path).checkpoint is not None
 
 
 def test_what_is_no_data_is_told_apart(tmp_path: Path) -> None:
@@ -363,17 +363,17 @@ def test_what_is_no_data_is_told_apart(tmp_path: Path) -> None:
         Call(0, "/out/train.log", 0, 100, 1.5, write=True),
         *(call for epoch in range(2) for call in _saved(1.4 + epoch)),
     ]
-    found = _character(_log(tmp_path / "x.darshan", [*_archives(), *others]))
-    told = {role.file.path: role.role for role in found.derived.roles}
-    assert told["/opt/env/lib/python3.11/site-packages/numpy/core.so"] == "library"
-    assert told["/home/me/train.py"] == "library"
-    assert told["/d/train/labels.csv"] == "auxiliary file"
-    assert (told["/out/train.log"], told["/out/model.ckpt"]) == ("output", "checkpoint")
-    assert sum(role == "dataset" for role in told.values()) == 40
-    sides = {side.name: side for side in _workload(found, tmp_path).dataset.auxiliary_files}
+    character = _character(_log(tmp_path / "x.darshan", [*_archives(), *others]))
+    roles = {role.file.path: role.role for role in character.derived.roles}
+    assert roles["/opt/env/lib/python3.11/site-packages/numpy/core.so"] == "library"
+    assert roles["/home/me/train.py"] == "library"
+    assert roles["/d/train/labels.csv"] == "auxiliary file"
+    assert (roles["/out/train.log"], roles["/out/model.ckpt"]) == ("output", "checkpoint")
+    assert sum(role == "dataset" for role in roles.values()) == 40
+    sides = {side.name: side for side in _workload(character, tmp_path).dataset.auxiliary_files}
     assert (sides["labels.csv"].access, sides["labels.csv"].bytes, sides["labels.csv"].by) == ("read", 9000, "all")
     assert (sides["train.log"].access, sides["train.log"].bytes) == ("write", 100)
-    assert "Left out: 2 file(s), library" in workload_yaml.write(found, "x")
+    assert "Left out: 2 file(s), library" in workload_yaml.write(character, "x")
 
 
 def _seen(path: str, read: int = 0, written: int = 0, size: int | None = None, **changes: Any) -> FileStats:
@@ -421,24 +421,24 @@ def test_a_simulation_is_described_and_no_workload(run: Run, tmp_path: Path) -> 
 
 
 def test_counters_alone_tell_less_and_say_so(tmp_path: Path) -> None:
-    found = _character(_log(tmp_path / "x.darshan", _archives(), traced=False))
-    values = _values(found)
+    character = _character(_log(tmp_path / "x.darshan", _archives(), traced=False))
+    values = _values(character)
     assert (values["dataset.format"], values["dataset.files"], values["train.epochs"]) == ("npz", 40, 2)
-    assert (values["reader.shuffle.files"], _sure(found, "reader.shuffle.files")) == (True, "medium")
-    assert {_sure(found, key) for key in ("reader.batch_size", "reader.read_threads", "reader.mode")} == {"unknown"}
+    assert (values["reader.shuffle.files"], _sure(character, "reader.shuffle.files")) == (True, "medium")
+    assert {_sure(character, key) for key in ("reader.batch_size", "reader.read_threads", "reader.mode")} == {"unknown"}
     assert values["compute.time"] == pytest.approx(0.05 / 4, rel=0.3), "of a sample, as nobody knows the batch"
-    text = workload_yaml.write(found, "x")
+    text = workload_yaml.write(character, "x")
     assert "# Note: derived from counters alone, without a trace (DXT)" in text
     assert "# unknown: not recorded without a trace (DXT)" in text
-    _workload(found, tmp_path)
+    _workload(character, tmp_path)
 
 
 def test_a_trace_that_is_cut_is_not_used(tmp_path: Path) -> None:
-    found = _character(LOGS / "mpi4_dxtpartial.darshan")
-    assert not found.derived.traced
-    assert any(note.startswith("DXT cut") for note in found.notes)
-    assert _values(found)["reader.transfer_size"] == 512
-    _workload(found, tmp_path)
+    character = _character(LOGS / "mpi4_dxtpartial.darshan")
+    assert not character.derived.traced
+    assert any(note.startswith("DXT cut") for note in character.notes)
+    assert _values(character)["reader.transfer_size"] == 512
+    _workload(character, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["mpi4_forkcorrupt", "mpi4_npz_truncated"])
@@ -460,23 +460,23 @@ def test_a_log_that_is_not_whole_is_refused(name: str) -> None:
     ],
 )  # fmt: skip
 def test_real_logs_tell_what_their_programs_did(tmp_path: Path, name: str, expected: dict[str, Any]) -> None:
-    found = _character(LOGS / f"{name}.darshan")
-    values = _values(found)
+    character = _character(LOGS / f"{name}.darshan")
+    values = _values(character)
     assert {key: values[key] for key in expected} == expected
-    _workload(found, tmp_path)
+    _workload(character, tmp_path)
 
 
 def test_logs_of_processes_are_one_program(tmp_path: Path) -> None:
-    """Without MPI each process leaves one, of rank 0; they began at different instants."""
+    """Without MPI each process leaves its own log, of rank 0; the processes began at different times."""
     calls = _archives()
     paths = []
     for rank in range(2):
         mine = [call._replace(rank=0, start=call.start + 0.5 * rank) for call in calls if call.rank == rank]
         began = 1_700_000_000 - 0.5 * rank
         paths.append(_log(tmp_path / f"me_python_id7-{rank}_x.darshan", mine, ranks=1, started=began))
-    found = _character(*paths)
-    values = _values(found)
-    assert found.log.job.ranks == 2
+    character = _character(*paths)
+    values = _values(character)
+    assert character.log.job.ranks == 2
     assert (values["dataset.files"], values["train.epochs"], values["reader.batch_size"]) == (40, 2, 4)
     assert values["compute.time"] == pytest.approx(0.05, rel=0.02)
     with pytest.raises(ConfigError, match="comes from an MPI program: pass it on its own"):
@@ -520,14 +520,14 @@ def test_whatever_a_log_holds_its_workload_loads(
     tmp_path_factory: pytest.TempPathFactory, calls: list[Call], traced: bool, program: str
 ) -> None:
     folder = tmp_path_factory.mktemp("any")
-    found = _character(_log(folder / "x.darshan", calls, ranks=3, traced=traced, program=program), force=True)
-    if not found.derived.keys:
-        assert found.derived.against
+    character = _character(_log(folder / "x.darshan", calls, ranks=3, traced=traced, program=program), force=True)
+    if not character.derived.keys:
+        assert character.derived.against
         return
     path = folder / "derived.yaml"
-    path.write_text(workload_yaml.write(found, workload_yaml.default_name(found)))
+    path.write_text(workload_yaml.write(character, workload_yaml.default_name(character)))
     made = workload.load(str(path))
-    assert made.dataset.files == _values(found)["dataset.files"]
+    assert made.dataset.files == _values(character)["dataset.files"]
 
 
 WORKLOAD = """\
@@ -542,7 +542,7 @@ train: {{epochs: 2}}
 @pytest.mark.job
 @pytest.mark.parametrize(("per_file", "files", "samples"), [(4, "true", "true"), (2, "false", "false")])
 def test_a_job_of_ours_is_derived_again(tmp_path: Path, per_file: int, files: str, samples: str) -> None:
-    """There and back: a workload, its job under Darshan's stand-in, its log, the workload."""
+    """A workload runs as a job under Darshan's stand-in; the workload derived from its log is the same."""
     (tmp_path / "w.yaml").write_text(WORKLOAD.format(per_file=per_file, files=files, samples=samples))
     library = libdarshan.install(tmp_path / "lib")
     site = ("-s", "local", "-S", f"site.darshan={library}", "-S", libdarshan.rank_environment(), "--ppn", "2")
@@ -552,10 +552,10 @@ def test_a_job_of_ours_is_derived_again(tmp_path: Path, per_file: int, files: st
         )
         assert done.code == 0, done.err
     (log,) = (tmp_path / "jobs").glob("mine-*/runs/01-measure/darshan/*.darshan")
-    found = _character(log)
-    values = _values(found)
+    character = _character(log)
+    values = _values(character)
     truth = workload.load(str(tmp_path / "w.yaml"))
-    derived = _workload(found, tmp_path)
+    derived = _workload(character, tmp_path)
     assert (derived.dataset.files, derived.dataset.samples_per_file) == (24, per_file)
     assert derived.dataset.sample_bytes == truth.dataset.sample_bytes
     assert (derived.reader.shuffle.files, derived.train.epochs) == (truth.reader.shuffle.files, 2)
@@ -587,7 +587,7 @@ def test_on_the_terminal_into_a_file_and_as_a_document(run: Run, tmp_path: Path)
 
 
 def test_places_drawn_at_random_are_no_epochs(tmp_path: Path) -> None:
-    """Two ranks, 40 steps of 8 out of 640 samples each, some of them more than once; against a file read twice over."""
+    """Two ranks draw samples at random, some of them more than once; a file that is read twice has epochs."""
     drawn = np.random.default_rng(5).integers(0, 640, (2, 600))
     drawn[:, 60:120] = drawn[:, :60]
     calls = [
@@ -597,9 +597,9 @@ def test_places_drawn_at_random_are_no_epochs(tmp_path: Path) -> None:
             [[Call(rank, "/d/volume.h5", 4096 + 64_000 * int(place), 64_000, 0.0)] for place in drawn[rank]], 8, 0.02
         )
     ]
-    values = _values(found := _character(_log(tmp_path / "x.darshan", calls)))
+    values = _values(character := _character(_log(tmp_path / "x.darshan", calls)))
     assert (values["train.epochs"], values["train.steps"], values["reader.shard"]) == (1, 75, False)
-    assert (_sure(found, "train.epochs"), values["reader.shuffle.samples"]) == ("low", True)
+    assert (_sure(character, "train.epochs"), values["reader.shuffle.samples"]) == ("low", True)
     again = [call._replace(offset=4096 + 64_000 * (at % 20)) for at, call in enumerate(calls)]
     twice = _values(_character(_log(tmp_path / "y.darshan", again)))
     assert twice["train.steps"] is None

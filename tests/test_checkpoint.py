@@ -58,15 +58,15 @@ def test_requests_are_of_the_size_asked(
         tmp_path, 0, f"checkpoint.model_bytes={2**21 + 5}", f"checkpoint.transfer_size={asked}"
     )
     write = os.write
-    seen: list[int] = []
+    lengths: list[int] = []
 
     def noting(descriptor: int, data: memoryview) -> int:
-        seen.append(len(data))
+        lengths.append(len(data))
         return write(descriptor, data)
 
     monkeypatch.setattr(os, "write", noting)
     checkpoints.save()
-    assert seen == sizes
+    assert lengths == sizes
     (path,) = folder.iterdir()
     assert path.stat().st_size == sum(sizes)
 
@@ -139,17 +139,17 @@ def test_a_run_tells_checkpoints_apart_from_reading(run: Run, small: Path, tmp_p
     done = run("dlio-submit", small, "--ppn", 2, "-d", "data", "-S", keys, "--wait", "--json")
     assert done.code == 0, done.err
     result: Any = done.job["runs"][-1]["result"]
-    told, steps = result["summary"]["checkpoint"], result["summary"]["steps"]
-    assert told["count"] == steps
-    assert told["bytes_written"] == steps * 2 * sum(PAPER)
-    assert told["write_MBps"] > 0
-    assert told["read_MBps"] > 0
+    checkpoints, steps = result["summary"]["checkpoint"], result["summary"]["steps"]
+    assert checkpoints["count"] == steps
+    assert checkpoints["bytes_written"] == steps * 2 * sum(PAPER)
+    assert checkpoints["write_MBps"] > 0
+    assert checkpoints["read_MBps"] > 0
     assert result["summary"]["bytes_read"] == result["dataset"]["bytes"] * 2, "reading back is no reading of samples"
     for epoch in result["epochs"]:
         parts = epoch["wait_s"] + epoch["compute_s"] + epoch["sync_s"] + epoch["checkpoint_s"]
         assert 0 < epoch["checkpoint_s"] < parts <= epoch["wall_s"]
     total = sum(epoch["checkpoint_s"] for epoch in result["epochs"])
-    assert told["pause_s"]["mean"] * told["count"] == pytest.approx(total)
+    assert checkpoints["pause_s"]["mean"] * checkpoints["count"] == pytest.approx(total)
     assert [path.name.split("-")[0] for path in (tmp_path / "data").glob("[!.]*")] == ["npz"], "nothing of them is left"
     assert f"saved     {steps} checkpoints" in run("dlio-hpc", "report", done.job["archive"]).out
 

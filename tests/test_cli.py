@@ -291,7 +291,7 @@ def test_less_done_than_asked_is_said(run: Run, small: Path) -> None:
 
 
 def test_notes_stand_wherever_the_plan_is_shown(run: Run, small: Path) -> None:
-    """Notes on a shrunk dataset stand in the dry run, the cost, the check, the job's report, and in JSON."""
+    """Notes on a shrunk dataset appear in the dry run, the cost, the check, the job's report, and in JSON."""
     wanted = (small, "-s", "local", "--dataset-size", "240KiB", "-S", "train.steps=99", "-A", "me")
     ends = "train.steps: the dataset ends after 2 of 99 steps per epoch"
     notes = [ends, "site local has no accounts and queues; --account recorded, without effect"]

@@ -1,4 +1,4 @@
-"""Whole jobs on the shipped profile of Theta, as a user runs them: Cobalt and aprun stand in, MPI is real."""
+"""Whole jobs run on the shipped profile of Theta as a user runs them; Cobalt and aprun are stand-ins, MPI is real."""
 
 import json
 import os
@@ -73,7 +73,7 @@ def test_two_nodes_with_four_ranks_each_through_aprun(theta: Theta, small: Path)
 
 @pytest.mark.job
 def test_darshan_reaches_the_ranks_alone(theta: Theta, small: Path) -> None:
-    """Through aprun -e; the probe's two ranks share a node."""
+    """Darshan's variables pass through aprun -e; the probe's two ranks share a node."""
     theta.waited(small, "--generate", "only")
     darshan = ("-S", f"site.darshan={libdarshan.install(theta.folder / 'lib')}", "-S", libdarshan.rank_environment())
     setup = ("-S", f"site.setup={json.dumps(['env > script.env'])}")
@@ -113,7 +113,7 @@ def test_what_cobalt_writes_at_the_end_is_archived_too(run: Run, small: Path, tm
 
 @pytest.mark.job
 def test_a_job_is_told_of_its_limit_by_a_timer_of_its_own(run: Run, small: Path, tmp_path: Path) -> None:
-    """Of 90 s it is told after 68; here all goes ten times as fast, sleep(1) too. Cobalt gives two minutes."""
+    """A job of 90 s is told after 68 s. Here time passes ten times as fast. Cobalt gives two minutes."""
     theta = Theta(run, tmp_path, minute=6.0)
     (tmp_path / "fast").write_text('sleep() { command sleep "$(( $1 / 10 ))"; }\n')
     job = theta.waited(
@@ -131,7 +131,7 @@ def test_a_job_is_told_of_its_limit_by_a_timer_of_its_own(run: Run, small: Path,
 
 @pytest.mark.job
 def test_a_job_that_is_ended_at_its_limit(run: Run, small: Path, tmp_path: Path) -> None:
-    """The minute is over before the script's timer has run down: its exit_status says cancelled, Cobalt knows more."""
+    """The minute ends before the script's timer does; exit_status says cancelled, Cobalt's log says why."""
     theta = Theta(run, tmp_path, minute=4.0)
     job = theta.waited(small, "-t", "1m", "-S", "compute.time=0.5", "-S", "train.epochs=20", code=7)
     directory = Path(job["directory"])
@@ -160,7 +160,7 @@ FORGOTTEN = [
 
 
 def test_what_is_known_of_a_job_that_cobalt_has_forgotten(theta: Theta, small: Path) -> None:
-    """exit_status comes first; why it ended badly stands in Cobalt's log beside it."""
+    """The file exit_status decides; Cobalt's log gives the reason for a failure."""
     directory = theta.held(small)
     log = text(directory / "job.cobaltlog")
     with batch.Book(str(theta.state)).change() as content:
@@ -230,7 +230,7 @@ def test_limits_of_the_profile_are_checked_before_cobalt_is_asked(theta: Theta, 
 
 @pytest.mark.parametrize("queue", site.load("theta").queues)
 def test_every_queue_of_the_profile_takes_its_script(theta: Theta, small: Path, queue: str) -> None:
-    """Attributes that nobody documents are refused here, to catch typing errors."""
+    """The stand-in refuses attributes that are not documented, to catch typing errors."""
     fewest = site.load("theta").queues[queue].fewest_nodes
     directory = theta.held(small, "-q", queue, "-N", fewest, "-t", "1h", "-A", "proj")
     assert theta("dlio-hpc", "cancel", directory).code == 0
@@ -269,11 +269,11 @@ def test_the_preflight_on_theta(theta: Theta, small: Path) -> None:
 
 
 def test_a_profile_is_written_from_what_is_found(theta: Theta, small: Path) -> None:
-    """Where Slurm is on PATH too, Slurm it is."""
+    """The stand-in alone is on PATH, as Slurm there would come first."""
     assert theta("dlio-hpc", "sites", "new", "here", PATH=str(theta.folder / "bin")).code == 0
-    found = theta("dlio-hpc", "sites", "./here.yaml", "--json").json
-    assert (found["scheduler"], found["launcher"]["kind"]) == ("cobalt", "aprun")
-    assert found["queues"]["debug-flat-quad"]["walltime"] == {"1": "1:00:00"}
+    profile = theta("dlio-hpc", "sites", "./here.yaml", "--json").json
+    assert (profile["scheduler"], profile["launcher"]["kind"]) == ("cobalt", "aprun")
+    assert profile["queues"]["debug-flat-quad"]["walltime"] == {"1": "1:00:00"}
     shown = theta("dlio-submit", small, "-s", "./here.yaml", "-d", "data", "-q", "debug-cache-quad", "--dry-run")
     assert shown.code == 0
     assert "#COBALT -q debug-cache-quad\n" in shown.out

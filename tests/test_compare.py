@@ -1,4 +1,4 @@
-"""Verdicts on jobs whose truth is known: single nights, and histories with a step, a drift, an outlier."""
+"""Verdicts are right on jobs whose truth is known: single nights, and histories with a step, a drift or an outlier."""
 
 import shutil
 import xml.etree.ElementTree as ET
@@ -26,7 +26,7 @@ BASE = nights.entry(0, [100.0, 100.5, 99.6])
 
 
 def _judge(job: Entry, *earlier: Entry, **terms: object) -> Verdict:
-    """Against BASE."""
+    """Compare the job with BASE."""
     judged = baseline_comparison.judge([job], [BASE, *earlier, job], [nights.accepted(BASE)], Terms(**terms))  # type: ignore[arg-type]
     (verdict,) = judged.verdicts
     assert judged.exit_code == verdict.exit_code
@@ -45,15 +45,15 @@ def _judge(job: Entry, *earlier: Entry, **terms: object) -> Verdict:
     ],
 )
 def test_repeats_against_repeats(values: list[float], outcome: str, code: int) -> None:
-    found = _judge(nights.entry(1, values))
-    assert (found.outcome, found.exit_code) == (outcome, code)
-    assert found.ratio == pytest.approx(np.median(values) / 100.0)
-    low, ratio, high = found.low, found.ratio, found.high
+    verdict = _judge(nights.entry(1, values))
+    assert (verdict.outcome, verdict.exit_code) == (outcome, code)
+    assert verdict.ratio == pytest.approx(np.median(values) / 100.0)
+    low, ratio, high = verdict.low, verdict.ratio, verdict.high
     assert low is not None
     assert ratio is not None
     assert high is not None
     assert low <= ratio <= high
-    assert found.reference == "nightly-000-000000"
+    assert verdict.reference == "nightly-000-000000"
 
 
 def test_of_times_less_is_better() -> None:
@@ -71,9 +71,9 @@ def test_the_tolerance_is_one_sided_and_can_be_chosen() -> None:
 
 
 def test_noise_says_what_would_help() -> None:
-    found = _judge(nights.entry(1, [97.0, 100.0, 104.0]))
-    assert found.outcome == "inconclusive"
-    repeats, allowed = found.advice
+    verdict = _judge(nights.entry(1, [97.0, 100.0, 104.0]))
+    assert verdict.outcome == "inconclusive"
+    repeats, allowed = verdict.advice
     assert repeats.startswith("--repeat ")
     tolerance = float(allowed.split()[1].rstrip("%")) / 100
     assert _judge(nights.entry(1, [97.0, 100.0, 104.0]), tolerance=tolerance).outcome == "pass"
@@ -88,22 +88,22 @@ def test_one_repeat_needs_a_history() -> None:
 
 
 def test_nights_that_differ_make_what_one_night_shows_uncertain() -> None:
-    """Its repeats agree; but nights before it came out as low, too."""
+    """The job's repeats agree, but earlier nights were as slow."""
     random = np.random.default_rng(4)
     loud = [nights.entry(night, [100 * float(np.exp(random.normal(0, 0.05)))] * 3) for night in range(1, 15)]
     job = nights.entry(20, [95.0, 95.1, 94.9])
     assert _judge(job).outcome == "regression"
-    found = _judge(job, *loud)
-    assert found.outcome == "inconclusive"
-    assert found.noise == pytest.approx(0.05, rel=0.5)
-    assert "more repeats do not help" in found.advice[0]
+    verdict = _judge(job, *loud)
+    assert verdict.outcome == "inconclusive"
+    assert verdict.noise == pytest.approx(0.05, rel=0.5)
+    assert "more repeats do not help" in verdict.advice[0]
 
 
 def test_unlike_keys_are_refused_with_the_difference_named() -> None:
     key = structs.replace(nights.KEY, nodes=4, version="1.1.0")
-    found = _judge(nights.entry(1, [100.0, 100.1, 99.9], key))
-    assert (found.outcome, found.exit_code, found.ratio) == ("not_comparable", 2, None)
-    assert "differs in nodes: 2 / 4; version of dlio-hpc: 1.0.0 / 1.1.0" in found.why
+    verdict = _judge(nights.entry(1, [100.0, 100.1, 99.9], key))
+    assert (verdict.outcome, verdict.exit_code, verdict.ratio) == ("not_comparable", 2, None)
+    assert "differs in nodes: 2 / 4; version of dlio-hpc: 1.0.0 / 1.1.0" in verdict.why
     forced = _judge(nights.entry(1, [100.0, 100.1, 99.9], key), force=True)
     assert forced.outcome == "pass"
     assert forced.warnings == (
@@ -127,8 +127,8 @@ def test_without_a_baseline_there_is_nothing_to_compare_with() -> None:
 @pytest.mark.parametrize("storage", ["cached", "unknown"])
 def test_what_was_not_of_the_storage_is_never_compared_silently(storage: str) -> None:
     job = nights.entry(1, [100.0, 100.1, 99.9], storage=storage)
-    found = _judge(job)
-    assert (found.outcome, found.exit_code, found.ratio) == ("cached", 4, None)
+    verdict = _judge(job)
+    assert (verdict.outcome, verdict.exit_code, verdict.ratio) == ("cached", 4, None)
     forced = _judge(job, force=True)
     assert forced.outcome == "pass"
     assert len(forced.warnings) == 1
@@ -145,8 +145,8 @@ def test_what_was_not_of_the_storage_is_never_compared_silently(storage: str) ->
 def test_faulty_runs_and_jobs_are_not_compared(code: int, outcome: str) -> None:
     made = nights.entry(1, [100.0, 100.1, 99.9])
     bad = structs.replace(made.measurements[0], fault="it went wrong", exit_code=code)
-    found = _judge(structs.replace(made, measurements=(bad, *made.measurements[1:])))
-    assert (found.outcome, found.exit_code, found.ratio) == (outcome, code, None)
+    faulty = _judge(structs.replace(made, measurements=(bad, *made.measurements[1:])))
+    assert (faulty.outcome, faulty.exit_code, faulty.ratio) == (outcome, code, None)
     judged = baseline_comparison.judge(
         [structs.replace(made, fault="a node died", exit_code=code)], [], [nights.accepted(BASE)]
     )
@@ -157,19 +157,19 @@ def test_faulty_runs_and_jobs_are_not_compared(code: int, outcome: str) -> None:
 
 
 def test_what_is_compared_by_force_has_the_history_of_its_kind() -> None:
-    """All from memory, on a laptop say: alike enough to tell the noise between nights."""
+    """Runs that all read from memory, as on a laptop, are similar enough to show the noise between nights."""
     made = [nights.entry(night, [100.0], job=f"stored-{night}") for night in range(9)]
     drawn = nights.entries([100.0] * 9, 0.005)
     cached = [
-        nights.entry(night, [run.metrics["samples_per_s"] for run in each.measurements], storage="cached")
-        for night, each in enumerate(drawn)
+        nights.entry(night, [run.metrics["samples_per_s"] for run in entry.measurements], storage="cached")
+        for night, entry in enumerate(drawn)
     ]
-    (found,) = baseline_comparison.judge(
+    (verdict,) = baseline_comparison.judge(
         cached[-1:], [*made, *cached], [nights.accepted(cached[0])], Terms(force=True)
     ).verdicts
-    assert found.noise is not None
-    assert found.trend is not None
-    assert [night.job for night in found.trend.nights] == [each.job for each in cached]
+    assert verdict.noise is not None
+    assert verdict.trend is not None
+    assert [night.job for night in verdict.trend.nights] == [entry.job for entry in cached]
 
 
 def test_cases_for_ci_systems() -> None:
@@ -221,44 +221,44 @@ def _last(made: list[Entry], base: int = 0, **terms: object) -> Verdict:
 
 
 def test_a_step_in_noise_is_found_by_the_history_and_named() -> None:
-    """3 % at 3 % of noise: no single night can tell."""
+    """No single night shows a small step under 3 % of noise."""
     made = nights.entries([100.0] * 30 + [95.5] * 30, 0.03, 0.01)
-    found = _last(made, 5)
-    assert found.outcome == "regression"
-    assert found.shift is not None
-    assert found.shift.kind == "step"
-    assert abs(int(found.shift.since.removeprefix("nightly-")) - 30) <= 2
-    assert found.shift.ratio == pytest.approx(0.955, abs=0.015)
-    assert found.shift.since in found.why
+    verdict = _last(made, 5)
+    assert verdict.outcome == "regression"
+    assert verdict.shift is not None
+    assert verdict.shift.kind == "step"
+    assert abs(int(verdict.shift.since.removeprefix("nightly-")) - 30) <= 2
+    assert verdict.shift.ratio == pytest.approx(0.955, abs=0.015)
+    assert verdict.shift.since in verdict.why
 
 
 def test_a_drift_is_named_as_one() -> None:
     made = nights.entries(list(np.linspace(100, 94, 50)), 0.01, 0.005)
-    found = _last(made)
-    assert found.outcome == "regression"
-    assert found.shift is not None
-    assert found.shift.kind == "drift"
-    assert found.shift.ratio == pytest.approx(0.94, abs=0.015)
+    verdict = _last(made)
+    assert verdict.outcome == "regression"
+    assert verdict.shift is not None
+    assert verdict.shift.kind == "drift"
+    assert verdict.shift.ratio == pytest.approx(0.94, abs=0.015)
 
 
 def test_an_outlier_is_named_and_is_no_change() -> None:
     levels = [100.0] * 40
     levels[25] = 80.0
-    found = _last(nights.entries(levels, 0.01))
-    assert found.outcome in ("pass", "inconclusive")
-    assert found.trend is not None
-    assert found.trend.shifts == ()
-    assert found.trend.outliers == ("nightly-025",)
+    verdict = _last(nights.entries(levels, 0.01))
+    assert verdict.outcome in ("pass", "inconclusive")
+    assert verdict.trend is not None
+    assert verdict.trend.shifts == ()
+    assert verdict.trend.outliers == ("nightly-025",)
 
 
 def test_a_change_before_the_baseline_is_nobodys_regression() -> None:
-    """Who accepted the new level as the baseline has said so."""
+    """A baseline after the change accepts the new level."""
     made = nights.entries([100.0] * 20 + [90.0] * 20, 0.005)
     assert _last(made, 5).outcome == "regression"
-    found = _last(made, 25)
-    assert found.outcome == "pass"
-    assert found.trend is not None
-    assert len(found.trend.shifts) == 1
+    verdict = _last(made, 25)
+    assert verdict.outcome == "pass"
+    assert verdict.trend is not None
+    assert len(verdict.trend.shifts) == 1
 
 
 def test_the_night_on_which_it_was_mended_is_fine() -> None:
@@ -269,10 +269,10 @@ def test_the_night_on_which_it_was_mended_is_fine() -> None:
 
 def test_a_history_tells_of_a_step_without_any_baseline() -> None:
     made = nights.entries([100.0] * 20 + [90.0] * 10, 0.01)
-    (found,) = baseline_comparison.judge([made[-1]], made, []).verdicts
-    assert found.outcome == "regression"
-    assert "% worse since nightly-020" in found.why
-    assert found.advice == ()
+    (verdict,) = baseline_comparison.judge([made[-1]], made, []).verdicts
+    assert verdict.outcome == "regression"
+    assert "% worse since nightly-020" in verdict.why
+    assert verdict.advice == ()
 
 
 def test_later_nights_other_keys_and_cached_ones_do_not_count() -> None:
@@ -291,10 +291,10 @@ def test_later_nights_other_keys_and_cached_ones_do_not_count() -> None:
 
 @pytest.mark.parametrize("scenario", [*verdicts.SINGLE, *verdicts.HISTORIES], ids=lambda one: one.name)
 def test_rates_of_1000_draws(scenario: verdicts.Scenario) -> None:
-    """Within bounds above what other seeds gave; what is missed is called fine, not noisy."""
-    found = verdicts.rates(scenario, seed=99)
-    assert sum(found.outcomes.values()) == verdicts.DRAWS
-    assert (found.missed if scenario.is_worse else found.false_alarms) <= scenario.most
+    """Rates stay below bounds that other seeds kept; a change is missed if it is called fine, not noisy."""
+    rates = verdicts.rates(scenario, seed=99)
+    assert sum(rates.outcomes.values()) == verdicts.DRAWS
+    assert (rates.missed if scenario.is_worse else rates.false_alarms) <= scenario.most
 
 
 # Commands -------------------------------------------------------------------------------------------------------------
@@ -302,13 +302,13 @@ def test_rates_of_1000_draws(scenario: verdicts.Scenario) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    found = tmp_path / "archive"
-    found.mkdir()
+    directory = tmp_path / "archive"
+    directory.mkdir()
     made = nights.entries([100.0] * 20 + [94.0] * 10, 0.005)
-    for each in made:
-        history.enter(found, each)
-    baselines.accept(found, made[2], "quiet night")
-    return found
+    for entry in made:
+        history.enter(directory, entry)
+    baselines.accept(directory, made[2], "quiet night")
+    return directory
 
 
 def test_compare_on_the_command_line(tmp_path: Path, folder: Path, run: Run) -> None:
@@ -330,9 +330,9 @@ def test_compare_on_the_command_line(tmp_path: Path, folder: Path, run: Run) -> 
     failure = suite.find("testcase/failure")
     assert failure is not None
     assert failure.get("type") == "regression"
-    told = run("dlio-hpc", "compare", "nightly-029", "--archive", folder, "--json").json
-    assert (told["outcome"], told["exit_code"]) == ("regression", 1)
-    assert told["verdicts"][0]["shift"]["since"] == "nightly-020"
+    comparison = run("dlio-hpc", "compare", "nightly-029", "--archive", folder, "--json").json
+    assert (comparison["outcome"], comparison["exit_code"]) == ("regression", 1)
+    assert comparison["verdicts"][0]["shift"]["since"] == "nightly-020"
     assert run("dlio-hpc", "compare", "nightly-029", "--archive", folder, "--tolerance", "10 %").code in (0, 5)
     assert run("dlio-hpc", "compare", "nightly-029", "--archive", folder, "--baseline", "nightly-025").code in (0, 5)
     for arguments in (["nobody"], ["nightly-029", "--baseline", "nobody"], ["nightly-029", "--tolerance", "200%"]):
@@ -340,7 +340,7 @@ def test_compare_on_the_command_line(tmp_path: Path, folder: Path, run: Run) -> 
 
 
 def test_compare_takes_directories_archives_and_studies_alike(tmp_path: Path, run: Run) -> None:
-    """Of jobs that read nothing, so that no cache is in question."""
+    """The jobs read nothing, so that no cache is in question."""
     runs = tmp_path / "dlio-runs"
     for name, factor in (("before", 1.0), ("after", 0.9)):
         made = studies.make(runs, studies.asked("demo", "reader.batch_size=4,8"), repeat=3, name=name)
@@ -356,7 +356,7 @@ def test_compare_takes_directories_archives_and_studies_alike(tmp_path: Path, ru
 
 
 def test_a_study_that_is_not_whole(tmp_path: Path, run: Run) -> None:
-    """Of one run too few, of one that goes on, of one whose archive is damaged."""
+    """One study lacks a run, one is still running, and one has a damaged archive."""
     runs, points = tmp_path / "dlio-runs", studies.asked("demo", "reader.batch_size=4,8")
     studies.write(studies.make(runs, points, repeat=1, name="cut"), lambda point, _: None if point else 1.0, "timeout")
     lacking = run("dlio-hpc", "compare", "cut", "cut", "--junit", "j.xml", "--archive", runs)
@@ -380,8 +380,10 @@ def test_the_summary_counts_verdicts() -> None:
 
 def test_outcomes_of_differences() -> None:
     def of(ratio: float, low: float, high: float) -> str:
-        told: Callable[[float], npt.NDArray[np.float64]] = np.log
-        return regression.outcome_of(robust.Difference(*(float(told(each)) for each in (ratio, low, high))), 0.02)
+        logarithm: Callable[[float], npt.NDArray[np.float64]] = np.log
+        return regression.outcome_of(
+            robust.Difference(*(float(logarithm(number)) for number in (ratio, low, high))), 0.02
+        )
 
     assert of(0.97, 0.96, 0.99) == "regression"
     assert of(0.97, 0.94, 1.01) == "inconclusive"
@@ -392,11 +394,11 @@ def test_outcomes_of_differences() -> None:
 
 
 def test_repeats_of_one_study_are_repeats_however_many_jobs_it_took() -> None:
-    """Three jobs of one evening are one night; what a job lacks and another has is not missing."""
+    """Three jobs of one evening count as one night; a repeat that only one of them has is not missing."""
     one, two, three = (nights.entry(1, [value], job=f"s-{value}", study="s") for value in (100.0, 100.2, 99.8))
     apart = [
-        structs.replace(each, measurements=(structs.replace(each.measurements[0], repeat=place),))
-        for place, each in enumerate((one, two, three))
+        structs.replace(entry, measurements=(structs.replace(entry.measurements[0], repeat=place),))
+        for place, entry in enumerate((one, two, three))
     ]
     (verdict,) = baseline_comparison.judge(apart, apart, [nights.accepted(BASE)]).verdicts
     assert (verdict.job, verdict.outcome) == ("s", "pass")
@@ -412,7 +414,7 @@ def test_repeats_of_one_study_are_repeats_however_many_jobs_it_took() -> None:
 
 @pytest.mark.parametrize("code", [3, 6, 7])
 def test_what_failed_before_its_layout_was_known_can_be_made_good(code: int) -> None:
-    """Its key says less than that of the run which was made for it."""
+    """The key of the failed run holds less than the key of the run that replaces it."""
     made = nights.entry(1, [100.0, 100.2, 99.8])
     key = structs.replace(nights.KEY, file_system="unknown", layout="unknown")
     early = structs.replace(made.measurements[0], key=key, fault="it went wrong", exit_code=code)

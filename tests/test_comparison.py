@@ -1,4 +1,4 @@
-"""Findings against made-up truth: what differs is found, what is noise is called noise."""
+"""Findings are compared with a made-up truth: differences are found, and noise is called noise."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ _CACHED: dict[Any, Any] = {}
 
 @pytest.fixture(autouse=True)
 def _drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What noise does depends on the design alone, not on what was measured: hundreds of studies share their draws."""
+    """The effect of noise depends on the design alone, not on the measurements, so that studies share their draws."""
 
     def once(name: str) -> Callable[..., Any]:
         original = getattr(replicates, name)
@@ -58,8 +58,8 @@ def _found(made: Study, logs: Array, **figures: Any) -> Finding:
 
 
 def _compared(made: Study, logs: Array) -> Comparison:
-    (found,) = _found(made, logs).comparisons
-    return found
+    (comparison,) = _found(made, logs).comparisons
+    return comparison
 
 
 def _often(made: Study, sd: float, truth: Array, seed: int, draws: int = 200) -> list[Comparison]:
@@ -67,12 +67,12 @@ def _often(made: Study, sd: float, truth: Array, seed: int, draws: int = 200) ->
     return [_compared(made, truth[:, None] + random.normal(0, sd, (len(truth), made.repeat))) for _ in range(draws)]
 
 
-def _verdicts(found: Comparison) -> list[str]:
-    return [point.verdict for point in found.points]
+def _verdicts(comparison: Comparison) -> list[str]:
+    return [point.verdict for point in comparison.points]
 
 
-def _share(found: list[Comparison], holds: Callable[[Comparison], bool]) -> float:
-    return sum(map(holds, found)) / len(found)
+def _share(comparisons: list[Comparison], holds: Callable[[Comparison], bool]) -> float:
+    return sum(map(holds, comparisons)) / len(comparisons)
 
 
 @pytest.mark.parametrize(("sd", "repeat"), [(0.02, 3), (0.03, 3), (0.05, 5)])
@@ -80,12 +80,12 @@ def test_a_point_that_is_a_fifth_slower_is_found(tmp_path: Path, sd: float, repe
     made = _threads(tmp_path, 5, repeat)
     for slow in (1, 3):
         truth = np.where(np.arange(5) == slow, np.log(0.8), 0.0)
-        found = _often(made, sd, truth, seed=slow)
-        rate = sum(each.points[slow].verdict == "slower" for each in found) / len(found)
+        comparisons = _often(made, sd, truth, seed=slow)
+        rate = sum(comparison.points[slow].verdict == "slower" for comparison in comparisons) / len(comparisons)
         assert rate >= 0.95, rate
-        best = _share(found, lambda each: each.recommended == 1)
+        best = _share(comparisons, lambda comparison: comparison.recommended == 1)
         assert best < 0.05 if slow == 1 else best >= 0.95, "keep the reference exactly where it is good"
-        beyond = _share(found, lambda each: each.gain is not None and each.gain.is_beyond_noise)
+        beyond = _share(comparisons, lambda comparison: comparison.gain is not None and comparison.gain.is_beyond_noise)
         assert beyond >= 0.95 if slow == 1 else beyond <= 0.05, beyond
 
 
@@ -95,19 +95,21 @@ def test_a_point_that_is_a_fifth_slower_is_found(tmp_path: Path, sd: float, repe
 def test_two_percent_under_five_percent_of_noise_are_noise(tmp_path: Path, points: int, repeat: int, slow: int) -> None:
     made = _threads(tmp_path, points, repeat)
     truth = np.where(np.arange(points) == slow, np.log(0.98), 0.0)
-    found = _often(made, 0.05, truth, seed=42)
-    rate = _share(found, lambda each: each.gain is not None and not each.gain.is_beyond_noise)
+    comparisons = _often(made, 0.05, truth, seed=42)
+    rate = _share(comparisons, lambda comparison: comparison.gain is not None and not comparison.gain.is_beyond_noise)
     assert rate >= 0.95, rate
-    kept = _share(found, lambda each: each.recommended == each.reference)
+    kept = _share(comparisons, lambda comparison: comparison.recommended == comparison.reference)
     assert kept >= 0.95, kept
 
 
 @pytest.mark.parametrize(("points", "repeat"), [(2, 3), (5, 3), (5, 2), (12, 5), (30, 3)])
 def test_false_alarms_are_one_in_twenty_however_many_points(tmp_path: Path, points: int, repeat: int) -> None:
-    """Of any claim at all: a point called slower, a parameter that matters."""
-    found = _often(_threads(tmp_path, points, repeat), 0.05, np.zeros(points), seed=1, draws=300)
-    slower = _share(found, lambda each: "slower" in _verdicts(each))
-    matters = _share(found, lambda each: bool(each.ranking and each.ranking.effects[0].is_beyond_noise))
+    """The rate covers any claim: a point called slower, or a parameter said to matter."""
+    comparisons = _often(_threads(tmp_path, points, repeat), 0.05, np.zeros(points), seed=1, draws=300)
+    slower = _share(comparisons, lambda comparison: "slower" in _verdicts(comparison))
+    matters = _share(
+        comparisons, lambda comparison: bool(comparison.ranking and comparison.ranking.effects[0].is_beyond_noise)
+    )
     assert slower <= 0.085, slower  # 0.05 and what 300 draws may add to it, one in two hundred times
     assert matters <= 0.085, matters
 
@@ -115,20 +117,22 @@ def test_false_alarms_are_one_in_twenty_however_many_points(tmp_path: Path, poin
 def test_intervals_hold_the_truth(tmp_path: Path) -> None:
     """All ratios of a part hold jointly in 95 of 100 draws: to the best, to the reference, and the gain."""
     truth = np.array([0.0, -0.1, -0.02, 0.05, 0.0])
-    found = _often(_threads(tmp_path, 5, 3), 0.05, truth, seed=9, draws=400)
+    comparisons = _often(_threads(tmp_path, 5, 3), 0.05, truth, seed=9, draws=400)
 
-    def holds(each: Comparison) -> bool:
-        second = max((point for point in each.points if point.point != each.best), key=lambda point: point.to_best)
+    def holds(comparison: Comparison) -> bool:
+        second = max(
+            (point for point in comparison.points if point.point != comparison.best), key=lambda point: point.to_best
+        )
         ratios = []
-        for place, point in enumerate(each.points):
-            other = second.point if place == each.best else each.best
+        for place, point in enumerate(comparison.points):
+            other = second.point if place == comparison.best else comparison.best
             ratios.append((truth[place] - truth[other], point.low, point.high))
             ratios.append((truth[place] - truth[1], point.reference_low, point.reference_high))
-        assert each.gain is not None
-        ratios.append((truth[each.best] - truth[1], each.gain.low, each.gain.high))
+        assert comparison.gain is not None
+        ratios.append((truth[comparison.best] - truth[1], comparison.gain.low, comparison.gain.high))
         return all(low is None or low <= np.exp(true) <= high for true, low, high in ratios)
 
-    assert _share(found, holds) >= 0.93, _share(found, holds)
+    assert _share(comparisons, holds) >= 0.93, _share(comparisons, holds)
 
 
 def _scalings(made: Study, logs: Array, seed: int, draws: int = 300, shifts: float = 0.0) -> Iterator[Finding]:
@@ -216,11 +220,14 @@ def test_drift_over_rounds_is_no_effect_and_hides_none(tmp_path: Path) -> None:
     drift = np.log([1.0, 1.15, 1.3])
     flat, slow = np.zeros(5), np.where(np.arange(5) == 3, np.log(0.8), 0.0)
     for truth, wanted in ((flat, 0.05), (slow, 1.0)):
-        found = [_compared(made, truth[:, None] + drift + random.normal(0, 0.03, (5, 3))) for _ in range(200)]
-        rate = _share(found, lambda each: each.points[3].verdict == "slower")
+        comparisons = [_compared(made, truth[:, None] + drift + random.normal(0, 0.03, (5, 3))) for _ in range(200)]
+        rate = _share(comparisons, lambda comparison: comparison.points[3].verdict == "slower")
         assert rate <= wanted if wanted < 1 else rate >= 0.95, rate
-        assert all(each.noise.is_blocked and each.noise.drift == pytest.approx(0.3, abs=0.12) for each in found)
-        noise = np.mean([each.noise.sd for each in found])
+        assert all(
+            comparison.noise.is_blocked and comparison.noise.drift == pytest.approx(0.3, abs=0.12)
+            for comparison in comparisons
+        )
+        noise = np.mean([comparison.noise.sd for comparison in comparisons])
         assert noise == pytest.approx(0.03, abs=0.005)
 
 
@@ -228,47 +235,47 @@ def test_a_missing_cell_does_not_let_drift_in(tmp_path: Path) -> None:
     made = _threads(tmp_path, 5, 3)
     random = np.random.default_rng(4)
     drift = np.log([1.0, 1.15, 1.3])
-    found = []
+    comparisons = []
     for _ in range(200):
         logs = drift + random.normal(0, 0.02, (5, 3))
         logs[2, 2] = np.nan  # without rounds, this point would be a tenth slower
-        found.append(_compared(made, logs))
-    rate = _share(found, lambda each: "slower" in _verdicts(each))
+        comparisons.append(_compared(made, logs))
+    rate = _share(comparisons, lambda comparison: "slower" in _verdicts(comparison))
     assert rate <= 0.085, rate
-    ratios = [each.points[2].to_reference or 0 for each in found]
+    ratios = [comparison.points[2].to_reference or 0 for comparison in comparisons]
     assert np.mean(ratios) == pytest.approx(1, abs=0.01)
 
 
 def test_without_rounds_in_common_drift_counts_as_noise(tmp_path: Path) -> None:
     logs = np.full((4, 4), np.nan)
     logs[:2, :2], logs[2:, 2:] = 0.01 * np.arange(4).reshape(2, 2), 0.3
-    found = _compared(_threads(tmp_path, 4, 4), logs)
-    assert not found.noise.is_blocked
-    assert found.noise.df == 4
+    comparison = _compared(_threads(tmp_path, 4, 4), logs)
+    assert not comparison.noise.is_blocked
+    assert comparison.noise.df == 4
 
 
 @pytest.mark.parametrize("repeat", [1, 2])
 def test_of_a_single_repeat_nothing_is_claimed(tmp_path: Path, repeat: int) -> None:
     logs = np.zeros((3, repeat))
     logs[0], logs[:, 1:] = 2.0, np.nan
-    found = _compared(_threads(tmp_path, 3, repeat), logs)
-    assert set(_verdicts(found)) == {"unknown"}
-    assert found.noise.sd is None
-    assert found.best == 0
-    assert found.recommended is None
-    assert found.gain is not None
-    assert found.gain.ratio == pytest.approx(np.exp(2))
-    assert (found.gain.low, found.gain.confidence, found.gain.is_beyond_noise) == (None, None, False)
-    assert found.ranking is not None
-    assert not found.ranking.effects[0].is_beyond_noise
+    comparison = _compared(_threads(tmp_path, 3, repeat), logs)
+    assert set(_verdicts(comparison)) == {"unknown"}
+    assert comparison.noise.sd is None
+    assert comparison.best == 0
+    assert comparison.recommended is None
+    assert comparison.gain is not None
+    assert comparison.gain.ratio == pytest.approx(np.exp(2))
+    assert (comparison.gain.low, comparison.gain.confidence, comparison.gain.is_beyond_noise) == (None, None, False)
+    assert comparison.ranking is not None
+    assert not comparison.ranking.effects[0].is_beyond_noise
 
 
 def test_repeats_that_agree_to_the_last_digit_prove_nothing(tmp_path: Path) -> None:
     for logs in (np.zeros((3, 3)), np.repeat([[0.0], [1.0], [2.0]], 3, axis=1)):
-        found = _compared(_threads(tmp_path, 3, 3), logs)
-        assert found.noise.sd is None
-        assert found.recommended is None
-        assert set(_verdicts(found)) == {"unknown"}
+        comparison = _compared(_threads(tmp_path, 3, 3), logs)
+        assert comparison.noise.sd is None
+        assert comparison.recommended is None
+        assert set(_verdicts(comparison)) == {"unknown"}
 
 
 def test_one_point_or_none_is_compared_with_nothing(tmp_path: Path) -> None:
@@ -302,26 +309,26 @@ def test_a_figure_that_nobody_knows_is_said_to_be_unknown(tmp_path: Path) -> Non
 @pytest.mark.parametrize("metric", ["wall_s", "io_time_s"])
 def test_of_times_less_is_better(tmp_path: Path, metric: Any) -> None:
     logs = np.random.default_rng(1).normal(0, 0.01, (3, 3)) + np.array([[0.5], [0.0], [0.0]])
-    found = _compared(_threads(tmp_path, 3, 3, metric=metric), logs)
-    assert found.best == 0
-    assert _verdicts(found) == ["best", "slower", "slower"]
-    assert found.gain is not None
-    assert found.gain.is_beyond_noise
-    assert found.gain.ratio == pytest.approx(np.exp(0.5), rel=0.03)
-    assert found.gain.low is not None
-    assert 1 < found.gain.low < found.gain.ratio
+    comparison = _compared(_threads(tmp_path, 3, 3, metric=metric), logs)
+    assert comparison.best == 0
+    assert _verdicts(comparison) == ["best", "slower", "slower"]
+    assert comparison.gain is not None
+    assert comparison.gain.is_beyond_noise
+    assert comparison.gain.ratio == pytest.approx(np.exp(0.5), rel=0.03)
+    assert comparison.gain.low is not None
+    assert 1 < comparison.gain.low < comparison.gain.ratio
 
 
 def test_the_simplest_of_the_best_is_recommended(tmp_path: Path) -> None:
-    """Reference is 2 threads, batch 4: of two that are equally good, the one that changes less."""
+    """The reference has 2 threads and batch 4; of two equally good points, the one that changes less is recommended."""
     part = studies.asked("demo", "reader.read_threads=1,2,4", "reader.batch_size=4,8")
     made = studies.make(tmp_path, part, repeat=3)
     names = [tuple(made.labels(point).values()) for point in made.points]
     truth = np.array([np.log(1.5) * (name in {("4", "4"), ("4", "8")}) for name in names])
-    found = _often(made, 0.02, truth, seed=2, draws=50)
+    comparisons = _often(made, 0.02, truth, seed=2, draws=50)
     assert names[made.parts[0].reference] == ("2", "4")
     simplest = names.index(("4", "4"))
-    assert _share(found, lambda each: each.recommended == simplest) >= 0.9
+    assert _share(comparisons, lambda comparison: comparison.recommended == simplest) >= 0.9
 
 
 def test_what_matters_is_ranked_first(tmp_path: Path) -> None:
@@ -376,7 +383,7 @@ def test_scaling_is_against_the_fewest_ranks(tmp_path: Path, weak: bool) -> None
     truth = np.array([np.log(point.ranks**0.9 * (1 + point.places["reader.read_threads"])) for point in made.points])
     finding = _found(made, truth[:, None] + random.normal(0, 0.02, (6, 3)))
     assert [scaling.kind for scaling in finding.scalings] == ["weak" if weak else "strong"] * 2
-    assert [scaling.labels for scaling in finding.scalings] == [{"reader.read_threads": each} for each in "12"]
+    assert [scaling.labels for scaling in finding.scalings] == [{"reader.read_threads": threads} for threads in "12"]
     for scaling in finding.scalings:
         assert [(step.ranks, step.ideal) for step in scaling.steps] == [(2, 1), (4, 2), (8, 4)]
         first, _, last = scaling.steps
@@ -385,8 +392,8 @@ def test_scaling_is_against_the_fewest_ranks(tmp_path: Path, weak: bool) -> None
         assert last.high is not None
         assert last.low < 4**0.9 < last.high
         assert last.efficiency == last.speed_up / 4
-    assert [(each.nodes, len(each.points)) for each in finding.comparisons] == [(1, 2), (2, 2), (4, 2)]
-    assert all(each.reference is not None for each in finding.comparisons)
+    assert [(scale.nodes, len(scale.points)) for scale in finding.comparisons] == [(1, 2), (2, 2), (4, 2)]
+    assert all(scale.reference is not None for scale in finding.comparisons)
 
 
 def test_where_only_nodes_and_ranks_vary_nothing_is_best(tmp_path: Path) -> None:
@@ -420,50 +427,50 @@ def test_settings_are_compared_on_each_of_two_file_systems_by_itself(tmp_path: P
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_least_squares_are_what_numpy_finds(data: st.DataObject) -> None:
-    """Against the design spelled out, for any cells; and the errors of differences with it."""
+    """Estimates and errors of differences match numpy's solution of the full design, for any cells."""
     points, rounds = data.draw(st.integers(2, 5)), data.draw(st.integers(1, 4))
     cells = data.draw(st.lists(st.booleans(), min_size=points * rounds, max_size=points * rounds))
     there = np.array(cells).reshape(points, rounds)
     there[:, 0] |= ~there.any(axis=1)
     place, of_round = np.nonzero(there)
     values = np.random.default_rng(1).normal(0, 1, len(place)) + of_round
-    found = replicates.fit(place, of_round, values)
+    fit = replicates.fit(place, of_round, values)
     design = np.equal.outer(place, np.arange(points)).astype(float)
-    if found.spread.size:
+    if fit.spread.size:
         known = np.unique(of_round)[1:]
         design = np.column_stack((design, np.equal.outer(of_round, known)))
     solution = np.linalg.lstsq(design, values, rcond=None)[0]
-    assert np.diff(found.values) == pytest.approx(np.diff(solution[:points]))
-    assert found.df == len(values) - np.linalg.matrix_rank(design)
-    if found.df > 0:
+    assert np.diff(fit.values) == pytest.approx(np.diff(solution[:points]))
+    assert fit.df == len(values) - np.linalg.matrix_rank(design)
+    if fit.df > 0:
         residuals = values - design @ solution
-        assert found.sd == pytest.approx(np.sqrt((residuals**2).sum() / found.df))
+        assert fit.sd == pytest.approx(np.sqrt((residuals**2).sum() / fit.df))
     covariance = np.linalg.inv(design.T @ design)
     expected = np.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
-    assert found.difference_sd(0, 1) == pytest.approx(expected)
+    assert fit.difference_sd(0, 1) == pytest.approx(expected)
 
 
 def test_critical_values_are_those_of_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five points, 20 degrees of freedom, 95 %: Student's t, Dunnett's two-sided d (1964, table 2), Tukey's q."""
+    """At 95 % with five points and df 20 they are Student's t, Dunnett's two-sided d (1964, table 2) and Tukey's q."""
     monkeypatch.setattr(replicates, "_DRAWS", 100_000)
     place = np.repeat(np.arange(5), 5)
-    found = replicates.fit(place, np.zeros(25, int), np.random.default_rng(1).normal(0, 1, 25))
-    assert (found.df, found.spread.size) == (20, 0)
+    fit = replicates.fit(place, np.zeros(25, int), np.random.default_rng(1).normal(0, 1, 25))
+    assert (fit.df, fit.spread.size) == (20, 0)
     pair, first = [(1, 0)], [(place, 0) for place in range(1, 5)]
-    assert np.quantile(replicates.differences(found, pair), 0.95) == pytest.approx(2.086, abs=0.03)
-    assert np.quantile(replicates.differences(found, first), 0.95) == pytest.approx(2.65, abs=0.03)
-    assert np.quantile(replicates.ranges([found]), 0.95) * np.sqrt(2) == pytest.approx(4.23, abs=0.04)
-    assert (replicates.ranges([found, found]) >= replicates.ranges([found])).mean() > 0.5
-    assert np.quantile(replicates.ranges([found, found]), 0.95) > np.quantile(replicates.ranges([found]), 0.95)
+    assert np.quantile(replicates.differences(fit, pair), 0.95) == pytest.approx(2.086, abs=0.03)
+    assert np.quantile(replicates.differences(fit, first), 0.95) == pytest.approx(2.65, abs=0.03)
+    assert np.quantile(replicates.ranges([fit]), 0.95) * np.sqrt(2) == pytest.approx(4.23, abs=0.04)
+    assert (replicates.ranges([fit, fit]) >= replicates.ranges([fit])).mean() > 0.5
+    assert np.quantile(replicates.ranges([fit, fit]), 0.95) > np.quantile(replicates.ranges([fit]), 0.95)
 
 
 def test_draws_have_the_spread_of_the_design() -> None:
-    """Missing cells and all: of estimates of points that are all alike."""
+    """Draws of points that are all alike have the errors of differences of the design, with missing cells too."""
     there = np.ones((4, 3), bool)
     there[0, 2] = there[1, 0] = False
     place, of_round = np.nonzero(there)
-    found = replicates.fit(place, of_round, np.random.default_rng(1).normal(0, 1, len(place)))
-    noise = np.concatenate([draws for (draws,), _ in replicates.estimates(found)])
+    fit = replicates.fit(place, of_round, np.random.default_rng(1).normal(0, 1, len(place)))
+    noise = np.concatenate([draws for (draws,), _ in replicates.estimates(fit)])
     for i, j in itertools.combinations(range(4), 2):
-        assert np.std(noise[:, i] - noise[:, j]) == pytest.approx(found.difference_sd(i, j), rel=0.03)
-    assert (replicates.ranges([found]) == replicates.ranges([found])).all(), "seeded"
+        assert np.std(noise[:, i] - noise[:, j]) == pytest.approx(fit.difference_sd(i, j), rel=0.03)
+    assert (replicates.ranges([fit]) == replicates.ranges([fit])).all(), "seeded"

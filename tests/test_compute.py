@@ -35,9 +35,9 @@ def test_emulated_compute_takes_its_time_and_never_less(seconds: float, mode: st
 
 @pytest.mark.parametrize(("mode", "least", "most"), [("sleep", 0.0, 0.05), ("spin", 0.06, 0.4)])
 def test_spinning_burns_the_core_and_sleeping_does_not(mode: str, least: float, most: float) -> None:
-    """As far as other programs leave it the core: in one of some tries they do."""
+    """Other programs may take the core, so that one good try of ten is enough."""
     used: list[float] = []
-    while len(used) < 10 and not any(least <= each <= most for each in used):
+    while len(used) < 10 and not any(least <= seconds <= most for seconds in used):
         before = time.thread_time()
         compute.emulate(0.2, mode)
         used.append(time.thread_time() - before)
@@ -46,7 +46,7 @@ def test_spinning_burns_the_core_and_sleeping_does_not(mode: str, least: float, 
 
 @pytest.mark.parametrize("mode", ["sleep", "spin"])
 def test_a_computing_rank_does_not_starve_its_readers(mode: str) -> None:
-    """A thread that wakes up every half millisecond; a Python busy loop lets it in every five, and not at once."""
+    """A thread wakes up every half millisecond; a busy loop in Python would let it run only every five."""
     stop, turns = threading.Event(), [0]
 
     def reader() -> None:

@@ -1,6 +1,6 @@
-"""What every batch system has to do for dlio-hpc: the same scenarios on a real Slurm, on stand-ins for PBS and Cobalt,
-and on Flux (a stand-in, or the Flux that DLIO_HPC_FLUX names). What one system does in its own way has tests beside its
-name: test_slurm_job, test_pbs_job, test_cobalt_job, test_flux_job.
+"""The same scenarios run on every batch system: on a real Slurm, on stand-ins for PBS and Cobalt, and on Flux (a
+stand-in, or the Flux that DLIO_HPC_FLUX names). Tests of one system alone are in test_slurm_job, test_pbs_job,
+test_cobalt_job and test_flux_job.
 """
 
 import json
@@ -91,7 +91,7 @@ def system(request: pytest.FixtureRequest, run: Run, tmp_path: Path) -> System:
 
 
 def _ended(on: Login, *directories: Path) -> tuple[int, Any]:
-    """The exit code of wait, and the jobs when they have ended."""
+    """Wait for the jobs; return the exit code of wait, and the jobs."""
     done = on("dlio-hpc", "wait", *directories, "--json", "--quiet")
     return done.code, done.json["jobs"]
 

@@ -1,4 +1,4 @@
-"""Whole jobs on this machine, through the launcher: what only shows with several ranks, or with a real file system."""
+"""Whole jobs run on this machine through the launcher; the tests need several ranks or a real file system."""
 
 import json
 import os
@@ -31,7 +31,7 @@ SAMPLE = 12_000
 
 @pytest.fixture
 def measured(run: Run, small: Path) -> Any:
-    """The result of the last run of a job on `small` with overrides."""
+    """Run a job on `small` with overrides, and return the result of its last run."""
 
     def call(*overrides: str, ppn: int = 2, options: tuple[str, ...] = ()) -> Any:
         keys = [word for override in overrides for word in ("-S", override)]
@@ -53,7 +53,7 @@ def _timeline(tmp_path: Path) -> h5py.File:
 
 
 def _check_activity(tmp_path: Path, result: Any) -> None:
-    """What was read over time adds up to what the result says, whoever read it."""
+    """Check that the bytes of the timeline add up to those of the result, whichever thread or process read them."""
     summary = result["summary"]
     with _timeline(tmp_path) as file:
         group, ranks = file["activity"], file["ranks"]
@@ -84,7 +84,7 @@ def _check_activity(tmp_path: Path, result: Any) -> None:
     [("npz", 0, 7), ("npz", 3, 2), ("tfrecord", 3, 7), ("hdf5", 0, 2), ("csv", 3, 7)],
 )
 def test_one_file_is_read_collectively(measured: Any, tmp_path: Path, kind: str, prefetch: int, batch: int) -> None:
-    """4 ranks with shares of 7 and 8 samples: the last batches are short, and the last step is empty for some."""
+    """Four ranks have shares of 7 and 8 samples: the last batches are short, and some ranks have an empty last step."""
     keys = ("reader.access=collective", f"dataset.format={kind}", f"reader.prefetch={prefetch}")
     hints = ("reader.hints={romio_cb_read: enable}", "reader.transfer_size=64KiB", f"reader.batch_size={batch}")
     result = _shared(lambda *overrides: measured(*overrides, ppn=4), *keys, *hints)
@@ -157,7 +157,7 @@ def test_each_way_to_read_runs_as_a_job(measured: Any, tmp_path: Path, keys: tup
 
 
 def test_request_sizes_and_activity_of_a_job_that_reads_in_parts(measured: Any, tmp_path: Path) -> None:
-    """Samples of 12,000 bytes in requests of 4096: two whole ones, and one of 3808."""
+    """A sample of 12,000 bytes is read in two requests of 4096 bytes and one of 3808."""
     result = measured("reader.transfer_size=4KiB", "checkpoint={every_steps: 2, files: [1000]}")
     with _timeline(tmp_path) as file:
         edges, counts = file["request_sizes/edges"][...], file["request_sizes/counts"][...]
@@ -191,19 +191,19 @@ def test_side_files_are_counted_apart(measured: Any, tmp_path: Path) -> None:
         "{name: json, bytes: 1 MiB, count: 4, access: write, when: end}"
     )
     result = measured(f"dataset.auxiliary_files=[{sides}]")
-    told, steps = result["summary"]["auxiliary_files"], result["summary"]["steps"]
-    assert told["reads"] == 2 * (3 * steps + 50) + 2
-    assert told["bytes_read"] == 2 * (300 * steps + 50 * 500) + 2 * 1024
-    assert (told["writes"], told["bytes_written"]) == (2 * 4, 2 * 4 << 20)
-    assert told["opens"] == 2 * 3 + 1, "read files once a rank, the list by root, JSON once a rank"
-    assert told["time_s"] > 0
+    side_files, steps = result["summary"]["auxiliary_files"], result["summary"]["steps"]
+    assert side_files["reads"] == 2 * (3 * steps + 50) + 2
+    assert side_files["bytes_read"] == 2 * (300 * steps + 50 * 500) + 2 * 1024
+    assert (side_files["writes"], side_files["bytes_written"]) == (2 * 4, 2 * 4 << 20)
+    assert side_files["opens"] == 2 * 3 + 1, "read files once a rank, the list by root, JSON once a rank"
+    assert side_files["time_s"] > 0
     assert result["summary"]["bytes_read"] == 30 * SAMPLE * 2, "none of it is samples"
     with _timeline(tmp_path) as file:
         ranks = {name: file["ranks"][name][...].tolist() for name in ("side_reads", "side_bytes_read")}
         assert file["ranks/side_bytes_written"][...].tolist() == [4 << 20, 4 << 20]
         assert file["activity/bytes"][...].sum() == pytest.approx(30 * SAMPLE * 2)
     assert ranks["side_reads"] == [3 * steps + 52, 3 * steps + 50], "the list is read by root, once an epoch"
-    assert sum(ranks["side_bytes_read"]) == told["bytes_read"]
+    assert sum(ranks["side_bytes_read"]) == side_files["bytes_read"]
     (folder,) = (path.parent for path in (tmp_path / "dlio-data").glob("*/dlio-dataset.json"))
     sizes = {path.name: path.stat().st_size for path in folder.glob("side-*")}
     assert sizes == {"side-metadata": 4000, "side-stats": 25_000, "side-list": 1024}
@@ -226,10 +226,10 @@ def test_side_files_are_read_in_runs_at_ascending_places(
 
 
 def test_a_side_file_that_is_read_to_its_end(measured: Any) -> None:
-    told = measured("dataset.auxiliary_files=[{name: list, bytes: 100, count: 3, read_to_eof: true}]")["summary"][
+    side_files = measured("dataset.auxiliary_files=[{name: list, bytes: 100, count: 3, read_to_eof: true}]")["summary"][
         "auxiliary_files"
     ]
-    assert (told["reads"], told["bytes_read"]) == (2 * 4, 2 * 300)
+    assert (side_files["reads"], side_files["bytes_read"]) == (2 * 4, 2 * 300)
 
 
 def test_side_files_that_are_missing_or_cut_end_the_run(run: Run, small: Path, tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_null_workloads_may_have_side_files_alone(run: Run) -> None:
 
 
 def _reaches_storage(folder: Path) -> bool:
-    """Does a file system tell the kernel's accounting what it fetches, once the page cache lets go?"""
+    """Return whether the kernel counts what this file system reads once the page cache is dropped."""
     path = folder / "probe"
     path.write_bytes(os.urandom(1 << 20))
     with path.open("rb+") as file:
@@ -273,8 +273,8 @@ def _reaches_storage(folder: Path) -> bool:
 
 
 def _is_cached(measured: Any, *keys: str) -> bool:
-    """Does nothing come from storage? A machine that was just started loads Python from there, and one may forget its
-    pages at any moment: not three times in a row.
+    """Return whether nothing comes from storage. A machine that was just started loads Python from there, and any
+    machine may drop pages at any moment, but not three times in a row.
     """
     return any(measured(*keys)["summary"]["storage_bytes_read"] < 1 << 20 for _ in range(3))
 
@@ -282,7 +282,7 @@ def _is_cached(measured: Any, *keys: str) -> bool:
 @pytest.mark.parametrize("keys", [("reader.drop_cache=true",), ("reader.direct=true",)], ids=",".join)
 @pytest.mark.parametrize("shuffle", ["true", "false"])
 def test_reading_reaches_the_storage(measured: Any, tmp_path: Path, keys: tuple[str, ...], shuffle: str) -> None:
-    """By the kernel's own count, in every epoch; without these options nothing does, right after generation."""
+    """The kernel counts reads from storage in every epoch; without these options it counts none after generation."""
     if not _reaches_storage(tmp_path):
         pytest.skip("this file system lies in memory")
     bigger = ("dataset.sample={bytes: 1 MiB}", f"reader.shuffle.samples={shuffle}")
@@ -295,7 +295,7 @@ def test_reading_reaches_the_storage(measured: Any, tmp_path: Path, keys: tuple[
 
 
 def test_workers_of_pytorch_are_counted_too(measured: Any, tmp_path: Path) -> None:
-    """They are other processes, whose reads /proc/self/io of the training one does not have."""
+    """The workers are other processes; /proc/self/io of the training process lacks their reads."""
     if not _reaches_storage(tmp_path):
         pytest.skip("this file system lies in memory")
     keys = ("dataset.sample={bytes: 1 MiB}", "reader.loader=pytorch", "reader.read_threads=2")
@@ -305,7 +305,7 @@ def test_workers_of_pytorch_are_counted_too(measured: Any, tmp_path: Path) -> No
 
 
 def test_ranks_may_read_what_another_node_wrote(tmp_path: Path) -> None:
-    """By the plan's arithmetic, there being one node: each share is read by a rank of the next node."""
+    """The plan lets a rank of the next node read each share; the machine has one node, so no job runs."""
     from dlio_hpc.config.workload import load
     from dlio_hpc.plan import plan
 
@@ -315,7 +315,7 @@ def test_ranks_may_read_what_another_node_wrote(tmp_path: Path) -> None:
 
 
 def test_the_kernel_saw_every_byte(small: Path, tmp_path: Path) -> None:
-    """strace's own sum of preadv on the dataset's files equals what the result says."""
+    """strace's sum of preadv on the dataset's files equals the bytes of the result."""
     straced.needed()
     command = [str(BIN / "dlio-submit"), str(small), "-s", "local", "--ppn", "2", "--generate", "only", "--wait"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
@@ -341,10 +341,10 @@ def test_the_kernel_saw_every_byte(small: Path, tmp_path: Path) -> None:
 
 
 def _in_small_tmpfs(size: str, folder: Path, command: list[str]) -> Outcome:
-    """A command in a mount namespace where `folder` is a tmpfs of that size."""
+    """Run a command in a mount namespace where `folder` is a tmpfs of that size."""
     script = f'mount -t tmpfs -o size={size} tmpfs "$1" && shift && exec "$@"'
-    words = ["unshare", "--mount", "sh", "-c", script, "sh", str(folder), *command]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=folder.parent, timeout=120, check=False)
+    arguments = ["unshare", "--mount", "sh", "-c", script, "sh", str(folder), *command]
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=folder.parent, timeout=120, check=False)
     if "mount:" in done.stderr or "unshare:" in done.stderr:
         pytest.skip("no tmpfs may be mounted here")
     return Outcome(done.returncode, done.stdout, done.stderr)
@@ -352,7 +352,7 @@ def _in_small_tmpfs(size: str, folder: Path, command: list[str]) -> Outcome:
 
 @pytest.mark.parametrize("kind", ["npz", "tfrecord", "hdf5", "csv"])
 def test_a_disk_that_fills_up_ends_the_job(small: Path, tmp_path: Path, kind: str) -> None:
-    """The payload fits, the files' own headers and pages do not: only writing shows."""
+    """The payload fits but the files' headers and pages do not; only writing them shows that."""
     (tmp_path / "disk").mkdir()
     keys = ["dataset.files=400", "dataset.samples_per_file=1", "dataset.sample={shape: [20]}", f"dataset.format={kind}"]
     options = [word for key in keys for word in ("-S", key)]
@@ -385,7 +385,7 @@ def test_folders_that_may_not_be_read_are_told(small: Path, tmp_path: Path) -> N
 
     assert submit().code == 0
     (dataset,) = (path.parent for path in (tmp_path / "data").glob("*/dlio-dataset.json"))
-    for path, code, words in (
+    for path, code, message in (
         (dataset / "00000003.npz", 6, "cannot read .*00000003.npz: Permission denied"),
         (dataset, 6, "cannot use .*: Permission denied; choose another --data"),
     ):
@@ -393,11 +393,11 @@ def test_folders_that_may_not_be_read_are_told(small: Path, tmp_path: Path) -> N
         done = submit()
         path.chmod(0o755)
         assert done.code == code, done.err
-        assert re.search(words, done.out + done.err)
+        assert re.search(message, done.out + done.err)
 
 
 def test_a_cut_file_is_found_by_collective_reads_too(run: Run, small: Path, tmp_path: Path) -> None:
-    """By its size: MPI-IO reports the full count past the end, and the batch's first sample is whole."""
+    """The file's size shows the cut: MPI-IO reports the full count past the end, and the first sample is whole."""
     keys = [word for key in ("reader.access=collective", "reader.read_threads=1") for word in ("-S", key)]
     command = ("dlio-submit", small, "-s", "local", "--ppn", 3, *_SHARED, *keys, "--wait", "--json")
     assert run(*command).code == 0
@@ -410,7 +410,7 @@ def test_a_cut_file_is_found_by_collective_reads_too(run: Run, small: Path, tmp_
 
 @pytest.mark.parametrize("keys", [("dataset.format=tfrecord", "reader.mode=framework"), ("dataset.format=npz",)])
 def test_no_step_has_fewer_bytes_than_none(measured: Any, tmp_path: Path, keys: tuple[str, ...]) -> None:
-    """Blocks of TFRecord come with one batch and serve the next, which then reads nothing."""
+    """A block of TFRecord is read with one batch and serves the next, which then reads nothing."""
     small_samples = ("dataset.sample={bytes: 1000}", "dataset.files=4", "dataset.samples_per_file=64")
     result = measured(*keys, *small_samples, "reader.shuffle.samples=false")
     (timeline,) = (tmp_path / "dlio-runs").glob("*/runs/01-measure/timeline.h5")
@@ -439,7 +439,7 @@ def test_checkpoints_and_side_files_are_not_taken_for_samples(measured: Any, tmp
 
 
 def test_checkpoints_are_counted_over_the_run(run: Run, small: Path) -> None:
-    """2 epochs of 4 steps: one after 5 of them; none after 9, which is said."""
+    """In 2 epochs of 4 steps a checkpoint every 5 steps is written once; every 9 steps, none is, and a note says so."""
     command = ("dlio-submit", small, "-s", "local", "--ppn", 2, "--wait", "--json", "-S")
     done = run(*command, "checkpoint.every_steps=5")
     assert done.job["runs"][-1]["result"]["summary"]["checkpoint"]["count"] == 1

@@ -1,4 +1,4 @@
-"""Criteria files: what they may say, and what is said where they are wrong."""
+"""Criteria files are read, and errors in them are reported."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def _key(**changes: Any) -> Key:
 
 
 def test_limits_are_read_in_human_units(tmp_path: Path) -> None:
-    found = _file(
+    loaded = _file(
         tmp_path,
         {
             "cached_above": "5%",
@@ -36,8 +36,8 @@ def test_limits_are_read_in_human_units(tmp_path: Path) -> None:
             },
         },
     )
-    one, two = found.criteria["one"], found.criteria["two"]
-    assert found.cached_above == pytest.approx(0.05)
+    one, two = loaded.criteria["one"], loaded.criteria["two"]
+    assert loaded.cached_above == pytest.approx(0.05)
     assert one.min_au == two.min_au == pytest.approx(0.9)
     assert one.max_read_p99 == two.max_wait_p99 == pytest.approx(0.25)
     assert one.asked == {"min_samples_per_s": 1000, "min_au": 0.9, "max_read_p99": 0.25}
@@ -45,7 +45,7 @@ def test_limits_are_read_in_human_units(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ({"criteria": {"au": {"min_uu": 1}}}, "criteria.au: unknown key 'min_uu'; did you mean 'min_au'?"),
         ({"criteria": {"au": {"min_au": "lots"}}}, "expected a share such as 90% or 0.9, got 'lots'"),
@@ -68,11 +68,11 @@ def test_limits_are_read_in_human_units(tmp_path: Path) -> None:
         ({"criteria": []}, "criteria: expected `object`"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, content: dict[str, Any], told: str) -> None:
+def test_what_is_wrong_is_named(tmp_path: Path, content: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as fault:
         _file(tmp_path, content)
     assert str(fault.value).startswith(str(tmp_path / "mine.yaml"))
-    assert told in str(fault.value)
+    assert message in str(fault.value)
 
 
 def test_a_name_that_is_not_shipped_lists_those_that_are() -> None:
@@ -104,32 +104,32 @@ def test_selectors(criterion: dict[str, Any], key: dict[str, Any], is_selected: 
 
 
 def test_scales_may_be_a_range(tmp_path: Path) -> None:
-    found = _file(tmp_path, {"criteria": {"au": {"nodes": "2..8*2", "min_au": "90%"}}}).criteria["au"]
-    assert found.nodes == (2, 4, 8)
-    assert found.selection == "nodes 2 or 4 or 8"
+    criterion = _file(tmp_path, {"criteria": {"au": {"nodes": "2..8*2", "min_au": "90%"}}}).criteria["au"]
+    assert criterion.nodes == (2, 4, 8)
+    assert criterion.selection == "nodes 2 or 4 or 8"
 
 
 def test_all_that_is_shipped_is_sound_and_named_as_its_file() -> None:
     assert shipped.names(shipped.CRITERIA) == ["acceptance", "mlperf_storage", "nightly"]
     for name in shipped.names(shipped.CRITERIA):
-        found = criteria_file.load(name)
-        assert found.name == name
-        assert found.description
-        assert found.source
-        assert found.criteria
+        loaded = criteria_file.load(name)
+        assert loaded.name == name
+        assert loaded.description
+        assert loaded.source
+        assert loaded.criteria
 
 
 def test_what_a_template_has_in_comments_is_right_too(tmp_path: Path) -> None:
-    """Who takes the comment signs away has a file that works."""
+    """The template is a valid file without its comment signs."""
     text = shipped.find(shipped.CRITERIA, "acceptance").read_text()
     head, _, tail = text.partition("  # What a contract adds, for instance:\n")
     bare = "".join(line.replace("  # ", "  ", 1) for line in tail.splitlines(keepends=True))
     path = tmp_path / "mine.yaml"
     path.write_text(head + bare)
-    found = criteria_file.load(str(path)).criteria
-    assert found["latency"].max_read_p99 == pytest.approx(0.05)
-    assert found["checkpoints"].all_runs
-    assert found["bandwidth"].nodes == 64
-    assert found["how"].gaps == "shorter than a run"
-    keys = {key for each in found.values() for key in each.asked}
+    criteria = criteria_file.load(str(path)).criteria
+    assert criteria["latency"].max_read_p99 == pytest.approx(0.05)
+    assert criteria["checkpoints"].all_runs
+    assert criteria["bandwidth"].nodes == 64
+    assert criteria["how"].gaps == "shorter than a run"
+    keys = {key for criterion in criteria.values() for key in criterion.asked}
     assert {"min_steps", "min_dataset_over_memory", "warmups", "measured_runs", "separate_results_fs"} <= keys

@@ -1,4 +1,4 @@
-"""Files are opened and closed apart while Darshan watches."""
+"""Files are never opened and closed at the same time under Darshan."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("watched")
 def test_nobody_opens_while_another_closes() -> None:
-    """Many at once may open."""
+    """Several threads may open files at once."""
     busy: list[str] = []
     wrong: list[list[str]] = []
     most_opening = 0
@@ -26,10 +26,10 @@ def test_nobody_opens_while_another_closes() -> None:
         for _ in range(100):
             with darshan_fd_gate.opening() if kind == "open" else darshan_fd_gate.closing():
                 busy.append(kind)
-                seen = list(busy)
-                if "close" in seen and len(seen) > 1:
-                    wrong.append(seen)
-                most_opening = max(most_opening, len(seen))
+                active = list(busy)
+                if "close" in active and len(active) > 1:
+                    wrong.append(active)
+                most_opening = max(most_opening, len(active))
                 time.sleep(1e-5)
                 busy.remove(kind)
 
@@ -44,7 +44,7 @@ def test_nobody_opens_while_another_closes() -> None:
 
 @pytest.mark.usefixtures("watched")
 def test_a_thread_does_not_wait_for_itself(tmp_path: Path) -> None:
-    """Garbage may be closed while its thread opens something else."""
+    """Garbage collection may close a file while its thread opens another one."""
     with darshan_fd_gate.opening(), darshan_fd_gate.closing(), darshan_fd_gate.closing():
         (tmp_path / "x").write_text("x")
     with darshan_fd_gate.opened(str(tmp_path / "x"), "rb") as file:

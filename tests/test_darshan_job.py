@@ -1,4 +1,4 @@
-"""Jobs under Darshan: under a stand-in that keeps its rules, and under the real libraries of DLIO_HPC_LIBDARSHAN."""
+"""Jobs run under a stand-in that keeps Darshan's rules, and under the real libraries of DLIO_HPC_LIBDARSHAN."""
 
 import gzip
 import json
@@ -52,14 +52,14 @@ class Darshan(NamedTuple):
     run: Run
 
     def site(self, faults: str = "") -> list[str]:
-        """As options of a command. faults: of the stand-in."""
+        """Return the options of a command. faults: those of the stand-in."""
         standin = () if self.is_real else ("-S", libdarshan.rank_environment(faults))
         return ["-s", "local", "-S", f"site.darshan={self.library}", *standin]
 
     def submit(
         self, *options: object, faults: str = "", workload: str = WORKLOAD, environment: dict[str, str] | None = None
     ) -> Outcome:
-        """A job of two ranks, waited for. faults: of the stand-in. environment: of the user's shell."""
+        """Run a job of two ranks to its end. faults: those of the stand-in. environment: that of the user's shell."""
         (self.folder / "workload.yaml").write_text(workload)
         return self.run(
             "dlio-submit", "workload.yaml", *self.site(faults), "--ppn", RANKS, "-d", "data", "--wait", "--json",
@@ -72,7 +72,7 @@ class Darshan(NamedTuple):
         assert done.code == 0, done.err
 
     def measure(self, *options: object, code: int = 0, faults: str = "", workload: str = WORKLOAD) -> Any:
-        """A job that ends with exit code `code`."""
+        """Run a job that ends with exit code `code`."""
         done = self.submit(*options, faults=faults, workload=workload)
         assert done.code == code, done.err
         return done.job
@@ -86,17 +86,17 @@ def _darshan(library: Path | None, folder: Path) -> Darshan:
 
 @pytest.fixture(scope="module", params=[STANDIN, *REAL])
 def darshan(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Darshan:
-    """Each, with its dataset."""
-    found = _darshan(request.param, tmp_path_factory.mktemp("darshan"))
-    found.generate()
-    return found
+    """Every library, with its dataset."""
+    made = _darshan(request.param, tmp_path_factory.mktemp("darshan"))
+    made.generate()
+    return made
 
 
 @pytest.fixture(scope="module")
 def standin(tmp_path_factory: pytest.TempPathFactory) -> Darshan:
-    found = _darshan(None, tmp_path_factory.mktemp("standin"))
-    found.generate()
-    return found
+    made = _darshan(None, tmp_path_factory.mktemp("standin"))
+    made.generate()
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -114,12 +114,12 @@ def _folder(job: Any, name: str = "01-measure") -> Path:
 
 
 def _log(folder: Path) -> Path:
-    (found,) = folder.glob("*.darshan")
-    return found
+    (path,) = folder.glob("*.darshan")
+    return path
 
 
 def _line(text: str) -> str:
-    """What the table says of the measured run's log, first."""
+    """Return the first line of the table on the measured run's log."""
     return str(re.findall(r"^Darshan   (.*)", text, re.MULTILINE)[-1])
 
 
@@ -149,9 +149,9 @@ def test_the_archive_alone_tells_the_same_as_the_directory(darshan: Darshan, don
     shown = []
     for name, where in (("directory", done["directory"]), ("archive", done["archive"])):
         trace = tmp_path / f"{name}.json.gz"
-        found = darshan.run("dlio-hpc", "report", where, "--json", "--perfetto", trace)
-        assert found.code == 0, found.err
-        shown.append((found.job["runs"], json.loads(gzip.decompress(trace.read_bytes()))))
+        report = darshan.run("dlio-hpc", "report", where, "--json", "--perfetto", trace)
+        assert report.code == 0, report.err
+        shown.append((report.job["runs"], json.loads(gzip.decompress(trace.read_bytes()))))
     assert shown[0] == shown[1]
     assert "analysis" in shown[1][0][-1]
     elsewhere = tmp_path / "alone.tar.zst"
@@ -172,37 +172,37 @@ def test_a_second_run_by_hand_has_a_log_of_its_own(darshan: Darshan) -> None:
 
 
 def _said(done: Outcome) -> str:
-    """Without the ends of lines that a terminal made."""
+    """Return the output without the line breaks made for a terminal."""
     return " ".join((done.out + done.err).split())
 
 
 def test_reads_that_one_rank_hides_make_the_run_invalid(standin: Darshan, tmp_path: Path) -> None:
-    """Not Darshan's error, for all we know: bytes that the core counted may have come from elsewhere."""
+    """The error need not be Darshan's: bytes that the core counted may have come from elsewhere."""
     options = ("-S", "reader.shuffle={}")
     done = standin.submit(*options, faults="hide=1:00000004.npz")
     assert done.code == 3
     assert done.job["state"] == "failed"
     hidden = 5 * SAMPLE_BYTES * EPOCHS
-    words = (
+    message = (
         f"01-measure is invalid: rank 1: Darshan recorded {READ // 2 - hidden} bytes, the rank counted {READ // 2}; "
         f"Darshan recorded 0 bytes of 00000004.npz, {hidden} were planned"
     )
-    assert words in _said(done)
+    assert message in _said(done)
     alone = shutil.copy(done.job["archive"], tmp_path / "alone.tar.zst")
     report = runner(tmp_path)("dlio-hpc", "report", alone)
     assert report.code == 3
-    assert words in _said(report)
+    assert message in _said(report)
     assert "in agreement with dlio-hpc" not in report.out
 
 
 @pytest.fixture
 def copy(done: Any, tmp_path: Path) -> Path:
-    """The good job's folder, to be spoilt."""
+    """A copy of the good job's folder that a test may damage."""
     return Path(shutil.copytree(done["directory"], tmp_path / "copy"))
 
 
 def _judged(directory: Path) -> Outcome:
-    """The report after the script's own step was done again."""
+    """Repeat the step in which the script judges the log, and return the report."""
     command: list[str | Path] = [BIN / "python", "-m", "dlio_hpc.darshan", "judge", directory / "plan.json"]
     judged = subprocess.run([*command, "--run", "1"], capture_output=True, text=True, check=False)
     assert "Traceback" not in judged.stderr
@@ -211,19 +211,19 @@ def _judged(directory: Path) -> Outcome:
     return report
 
 
-def _rewritten(path: Path, keep: Callable[[Traced], Traced | None] = lambda each: each, **changes: Any) -> None:
-    """The log anew, with some of its traces changed or left out; counters are those of all traces that are kept."""
-    found = log_reader.load(path)
-    trace, traces = found.traced["DXT_POSIX"], []
+def _rewritten(path: Path, keep: Callable[[Traced], Traced | None] = lambda record: record, **changes: Any) -> None:
+    """Write the log again with some traces changed or left out; counters are those of all traces that are kept."""
+    log = log_reader.load(path)
+    trace, traces = log.traced["DXT_POSIX"], []
     for file, first in zip(trace.files, trace.first.tolist(), strict=True):
         writes, reads = int(file["writes"]), int(file["reads"])
         rows = [list(row)[:4] for row in trace.segments[first : first + writes + reads].tolist()]
-        traces.append(Traced(found.names[int(file["id"])], int(file["rank"]), rows[writes:], rows[:writes]))
-    kept = [each for each in traces if keep(each) is not None]
-    facts = {"ranks": RANKS, "started": found.job.started, "seconds": found.job.seconds, **changes}
+        traces.append(Traced(log.names[int(file["id"])], int(file["rank"]), rows[writes:], rows[:writes]))
+    kept = [record for record in traces if keep(record) is not None]
+    facts = {"ranks": RANKS, "started": log.job.started, "seconds": log.job.seconds, **changes}
     if "partial" in changes:
         facts["counted"] = darshanlog.counters_of(kept)
-        kept = [each._replace(reads=each.reads[:2]) for each in kept]
+        kept = [record._replace(reads=record.reads[:2]) for record in kept]
     darshanlog.write(path, traces=kept, **facts)
 
 
@@ -233,14 +233,14 @@ def test_a_log_written_anew_is_as_good(done: Any, copy: Path) -> None:
 
 
 def test_a_file_that_is_missing_in_a_log_is_named(copy: Path) -> None:
-    """Half of its samples, and on one rank alone."""
+    """The log lacks the file for half of its samples, on one rank alone."""
     path = _log(copy / "runs/01-measure/darshan")
     lost = next(
         (log_reader.load(path).names[int(file["id"])], int(file["rank"]), int(file["reads"]))
         for file in log_reader.load(path).traced["DXT_POSIX"].files
         if int(file["rank"]) == 1 and log_reader.load(path).names[int(file["id"])].endswith(".npz")
     )
-    _rewritten(path, lambda each: None if (each.path, each.rank) == lost[:2] else each)
+    _rewritten(path, lambda record: None if (record.path, record.rank) == lost[:2] else record)
     report = _judged(copy)
     assert report.code == 3
     saw = READ // 2 - lost[2] * SAMPLE_BYTES
@@ -266,7 +266,7 @@ def _cut(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "message"),
     [
         (_cut, "truncated: "),
         (lambda path: _rewritten(path, ranks=1), "rank count: the log has 1 process(es), the run had 2 ranks"),
@@ -278,22 +278,22 @@ def _cut(path: Path) -> None:
     ids=["cut", "of one process", "of another day", "with a part of the trace", "no log", "empty"],
 )
 def test_what_is_wrong_with_a_log_is_said_and_harms_no_run(
-    copy: Path, damage: Callable[[Path], None], words: str
+    copy: Path, damage: Callable[[Path], None], message: str
 ) -> None:
     path = _log(copy / "runs/01-measure/darshan")
     path.chmod(0o644)
     damage(path)
     report = _judged(copy)
     assert report.code == 0, report.err
-    assert words in _said(report)
+    assert message in _said(report)
     (verdict,) = [run["darshan"] for run in runner(copy)("dlio-hpc", "report", copy, "--json").job["runs"][1:]]
     assert verdict["faults"]
     assert verdict["differences"] == []
-    assert (verdict["bytes"] is None) == ("DXT cut" not in words), "its counters hold even where its trace does not"
+    assert (verdict["bytes"] is None) == ("DXT cut" not in message), "its counters hold even where its trace does not"
 
 
 def _unwatched(job: Any) -> str:
-    """Why the run that measured has no log, of a job that went well without."""
+    """Return why the measuring run has no log; the job itself completed."""
     assert job["state"] == "completed"
     run = _measured(job)
     assert run["result"]["summary"]["bytes_read"] == READ
@@ -306,7 +306,7 @@ def _unwatched(job: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("faults", "words"),
+    ("faults", "message"),
     [
         (
             "mpi",
@@ -316,14 +316,14 @@ def _unwatched(job: Any) -> str:
         ("alone", "the log has 1 process(es) instead of 2 ranks: libdarshan was built for another MPI"),
     ],
 )
-def test_a_library_for_another_mpi_is_left_out(standin: Darshan, faults: str, words: str, tmp_path: Path) -> None:
+def test_a_library_for_another_mpi_is_left_out(standin: Darshan, faults: str, message: str, tmp_path: Path) -> None:
     job = standin.measure(faults=faults)
-    assert _unwatched(job).startswith(words)
-    assert f"Darshan is not used: {words}" in (Path(job["directory"]) / "job.out").read_text()
+    assert _unwatched(job).startswith(message)
+    assert f"Darshan is not used: {message}" in (Path(job["directory"]) / "job.out").read_text()
     page = tmp_path / "page.html"
     report = standin.run("dlio-hpc", "report", job["archive"], "--html", page)
     assert report.code == 0
-    assert f"Darshan no log: {words}" in _said(report)
+    assert f"Darshan no log: {message}" in _said(report)
     assert "pictures are drawn from the benchmark&#39;s own timeline" in page.read_text()
     assert page.read_text().count("<svg") > 2
 
@@ -334,7 +334,7 @@ def test_a_library_that_is_not_there_is_left_out(standin: Darshan) -> None:
 
 
 def test_a_library_that_does_nothing_is_left_out(standin: Darshan) -> None:
-    """Preloaded, and nobody writes a log."""
+    """The library is preloaded and writes no log."""
     assert _unwatched(standin.measure("-S", "site.rank_environment={}")).startswith(
         "2 rank(s) under libdarshan left no log"
     )
@@ -386,7 +386,7 @@ def test_settings_of_others_do_not_get_the_better_of_ours(darshan: Darshan, wher
 
 
 def test_a_libdarshan_that_is_preloaded_already_gives_way(darshan: Darshan) -> None:
-    """As some centres' default modules have it; with two of them the ranks would wait for ever."""
+    """Default modules of some centres preload libdarshan; with two of them the ranks would wait for ever."""
     other = libdarshan.install(darshan.folder / "other") if not darshan.is_real else darshan.library
     lines = [f"export LD_PRELOAD='{harmless()} {other}:{harmless()}'"]
     job = darshan.measure("-S", f"site.setup={json.dumps(lines)}")
@@ -423,7 +423,7 @@ def test_a_rank_that_fails_leaves_its_live_record_and_no_log(darshan: Darshan, t
 
 
 def _stops(seconds: float) -> tuple[str, str]:
-    """The time limit comes near so long after the run has begun."""
+    """Options that warn the job of its time limit `seconds` after its run has begun."""
     late = f"(while [ ! -e runs/01-measure/darshan/live/* ]; do sleep 0.05; done; sleep {seconds}; echo late > stop) &"
     return "-S", f"site.setup={json.dumps([late])}"
 
@@ -435,16 +435,16 @@ def test_a_warning_in_the_last_step_leaves_a_log_that_is_judged(darshan: Darshan
 
 
 def test_a_run_that_was_stopped_has_a_log_of_what_it_did(darshan: Darshan) -> None:
-    """What was read ahead and never trained with is in the log alone."""
+    """Only the log contains samples that were read ahead and never used."""
     slow = ("-S", "train.epochs=1", "-S", "compute.time=300ms", "-S", "reader.batch_size=1", "-S", "reader.shard=false")
     done = darshan.submit(*_stops(1), *slow)
     assert done.code == 7, done.err
     run = _measured(done.job)
     assert (done.job["state"], run["darshan"]["why_not"], run["darshan"]["differences"]) == ("timeout", None, [])
-    seen = run["darshan"]["bytes"]
+    counts = run["darshan"]["bytes"]
     ahead = RANKS * 4 * SAMPLE_BYTES
-    assert seen["core"] == run["result"]["summary"]["bytes_read"] < seen["darshan"] <= seen["core"] + ahead
-    assert seen["planned"] is None
+    assert counts["core"] == run["result"]["summary"]["bytes_read"] < counts["darshan"] <= counts["core"] + ahead
+    assert counts["planned"] is None
     report = darshan.run("dlio-hpc", "report", done.job["archive"])
     assert report.code == 7
     assert re.match(r"[0-9.]+ MiB, [0-9.]+ MiB by dlio-hpc; clocks within", _line(report.out))
@@ -490,13 +490,13 @@ _NAMES = st.text(st.sampled_from(_LETTERS))
 def test_expressions_find_their_paths_and_no_others(path: str, other: str) -> None:
     text = setup.expression(path)
     assert not set(text) & set(" \t,")
-    found = Expression(f"^{text}$")
-    assert found.finds(path)
-    assert found.finds(other) == (len(other) == len(path) and all(map(_alike, path, other)))
+    expression = Expression(f"^{text}$")
+    assert expression.finds(path)
+    assert expression.finds(other) == (len(other) == len(path) and all(map(_alike, path, other)))
 
 
 def _alike(letter: str, other: str) -> bool:
-    """What cannot be written is any letter."""
+    """A letter that cannot be written matches any letter."""
     return letter == other or letter in " \t,"
 
 
@@ -511,24 +511,24 @@ def test_the_preflight_tries_it(darshan: Darshan) -> None:
     assert not list((darshan.folder / "dlio-runs").glob("check*")), "it leaves nothing behind"
 
 
-@pytest.mark.parametrize(("faults", "words"), [("mpi", "ended with exit code 1"), ("alone", "has 1 process(es)")])
-def test_the_preflight_notes_what_does_not_fit(standin: Darshan, faults: str, words: str) -> None:
+@pytest.mark.parametrize(("faults", "message"), [("mpi", "ended with exit code 1"), ("alone", "has 1 process(es)")])
+def test_the_preflight_notes_what_does_not_fit(standin: Darshan, faults: str, message: str) -> None:
     done = standin.run("dlio-hpc", "check", "demo", *standin.site(faults), "-d", "data")
     assert done.code == 0, "runs can do without"
     (note,) = [line for line in done.out.splitlines() if "runs will have no Darshan log" in line]
     assert note.startswith("note")
-    assert words in _said(done)
+    assert message in _said(done)
 
 
 def test_the_preflight_knows_a_library_that_is_missing_or_none(run: Run, small: Path, tmp_path: Path) -> None:
     (tmp_path / "libdarshan.so").write_text("no library")
-    for path, words in (
+    for path, message in (
         (tmp_path / "libdarshan.so", "is not an ELF library"),
         (tmp_path / "nowhere.so", "No such file"),
     ):
         done = run("dlio-hpc", "check", small, "-s", "local", "-d", "data", "--no-launch", "-S", f"site.darshan={path}")
         assert done.code == 0
-        assert re.search(rf"^note +Darshan +{path}.* {words}.*: runs have no Darshan log", done.out, re.MULTILINE)
+        assert re.search(rf"^note +Darshan +{path}.* {message}.*: runs have no Darshan log", done.out, re.MULTILINE)
     without = run("dlio-hpc", "check", small, "-s", "local", "-d", "data", "--no-launch")
     assert without.code == 0
     assert re.search(r"^note +Darshan +the site profile sets no libdarshan.so", without.out, re.MULTILINE)
@@ -554,7 +554,7 @@ def test_a_trace_has_room_for_all_that_is_planned(
     files: int, per_file: int, size: int, transfer: int | None, batch: int, ranks: int, epochs: int, shuffle: str,
     shard: bool,
 ) -> None:  # fmt: skip
-    """Darshan sets 64 requests of a file and rank aside and doubles that; what it does not use is lost."""
+    """Darshan reserves 64 requests for a file and rank and doubles that as needed; the unused part is lost."""
     made, run = _planned(
         ranks,
         f"dataset={{format: npz, files: {files}, samples_per_file: {per_file}, sample: {{bytes: {size}}}}}",
@@ -578,9 +578,9 @@ def test_a_trace_that_would_take_too_much_is_cut_and_that_is_said() -> None:
     """Each rank clears its trace's whole limit at the end, and what it writes must fit into MODMEM when compressed."""
     files = "dataset={format: npz, files: 8, samples_per_file: 1000000, sample: {bytes: 4096}}"
     made, run = _planned(2, files, "reader.transfer_size=1024")
-    words = darshan_needs.note(made, run)
-    assert words is not None
-    assert re.match(r"Darshan.s trace of 00-measure needs .* per rank and gets 256 MiB: it will be truncated", words)
+    note = darshan_needs.note(made, run)
+    assert note is not None
+    assert re.match(r"Darshan.s trace of 00-measure needs .* per rank and gets 256 MiB: it will be truncated", note)
     lines = setup.config(made, run).splitlines()
     assert any(line.startswith("MAX_RECORDS 262144 DXT_POSIX,DXT_MPIIO") for line in lines)
     assert "MODMEM 257" in lines
@@ -595,7 +595,7 @@ MANY = {
 
 @pytest.mark.parametrize("what", MANY)
 def test_what_is_beyond_darshans_own_limits_is_traced(real: Darshan, what: str) -> None:
-    """Which are 65,536 requests, or 974 files, a rank."""
+    """Darshan's own limits are 65,536 requests or 974 files a rank."""
     options = [word for setting in MANY[what] for word in ("-S", setting)]
     verdict = _measured(real.measure(*options, "-d", f"of-many-{what}", workload=BASE))["darshan"]
     assert (verdict["faults"], verdict["differences"]) == ([], [])
@@ -603,7 +603,7 @@ def test_what_is_beyond_darshans_own_limits_is_traced(real: Darshan, what: str) 
 
 
 def test_a_trace_without_room_is_told_and_the_run_is_good(darshan: Darshan) -> None:
-    """What counters say holds all the same."""
+    """The counters remain valid."""
     job = darshan.measure()
     config = _folder(job) / "darshan.conf"
     config.write_text(re.sub(r"MAX_RECORDS \d+ DXT.*", "MAX_RECORDS 3 DXT_POSIX,DXT_MPIIO", config.read_text()))
@@ -685,15 +685,15 @@ def test_every_way_of_reading_is_the_same_to_darshan(real: Darshan, way: str) ->
 
 @pytest.mark.parametrize("mode", ["posix", "framework"])
 def test_tensorflow_reads_the_same_to_darshan(real: Darshan, mode: str) -> None:
-    """By itself it is counted by the kernel, to whom its libraries' reads are the same as those of data."""
+    """In framework mode the kernel counts the reads, those of TensorFlow's libraries as well as those of data."""
     pytest.importorskip("tensorflow")
     tensorflow = ("-S", "reader.loader=tensorflow", "-S", "reader.interleave=2", "-S", f"reader.mode={mode}")
     job = real.measure("-S", _TFRECORD, *tensorflow, "-d", "of-tensorflow", workload=BASE)
     verdict = _measured(job)["darshan"]
     assert (verdict["faults"], verdict["differences"]) == ([], [])
-    seen = verdict["bytes"]
-    assert seen["darshan"] >= seen["planned"] == BASE_BYTES
-    assert abs(seen["darshan"] - seen["core"]) <= (1 << 20 if mode == "framework" else 0)
+    counts = verdict["bytes"]
+    assert counts["darshan"] >= counts["planned"] == BASE_BYTES
+    assert abs(counts["darshan"] - counts["core"]) <= (1 << 20 if mode == "framework" else 0)
     assert verdict["clock_error_s"] < 5e-6
 
 

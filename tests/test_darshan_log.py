@@ -1,4 +1,4 @@
-"""Darshan's logs: read as pydarshan reads them, whole or with the reason why not."""
+"""Darshan's logs are read as pydarshan reads them; a log that is not whole is reported with the reason."""
 
 import os
 import random
@@ -27,19 +27,19 @@ def _load(name: str) -> Log:
     return log_reader.load(LOGS / f"{name}.darshan")
 
 
-def _names(found: Log) -> list[str]:
-    return [fault.name for fault in log_trust.judge(found)]
+def _names(loaded: Log) -> list[str]:
+    return [fault.name for fault in log_trust.judge(loaded)]
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_whole_log_has_no_fault(name: str) -> None:
-    found = _load(name)
-    assert log_trust.judge(found, log_trust.Expected(4, found.job.started - 1, found.job.ended + 1)) == []
+    loaded = _load(name)
+    assert log_trust.judge(loaded, log_trust.Expected(4, loaded.job.started - 1, loaded.job.ended + 1)) == []
 
 
 def test_what_a_log_says() -> None:
-    found = _load("mpi4_npz")
-    job = found.job
+    loaded = _load("mpi4_npz")
+    job = loaded.job
     assert (job.ranks, job.id, job.library, job.program) == (
         4,
         4242,
@@ -48,8 +48,8 @@ def test_what_a_log_says() -> None:
     )
     assert job.seconds == pytest.approx(0.297314, abs=1e-5)
     assert job.mounts["/"] == "ext4"
-    posix, trace = found.counted["POSIX"], found.traced["DXT_POSIX"]
-    assert sorted(found.names[number] for number in posix["id"].tolist()) == [
+    posix, trace = loaded.counted["POSIX"], loaded.traced["DXT_POSIX"]
+    assert sorted(loaded.names[number] for number in posix["id"].tolist()) == [
         f"/lus/demo/data/f{number}.npz" for number in range(8)
     ]
     assert posix["READS"].sum() == trace.files["reads"].sum() == len(trace.segments) == 144
@@ -58,7 +58,7 @@ def test_what_a_log_says() -> None:
 
 
 def test_both_versions_of_dxt_say_the_same() -> None:
-    """The same program under Darshan's release and under its main branch."""
+    """The same program ran under Darshan's release and under its main branch."""
     old, new = (_load(name).traced["DXT_POSIX"] for name in ("mpi4_npz", "main_dxtv2_npz"))
     assert "thread" in (new.segments.dtype.names or ())
     assert "thread" not in (old.segments.dtype.names or ())
@@ -68,7 +68,7 @@ def test_both_versions_of_dxt_say_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted", "words"),
+    ("name", "wanted", "message"),
     [
         (
             "mpi4_dxtpartial",
@@ -79,10 +79,10 @@ def test_both_versions_of_dxt_say_the_same() -> None:
         ("mpi4_npz_truncated", ["truncated", "truncated", "truncated", "DXT missing"], "its header requires 4201"),
     ],
 )
-def test_what_is_wrong_with_a_log_has_its_name(name: str, wanted: list[str], words: str) -> None:
-    found = _load(name)
-    assert _names(found) == wanted
-    assert words in " ".join(fault.text for fault in log_trust.judge(found))
+def test_what_is_wrong_with_a_log_has_its_name(name: str, wanted: list[str], message: str) -> None:
+    loaded = _load(name)
+    assert _names(loaded) == wanted
+    assert message in " ".join(fault.text for fault in log_trust.judge(loaded))
 
 
 def test_only_a_log_that_lost_counters_is_of_no_use() -> None:
@@ -118,9 +118,9 @@ def test_unknown_versions_of_a_module_are_named_and_not_read(tmp_path: Path) -> 
     path = tmp_path / "a.darshan"
     traces = [Traced("/d/a", 0, reads=[(0, 10, 0.1, 0.2)])]
     darshanlog.write(path, 1, traces, versions={"DXT_POSIX": 7})
-    found = log_reader.load(path)
-    assert _names(found) == ["unknown version"]
-    assert not found.traced
+    loaded = log_reader.load(path)
+    assert _names(loaded) == ["unknown version"]
+    assert not loaded.traced
     darshanlog.write(path, 1, traces, versions={"POSIX": 9})
     assert _names(log_reader.load(path)) == ["unknown version"]
 
@@ -171,7 +171,7 @@ def test_the_live_record_of_a_killed_process_is_no_log(tmp_path: Path) -> None:
 
 
 def _same(one: Log, other: Log) -> bool:
-    """Everything that anybody reads of a log."""
+    """Compare everything that is read from a log."""
     if (one.job, one.names, one.counted.keys(), one.traced.keys()) != (
         other.job, other.names, other.counted.keys(), other.traced.keys(),
     ):  # fmt: skip
@@ -184,15 +184,15 @@ def _same(one: Log, other: Log) -> bool:
 
 
 def _used_silently(path: Path, original: Log) -> bool:
-    """Was a damaged log taken for a whole one that says something else?"""
+    """Return whether a damaged log is taken for a whole one with other contents."""
     try:
-        found = log_reader.load(path)
-        faults = log_trust.judge(found)
+        loaded = log_reader.load(path)
+        faults = log_trust.judge(loaded)
     except (InvalidRun, ConfigError):
         return False
-    if len(found.counted) != len(original.counted) or len(found.traced) != len(original.traced):
+    if len(loaded.counted) != len(original.counted) or len(loaded.traced) != len(original.traced):
         return not faults
-    return not faults and not _same(found, original)
+    return not faults and not _same(loaded, original)
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -234,27 +234,28 @@ _TRACED = st.builds(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    traces=st.lists(_TRACED, max_size=8, unique_by=lambda each: (each.path, each.rank)), version=st.sampled_from([1, 2])
+    traces=st.lists(_TRACED, max_size=8, unique_by=lambda record: (record.path, record.rank)),
+    version=st.sampled_from([1, 2]),
 )
 def test_what_was_written_is_read(tmp_path: Path, traces: list[Traced], version: int) -> None:
     path = tmp_path / "a.darshan"
     darshanlog.write(path, 4, traces, versions={"DXT_POSIX": version})
-    found = log_reader.load(path)
-    assert _names(found) == []
+    loaded = log_reader.load(path)
+    assert _names(loaded) == []
     if not traces:
-        assert not found.traced
+        assert not loaded.traced
         return
-    trace = found.traced["DXT_POSIX"]
+    trace = loaded.traced["DXT_POSIX"]
     read = {}
     for file, first in zip(trace.files, trace.first.tolist(), strict=True):
         rows = trace.segments[first : first + int(file["writes"] + file["reads"])]
         columns = [rows[name].tolist() for name in ("offset", "length", "start", "end")]
-        read[found.names[int(file["id"])], int(file["rank"])] = list(zip(*columns, strict=True))
-    assert read == {(each.path, each.rank): [*each.writes, *each.reads] for each in traces}
+        read[loaded.names[int(file["id"])], int(file["rank"])] = list(zip(*columns, strict=True))
+    assert read == {(record.path, record.rank): [*record.writes, *record.reads] for record in traces}
 
 
 def test_traces_come_through_in_pieces(tmp_path: Path) -> None:
-    """A stream far larger than what is read at once, which ends where segments do not."""
+    """The stream is far larger than one read, and reads do not end where segments do."""
     path = tmp_path / "a.darshan"
     rows = np.arange(400_000.0).reshape(-1, 4)
     darshanlog.write(path, 1, [Traced("/d/a", 0, reads=rows), Traced("/d/b", 0, reads=rows[:7])])
@@ -297,20 +298,20 @@ def _pydarshan(
 def test_pydarshan_reads_the_same(name: str) -> None:
     path = LOGS / f"{name}.darshan"
     integers, floats, segments = _pydarshan(path, "POSIX")
-    found = log_reader.load(path)
-    records = found.counted["POSIX"]
-    names = [each for each in records.dtype.names or () if not each.startswith("F_")]
-    assert [tuple(int(row[each]) for each in names) for row in records] == integers
-    times = [each for each in records.dtype.names or () if each.startswith("F_")]
-    assert [tuple(float(row[each]) for each in times) for row in records] == floats
-    trace = found.traced["DXT_POSIX"]
+    loaded = log_reader.load(path)
+    records = loaded.counted["POSIX"]
+    names = [field for field in records.dtype.names or () if not field.startswith("F_")]
+    assert [tuple(int(row[field]) for field in names) for row in records] == integers
+    times = [field for field in records.dtype.names or () if field.startswith("F_")]
+    assert [tuple(float(row[field]) for field in times) for row in records] == floats
+    trace = loaded.traced["DXT_POSIX"]
     files = np.repeat(trace.files, trace.counts)
-    columns = [trace.segments[each].tolist() for each in ("offset", "length", "start", "end")]
+    columns = [trace.segments[field].tolist() for field in ("offset", "length", "start", "end")]
     assert list(zip(files["id"].tolist(), files["rank"].tolist(), *columns, strict=True)) == segments
 
 
 def _examples() -> list[Path]:
-    """Logs of older Darshans that pydarshan brings along."""
+    """Return the logs of older Darshans that pydarshan contains."""
     try:
         import darshan
     except ImportError:
@@ -321,16 +322,16 @@ def _examples() -> list[Path]:
 
 @pytest.mark.parametrize("path", _examples(), ids=lambda path: path.name[:30])
 def test_older_logs_are_read_by_pydarshan(path: Path) -> None:
-    found = log_reader.load(path)
-    assert found.version in {"3.10", "3.21"}
-    assert found.job.ranks >= 1
-    assert not {"garbled", "truncated"} & set(_names(found))
-    if "POSIX" in found.counted:
+    loaded = log_reader.load(path)
+    assert loaded.version in {"3.10", "3.21"}
+    assert loaded.job.ranks >= 1
+    assert not {"garbled", "truncated"} & set(_names(loaded))
+    if "POSIX" in loaded.counted:
         integers, _, segments = _pydarshan(path, "POSIX")
         assert sorted(
-            zip(found.counted["POSIX"]["id"].tolist(), found.counted["POSIX"]["READS"].tolist(), strict=True)
+            zip(loaded.counted["POSIX"]["id"].tolist(), loaded.counted["POSIX"]["READS"].tolist(), strict=True)
         ) == sorted((row[0], row[2 + 3]) for row in integers)
-        assert sum(len(trace.segments) for name, trace in found.traced.items() if name == "DXT_POSIX") == len(segments)
+        assert sum(len(trace.segments) for name, trace in loaded.traced.items() if name == "DXT_POSIX") == len(segments)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9])

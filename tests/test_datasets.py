@@ -1,4 +1,4 @@
-"""dlio-hpc datasets: what lies there is listed, every change to it is found, and nothing else is ever removed."""
+"""dlio-hpc datasets lists what exists, finds every change to it, and never removes anything else."""
 
 import os
 import subprocess
@@ -48,7 +48,7 @@ def _plan(folder: Path, *overrides: str) -> plan.Run:
 
 
 def _generated(folder: Path, *overrides: str, complete: bool = True) -> Path:
-    """A dataset as the core leaves it."""
+    """Write a dataset as the core leaves it."""
     run = _plan(folder, *overrides)
     with dataset.owned(run):
         dataset.begin(run)
@@ -73,7 +73,7 @@ def _flip(path: Path, at: int) -> None:
 
 
 def _places(path: Path) -> list[int]:
-    """Bytes of a file, of samples and of what the format puts before them; HDF5 has many between that nobody reads."""
+    """Return offsets in samples and in what the format puts before them; HDF5 has bytes between that nobody reads."""
     if path.suffix != ".hdf5":
         return [0, path.stat().st_size // 3, path.stat().st_size // 2]
     with h5py.File(path) as file:
@@ -92,14 +92,14 @@ def test_a_flipped_byte_is_found_in_every_format(tmp_path: Path, name: str) -> N
     for path in sorted(folder.glob("0*")):
         for at in _places(path):
             _flip(path, at)
-            (found,) = _faults(folder).items()
-            assert found[0] == path.name
+            (fault,) = _faults(folder).items()
+            assert fault[0] == path.name
             _flip(path, at)
     assert _faults(folder) == {}
 
 
 @pytest.mark.parametrize(
-    ("name", "at", "told"),
+    ("name", "at", "message"),
     [
         ("npz", 4096 + 2 * 840, "byte 5776 differs from the generated contents (sample 7)"),
         ("npz", 4095, "byte 4095 differs from the generated contents"),
@@ -111,11 +111,11 @@ def test_a_flipped_byte_is_found_in_every_format(tmp_path: Path, name: str) -> N
         ("one a file", 4200, "byte 4200 differs from the generated contents (sample 1)"),
     ],
 )
-def test_a_fault_is_told_by_byte_and_sample(tmp_path: Path, name: str, at: int, told: str) -> None:
+def test_a_fault_is_told_by_byte_and_sample(tmp_path: Path, name: str, at: int, message: str) -> None:
     folder = _generated(tmp_path, *_STORED[name])
     path = folder / f"00000001.{folder.name.partition('-')[0]}"
     _flip(path, at)
-    assert _faults(folder)[path.name].startswith(told)
+    assert _faults(folder)[path.name].startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -132,13 +132,13 @@ def test_missing_extra_and_cut_files_are_found(tmp_path: Path, name: str, quick:
     (folder / "notes.txt").touch()
     (folder / f"{3:08}{first.suffix}").touch()
     os.truncate(folder / "side-meta", 299)
-    found = _faults(folder, quick)
-    assert sorted(found) == sorted(
+    faults = _faults(folder, quick)
+    assert sorted(faults) == sorted(
         (first.name, second.name, third.name, "notes.txt", f"{3:08}{first.suffix}", "side-meta")
     )
-    assert found[first.name] == "is missing"
-    assert found["notes.txt"] == "does not belong to the dataset"
-    assert found["side-meta"] == "has 299 bytes, expected 300"
+    assert faults[first.name] == "is missing"
+    assert faults["notes.txt"] == "does not belong to the dataset"
+    assert faults["side-meta"] == "has 299 bytes, expected 300"
 
 
 def test_side_files_are_compared_where_there_is_nothing_else(tmp_path: Path) -> None:
@@ -157,18 +157,18 @@ def test_files_of_another_kind_are_told(tmp_path: Path) -> None:
     second.unlink()
     second.symlink_to(third)
     third.chmod(0)
-    found = _faults(folder)
-    assert "is not a regular file" in found[first.name]
-    assert found[second.name].startswith("is not a regular file")
-    assert os.getuid() == 0 or found[third.name] == "cannot be read: Permission denied"
+    faults = _faults(folder)
+    assert "is not a regular file" in faults[first.name]
+    assert faults[second.name].startswith("is not a regular file")
+    assert os.getuid() == 0 or faults[third.name] == "cannot be read: Permission denied"
 
 
 def test_the_list(run: Run, tmp_path: Path) -> None:
-    told = run("dlio-hpc", "datasets", "list", "-d", "data")
-    assert (told.code, told.out) == (0, f"no datasets in {tmp_path}/data, which does not exist\n")
+    listed = run("dlio-hpc", "datasets", "list", "-d", "data")
+    assert (listed.code, listed.out) == (0, f"no datasets in {tmp_path}/data, which does not exist\n")
     (tmp_path / "data").mkdir()
-    told = run("dlio-hpc", "datasets", "list", "-d", "data")
-    assert (told.code, told.out) == (0, f"no datasets in {tmp_path}/data\n")
+    listed = run("dlio-hpc", "datasets", "list", "-d", "data")
+    assert (listed.code, listed.out) == (0, f"no datasets in {tmp_path}/data\n")
     whole, half = _generated(tmp_path), _generated(tmp_path, "dataset.format=csv", complete=False)
     made = _generated(tmp_path, "dataset.format=tfrecord", complete=False)
     for name, content in (("foreign", "{}"), ("unreadable", "nonsense")):
@@ -176,20 +176,20 @@ def test_the_list(run: Run, tmp_path: Path) -> None:
         (tmp_path / "data" / name / "dlio-dataset.json").write_text(content)
     (tmp_path / "data" / "other").mkdir()
     with rundir.locked_file(dataset.lock_file(made)):
-        told = run("dlio-hpc", "datasets", "list", DLIO_HPC_DATA=str(tmp_path / "data"))
-    assert told.code == 2
-    assert "foreign/dlio-dataset.json" in told.err
-    assert "unreadable/dlio-dataset.json" in told.err
-    lines = {line.split()[0]: line.split() for line in told.out.splitlines() if line}
+        listed = run("dlio-hpc", "datasets", "list", DLIO_HPC_DATA=str(tmp_path / "data"))
+    assert listed.code == 2
+    assert "foreign/dlio-dataset.json" in listed.err
+    assert "unreadable/dlio-dataset.json" in listed.err
+    lines = {line.split()[0]: line.split() for line in listed.out.splitlines() if line}
     assert lines[whole.name][1:-2] == ["npz", "3", "x", "5", "12.3", "KiB", "complete"]
     assert lines[half.name][7] == "unfinished"
     assert lines[made.name][7] == "generating"
-    assert max(map(len, told.out.splitlines()[1:])) <= 100
-    assert "remove --unfinished" in told.out
+    assert max(map(len, listed.out.splitlines()[1:])) <= 100
+    assert "remove --unfinished" in listed.out
     as_json = run("dlio-hpc", "datasets", "list", "-d", "data", "--json")
-    states = {each["name"]: each["state"] for each in as_json.json["datasets"]}
+    states = {entry["name"]: entry["state"] for entry in as_json.json["datasets"]}
     assert states == {whole.name: "complete", half.name: "unfinished", made.name: "unfinished"}
-    (first,) = [each for each in as_json.json["datasets"] if each["name"] == whole.name]
+    (first,) = [entry for entry in as_json.json["datasets"] if entry["name"] == whole.name]
     assert (first["files"], first["samples_per_file"], first["bytes"], first["format"]) == (3, 5, 12600, "npz")
     assert first["path"] == str(whole)
 
@@ -202,9 +202,9 @@ def test_the_longest_names_fit_the_table(run: Run, tmp_path: Path) -> None:
     Path(run_of.dataset).mkdir(parents=True)
     dataset.mark(run_of, complete=True)
     _generated(tmp_path)
-    told = run("dlio-hpc", "datasets", "list", "-d", "data")
-    assert max(map(len, told.out.splitlines()[1:])) <= 100
-    assert run_of.dataset.rpartition("/")[2] in told.out
+    listed = run("dlio-hpc", "datasets", "list", "-d", "data")
+    assert max(map(len, listed.out.splitlines()[1:])) <= 100
+    assert run_of.dataset.rpartition("/")[2] in listed.out
 
 
 def test_the_sites_data_directory_is_the_default(run: Run, tmp_path: Path) -> None:
@@ -212,8 +212,8 @@ def test_the_sites_data_directory_is_the_default(run: Run, tmp_path: Path) -> No
     profile = run("dlio-hpc", "sites", "local").out
     (line,) = [line for line in profile.splitlines() if line.startswith("data:")]
     (tmp_path / "mine.yaml").write_text(profile.replace(line, "data: $WHERE/data"))
-    told = run("dlio-hpc", "datasets", "list", "-s", "./mine.yaml", WHERE=str(tmp_path))
-    assert folder.name in told.out
+    listed = run("dlio-hpc", "datasets", "list", "-s", "./mine.yaml", WHERE=str(tmp_path))
+    assert folder.name in listed.out
     assert run("dlio-hpc", "datasets", "list", "-s", "./mine.yaml").code == 2
 
 
@@ -253,13 +253,13 @@ def test_removing_takes_the_dataset_and_nothing_else(run: Run, tmp_path: Path) -
     first, second = _generated(tmp_path, side), _generated(tmp_path, "dataset.format=csv")
     (first / rundir.temporary_name(dataset.FINGERPRINT_FILE)).touch()
     size = sum(path.stat().st_size for path in first.iterdir())
-    told = run("dlio-hpc", "datasets", "remove", "-d", "data", first.name, "--dry-run")
-    assert (told.code, f"would free {size / 1024:.4g} KiB in 6 files" in told.out) == (0, True)
+    removal = run("dlio-hpc", "datasets", "remove", "-d", "data", first.name, "--dry-run")
+    assert (removal.code, f"would free {size / 1024:.4g} KiB in 6 files" in removal.out) == (0, True)
     assert verify(first, quick=False).faults == ()
-    told = run("dlio-hpc", "datasets", "remove", "-d", "data", first.name)
-    assert told.code == 0
-    assert f"{first}: freed" in told.out
-    assert "in 6 files" in told.out
+    removal = run("dlio-hpc", "datasets", "remove", "-d", "data", first.name)
+    assert removal.code == 0
+    assert f"{first}: freed" in removal.out
+    assert "in 6 files" in removal.out
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == sorted(
         (dataset.lock_file(second).name, second.name)
     )
@@ -280,9 +280,9 @@ def test_what_is_not_ours_is_never_removed(run: Run, tmp_path: Path) -> None:
         ("..", "holds no dlio-dataset.json"),
         ("link", f"is a link to {whole}"),
     ):
-        told = run("dlio-hpc", "datasets", "remove", "-d", "data", whole.name, name)
-        assert told.code == 2
-        assert message in told.err
+        removal = run("dlio-hpc", "datasets", "remove", "-d", "data", whole.name, name)
+        assert removal.code == 2
+        assert message in removal.err
         assert {path: path.read_bytes() for path in before} == before, "not even what could have been removed"
     (mixed / "thesis.tex").unlink()
     file = mixed / "00000001.csv"
@@ -297,11 +297,11 @@ def test_what_a_job_generates_is_left_alone(run: Run, tmp_path: Path) -> None:
     made, half = _generated(tmp_path, complete=False), _generated(tmp_path, "dataset.format=csv", complete=False)
     whole = _generated(tmp_path, "dataset.format=tfrecord")
     with rundir.locked_file(dataset.lock_file(made)):
-        told = run("dlio-hpc", "datasets", "remove", "-d", "data", made.name)
-        assert told.code == 2
-        assert "a job is generating it" in told.err
-        told = run("dlio-hpc", "datasets", "remove", "-d", "data", "--unfinished")
-        assert told.code == 0
+        removal = run("dlio-hpc", "datasets", "remove", "-d", "data", made.name)
+        assert removal.code == 2
+        assert "a job is generating it" in removal.err
+        removal = run("dlio-hpc", "datasets", "remove", "-d", "data", "--unfinished")
+        assert removal.code == 0
     assert (made.exists(), half.exists(), whole.exists()) == (True, False, True)
     assert run("dlio-hpc", "datasets", "remove", "-d", "data", "--unfinished").code == 0
     assert run("dlio-hpc", "datasets", "remove", "-d", "data", "--unfinished").out == "no unfinished datasets\n"
@@ -310,7 +310,7 @@ def test_what_a_job_generates_is_left_alone(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="becoming another user takes root")
 def test_the_lock_of_another_user_counts() -> None:
-    """Who may delete from a group's folder need not be able to write the lock."""
+    """A user may delete from a group's folder without being able to write the lock."""
     program = "import os, sys; from pathlib import Path; from dlio_hpc.plan import dataset; os.setuid(65534); "
     program += "sys.exit(dataset.is_owned(Path(sys.argv[1])))"
     with tempfile.TemporaryDirectory() as name:  # tmp_path is its user's alone
@@ -352,10 +352,10 @@ def test_a_disk_without_room_for_a_mark(tmp_path: Path, monkeypatch: pytest.Monk
     folder = _generated(tmp_path)
     write = dataset.write
 
-    def full(where: Path, found: dataset.Fingerprint) -> None:
+    def full(where: Path, fingerprint: dataset.Fingerprint) -> None:
         if (folder / "00000000.npz").exists():
             raise OSError(28, "No space left on device")
-        write(where, found)
+        write(where, fingerprint)
 
     monkeypatch.setattr(dataset, "write", full)
     assert dataset_removal.remove(folder)[0] == 4
@@ -363,7 +363,7 @@ def test_a_disk_without_room_for_a_mark(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_who_waited_for_a_dataset_that_was_removed_makes_it_anew(tmp_path: Path) -> None:
-    """The lock that it waited for is gone with the folder; nobody else gets in beside it."""
+    """The lock that it waited for is gone with the folder; nobody else generates at the same time."""
     folder, run = _generated(tmp_path, complete=False), _plan(tmp_path)
     waits, inside = threading.Event(), threading.Event()
 

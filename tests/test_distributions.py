@@ -26,12 +26,12 @@ def test_histograms_add_up_and_keep_quantiles(latencies: list[float], parts: int
     values = np.array(latencies)
     counts = sum((distributions.histogram(part) for part in np.array_split(values, parts)), np.zeros(272, np.int64))
     assert (counts == distributions.histogram(values)).all()
-    told = distributions.of_histogram(counts, float(values.sum()), float(values.max()))
-    assert told is not None
-    assert told.mean == pytest.approx(values.mean())
-    assert told.max == values.max()
+    distribution = distributions.of_histogram(counts, float(values.sum()), float(values.max()))
+    assert distribution is not None
+    assert distribution.mean == pytest.approx(values.mean())
+    assert distribution.max == values.max()
     ranked = np.sort(values)
-    for share, value in ((0.5, told.p50), (0.95, told.p95), (0.99, told.p99)):
+    for share, value in ((0.5, distribution.p50), (0.95, distribution.p95), (0.99, distribution.p99)):
         exact = ranked[max(0, int(np.ceil(share * len(ranked))) - 1)]
         assert value == pytest.approx(exact, rel=0.046)
 
@@ -62,7 +62,7 @@ def _merged(
 
 
 def test_a_run_that_was_cut_short_in_its_second_epoch() -> None:
-    """One rank, epochs of three steps, four done: the second epoch has one step, and MLPerf's formula leaves it out."""
+    """One rank does four steps in epochs of three: the second epoch has one step, which MLPerf's formula leaves out."""
     steps = np.zeros((1, 4, distributions.COLUMNS))
     for number in range(4):
         steps[0, number] = [10 * number, 10 * number + 1, 10 * number + 9, 10 * number + 10, 2, 20, 8]
@@ -72,14 +72,19 @@ def test_a_run_that_was_cut_short_in_its_second_epoch() -> None:
     run = _run_of(3)
     first, second = merge.epochs(merged, run)
     assert (first.steps, first.wall_s, second.steps, second.wall_s, second.samples) == (3, 30, 1, 10, 2)
-    told = merge.summary(merged, run)
-    assert (told.steps, told.steps_planned, told.samples, told.wall_s) == (4, 3 * run.workload.train.epochs, 8, 40)
-    assert told.au_mlperf == pytest.approx(16 / 20)
-    assert told.samples_left_out == 0
+    summary = merge.summary(merged, run)
+    assert (summary.steps, summary.steps_planned, summary.samples, summary.wall_s) == (
+        4,
+        3 * run.workload.train.epochs,
+        8,
+        40,
+    )
+    assert summary.au_mlperf == pytest.approx(16 / 20)
+    assert summary.samples_left_out == 0
 
 
 def test_the_summary_of_a_run_with_known_figures() -> None:
-    """Two ranks, two epochs of two steps: rank 0 waits 1, rank 1 waits 2; compute 3; sync until the later is there."""
+    """Two ranks do two epochs of two steps: rank 0 waits 1 s, rank 1 waits 2 s, both compute 3 s and synchronize."""
     steps = np.zeros((2, 4, distributions.COLUMNS))
     for rank, wait in ((0, 1.0), (1, 2.0)):
         for number in range(4):
@@ -91,20 +96,20 @@ def test_the_summary_of_a_run_with_known_figures() -> None:
     fetched, saved = np.array([[10.0, 0], [5, 1]]), np.zeros((2, 0, 7))
     merged = _merged(hosts, steps, histogram, totals, fetched, saved)
     run = _run_of(2)
-    told = merge.summary(merged, run)
-    assert (told.samples, told.steps, told.bytes_read, told.opens, told.reads) == (32, 4, 320, 7, 8)
-    assert told.wall_s == 20
-    assert told.samples_per_s == 32 / 20
-    assert told.au == pytest.approx(24 / (24 + 12))
-    assert told.au_mlperf == pytest.approx(3 * 2 / 10), "one step of five seconds counts in each epoch"
-    assert told.io_time_s == 3
-    assert told.preprocess_s == 2
-    assert told.io_hidden_fraction == pytest.approx(1.5 / 6)
-    assert (told.wait_s.mean, told.wait_s.max, told.sync_s.mean) == (1.5, 2, 0.5)
-    assert told.read_latency_s is not None
-    assert told.read_latency_s.mean == 1
-    assert (told.overhead_bytes_read, told.storage_bytes_read) == (8, 16)
-    assert (told.slowest_rank.rank, told.slowest_rank.host) == (1, "b")
+    summary = merge.summary(merged, run)
+    assert (summary.samples, summary.steps, summary.bytes_read, summary.opens, summary.reads) == (32, 4, 320, 7, 8)
+    assert summary.wall_s == 20
+    assert summary.samples_per_s == 32 / 20
+    assert summary.au == pytest.approx(24 / (24 + 12))
+    assert summary.au_mlperf == pytest.approx(3 * 2 / 10), "one step of five seconds counts in each epoch"
+    assert summary.io_time_s == 3
+    assert summary.preprocess_s == 2
+    assert summary.io_hidden_fraction == pytest.approx(1.5 / 6)
+    assert (summary.wait_s.mean, summary.wait_s.max, summary.sync_s.mean) == (1.5, 2, 0.5)
+    assert summary.read_latency_s is not None
+    assert summary.read_latency_s.mean == 1
+    assert (summary.overhead_bytes_read, summary.storage_bytes_read) == (8, 16)
+    assert (summary.slowest_rank.rank, summary.slowest_rank.host) == (1, "b")
     first, second = merge.epochs(merged, run)
     assert (first.epoch, first.steps, first.samples, first.bytes_read, first.wall_s) == (1, 2, 16, 160, 10)
     assert first.wait_s + first.compute_s + first.sync_s == pytest.approx(first.wall_s)
@@ -112,7 +117,7 @@ def test_the_summary_of_a_run_with_known_figures() -> None:
 
 
 def test_checkpoints_with_known_figures() -> None:
-    """Two ranks, one epoch of two steps and a checkpoint after each: root writes 4 MB in 1 s + 1 s, twice."""
+    """Two ranks do one epoch of two steps with a checkpoint after each: root writes 4 MB in 1 s + 1 s, twice."""
     steps = np.zeros((2, 2, distributions.COLUMNS))
     steps[:, 0, :4] = [0, 1, 2, 3]
     steps[:, 1, :4] = [5.5, 6, 7, 8]
@@ -124,17 +129,25 @@ def test_checkpoints_with_known_figures() -> None:
     (epoch,) = merge.epochs(merged, _run_of(2))
     assert (epoch.wall_s, epoch.checkpoint_s) == (10.5, 5)
     assert epoch.wait_s + epoch.compute_s + epoch.sync_s + epoch.checkpoint_s == epoch.wall_s
-    told = merge.summary(merged, _run_of(2))
-    assert told.wall_s == 8, "to the end of the last step"
-    assert told.checkpoint is not None
-    assert (told.checkpoint.count, told.checkpoint.bytes_written, told.checkpoint.write_MBps) == (2, 8_000_000, 2)
-    assert (told.checkpoint.pause_s.mean, told.checkpoint.write_s.mean, told.checkpoint.fsync_s.max) == (2.5, 1, 1)
-    assert told.checkpoint.read_s is None
-    assert told.checkpoint.read_MBps is None
+    summary = merge.summary(merged, _run_of(2))
+    assert summary.wall_s == 8, "to the end of the last step"
+    assert summary.checkpoint is not None
+    assert (summary.checkpoint.count, summary.checkpoint.bytes_written, summary.checkpoint.write_MBps) == (
+        2,
+        8_000_000,
+        2,
+    )
+    assert (summary.checkpoint.pause_s.mean, summary.checkpoint.write_s.mean, summary.checkpoint.fsync_s.max) == (
+        2.5,
+        1,
+        1,
+    )
+    assert summary.checkpoint.read_s is None
+    assert summary.checkpoint.read_MBps is None
 
 
 def _tally(starts: Floats, ends: Floats, size: int = 1000) -> Tally:
-    """A batch whose reads all brought `size` bytes."""
+    """Return the tally of a batch whose reads have `size` bytes each."""
     tally = Tally()
     tally.starts, tally.ends = array("d", starts), array("d", ends)
     tally.sizes = array("q", [size]) * len(starts)
@@ -143,7 +156,7 @@ def _tally(starts: Floats, ends: Floats, size: int = 1000) -> Tally:
 
 
 def test_folding_often_gives_what_folding_once_gives() -> None:
-    """Eight threads whose batches of twenty reads overlap in time and arrive one after the other."""
+    """Eight threads have batches of twenty reads that overlap in time and arrive one after the other."""
     random = np.random.default_rng(1)
     steps = np.zeros((200, distributions.COLUMNS))
     steps[:, distributions.STARTED] = np.arange(200)
@@ -224,7 +237,7 @@ def test_a_rank_that_read_nothing_sends_as_much_as_others() -> None:
 def test_ranks_with_one_clock_merge_as_if_they_had_recorded_so(
     reads: list[tuple[float, float, int]], doublings: int, ahead: int
 ) -> None:
-    """Bins of several widths come to lie whole in those of the common one."""
+    """Bins of several widths fit whole into bins of the common width."""
     begins, lengths, sizes = np.array(reads).T
     intervals, amounts = np.array([begins, begins + lengths]), sizes[np.newaxis]
     kept = Activity()
@@ -262,14 +275,14 @@ def test_reads_are_spread_as_counting_tick_by_tick_says(reads: list[tuple[int, i
 def test_what_a_librarys_calls_brought_is_shared_out_within_their_batch(
     batches: list[list[tuple[bool, int, float]]],
 ) -> None:
-    """Known requests keep what they brought; a batch's sum is what its tally says."""
+    """Known requests keep their bytes; the sum of a batch equals its tally."""
     flat = [read for batch in batches for read in batch]
     latencies = np.array([latency for _, _, latency in flat], float)
     sizes = np.array([size if known else UNKNOWN for known, size, _ in flat], np.int64)
-    told = np.array([[len(batch), sum(size for _, size, _ in batch) + 7, len(batch) + 3] for batch in batches])
-    amounts = distributions.shared_out(latencies, sizes, told.reshape(-1, 3).astype(np.int64))
+    tallies = np.array([[len(batch), sum(size for _, size, _ in batch) + 7, len(batch) + 3] for batch in batches])
+    amounts = distributions.shared_out(latencies, sizes, tallies.reshape(-1, 3).astype(np.int64))
     at = 0
-    for batch, (reads, brought, requests) in zip(batches, told.tolist(), strict=True):
+    for batch, (reads, brought, requests) in zip(batches, tallies.tolist(), strict=True):
         mine = amounts[:, at : at + reads]
         if batch:
             assert mine.sum(axis=1) == pytest.approx([brought, requests])

@@ -11,7 +11,7 @@ from dlio_hpc.files import safe_folders
 
 
 def test_a_fault_by_descriptor_names_the_folder(tmp_path: Path) -> None:
-    """os.listdir() of a descriptor has its number for a file name; os.fstat() has no name, other calls /proc's."""
+    """Errors of os.listdir() name a descriptor's number, those of os.fstat() no file, and others a path in /proc."""
     stale = errno.ESTALE
     for fault in (OSError(stale, os.strerror(stale), 7), OSError(stale, os.strerror(stale))):
         with pytest.raises(OSError, match="Stale file handle") as raised, safe_folders.opened(tmp_path):

@@ -1,4 +1,4 @@
-"""Folders of a user and a facility: their profiles, workloads and defaults by name, before what is shipped."""
+"""Profiles, workloads and defaults in the folders of a user or a facility are used before the shipped ones."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,13 +22,13 @@ class Login:
         self.site.mkdir()
         self._run = run
 
-    def __call__(self, *words: object, **environment: str) -> Outcome:
+    def __call__(self, *arguments: object, **environment: str) -> Outcome:
         usual = {"DLIO_HPC_SITE_PATH": str(self.site), "XDG_CONFIG_HOME": str(self.home), "USER": "me"}
-        return self._run(*words, **usual | environment)
+        return self._run(*arguments, **usual | environment)
 
-    def dry(self, *words: object, **environment: str) -> Any:
-        """The job of a submission, with its script."""
-        done = self("dlio-submit", *words, "--dry-run", "--json", **environment)
+    def dry(self, *arguments: object, **environment: str) -> Any:
+        """Return the job of a dry submission, with its script."""
+        done = self("dlio-submit", *arguments, "--dry-run", "--json", **environment)
         assert done.code == 0, done.err
         return done.job
 
@@ -51,8 +51,8 @@ def _with_ranks(ranks: str) -> Callable[[str], str]:
     return lambda text: text.replace("ranks_per_node: 4", f"ranks_per_node: {ranks}")
 
 
-def _described(words: str) -> Callable[[str], str]:
-    return lambda text: text.replace("ALCF Polaris", words)
+def _described(description: str) -> Callable[[str], str]:
+    return lambda text: text.replace("ALCF Polaris", description)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_a_facilitys_name_wins_over_a_shipped_one_and_a_users_over_both(login: L
     line = "  polaris      pbs      "
     for folder, text in ((login.site, "of the facility"), (login.own, "of the user")):
         login.profile(folder, "polaris", "polaris", _described(text))
-        (line_shown,) = [each for each in login("dlio-hpc", "sites").out.splitlines() if each.startswith(line)]
+        (line_shown,) = [row for row in login("dlio-hpc", "sites").out.splitlines() if row.startswith(line)]
         assert text in line_shown
         assert line_shown.endswith(f"[{folder}, instead of the shipped one]")
 
@@ -119,7 +119,7 @@ DEFAULTS = "site: mine\naccount: proj\nruns: /runs/$USER\ntime: 20m\n"
 
 
 def test_defaults_stand_in_for_options_that_are_not_given(login: Login, tmp_path: Path) -> None:
-    """Command line, environment, user, facility, shipped."""
+    """The order is command line, environment, user, facility, shipped."""
     login.profile(login.site, "mine")
     (login.site / "defaults.yaml").write_text(DEFAULTS)
     made = login.dry("demo", "-d", tmp_path)
@@ -139,7 +139,7 @@ def test_defaults_stand_in_for_options_that_are_not_given(login: Login, tmp_path
 
 
 def _asked(made: Any) -> tuple[str, ...]:
-    """Account and time in the script for Slurm."""
+    """Return account and time in the script for Slurm."""
     lines = dict(line.removeprefix("#SBATCH --").split("=", 1) for line in made["script"].splitlines() if "=" in line)
     return lines["account"], lines["time"]
 

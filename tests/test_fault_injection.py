@@ -1,4 +1,4 @@
-"""Chosen faults of the file system, met by every verb: what is completed is true, what is refused says why."""
+"""Every verb meets chosen faults of the file system: completed work is right, and a refusal gives its reason."""
 
 from collections.abc import Iterator
 

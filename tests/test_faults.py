@@ -1,4 +1,4 @@
-"""Exit codes of commands after bugs and closed pipes."""
+"""Commands end with their own exit codes after bugs and closed pipes."""
 
 import json
 import os
@@ -17,7 +17,7 @@ _LAYOUT = "import dlio_hpc.files.filesystem\ndlio_hpc.files.filesystem.of = lamb
 
 
 def _broken(folder: Path, change: str, module: str = "") -> dict[str, str]:
-    """The environment of a Python in which dlio-hpc is broken, in programs whose command line has `module`."""
+    """Return the environment of a Python in which programs with `module` in their command line are broken."""
     place = folder / "broken"
     place.mkdir()
     guard = f"import sys\nif {module!r} in ' '.join(sys.orig_argv):\n"
@@ -121,7 +121,7 @@ def test_what_the_system_and_frameworks_report_is_no_bug() -> None:
 
 
 def _piped(folder: Path, command: str, into: str) -> tuple[int, str]:
-    """Exit code and stderr of a command whose output pipe is closed."""
+    """Return exit code and stderr of a command whose output pipe is closed."""
     script = f"{{ {command}; echo $? > code; }} | {into}"
     done = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True, check=False)
     return int((folder / "code").read_text()), done.stderr

@@ -1,4 +1,4 @@
-"""Do emulations ask a file system for what their programs asked for? What every process asked for is strace's word."""
+"""Emulations make the requests that their programs make. strace records the requests of every process."""
 
 import functools
 import os
@@ -38,27 +38,27 @@ def _pair(name: str, folder: Path) -> Pair:
 def test_each_asks_for_what_was_asked_for(name: str, folder: Path) -> None:
     original, emulation = _pair(name, folder)
     compared = similarity.compare(emulation, original)
-    told = {each.name: (each.a, each.b) for each in compared.factors if each.name in similarity.PATTERN}
-    assert (compared.pattern.ratio or 0) >= _FLOORS[name], told
+    factors = {factor.name: (factor.a, factor.b) for factor in compared.factors if factor.name in similarity.PATTERN}
+    assert (compared.pattern.ratio or 0) >= _FLOORS[name], factors
 
 
 @pytest.mark.job
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_derived_workload_is_nearest_to_its_own_program(name: str, folder: Path) -> None:
-    """By sizes of requests, each counting by its bytes, which few small ones beside the data do not change."""
+    """Sizes of requests are weighted by their bytes, so that a few small requests change little."""
     mine = _pair(name, folder).emulation
     apart = {}
     for other in PROGRAMS:
-        found = similarity.compare(mine, program_profiles.of_character(fidelity.character(other), other))
-        assert found.volumes is not None
-        apart[other] = found.volumes.octaves
+        comparison = similarity.compare(mine, program_profiles.of_character(fidelity.character(other), other))
+        assert comparison.volumes is not None
+        apart[other] = comparison.volumes.octaves
     assert min(apart, key=apart.__getitem__) == name, apart
     assert apart[name] < 0.3, apart
 
 
 @pytest.mark.job
 def test_candles_emulation_is_far_from_frnn(folder: Path) -> None:
-    """The paper's cosine hardly tells: that is what it is for."""
+    """The paper's cosine hardly differs between the two programs; pattern, sizes and volumes do."""
     candle, frnn = (_pair(name, folder) for name in ("candle", "frnn"))
     published = similarity.compare(candle.emulation, frnn.original)
     assert published.pattern.ratio is not None
@@ -73,7 +73,7 @@ def test_candles_emulation_is_far_from_frnn(folder: Path) -> None:
 @pytest.mark.skipif(not _LIBRARY, reason="no libdarshan: name one built for the ranks' MPI in DLIO_HPC_LIBDARSHAN")
 @pytest.mark.parametrize("name", ["cosmic_tagger", "frnn", "imagenet"])
 def test_darshan_sees_the_same(name: str, run: Run, tmp_path: Path, folder: Path) -> None:
-    """h5py's requests, those of Python's own files, TensorFlow's."""
+    """Darshan records the requests of h5py, of Python's own files and of TensorFlow."""
     original, emulation = _pair(name, folder)
     (tmp_path / "w.yaml").write_bytes(document.encode(fidelity.shrunk(name, original.ranks or 1)))
     library = ("-S", f"site.darshan={_LIBRARY}", "--darshan", "-d", folder / name / "data")

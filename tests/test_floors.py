@@ -1,4 +1,4 @@
-"""Imports run downward only: each folder and each module of the package stands on a floor of its own."""
+"""Imports run downward only: each folder and each module of the package has a floor of its own."""
 
 import ast
 from collections import Counter
@@ -18,7 +18,7 @@ _FLOORS = (
 
 
 def _imports(path: Path) -> Iterator[str]:
-    """Rooms that the module at `path` imports, wherever in it."""
+    """Yield the rooms that the module at `path` imports, anywhere in it."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module == "dlio_hpc":
             yield from (alias.name for alias in node.names if not alias.name.startswith("__"))
@@ -51,7 +51,7 @@ def test_imports_run_downward(room: str) -> None:
 
 
 def test_class_names_are_unique() -> None:
-    """One word has one meaning. Private classes are their module's own."""
+    """No two public classes share a name. Private classes belong to their module."""
     names = Counter(
         node.name
         for path in _ROOT.rglob("*.py")

@@ -1,4 +1,4 @@
-"""Whole jobs on Flux, as a user runs them: a stand-in with real ranks, or the Flux that DLIO_HPC_FLUX names."""
+"""Whole jobs run on Flux as a user runs them: on a stand-in with real ranks, or on the Flux of DLIO_HPC_FLUX."""
 
 import json
 import os
@@ -38,7 +38,7 @@ class Flux(Login):
         return "-S", f"site.setup={json.dumps(lines)}"
 
     def ended(self, directory: Path, code: int) -> Any:
-        """The job when it has ended, waited for."""
+        """Wait for the job to end, and return it."""
         waited: Outcome = self("dlio-hpc", "wait", directory, "--json", "--quiet")
         assert waited.code == code, waited.err
         return waited.job
@@ -80,7 +80,7 @@ def test_two_nodes_with_four_ranks_each_through_flux_run(on_flux: Flux, small: P
 
 
 def test_a_job_that_can_never_run(on_flux: Flux, small: Path) -> None:
-    """Flux takes it where the queue has no limit, and ends it at once."""
+    """Flux accepts the job if the queue has no limit, and ends it at once."""
     directory = on_flux.taken(small, "-N", 9, "-q", "batch")
     assert on_flux.ended(directory, 6)["state"] == "failed"
     assert words(directory) == "FAILED unsatisfiable request: need 9 exclusive node(s), only 2 eligible"
@@ -113,7 +113,7 @@ def test_a_limit_that_was_raised_is_the_jobs(on_flux: Flux, small: Path) -> None
 
 
 def test_a_job_that_is_ended_at_its_limit(on_flux: Flux, small: Path) -> None:
-    """Deaf to the notice: Flux sends ALRM to the script and all that it started, and KILL five seconds later."""
+    """The job ignores the notice; Flux sends ALRM to the script and its processes, and KILL five seconds later."""
     directory = on_flux.taken(small, "-t", "15s", *Flux.setup("sleep 60"))
     assert on_flux.ended(directory, 7)["state"] == "timeout"
     assert text(directory / "exit_status") == "124\n"
@@ -129,7 +129,7 @@ ENDS = [
 
 
 def test_how_jobs_end(on_flux: Flux, small: Path) -> None:
-    """The last one ended well by itself as its time was over, without a result."""
+    """The last job ends by itself with exit code 0 as its time is over, without a result."""
     directories = [
         on_flux.taken(small, "-t", "20s", "-q", ("debug", "batch")[number % 2], *Flux.setup(line))
         for number, (line, *_) in enumerate(ENDS)
@@ -197,7 +197,7 @@ def test_what_is_known_of_a_job_that_was_purged(on_flux: Flux, small: Path) -> N
 
 
 def test_a_submission_that_was_not_written_down_is_found_by_its_name(on_flux: Flux, small: Path) -> None:
-    """Though it has ended, too."""
+    """The submission is found while the job is queued and after it has ended."""
     directory = on_flux.held(small)
     before = record(directory)
     for state in ("queued", "cancelled"):
@@ -289,10 +289,10 @@ def test_a_queue_that_takes_no_jobs(on_flux: Flux, small: Path) -> None:
 
 def test_a_profile_is_written_from_what_is_found(on_flux: Flux, small: Path) -> None:
     assert on_flux("dlio-hpc", "sites", "new", "here").code == 0
-    found = on_flux("dlio-hpc", "sites", "./here.yaml", "--json").json
-    assert (found["scheduler"], found["launcher"]["kind"], found["cpus"]) == ("flux", "flux", 8)
-    assert found["queue"] == "debug"
-    assert found["queues"]["debug"] == {
+    profile = on_flux("dlio-hpc", "sites", "./here.yaml", "--json").json
+    assert (profile["scheduler"], profile["launcher"]["kind"], profile["cpus"]) == ("flux", "flux", 8)
+    assert profile["queue"] == "debug"
+    assert profile["queues"]["debug"] == {
         "nodes": 2, "walltime": {"1": "1:00:00"}, "min_walltime": None, "jobs": None, "options": [],
     }  # fmt: skip
     shown = on_flux("dlio-submit", small, "-s", "./here.yaml", "-d", "data", "-q", "batch", "-t", "5m", "--dry-run")
@@ -303,8 +303,8 @@ def test_a_profile_is_written_from_what_is_found(on_flux: Flux, small: Path) -> 
 @pytest.mark.skipif(NODES == 1, reason="no host may be renamed")
 @pytest.mark.parametrize(("node", "rank"), [(4, "shell rank 1"), (3, "rank 2")])
 def test_a_node_is_lost(run: Run, tmp_path: Path, small: Path, node: int, rank: str) -> None:
-    """With its first node a job loses its script; with another one the script goes on, and its ranks fail. The Flux is
-    one of its own: nodes do not return.
+    """A job that loses its first node loses its script; if it loses another one, the script goes on and its ranks fail.
+    The test starts a Flux of its own, as lost nodes do not return.
     """
     instance = brokers.Brokers(tmp_path) if IS_REAL else None
     if instance is not None:

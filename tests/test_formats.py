@@ -1,4 +1,4 @@
-"""Every format: what is written is what the format's own library reads, and samples arrive whole in every mode."""
+"""The own library of every format reads what is written, and samples arrive whole in every mode."""
 
 import contextlib
 import math
@@ -65,7 +65,7 @@ def _read(reader: SampleReader, dataset: Dataset, samples: list[int]) -> tuple[l
 
 
 def _verified(folder: Path, dataset: Dataset, mode: Any, samples: list[int]) -> list[bytes]:
-    """Samples as the training loop gets them, after the first one is compared."""
+    """Compare the first sample, and return the samples as the training loop gets them."""
     reader, tally = _reader(folder, dataset, mode), Tally()
     numbers, rows = np.array(samples, np.uint64), np.zeros((len(samples), dataset.sample.largest), np.uint8)
     reader.read(numbers, rows, tally)
@@ -154,7 +154,7 @@ def _name(case: tuple[Dataset, str, int | None, dict[str, Any]]) -> str:
 
 @pytest.mark.parametrize("case", _CASES, ids=_name)
 def test_samples_arrive_whole(tmp_path: Path, case: tuple[Dataset, str, int | None, dict[str, Any]]) -> None:
-    """Whatever the mode: so framework and posix give equal data."""
+    """Samples arrive whole in every mode, so that framework and posix give equal data."""
     dataset, mode, size, keys = case
     _write(tmp_path, dataset)
     reader = _reader(tmp_path, dataset, mode, size, **keys)
@@ -166,7 +166,7 @@ def test_samples_arrive_whole(tmp_path: Path, case: tuple[Dataset, str, int | No
 
 
 def _look_up(reader: SampleReader) -> None:
-    """Where samples begin in the files, so that this is not among what is counted later."""
+    """Look up where samples begin in the files, so that these reads are not counted later."""
     assert isinstance(reader, FlatReader)
     tally = Tally()
     reader.begin(Place(0, 0, 0, 0, 0, 0), tally)
@@ -207,7 +207,7 @@ def test_a_large_transfer_size_brings_neighbours_in_one_request(tmp_path: Path) 
 
 
 def test_without_a_transfer_size_one_request_brings_a_sample_or_a_chunk(tmp_path: Path) -> None:
-    """However large this one is: samples that differ in size, and chunks that hold several samples."""
+    """One request suffices for samples that differ in size, and for chunks that hold several samples."""
     for dataset, requests in (
         (_dataset("npz", _SPREAD), 15),
         (_dataset("tfrecord", _SPREAD), 15),
@@ -249,12 +249,12 @@ def test_hdf5_says_that_chunk_and_filter_are_set(tmp_path: Path, compression: An
     dataset = _dataset("hdf5", chunk=Chunk(bytes=Size(140)), compression=compression, level=level, random_bits=2)
     _write(tmp_path, dataset)
     with h5py.File(tmp_path / "2") as file:
-        found = file["x"]
-        assert found.chunks == (1, 10, 7)
-        assert found.compression == (None if compression == "none" else compression)
-        assert found.compression_opts == level
-        assert found.id.get_storage_size() == found.nbytes if compression == "none" else True
-        assert [row.tobytes() for row in found[...]] == _expected(dataset, [10, 11, 12, 13, 14])
+        array = file["x"]
+        assert array.chunks == (1, 10, 7)
+        assert array.compression == (None if compression == "none" else compression)
+        assert array.compression_opts == level
+        assert array.id.get_storage_size() == array.nbytes if compression == "none" else True
+        assert [row.tobytes() for row in array[...]] == _expected(dataset, [10, 11, 12, 13, 14])
     _write(tmp_path, _dataset("hdf5"))
     with h5py.File(tmp_path / "2") as file:
         assert file["x"].chunks is None
@@ -275,7 +275,7 @@ def test_pandas_reads_what_is_written(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=200))
 def test_tfrecord_frames_follow_the_format(payload: bytes) -> None:
-    """Checksums of a bitwise CRC-32C (Castagnoli), masked as record_writer.h says."""
+    """Checksums are those of a bitwise CRC-32C (Castagnoli), masked as in record_writer.h."""
 
     def masked(data: bytes) -> int:
         crc = 0xFFFFFFFF
@@ -292,7 +292,7 @@ def test_tfrecord_frames_follow_the_format(payload: bytes) -> None:
 
 
 def test_tfrecord_streams_in_requests_of_exactly_the_transfer_size(tmp_path: Path, monkeypatch: Any) -> None:
-    """As TensorFlow does, from the begin on till nothing comes; whole blocks within a sample go straight to its row."""
+    """Files are read like TensorFlow reads them, to their end; whole blocks within a sample go straight to its row."""
     for per_file, size in ((PER_FILE, 100), (PER_FILE, 1000), (40, 64)):
         dataset = _dataset("tfrecord", per_file=per_file)
         _write(tmp_path, dataset)
@@ -329,7 +329,7 @@ def test_whole_files_are_read_once_and_said_so(tmp_path: Path) -> None:
 
 
 def test_whole_files_come_as_pythons_own_files_bring_them(tmp_path: Path) -> None:
-    """The request that finds the end included; NumPy through a buffer as open() chooses it, or as told."""
+    """The request that finds the end counts; NumPy reads through a buffer of open()'s size, or of the given size."""
     sample = Sample(bytes=Size(100_000))
     for kind, size in (("raw", None), ("npz", None), ("npz", 4 << 20), ("npz", 1 << 15)):
         dataset = _dataset(kind, sample, per_file=4)
@@ -347,7 +347,7 @@ def test_whole_files_come_as_pythons_own_files_bring_them(tmp_path: Path) -> Non
 
 
 def test_numpy_loads_through_the_buffer_of_a_file(tmp_path: Path) -> None:
-    """As open() makes one: the front twice, for NumPy's look and for ZIP's data; the end in small pieces; the rest."""
+    """The front is read twice, for NumPy's check and for ZIP's data; the end comes in small pieces; then the rest."""
     dataset = Dataset("npz", 1, 5, Sample(bytes=Size(1 << 20)))
     _write(tmp_path, dataset)
     length = (tmp_path / "0").stat().st_size
@@ -551,7 +551,7 @@ def test_a_damaged_chunk_is_named(tmp_path: Path) -> None:
 @given(at=st.integers(0, 5000), value=st.integers(0, 255))
 @settings(max_examples=150, deadline=None)
 def test_damage_anywhere_in_an_hdf5_file_is_told_in_words_or_harmless(mode: str, at: int, value: int) -> None:
-    """Its headers and index of chunks are HDF5's to understand; nothing but InvalidRun may come of it."""
+    """HDF5 itself parses headers and the index of chunks; no exception but InvalidRun may result."""
     dataset = _dataset("hdf5", files=1, compression="gzip", random_bits=2)
     with tempfile.TemporaryDirectory() as name:
         _write(Path(name), dataset)

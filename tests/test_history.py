@@ -1,4 +1,4 @@
-"""The history loses nothing: many writers, a killed one, old and damaged files; archives alone make it anew."""
+"""The history loses nothing to many writers, a killed writer, or old and damaged files; archives alone rebuild it."""
 
 import csv
 import io
@@ -39,8 +39,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_what_was_entered_comes_back_and_entering_again_changes_nothing(tmp_path: Path) -> None:
     made = nights.entries([100.0, 101.0, 99.0], 0.01)
-    for each in reversed(made):
-        history.enter(tmp_path, each)
+    for entry in reversed(made):
+        history.enter(tmp_path, entry)
     before = history.export(tmp_path)
     history.enter(tmp_path, made[1])
     assert history.entries(tmp_path) == tuple(made)
@@ -52,9 +52,11 @@ def test_archives_are_taken_in_once_and_say_the_same_as_directories(folder: Path
     taken = history.take_in(folder)
     assert taken == (("tune-1", "tune-2"), ())
     assert history.take_in(folder) == ((), ())
-    for found in history.entries(folder):
-        assert found == history_entry.of(job_outcome.load(folder.parent / found.job))
-        assert [each.metrics["samples_per_s"] for each in found.measurements if each.kind == "measure"]
+    for entry in history.entries(folder):
+        assert entry == history_entry.of(job_outcome.load(folder.parent / entry.job))
+        assert [
+            measurement.metrics["samples_per_s"] for measurement in entry.measurements if measurement.kind == "measure"
+        ]
 
 
 def test_archives_and_decisions_alone_make_the_same_history_byte_for_byte(folder: Path, tmp_path: Path) -> None:
@@ -112,9 +114,9 @@ def test_filters_find_what_a_person_would(made: list[tuple[str, int, int]]) -> N
         for number, (site, count, night) in enumerate(made):
             key = structs.replace(nights.KEY, site=site, nodes=count)
             history.enter(folder, nights.entry(night, [100.0], key, job=f"job-{number}"))
-        found = history.entries(folder, Where(site="a", nodes=2, since="2026-09-02", until="2026-09-04"))
+        entries = history.entries(folder, Where(site="a", nodes=2, since="2026-09-02", until="2026-09-04"))
         wanted = [n for n, (site, count, night) in enumerate(made) if (site, count) == ("a", 2) and 1 <= night <= 3]
-        assert sorted(each.job for each in found) == [f"job-{number}" for number in wanted]
+        assert sorted(entry.job for entry in entries) == [f"job-{number}" for number in wanted]
         assert len(history.entries(folder, Where(job="job-*"))) == len(made)
 
 
@@ -126,12 +128,12 @@ def _write(folder: Path, writer: int, count: int) -> None:
 def test_many_writers_lose_nothing(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     writers = [context.Process(target=_write, args=(tmp_path, writer, 25)) for writer in range(8)]
-    for each in writers:
-        each.start()
-    for each in writers:
-        each.join()
-    assert [each.exitcode for each in writers] == [0] * 8
-    assert {each.job for each in history.entries(tmp_path)} == {f"w{w}-{n:03}" for w in range(8) for n in range(25)}
+    for process in writers:
+        process.start()
+    for process in writers:
+        process.join()
+    assert [process.exitcode for process in writers] == [0] * 8
+    assert {entry.job for entry in history.entries(tmp_path)} == {f"w{w}-{n:03}" for w in range(8) for n in range(25)}
 
 
 def test_a_writer_that_is_killed_in_the_middle_leaves_a_good_history(tmp_path: Path) -> None:
@@ -150,7 +152,7 @@ with history_database.writing(Path({str(tmp_path)!r})) as db:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=Path.cwd())
     assert (done.stdout, done.returncode) == ("here\n", -signal.SIGKILL)
     history.enter(tmp_path, nights.entry(1, [100.0]))
-    assert [each.job for each in history.entries(tmp_path)] == ["nightly-000", "nightly-001"]
+    assert [entry.job for entry in history.entries(tmp_path)] == ["nightly-000", "nightly-001"]
 
 
 def test_an_older_schema_is_brought_up_with_its_data_kept(tmp_path: Path) -> None:
@@ -158,10 +160,10 @@ def test_an_older_schema_is_brought_up_with_its_data_kept(tmp_path: Path) -> Non
     path = tmp_path / rundir.HISTORY
     with sqlite3.connect(path) as old:
         history_database._STEPS[0](old)
-        for each in made:
-            content = history_database.canonical(each)
+        for entry in made:
+            content = history_database.canonical(entry)
             old.execute(
-                "INSERT INTO jobs VALUES (?, '', 'theta', 'completed', '', ?, 0, ?)", (each.job, each.ended, content)
+                "INSERT INTO jobs VALUES (?, '', 'theta', 'completed', '', ?, 0, ?)", (entry.job, entry.ended, content)
             )
         old.execute("PRAGMA user_version = 1")
     old.close()
@@ -203,9 +205,9 @@ def test_network_file_systems_get_no_shared_memory(tmp_path: Path, monkeypatch: 
 
     def mode() -> str:
         with sqlite3.connect(tmp_path / rundir.HISTORY) as file:
-            (found,) = file.execute("PRAGMA journal_mode").fetchone()
+            (journal,) = file.execute("PRAGMA journal_mode").fetchone()
         file.close()
-        return str(found)
+        return str(journal)
 
     history.enter(tmp_path, nights.entry(0, [100.0]))
     assert mode() == "wal"
@@ -216,7 +218,7 @@ def test_network_file_systems_get_no_shared_memory(tmp_path: Path, monkeypatch: 
 
 
 def test_who_may_not_write_reads_all_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a folder with one archive that its history does not know, and of one without any history."""
+    """The folder's history lacks one archive at first; then the folder has no history."""
     second = folder / "tune-2.tar.zst"
     kept = second.read_bytes()
     second.unlink()
@@ -224,10 +226,10 @@ def test_who_may_not_write_reads_all_the_same(folder: Path, monkeypatch: pytest.
     second.write_bytes(kept)
     before = (folder / rundir.HISTORY).read_bytes()
     monkeypatch.setattr(history_database, "is_writable", lambda folder: False)
-    assert [each.job for each in history.entries(folder)] == ["tune-1", "tune-2"]
+    assert [entry.job for entry in history.entries(folder)] == ["tune-1", "tune-2"]
     assert (folder / rundir.HISTORY).read_bytes() == before
     (folder / rundir.HISTORY).unlink()
-    assert [each.job for each in history.entries(folder)] == ["tune-1", "tune-2"]
+    assert [entry.job for entry in history.entries(folder)] == ["tune-1", "tune-2"]
     assert not (folder / rundir.HISTORY).exists()
 
 
@@ -244,7 +246,7 @@ def test_another_user_reads_a_folder_that_is_not_his(folder: Path) -> None:
 
 
 def test_collect_enters_jobs_and_history_lists_them(tmp_path: Path, run: Run) -> None:
-    """End to end, as a user goes about it; then the file is lost, and comes back from the archives."""
+    """A user collects and lists jobs; then the file is lost and made again from the archives."""
     runs = tmp_path / "dlio-runs"
     studies.write(
         studies.make(runs, studies.asked("demo", "reader.batch_size=4,8"), repeat=3), lambda _, repeat: 200.0 + repeat
@@ -282,18 +284,18 @@ def test_a_history_that_cannot_be_written_fails_no_collect(tmp_path: Path, run: 
 def test_history_as_json_csv_page_and_pictures(tmp_path: Path, run: Run) -> None:
     folder = tmp_path / "archive"
     folder.mkdir()
-    for each in nights.entries([100.0] * 12 + [90.0] * 12, 0.01):
-        history.enter(folder, each)
+    for entry in nights.entries([100.0] * 12 + [90.0] * 12, 0.01):
+        history.enter(folder, entry)
     history.enter(folder, nights.entry(30, [], job="nothing", measurements=(), state="failed", fault="no node"))
-    (found,) = (
+    (change,) = (
         line for line in run("dlio-hpc", "history", "--archive", folder).out.splitlines() if "worse since" in line
     )
-    assert "worse since nightly-012 (2026-09-13)" in found
-    told = list(
+    assert "worse since nightly-012 (2026-09-13)" in change
+    rows = list(
         csv.DictReader(io.StringIO(run("dlio-hpc", "history", "nightly-00?", "--csv", "--archive", folder).out))
     )
-    assert len(told) == 30
-    assert {row["nodes"] for row in told} == {"2"}
+    assert len(rows) == 30
+    assert {row["nodes"] for row in rows} == {"2"}
     done = run("dlio-hpc", "history", "--archive", folder, "--html", "h.html", "--figures", "f", "--metric", "wall_s")
     assert "no node" in done.out
     assert {path.name for path in (tmp_path / "f").iterdir()} == {"history.png", "history.svg"}

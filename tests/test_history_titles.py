@@ -1,4 +1,4 @@
-"""Titles of a history's groups: names and settings in words, and digests only where these are alike."""
+"""Titles of a history's groups consist of names and settings; digests appear only where these are equal."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Archives of somebody else in a shared folder: refused quickly, with exit code 3, and left out by name."""
+"""Hostile archives in a shared folder are refused quickly with exit code 3, and are left out by name."""
 
 import hashlib
 import io
@@ -30,7 +30,7 @@ sys.exit(code)
 
 
 def _sealed(content: bytes) -> bytes:
-    """Somebody else can seal what they like."""
+    """Seal the content; an attacker can seal any content."""
     return content + _SEAL + hashlib.sha256(content).digest()
 
 
@@ -84,7 +84,7 @@ def _gnu_sparse() -> bytes:
 
 
 def _streamed(*parts: tuple[bytes, int]) -> bytes:
-    """Each piece so many times, compressed."""
+    """Repeat each piece so many times, and compress them."""
     compressor = zstandard.ZstdCompressor(level=3).compressobj()
     content = b"".join(compressor.compress(piece) for piece, count in parts for _ in range(count))
     return _sealed(content + compressor.flush())
@@ -96,7 +96,7 @@ def _long_manifest() -> bytes:
 
 
 def _zeros() -> bytes:
-    """8 GiB of zeros, listed as they are, in some 300 KiB."""
+    """8 GiB of zeros in some 300 KiB, listed with their true size."""
     head = _tar(_manifest(zeros=8 << 30))[:1024]
     return _streamed((head + _member("zeros", 8 << 30).tobuf(tarfile.PAX_FORMAT), 1), (bytes(1 << 20), 8 << 10))
 
@@ -108,14 +108,14 @@ def _many() -> bytes:
 
 
 def _window() -> bytes:
-    """A window of 2 GiB, for which a decompressor takes so much memory."""
+    """A frame with a window of 2 GiB, for which a decompressor allocates as much memory."""
     parameters = zstandard.ZstdCompressionParameters(window_log=31, write_content_size=False)
     compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     return _sealed(compressor.compress(_tar(_manifest())) + compressor.flush())
 
 
 def _bare(length: int) -> bytes:
-    """The head of a frame that decompressors pass over."""
+    """The head of a frame that decompressors skip."""
     return (0x184D2A50).to_bytes(4, "little") + length.to_bytes(4, "little")
 
 
@@ -145,7 +145,7 @@ _HOSTILE: dict[str, Callable[[], bytes]] = {
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of every kind."""
+    """A folder with an archive of every kind."""
     folder = tmp_path_factory.mktemp("hostile")
     for name, content in _HOSTILE.items():
         (folder / f"{name}.tar.zst").write_bytes(content())
@@ -210,7 +210,7 @@ def test_who_takes_the_name_of_another_job_is_left_out(shared: Path, run: Run) -
 
 
 def test_what_compresses_beyond_measure_is_filled_up_and_read(tmp_path: Path) -> None:
-    """A job that says the same for hours."""
+    """The job prints the same text for hours."""
     job = tmp_path / "odd-1"
     job.mkdir()
     (job / "job.err").write_bytes(b"error: no space left\n" * (20 << 20))

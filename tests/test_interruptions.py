@@ -1,4 +1,4 @@
-"""Commands that are killed, or find the disk full, at the worst moment: every verb tells the truth afterwards."""
+"""Commands are killed or find the disk full at the worst moment; every verb tells the truth afterwards."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ _KILL = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 
 
 def _killed(action: Callable[[], object], at: str) -> None:
-    """`action` in a process that is killed at its first call of a function of os."""
+    """Run `action` in a process that is killed at its first call of a function of os."""
     child = os.fork()
     if child == 0:
         setattr(os, at, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
@@ -42,7 +42,7 @@ def tiny(tmp_path: Path) -> Iterator[Path]:
 
 
 def _fill(folder: Path) -> Path:
-    """A file that takes what is left."""
+    """Write a file that takes the rest of the space."""
     path = folder / "filler"
     with path.open("wb", buffering=0) as file:
         try:
@@ -90,14 +90,14 @@ def test_a_full_disk_while_the_first_mark_is_written_blocks_nothing(tiny: Path) 
 
 
 def _begun(made: Any) -> None:
-    """Begin as begin() does, which finds room when it looks."""
+    """Call begin(), which finds room when it checks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dataset, "check_space", lambda *_: "")
         dataset.begin(made)
 
 
 def _called(folder: Path, change: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """A command in which something goes wrong."""
+    """Run a command in which something goes wrong."""
     environment = _broken(folder, change)
     command = [str(BIN / str(arguments[0])), *map(str, arguments[1:])]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -107,7 +107,7 @@ def _called(folder: Path, change: str, *arguments: object) -> subprocess.Complet
 
 
 def _at_save(condition: str, action: str) -> str:
-    """Something else in the place of the writing of job.json, in some states."""
+    """Replace the writing of job.json by another action, in some states."""
     return (
         "import dlio_hpc.batch.job_record as job\n"
         "save = job.save\n"

@@ -1,4 +1,4 @@
-"""Intervals of time: what they cover together, what of it lies within others, how amounts fall into bins."""
+"""Intervals of time have a union, an overlap with others, and amounts per bin."""
 
 from itertools import pairwise
 from typing import Any
@@ -42,8 +42,8 @@ def test_bins_hold_all_there_is_and_each_its_part(drawn: list[tuple[int, int]], 
     begins, ends = times = _times(drawn)
     weights = np.arange(1.0, len(drawn) + 1)
     edges = np.linspace(-5, 1100, bins + 1)
-    found = intervals.binned(times, weights, edges)
-    assert found.sum() == pytest.approx(weights.sum())
+    amounts = intervals.binned(times, weights, edges)
+    assert amounts.sum() == pytest.approx(weights.sum())
     for number, (low, high) in enumerate(pairwise(edges.tolist())):
         part = 0.0
         for begin, end, weight in zip(begins, ends, weights, strict=True):
@@ -51,13 +51,13 @@ def test_bins_hold_all_there_is_and_each_its_part(drawn: list[tuple[int, int]], 
                 part += weight * max(0.0, min(end, high) - max(begin, low)) / (end - begin)
             elif low <= begin < high:
                 part += weight
-        assert found[number] == pytest.approx(part, abs=1e-6)
+        assert amounts[number] == pytest.approx(part, abs=1e-6)
 
 
 @given(_INTERVALS, st.integers(0, 100))
 def test_joined_intervals_lose_no_time(drawn: list[tuple[int, int]], gap: int) -> None:
     union = intervals.union(_times(drawn))
-    found = intervals.joined(union, gap)
-    covered = ((found[:, 1] - found[:, 0]) * found[:, 2]).sum()
+    joined = intervals.joined(union, gap)
+    covered = ((joined[:, 1] - joined[:, 0]) * joined[:, 2]).sum()
     assert covered == pytest.approx(intervals.length(union))
-    assert (found[1:, 0] - found[:-1, 1] > gap).all()
+    assert (joined[1:, 0] - joined[:-1, 1] > gap).all()

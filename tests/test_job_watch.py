@@ -1,4 +1,4 @@
-"""When a job is watched no longer."""
+"""A job is watched until it ends or nothing more is learned of it."""
 
 import time
 from pathlib import Path
@@ -23,7 +23,7 @@ def _watched(
     *looks: job_state.JobSnapshot,
     limits: tuple[float, float] = (0.3, 0.3),
 ) -> list[job_watch.Watched]:
-    """The sightings of a job whose looks are these, the last of them again and again."""
+    """Watch a job whose snapshots are `looks`, the last one repeated for ever."""
     left = list(looks)
     (folder / "job.json").touch()
     monkeypatch.setattr(job_record, "load", lambda _: looks[0].job)
@@ -40,7 +40,7 @@ def _watched(
 
 
 def test_a_job_of_which_nothing_is_learned_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The controller has purged it, and accounting does not answer."""
+    """The controller has purged the job, and accounting does not answer."""
     silent = job_state.JobSnapshot(tmp_path, _job("running"), Unanswered("sacct ended with 1"))
     began = time.monotonic()
     *before, last = _watched(monkeypatch, tmp_path, silent)
@@ -62,7 +62,7 @@ def test_an_answer_now_and_then_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_a_lost_job_is_looked_for_a_while(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scheduler: str, waits: bool
 ) -> None:
-    """NFS shows new files late. Processes of this computer are gone or not."""
+    """NFS shows new files late. Processes of this computer exist or do not."""
     lost = job_state.JobSnapshot(tmp_path, _job("lost", scheduler), None)
     turned_up = job_state.JobSnapshot(tmp_path, _job("completed", scheduler), None)
     last = _watched(monkeypatch, tmp_path, lost, turned_up, limits=(60, 60))[-1]

@@ -204,7 +204,7 @@ def test_results_that_cannot_be_kept_apart_are_not_removed(tmp_path: Path) -> No
 @pytest.mark.parametrize("setup", [(), ("set -eu",)])
 @pytest.mark.parametrize("linked", [False, True])
 def test_ranks_that_outlive_their_launcher_are_swept(tmp_path: Path, setup: tuple[str, ...], linked: bool) -> None:
-    """Also where a line of the site's ends the script on any failure, and where the folder is reached by a link."""
+    """Ranks are swept also if a setup line ends the script on any failure, or if the folder is reached by a link."""
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     rank = "exec -a dlio_hpc.core sleep 77"

@@ -1,4 +1,4 @@
-"""Verdicts as JUnit's XML."""
+"""Verdicts are written as JUnit's XML."""
 
 from xml.etree import ElementTree
 
@@ -27,12 +27,12 @@ def test_kinds_are_elements_with_their_type_message_and_evidence() -> None:
     }  # fmt: skip
     fine, failed, error, skipped = suite
     assert (fine.get("name"), fine.get("classname"), fine.get("time")) == ("cosmoflow", "compare", "1.500")
-    assert [(each.tag, each.text) for each in fine] == [("system-out", "ratio 1.00")]
-    assert [(each.tag, each.attrib, each.text) for each in failed] == [
+    assert [(element.tag, element.text) for element in fine] == [("system-out", "ratio 1.00")]
+    assert [(element.tag, element.attrib, element.text) for element in failed] == [
         ("failure", {"type": "regression", "message": "5 % less"}, "100 -> 95")
     ]
-    assert [(each.tag, each.get("type")) for each in error] == [("error", "cached")]
-    assert [(each.tag, each.attrib) for each in skipped] == [("skipped", {"message": "not today"})]
+    assert [(element.tag, element.get("type")) for element in error] == [("error", "cached")]
+    assert [(element.tag, element.attrib) for element in skipped] == [("skipped", {"message": "not today"})]
 
 
 @given(st.text(), st.lists(_CASES))

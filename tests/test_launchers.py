@@ -1,4 +1,4 @@
-"""One spec, rendered for each launcher."""
+"""One specification is rendered for each launcher."""
 
 import os
 import shlex
@@ -23,7 +23,7 @@ _PRELOAD = 'LD_PRELOAD=/opt/libother.so:/opt/libhdf5.so"${LD_PRELOAD:+:$LD_PRELO
 
 
 def _plan(kind: str, scheduler: str = "slurm", bind: str | None = None, **changes: Any) -> Plan:
-    """2 nodes x 4 ranks, 16 hardware threads each, two of them a core."""
+    """Plan 2 nodes x 4 ranks, with 16 hardware threads each, two of them a core."""
     profile = replace(
         site.load("slurm"),
         scheduler=scheduler,
@@ -82,8 +82,8 @@ def test_what_is_not_given_is_not_said() -> None:
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40))
 def test_a_variable_of_the_ranks_is_one_word_whatever_is_in_it(value: str) -> None:
-    words = shlex.split(join(launchers._assignments(launchers.variables({"NAME": value}, ()))))
-    assert words == [f"NAME={value}"]
+    arguments = shlex.split(join(launchers._assignments(launchers.variables({"NAME": value}, ()))))
+    assert arguments == [f"NAME={value}"]
 
 
 def test_theta_is_what_the_paper_ran() -> None:

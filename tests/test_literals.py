@@ -113,7 +113,7 @@ def test_tables_that_leave_values_out_are_never_asked_for_those() -> None:
 
 
 def test_each_batch_system_is_in_every_place_that_needs_it() -> None:
-    """The places that CONTRIBUTING lists; the table of schedulers itself is held by the test above."""
+    """Each place that CONTRIBUTING lists has all batch systems; the test above checks the table of schedulers."""
     profiles = {site.load(name).scheduler for name in shipped.names(shipped.SITES)}
     for name, scheduler in SCHEDULERS.items():
         assert (shipped.root() / "templates" / f"{name}.sh.j2").is_file(), f"templates/{name}.sh.j2"

@@ -20,7 +20,7 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class _Counting:
-    """Writes each sample's number into its row, after a moment of its own."""
+    """A reader that writes each sample's number into its row, after a pause that differs by sample."""
 
     def __init__(self, pause: bool = False, fail_at: int | None = None) -> None:
         self.pause, self.fail_at = pause, fail_at
@@ -62,7 +62,7 @@ def test_batches_come_in_order_and_each_sample_once(
     made = _workload(samples, keys)
     steps = plan.steps_per_epoch(made, ranks)
     order = Order(made.dataset, keys, 0)
-    seen: list[int] = []
+    numbers: list[int] = []
     for rank in range(ranks):
         first, last = plan.share(samples, ranks, rank)
         reader = _Counting(pause=True)
@@ -72,8 +72,8 @@ def test_batches_come_in_order_and_each_sample_once(
         assert len(got) == steps
         assert [number for part in got for number in part] == order.samples(first, last).tolist()
         assert reader.closed == 1
-        seen += [number for part in got for number in part]
-    assert sorted(seen) == list(range(samples))
+        numbers += [number for part in got for number in part]
+    assert sorted(numbers) == list(range(samples))
 
 
 def test_threads_read_ahead_of_the_loop_and_no_further() -> None:

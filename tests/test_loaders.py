@@ -48,7 +48,7 @@ _RANKS = 3
 
 @pytest.fixture(autouse=True)
 def _frameworks(request: pytest.FixtureRequest) -> None:
-    """TensorFlow comes late to new versions of Python."""
+    """TensorFlow supports new versions of Python late."""
     callspec = getattr(request.node, "callspec", None)
     if callspec is not None and callspec.params.get("loader") == "tensorflow":
         pytest.importorskip("tensorflow")
@@ -90,17 +90,17 @@ def _contents(dataset: Dataset) -> dict[bytes, int]:
 
 
 def _numbers(batches: Iterator[Batch], known: dict[bytes, int], sizes: dict[int, int]) -> list[list[int]]:
-    """The samples of every batch, told by their contents."""
+    """Return the samples of every batch, identified by their contents."""
     lengths = sorted(set(sizes.values()))
-    found = []
+    by_batch = []
     for batch in batches:
         numbers = []
         for row in batch.rows:
             (number,) = (known[row[:n].tobytes()] for n in lengths if row[:n].tobytes() in known)
             numbers.append(number)
         assert batch.samples.tolist() == numbers
-        found.append(numbers)
-    return found
+        by_batch.append(numbers)
+    return by_batch
 
 
 def _epoch(loader: str, made: Workload, folder: Path, epoch: int = 0) -> list[list[list[int]]]:
@@ -142,9 +142,9 @@ def test_each_sample_once_in_the_same_order(
     keys = Reader(loader=loader, mode=mode, batch_size=4, read_threads=2, shuffle=shuffle)
     made = Workload("w", dataset, reader=keys)
     _write(tmp_path, dataset)
-    seen = _epoch(loader, made, tmp_path)
-    assert seen == _expected(made)
-    assert sorted(number for rank in seen for batch in rank for number in batch) == list(range(35))
+    samples = _epoch(loader, made, tmp_path)
+    assert samples == _expected(made)
+    assert sorted(number for rank in samples for batch in rank for number in batch) == list(range(35))
 
 
 @pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
@@ -174,10 +174,10 @@ def test_interleaved_files(
     )  # fmt: skip
     made = Workload("w", dataset, reader=keys)
     _write(tmp_path, dataset)
-    seen = _epoch(loader, made, tmp_path, 2)
-    assert seen == _expected(made, 2)
-    assert seen == _expected(structs.replace(made, reader=structs.replace(keys, interleave=4)), 2)
-    shares = [{number // per_file for batch in rank for number in batch} for rank in seen]
+    samples = _epoch(loader, made, tmp_path, 2)
+    assert samples == _expected(made, 2)
+    assert samples == _expected(structs.replace(made, reader=structs.replace(keys, interleave=4)), 2)
+    shares = [{number // per_file for batch in rank for number in batch} for rank in samples]
     if files >= _RANKS:
         assert sum(map(len, shares)) == files, "no two ranks read the same file"
 
@@ -209,9 +209,9 @@ def test_ahead_or_not_with_and_without_the_rest(tmp_path: Path, loader: Any, key
     dataset = Dataset("npz", 5, 7, Sample(bytes=Size(100)))
     made = Workload("w", dataset, reader=Reader(loader=loader, batch_size=4, **keys))
     _write(tmp_path, dataset)
-    seen = _epoch(loader, made, tmp_path)
-    assert seen == _expected(made)
-    assert sum(len(batch) for rank in seen for batch in rank) == plan.samples_per_epoch(made, _RANKS)
+    samples = _epoch(loader, made, tmp_path)
+    assert samples == _expected(made)
+    assert sum(len(batch) for rank in samples for batch in rank) == plan.samples_per_epoch(made, _RANKS)
 
 
 def test_pytorch_workers_may_be_spawned(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_tensorflow_reads_our_tfrecords_and_we_read_its(tmp_path: Path) -> None:
 
 
 def test_tensorflow_asks_for_what_transfer_size_says(tmp_path: Path) -> None:
-    """In a process of its own: the kernel counts what all threads read, also those that other tests have left."""
+    """The test uses its own process, as the kernel counts the reads of all threads, also of those of other tests."""
     program = f"import pathlib, tests.test_loaders as tests; tests.tell_requests(pathlib.Path({str(tmp_path)!r}))"
     root = Path(__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", program], cwd=root, check=True, capture_output=True, text=True)
@@ -345,7 +345,7 @@ def test_tensorflow_asks_for_what_transfer_size_says(tmp_path: Path) -> None:
 
 
 def tell_requests(folder: Path) -> None:
-    """Print those of 64 KiB and of 1 MiB, for 8 MiB in two files."""
+    """Print the requests of 64 KiB and of 1 MiB for 8 MiB in two files."""
     dataset = Dataset("tfrecord", 2, 64, Sample(bytes=Size(64 << 10)))
     _write(folder, dataset)
     for size in (64 << 10, 1 << 20):

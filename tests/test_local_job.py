@@ -1,4 +1,4 @@
-"""Whole jobs on the local site, as a user runs them."""
+"""Whole jobs run on the local site as a user runs them."""
 
 import itertools
 import json
@@ -30,8 +30,8 @@ def _submit(run: Run, workload: Path, *options: object, code: int = 0) -> Any:
 
 
 def _result(job: Any, kind: str = "measure") -> Any:
-    (found,) = [entry["result"] for entry in job["runs"] if entry["kind"] == kind]
-    return found
+    (result,) = [entry["result"] for entry in job["runs"] if entry["kind"] == kind]
+    return result
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
@@ -194,7 +194,7 @@ def test_a_data_directory_that_cannot_be_written_when_the_job_runs(run: Run, sma
 
 
 def _kill_submitter(small: Path, cwd: Path) -> Path:
-    """dlio-submit --wait, killed with -9 as soon as a measured step is done; the job's directory."""
+    """Kill dlio-submit --wait with -9 as soon as a measured step is done; return the job's directory."""
     before = list(cwd.glob("dlio-runs/*/job.out"))
     submitter = subprocess.Popen(
         [BIN / "dlio-submit", small, "-s", "local", "--wait", "-S", "compute.time=1s"],
@@ -305,7 +305,7 @@ def test_a_generation_that_takes_too_long_is_incomplete(run: Run, small: Path) -
 
 
 def test_ranks_that_hear_nothing_are_ended_at_the_limit(run: Run, small: Path) -> None:
-    """A step of half a minute: the early warning comes, nobody looks, and the limit is the end."""
+    """A step takes half a minute: the ranks miss the early warning and are ended at the limit."""
     options = ("-t", "4s", "-S", "reader.preprocess_time=30", "-S", "reader.prefetch=0")
     done = run("dlio-submit", small, "--wait", "--json", *options)
     assert done.code == 7
@@ -331,7 +331,7 @@ def test_a_job_whose_folder_is_taken_away_does_not_end_the_watching(run: Run, sm
 
 
 def test_a_warning_in_the_last_step_changes_nothing(run: Run, small: Path) -> None:
-    """The file stop turns up in the only step."""
+    """The file stop appears during the only step."""
     late = "(while [ ! -e runs/01-measure ]; do sleep 0.05; done; sleep 1.2; echo late > stop) &"
     setup = "-S", f"site.setup={json.dumps([late])}"
     options = ("-S", "train={epochs: 1, steps: 1}", "-S", "compute.time=2s", "-S", "checkpoint={every_steps: 1}")
@@ -341,7 +341,7 @@ def test_a_warning_in_the_last_step_changes_nothing(run: Run, small: Path) -> No
 
 
 def test_a_file_system_that_refuses_the_exit_status_is_asked_again(run: Run, small: Path) -> None:
-    """The pause before the second attempt clears the way."""
+    """The stand-in for sleep removes the obstacle before the second attempt."""
     lines = ["mkdir .exit_status.tmp", 'sleep() { rmdir "$job/.exit_status.tmp"; }']
     job = _submit(run, small, "-d", "data", "-S", f"site.setup={json.dumps(lines)}")
     assert job["state"] == "completed"
@@ -349,7 +349,7 @@ def test_a_file_system_that_refuses_the_exit_status_is_asked_again(run: Run, sma
 
 
 def test_a_second_signal_does_not_lose_the_exit_status(run: Run, small: Path) -> None:
-    """It arrives while the script writes the file; a trap of the site's own would end the script."""
+    """The signal arrives while the script writes the file; a trap of the site would end the script."""
     lines = ["trap 'exit 7' HUP", 'mv() { kill -HUP $$; command mv "$@"; }', "exit 7"]
     job = _submit(run, small, "-d", "data", "-S", f"site.setup={json.dumps(lines)}", code=6)
     assert job["state"] == "failed"
@@ -357,7 +357,7 @@ def test_a_second_signal_does_not_lose_the_exit_status(run: Run, small: Path) ->
 
 
 def test_a_job_without_an_exit_status_is_lost_and_names_its_messages(run: Run, small: Path) -> None:
-    """Whether its script came to its end is unknown."""
+    """It is unknown whether the job's script came to its end."""
     lines = ["mkdir .exit_status.tmp", "sleep() { :; }"]
     done = run("dlio-submit", small, "-s", "local", "-d", "data", "-S", f"site.setup={json.dumps(lines)}", "--wait")
     assert done.code == 7
@@ -366,7 +366,7 @@ def test_a_job_without_an_exit_status_is_lost_and_names_its_messages(run: Run, s
 
 
 def test_a_profile_for_a_computer_without_a_batch_system(run: Run, small: Path, tmp_path: Path) -> None:
-    """Slurm's commands may be installed here; without a controller that answers they are no Slurm."""
+    """Slurm's commands may be installed here; without a controller that answers, they do not count."""
     assert run("dlio-hpc", "sites", "new", "laptop", SLURM_CONF="/nowhere").code == 0
     text = (tmp_path / "laptop.yaml").read_text()
     assert "scheduler: local" in text
@@ -424,20 +424,20 @@ def test_a_job_that_was_killed_outright_is_lost(run: Run, small: Path, tmp_path:
 
 
 def _ranks_of(directory: Path) -> list[int]:
-    """Processes that work in the job's directory; waits a little for them to go."""
-    found: list[int] = []
+    """Wait a little for processes that work in the job's directory to end; return those that remain."""
+    pids: list[int] = []
     for _ in range(50):
-        found = []
+        pids = []
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 if Path(os.readlink(process / "cwd")) == directory:
-                    found.append(int(process.name))
+                    pids.append(int(process.name))
             except OSError:
                 continue
-        if not found:
+        if not pids:
             break
         time.sleep(0.1)
-    return found
+    return pids
 
 
 def test_the_script_can_be_run_again_by_hand(run: Run, small: Path) -> None:
@@ -503,7 +503,7 @@ runpy.run_module("dlio_hpc.core", run_name="__main__")
 
 
 def test_a_rank_that_does_not_start_ends_the_others(run: Run, small: Path) -> None:
-    """They would wait in MPI_Init for ever."""
+    """The other ranks would wait in MPI_Init for ever."""
     job = _submit(run, small)
     command: list[str | Path] = [BIN / "mpiexec", "-n", "4", BIN / "python", "-c", _BROKEN]
     done = subprocess.run(command, cwd=job["directory"], capture_output=True, text=True, check=False, timeout=60)

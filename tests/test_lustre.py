@@ -1,4 +1,4 @@
-"""Layouts: what is asked for, what lfs prints, what is read back. lfs is a stand-in here, there is no Lustre."""
+"""Layouts are requested, printed by lfs and read back. lfs is a stand-in; the tests need no Lustre."""
 
 import json
 import os
@@ -114,7 +114,7 @@ def test_whatever_lfs_prints_does_no_harm(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "options"),
     [
         ("{stripe_count: 48, stripe_size: 1 MiB}", "-c 48 -S 1048576"),
         ("{stripe_count: -1, stripe_index: 0, pool: flash}", "-c -1 -p flash -i 0"),
@@ -126,9 +126,9 @@ def test_whatever_lfs_prints_does_no_harm(text: str) -> None:
         ),
     ],
 )
-def test_a_layout_as_options_of_setstripe(text: str, words: str) -> None:
+def test_a_layout_as_options_of_setstripe(text: str, options: str) -> None:
     asked = document.convert(document.parse_yaml(text, ""), Layout, "site")
-    assert lustre_layout.arguments(asked) == words.split()
+    assert lustre_layout.arguments(asked) == options.split()
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def _plain(
 
 
 @pytest.mark.parametrize(
-    ("asked", "found", "is_file", "words"),
+    ("asked", "actual", "is_file", "message"),
     [
         (Layout(stripe_count=4, stripe_size=MIB), (_plain(),), False, ""),
         (Layout(stripe_count=8), (_plain(),), True, "4 stripe(s), requested: 8"),
@@ -205,16 +205,16 @@ def _plain(
     ],
 )  # fmt: skip
 def test_what_is_not_as_asked_is_told(
-    asked: Layout, found: tuple[LayoutComponent, ...], is_file: bool, words: str
+    asked: Layout, actual: tuple[LayoutComponent, ...], is_file: bool, message: str
 ) -> None:
-    told = readback.differences(asked, found, 8, is_file)
-    assert "; ".join(told).startswith(words)
-    assert bool(told) == bool(words)
+    differences = readback.differences(asked, actual, 8, is_file)
+    assert "; ".join(differences).startswith(message)
+    assert bool(differences) == bool(message)
 
 
 @pytest.mark.parametrize("name", ["1e5", "null", "0x10", "true", "12", "no"])
 def test_a_pool_is_named_in_text(name: str) -> None:
-    """lfs writes names without quotes, of which YAML makes numbers and nothing."""
+    """lfs writes names without quotes, which YAML reads as numbers or null."""
     for prefix in ("lmm_", ""):
         values = {"stripe_count": 1, "stripe_size": 1048576, "pattern": "raid0", "stripe_offset": 0, "pool": name}
         text = "".join(f"{prefix}{key}:      {value}\n" for key, value in values.items())
@@ -239,7 +239,7 @@ def test_targets_pools_and_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_target_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """lfs df ends with that target's error then, and tells of the others all the same."""
+    """lfs df then ends with that target's error, and still lists the others."""
     rows = (
         "lus-OST0000_UUID       976762584    12345678   964416906   2% /lus[OST:0]\n"
         "lus-OST000a_UUID    : Resource temporarily unavailable\n"
@@ -273,7 +273,7 @@ filesystem._mount = lambda path: (str(below), "mgs@tcp:/lus") if path.is_relativ
 
 
 class Machine:
-    """A folder that passes for Lustre, and commands that see it so."""
+    """A folder that commands take for a Lustre file system."""
 
     def __init__(self, run: Run, folder: Path, **policy: Any) -> None:
         self.mount = folder / "lustre"
@@ -351,7 +351,7 @@ def test_datasets_of_one_study_have_each_the_layout_that_was_asked_for(run: Run,
 
 
 def test_a_slow_storage_target_is_named(run: Run, small: Path, tmp_path: Path) -> None:
-    """Old against new: in the new file system all reads from the target that holds one of the files take 200 ms more.
+    """In the new file system all reads from the target that holds one of the files take 200 ms more.
     Lustre tells which file lies where, Darshan how long each of them took.
     """
     machine = Machine(run, tmp_path)
@@ -489,11 +489,11 @@ def test_the_preflight_on_lustre(run: Run, small: Path, tmp_path: Path) -> None:
     check = ("dlio-hpc", "check", small, "-s", "local", "-d", machine.mount / "data", "--no-launch")
     done = machine.run(*check, *_ASKED)
     assert done.code == 0, done.out + done.err
-    for words in (
+    for text in (
         "ok     file system   ", "lustre, mounted at", "4 stripes of 2 MiB in pool flash; Lustre client 2.15.5",
         "note   targets       1 of 6 targets are flagged: 2 (D)", "flash has 6 targets", "400 KiB used, no limit",
     ):  # fmt: skip
-        assert words in done.out, done.out
+        assert text in done.out, done.out
     for asked, message in (
         ("{stripe_count: 48}", "layout: 48 stripes, the file system has 6 targets"),
         ("{pool: nope}", "has no pool 'nope'"),
@@ -507,7 +507,7 @@ def test_the_preflight_on_lustre(run: Run, small: Path, tmp_path: Path) -> None:
 
 
 def test_the_preflight_names_every_folder_that_cannot_be_written(run: Run, small: Path) -> None:
-    """Nothing can be made in /proc, by root neither."""
+    """Nobody can create files in /proc, not even root."""
     done = run("dlio-hpc", "check", small, "-s", "local", "-d", "/proc/a", "-o", "/proc/b", "--no-launch")
     assert done.code == 6
     faults = [line for line in done.out.splitlines() if line.startswith("fault  folders")]

@@ -1,4 +1,4 @@
-"""Damaged files of jobs, studies and baselines: exit code 3 with the file's name; no traceback, no hang."""
+"""Damaged files of jobs, studies and baselines give exit code 3 and the file's name, no traceback and no hang."""
 
 import random
 import select

@@ -1,4 +1,4 @@
-"""Other people on the same file system: whatever they leave in a shared folder, nothing is written through it."""
+"""Nothing is written through what other users of the file system leave in a shared folder."""
 
 import os
 import stat
@@ -53,7 +53,7 @@ def _of(shared: Path, kind: str) -> plan.Run:
 
 @pytest.fixture(scope="module", autouse=True)
 def _imported(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Modules that are imported late: another user may not be able to read them."""
+    """Import these modules early: another user may not be able to read them."""
     import pwd
 
     assert h5py, zipfile
@@ -73,11 +73,11 @@ def shared() -> Iterator[Path]:
 
 
 def _as(user: int, action: Callable[[], object], group: int | None = None, umask: int = 0o022) -> tuple[int, str]:
-    """The outcome of `action` as another user in a process of its own: its exit code, and the message of its fault."""
+    """Run `action` as another user in a process of its own; return its exit code and the message of its fault."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        code, words = 0, ""
+        code, message = 0, ""
         os.umask(umask)
         os.setgroups([] if group is None else [group])
         os.setgid(user)
@@ -85,8 +85,8 @@ def _as(user: int, action: Callable[[], object], group: int | None = None, umask
         try:
             action()
         except Exception as fault:  # noqa: BLE001 - told to the parent
-            code, words = getattr(fault, "exit_code", 70), f"{type(fault).__name__}: {fault}"
-        os.write(writing, words.encode()[:4000])
+            code, message = getattr(fault, "exit_code", 70), f"{type(fault).__name__}: {fault}"
+        os.write(writing, message.encode()[:4000])
         os._exit(code)
     os.close(writing)
     _, status = os.waitpid(child, 0)
@@ -124,17 +124,17 @@ def test_a_planted_link_is_not_written_through(shared: Path, kind: str, name: st
     names = {"file": dataset.file_name(run.workload.dataset, 1), "side": "side-meta", "mark": None}
     if (linked := names[name]) is not None:
         assert _as(_OTHER, lambda: (folder / linked).symlink_to(precious)) == (0, "")
-    code, words = _as(_ME, lambda: _generate(run))
+    code, message = _as(_ME, lambda: _generate(run))
     assert precious.read_text() == "a thesis"
-    assert code == 2, words
-    assert f"belongs to user number {_OTHER}" in words
-    assert "choose another --data" in words
+    assert code == 2, message
+    assert f"belongs to user number {_OTHER}" in message
+    assert "choose another --data" in message
 
 
 @pytest.mark.parametrize("kind", _FORMATS)
 @pytest.mark.parametrize("link", ["symbolic", "hard", "pipe"])
 def test_a_link_in_my_own_unfinished_dataset_is_not_written_through(shared: Path, kind: str, link: str) -> None:
-    """Others may have put it there, where the folder was made with a umask of 0."""
+    """Others may have put the link there if the folder was made with a umask of 0."""
     run, precious = _of(shared, kind), _precious(shared)
     folder = _plant(run, _ME)
     path = folder / dataset.file_name(run.workload.dataset, 1)
@@ -144,9 +144,9 @@ def test_a_link_in_my_own_unfinished_dataset_is_not_written_through(shared: Path
         os.link(precious, path)
     else:
         _as(_OTHER, lambda: os.mkfifo(path))
-    code, words = _as(_ME, lambda: _generate(run))
+    code, message = _as(_ME, lambda: _generate(run))
     assert precious.read_text() == "a thesis"
-    assert (code, f"{path} is a link or not a regular file" in words) == (2, True), words
+    assert (code, f"{path} is a link or not a regular file" in message) == (2, True), message
 
 
 @pytest.mark.parametrize("what", ["folder", "lock", "temporary"])
@@ -168,10 +168,10 @@ def test_links_in_the_place_of_folder_lock_and_temporary_names(shared: Path, wha
                 (folder / f".{dataset.FINGERPRINT_FILE}.{number}.tmp").symlink_to(precious)
 
         assert _as(_OTHER, foretell) == (0, "")
-    code, words = _as(_ME, lambda: _generate(run))
+    code, message = _as(_ME, lambda: _generate(run))
     assert precious.read_text() == "a thesis"
     assert list(mine.iterdir()) == []
-    assert code == (0 if what == "temporary" else 2), words
+    assert code == (0 if what == "temporary" else 2), message
 
 
 def test_what_my_group_shares_is_taken_over_where_that_was_asked_for(shared: Path) -> None:
@@ -192,8 +192,8 @@ def test_what_my_group_shares_is_taken_over_where_that_was_asked_for(shared: Pat
     for mode, umask in ((0o2777, 0o002), (0o775, 0o002), (0o2775, 0o022)):  # not asked for
         data.chmod(mode)
         assert _as(_OTHER, begin, _GROUP, umask)[0] == 0
-        code, words = _as(_ME, lambda: _generate(run), _GROUP, umask=0o002)
-        assert (code, "belongs to user" in words) == (2, True), words
+        code, message = _as(_ME, lambda: _generate(run), _GROUP, umask=0o002)
+        assert (code, "belongs to user" in message) == (2, True), message
         dataset_removal.remove(Path(run.dataset))
         dataset.lock_file(Path(run.dataset)).unlink(missing_ok=True)
 
@@ -225,9 +225,9 @@ def test_outputs_are_written_to_a_folder_of_mine_alone(shared: Path, what: str) 
             auxiliary_files.AuxiliaryFiles(run, 0, ExcludedIO()).due("step")
 
     assert _as(_OTHER, plant) == (0, "")
-    code, words = _as(_ME, write)
+    code, message = _as(_ME, write)
     assert precious.read_text() == "a thesis"
-    assert (code, "belongs to user" in words) == (2, True), words
+    assert (code, "belongs to user" in message) == (2, True), message
     for path in Path(run.outputs).iterdir():
         path.unlink()
     Path(run.outputs).rmdir()
@@ -265,7 +265,7 @@ def test_a_mark_that_promises_too_much_is_removed_and_verified_in_no_time(tmp_pa
 
 
 def test_a_folder_that_is_swapped_while_it_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is removed from the one that took its name."""
+    """Nothing is removed from the folder that took its name."""
     made = _plan(tmp_path)
     _generate(made)
     folder, aside = Path(made.dataset), tmp_path / "aside"

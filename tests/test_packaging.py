@@ -1,4 +1,4 @@
-"""The package as users install it: a wheel in a clean environment, --target, --prefix; templates are found in each."""
+"""The package works and finds its templates as users install it: from a wheel, with --target and with --prefix."""
 
 import json
 import os
@@ -83,10 +83,10 @@ def test_a_wheel_put_elsewhere(wheel: Path, tmp_path: Path, how: str) -> None:
     (package,) = place.rglob("dlio_hpc/__init__.py")
     where = package.parents[1]
     # The environment of the tests has an editable install; PYTHONPATH comes before it.
-    found = _run(sys.executable, "-c", "import dlio_hpc.config.shipped as s; print(s.__file__, s.root(), sep='\\n')",
+    printed = _run(sys.executable, "-c", "import dlio_hpc.config.shipped as s; print(s.__file__, s.root(), sep='\\n')",
                  cwd=tmp_path, PYTHONPATH=str(where)).split("\n")  # fmt: skip
-    assert found[0].startswith(str(place))
-    assert found[1] == str(place / "share" / "dlio-hpc")
+    assert printed[0].startswith(str(place))
+    assert printed[1] == str(place / "share" / "dlio-hpc")
     listing = "from dlio_hpc.config.shipped import *; print(names(STUDIES)[0], *names(CRITERIA))"
     names = _run(sys.executable, "-c", listing, cwd=tmp_path, PYTHONPATH=str(where)).split()
     assert names == ["fig10", "acceptance", "mlperf_storage", "nightly"]

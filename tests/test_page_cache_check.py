@@ -1,4 +1,4 @@
-"""Was it the storage? Each source of evidence by itself, and what is said where there is none."""
+"""Each source of evidence by itself shows whether data came from storage; without evidence, that is unknown."""
 
 import os
 from pathlib import Path
@@ -31,7 +31,7 @@ def _run(**reader: Any) -> Run:
 def _result(kind: str, *epochs: dict[str, Any], memory: int | None = None, size: int = 256 * MIB) -> Result:
     base = {"wall_s": 1.0, "steps": 1, "samples": 1, "wait_s": 0.1, "compute_s": 0.1, "sync_s": 0.1}
     made = tuple(
-        Epoch(**{"epoch": number, "bytes_read": 256 * MIB, **base, **each}) for number, each in enumerate(epochs, 1)
+        Epoch(**{"epoch": number, "bytes_read": 256 * MIB, **base, **epoch}) for number, epoch in enumerate(epochs, 1)
     )
     return Result(
         run="01-measure", kind="measure", plan_sha256="", started="", ended="", ranks=4, nodes=1, ranks_per_node=4,
@@ -47,11 +47,11 @@ def _judge(
 
 
 def test_the_kernels_count_decides_on_local_disks() -> None:
-    found = _judge("ext4", {"storage_bytes_read": 256 * MIB}, {"storage_bytes_read": 64 * MIB})
-    assert (found.outcome(), found.cached) == ("cached", 0.75)
-    assert found.text() == "cached: 25.0 % from storage in epoch 2 (kernel's count on ext4)"
-    assert found.outcome(limit=0.8) == "storage"
-    assert found.advice[:2] == ("-S reader.direct=true (O_DIRECT)", "-S reader.drop_cache=true")
+    verdict = _judge("ext4", {"storage_bytes_read": 256 * MIB}, {"storage_bytes_read": 64 * MIB})
+    assert (verdict.outcome(), verdict.cached) == ("cached", 0.75)
+    assert verdict.text() == "cached: 25.0 % from storage in epoch 2 (kernel's count on ext4)"
+    assert verdict.outcome(limit=0.8) == "storage"
+    assert verdict.advice[:2] == ("-S reader.direct=true (O_DIRECT)", "-S reader.drop_cache=true")
 
 
 def test_darshans_count_stands_beside_it_wherever_a_run_is_shown() -> None:
@@ -60,15 +60,15 @@ def test_darshans_count_stands_beside_it_wherever_a_run_is_shown() -> None:
     assert RunOutcome(_run(), result, None, LogVerdict(None, "it is gone")).storage == page_cache_check.judge(
         _run(), result
     )
-    found = RunOutcome(_run(), result, None, LogVerdict("a.darshan", bytes=Bytes(255 * MIB, 256 * MIB, None))).storage
-    assert found is not None
-    assert found.text() == "100.0 % from storage (kernel's count on ext4; Darshan recorded requests of 255 MiB)"
+    verdict = RunOutcome(_run(), result, None, LogVerdict("a.darshan", bytes=Bytes(255 * MIB, 256 * MIB, None))).storage
+    assert verdict is not None
+    assert verdict.text() == "100.0 % from storage (kernel's count on ext4; Darshan recorded requests of 255 MiB)"
 
 
 def test_readahead_beyond_what_was_asked_is_no_negative_cache() -> None:
-    found = _judge("xfs", {"storage_bytes_read": 300 * MIB})
-    assert (found.outcome(), found.cached, found.advice) == ("storage", 0.0, ())
-    assert found.text() == "100.0 % from storage (kernel's count on xfs)"
+    verdict = _judge("xfs", {"storage_bytes_read": 300 * MIB})
+    assert (verdict.outcome(), verdict.cached, verdict.advice) == ("storage", 0.0, ())
+    assert verdict.text() == "100.0 % from storage (kernel's count on xfs)"
 
 
 def test_up_to_the_limit_is_fine_and_above_is_not() -> None:
@@ -78,16 +78,16 @@ def test_up_to_the_limit_is_fine_and_above_is_not() -> None:
 
 @pytest.mark.parametrize("kind", ["fuse", "gpfs", "zfs", "lustre", "nfs", "0x1234", ""])
 def test_where_the_kernel_does_not_count_its_count_says_nothing(kind: str) -> None:
-    """FUSE, GPFS and NFS leave read_bytes at 0, ZFS counts what lay in memory: neither cached nor a silent pass."""
+    """FUSE, GPFS and NFS leave read_bytes at 0, and ZFS counts data from memory, so that the outcome is unknown."""
     for counted in (0, 256 * MIB):
-        found = _judge(kind, {"storage_bytes_read": counted})
-        assert (found.outcome(), found.cached) == ("unknown", None)
-        assert found.text().startswith("UNKNOWN: no counter shows on ")
-        assert found.advice
+        verdict = _judge(kind, {"storage_bytes_read": counted})
+        assert (verdict.outcome(), verdict.cached) == ("unknown", None)
+        assert verdict.text().startswith("UNKNOWN: no counter shows on ")
+        assert verdict.advice
 
 
 def test_the_client_decides_on_lustre_and_nfs() -> None:
-    """Others on the nodes may read too: what came from memory is held against us."""
+    """Other programs on the nodes may read too; all data from memory count as the run's."""
     quiet = {"client_bytes_asked": 256 * MIB, "client_bytes_read": 0, "storage_bytes_read": 256 * MIB}
     assert _judge("lustre", quiet).cached == 1
     half = {"client_bytes_asked": 256 * MIB, "client_bytes_read": 128 * MIB}
@@ -108,27 +108,27 @@ def test_direct_reads_pass_the_page_cache() -> None:
 
 
 def test_what_is_read_ahead_does_not_hide_what_was_in_memory() -> None:
-    """Three quarters were; of the others the kernel fetched their neighbours as well."""
-    seen = {"storage_bytes_read": 400 * MIB, "page_cache_fraction": 0.75}
-    in_order = _judge("ext4", seen, shuffle=reader_keys.Shuffle())
+    """Three quarters of the pages were in memory; for the others the kernel fetched their neighbours as well."""
+    counts = {"storage_bytes_read": 400 * MIB, "page_cache_fraction": 0.75}
+    in_order = _judge("ext4", counts, shuffle=reader_keys.Shuffle())
     assert in_order.outcome() == "storage", "in order nothing is fetched twice"
-    fits = _judge("ext4", seen, memory=1024 * MIB, shuffle=reader_keys.Shuffle())
+    fits = _judge("ext4", counts, memory=1024 * MIB, shuffle=reader_keys.Shuffle())
     assert fits.outcome() == "cached", "programs are read as well, and what was in memory stayed there"
-    in_any_order = _judge("ext4", seen, shuffle=reader_keys.Shuffle(samples=True))
+    in_any_order = _judge("ext4", counts, shuffle=reader_keys.Shuffle(samples=True))
     assert (in_any_order.outcome(), in_any_order.cached) == ("cached", 0.75)
     assert "includes other reads" in in_any_order.text()
-    assert _judge("ext4", seen, shuffle=reader_keys.Shuffle(samples=True), direct=True).outcome() == "storage"
+    assert _judge("ext4", counts, shuffle=reader_keys.Shuffle(samples=True), direct=True).outcome() == "storage"
 
 
 def test_ranks_that_read_everything_share_what_one_of_them_fetched() -> None:
-    """Four on a node, which pages in memory before the epoch do not tell."""
+    """Four ranks of a node read the same data; pages in memory before the epoch do not show that."""
     assert _judge("fuse", {"page_cache_fraction": 0.0}, shard=False).cached == 0.75
 
 
 def test_memory_is_no_storage() -> None:
-    found = _judge("tmpfs", {"storage_bytes_read": 256 * MIB}, direct=True)
-    assert (found.outcome(), found.cached) == ("cached", 1.0)
-    assert found.advice == ("--data on a file system other than tmpfs",)
+    verdict = _judge("tmpfs", {"storage_bytes_read": 256 * MIB}, direct=True)
+    assert (verdict.outcome(), verdict.cached) == ("cached", 1.0)
+    assert verdict.advice == ("--data on a file system other than tmpfs",)
 
 
 def test_more_than_memory_holds_must_have_come_from_somewhere() -> None:
@@ -140,11 +140,11 @@ def test_more_than_memory_holds_must_have_come_from_somewhere() -> None:
 
 
 def test_epochs_that_read_nothing_prove_nothing_and_spoil_nothing() -> None:
-    """With load: memory everything is read ahead of the first step."""
+    """With `load: memory` all data are read ahead of the first step."""
     idle = {"bytes_read": 0, "storage_bytes_read": 0}
-    found = _judge("ext4", {"storage_bytes_read": 256 * MIB}, idle)
-    assert found.outcome() == "storage"
-    assert "1 epoch(s) read nothing, all data were in memory" in found.text()
+    verdict = _judge("ext4", {"storage_bytes_read": 256 * MIB}, idle)
+    assert verdict.outcome() == "storage"
+    assert "1 epoch(s) read nothing, all data were in memory" in verdict.text()
     assert _judge("ext4", idle).outcome() == "nothing read"
 
 
@@ -154,9 +154,9 @@ def test_one_epoch_of_unknown_origin_makes_the_run_unknown_unless_another_was_ca
 
 
 def test_advice_says_how_large_the_dataset_has_to_be() -> None:
-    found = _judge("ext4", {"storage_bytes_read": 0}, memory=1024 * MIB)
-    assert found.advice[-1] == ("--dataset-size 5124MiB: 5 times the nodes' 1 GiB of memory, now 256 MiB")
-    assert not any("direct" in words for words in _judge("ext4", {"storage_bytes_read": 0}, mode="framework").advice)
+    verdict = _judge("ext4", {"storage_bytes_read": 0}, memory=1024 * MIB)
+    assert verdict.advice[-1] == ("--dataset-size 5124MiB: 5 times the nodes' 1 GiB of memory, now 256 MiB")
+    assert not any("direct" in line for line in _judge("ext4", {"storage_bytes_read": 0}, mode="framework").advice)
 
 
 def test_lustres_clients_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Whole jobs on PBS, as a user runs them: OpenPBS is stood in for, hydra and MPI are real."""
+"""Whole jobs run on PBS as a user runs them; OpenPBS is a stand-in, hydra and MPI are real."""
 
 import json
 import os
@@ -29,7 +29,7 @@ _FAST = 'sleep() { case $1 in *.*) command sleep "$1";; *) command sleep "$(( $1
 
 
 class Pbs(Login):
-    """Jobs have `folder`/home as their home, and start with a clean environment: setup names ours."""
+    """Jobs have `folder`/home as their home, and start with a clean environment, to which setup() adds our PATH."""
 
     def __init__(self, run: Run, folder: Path, **policy: Any) -> None:
         super().__init__(run, folder, ("-s", "pbs", "-d", "data", "-S", _NOT_HERE, *self.setup(folder)))
@@ -39,7 +39,7 @@ class Pbs(Login):
         pbs.install(folder / "bin", self.state, **{"home": self.home, "grace": 6.0, "copy": 0.1} | policy)
 
     def profile(self, line: str) -> None:
-        """One more line of the login shell of jobs."""
+        """Add a line to the login shell of jobs."""
         with (self.home / ".bash_profile").open("a") as file:
             file.write(f"{line}\n")
 
@@ -49,7 +49,7 @@ class Pbs(Login):
         return "-S", f"site.setup={json.dumps([path, *lines])}"
 
     def job(self, directory: Path) -> Any:
-        """What PBS knows of it."""
+        """Return what PBS knows of the job."""
         (job,) = json.loads(self.tell("qstat", "-xf", "-F", "json", record(directory)["batch_id"]))["Jobs"].values()
         return job
 
@@ -95,7 +95,7 @@ def test_two_nodes_with_four_ranks_each_through_hydra(on_pbs: Pbs, small: Path) 
 
 
 def test_a_job_that_can_never_run(on_pbs: Pbs, small: Path) -> None:
-    """PBS takes it, and says why it waits; nobody waits with it."""
+    """PBS accepts the job and says why it waits; dlio-hpc wait ends at once and repeats that."""
     directory = on_pbs.taken(small, "-N", 9)
     until(lambda: "comment" in on_pbs.job(directory))
     shown = on_pbs("dlio-hpc", "status", directory).out
@@ -110,7 +110,7 @@ def test_a_job_that_can_never_run(on_pbs: Pbs, small: Path) -> None:
 
 @pytest.mark.job
 def test_a_job_is_told_of_its_limit_by_a_timer_of_its_own(run: Run, small: Path, tmp_path: Path) -> None:
-    """Of 90 s it is told after 68; here all goes ten times as fast, sleep(1) too."""
+    """A job of 90 s is told after 68 s. Here time passes ten times as fast, for sleep(1) too."""
     on_pbs = Pbs(run, tmp_path, second=0.1)
     on_pbs.profile(_FAST)
     slow = ("-S", "compute.time=0.2", "-S", "train.epochs=100")
@@ -125,7 +125,7 @@ def test_a_job_is_told_of_its_limit_by_a_timer_of_its_own(run: Run, small: Path,
 
 @pytest.mark.job
 def test_a_job_that_is_ended_at_its_limit(run: Run, small: Path, tmp_path: Path) -> None:
-    """The time is over before the script's timer has run down. The script asks PBS what ended it."""
+    """The time is over before the script's timer ends. The script asks PBS for the reason."""
     on_pbs = Pbs(run, tmp_path, second=1 / 15)
     job = on_pbs.waited(small, "-t", "1m", "-S", "compute.time=0.5", "-S", "train.epochs=20", code=7)
     directory = Path(job["directory"])
@@ -137,7 +137,7 @@ def test_a_job_that_is_ended_at_its_limit(run: Run, small: Path, tmp_path: Path)
 @pytest.mark.job
 @pytest.mark.parametrize("history", [True, False])
 def test_a_limit_that_was_raised_is_the_limit(run: Run, small: Path, tmp_path: Path, history: bool) -> None:
-    """The job neither stops as its first limit comes near, nor is it over its time when it is cancelled later. All goes
+    """The job does not stop near its first limit, and is not over its time when it is cancelled later. Time passes
     ten times as fast.
     """
     on_pbs = Pbs(run, tmp_path, second=0.1)
@@ -165,7 +165,7 @@ ENDS = [
 
 
 def test_how_jobs_end(run: Run, small: Path, tmp_path: Path) -> None:
-    """The last one ended well by itself as its time was over, without a result."""
+    """The last job ends by itself with exit code 0 as its time is over, without a result."""
     on_pbs = Pbs(run, tmp_path, second=0.02, nodes=len(ENDS), wait=1.0)
     directories = [on_pbs.taken(small, "-t", "2m", *Pbs.setup(tmp_path, line)) for line, *_ in ENDS]
     waited = on_pbs("dlio-hpc", "wait", *directories, "--json", "--quiet")
@@ -182,7 +182,7 @@ def test_a_slow_server_is_waited_for(on_pbs: Pbs, small: Path) -> None:
 
 @pytest.mark.job
 def test_a_server_without_history_knows_live_jobs(on_pbs: Pbs, small: Path) -> None:
-    """OpenPBS is set up so unless somebody asks for a history: qstat -x complains, shows nothing, and ends with 0."""
+    """OpenPBS keeps no history unless it is set up to: qstat -x complains, shows nothing, and ends with 0."""
     (on_pbs.state / "forget").touch()
     directory = on_pbs.started(small)
     assert f"{directory.name}  running " in on_pbs("dlio-hpc", "status", directory).out
@@ -213,7 +213,7 @@ def test_no_rank_outlives_a_job_that_is_cancelled(on_pbs: Pbs, small: Path) -> N
 
 
 def _ranks(directory: Path) -> list[str]:
-    """Ranks and their launcher."""
+    """Return the job's ranks and their launcher."""
     there = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -261,7 +261,7 @@ def test_a_prefix_of_directives_in_the_users_shell_does_no_harm(on_pbs: Pbs, sma
 
 
 def test_a_profile_written_from_documentation_gets_whole_nodes(on_pbs: Pbs, small: Path) -> None:
-    """cpus and ranks_per_node are what a site documents; PBS wants ncpus, mpiprocs and place."""
+    """A site documents cpus and ranks_per_node; PBS needs ncpus, mpiprocs and place."""
     (on_pbs.folder / "doc.yaml").write_text(
         "name: doc\nscheduler: pbs\nlauncher: {kind: hydra, command: mpiexec}\nranks_per_node: 4\ncpus: 64\n"
         "walltime: 0:10:00\n"
@@ -299,7 +299,7 @@ def test_what_is_known_of_a_job_where_no_history_is_kept(on_pbs: Pbs, small: Pat
 
 
 def test_a_submission_that_was_not_written_down_is_found_by_its_name(on_pbs: Pbs, small: Path) -> None:
-    """Though it has ended, too."""
+    """The submission is found while the job is queued and after it has ended."""
     on_pbs.held(small)
     directory = on_pbs.held(small)
     before = record(directory)
@@ -364,7 +364,7 @@ def test_a_user_has_so_many_jobs_in_a_queue(on_pbs: Pbs, small: Path) -> None:
 
 @pytest.mark.job
 def test_output_that_arrives_late_is_archived_too(run: Run, small: Path, tmp_path: Path) -> None:
-    """Without -k doe, PBS copies it when the job has ended."""
+    """Without -k doe, PBS copies the output when the job has ended."""
     on_pbs = Pbs(run, tmp_path, copy=1.5)
     job = on_pbs.waited(small, "-S", "site.job_options=[-l place=scatter]", "--archive", "kept")
     assert job["state"] == "completed"
@@ -389,7 +389,7 @@ os.execv(mpiexec, [mpiexec, "-launcher", "fork", "-n", given["-n"], "env", *give
 
 @pytest.mark.job
 def test_polaris(run: Run, small: Path, tmp_path: Path) -> None:
-    """The shipped profile but for its modules; its queues and what its hooks require are the stand-in's."""
+    """The job uses the shipped profile without its modules; the stand-in has the queues and hooks of Polaris."""
     queues: dict[str, Any] = {name: {} for name in site.load("polaris").queues}
     required = ["account", "filesystems", "keep"]
     there = Pbs(run, tmp_path, queues=queues, require=required, filesystems={"home": True, "eagle": True}, cpus=64)
@@ -461,7 +461,7 @@ def test_the_preflight_on_pbs(on_pbs: Pbs, small: Path) -> None:
 @pytest.mark.job
 @pytest.mark.skipif(NODES == 1, reason="hosts cannot be renamed here")
 def test_a_way_between_nodes_that_works_is_found(on_pbs: Pbs, small: Path) -> None:
-    """Raw pbs_tmrsh does not do: it starts no shell. There is no sshd on n2."""
+    """Plain pbs_tmrsh does not work, as it starts no shell. There is no sshd on n2."""
     raw = "site.launcher.options=[-launcher, rsh, -launcher-exec, pbs_tmrsh]"
     for wrong in ("site.launcher.remote=null",
                   "site.launcher.remote=ssh", raw):  # fmt: skip
@@ -481,12 +481,12 @@ def test_a_way_between_nodes_that_works_is_found(on_pbs: Pbs, small: Path) -> No
 
 
 def test_a_profile_is_written_from_what_is_found(on_pbs: Pbs, small: Path) -> None:
-    """Where Slurm is on PATH too, Slurm it is."""
+    """The stand-in alone is on PATH, as Slurm there would come first."""
     assert on_pbs("dlio-hpc", "sites", "new", "here", PATH=str(on_pbs.folder / "bin")).code == 0
-    found = on_pbs("dlio-hpc", "sites", "./here.yaml", "--json").json
-    assert (found["scheduler"], found["launcher"]["kind"], found["cpus"]) == ("pbs", "hydra", 8)
-    assert found["pbs_select"] == {"ncpus": 8}
-    assert found["queues"]["small"] == {
+    profile = on_pbs("dlio-hpc", "sites", "./here.yaml", "--json").json
+    assert (profile["scheduler"], profile["launcher"]["kind"], profile["cpus"]) == ("pbs", "hydra", 8)
+    assert profile["pbs_select"] == {"ncpus": 8}
+    assert profile["queues"]["small"] == {
         "nodes": 2, "walltime": {"1": "0:10:00"}, "min_walltime": None, "jobs": None, "options": [],
     }  # fmt: skip
     shown = on_pbs("dlio-submit", small, "-s", "./here.yaml", "-d", "data", "-q", "small", "-t", "5m", "--dry-run")

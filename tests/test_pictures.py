@@ -1,4 +1,4 @@
-"""Pictures hold what the view says, the page holds the pictures and nothing from elsewhere, a browser agrees."""
+"""Pictures show what the view holds. The page has the pictures and nothing from elsewhere; a browser agrees."""
 
 import json
 import re
@@ -115,15 +115,15 @@ def _stairs(figure: Figure, row: int = 0) -> dict[Any, StepPatch]:
 
 
 def _boxes(figure: Figure) -> dict[str, np.ndarray[Any, Any]]:
-    """By colour: (n, 4), left, right, bottom and top of each."""
-    found: dict[str, list[np.ndarray[Any, Any]]] = {}
+    """Return the boxes of each colour: (n, 4), left, right, bottom and top."""
+    boxes: dict[str, list[np.ndarray[Any, Any]]] = {}
     for patch in figure.axes[0].patches:
         if isinstance(patch, PathPatch):
             corners = np.asarray(patch.get_path().vertices).reshape(-1, 5, 2)
             low, high = corners.min(axis=1), corners.max(axis=1)
             sides = np.column_stack((low[:, 0], high[:, 0], low[:, 1], high[:, 1]))
-            found.setdefault(to_hex(patch.get_facecolor()).upper(), []).append(sides)
-    return {colour: np.concatenate(sides) for colour, sides in found.items()}
+            boxes.setdefault(to_hex(patch.get_facecolor()).upper(), []).append(sides)
+    return {colour: np.concatenate(sides) for colour, sides in boxes.items()}
 
 
 def test_pictures_come_in_order_and_steps_only_where_they_are_known() -> None:
@@ -189,8 +189,8 @@ def test_quantiles_are_marked_where_they_are() -> None:
     marks = {text.get_text().split()[0]: text.xy[0] for text in axes.texts if isinstance(text, Annotation)}
     expected = {"p50": 1e-3, "p95": 1e-3 * np.exp(0.8 * 1.6449), "p99": 1e-3 * np.exp(0.8 * 2.3263)}
     assert marks == pytest.approx(expected, rel=0.06)
-    told = re.findall(r"p\d\d [\d.]+ \w+", picture.caption)
-    assert [seconds(words[4:]) for words in told] == pytest.approx(list(marks.values()), rel=0.01)
+    quantiles = re.findall(r"p\d\d [\d.]+ \w+", picture.caption)
+    assert [seconds(quantile[4:]) for quantile in quantiles] == pytest.approx(list(marks.values()), rel=0.01)
 
 
 def test_ticks_of_sizes_are_powers_of_two() -> None:
@@ -348,7 +348,7 @@ def _names(text: str) -> list[str]:
 
 
 class _Reader(HTMLParser):
-    """What a browser makes of a page: tags, ids, and all text that is shown."""
+    """Collect what a browser makes of a page: tags, ids, and all text that is shown."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -385,15 +385,15 @@ def _page(*views: View, title: str = "demo on local") -> Document:
 
 def test_a_page_holds_its_pictures_and_no_name_twice() -> None:
     html = page.render(_page(_view(), _view(), _view(ranks=1, steps=0)))
-    found = _Reader()
-    found.feed(html)
-    assert found.tags.count("svg") == found.tags.count("figure") == 9 + 9 + 8
-    assert len(found.ids) == len(set(found.ids))
-    assert found.targets <= set(found.ids)
+    reader = _Reader()
+    reader.feed(html)
+    assert reader.tags.count("svg") == reader.tags.count("figure") == 9 + 9 + 8
+    assert len(reader.ids) == len(set(reader.ids))
+    assert reader.targets <= set(reader.ids)
     assert html.count("half of it came from the page cache") == 3
     assert '<td class="n">1,310.2</td><td class="n">91.2 %</td>' in html
     assert "<td>nid000000.example.org</td>" in html.replace("<wbr>", "")
-    assert not {"script", "link", "iframe", "img"} & set(found.tags)
+    assert not {"script", "link", "iframe", "img"} & set(reader.tags)
     assert not re.findall(r"https?://(?!www\.w3\.org/(2000/svg|1999/xlink)\")", html)
 
 
@@ -404,11 +404,11 @@ def test_names_stay_words_whatever_they_hold() -> None:
     view = view._replace(title=NASTY, source=NASTY, notes=[NASTY], ranks=ranks, lanes=lanes)
     html = page.render(_page(view, title=NASTY))
     html.encode()
-    found = _Reader()
-    found.feed(html)
-    assert "b" not in found.tags
-    assert len(found.ids) == len(set(found.ids))
-    shown = "".join(found.text)
+    reader = _Reader()
+    reader.feed(html)
+    assert "b" not in reader.tags
+    assert len(reader.ids) == len(set(reader.ids))
+    shown = "".join(reader.text)
     readable = NASTY.replace("\x1b", "�").replace("\x00", "�").replace("\ud800", "�")
     assert shown.count(readable) >= 5, "title, heading, note, table, footers of pictures"
     for picture in run_panels.draw(view):
@@ -440,7 +440,7 @@ except ConfigError as fault:
 
 
 def dumped(file: Path, *options: str) -> str:
-    """The document of a file in a browser, after its scripts ran."""
+    """Return the document of a file in a browser, after its scripts ran."""
     command = [
         str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
         "--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND", "--dump-dom",
@@ -452,7 +452,7 @@ def dumped(file: Path, *options: str) -> str:
 
 
 def _browse(file: Path, *options: str) -> tuple[list[str], list[str]]:
-    """What a browser complains of when it opens the file, and what the file makes it ask the network for."""
+    """Return what a browser complains of when it opens the file, and what it asks the network for."""
     folder = file.parent
     command = [
         str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",

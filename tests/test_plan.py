@@ -143,7 +143,7 @@ def test_more_steps_than_can_be_recorded_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_billion_samples_are_planned_and_begun_like_a_thousand(tmp_path: Path) -> None:
-    """From the workload to the first batch's places, each format; beyond what a thousand samples take."""
+    """The plan and the first batch of a billion samples take little more than those of a thousand, in each format."""
     program = f"""
 import resource, time
 import subprocess
@@ -176,6 +176,6 @@ before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.proce
 begin(10**6)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, (time.process_time() - started) / 4)
 """
-    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
-    assert int(told[0]) < 50_000, "KiB"
-    assert float(told[1]) < 0.1, "seconds"
+    used = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
+    assert int(used[0]) < 50_000, "KiB"
+    assert float(used[1]) < 0.1, "seconds"

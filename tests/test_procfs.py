@@ -1,4 +1,4 @@
-"""What the kernel says of a thread's reads."""
+"""The kernel counts the reads of each thread."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""README's promises that a program can check."""
+"""README keeps the promises that a program can check."""
 
 import re
 from pathlib import Path

@@ -136,7 +136,7 @@ def test_as_many_files_in_turn_as_threads_read_is_the_order_of_that_number(
 
 @given(st.sampled_from(_SHUFFLES[1:]), st.integers(1, 50), st.integers(0, 110), st.integers(1, 9))
 def test_ascending_batches_have_the_samples_of_the_others(shuffle: Shuffle, size: int, first: int, steps: int) -> None:
-    """Of any stretch; a batch is sorted, and nothing else is."""
+    """In any stretch each batch is sorted, and nothing else changes."""
     plain, ascending = (
         [
             batch.tolist()

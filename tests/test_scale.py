@@ -1,6 +1,4 @@
-"""What a job of 8192 ranks costs where only one process is at work, and that a rank's work does not grow with the
-dataset.
-"""
+"""Steps of one process in a job of 8192 ranks cost little, and a rank's work does not grow with the dataset."""
 
 import os
 import re
@@ -33,7 +31,7 @@ _MOST_MIB = 1430
 
 
 def test_planning_does_not_grow_with_the_ranks(tmp_path: Path) -> None:
-    """Plan, limits and job script of three sites, in a fresh process."""
+    """A fresh process makes plan, limits and job script of three sites."""
     few, many = (scaling.cost("plan", tmp_path, nodes) for nodes in (scaling.FEW, scaling.NODES))
     assert many.seconds < 2 * few.seconds + 0.2
     assert abs(many.mebibytes - few.mebibytes) < 2
@@ -44,7 +42,7 @@ def test_planning_does_not_grow_with_the_ranks(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, scaling.Cost]:
-    """8192 ranks x 1000 steps, merged and written in a process of its own; what it took, making the recordings too."""
+    """Merge and write 8192 ranks x 1000 steps in a process of its own; return the cost, with that of the recordings."""
     folder = tmp_path_factory.mktemp("large")
     return folder, scaling.cost("merge", folder)
 
@@ -71,7 +69,7 @@ def test_the_report_of_many_ranks_is_small(large: tuple[Path, scaling.Cost]) -> 
 
 
 def test_every_step_can_be_read_back(tmp_path: Path) -> None:
-    """Also where the last epoch was cut short; what was computed is the same for all ranks at once and one by one."""
+    """The last epoch may be cut short. Computed values are the same for all ranks at once and one by one."""
     made = scaling.planned(tmp_path, "slurm", 2)
     (run,) = made.runs
     merged = recordings.merged(made)._replace(
@@ -145,7 +143,7 @@ _METADATA = "trace=%file,?fstat,?fstatfs,?getdents,?getdents64,?ftruncate,?fchmo
 
 
 def _calls(folder: Path, made: plan.Plan) -> Counter[str]:
-    """Metadata calls of one rank, from its start to its end, by name."""
+    """Count the metadata calls of one rank by name, from its start to its end."""
     job = folder / made.job
     job.mkdir()
     (job / rundir.PLAN).write_bytes(document.encode(made))
@@ -162,7 +160,7 @@ def _calls(folder: Path, made: plan.Plan) -> Counter[str]:
 @pytest.mark.job
 @pytest.mark.parametrize("way", _WAYS)
 def test_metadata_calls_do_not_grow_with_the_dataset(stored: Path, way: str) -> None:
-    """As many files are read of 16 as of 1600; the interpreter's own calls are among those that are counted."""
+    """A rank reads as many files of 16 as of 1600; the interpreter's own calls are counted too."""
     straced.needed()
     few, many = (_calls(stored, _planned(stored, files, *_WAYS[way])) for files in (_FEW, _MANY))
     assert sum(few.values()) > _FEW
@@ -172,7 +170,7 @@ def test_metadata_calls_do_not_grow_with_the_dataset(stored: Path, way: str) -> 
 @pytest.mark.parametrize("way", ["cache dropped", "shuffled, cache dropped"])
 @pytest.mark.parametrize("ranks_on_node", [1, 2, 8])
 def test_a_node_forgets_what_it_reads_and_no_more_than_that(tmp_path: Path, way: str, ranks_on_node: int) -> None:
-    """By the arithmetic of the order: with few steps its files are those that its ranks read, whatever lies there."""
+    """A node forgets the files that its ranks read, in datasets of any size; the test computes them, no file exists."""
     for files, steps in ((64, 1), (10_000, _STEPS), (10_000, 2000), (10**9, _STEPS)):
         made = _planned(tmp_path, files, f"train.steps={steps}", *_WAYS[way]).runs[0].workload
         order = Order(made.dataset, made.reader, 0)

@@ -1,4 +1,4 @@
-"""What batch systems answer, and what we take it for; the texts were seen on real ones or are read in their sources."""
+"""Answers of batch systems are read correctly; the texts were seen on real ones or are read in their sources."""
 
 import json
 import time
@@ -30,13 +30,13 @@ QUEUES = [name for name, scheduler in SCHEDULERS.items() if scheduler.is_queue]
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> Said:
-    """What commands answer, by their first word; the words that they were asked with are under theirs and `asked`."""
+    """Let each command answer what the test enters under its name."""
     answers: Said = {}
 
-    def ask(*words: str, **_: object) -> Answer:
-        if words[0] not in answers:
-            raise command.CommandMissing(f"{words[0]} is not on PATH")
-        return answers[words[0]]
+    def ask(*arguments: str, **_: object) -> Answer:
+        if arguments[0] not in answers:
+            raise command.CommandMissing(f"{arguments[0]} is not on PATH")
+        return answers[arguments[0]]
 
     monkeypatch.setattr(command, "ask", ask)
     return answers
@@ -60,7 +60,7 @@ def _known(*ids: str, directory: Path = Path("/nowhere")) -> list[JobRef]:
 
 @pytest.mark.parametrize("name", QUEUES)
 @pytest.mark.parametrize(
-    "words",
+    "message",
     [
         "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
         "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
@@ -72,10 +72,10 @@ def _known(*ids: str, directory: Path = Path("/nowhere")) -> list[JobRef]:
         "flux-batch: ERROR: Unable to connect to Flux: broker socket /run/flux/local was not found",
     ],
 )
-def test_a_server_that_cannot_be_reached_has_refused_nothing(said: Said, name: str, words: str) -> None:
+def test_a_server_that_cannot_be_reached_has_refused_nothing(said: Said, name: str, message: str) -> None:
     scheduler = SCHEDULERS[name]
     for program in ("sbatch", "squeue", "scancel", "qsub", "qstat", "qdel", "qselect", "flux"):
-        said[program] = Answer(1, "", words)
+        said[program] = Answer(1, "", message)
     for action in (
         lambda: scheduler.submit(_plan(name), After()),
         lambda: scheduler.states(_known("5")),
@@ -112,13 +112,13 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "code", "words"), REFUSED)
-def test_a_refusal_is_told_in_the_batch_systems_words(said: Said, name: str, code: int, words: str) -> None:
+@pytest.mark.parametrize(("name", "code", "message"), REFUSED)
+def test_a_refusal_is_told_in_the_batch_systems_words(said: Said, name: str, code: int, message: str) -> None:
     program = SCHEDULERS[name].program
-    said[program] = Answer(code, "", words)
+    said[program] = Answer(code, "", message)
     with pytest.raises(ConfigError) as refusal:
         SCHEDULERS[name].submit(_plan(name), After())
-    assert str(refusal.value) == f"{program} rejected the job: {' '.join(words.split())}"
+    assert str(refusal.value) == f"{program} rejected the job: {' '.join(message.split())}"
 
 
 TAKEN = [
@@ -229,12 +229,12 @@ SLURM = [
 ]
 
 
-@pytest.mark.parametrize(("line", "state", "words"), SLURM)
-def test_slurm_states(said: Said, line: str, state: str, words: str) -> None:
+@pytest.mark.parametrize(("line", "state", "text"), SLURM)
+def test_slurm_states(said: Said, line: str, state: str, text: str) -> None:
     said["squeue"] = Answer(0, line, "")
     said["sacct"] = Answer(0, "", "")
     never = "Never" in line or "Invalid" in line or "BadConstraints" in line
-    assert slurm.SLURM.states(_known("7")) == {"7": JobStatus(state, words, never)}  # type: ignore[arg-type]
+    assert slurm.SLURM.states(_known("7")) == {"7": JobStatus(state, text, never)}  # type: ignore[arg-type]
 
 
 INVALID = Answer(1, "", "slurm_load_jobs error: Invalid job id specified")
@@ -304,12 +304,12 @@ def _qstat(jobs: Any, code: int = 0, err: str = "") -> Answer:
     return Answer(code, json.dumps({"timestamp": 1, "pbs_version": "23.06.06", "Jobs": jobs}), err)
 
 
-@pytest.mark.parametrize(("job", "state", "words"), PBS)
-def test_pbs_states(said: Said, job: dict[str, Any], state: str, words: str) -> None:
+@pytest.mark.parametrize(("job", "state", "text"), PBS)
+def test_pbs_states(said: Said, job: dict[str, Any], state: str, text: str) -> None:
     said["qstat"], said["qdel"] = _qstat({"14.pbshost": job}), Answer(0, "", "")
-    found = pbs.PBS.states(_known("14.pbshost"))["14.pbshost"]
-    assert found.state == state
-    assert found.text.startswith(words)
+    status = pbs.PBS.states(_known("14.pbshost"))["14.pbshost"]
+    assert status.state == state
+    assert status.text.startswith(text)
 
 
 def test_pbs_leaves_out_what_it_does_not_know(said: Said) -> None:
@@ -348,9 +348,9 @@ def test_pbs_selects_nodes_in_chunks() -> None:
 # Cobalt
 
 
-def _cancelling(words: list[tuple[str, ...]], table: str) -> Callable[..., Answer]:
+def _cancelling(calls: list[tuple[str, ...]], table: str) -> Callable[..., Answer]:
     def ask(*asked: str, **_: object) -> Answer:
-        words.append(asked)
+        calls.append(asked)
         return Answer(0, table if asked[0] == "qstat" else "", "")
 
     return ask
@@ -409,11 +409,11 @@ Sat Nov 21 15:10:50 2026 +0000 (UTC) Command: '/runs/x/job.sh'
     ],
 )
 def test_what_cobalts_log_tells(said: Said, tmp_path: Path, lines: str, sight: str | None) -> None:
-    """Qstat says nothing of a job that has ended, with code 1."""
+    """For a job that has ended, qstat prints nothing and exits with code 1."""
     said["qstat"] = Answer(1, "", "")
     (tmp_path / "job.cobaltlog").write_bytes(LOG.format(lines).encode() + b"\xff")
-    found = cobalt.COBALT.states(_known("7", directory=tmp_path))
-    assert (found["7"].state if found else None) == sight
+    states = cobalt.COBALT.states(_known("7", directory=tmp_path))
+    assert (states["7"].state if states else None) == sight
     (tmp_path / "job.cobaltlog").unlink()
     assert cobalt.COBALT.states(_known("7", directory=tmp_path)) == {}
 
@@ -498,10 +498,10 @@ FLUX = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("line", "state", "words"), FLUX)
-def test_flux_states(said: Said, line: str, state: str, words: str) -> None:
+@pytest.mark.parametrize(("line", "state", "text"), FLUX)
+def test_flux_states(said: Said, line: str, state: str, text: str) -> None:
     said["flux"] = Answer(0, f"f7|{line}", "")
-    assert flux.FLUX.states(_known("f7")) == {"f7": JobStatus(state, words)}  # type: ignore[arg-type]
+    assert flux.FLUX.states(_known("f7")) == {"f7": JobStatus(state, text)}  # type: ignore[arg-type]
 
 
 def test_flux_leaves_out_what_it_does_not_know(said: Said) -> None:
@@ -596,10 +596,10 @@ def test_no_answer_is_a_surprise(name: str, answer: Answer, monkeypatch: pytest.
 def test_no_answer_keeps_a_profile_from_being_written(
     version: str, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ask(*words: str, **_: object) -> Answer:
-        if words[0] == "flux" and words[1] == "getattr":
+    def ask(*arguments: str, **_: object) -> Answer:
+        if arguments[0] == "flux" and arguments[1] == "getattr":
             return Answer(0, version, "")
-        asks_version = words[1:] == ("--version",) and (words[0] == "sbatch") == version.startswith("slurm")
+        asks_version = arguments[1:] == ("--version",) and (arguments[0] == "sbatch") == version.startswith("slurm")
         return Answer(0, version, "") if asks_version else answer
 
     monkeypatch.setattr(command, "ask", ask)
@@ -615,7 +615,7 @@ def test_no_answer_keeps_a_profile_from_being_written(
 
 
 def _recorded(folder: Path, state: str, minutes_ago: float, status: str | None, attempt: bool = True) -> Path:
-    """A Slurm job whose state was recorded so long ago; its script was started again since, if `attempt`."""
+    """Record the state of a Slurm job so long ago; with `attempt`, its script was started again since."""
     sighting = job_record.Sighting(state, units.utc(time.time() - 60 * minutes_ago), state.upper())  # type: ignore[arg-type]
     directory = folder / "one"
     (directory / "attempts/1").mkdir(parents=True) if attempt else directory.mkdir()

@@ -1,4 +1,4 @@
-"""The workloads that come along: each can be read, is the paper's where it says so, and runs here, shrunk."""
+"""Each shipped workload can be read, is the paper's where it says so, and runs here when shrunk."""
 
 import re
 from pathlib import Path
@@ -43,8 +43,8 @@ def test_each_can_be_planned_and_says_where_its_numbers_come_from(name: str, tmp
         text = shipped.find(shipped.WORKLOADS, name).read_text()
         body = text[text.index("dataset:") :]
         bare = [line for line in body.splitlines() if re.search(r": *[^ #]", line) and "#" not in line]
-        told = [line for line in bare if not re.match(r" +(layout|files|mode|by|loader|- )", line)]
-        previous = {line: body.splitlines()[body.splitlines().index(line) - 1] for line in told}
+        values = [line for line in bare if not re.match(r" +(layout|files|mode|by|loader|- )", line)]
+        previous = {line: body.splitlines()[body.splitlines().index(line) - 1] for line in values}
         unexplained = [line for line, before in previous.items() if "#" not in before]
         assert not unexplained, "a value without a word on its source"
     request = planning.Request(tmp_path, data=tmp_path, walltime=units.walltime("7d"))
@@ -52,7 +52,7 @@ def test_each_can_be_planned_and_says_where_its_numbers_come_from(name: str, tmp
 
 
 def test_numbers_of_the_paper() -> None:
-    """Section III.A of the DLIO paper, and what it adds up to."""
+    """The numbers are those of section III.A of the DLIO paper, and their sums."""
     cosmoflow, candle, ffn = load("cosmoflow"), load("candle"), load("ffn")
     assert (cosmoflow.dataset.files, cosmoflow.dataset.samples_per_file) == (1024, 128)
     assert cosmoflow.dataset.sample.size == 16 << 20

@@ -1,4 +1,4 @@
-"""Is the I/O of two programs alike? The paper's measure, the sharper ones, and what they say of known pairs."""
+"""The I/O of two programs is compared by the paper's measure and by sharper ones; known pairs score as expected."""
 
 import itertools
 import json
@@ -33,7 +33,7 @@ def _profile(title: str = "x", **factors: Any) -> Profile:
 
 
 def _published(name: str) -> dict[str, Profile]:
-    return {each.name: io_profile.of_reference(each) for each in reference_profile.load(name)}
+    return {reference.name: io_profile.of_reference(reference) for reference in reference_profile.load(name)}
 
 
 def _loaded(path: Path | str, run: str | None = None, only: str | None = None) -> Profile:
@@ -41,33 +41,33 @@ def _loaded(path: Path | str, run: str | None = None, only: str | None = None) -
 
 
 def test_the_papers_arithmetic() -> None:
-    """Vectors (1, 0.5) and (0.5, 1)."""
-    found = similarity.compare(_profile(io_s=10.0, bytes=3.0), _profile(io_s=5.0, bytes=6.0))
-    assert found.paper.cosine == pytest.approx((1 * 0.5 + 0.5 * 1) / (1 + 0.25))
-    assert {each.name: each.difference for each in found.factors if each.difference is not None} == {
+    """The vectors are (1, 0.5) and (0.5, 1)."""
+    comparison = similarity.compare(_profile(io_s=10.0, bytes=3.0), _profile(io_s=5.0, bytes=6.0))
+    assert comparison.paper.cosine == pytest.approx((1 * 0.5 + 0.5 * 1) / (1 + 0.25))
+    assert {factor.name: factor.difference for factor in comparison.factors if factor.difference is not None} == {
         "io_s": 0.5,
         "bytes": -0.5,
     }
-    assert found.paper.ratio == pytest.approx(0.5)
+    assert comparison.paper.ratio == pytest.approx(0.5)
 
 
 def test_figure_8_is_signed_as_its_caption_says() -> None:
     """(Baseline - DLIO) / max: a benchmark with less of something has a positive difference."""
     factor = next(
-        each
-        for each in similarity.compare(_profile(files=100), _profile(files=134)).factors
-        if each.difference is not None
+        candidate
+        for candidate in similarity.compare(_profile(files=100), _profile(files=134)).factors
+        if candidate.difference is not None
     )
     assert factor.difference == pytest.approx(-34 / 134)
 
 
 def test_what_is_zero_in_both_is_equal_and_turns_no_vector() -> None:
-    found = similarity.compare(
+    comparison = similarity.compare(
         _profile(request_min=0, request_max=4, files=1), _profile(request_min=0, request_max=1, files=1)
     )
     one, other = np.array([1.0, 1.0]), np.array([0.25, 1.0])
-    assert found.paper.cosine == pytest.approx(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
-    assert found.pattern.ratio == pytest.approx((1 + 0.25) / 2)
+    assert comparison.paper.cosine == pytest.approx(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+    assert comparison.pattern.ratio == pytest.approx((1 + 0.25) / 2)
     nothing = similarity.compare(_profile(io_s=0.0), _profile(io_s=0.0)).paper
     assert (nothing.cosine, nothing.ratio) == (1.0, 1.0)
     assert similarity.compare(_profile(io_s=0.0), _profile(io_s=1.0)).paper.cosine == 0.0
@@ -78,11 +78,11 @@ def _of_sizes(sizes: list[int]) -> Profile:
 
 
 def test_one_request_in_a_hundred_makes_no_other_pattern() -> None:
-    """Shares below that count as that; a median that so few would move, as where they would move it."""
+    """Shares below one in a hundred count as that; a median counts where one in a hundred requests would move it."""
 
     def apart(name: str, a: Profile, b: Profile) -> tuple[float | None, float | None]:
-        (factor,) = (each for each in similarity.compare(a, b).factors if each.name == name)
-        (swapped,) = (each for each in similarity.compare(b, a).factors if each.name == name)
+        (factor,) = (candidate for candidate in similarity.compare(a, b).factors if candidate.name == name)
+        (swapped,) = (candidate for candidate in similarity.compare(b, a).factors if candidate.name == name)
         assert factor.apart == swapped.apart
         return factor.difference, factor.apart
 
@@ -98,8 +98,8 @@ def test_one_request_in_a_hundred_makes_no_other_pattern() -> None:
 
 
 def test_what_one_of_them_lacks_is_left_out_and_said() -> None:
-    found = similarity.compare(_profile(io_s=1.0, request_max=5), _profile(request_max=5, files=3))
-    assert found.paper == Score(1.0, 1.0, tuple(name for name in PAPER if name != "request_max"))
+    comparison = similarity.compare(_profile(io_s=1.0, request_max=5), _profile(request_max=5, files=3))
+    assert comparison.paper == Score(1.0, 1.0, tuple(name for name in PAPER if name != "request_max"))
     assert similarity.compare(_profile(io_s=1.0), _profile(files=1)).paper == Score(None, None, PAPER)
 
 
@@ -107,16 +107,16 @@ _VALUES = st.one_of(st.none(), st.just(0.0), st.floats(1e-6, 1e15))
 _PROFILES = st.builds(lambda values: _profile(**values), st.fixed_dictionaries(dict.fromkeys(FACTORS, _VALUES)))
 
 
-def _scores(found: Similarity) -> list[float | None]:
-    return [found.paper.cosine, found.paper.ratio, found.pattern.cosine, found.pattern.ratio]
+def _scores(comparison: Similarity) -> list[float | None]:
+    return [comparison.paper.cosine, comparison.paper.ratio, comparison.pattern.cosine, comparison.pattern.ratio]
 
 
 @given(_PROFILES, _PROFILES)
 def test_scores_lie_between_none_and_one_whoever_comes_first(a: Profile, b: Profile) -> None:
-    found, swapped = similarity.compare(a, b), similarity.compare(b, a)
-    assert _scores(found) == pytest.approx(_scores(swapped))
-    assert all(score is None or -1e-12 <= score <= 1 for score in _scores(found))
-    for one, other in zip(found.factors, swapped.factors, strict=True):
+    comparison, swapped = similarity.compare(a, b), similarity.compare(b, a)
+    assert _scores(comparison) == pytest.approx(_scores(swapped))
+    assert all(score is None or -1e-12 <= score <= 1 for score in _scores(comparison))
+    for one, other in zip(comparison.factors, swapped.factors, strict=True):
         assert (one.a, one.b) == (other.b, other.a)
         assert one.difference is None or one.difference == -(other.difference or 0.0)
 
@@ -128,19 +128,19 @@ def test_everything_is_like_itself(a: Profile) -> None:
 
 @given(_PROFILES, _PROFILES)
 def test_pattern_is_one_for_equal_patterns_alone(a: Profile, b: Profile) -> None:
-    found = similarity.compare(a, b)
-    known = [name for name in PATTERN if name not in found.pattern.left_out]
+    comparison = similarity.compare(a, b)
+    known = [name for name in PATTERN if name not in comparison.pattern.left_out]
     least = {"sequential": SLACK, "consecutive": SLACK}
-    pairs = [[max(getattr(each, name), least.get(name, 0.0)) for each in (a, b)] for name in known]
-    if found.pattern.ratio is not None:
+    pairs = [[max(getattr(profile, name), least.get(name, 0.0)) for profile in (a, b)] for name in known]
+    if comparison.pattern.ratio is not None:
         equal = all(math.isclose(one, other, rel_tol=1e-9) for one, other in pairs)
-        assert (found.pattern.ratio > 1 - 1e-10) == equal
+        assert (comparison.pattern.ratio > 1 - 1e-10) == equal
 
 
 @given(_PROFILES, _PROFILES, st.floats(0.01, 100))
 def test_units_do_not_matter(a: Profile, b: Profile, scale: float) -> None:
-    def scaled(each: Profile) -> Profile:
-        values: dict[str, Any] = {name: getattr(each, name) for name in FACTORS}
+    def scaled(profile: Profile) -> Profile:
+        values: dict[str, Any] = {name: getattr(profile, name) for name in FACTORS}
         has_none = ("sequential", "consecutive")
         return _profile(
             "x",
@@ -156,9 +156,9 @@ def _sizes(*sizes: int, grain: Grain = Grain.EXACT) -> RequestDistribution:
 
 def test_distances_are_octaves() -> None:
     small, large = _sizes(4 * KIB), _sizes(64 * KIB)
-    found = request_distance.distance(small, large)
-    assert found is not None
-    assert (found.octaves, found.closeness, found.grain) == (4.0, 1 / 16, Grain.EXACT)
+    distance = request_distance.distance(small, large)
+    assert distance is not None
+    assert (distance.octaves, distance.closeness, distance.grain) == (4.0, 1 / 16, Grain.EXACT)
     mixed = request_distance.distance(small, _sizes(4 * KIB, 64 * KIB, 64 * KIB, 4 * KIB))
     assert mixed is not None
     assert mixed.octaves == pytest.approx(2.0), "half of the requests go four octaves"
@@ -171,9 +171,9 @@ _MANY = st.lists(st.integers(0, 1 << 40), min_size=1, max_size=30)
 @given(_MANY, _MANY, _MANY)
 def test_distances_are_distances(one: list[int], other: list[int], third: list[int]) -> None:
     def apart(a: list[int], b: list[int]) -> float:
-        found = request_distance.distance(_sizes(*a), _sizes(*b))
-        assert found is not None
-        return found.octaves
+        distance = request_distance.distance(_sizes(*a), _sizes(*b))
+        assert distance is not None
+        return distance.octaves
 
     assert apart(one, list(reversed(one))) == pytest.approx(0)
     assert apart(one, one + one) == pytest.approx(0), "shares count, not numbers"
@@ -189,14 +189,14 @@ def test_the_same_requests_known_less_well_are_no_way_apart(sizes: list[int]) ->
     last = np.array([100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30, 1 << 62])
     bins = np.bincount(np.searchsorted(last, sizes), minlength=10)
     for coarse in (quarters, request_distance.of_sizes(last, bins, Grain.DARSHAN)):
-        found = request_distance.distance(_sizes(*sizes), coarse)
-        assert found is not None
-        assert found.grain == coarse.grain
-        assert found.octaves == pytest.approx(0, abs=1e-9)
+        distance = request_distance.distance(_sizes(*sizes), coarse)
+        assert distance is not None
+        assert distance.grain == coarse.grain
+        assert distance.octaves == pytest.approx(0, abs=1e-9)
 
 
 def test_unrelated_applications_score_as_the_documentation_says() -> None:
-    """On 128 nodes: 0.30 to 0.76, CosmoFlow and ImageNet 0.91; one application at two scales 0.79 and more."""
+    """Scores on 128 nodes are 0.30 to 0.76, CosmoFlow and ImageNet 0.91; two scales of one application 0.79 or more."""
     large, small = _published("theta_128_nodes"), _published("theta_8_nodes")
     names = list(large)
     cosines = {
@@ -231,21 +231,21 @@ def test_each_published_application_is_nearest_to_itself_at_another_scale() -> N
 
 
 def test_the_papers_own_emulation_of_candle_is_far_from_candle() -> None:
-    """8 KiB a request where pandas asks for 256: its cosine does not say so."""
-    found = similarity.compare(_published("theta_8_nodes_dlio")["candle"], _published("theta_8_nodes")["candle"])
-    assert found.pattern.ratio is not None
-    assert found.pattern.ratio < 0.4
+    """The emulation reads 8 KiB a request where pandas reads 256 KiB; its cosine does not show that."""
+    comparison = similarity.compare(_published("theta_8_nodes_dlio")["candle"], _published("theta_8_nodes")["candle"])
+    assert comparison.pattern.ratio is not None
+    assert comparison.pattern.ratio < 0.4
 
 
 def test_what_was_asked_for_is_told_from_what_was_seen() -> None:
-    """Bytes of a sample tell streams of 256 KiB apart; what was seen does not."""
+    """Bytes per sample tell streams of 256 KiB apart; observed factors do not."""
     large = list(_published("theta_128_nodes").values())
-    candle = next(each for each in large if each.application == "candle")
+    candle = next(profile for profile in large if profile.application == "candle")
     emulation = replace(candle, title="mine")
     made = similarity.matrix([emulation], large)
-    (row,), (seen,) = made.rows, similarity.as_seen(made).rows
+    (row,), (observed,) = made.rows, similarity.as_seen(made).rows
     assert (row.finds_own, row.is_tied) == (True, False)
-    assert (seen.finds_own, seen.is_tied, len(seen.nearest)) == (True, True, 3)
+    assert (observed.finds_own, observed.is_tied, len(observed.nearest)) == (True, True, 3)
     assert similarity_rows.found_own(made) == (
         "1 of 1 are nearest to their own application. By observed factors, without the bytes per sample, which are "
         "specified: 1 of 1 (1 of them tied)."
@@ -253,7 +253,7 @@ def test_what_was_asked_for_is_told_from_what_was_seen() -> None:
 
 
 def test_a_row_is_judged_by_what_all_columns_know() -> None:
-    """Or who says less would be nearer."""
+    """Otherwise a profile with fewer factors would be nearer."""
     one = _profile("one", request_max=100, request_mean=100)
     full, poor = _profile("full", request_max=100, request_mean=50), _profile("poor", request_max=90)
     made = similarity.matrix([one], [full, poor])
@@ -265,12 +265,12 @@ def test_a_row_is_judged_by_what_all_columns_know() -> None:
 
 
 def test_a_log_is_like_itself_and_like_another_of_the_same_program() -> None:
-    """The same npz run under Darshan's release and its main branch; TFRecords are another matter."""
+    """The same npz run is alike under Darshan's release and its main branch; a run on TFRecords is not."""
     npz, again, other = (_loaded(LOGS / f"{name}.darshan") for name in ("mpi4_npz", "main_dxtv2_npz", "mpi4_tfrecord"))
-    found = similarity.compare(npz, npz)
-    assert found.paper.cosine == pytest.approx(1)
-    assert found.pattern.ratio == 1.0
-    assert [each.octaves for each in (found.sizes, found.volumes, found.jumps) if each] == [0.0, 0.0, 0.0]
+    itself = similarity.compare(npz, npz)
+    assert itself.paper.cosine == pytest.approx(1)
+    assert itself.pattern.ratio == 1.0
+    assert [part.octaves for part in (itself.sizes, itself.volumes, itself.jumps) if part] == [0.0, 0.0, 0.0]
     same = similarity.compare(npz, again)
     assert same.sizes is not None
     assert same.jumps is not None
@@ -287,8 +287,8 @@ def test_a_log_is_like_itself_and_like_another_of_the_same_program() -> None:
 def _log(path: Path, traces: list[Traced], **changes: Any) -> Path:
     """Shares are those of the traces: the first request of each is neither sequential nor consecutive."""
     rows = darshanlog.counters_of(traces)
-    for each, (_, _, values) in zip(traces, rows, strict=True):
-        reads = each.reads
+    for trace, (_, _, values) in zip(traces, rows, strict=True):
+        reads = trace.reads
         gaps = [after[0] - before[0] - before[1] for before, after in itertools.pairwise(reads)]
         values["SEQ_READS"] = sum(gap >= 0 for gap in gaps)
         values["CONSEC_READS"] = sum(gap == 0 for gap in gaps)
@@ -302,38 +302,38 @@ def _stream(file: str, rank: int, size: int, count: int, stride: int | None = No
 
 
 def test_offsets_between_requests_are_of_one_file_and_rank(tmp_path: Path) -> None:
-    """Requests of 100 bytes: right behind, 900 onwards, then 1100 back; another rank and file do not mix in."""
+    """Requests of 100 bytes jump by 0, 900 and -1100 bytes; another rank and file do not mix in."""
     reads = [[0, 100, 0.0, 0.1], [100, 100, 0.2, 0.3], [1100, 100, 0.4, 0.5], [100, 100, 0.6, 0.7]]
     traces = [Traced("/d/a", 0, reads), _stream("/d/a", 1, 100, 3), Traced("/d/b", 0, [[7, 100, 0.15, 0.16]])]
-    found = _loaded(_log(tmp_path / "x.darshan", traces))
-    assert found.jumps is not None
+    profile = _loaded(_log(tmp_path / "x.darshan", traces))
+    assert profile.jumps is not None
     expected = {0.0: 3 / 5, math.log2(901): 1 / 5, -math.log2(1101): 1 / 5}
-    assert dict(zip(found.jumps.at.tolist(), found.jumps.weight.tolist(), strict=True)) == pytest.approx(expected)
-    assert (found.request_min, found.request_max, found.request_median, found.files) == (100, 100, 100, 2)
-    assert found.sequential == pytest.approx(4 / 8)
-    assert found.consecutive == pytest.approx(3 / 8)
-    assert found.rate_mean == pytest.approx((4 * 100 / 0.1 + 4 * 100 / 0.01) / 8 / 1e6, rel=0.001)
+    assert dict(zip(profile.jumps.at.tolist(), profile.jumps.weight.tolist(), strict=True)) == pytest.approx(expected)
+    assert (profile.request_min, profile.request_max, profile.request_median, profile.files) == (100, 100, 100, 2)
+    assert profile.sequential == pytest.approx(4 / 8)
+    assert profile.consecutive == pytest.approx(3 / 8)
+    assert profile.rate_mean == pytest.approx((4 * 100 / 0.1 + 4 * 100 / 0.01) / 8 / 1e6, rel=0.001)
 
 
 def test_order_in_time_is_what_counts(tmp_path: Path) -> None:
     backwards = Traced("/d/a", 0, [[100, 100, 0.5, 0.6], [0, 100, 0.1, 0.2]])
-    found = _loaded(_log(tmp_path / "x.darshan", [backwards]))
-    assert found.jumps is not None
-    assert found.jumps.at.tolist() == [0.0]
+    profile = _loaded(_log(tmp_path / "x.darshan", [backwards]))
+    assert profile.jumps is not None
+    assert profile.jumps.at.tolist() == [0.0]
 
 
 def test_candle_against_frnn_scores_low_in_the_sharper_measures(tmp_path: Path) -> None:
-    """The negative control: one streams 256 KiB, the other reads 4 MiB and many 255 bytes."""
+    """The negative control: one program streams 256 KiB, the other reads 4 MiB and often 255 bytes."""
     candle = _log(tmp_path / "candle.darshan", [_stream("/d/train.csv", rank, 256 * KIB, 500) for rank in (0, 1)])
     archives = [_stream(f"/d/{number}.npz", number % 2, 4 << 20, 2) for number in range(20)]
     lists = [_stream("/d/signals", rank, 255, 100, 40_000) for rank in (0, 1)]
-    found = similarity.compare(_loaded(candle), _loaded(_log(tmp_path / "frnn.darshan", [*archives, *lists])))
-    assert found.pattern.ratio is not None
-    assert found.pattern.ratio < 0.5
-    assert found.sizes is not None
-    assert found.sizes.closeness < 0.05
-    assert found.jumps is not None
-    assert found.jumps.octaves > 5
+    comparison = similarity.compare(_loaded(candle), _loaded(_log(tmp_path / "frnn.darshan", [*archives, *lists])))
+    assert comparison.pattern.ratio is not None
+    assert comparison.pattern.ratio < 0.5
+    assert comparison.sizes is not None
+    assert comparison.sizes.closeness < 0.05
+    assert comparison.jumps is not None
+    assert comparison.jumps.octaves > 5
 
 
 def test_the_same_program_at_another_scale_has_the_same_pattern(tmp_path: Path) -> None:
@@ -341,12 +341,12 @@ def test_the_same_program_at_another_scale_has_the_same_pattern(tmp_path: Path) 
         _log(tmp_path / f"{count}.darshan", [_stream("/d/a.csv", rank, 256 * KIB, count) for rank in (0, 1)])
         for count in (400, 4000)
     )
-    found = similarity.compare(_loaded(few), _loaded(many))
-    assert found.pattern.ratio == pytest.approx(1, abs=0.001)
-    assert found.sizes is not None
-    assert found.sizes.octaves == 0
-    assert found.paper.cosine is not None
-    assert found.paper.cosine < 0.95, "the paper's has bytes and time in it"
+    comparison = similarity.compare(_loaded(few), _loaded(many))
+    assert comparison.pattern.ratio == pytest.approx(1, abs=0.001)
+    assert comparison.sizes is not None
+    assert comparison.sizes.octaves == 0
+    assert comparison.paper.cosine is not None
+    assert comparison.paper.cosine < 0.95, "the paper's has bytes and time in it"
 
 
 def test_programs_and_libraries_are_no_data(tmp_path: Path) -> None:
@@ -371,27 +371,27 @@ def test_counters_alone_know_sizes_by_darshans_bins(tmp_path: Path) -> None:
     counted, traced = _loaded(tmp_path / "counters.darshan"), _loaded(_log(tmp_path / "traced.darshan", traces))
     assert (counted.request_mean, counted.request_median, counted.rate_mean) == (256 * KIB, None, None)
     assert any(note.startswith("DXT missing") for note in counted.notes)
-    found = similarity.compare(counted, traced)
-    assert found.sizes is not None
-    assert (found.sizes.octaves, found.sizes.grain) == (0.0, Grain.DARSHAN)
-    assert found.jumps is None
-    assert found.pattern.ratio == pytest.approx(1)
-    assert found.pattern.left_out == ("request_min", "request_max", "request_median", "bytes_per_sample")
+    comparison = similarity.compare(counted, traced)
+    assert comparison.sizes is not None
+    assert (comparison.sizes.octaves, comparison.sizes.grain) == (0.0, Grain.DARSHAN)
+    assert comparison.jumps is None
+    assert comparison.pattern.ratio == pytest.approx(1)
+    assert comparison.pattern.left_out == ("request_min", "request_max", "request_median", "bytes_per_sample")
 
 
 @pytest.mark.parametrize(
-    ("log", "words"), [("mpi4_forkcorrupt", "counters disagree"), ("mpi4_npz_truncated", "truncated")]
+    ("log", "message"), [("mpi4_forkcorrupt", "counters disagree"), ("mpi4_npz_truncated", "truncated")]
 )
-def test_a_log_that_is_not_whole_is_not_compared(log: str, words: str) -> None:
-    with pytest.raises(InvalidRun, match=f"is incomplete, so it is not compared: {words}"):
+def test_a_log_that_is_not_whole_is_not_compared(log: str, message: str) -> None:
+    with pytest.raises(InvalidRun, match=f"is incomplete, so it is not compared: {message}"):
         _loaded(LOGS / f"{log}.darshan")
 
 
 def test_a_trace_that_is_cut_leaves_the_counters() -> None:
-    found = _loaded(LOGS / "mpi4_dxtpartial.darshan")
-    assert found.source == "Darshan's counters (no complete trace)"
-    assert any(note.startswith("DXT cut") for note in found.notes)
-    assert (found.request_median, found.jumps) == (None, None)
+    profile = _loaded(LOGS / "mpi4_dxtpartial.darshan")
+    assert profile.source == "Darshan's counters (no complete trace)"
+    assert any(note.startswith("DXT cut") for note in profile.notes)
+    assert (profile.request_median, profile.jumps) == (None, None)
 
 
 GOOD = """\
@@ -409,14 +409,14 @@ def test_a_study_is_no_program(tmp_path: Path) -> None:
 def test_a_profile_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(GOOD)
-    found = _loaded(path)
-    assert (found.title, found.application, found.notes) == (f"{path}:mine", "mine", ("by hand",))
-    assert (found.sequential, found.request_median, found.bytes) == (0.9, None, None)
-    assert _loaded(f"{path}:mine") == found
+    profile = _loaded(path)
+    assert (profile.title, profile.application, profile.notes) == (f"{path}:mine", "mine", ("by hand",))
+    assert (profile.sequential, profile.request_median, profile.bytes) == (0.9, None, None)
+    assert _loaded(f"{path}:mine") == profile
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         (GOOD.replace("io_time_s", "io_time"), "profiles.mine: unknown key 'io_time'; did you mean 'io_time_s'?"),
         (GOOD.replace("mean: 5", "mean: 50"), "profiles.mine: request_bytes: mean 50 is more than max 10"),
@@ -433,17 +433,17 @@ def test_a_profile_of_ones_own(tmp_path: Path) -> None:
         ("a: [", "line 2 not valid YAML"),
     ],
 )
-def test_what_is_wrong_with_a_profile_is_told_by_file_and_key(tmp_path: Path, text: str, words: str) -> None:
+def test_what_is_wrong_with_a_profile_is_told_by_file_and_key(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(text)
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as fault:
         _loaded(path)
-    assert str(told.value).startswith(str(path))
-    assert words in str(told.value)
+    assert str(fault.value).startswith(str(path))
+    assert message in str(fault.value)
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "message"),
     [
         ("nowhere", "no job or study 'nowhere' in .; give a name in that folder, or"),
         ("theta_128_nodes", "has several profiles, give one: theta_128_nodes:candle (of candle, climate"),
@@ -452,19 +452,19 @@ def test_what_is_wrong_with_a_profile_is_told_by_file_and_key(tmp_path: Path, te
         (".", "is not a job directory"),
     ],
 )
-def test_names_that_are_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str) -> None:
+def test_names_that_are_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DlioError) as told:
+    with pytest.raises(DlioError) as fault:
         _loaded(name)
-    assert words in str(told.value)
+    assert message in str(fault.value)
 
 
 def test_all_that_is_shipped_is_sound_and_has_a_source() -> None:
     assert shipped.names(shipped.REFERENCES) == ["theta_128_nodes", "theta_8_nodes", "theta_8_nodes_dlio"]
     for name in shipped.names(shipped.REFERENCES):
-        for each in reference_profile.load(name):
-            assert "vanidl" in each.source
-            assert None not in (each.reference.ranks, each.reference.files, each.reference.request_bytes.median)
+        for entry in reference_profile.load(name):
+            assert "vanidl" in entry.source
+            assert None not in (entry.reference.ranks, entry.reference.files, entry.reference.request_bytes.median)
 
 
 def test_a_file_of_the_same_name_is_nearer_than_what_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -480,8 +480,8 @@ def test_a_pair_on_the_terminal_and_as_a_page(run: Run, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.code == 0, done.err
     assert max(map(len, done.out.splitlines()[1:])) <= 100  # the first line may be the subject of a mail
-    for words in ("(A-B)/larger", "the paper's cosine", "0.30 to 0.91", "octaves apart", "unknown for A or B"):
-        assert words in done.out
+    for text in ("(A-B)/larger", "the paper's cosine", "0.30 to 0.91", "octaves apart", "unknown for A or B"):
+        assert text in done.out
     page = (tmp_path / "pair.html").read_text()
     assert page.count("<svg") == 3
     assert "share of all requests" in page
@@ -501,12 +501,12 @@ def test_a_reference_beside_a_log_is_drawn_as_lines_and_its_note_is_told(run: Ru
 
 def test_the_same_as_one_document(run: Run) -> None:
     done = run("dlio-hpc", "similarity", "theta_128_nodes:cosmoflow", "theta_128_nodes:imagenet", "--json")
-    found = done.json
-    assert round(found["paper"]["cosine"], 2) == 0.91
-    assert found["published"]["paper"]["different"]["pairs"] == 21
-    assert found["distances"] == {"sizes": None, "volumes": None, "jumps": None}
-    assert {each["name"] for each in found["factors"]} == set(FACTORS)
-    assert found["a"]["factors"]["files"] == 1026
+    document = done.json
+    assert round(document["paper"]["cosine"], 2) == 0.91
+    assert document["published"]["paper"]["different"]["pairs"] == 21
+    assert document["distances"] == {"sizes": None, "volumes": None, "jumps": None}
+    assert {factor["name"] for factor in document["factors"]} == set(FACTORS)
+    assert document["a"]["factors"]["files"] == 1026
     logs = run("dlio-hpc", "similarity", LOGS / "mpi4_npz.darshan", LOGS / "mpi4_npz.darshan", "--json").json
     assert logs["distances"]["sizes"] == {"octaves": 0.0, "near": 1.0, "resolution": "single requests"}
     assert logs["a"]["octaves"]["sizes"]["p50"] > 0
@@ -545,7 +545,7 @@ def test_a_matrix_of_everybody_leaves_out_what_a_log_does_not_know(run: Run) -> 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (("theta_128_nodes:ffn",), "give two programs to compare, not 1; --matrix compares any number"),
         (("theta_128_nodes:ffn", "x", "y"), "give two programs to compare, not 3"),
@@ -555,10 +555,10 @@ def test_a_matrix_of_everybody_leaves_out_what_a_log_does_not_know(run: Run) -> 
         (("a", "b", "--only", "("), "is not a regular expression"),
     ],
 )
-def test_options_that_do_not_go_together(run: Run, arguments: tuple[str, ...], words: str) -> None:
+def test_options_that_do_not_go_together(run: Run, arguments: tuple[str, ...], message: str) -> None:
     done = run("dlio-hpc", "similarity", *arguments)
     assert done.code == 2
-    assert words in done.err
+    assert message in done.err
 
 
 WORKLOAD = """\
@@ -572,7 +572,7 @@ train: {{epochs: 1}}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of jobs: one emulation at two scales under Darshan, and once without."""
+    """Run one emulation as jobs at two scales under Darshan, and once without."""
     made = tmp_path_factory.mktemp("jobs")
     library = libdarshan.install(made / "lib")
     site = ("-s", "local", "-S", f"site.darshan={library}", "-S", libdarshan.rank_environment())
@@ -592,37 +592,37 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _job(folder: Path, name: str) -> Path:
-    (found,) = (folder / name).glob("ffn-*")
-    return found
+    (directory,) = (folder / name).glob("ffn-*")
+    return directory
 
 
 def test_a_job_at_two_scales_has_one_pattern(folder: Path) -> None:
     small, large = (_loaded(_job(folder, name)) for name in ("small", "large"))
     assert (small.application, small.kind, small.ranks, large.ranks) == ("ffn", "job", 1, 2)
     assert (large.files, small.bytes_per_sample) == (8, 256 * KIB)
-    found = similarity.compare(small, large)
-    assert found.pattern.ratio == pytest.approx(1, abs=0.02)
-    assert found.sizes is not None
-    assert found.sizes.octaves == pytest.approx(0, abs=0.01)
+    comparison = similarity.compare(small, large)
+    assert comparison.pattern.ratio == pytest.approx(1, abs=0.02)
+    assert comparison.sizes is not None
+    assert comparison.sizes.octaves == pytest.approx(0, abs=0.01)
 
 
 def test_an_archive_tells_the_same_as_the_directory(folder: Path) -> None:
     (archive,) = (folder / "large/archive").glob("*.tar.zst")
-    found = similarity.compare(_loaded(_job(folder, "large")), _loaded(archive))
-    assert found.paper.cosine == pytest.approx(1)
-    assert found.pattern.ratio == 1.0
+    comparison = similarity.compare(_loaded(_job(folder, "large")), _loaded(archive))
+    assert comparison.paper.cosine == pytest.approx(1)
+    assert comparison.pattern.ratio == 1.0
 
 
 def test_a_run_without_a_log_tells_what_the_core_counted(folder: Path) -> None:
     bare, watched = (_loaded(_job(folder, name)) for name in ("bare", "small"))
     assert bare.source == "the benchmark's own measurements"
     assert bare.notes[0].startswith("no Darshan log (not used in this run)")
-    found = similarity.compare(bare, watched)
-    assert found.pattern.left_out == ("sequential", "consecutive")
-    assert found.pattern.ratio == pytest.approx(1, abs=0.02)
-    assert found.sizes is not None
-    assert found.sizes.octaves == pytest.approx(0, abs=0.05)
-    assert found.sizes.grain == Grain.QUARTER
+    comparison = similarity.compare(bare, watched)
+    assert comparison.pattern.left_out == ("sequential", "consecutive")
+    assert comparison.pattern.ratio == pytest.approx(1, abs=0.02)
+    assert comparison.sizes is not None
+    assert comparison.sizes.octaves == pytest.approx(0, abs=0.05)
+    assert comparison.sizes.grain == Grain.QUARTER
     assert bare.bytes == pytest.approx(watched.bytes or 0, rel=0.01)
 
 

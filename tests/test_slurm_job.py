@@ -1,4 +1,4 @@
-"""Whole jobs on a real Slurm of four virtual nodes, started here from Debian's packages."""
+"""Whole jobs run on a real Slurm of four virtual nodes, which starts here from Debian's packages."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def _submit(on_slurm: Run, workload: Path, *options: object, code: int = 0) -> A
 
 
 def _started(on_slurm: Run, workload: Path, *options: object) -> Path:
-    """The directory of a job that runs its measured steps, a second each unless `options` say otherwise."""
+    """Return the directory of a job that runs its measured steps, a second each unless `options` differ."""
     options = ("-S", "compute.time=1s", *options)
     done = on_slurm("dlio-submit", workload, "-s", "slurm", "-d", "data", "-t", "5m", "--json", *options)
     assert done.code == 0, done.err
@@ -129,19 +129,19 @@ def test_darshan_reaches_ranks_on_two_nodes(on_slurm: Run, small: Path, tmp_path
 
 def _library() -> str:
     name = find_library("m")
-    (found, *_) = [path for folder in ("/lib", "/usr/lib") for path in Path(folder).glob(f"*-linux-gnu/{name}")]
-    return str(found)
+    (first, *_) = [path for folder in ("/lib", "/usr/lib") for path in Path(folder).glob(f"*-linux-gnu/{name}")]
+    return str(first)
 
 
 def test_a_launcher_that_leaves_ranks_alone_is_noticed(on_slurm: Run, small: Path) -> None:
-    """Without the process manager of the MPI library, srun starts so many jobs of one rank, and ends well."""
+    """Without the process manager of the MPI library, srun starts each rank as a job of its own, and ends with 0."""
     job = _submit(on_slurm, small, "-S", "site.launcher.mpi=none", code=6)
     assert job["state"] == "failed"
     assert "the plan is for 4 ranks, MPI started 1" in job["runs"][0]["error"]["message"]
 
 
 def test_the_time_limit_is_announced_and_the_job_stops_cleanly(on_slurm: Run, small: Path) -> None:
-    """Slurm's signal comes up to half a minute late here; the limit of a minute is looked at as late."""
+    """Slurm's signal comes up to half a minute late here, and so does its check of the limit of a minute."""
     slow = ("-N", 2, "-t", "60s", "-S", "train.epochs=40", "-S", "reader.preprocess_time=1")
     done = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", "--wait", "--json", *slow)
     assert done.code == 7, done.err
@@ -155,7 +155,7 @@ def test_the_time_limit_is_announced_and_the_job_stops_cleanly(on_slurm: Run, sm
 
 
 def test_a_warning_while_the_dataset_is_written(on_slurm: Run, slurm: Cluster, small: Path, tmp_path: Path) -> None:
-    """The rank that hears it ends all; srun tells the code of those that were killed for it."""
+    """The rank that hears the warning ends all; srun returns the code of those that were killed for it."""
     many = ("-N", 2, "-S", "dataset.files=20000", "--json", "-t", "10m")
     directory = Path(on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", *many).job["directory"])
     _until(lambda: "00-generate " in _text(directory / "job.out"))
@@ -182,7 +182,7 @@ def test_variables_of_the_shell_do_not_change_the_job(on_slurm: Run, slurm: Clus
 def test_why_a_job_ended_is_not_guessed_while_slurm_does_not_answer(
     on_slurm: Run, slurm: Cluster, small: Path, tmp_path: Path
 ) -> None:
-    """137 is somebody's KILL: Slurm would know whose."""
+    """Exit code 137 is a KILL; only Slurm knows who sent it."""
     options = ("-S", "site.setup=['exit 137']", "--json")
     directory = Path(on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", *options).job["directory"])
     _until((directory / "exit_status").exists)
@@ -192,9 +192,9 @@ def test_why_a_job_ended_is_not_guessed_while_slurm_does_not_answer(
     blind = on_slurm("dlio-hpc", "status", directory, PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
     assert blind.code == 6
     assert "failed" not in blind.out
-    seen = on_slurm("dlio-hpc", "status", directory)
-    assert "failed" in seen.out
-    assert "FAILED" in seen.out
+    answered = on_slurm("dlio-hpc", "status", directory)
+    assert "failed" in answered.out
+    assert "FAILED" in answered.out
 
 
 def test_a_job_is_not_cancelled_in_the_middle_of_its_submission(on_slurm: Run, small: Path, tmp_path: Path) -> None:
@@ -224,10 +224,10 @@ KILLED = [
 ]
 
 
-@pytest.mark.parametrize("words", KILLED, ids=["cgroup", "OverMemoryKill", "OverMemoryKill of a job"])
-def test_a_rank_that_is_killed_for_its_memory(on_slurm: Run, small: Path, words: str) -> None:
-    """Slurm fails the step; what slurmstepd prints then is printed here, these nodes limit no memory."""
-    options = ("-S", f"site.setup={json.dumps([f'echo {words!r} >&2', 'exit 1'])}", "--wait", "--json")
+@pytest.mark.parametrize("message", KILLED, ids=["cgroup", "OverMemoryKill", "OverMemoryKill of a job"])
+def test_a_rank_that_is_killed_for_its_memory(on_slurm: Run, small: Path, message: str) -> None:
+    """The job prints what slurmstepd prints when it fails a step; these nodes limit no memory."""
+    options = ("-S", f"site.setup={json.dumps([f'echo {message!r} >&2', 'exit 1'])}", "--wait", "--json")
     done = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", *options)
     assert done.job["state"] == "out_of_memory"
     assert done.code == 6
@@ -403,9 +403,9 @@ def test_a_study_whose_first_job_is_killed_goes_on_and_is_resumed(on_slurm: Run,
     waited = on_slurm("dlio-hpc", "wait", done.json["study"], "--json")
     assert waited.code == 7
     assert [job["state"] for job in waited.json["jobs"]] == ["cancelled", "completed"]
-    told = on_slurm("dlio-hpc", "collect", done.json["study"])
-    assert told.code == 7
-    assert "1 of 3 measurements are missing" in told.err
+    collected = on_slurm("dlio-hpc", "collect", done.json["study"])
+    assert collected.code == 7
+    assert "1 of 3 measurements are missing" in collected.err
     again = on_slurm("dlio-submit", "--resume", done.json["study"], "--wait", "--json")
     assert again.code == 0, again.err
     assert [len(job["runs"]) for job in again.json["jobs"]][-1] == 2, "what was missing, and finding the dataset"
@@ -483,7 +483,7 @@ def test_a_job_outlives_its_submitter_and_a_restart_of_the_controller(
 
 
 def test_a_job_that_slurm_has_forgotten(on_slurm: Run, slurm: Cluster, small: Path, tmp_path: Path) -> None:
-    """Its exit_status is there, so it is completed; without one nobody knows, and it is lost."""
+    """A job with an exit_status is completed; a job without one is lost."""
     directory = Path(_submit(on_slurm, small)["directory"])
     slurm.stop_controller()
     slurm.start_controller(forget=True)
@@ -571,12 +571,12 @@ def test_the_preflight_on_slurm(on_slurm: Run, small: Path) -> None:
 
 def test_a_profile_is_written_from_what_is_found(on_slurm: Run, small: Path, tmp_path: Path) -> None:
     assert on_slurm("dlio-hpc", "sites", "new", "mine").code == 0
-    found = on_slurm("dlio-hpc", "sites", "./mine.yaml", "--json").json
-    assert (found["scheduler"], found["queue"], found["cpus"]) == ("slurm", "debug", cluster.CPUS)
-    assert found["queues"]["tiny"] == {
+    profile = on_slurm("dlio-hpc", "sites", "./mine.yaml", "--json").json
+    assert (profile["scheduler"], profile["queue"], profile["cpus"]) == ("slurm", "debug", cluster.CPUS)
+    assert profile["queues"]["tiny"] == {
         "nodes": 1, "walltime": {"1": "0:05:00"}, "min_walltime": None, "jobs": None, "options": [],
     }  # fmt: skip
-    assert found["launcher"]["mpi"] == "pmi2"
+    assert profile["launcher"]["mpi"] == "pmi2"
     assert on_slurm("dlio-hpc", "sites", "new", "mine").code == 2
     job = on_slurm("dlio-submit", small, "-s", "./mine.yaml", "-d", "data", "-t", "5m", "--wait", "--json").job
     assert job["state"] == "completed"

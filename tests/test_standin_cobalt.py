@@ -29,9 +29,9 @@ class Theta:
         cobalt.install(folder / "bin", self.state, **kept | policy)
         self.path = f"{folder / 'bin'}:/usr/bin:/bin"
 
-    def __call__(self, *words: object, **environment: str) -> Outcome:
+    def __call__(self, *command: object, **environment: str) -> Outcome:
         done = subprocess.run(
-            [*map(str, words)], cwd=self.folder, env={"PATH": self.path, "SECRET": "of the submitter"} | environment,
+            [*map(str, command)], cwd=self.folder, env={"PATH": self.path, "SECRET": "of the submitter"} | environment,
             capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=240, check=False,
         )  # fmt: skip
         assert "Traceback" not in done.stderr, done.stderr
@@ -43,11 +43,11 @@ class Theta:
         path.chmod(0o755)
         return path
 
-    def submit(self, text: str, *words: object) -> str:
-        """The number of a job whose script is its own: Cobalt reads it at the start, not at submission."""
+    def submit(self, text: str, *options: object) -> str:
+        """Submit a job with a script of its own, which Cobalt reads at the start, and return the job's number."""
         name = f"job-{len(list(self.folder.iterdir()))}.sh"
         self.script(text, name=name)
-        done = self("qsub", *OPTIONS, *words, name)
+        done = self("qsub", *OPTIONS, *options, name)
         assert done.code == 0, done.err
         return done.out.split()[-1]
 
@@ -99,11 +99,11 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("words", "message"), REFUSED)
-def test_qsub_refuses_what_cobalt_refuses(theta: Theta, words: str, message: str) -> None:
+@pytest.mark.parametrize(("arguments", "message"), REFUSED)
+def test_qsub_refuses_what_cobalt_refuses(theta: Theta, arguments: str, message: str) -> None:
     theta.script("true")
     (theta.folder / "plain.sh").write_text("#!/bin/bash\n")
-    done = theta("qsub", *words.split())
+    done = theta("qsub", *arguments.split())
     assert done.code == 1
     assert message in done.err
     assert not (theta.state / "jobs.json").exists()
@@ -149,12 +149,12 @@ def test_a_job_has_a_clean_environment_and_appends(theta: Theta) -> None:
     assert lines[0] == "before"
     assert str(theta.folder) in lines
     assert theta.text("out.error") == "bad\n"
-    found = dict(line.split("=", 1) for line in lines if "=" in line)
-    assert "SECRET" not in found
+    environment = dict(line.split("=", 1) for line in lines if "=" in line)
+    assert "SECRET" not in environment
     expected = {"JOBID": number, "JOBSIZE": "2", "PARTNAME": "3834-3835", "PROJECT": "proj", "QUEUE": "small"}
-    assert {f"COBALT_{name}": value for name, value in expected.items()}.items() <= found.items()
-    assert int(found["COBALT_ENDTIME"]) - int(found["COBALT_STARTTIME"]) in {2, 3}
-    assert found["PATH"].startswith("/usr/bin:/bin:")
+    assert {f"COBALT_{name}": value for name, value in expected.items()}.items() <= environment.items()
+    assert int(environment["COBALT_ENDTIME"]) - int(environment["COBALT_STARTTIME"]) in {2, 3}
+    assert environment["PATH"].startswith("/usr/bin:/bin:")
     log = theta.text("out.cobaltlog")
     assert log.startswith(f"Jobid: {number}\nqsub ")
     assert "Info: task completed normally with an exit code of 3; initiating job cleanup and removal\n" in log
@@ -259,7 +259,7 @@ RESERVED = {"COBALT_PARTNAME": "3834-3835", "COBALT_JOBSIZE": "2"}
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         ("-n 3 -N 1 true", "apsched: claim exceeds reservation's node-count"),
         ("-n 2 -N 2 -d 33 true", "exceeds the 64 CPUs of a node"),
@@ -272,10 +272,10 @@ RESERVED = {"COBALT_PARTNAME": "3834-3835", "COBALT_JOBSIZE": "2"}
         ("-n 2 nosuchprogram", "file nosuchprogram not found"),
     ],
 )
-def test_aprun_refuses(theta: Theta, words: str, message: str) -> None:
-    done = theta("aprun", *words.split(), **RESERVED)
+def test_aprun_refuses(theta: Theta, arguments: str, message: str) -> None:
+    done = theta("aprun", *arguments.split(), **RESERVED)
     assert done.code == 1
     assert message in done.err
     assert "Application" not in done.out
     assert "no reservation" in theta("aprun", "true").err
-    assert json.loads((theta.state / "aprun.jsonl").read_text().splitlines()[0]) == ["aprun", *words.split()]
+    assert json.loads((theta.state / "aprun.jsonl").read_text().splitlines()[0]) == ["aprun", *arguments.split()]

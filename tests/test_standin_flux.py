@@ -29,9 +29,9 @@ class Site:
         else:
             flux.install(folder / "bin", self.state, **{"grace": 0.5} | policy)
 
-    def __call__(self, *words: object, **environment: str) -> Outcome:
+    def __call__(self, *arguments: object, **environment: str) -> Outcome:
         done = subprocess.run(
-            ["flux", *map(str, words)], cwd=self.folder, env=self.environment | environment,
+            ["flux", *map(str, arguments)], cwd=self.folder, env=self.environment | environment,
             capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=240, check=False,
         )  # fmt: skip
         assert "Traceback" not in done.stderr, done.stderr
@@ -40,9 +40,9 @@ class Site:
     def script(self, text: str, *directives: str) -> None:
         (self.folder / "job.sh").write_text("\n".join(["#!/bin/bash", *directives, text, ""]))
 
-    def submit(self, text: str, *words: object, directives: tuple[str, ...] = ()) -> str:
+    def submit(self, text: str, *options: object, directives: tuple[str, ...] = ()) -> str:
         self.script(text, *directives)
-        done = self("batch", "-N1", "--output=out", "--error=err", *words, "job.sh")
+        done = self("batch", "-N1", "--output=out", "--error=err", *options, "job.sh")
         assert done.code == 0, done.err
         return done.out.strip()
 
@@ -85,10 +85,10 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("words", "message", "code"), REFUSED)
-def test_refusals(site: Site, words: str, message: str, code: int) -> None:
+@pytest.mark.parametrize(("arguments", "message", "code"), REFUSED)
+def test_refusals(site: Site, arguments: str, message: str, code: int) -> None:
     site.script("true")
-    done = site("batch", *words.split(), "job.sh")
+    done = site("batch", *arguments.split(), "job.sh")
     assert (done.code, done.out) == (code, "")
     assert message in done.err
 
@@ -127,7 +127,7 @@ def test_a_script_without_its_first_line(site: Site) -> None:
 
 
 def test_what_a_job_finds(site: Site) -> None:
-    """Folder and environment of the submitter, a variable that names the job, and the time that is left."""
+    """A job has its submitter's folder and environment, a variable that names the job, and the time that is left."""
     name = site.submit(
         'pwd; echo "$MINE $FLUX_ENCLOSING_ID $FLUX_JOB_ID."; flux job timeleft; echo no >&2', "-t", "10m"
     )
@@ -155,15 +155,15 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "told"), ENDS)
-def test_how_jobs_end(site: Site, text: str, told: str) -> None:
-    assert site.end(site.submit(text, "-t", "12s")) == told
+@pytest.mark.parametrize(("text", "facts"), ENDS)
+def test_how_jobs_end(site: Site, text: str, facts: str) -> None:
+    assert site.end(site.submit(text, "-t", "12s")) == facts
     if "told" in text:
         assert site.text("told") == "ALRM\n"
 
 
 def test_jobs_are_cancelled(site: Site) -> None:
-    """TERM comes first, then HUP; what the script does with them does not change what Flux calls it."""
+    """TERM comes first, then HUP; the script's traps do not change the state that Flux reports."""
     name = site.submit("trap 'echo TERM > told; exit 0' TERM; trap 'exit 4' HUP; touch on; sleep 99 & wait; wait")
     site.until((site.folder / "on").exists)
     assert site("cancel", name).code == 0
@@ -235,24 +235,24 @@ RANKS = [
 
 @pytest.mark.job
 @pytest.mark.skipif(not batch.may_rename(), reason="no host may be renamed")
-@pytest.mark.parametrize(("words", "code", "hosts"), RANKS)
-def test_ranks(site: Site, words: str, code: int, hosts: list[str]) -> None:
-    name = site.submit(f"flux run {words}; echo code $?", "-N2")
+@pytest.mark.parametrize(("arguments", "code", "hosts"), RANKS)
+def test_ranks(site: Site, arguments: str, code: int, hosts: list[str]) -> None:
+    name = site.submit(f"flux run {arguments}; echo code $?", "-N2")
     site.end(name)
-    *told, last = site.text("out").splitlines()
-    assert (sorted(told), last) == (hosts, f"code {code}")
+    *lines, last = site.text("out").splitlines()
+    assert (sorted(lines), last) == (hosts, f"code {code}")
 
 
 @pytest.mark.skipif(brokers.PREFIX is not None, reason="of the stand-in alone")
 def test_what_is_not_modelled_is_refused(site: Site) -> None:
     site.script("true")
-    for words in (
+    for arguments in (
         ("batch", "-N1", "--signal=USR1@60s", "job.sh"),
         ("alloc",),
         ("jobs", "--json"),
         ("run", "-N1", "-n1"),
     ):
-        assert site(*words).code != 0
+        assert site(*arguments).code != 0
     (site.state / "down").touch()
     assert "Unable to connect to Flux" in site("jobs", "-no", "{status}").err
     assert os.path.exists(site.folder / "job.sh")

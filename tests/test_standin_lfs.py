@@ -1,4 +1,4 @@
-"""The stand-in for lfs answers as lfs does, so that what is tested against it is tested against lfs."""
+"""The stand-in for lfs answers as lfs does, so that tests with it hold for lfs."""
 
 import io
 import os
@@ -27,14 +27,14 @@ class Site:
         self.command = folder / "bin" / "lfs"
         lfs.install(folder / "bin", self.state, mount=self.mount, **policy)
 
-    def call(self, *words: object) -> subprocess.CompletedProcess[str]:
-        """As the command, but in this process: starting Python takes longer than all the rest."""
+    def call(self, *command: object) -> subprocess.CompletedProcess[str]:
+        """Run the command in this process, as starting Python takes longer than all the rest."""
         with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
-            code = lfs.main(self.state, arguments := [str(word) for word in words])
+            code = lfs.main(self.state, arguments := [str(word) for word in command])
         return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
-    def says(self, *words: object) -> str:
-        done = self.call(*words)
+    def says(self, *command: object) -> str:
+        done = self.call(*command)
         assert (done.returncode, done.stderr) == (0, ""), done
         return done.stdout
 
@@ -87,15 +87,15 @@ def test_only_new_directories_inherit(site: Make) -> None:
 
 def test_counts_become_what_there_is(site: Make) -> None:
     here = site(osts=5, pools={"flash": [3, 4]})
-    for words, count, first in (
+    for options, count, first in (
         (["-c", -1], 5, 0),
         (["-c", 48], 5, 0),
         (["-c", -1, "-p", "flash"], 2, 3),
         (["-C", 9], 9, 2),
         (["-c", 2, "-i", 4], 2, 4),
     ):
-        here.says("setstripe", *words, here.data)
-        got = here.layout(here.file("-".join(map(str, words))))
+        here.says("setstripe", *options, here.data)
+        got = here.layout(here.file("-".join(map(str, options))))
         assert (got["lmm_stripe_count"], len(got["lmm_objects"]), got["lmm_stripe_offset"]) == (count, count, first)
     assert here.call("setstripe", "-i", 5, here.data).returncode == 22
     here.says("setstripe", "-C", 9, here.data)
@@ -141,7 +141,7 @@ def test_options_carry_over_to_the_next_component(site: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "message"),
+    ("options", "code", "message"),
     [
         (["-c", "x"], 4, "lfs setstripe: invalid stripe count 'x'"),
         (["-i", "-2"], 4, "invalid stripe offset"),
@@ -156,10 +156,10 @@ def test_options_carry_over_to_the_next_component(site: Make) -> None:
         (["-Q"], 4, "unrecognized option '-Q'"),
     ],
 )
-def test_refusals_change_nothing(site: Make, words: list[str], code: int, message: str) -> None:
+def test_refusals_change_nothing(site: Make, options: list[str], code: int, message: str) -> None:
     here = site()
     before = here.layout(here.data)
-    done = here.call("setstripe", *words, here.data)
+    done = here.call("setstripe", *options, here.data)
     assert done.returncode == code
     assert message in done.stderr
     assert here.layout(here.data) == before
@@ -173,7 +173,7 @@ def test_sizes(site: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "words"),
+    ("version", "command"),
     [
         ("2.12.9", ["setstripe", "-C", "4"]),
         ("2.9.0", ["setstripe", "-E", "-1", "-c", "1"]),
@@ -181,9 +181,9 @@ def test_sizes(site: Make) -> None:
         ("2.10.8", ["setstripe", "-E", "1M", "-L", "mdt"]),
     ],
 )
-def test_old_versions_know_no_new_options(site: Make, version: str, words: list[str]) -> None:
+def test_old_versions_know_no_new_options(site: Make, version: str, command: list[str]) -> None:
     here = site(version=version)
-    done = here.call(*words, here.data)
+    done = here.call(*command, here.data)
     assert done.returncode == 4
     assert "unrecognized option" in done.stderr
     assert here.says("--version") == f"lfs {version}\n"
@@ -202,7 +202,7 @@ def test_elsewhere(site: Make, tmp_path: Path) -> None:
     here = site()
     away = tmp_path / "away"
     away.mkdir()
-    for words, code in (
+    for command, code in (
         (["setstripe", "-c", "1", away], 25),
         (["getstripe", "-d", "-y", away], 25),
         (["df", away], 95),
@@ -211,8 +211,8 @@ def test_elsewhere(site: Make, tmp_path: Path) -> None:
         (["getstripe", "-y", away / "no"], 2),
         (["df", away / "no"], 2),
     ):
-        done = here.call(*words)
-        assert done.returncode == code, (words, done)
+        done = here.call(*command)
+        assert done.returncode == code, (command, done)
 
 
 def test_lies(tmp_path: Path) -> None:
@@ -248,8 +248,8 @@ def test_calls_are_kept_and_may_come_at_once(site: Make) -> None:
     here.says("setstripe", "-c", 1, here.data)
     paths = [here.file(f"f{number}") for number in range(8)]
     running = [subprocess.Popen([here.command, "getstripe", "-y", path], stdout=subprocess.PIPE) for path in paths]
-    seen = [yaml.safe_load(process.communicate(timeout=20)[0])["lmm_stripe_offset"] for process in running]
-    assert sorted(seen) == list(range(8))
+    offsets = [yaml.safe_load(process.communicate(timeout=20)[0])["lmm_stripe_offset"] for process in running]
+    assert sorted(offsets) == list(range(8))
     assert lfs.calls(here.state)[0] == ["setstripe", "-c", "1", str(here.data)]
     assert len(lfs.calls(here.state)) == 9
 

@@ -26,9 +26,9 @@ class Site:
         pbs.install(folder / "bin", self.state, **kept | policy)
         self.path = f"{folder / 'bin'}:/usr/bin:/bin"
 
-    def __call__(self, *words: object, **environment: str) -> Outcome:
+    def __call__(self, *command: object, **environment: str) -> Outcome:
         done = subprocess.run(
-            [*map(str, words)], cwd=self.folder, env={"PATH": self.path, "SECRET": "of the submitter"} | environment,
+            [*map(str, command)], cwd=self.folder, env={"PATH": self.path, "SECRET": "of the submitter"} | environment,
             capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=240, check=False,
         )  # fmt: skip
         assert "Traceback" not in done.stderr, done.stderr
@@ -37,9 +37,9 @@ class Site:
     def script(self, text: str, *directives: str) -> None:
         (self.folder / "job.sh").write_text("\n".join(["#!/bin/bash", *directives, text, ""]))
 
-    def submit(self, text: str, *words: object, directives: tuple[str, ...] = ()) -> str:
+    def submit(self, text: str, *options: object, directives: tuple[str, ...] = ()) -> str:
         self.script(text, *directives)
-        done = self("qsub", *words, "job.sh")
+        done = self("qsub", *options, "job.sh")
         assert done.code == 0, done.err
         return done.out.strip()
 
@@ -83,10 +83,10 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("words", "message", "code"), REFUSED)
-def test_qsub_refuses_what_openpbs_refuses(site: Site, words: str, message: str, code: int) -> None:
+@pytest.mark.parametrize(("arguments", "message", "code"), REFUSED)
+def test_qsub_refuses_what_openpbs_refuses(site: Site, arguments: str, message: str, code: int) -> None:
     site.script("true")
-    done = site("qsub", *words.split(), "job.sh")
+    done = site("qsub", *arguments.split(), "job.sh")
     assert (done.code, done.out) == (code, "")
     assert message in done.err
     assert not (site.state / "jobs.json").exists()
@@ -125,20 +125,20 @@ def test_options_are_merged_and_what_follows_a_command_is_no_directive(site: Sit
 
 
 def test_a_job_starts_at_home_in_a_clean_environment(site: Site) -> None:
-    words = ("-l", "select=2:ncpus=4:mpiprocs=3,place=scatter,filesystems=home:eagle", "-v", "A=1,B='x,y'", "-A", "acc")
-    name = site.submit("pwd; cat $PBS_NODEFILE; env; echo bad >&2", *words)
+    flags = ("-l", "select=2:ncpus=4:mpiprocs=3,place=scatter,filesystems=home:eagle", "-v", "A=1,B='x,y'", "-A", "acc")
+    name = site.submit("pwd; cat $PBS_NODEFILE; env; echo bad >&2", *flags)
     job = site.end(name)
     home, *lines = site.text("job.sh.o1").splitlines()
     assert (home, lines[:6]) == (str(site.home), ["n1"] * 3 + ["n2"] * 3)
-    found = dict(line.split("=", 1) for line in lines if "=" in line)
-    assert "SECRET" not in found
-    assert found["PBS_O_WORKDIR"] == str(site.folder)
+    environment = dict(line.split("=", 1) for line in lines if "=" in line)
+    assert "SECRET" not in environment
+    assert environment["PBS_O_WORKDIR"] == str(site.folder)
     names = ("PBS_JOBID", "PBS_JOBNAME", "PBS_QUEUE", "PBS_ENVIRONMENT", "OMP_NUM_THREADS", "NCPUS", "A", "B")
-    assert [found[each] for each in names] == [name, "job.sh", "workq", "PBS_BATCH", "4", "4", "1", "x,y"]
+    assert [environment[variable] for variable in names] == [name, "job.sh", "workq", "PBS_BATCH", "4", "4", "1", "x,y"]
     assert site.text("job.sh.e1") == "bad\n"
     assert (job["exec_host"], job["Account_Name"]) == ("n1/0*4+n2/0*4", "acc")
     assert job["Resource_List"] | {"nodect": 2, "ncpus": 8, "mpiprocs": 6} == job["Resource_List"]
-    assert not Path(found["TMPDIR"]).exists()
+    assert not Path(environment["TMPDIR"]).exists()
     site.end(site.submit("echo $SECRET", "-V", "-j", "oe", "-o", "out.txt"))
     assert site.text("out.txt") == "of the submitter\n"
 
@@ -251,7 +251,7 @@ def test_pbs_tmrsh_starts_no_shell(site: Site) -> None:
 
 
 def test_pbs_ends_tasks_and_not_what_has_left_their_session(site: Site) -> None:
-    """Ranks of hydra have left it."""
+    """Ranks of hydra have left their session."""
     task = "pbs_tmrsh n2 /bin/sh -c 'setsid sleep 7.7 & echo left $!; sleep 77 & echo task $!; wait' & sleep 1; wait"
     name = site.submit(task, "-l", "select=2:ncpus=1", "-l", "place=scatter", "-k", "doe", "-o", "out", "-j", "oe")
     out = site.home / f"job.sh.o{name.partition('.')[0]}"
@@ -292,7 +292,7 @@ def test_without_a_history_x_is_answered_with_a_complaint_and_nothing_else(site:
 
 @pytest.mark.parametrize(("node", "code"), [("n1", -4), ("n2", 0)])
 def test_a_node_dies(site: Site, node: str, code: int) -> None:
-    """PBS discards the job; where the first node lives it has no Exit_status of its own to tell."""
+    """PBS discards the job; if the first node lives, the job has no Exit_status of its own."""
     name = site.submit("sleep 77", "-l", "select=2:ncpus=1", "-l", "place=scatter")
     site.until(lambda: site.job(name)["job_state"] == "R")
     (site.state / "dead").write_text(node)
@@ -330,13 +330,13 @@ def test_queues_and_nodes(site: Site) -> None:
 
 
 def test_placement(site: Site) -> None:
-    for words, host in (
+    for resources, host in (
         ("select=2:ncpus=2", "n1/0*2+n1/0*2"),
         ("select=2:ncpus=2,place=scatter", "n1/0*2+n2/0*2"),
         ("select=1:ncpus=8+2:ncpus=1", "n1/0*8+n2/0+n2/0"),
         ("ncpus=3", "n1/0*3"),
     ):
-        assert site.end(site.submit("true", "-l", words))["exec_host"] == host
+        assert site.end(site.submit("true", "-l", resources))["exec_host"] == host
 
 
 def test_what_a_site_requires(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""TFRecord in framework mode: files are streams that are divided among ranks as wholes and read by one thread each.
+"""In framework mode TFRecord files are streams: ranks divide them as wholes among them, and one thread reads each.
 Bytes and their order are checked with strace.
 """
 
@@ -202,7 +202,7 @@ def _needs(loader: str) -> None:
 @pytest.mark.timeout(900)  # half a minute on an idle computer
 @pytest.mark.parametrize("loader", ["native", "tensorflow"])
 def test_ranks_together_read_the_dataset_once(stored: Path, loader: str) -> None:
-    """1, 2, 4, 8 ranks x 1, 2, 8 threads x 8, 16, 64 files x files shuffled or not, samples shuffled or not."""
+    """The test has 1, 2, 4, 8 ranks x 1, 2, 8 threads x 8, 16, 64 files x files and samples shuffled or not."""
     _needs(loader)
     calls = [f"read_ways(Path({str(stored)!r}), {loader!r}, {begin}, 2)" for begin in range(2)]
     with ThreadPoolExecutor() as both:

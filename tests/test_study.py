@@ -1,4 +1,4 @@
-"""Points, the jobs that measure them, what they cost; shipped study files."""
+"""A study has points, jobs that measure them, and a cost; the shipped study files are planned."""
 
 from collections import Counter
 from pathlib import Path
@@ -172,12 +172,12 @@ def test_what_is_missing_is_planned_alone_and_by_what_was_seen() -> None:
 
 def test_costs_are_added_up_and_limited() -> None:
     made = _study("dataset.format=npz,hdf5", repeat=2)
-    (told,) = cost.of_jobs(packing.plans(made))
+    (job_cost,) = cost.of_jobs(packing.plans(made))
     size, epochs = 256 << 20, 2
-    assert told.bytes_read == 4 * epochs * size
-    assert 2 * size <= told.bytes_written == told.space <= 2.1 * size
-    assert told.limit_node_hours == 1
-    assert 0 < told.node_hours < 1
+    assert job_cost.bytes_read == 4 * epochs * size
+    assert 2 * size <= job_cost.bytes_written == job_cost.space <= 2.1 * size
+    assert job_cost.limit_node_hours == 1
+    assert 0 < job_cost.node_hours < 1
     scaled = cost.of_jobs(packing.plans(_study(name="cosmoflow", machine=site.load("theta"), nodes=(128, 256))))
     assert [one.space > 0 for one in scaled] == [True, False], "the second job finds the dataset"
     saving = workload.draft("demo", ("checkpoint={model_bytes: 1 MB, every_steps: 8}", "dataset.format=null"))
@@ -191,9 +191,9 @@ def test_costs_are_added_up_and_limited() -> None:
         ("space=1MiB", "take up"),
     ):
         with pytest.raises(ConfigError) as caught:
-            site_limits.check_cost(site.load("local", (f"limits.{limit}",)), [told])
+            site_limits.check_cost(site.load("local", (f"limits.{limit}",)), [job_cost])
         assert message in str(caught.value)
-    site_limits.check_cost(site.load("local", ("limits.node_hours=1", "limits.space=1GiB")), [told])
+    site_limits.check_cost(site.load("local", ("limits.node_hours=1", "limits.space=1GiB")), [job_cost])
 
 
 @pytest.mark.parametrize("full", [False, True])

@@ -1,4 +1,4 @@
-"""Whole studies on the local site, as a user runs them."""
+"""Whole studies run on the local site as a user runs them."""
 
 import itertools
 import json
@@ -43,19 +43,19 @@ def tiny(tmp_path: Path) -> Callable[..., Path]:
 
 def _measured(study: Any) -> dict[str, list[Any]]:
     """Results of the study's runs by their point's title, each with its directory."""
-    found: dict[str, list[Any]] = {}
+    by_title: dict[str, list[Any]] = {}
     for job in study["jobs"]:
         plan = json.loads(Path(job["directory"], "plan.json").read_bytes())
         points = {f"{run['number']:02}-{run['name']}": run["point"] for run in plan["runs"]}
         for run in job["runs"]:
             if points[run["name"]] is not None and run["result"]:
                 run["folder"] = Path(job["directory"], "runs", run["name"])
-                found.setdefault(plan["titles"][str(points[run["name"]])], []).append(run)
-    return found
+                by_title.setdefault(plan["titles"][str(points[run["name"]])], []).append(run)
+    return by_title
 
 
 def _requests(run: Any) -> dict[int, int]:
-    """Requests by the lower edge of their size, as the core has seen them."""
+    """Return the requests that the core counted, by the lower edge of their size."""
     with h5py.File(run["folder"] / "timeline.h5") as file:
         counts, edges = np.array(file["request_sizes/counts"]).sum(axis=0), np.array(file["request_sizes/edges"])
     return {int(edges[place]): int(counts[place]) for place in np.flatnonzero(counts)}
@@ -64,8 +64,8 @@ def _requests(run: Any) -> dict[int, int]:
 def _traced(run: Any) -> set[int]:
     """Sizes of all reads of the dataset in the trace of a run's Darshan log."""
     (path,) = (run["folder"] / "darshan").glob("*.darshan")
-    found = requests.of_log(log_reader.load(path), "DXT_POSIX", lambda name: "/data/" in name, None)
-    return set(found.length[~found.write].tolist())
+    reads = requests.of_log(log_reader.load(path), "DXT_POSIX", lambda name: "/data/" in name, None)
+    return set(reads.length[~reads.write].tolist())
 
 
 def test_a_sweep_of_transfer_sizes_makes_requests_of_those_sizes(run: Run, tiny: Any) -> None:
@@ -75,12 +75,12 @@ def test_a_sweep_of_transfer_sizes_makes_requests_of_those_sizes(run: Run, tiny:
     assert done.code == 0, done.err
     (job,) = done.json["jobs"]
     assert [entry["kind"] for entry in job["runs"]].count("generate") == 1, "readers alone differ: one dataset"
-    found = _measured(done.json)
-    assert {title: len(runs) for title, runs in found.items()} == {
+    measured = _measured(done.json)
+    assert {title: len(runs) for title, runs in measured.items()} == {
         "reader.transfer_size=4 KiB": 2, "reader.transfer_size=16 KiB": 2, "reader.transfer_size=64 KiB": 2,
     }  # fmt: skip
     for size in (4, 16, 64):
-        for entry in found[f"reader.transfer_size={size} KiB"]:
+        for entry in measured[f"reader.transfer_size={size} KiB"]:
             assert _requests(entry) == {size * KIB: 16 * 64 // size}
             assert entry["result"]["summary"]["bytes_read"] == 16 * 64 * KIB
 
@@ -92,11 +92,11 @@ def test_a_sweep_of_chunk_sizes_makes_requests_of_those_sizes(run: Run, tiny: An
     (job,) = done.json["jobs"]
     assert len({entry["result"]["dataset"]["path"] for entry in job["runs"]}) == 3
     assert [entry["kind"] for entry in job["runs"]].count("generate") == 3, "each geometry once, whatever the mode"
-    found = _measured(done.json)
+    measured = _measured(done.json)
     for size in (4, 16, 64):
-        (floor,) = found[f"dataset.chunk={size} KiB, reader.mode=posix"]
+        (floor,) = measured[f"dataset.chunk={size} KiB, reader.mode=posix"]
         assert _requests(floor) == {size * KIB: 16 * 64 // size}
-        (library,) = found[f"dataset.chunk={size} KiB, reader.mode=framework"]
+        (library,) = measured[f"dataset.chunk={size} KiB, reader.mode=framework"]
         summary = library["result"]["summary"]
         chunks = 16 * 64 // size
         assert chunks <= summary["reads"] <= chunks + 4 * 40, "besides, HDF5 looks up where the chunks lie"
@@ -104,7 +104,7 @@ def test_a_sweep_of_chunk_sizes_makes_requests_of_those_sizes(run: Run, tiny: An
 
 @pytest.mark.parametrize("library", [STANDIN, *REAL])
 def test_darshan_sees_the_sizes_that_were_asked_for(run: Run, tiny: Any, tmp_path: Path, library: Path | None) -> None:
-    """The stand-in sees what Python reads, a real one what HDF5 reads, too."""
+    """The stand-in sees what Python reads; a real Darshan sees what HDF5 reads, too."""
     watched: tuple[str, ...] = ("-S", f"site.darshan={library or libdarshan.install(tmp_path / 'lib')}")
     if library is None:
         watched = (*watched, "-S", libdarshan.rank_environment())
@@ -136,7 +136,7 @@ def _until(holds: Callable[[], object], patience_s: float = 60) -> None:
 
 
 def _table(study: Any) -> Any:
-    """What does not depend on how fast the machine was: points, how often each was measured, what it read."""
+    """Return what does not depend on the machine's speed: points, how often each was measured, what it read."""
     return sorted(
         (title, len(runs), {(entry["result"]["summary"]["samples"], entry["result"]["summary"]["bytes_read"],
                              entry["result"]["summary"]["reads"]) for entry in runs})
@@ -154,12 +154,12 @@ def test_a_study_killed_in_the_middle_and_resumed_is_like_one_that_was_not(run: 
     leader = int(json.loads((directory / "job.json").read_bytes())["batch_id"].partition(".")[0])
     os.killpg(leader, signal.SIGKILL)
     _kill_session(leader)
-    told = run("dlio-hpc", "collect", folder)
-    assert told.code == 7
-    assert "measurements are missing" in told.err
-    assert "reader.transfer_size=" in told.err
-    assert f"dlio-submit --resume {folder}" in told.err
-    missing = told.err.count(", repeat ")
+    collected = run("dlio-hpc", "collect", folder)
+    assert collected.code == 7
+    assert "measurements are missing" in collected.err
+    assert "reader.transfer_size=" in collected.err
+    assert f"dlio-submit --resume {folder}" in collected.err
+    missing = collected.err.count(", repeat ")
     assert 0 < missing < 9
     again = run("dlio-submit", "--resume", folder.name, "--wait", "--json")
     assert again.code == 0, again.err
@@ -169,7 +169,8 @@ def test_a_study_killed_in_the_middle_and_resumed_is_like_one_that_was_not(run: 
     assert again.json["missing"] == []
     assert _table(again.json) == _table(whole.json)
     rows = [
-        [(point["title"], len(point["measurements"])) for point in each["points"]] for each in (again.json, whole.json)
+        [(point["title"], len(point["measurements"])) for point in study["points"]]
+        for study in (again.json, whole.json)
     ]
     assert rows[0] == rows[1]
     settled = run("dlio-submit", "--resume", folder)
@@ -236,9 +237,9 @@ def test_a_point_that_fails_does_not_stop_the_others(run: Run, tiny: Any, tmp_pa
     assert done.code == 2, "as the point that failed"
     (job,) = done.json["jobs"]
     assert job["state"] == "failed"
-    found = _measured(done.json)
-    assert len(found) == 4
-    assert not [title for title in found if "tfrecord" in title]
+    measured = _measured(done.json)
+    assert len(measured) == 4
+    assert not [title for title in measured if "tfrecord" in title]
     assert len(done.json["missing"]) == 2
     assert all(
         "no dataset" in missing["why"] or "dlio-dataset.json" in missing["why"] for missing in done.json["missing"]
@@ -283,8 +284,8 @@ def test_a_study_that_was_moved_or_damaged_is_resumed(run: Run, tiny: Any, tmp_p
     (tmp_path / "moved" / f"{name}-2").mkdir()  # of a submission that was killed at once
     (tmp_path / "moved" / name / "study.json").unlink()
     (tmp_path / "moved" / name).rmdir()
-    told = run("dlio-hpc", "collect", f"moved/{name}")
-    assert "1 of 3 measurements are missing" in told.err
+    collected = run("dlio-hpc", "collect", f"moved/{name}")
+    assert "1 of 3 measurements are missing" in collected.err
     again = run("dlio-submit", "--resume", f"moved/{name}", "--wait", "--json")
     assert again.code == 0, again.err
     assert not (tmp_path / "dlio-runs").exists()
@@ -318,7 +319,7 @@ def test_what_was_never_handed_over_is_measured_by_the_next_job(run: Run, tiny: 
     assert "was never submitted to the batch system" in run("dlio-hpc", "collect", folder).err
     again = run("dlio-submit", "--resume", folder, "--wait", "--json")
     assert again.code == 0, again.err
-    assert [each["state"] for each in again.json["jobs"]] == ["cancelled", "completed"]
+    assert [entry["state"] for entry in again.json["jobs"]] == ["cancelled", "completed"]
 
 
 def test_limits_hold_for_what_is_resumed(run: Run, tiny: Any) -> None:
@@ -356,8 +357,8 @@ def test_a_submission_killed_between_two_jobs_is_resumed(run: Run, tiny: Any) ->
     for path in sorted(last.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     last.rmdir()
-    told = run("dlio-hpc", "collect", folder)
-    assert "no job was submitted for it" in told.err
+    collected = run("dlio-hpc", "collect", folder)
+    assert "no job was submitted for it" in collected.err
     again = run("dlio-submit", "--resume", folder, "--json")
     assert again.code == 0, again.err
     waited = run("dlio-submit", "--resume", folder, "--wait", "--json")
@@ -381,15 +382,15 @@ parts:
     done = run("dlio-submit", "--study", "mine.yaml", "-s", "local", "-d", "data", "--wait", "--json")
     assert done.code == 0, done.err
     assert done.json["study"].startswith("mine-")
-    found = _measured(done.json)
-    assert set(found) == {
+    measured = _measured(done.json)
+    assert set(measured) == {
         "sizes: reader.transfer_size=16 KiB", "sizes: reader.transfer_size=32 KiB",
         "sizes: reader.transfer_size=64 KiB", "ranks: ranks per node=1", "ranks: ranks per node=2",
     }  # fmt: skip
-    assert {entry["result"]["ranks"] for runs in found.values() for entry in runs} == {1, 2, 4}
-    told = run("dlio-hpc", "estimate", _folder(done), "--json").json
-    assert told["points"] == 5
-    assert told["total"]["space"] == 0, "the dataset lies there"
+    assert {entry["result"]["ranks"] for runs in measured.values() for entry in runs} == {1, 2, 4}
+    estimate = run("dlio-hpc", "estimate", _folder(done), "--json").json
+    assert estimate["points"] == 5
+    assert estimate["total"]["space"] == 0, "the dataset lies there"
 
 
 @pytest.mark.parametrize(
@@ -424,15 +425,15 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
 
 
 def test_what_a_study_would_cost(run: Run, tmp_path: Path) -> None:
-    told = run(
+    estimate = run(
         "dlio-hpc", "estimate", "cosmoflow", "-s", "theta", "-d", "/d", "-N", "128..2048*2", "--weak", "-t", "3h"
     )
-    assert told.code == 0
-    assert max(map(len, told.out.splitlines())) <= 100
-    assert [line.split()[:3] for line in told.out.splitlines() if line[:1].isdigit()] == [
+    assert estimate.code == 0
+    assert max(map(len, estimate.out.splitlines())) <= 100
+    assert [line.split()[:3] for line in estimate.out.splitlines() if line[:1].isdigit()] == [
         ["1", "128", "2"], ["2", "256", "2"], ["3", "512", "2"], ["4", "1024", "2"], ["5", "2048", "2"],
     ]  # fmt: skip
-    assert "15.56 TiB" in told.out, "1/16 of 2 TiB for each doubling, four epochs each, and the ends of requests"
+    assert "15.56 TiB" in estimate.out, "1/16 of 2 TiB for each doubling, four epochs each, and the ends of requests"
     as_json = run("dlio-hpc", "estimate", "demo", "-s", "local", "-P", "dataset.files=8,16", "--json").json
     assert as_json["total"]["bytes_read"] == 2 * (8 + 16) * (4 << 20)
     assert as_json["total"]["files"] == 8 + 16 + 2
@@ -441,7 +442,7 @@ def test_what_a_study_would_cost(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.job
 def test_a_slowdown_of_one_point_is_found_and_the_others_are_alike(run: Run) -> None:
-    """Of 20 %, injected by steps that compute for longer; long enough for other tests to be no noise beside them."""
+    """One point computes for 20 % longer a step. Steps are so long that other tests add little noise."""
     done = run(
         "dlio-submit", "null", "-s", "local", "--ppn", 1, "--seed", 5, "--repeat", 5, "--zip", "--wait", "--json",
         "-S", "train.steps=10", "-P", "reader.shuffle.seed=1..4", "-P", "compute.time=100ms,100ms,120ms,100ms",
@@ -455,17 +456,17 @@ def test_a_slowdown_of_one_point_is_found_and_the_others_are_alike(run: Run) -> 
     (slow,) = [point for point in comparison["points"] if point["point"] == 2]
     assert 0.75 < slow["to_best"] < 0.9
     assert comparison["recommended"] == comparison["reference"]
-    told = run("dlio-hpc", "report", _folder(done).name)
-    assert "worse" in told.out
-    assert told.out.count(" same") + told.out.count(" best\n") >= 3
+    report = run("dlio-hpc", "report", _folder(done).name)
+    assert "worse" in report.out
+    assert report.out.count(" same") + report.out.count(" best\n") >= 3
 
 
 def test_the_preflight_looks_at_all_of_a_study(run: Run, tiny: Any) -> None:
     varied = ("-P", "dataset.files=4,8", "--ppn", "1,2", "-s", "local", "-d", "data", "--no-launch", "--json")
     done = run("dlio-hpc", "check", tiny(), *varied)
     assert done.code == 0, done.out
-    told = {finding["what"]: finding["text"] for finding in done.json["findings"]}
-    assert told["space"].startswith("3.06 MiB needed")
+    texts = {finding["what"]: finding["text"] for finding in done.json["findings"]}
+    assert texts["space"].startswith("3.06 MiB needed")
     refused = run("dlio-hpc", "check", tiny(), *varied, "-S", "site.limits.space=1MiB")
     assert refused.code == 2
     assert "take up 3.06 MiB, site local allows 1 MiB" in refused.out

@@ -36,12 +36,12 @@ NONE: tuple[Any, ...] = ()
 def _values(
     made: Study, effects: Mapping[str, Sequence[float]], sd: float = 0.02, base: float = 150.0
 ) -> studies.Values:
-    """Samples/s: of each key its level's effect (a logarithm), a round's drift, noise."""
+    """Return samples/s with the effect of each key's level (a logarithm), a round's drift, and noise."""
     drift = np.random.default_rng(3).normal(0, 0.05, made.repeat)
 
     def value(number: int, repeat: int) -> float:
         point = made.points[number]
-        effect = sum(told[point.places[key]] for key, told in effects.items() if key in point.places)
+        effect = sum(levels[point.places[key]] for key, levels in effects.items() if key in point.places)
         noise = np.random.default_rng([number, repeat]).normal(0, sd)
         return float(base * point.nodes**0.9 * np.exp(effect + drift[repeat] + noise))
 
@@ -49,9 +49,9 @@ def _values(
 
 
 def _report(made: Study, values: studies.Values, metric: Any = None, **summary: Any) -> StudyReport:
-    """Without files."""
+    """Make the report of a study without files."""
     measured = studies.measured(made, values, **summary)
-    have = {(each.point, each.repeat) for each in measured}
+    have = {(measurement.point, measurement.repeat) for measurement in measured}
     missing = [
         study_outcome.MissingMeasurement(unit, None, "no job was submitted for it", False)
         for unit in packing.order(made)
@@ -86,29 +86,29 @@ def threads(tmp_path: Path) -> StudyReport:
 def test_the_terminal_says_what_is_best_and_by_how_much(threads: StudyReport) -> None:
     text = _shown(threads)
     assert max(map(len, text.splitlines())) <= 100
-    words = " ".join(text.split())
-    assert "4 point(s) x 3 measurement(s) in rounds, shuffled with seed 7" in words
-    assert re.search(r"1 3 .* worse\b", words)
+    shown = " ".join(text.split())
+    assert "4 point(s) x 3 measurement(s) in rounds, shuffled with seed 7" in shown
+    assert re.search(r"1 3 .* worse\b", shown)
     assert re.search(
-        r"Best: read_threads=[48], 1\.[34]\d x the reference \(read_threads=2\); 95 % interval 1\.[23]", words
+        r"Best: read_threads=[48], 1\.[34]\d x the reference \(read_threads=2\); 95 % interval 1\.[23]", shown
     )
-    assert "confidence > 99.9 %" in words
-    assert "1 of 3 others are not significantly different from the best." in words
-    assert "Noise of a single measurement: " in words
-    assert "demo (NumPy): change these settings for 1.3" in words
-    assert "read with 4 threads per rank" in words, "the smaller one of two that are equally good"
-    assert "Missing" not in words
+    assert "confidence > 99.9 %" in shown
+    assert "1 of 3 others are not significantly different from the best." in shown
+    assert "Noise of a single measurement: " in shown
+    assert "demo (NumPy): change these settings for 1.3" in shown
+    assert "read with 4 threads per rank" in shown, "the smaller one of two that are equally good"
+    assert "Missing" not in shown
 
 
 def test_without_repeats_nothing_is_claimed(tmp_path: Path) -> None:
     made = _threads(tmp_path, repeat=1)
     report = _report(made, _values(made, THREADS))
-    words = " ".join(_shown(report).split())
+    shown = " ".join(_shown(report).split())
     assert (
         "Whether the difference is more than noise is unknown: too few measurements were repeated; use --repeat 3"
-        in words
+        in shown
     )
-    assert "Best" not in words
+    assert "Best" not in shown
     assert report.advice == []
     assert set(re.findall(r"(worse|same|best|\?) *$", _shown(report), re.MULTILINE)) == {"?"}
 
@@ -116,10 +116,10 @@ def test_without_repeats_nothing_is_claimed(tmp_path: Path) -> None:
 def test_noise_is_called_noise(tmp_path: Path) -> None:
     made = _threads(tmp_path)
     report = _report(made, _values(made, {}, sd=0.05))
-    words = " ".join(_shown(report).split())
-    assert "No difference beyond noise: the reference (read_threads=2)" in words or "Best: the reference" in words
-    assert "Keep the present settings." in words
-    assert "Noise of this size hides differences" not in words
+    shown = " ".join(_shown(report).split())
+    assert "No difference beyond noise: the reference (read_threads=2)" in shown or "Best: the reference" in shown
+    assert "Keep the present settings." in shown
+    assert "Noise of this size hides differences" not in shown
     assert "Noise of this size hides differences" in " ".join(_shown(_report(made, _values(made, {}, sd=0.5))).split())
     assert report.advice == [
         "demo (NumPy): keep the present settings (reader.read_threads=2); no other setting is better beyond noise."
@@ -131,11 +131,11 @@ def test_parameters_are_ranked_and_drawn(tmp_path: Path) -> None:
     made = studies.make(tmp_path, part)
     effects = {"reader.read_threads": [0.0, 0.2, 0.4], "reader.batch_size": [0.0, 0.1]}
     report = _report(made, _values(made, effects))
-    words = " ".join(_shown(report).split())
-    order = [words.index(f"{name} {levels}") for name, levels in (("read_threads", "4 1"), ("batch_size", "8 4"))]
+    shown = " ".join(_shown(report).split())
+    order = [shown.index(f"{name} {levels}") for name, levels in (("read_threads", "4 1"), ("batch_size", "8 4"))]
     assert order == sorted(order)
-    assert re.search(r"preprocess_threads \d \d 1\.0\d 0 % no", words)
-    assert "is interaction between parameters" in words
+    assert re.search(r"preprocess_threads \d \d 1\.0\d 0 % no", shown)
+    assert "is interaction between parameters" in shown
     (picture,) = _pictures(report).values()
     assert picture.stem == "effects"
     assert "preprocess_threads 1.0" in picture.caption
@@ -217,7 +217,7 @@ def test_scaling_has_a_table_and_a_picture(tmp_path: Path, weak: bool) -> None:
     legend = upper.get_legend()
     assert legend is not None
     assert lower.get_xlabel() == "ranks"
-    assert {each.get_text() for each in legend.get_texts()} == {"read_threads=1", "read_threads=2", "ideal"}
+    assert {label.get_text() for label in legend.get_texts()} == {"read_threads=1", "read_threads=2", "ideal"}
     assert re.search(r"read_threads=2: On 16 ranks the speed-up is 3\.\d\d .*, \d\d\.\d % of linear", picture.caption)
     assert lower.get_ylabel() == "efficiency (%)"
 
@@ -231,7 +231,7 @@ _FFN = {
 
 @pytest.mark.parametrize("conclusion", _FFN)
 def test_a_scaling_study_tells_how_it_scales_and_nothing_else(tmp_path: Path, conclusion: str) -> None:
-    """One speed-up, one interval, one conclusion: on the terminal, in JSON, on the page and below the picture."""
+    """The terminal, JSON, the page and the caption have the same speed-up, interval and conclusion."""
     made = studies.make(tmp_path, studies.asked("demo", nodes=(1,), ranks_per_node=(1, 2, 4)))
     report = _report(made, lambda point, repeat: _FFN[conclusion][point][repeat])
     (finding,) = report.findings
@@ -260,7 +260,7 @@ def test_a_scaling_study_tells_how_it_scales_and_nothing_else(tmp_path: Path, co
 
 
 def _text(html: str) -> list[str]:
-    """The text of a page without styles and drawings; captions stay."""
+    """Return the text of a page without styles and drawings; captions stay."""
     return re.findall(r">([^<]+)<", re.sub(r"(?s)<(style|svg).*?</\1>", "", html))
 
 
@@ -315,8 +315,10 @@ def test_a_figure_that_is_unknown_is_said_to_be(tmp_path: Path) -> None:
     pair = studies.make(tmp_path, studies.asked("demo", "reader.read_threads=1,2", "reader.batch_size=4,8"))
     for known, stems in ((1, []), (2, ["map", "effects"])):  # in most repeats 0, and in few of them
         some = [
-            each if each.repeat < known else each._replace(summary=structs.replace(each.summary, read_MBps=0.0))
-            for each in studies.measured(pair, _values(pair, {}))
+            measurement
+            if measurement.repeat < known
+            else measurement._replace(summary=structs.replace(measurement.summary, read_MBps=0.0))
+            for measurement in studies.measured(pair, _values(pair, {}))
         ]
         assert list(_pictures(study_report.make(StudyOutcome(pair, [], some, [], 0), "read_MBps"))) == stems
     judged = _report(made, _values(made, THREADS), "io_time_s")
@@ -331,12 +333,12 @@ def test_the_page_holds_all_of_it_and_asks_for_nothing(tmp_path: Path, threads: 
     made = studies.make(tmp_path, *parts)
     for report, count in ((threads, 1), (_report(made, _values(made, {"reader.batch_size": [0, 0.3]})), 2)):
         html = page.render(study_document.of_study(report))
-        found = _Reader()
-        found.feed(html)
-        assert found.tags.count("svg") == count
-        assert len(found.ids) == len(set(found.ids))
-        assert not {"script", "link", "iframe", "img", "a>"} & set(found.tags)
-        shown = " ".join("".join(found.text).split())
+        reader = _Reader()
+        reader.feed(html)
+        assert reader.tags.count("svg") == count
+        assert len(reader.ids) == len(set(reader.ids))
+        assert not {"script", "link", "iframe", "img", "a>"} & set(reader.tags)
+        shown = " ".join("".join(reader.text).split())
         assert "Noise of a single measurement" in shown
         assert "For the application" in shown
         assert all(line.strip() in shown for line in report.advice)
@@ -437,16 +439,16 @@ def test_page_and_pictures_are_written(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "code", "told"),
+    ("state", "code", "message"),
     [("timeout", 7, "close to its time limit"), ("cancelled", 7, "was cancelled"), ("failed", 6, "ended as failed")],
 )
-def test_what_is_missing_decides_the_exit_code(run: Run, tmp_path: Path, state: State, code: int, told: str) -> None:
+def test_what_is_missing_decides_the_exit_code(run: Run, tmp_path: Path, state: State, code: int, message: str) -> None:
     _written(tmp_path / "dlio-runs", state, lost=((2, 1), (3, 2)))
     done = run("dlio-hpc", "report", "tune")
     assert done.code == code
     assert "Missing: 2 of 12 measurements." in done.out
     assert f"To measure what is missing: dlio-submit --resume {tmp_path / 'dlio-runs' / 'tune'}\n" in done.out
-    assert told in done.out + done.err
+    assert message in done.out + done.err
     assert "Best: " in done.out, "figures are shown anyway"
 
 
@@ -553,8 +555,8 @@ def test_advice_is_in_the_applications_words(
     key = made.parts[0].axes[0].key
     assert made.points[made.parts[0].reference].places[key] == 0
     advice = "\n".join(_report(made, _values(made, {key: [0.0, 0.3]})).advice)
-    for words in wanted:
-        assert words in advice
+    for text in wanted:
+        assert text in advice
     kept = "\n".join(_report(made, _values(made, {key: [0.3, 0.0]})).advice)
     assert "keep the present settings" in kept or "no change from" in kept
     assert wanted[-1] not in kept
@@ -576,7 +578,7 @@ def test_what_takes_long_to_import_is_imported_when_a_study_is_shown() -> None:
 
 
 def test_a_study_is_not_taken_for_another_of_a_longer_name(run: Run, tmp_path: Path) -> None:
-    """Studies are called after their workloads, with a date behind."""
+    """Studies are named after their workloads, followed by a date."""
     varied = studies.asked("demo", "reader.read_threads=1,2")
     made = studies.make(tmp_path / "dlio-runs", varied, name="demo-20261121-100000-abcdef")
     studies.write(made, lambda *_: 5.0)

@@ -1,4 +1,4 @@
-"""Suites: a study with a verdict at its end, and a line for a mail's subject."""
+"""A suite is a study with a verdict at its end, and a line for a mail's subject."""
 
 import json
 import os
@@ -98,27 +98,27 @@ def _accepted(absent: Sequence[validity_criteria.Absent] = ()) -> Acceptance:
 )
 def test_the_gravest_is_the_verdict(tmp_path: Path, outcomes: Any, missing: int, code: int, word: str) -> None:
     absent = [validity_criteria.Absent("", number, None, "lost") for number in range(missing)]
-    found = suite.judge(_study(tmp_path), _judged(*outcomes), _accepted(absent), (), ())
-    assert found.exit_code == code
-    assert found.summary.startswith(f"nightly on local: {word}")
-    assert "\n" not in found.summary
+    outcome = suite.judge(_study(tmp_path), _judged(*outcomes), _accepted(absent), (), ())
+    assert outcome.exit_code == code
+    assert outcome.summary.startswith(f"nightly on local: {word}")
+    assert "\n" not in outcome.summary
 
 
 def test_a_regression_is_named_in_the_summary(tmp_path: Path) -> None:
-    found = suite.judge(_study(tmp_path), _judged(("regression", 0.93), ("regression", 0.8)), _accepted(), (), ())
-    assert "-20.0 %" in found.summary
-    assert len(found.summary) < 120
+    outcome = suite.judge(_study(tmp_path), _judged(("regression", 0.93), ("regression", 0.8)), _accepted(), (), ())
+    assert "-20.0 %" in outcome.summary
+    assert len(outcome.summary) < 120
 
 
 def test_a_baseline_of_another_key_is_no_silent_pass(tmp_path: Path) -> None:
-    """After an upgrade, or with other nodes: what was accepted holds no longer, and that is said."""
+    """After an upgrade, or with other nodes, the accepted baseline no longer holds, and the summary says so."""
     verdict = baseline_comparison.Verdict(
         "job", "samples_per_s", "not_comparable", 2, "why", 0.02, key=KEY, reference="old"
     )
     judged = baseline_comparison.summed([verdict])
-    found = suite.judge(_study(tmp_path), judged, _accepted(), (), [replace(KEY, version="0.9")])
-    assert (found.exit_code, found.is_first) == (2, False)
-    assert "not comparable; all baselines are of other configurations" in found.summary
+    outcome = suite.judge(_study(tmp_path), judged, _accepted(), (), [replace(KEY, version="0.9")])
+    assert (outcome.exit_code, outcome.is_first) == (2, False)
+    assert "not comparable; all baselines are of other configurations" in outcome.summary
     assert suite.judge(_study(tmp_path), judged, _accepted(), (), [replace(KEY, workload="other")]).exit_code == 0
 
 
@@ -129,13 +129,13 @@ def test_a_baseline_of_another_key_is_no_silent_pass(tmp_path: Path) -> None:
 def test_a_new_file_system_must_not_be_slower_beyond_the_tolerance(
     tmp_path: Path, values: tuple[float, float], sd: float, code: int
 ) -> None:
-    """Nor may nobody know: too noisy, or no noise at all, which is as little known."""
+    """The verdict is inconclusive if the noise is too large, or if it is 0 and so unknown."""
     made = _study(tmp_path, ("/old", "/new"))
     noise = np.random.default_rng(1).normal(0, sd, (2, 4))
     measured = studies.measured(made, lambda point, repeat: float(values[point] * np.exp(noise[point, repeat])))
-    found = suite.judge(made, _judged(("pass", 1.0)), _accepted(), file_system_pairs.effects(made, measured), ())
-    assert found.exit_code == code
-    assert "B / A" in found.summary
+    outcome = suite.judge(made, _judged(("pass", 1.0)), _accepted(), file_system_pairs.effects(made, measured), ())
+    assert outcome.exit_code == code
+    assert "B / A" in outcome.summary
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def tiny(small: Path, tmp_path: Path) -> Path:
 
 
 def test_night_after_night(run: Run, tiny: Path) -> None:
-    """No baseline, one accepted, compared with it; the first line is a mail's subject."""
+    """A night without a baseline is accepted, later ones are compared with it; the first line is a mail's subject."""
     asked = ("dlio-submit", "--suite", "suite.yaml", "-s", "local", "--ppn", 1, "--wait")
     first = run(*asked, "--quiet")
     assert first.code == 0, first.out + first.err
@@ -183,23 +183,23 @@ def test_a_suite_may_stand_where_a_workload_does(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("verdict: {criteria: nowhere}", "no criteria 'nowhere'"),
         ("verdict: {tolerance: 3}", "tolerance"),
         ("verdict: {metrics: [speed]}", "metrics"),
     ],
 )
-def test_a_suite_that_cannot_be_judged_is_refused_before_it_runs(run: Run, tiny: Path, text: str, words: str) -> None:
+def test_a_suite_that_cannot_be_judged_is_refused_before_it_runs(run: Run, tiny: Path, text: str, message: str) -> None:
     (tiny / "suite.yaml").write_text(_SUITE.partition("verdict:")[0] + text + "\n")
     done = run("dlio-submit", "--suite", "suite.yaml", "-s", "local")
     assert done.code == 2
-    assert words in done.err
+    assert message in done.err
     assert not (tiny / "dlio-runs").exists()
 
 
 def test_reframe_runs_the_shipped_test(tiny: Path) -> None:
-    """ReFrame as PyPI has it, on the local site; with a baseline its references are the baseline's."""
+    """ReFrame from PyPI runs on the local site; with a baseline its references are the baseline's."""
     reframe = shutil.which("reframe", path=f"{BIN}{os.pathsep}{os.environ['PATH']}")
     assert reframe is not None
     test = shipped.root() / "share" / "reframe" / "dlio_hpc_suite.py"

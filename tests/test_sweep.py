@@ -1,4 +1,4 @@
-"""Lists and ranges of values, as users write them."""
+"""Lists and ranges of values are read as users write them."""
 
 import math
 
@@ -74,13 +74,13 @@ def test_a_label_means_the_value(sizes: list[int]) -> None:
 
 def test_every_combination_or_side_by_side() -> None:
     axes = [sweep.axis("reader.read_threads=1,2"), sweep.axis("reader.direct=true,false")]
-    assert [tuple(each.values()) for each in sweep.settings(axes, zipped=False)] == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert [tuple(each.values()) for each in sweep.settings(axes, zipped=True)] == [(0, 0), (1, 1)]
+    assert [tuple(point.values()) for point in sweep.settings(axes, zipped=False)] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [tuple(point.values()) for point in sweep.settings(axes, zipped=True)] == [(0, 0), (1, 1)]
     assert list(sweep.settings([], zipped=False)) == [{}]
 
 
 def test_the_same_again_is_refused() -> None:
-    for texts, zipped, words in (
+    for texts, zipped, message in (
         (("reader.read_threads=1,2,1",), False, "reader.read_threads=1: the value is repeated"),
         (("reader.transfer_size=1MiB,1024KiB",), False, "reader.transfer_size=1 MiB: the value is repeated"),
         (("reader.read_threads=1", "reader.read_threads=2"), False, "give all its values in one list"),
@@ -98,6 +98,6 @@ def test_the_same_again_is_refused() -> None:
     ):
         with pytest.raises(ConfigError) as caught:
             list(sweep.settings(list(map(sweep.axis, texts)), zipped))
-        assert words in str(caught.value)
+        assert message in str(caught.value)
     pairs = [sweep.axis("dataset.compression=none,gzip,gzip"), sweep.axis("dataset.level=null,1,2")]
     assert len(list(sweep.settings(pairs, zipped=True))) == 3

@@ -1,4 +1,4 @@
-"""What TensorFlow's profiler sees, on our clock; the real one, as far as it goes."""
+"""Events of TensorFlow's profiler are placed on the benchmark's clock."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ _TFRECORD = ("reader.loader=tensorflow", "reader.mode=framework", "dataset.forma
 
 
 def test_a_job_of_two_ranks_with_the_profiler_on(run: Run, small: Path) -> None:
-    """Each batch that TensorFlow says it handed over lies within a step's wait, by our clock."""
+    """Each batch that TensorFlow hands over lies within a step's wait, on the benchmark's clock."""
     pytest.importorskip("tensorflow")
     keys = [word for key in (*_TFRECORD, "reader.shuffle.samples=false") for word in ("-S", key)]
     command = ("dlio-submit", small, "-s", "local", "--ppn", 2, *keys, "--tf-profile", "--warmup", 1)
@@ -48,10 +48,10 @@ def _check_events(file: h5py.File, summary: Any) -> None:
     assert start.min() > -1
     assert (start + duration).max() < group.attrs["until"].max()
     assert group.attrs["until"].min() > summary["wall_s"]
-    for each in range(2):
-        begins = file["steps/start"][each].reshape(-1)
-        ends = begins + file["steps/wait"][each].reshape(-1)
-        handed = (rank == each) & (name == names.index("IteratorGetNextOp::DoCompute"))
+    for number in range(2):
+        begins = file["steps/start"][number].reshape(-1)
+        ends = begins + file["steps/wait"][number].reshape(-1)
+        handed = (rank == number) & (name == names.index("IteratorGetNextOp::DoCompute"))
         step = np.searchsorted(begins, start[handed], side="right") - 1
         assert sorted(step) == [0, *range(summary["steps"])], "one a step, and one of the empty pipeline before"
         assert (start[handed] + duration[handed] < ends[step] + 0.001).all()

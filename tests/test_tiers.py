@@ -1,4 +1,4 @@
-"""The everyday tests: each listed name is a test."""
+"""Each name in the list of everyday tests is a test."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The tutorials run as they stand: each command in a console block, with the exit code that the page states."""
+"""The tutorials run as written: each command in a console block ends with the exit code that the page states."""
 
 import os
 import re

@@ -84,7 +84,7 @@ def _open(workload: Workload, folder: Path, steps: int) -> Loader:
 
 
 def _compared(folder: Path, dataset: Dataset, **keys: Any) -> int:
-    """Number of samples that one rank compared in an epoch."""
+    """Return the number of samples that one rank compared in an epoch."""
     in_memory = keys.pop("load", None) == "memory"
     workload = Workload("w", dataset, reader=Reader(batch_size=_BATCH, **keys))
     steps = plan.steps_per_epoch(workload, 1)
@@ -151,7 +151,7 @@ def test_samples_larger_than_a_block_are_compared_to_their_end(tmp_path: Path) -
 
 
 def test_a_bit_that_is_wrong_on_its_way_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The files are sound: a request brings something else."""
+    """The files are sound, but a request returns other bytes."""
     dataset = _dataset("npz")
     _write(tmp_path, dataset)
     preadv = os.preadv
