@@ -1,4 +1,4 @@
-# make demo | test | test-all | lint | docs | pictures | bench | faults. Each target sets up .venv first.
+# make demo | test | test-all | test-failed | lint | docs | pictures | bench | faults. Each target sets up .venv first.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -14,6 +14,10 @@ test: $(VENV)/test.stamp
 # All tests: half an hour on two cores.
 test-all: $(VENV)/test.stamp
 	$(PYTEST)
+
+# The tests that failed in the last run, one at a time.
+test-failed: $(VENV)/test.stamp
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 10
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
@@ -72,4 +76,4 @@ $(VENV)/venv.stamp:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-.PHONY: demo test test-all lint docs bench faults pictures regold clean
+.PHONY: demo test test-all test-failed lint docs bench faults pictures regold clean
