@@ -23,7 +23,7 @@ class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
     files: bool = False
     """Read files in random order."""
     samples: bool = False
-    """Read the samples of each file in random order. If `files` is true, too, samples of all files are mixed: any
+    """Read the samples of each file in random order. If `files` is also true, the samples of all files are mixed: any
     sample may follow any other.
     """
     seed: units.Natural = 0

@@ -12,7 +12,7 @@ _SYSTEM = Path("/etc/dlio-hpc")
 
 
 def folders() -> list[Path]:
-    """Return the existing folders in which files are searched: first the user's, then those of DLIO_HPC_SITE_PATH in
+    """Return the existing folders that are searched for files: first the user's, then those of DLIO_HPC_SITE_PATH in
     order, then the system's. The first folder that has a file of the wanted name is used. Raise ConfigError if a folder
     in DLIO_HPC_SITE_PATH does not exist.
     """

@@ -1,6 +1,6 @@
 """Search for the files shipped with the package: templates/, site_profiles/ and share/. They are in different folders
-in a checkout and in an installation by pip. YAML files are searched by name, first in the folders of the user and of
-the facility.
+in a checkout and in a pip installation. YAML files are looked up by name, first in the folders of the user and of the
+facility.
 """
 
 from collections.abc import Iterator
@@ -46,8 +46,8 @@ def names(folder: Path) -> list[str]:
 
 
 def origin(path: Path) -> str:
-    """Return a text on the origin of a YAML file: the folder of the user or of the facility that holds it, and whether
-    the file replaces a shipped one. Return "" for a shipped file.
+    """Return a description of the origin of a YAML file: the folder of the user or of the facility that holds it, and
+    whether the file replaces a shipped one. Return "" for a shipped file.
     """
     home = root()
     if path.is_relative_to(home):

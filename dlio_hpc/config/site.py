@@ -122,9 +122,9 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     launcher: Launcher
     """The command that starts the ranks."""
     ranks_per_node: Positive
-    """Default number of ranks per node, without --ppn. Example: 4"""
+    """Number of ranks per node if --ppn is not given. Example: 4"""
     walltime: units.Walltime
-    """Default walltime of a job, without --time. Example: 1:00:00"""
+    """Walltime of a job if --time is not given. Example: 1:00:00"""
     description: str = ""
     """Short description, shown in lists."""
     hosts: tuple[str, ...] = ()
@@ -142,11 +142,11 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     warning_time: units.Seconds = units.Seconds(60)
     """Time between the signal that asks a job to end and the end of its walltime."""
     account: str | None = None
-    """Default account, without --account. Example: proj"""
+    """Account to charge if --account is not given. Example: proj"""
     account_required: bool = False
     """Reject submissions without an account."""
     queue: str | None = None
-    """Default queue, without --queue. Example: debug"""
+    """Queue if --queue is not given. Example: debug"""
     queues: dict[str, Queue] = {}
     """Limits of queues, by name of the queue. Example: {debug: {nodes: 2}}"""
     limits: Limits = Limits()
@@ -156,7 +156,7 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     pbs_select: dict[str, str | int] = {}
     """Additional resources in PBS's select statement. Example: {system: polaris}"""
     data: str | None = None
-    """Default directory of datasets, without --data. Example: /scratch/$USER/dlio"""
+    """Directory of datasets if --data is not given. Example: /scratch/$USER/dlio"""
     python: str | None = None
     """Python interpreter of the ranks; null: the interpreter that submits the job. Example:
     /shared/dlio-hpc/bin/python3
@@ -252,7 +252,7 @@ def resolved(site: Site) -> Site:
 
 
 def _locate(name: str, python: str) -> str:
-    """Return the path of a command. A name without a folder is searched in three places: next to the interpreter (such
+    """Return the path of a command. A name without a folder is looked up in three places: next to the interpreter (such
     as a virtual environment's mpiexec), next to this package (pip install --target), and on PATH. If the command is not
     found, return its name.
     """

@@ -29,7 +29,7 @@ _FILES, _FEWEST = 32, 4
 
 
 class Arrivals:
-    """Counter, for a rank and per epoch, of bytes that came from storage and of pages of the dataset that were in
+    """Counts, for each epoch of a rank, the bytes that came from storage and the pages of the dataset that were in
     memory.
     """
 

@@ -23,7 +23,7 @@ class Traffic(NamedTuple):
 
 def counter(file_system: FileSystem) -> Callable[[], Traffic | None] | None:
     """Return a function that reads the client's counters for this file system. Return None if there are no counters, or
-    if they are not readable.
+    if they cannot be read.
     """
     ask: Callable[[], Traffic | None] | None = None
     if file_system.is_lustre and file_system.fsname:
@@ -34,7 +34,7 @@ def counter(file_system: FileSystem) -> Callable[[], Traffic | None] | None:
 
 
 def _lustre(fsname: str) -> Traffic | None:
-    """Read the counters of the Lustre client, or return None if they are not readable. llite counts the bytes that
+    """Read the counters of the Lustre client, or return None if they cannot be read. llite counts the bytes that
     programs read, osc the bytes from storage targets, and mdc the bytes from metadata targets (DoM).
     """
     for root in map(Path, _LUSTRE):

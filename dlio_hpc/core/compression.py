@@ -65,10 +65,11 @@ def random_share(ratio: float, level: int, at_once: int) -> float:
 
 
 def _extra(table: tuple[tuple[int, ...], ...], at_once: int) -> list[float]:
-    """Return how much the compressed data are larger than the random data in them: a list with a value for each share
-    of random data in _SHARES. A value is a number of bytes divided by the number of uncompressed bytes. at_once: number
-    of bytes that gzip compresses together. table: measured values, with a row for each number in _AT_ONCE and a column
-    for each share. Between two rows, values are interpolated linearly in the logarithm of `at_once`.
+    """Return how much larger the compressed data are than the random data in them. The result is a list with a value
+    for each share of random data in _SHARES. A value is a number of bytes divided by the number of uncompressed bytes.
+    at_once: number of bytes that gzip compresses together. table: measured values, with a row for each number in
+    _AT_ONCE and a column for each share. Between two rows, values are interpolated linearly in the logarithm of
+    `at_once`.
     """
     at_once = min(max(at_once, _AT_ONCE[0]), _AT_ONCE[-1])
     upper = min(bisect_right(_AT_ONCE, at_once), len(_AT_ONCE) - 1)

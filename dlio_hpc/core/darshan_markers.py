@@ -1,5 +1,5 @@
-"""Marker reads: reads of a small file whose times both the benchmark and Darshan record. They serve to align the two
-clocks (see darshan/clock_alignment.py).
+"""Marker reads: reads of a small file. Both the benchmark and Darshan record the time of each of these reads. The two
+clocks are aligned by these times (see darshan/clock_alignment.py).
 """
 
 import os

@@ -79,8 +79,8 @@ def of_values(values: Floats) -> Distribution:
 
 
 class ReadLog:
-    """Statistics of all reads of a rank. To bound the memory, reads are first collected. At intervals, they are added
-    to totals and histograms, and then forgotten.
+    """Statistics of all reads of a rank. Reads are first collected. To bound the memory, they are added to totals and
+    histograms at intervals, and then forgotten.
 
     io_s: seconds with at least one read in flight. hidden_s: part of io_s that overlaps with computation. total_s,
     longest_s: sum and maximum of the read latencies. histogram: histogram of the read latencies. sizes: histogram of

@@ -52,8 +52,8 @@ def first_difference(file: IO[bytes], pieces: Pieces) -> int | None:
 
 
 def difference(actual: Rows, expected: Rows) -> int | None:
-    """Return the index of the first byte that differs. If `actual` is a beginning of `expected`, return the length of
-    `actual`. Return None if there is no difference.
+    """Return the index of the first byte that differs. If `actual` is shorter than `expected` but otherwise equal,
+    return the length of `actual`. Return None if there is no difference.
     """
     differs = actual != expected[: len(actual)]
     if differs.any():

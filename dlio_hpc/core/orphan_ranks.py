@@ -39,7 +39,7 @@ def end_with_proxy() -> None:
 @contextmanager
 def ending_all() -> Iterator[None]:
     """Guard the start of a rank up to MPI_Init. If an exception is raised in the `with` block, print it and abort the
-    rank by a signal.
+    rank with a signal.
 
     hydra ends the other ranks of the job if one rank is ended by a signal, but not if a rank exits before MPI_Init. In
     that case the other ranks would wait in MPI_Init until the end of the walltime.

@@ -39,9 +39,9 @@ def drop(path: str) -> None:
 
 
 def resident(paths: Sequence[str]) -> tuple[int, int]:
-    """Return two numbers of pages of these files: the pages that were checked, and the checked pages that are in the
-    page cache of this node (mincore(2)). For large files, only a sample of the pages is checked. Files that this user
-    may not write are skipped, because the kernel does not report their pages.
+    """Return two counts of pages of these files: how many were checked, and how many of those are in the page cache of
+    this node (mincore(2)). For large files, only a sample of the pages is checked. Files that this user may not write
+    are skipped, because the kernel does not report their pages.
     """
     counts = [_resident(path) for path in paths]
     return sum(checked for checked, _ in counts), sum(cached for _, cached in counts)
@@ -82,9 +82,8 @@ def files_of(node: "Intracomm", workload: Workload, order: Order, first: int, la
     """Yield the numbers of the files that this rank must drop from the page cache, so that the node caches no data that
     its ranks will read in the next `steps` steps.
 
-    Normally a rank drops the files that it will read itself. There is one exception: samples are shuffled across all
-    files, and each rank reads many of the files. In this case, all files of the dataset are divided among the ranks of
-    a node.
+    Normally a rank drops the files that it will read itself. There is one exception: if samples are shuffled across all
+    files and each rank reads many samples, all files of the dataset are divided among the ranks of a node.
     """
     shuffle, files = workload.reader.shuffle, workload.dataset.files
     in_memory = workload.reader.load == "memory"

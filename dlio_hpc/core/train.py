@@ -231,8 +231,8 @@ class _Recorder:
         self._checkpoints.append((epoch, self._done - epoch * self.steps.shape[1], pause_s, *saved))
 
     def other_processes_fetched(self) -> int:
-        """Return the bytes that the kernel has fetched from storage while worker processes started. Only bytes since
-        the previous call of this method are counted.
+        """Return the number of bytes that the kernel fetched from storage during the start of worker processes. Only
+        bytes since the previous call of this method are counted.
         """
         before, self._other_processes_fetched = self._other_processes_fetched, self._counts.fetched
         return self._other_processes_fetched - before

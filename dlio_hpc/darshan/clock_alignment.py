@@ -1,10 +1,10 @@
-"""Alignment of Darshan's clock with the clock of the run's timeline.h5. It uses reads of a marker file whose times both
-the run and Darshan have recorded.
+"""Alignment of Darshan's clock with the clock of the run's timeline.h5. It uses reads of a marker file. Both the run
+and Darshan have recorded the time of each of these reads.
 
 Darshan's timestamps count from the start of Darshan on each rank. This start differs by up to tens of milliseconds
-between ranks. The run takes the times `before` and `after` each marker read; Darshan takes `start` and `end` of the
-same read. For every marker read, the offset to add to Darshan's times is therefore between `before - start` and `after
-- end`. Markers at the start and at the end of the run also bound the drift.
+between ranks. The run records the times `before` and `after` each marker read. Darshan records the `start` and the
+`end` of the same read. For every marker read, the offset to add to Darshan's times is therefore between `before -
+start` and `after - end`. Markers at the start and at the end of the run also bound the drift.
 """
 
 from typing import Any, NamedTuple
@@ -47,7 +47,7 @@ def read(file: Any) -> Marks | None:
 
 def align(log: Log, marks: Marks | None) -> Alignment | None:
     """Return the alignment of the clocks of all ranks. Return None if `marks` is None, if the log has no trace, or if
-    marker reads of a rank are missing in the trace.
+    marker reads of a rank are missing from the trace.
     """
     trace = log.traced.get("DXT_POSIX")
     if marks is None or trace is None:

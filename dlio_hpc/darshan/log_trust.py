@@ -34,7 +34,7 @@ Table = dict[tuple[int, int], npt.NDArray[np.int64]]
 
 
 class Expected(NamedTuple):
-    """Facts of the run that the log must agree with; a fact is None if it is unknown. started, ended: seconds since
+    """Facts about the run that the log must agree with; a fact is None if it is unknown. started, ended: seconds since
     1970.
     """
 
@@ -45,8 +45,8 @@ class Expected(NamedTuple):
 
 def judge(log: Log, expected: Expected | None = None) -> list[LogFault]:
     """Return all faults of the log: faults found when the log was read, impossible values, contradictions between parts
-    of the log, and contradictions to `expected`. If there are no faults, the counters and the trace of the log are
-    complete.
+    of the log, and contradictions between the log and `expected`. If there are no faults, the counters and the trace of
+    the log are complete.
     """
     faults = list(log.faults)
     if log.path.name.endswith("_partial"):

@@ -29,9 +29,9 @@ class Bytes(Struct, frozen=True):
 class LogVerdict(Struct, frozen=True):
     """Verdict on the log of a run. log: name of the log in the run's Darshan folder; None if there is no log. why_not:
     reason why there is no log; None if there is a log. library: version of libdarshan. bytes: None if nothing was
-    compared, for example because the counters cannot be trusted. differences: one text for each difference between the
-    bytes that Darshan recorded and the bytes that the ranks counted or that were planned; each difference makes the run
-    invalid. clock_error_s: largest error in seconds of the log's timestamps after conversion to the clock of
+    compared, for example because the counters cannot be trusted. differences: one message for each difference between
+    the bytes that Darshan recorded and the bytes that the ranks counted or that were planned; each difference makes the
+    run invalid. clock_error_s: largest error in seconds of the log's timestamps after conversion to the clock of
     timeline.h5; None if the clocks could not be aligned.
     """
 

@@ -13,8 +13,8 @@ _PATIENCE_S, _GRACE_S = 120.0, 10.0
 
 def probe(library: str, path: Path, command: list[str], ranks: int) -> Probe:
     """Run `command`, which starts `ranks` ranks under the libdarshan `library` and writes their log to `path`. Return
-    the result. It says why libdarshan cannot be used if the ranks fail, or if they leave no log with this number of
-    ranks.
+    the result. If the ranks fail, or leave no log with this number of ranks, the result says why libdarshan cannot be
+    used.
     """
     started = time.monotonic()
     version, why_not = "", None

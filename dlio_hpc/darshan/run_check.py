@@ -161,10 +161,10 @@ def _recorded(log: Log, run: Run, direction: str) -> dict[tuple[int, int], int]:
 def _differences(
     recorded: dict[tuple[int, int], int], core: Counts, plan: Plan, run: Run, whole: bool
 ) -> Iterator[str]:
-    """Yield messages on ranks and on files. A rank is reported if Darshan recorded another number of bytes than the
-    rank counted. A file is reported if fewer bytes than planned were read from it. whole: whether the run has done all
-    planned steps. If it has not, a rank is reported only if Darshan recorded fewer bytes than the rank counted, and no
-    files are reported.
+    """Yield messages about ranks and files. A rank is reported if the number of bytes that Darshan recorded differs
+    from the number that the rank counted. A file is reported if fewer bytes than planned were read from it. whole:
+    whether the run has done all planned steps. If it has not, a rank is reported only if Darshan recorded fewer bytes
+    than the rank counted, and no files are reported.
     """
     by_rank = np.zeros(len(core), np.int64)
     for (rank, _), count in recorded.items():

@@ -1,6 +1,6 @@
 """Setup of libdarshan for a run: its configuration file and the environment variables of the ranks.
 
-Statements on Darshan in this module are from the documentation and source of darshan-runtime 3.4 and 3.5.
+Statements about Darshan in this module are based on the documentation and source of darshan-runtime 3.4 and 3.5.
 """
 
 import os
@@ -88,7 +88,7 @@ def variables() -> dict[str, str]:
     whose first argument ($1) is the run's Darshan folder and whose second argument ($2) is the name of the log. The log
     of each attempt has a new name, because Darshan does not replace an existing log.
 
-    DXT_ENABLE_IO_TRACE enables traces in libraries before 3.4, which read no configuration file.
+    DXT_ENABLE_IO_TRACE enables traces in versions of libdarshan before 3.4, which do not read a configuration file.
     """
     return {
         "DARSHAN_LOGFILE": "$1/$2",

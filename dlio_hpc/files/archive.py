@@ -94,8 +94,8 @@ def listed(path: Path) -> frozenset[str]:
 
 
 def faults(path: Path) -> list[str]:
-    """Verify an archive. Return its faults, one text each, or an empty list if every byte is as it was written. If a
-    fault makes further reading unsafe, return only that fault.
+    """Verify an archive. Return a list with a message for each fault. The list is empty if every byte is as it was
+    written. If a fault makes further reading unsafe, return only that fault.
     """
     return _passed(path, lambda _: False)[0]
 

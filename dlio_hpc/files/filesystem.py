@@ -1,5 +1,5 @@
 """Type of the file system that holds a path. The type is determined by the magic number of statfs(2), because the names
-of mount points can mislead and the output of commands differs.
+of mount points can be misleading, and the output of commands differs between systems.
 """
 
 import ctypes
@@ -47,7 +47,7 @@ class FileSystem(Struct, frozen=True):
 
     @property
     def fsname(self) -> str:
-        """Lustre's name of the file system: NAME in the source mgs@tcp:/NAME or mgs@tcp:/NAME/below."""
+        """Lustre's name for the file system: NAME in the source mgs@tcp:/NAME or mgs@tcp:/NAME/below."""
         return self.source.rpartition(":/")[2].partition("/")[0]
 
 

@@ -99,8 +99,8 @@ def describe(record: Record) -> str:
 
 
 def striping(record: Record) -> str:
-    """Return a text on the striping of the files whose layout was read back. The most frequent striping is first.
-    Return "" if no layout of a file was read back.
+    """Return a description of the striping of the files whose layout was read back. The most frequent striping is
+    first. Return "" if no layout of a file was read back.
     """
     return "; ".join(_parts(kind.parts) for kind in record.layouts)
 

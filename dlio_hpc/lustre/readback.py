@@ -47,7 +47,8 @@ def _differences(
 def _of_plain(asked: Layout, actual: LayoutComponent, available: int | None, is_file: bool) -> Iterator[str]:
     """Yield the differences between the requested and the actual plain layout, except for stripe count, stripe size and
     pool, which are not compared here. Lustre overstripes a file only if there are fewer targets than requested stripes.
-    Only in this case is a file reported that is not overstriped although this was requested.
+    A file that is not overstriped although overstriping was requested is therefore reported only if there are fewer
+    targets than requested stripes.
     """
     if asked.stripe_index is not None and asked.stripe_index != actual.first:
         yield f"first stripe on target {actual.first}, requested: {asked.stripe_index}"

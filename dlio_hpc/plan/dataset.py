@@ -95,8 +95,8 @@ def strangers(folder: Path, dataset: Dataset | None) -> Iterator[str]:
 
 
 def is_note(name: str) -> bool:
-    """Return whether `name` is the name of the fingerprint file, or of a temporary file that remained after writing the
-    fingerprint file was interrupted.
+    """Return whether `name` is the name of the fingerprint file, or of a temporary file left behind by an interrupted
+    write of the fingerprint file.
     """
     return name == FINGERPRINT_FILE or _is_rest(name)
 
@@ -147,8 +147,8 @@ def write(folder: Path, content: Fingerprint) -> None:
 @contextmanager
 def owned(run: Run) -> Iterator[None]:
     """Create the dataset's folder and hold its lock, so that only one job at a time generates the dataset. Other jobs
-    print a message and wait. On a file system without locks, all these jobs generate the dataset, and what is written
-    last remains. Raise InfrastructureError if the folder cannot be used.
+    print a message and wait. On a file system without locks, all these jobs generate the dataset, and the last write to
+    each file prevails. Raise InfrastructureError if the folder cannot be used.
     """
 
     def report() -> None:
@@ -309,8 +309,8 @@ def needs_of_all(runs: Sequence[Run]) -> tuple[float, int]:
 
 
 def check_space(runs: Sequence[Run], folder: Path) -> str:
-    """Check whether `folder` has enough space and inodes for the datasets of these runs. Return a text with the space
-    that is needed and the space that is free. Raise ConfigError if space or inodes do not suffice.
+    """Check whether `folder` has enough space and inodes for the datasets of these runs. Return a message that states
+    the space needed and the space free. Raise ConfigError if space or inodes do not suffice.
     """
     wanted, files = needs_of_all(runs)
     status = os.statvfs(folder)

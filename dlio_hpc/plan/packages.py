@@ -31,7 +31,7 @@ PACKAGES = {
 
 
 def needed(workloads: Iterable[Workload]) -> tuple[str, ...]:
-    """Return the names of the packages that reading any of these workloads requires."""
+    """Return the names of the packages that are needed to read the data of these workloads."""
     names = {name for workload in workloads for name in _of(workload)}
     return tuple(name for name in PACKAGES if name in names)
 

@@ -89,7 +89,7 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def datasets(self) -> tuple[Run, ...]:
-        """The first run of each dataset that the job reads or writes."""
+        """For each dataset that the job reads or writes, the first run that uses it."""
         return datasets(self.runs)
 
     @property
@@ -115,7 +115,7 @@ def load(path: Path) -> tuple[Plan, str]:
 
 
 def datasets(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """Return the first run of each dataset that these runs read or write."""
+    """For each dataset that these runs read or write, return the first run that uses it."""
     first: dict[str, Run] = {}
     for run in runs:
         if run.workload.dataset.is_stored:
@@ -245,8 +245,8 @@ def job_name(workload: str) -> str:
 
 
 def workload_of(job: str) -> str:
-    """Return the name of the workload from the name of a job, which job_name() made. If the name of the workload is
-    long, only its beginning is known.
+    """Return the name of the workload that `job` contains. job: name of a job, made by job_name(). If the name of the
+    workload is long, only its beginning is returned. Characters that are not valid in the name of a job are replaced.
     """
     return job.rsplit("-", 3)[0]
 

@@ -125,7 +125,7 @@ def permute(indices: Indices, count: int, keys: list[Any]) -> Indices:
 
 
 def mix(value: int) -> int:
-    """Mix the bits of an integer by the finalizer of splitmix64, and return 64 bits."""
+    """Mix the bits of an integer with the finalizer of splitmix64, and return 64 bits."""
     value = (value + 0x9E3779B97F4A7C15) & _WORD
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _WORD
     value = (value ^ value >> 27) * 0x94D049BB133111EB & _WORD

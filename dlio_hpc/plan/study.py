@@ -90,7 +90,7 @@ class Part(Struct, frozen=True):
 
     @property
     def settings(self) -> tuple[Axis, ...]:
-        """Axes of the varied keys. The axis of two compared file systems is left out, because it is no key."""
+        """Axes of the varied keys. The axis of two compared file systems is left out, because it is not a key."""
         return tuple(axis for axis in self.axes if not axis.is_data)
 
 
@@ -389,9 +389,9 @@ def _check_weak(workload: Workload) -> None:
 
 
 def _weak(workload: Workload, most: int) -> Workload:
-    """Return the workload for weak scaling: with every number of ranks, a rank takes the same number of steps per
-    epoch, and all read the same dataset. This number of steps is set in train.steps. It is the number that a rank has
-    if `most` ranks share the dataset. most: largest number of ranks of the part.
+    """Return the workload for weak scaling. At every number of ranks, a rank takes the same number of steps per epoch,
+    and the dataset is the same. This number of steps is set in train.steps. It is the number that a rank has if `most`
+    ranks share the dataset. most: largest number of ranks of the part.
     """
     steps = plan.steps_per_epoch(workload, most)
     return structs.replace(workload, train=structs.replace(workload.train, steps=max(1, steps)))

@@ -196,7 +196,7 @@ def _tail(content: dict[str, bytes]) -> Tail | None:
 
 def _last_lines(content: bytes) -> tuple[str, ...]:
     """Return the last ten lines of the text that are not blank. Cut each line to 240 characters, and replace
-    unprintable characters by blanks.
+    unprintable characters with blanks.
     """
     lines = content[-_TAIL_BYTES:].decode(errors="backslashreplace").splitlines()
     printable = ("".join(letter if letter.isprintable() else " " for letter in line).rstrip() for line in lines)
@@ -414,7 +414,9 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
 
 
 def _reason(outcome: JobOutcome) -> str:
-    """Return a clause that says where the output of a lost job is. Return "" for other jobs or without output."""
+    """Return a clause that says where the output of a lost job is. Return "" if the job is not lost, or if it has no
+    output.
+    """
     return f"; {_where(outcome)}" if outcome.job.state == "lost" and outcome.tail is not None else ""
 
 

@@ -35,7 +35,8 @@ class MissingMeasurement(NamedTuple):
 class StudyOutcome(NamedTuple):
     """Outcome of a study. jobs: jobs, sorted by their numbers. measured: valid measurements, in the order of the study.
     missing: measurements that are still to be made. others: number of valid measurements that duplicate one in
-    `measured` and are left out there. broken: one text for each job that cannot be read, with the reason.
+    `measured` and are therefore not included in it. broken: for each job that cannot be read, a message with the
+    reason.
     """
 
     study: Study
@@ -52,7 +53,7 @@ class StudyOutcome(NamedTuple):
 
     @property
     def wanted(self) -> int:
-        """Number of all measurements of the study, whether they are made or missing."""
+        """Number of all measurements of the study, both made and missing."""
         return len(self.measured) + len(self.missing)
 
 

@@ -13,7 +13,7 @@ from dlio_hpc.files import rundir
 
 
 class Distribution(Struct, frozen=True):
-    """A distribution of times, in seconds. Times of steps are exact; read latencies are exact to 4.5 %."""
+    """A distribution of times, in seconds. Times of steps are exact; read latencies are accurate to within 4.5 %."""
 
     mean: float
     """Mean."""
@@ -154,8 +154,8 @@ class SlowestRank(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """Summary of all epochs and ranks of a warm-up or measurement. Fields without a text in this class are metrics,
-    which results.metrics defines. Every metric except au_mlperf includes the first step of each epoch.
+    """Summary of all epochs and ranks of a warm-up or measurement. Fields that have no description in this class are
+    metrics, which results.metrics defines. Every metric except au_mlperf includes the first step of each epoch.
     """
 
     samples: int
@@ -317,8 +317,8 @@ def decode(content: bytes, source: str) -> Result:
 
 
 def decode_error(content: bytes, source: str) -> RunError:
-    """Decode the content of an error.json, and shorten long texts in it. Raise InvalidRun if the content is not valid.
-    source: name of the file, for messages.
+    """Decode the content of an error.json, and shorten long strings in it. Raise InvalidRun if the content is not
+    valid. source: name of the file, for messages.
     """
     error = document.decode(content, RunError, source, InvalidRun)
     return structs.replace(error, message=shortened(error.message), host=shortened(error.host))

@@ -35,11 +35,12 @@ class SampleReader(Protocol):
 
 class Format(NamedTuple):
     """Functions of a file format. write: writes the file with a given number to an open file, which may have older
-    contents. reader: returns a reader of the dataset's files; `Paths` gives the path of a file by its number, and the
-    communicator is for collective access. fault: returns how the file at a path differs from the file that write()
-    creates for that number, or None if there is no difference; the last argument restricts the check to size and
-    metadata. head: returns the first bytes of the sample at a position of the content stream, in the form in which
-    read() delivers them. fill: writes all bytes of such a sample to a row.
+    contents. reader: returns a reader of the dataset's files. Its arguments are the workload; a function that returns
+    the path of the file with a given number; and the communicator for collective access, or None. fault: returns how
+    the file at a path differs from the file that write() creates for that number, or None if there is no difference;
+    the last argument restricts the check to size and metadata. head: returns the first bytes of the sample at a
+    position of the content stream, in the form in which read() delivers them. fill: writes all bytes of such a sample
+    to a row.
     """
 
     write: Callable[[int, Dataset, int], None]

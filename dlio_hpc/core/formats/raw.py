@@ -1,5 +1,5 @@
-"""Raw format: a file holds its samples one after the other and nothing else. Reading image files, .npy files and .bin
-files puts the same load on the storage.
+"""Raw format: a file holds its samples one after the other and nothing else. Reading these files puts the same load on
+the storage as reading image files, .npy files or .bin files.
 
 Mode `posix` reads samples at their offsets. Mode `framework` is Python's `open(path, "rb").read()`: a request for the
 whole file, and a second request that finds the end of the file.

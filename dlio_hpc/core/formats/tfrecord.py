@@ -143,8 +143,8 @@ class Stream:
 
     def _count_as_overhead(self, frames: int, tally: Tally) -> None:
         """Move the bytes of record heads and checksums from samples to overhead in `tally`. frames: number of these
-        bytes in a batch. If an earlier batch read the blocks of this batch, the tally may have fewer bytes. The
-        remaining bytes are then moved in the tally of a later batch.
+        bytes in a batch. If an earlier batch read the blocks of this batch, `tally` may have counted fewer than
+        `frames` bytes. The rest is then moved in the tally of a later batch.
         """
         with self._lock:
             self._frames += frames

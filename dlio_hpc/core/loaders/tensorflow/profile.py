@@ -70,7 +70,7 @@ class Profiler:
             self._marks[name] = (began, now())
 
     def _stop(self) -> None:
-        """Stop the profiler and move its file to its final path. Do nothing if the profiler does not run."""
+        """Stop the profiler and move its file to its final path. Do nothing if the profiler is not running."""
         with self._lock:
             if not self._is_running:
                 return

@@ -45,8 +45,8 @@ class Records:
         self._other_reads = (0, 0)
 
     def resumed(self) -> None:
-        """Note how much this thread has read since the last batch. It has read auxiliary files and checkpoints. Method
-        taken() must not count this as reads of samples.
+        """Note the bytes and the read calls of this thread since the last batch. They are for auxiliary files and
+        checkpoints, so taken() must not count them as reads of samples.
         """
         after = procfs.thread_io()
         if after is not None and self._thread_before is not None:
@@ -64,8 +64,9 @@ class Records:
 
     def _in_turn(self, first: int, last: int, groups: FileGroups) -> Any:
         """Return a tf.data.Dataset of the records at positions `first` to `last` (exclusive) in the order of the epoch.
-        These positions are whole groups of interleaved files, or a part of one group. If `first` is inside a group,
-        each file of the group is read from its first needed record on. groups: division of the epoch into groups.
+        The positions cover either whole groups of interleaved files or a part of one group. If `first` is inside a
+        group, each file of the group is read from its first needed record on. groups: division of the epoch into
+        groups.
         """
         tf, keys = self._tf, self._workload.reader
         signature = (tf.TensorSpec((), tf.string), tf.TensorSpec((None,), tf.int64))

@@ -16,8 +16,8 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class TimeSpan(NamedTuple):
-    """Positions that one rank reads in each epoch: `first` to `last` (exclusive). A position is an index into the
-    samples in the order of the epoch. steps: number of steps of an epoch.
+    """Range of positions (not of times) that one rank reads in each epoch: `first` to `last` (exclusive). A position is
+    an index into the samples in the order of the epoch. steps: number of steps of an epoch.
     """
 
     first: int

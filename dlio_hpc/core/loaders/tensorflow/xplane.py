@@ -86,8 +86,8 @@ def _classes() -> Any:
 
 def _events(line: Any, thread: int, names: dict[int, int]) -> Numbers:
     """Return the events of a line, shape (n, 4). The columns are: index of the thread, index of the name, start in
-    nanoseconds, duration in picoseconds. thread: index of the thread. names: index of each name, by the number of its
-    metadata.
+    nanoseconds, duration in picoseconds. thread: index of the thread. names: index of the name of an event, by the
+    metadata id of the event.
     """
     flat = (value for event in line.events for value in (names[event.metadata_id], event.offset_ps, event.duration_ps))
     name, offset, duration = np.fromiter(flat, np.int64, 3 * len(line.events)).reshape(-1, 3).T
@@ -98,8 +98,8 @@ def _clock(marks: list[tuple[tuple[float, float], Numbers]]) -> tuple[int, float
     """Align the profiler's clock with the rank's clock. Return three values: a time in nanoseconds on the profiler's
     clock, the same moment in seconds on the rank's clock, and the largest possible error of the latter. marks: for each
     marker event, the timestamps on the rank's clock before and after it, and the event. Each marker event lies between
-    its two timestamps, which gives a lower and an upper limit of the offset between the clocks. The offset that is used
-    lies in the middle between the highest lower limit and the lowest upper limit.
+    its two timestamps, which gives a lower and an upper bound on the offset between the clocks. The offset used is
+    midway between the highest lower bound and the lowest upper bound.
     """
     if not marks:
         raise ValueError("the profile has no marker events to align the profiler's clock")
