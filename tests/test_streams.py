@@ -414,7 +414,7 @@ def test_reading_more_than_the_samples_is_told_before_and_costs(tmp_path: Path, 
     assert done.code == 0, done.err
     assert "3 x the samples' bytes are read: shuffled samples require whole files" in done.err
     assert "use at least 3 files (now 2)" in done.err
-    assert "3 x the samples" in done.out
+    assert "3 x the bytes of the samples" in done.out
 
 
 def test_unequal_shares_are_told(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_the_terminal_says_what_is_best_and_by_how_much(threads: StudyReport) ->
     assert "confidence > 99.9 %" in words
     assert "1 of 3 others are not significantly different from the best." in words
     assert "Noise of a single measurement: " in words
-    assert "demo (NumPy): change these settings for 1.3" in words
+    assert "demo (NumPy): change these settings (measured: 1.3" in words
     assert "read with 4 threads per rank" in words, "the smaller one of two that are equally good"
     assert "Missing" not in words
 
@@ -135,7 +135,7 @@ def test_parameters_are_ranked_and_drawn(tmp_path: Path) -> None:
     order = [words.index(f"{name} {levels}") for name, levels in (("read_threads", "4 1"), ("batch_size", "8 4"))]
     assert order == sorted(order)
     assert re.search(r"preprocess_threads \d \d 1\.0\d 0 % no", words)
-    assert "is interaction between parameters" in words
+    assert "is due to interaction between parameters" in words
     (picture,) = _pictures(report).values()
     assert picture.stem == "effects"
     assert "preprocess_threads 1.0" in picture.caption
