@@ -469,7 +469,7 @@ def test_a_way_between_nodes_that_works_is_found(on_pbs: Pbs, small: Path) -> No
         done = on_pbs("dlio-hpc", "check", *options, "--patience", "60s")
         assert done.code == 6, (wrong, done.out)
         if wrong != raw:
-            assert "it works with -S site.launcher.remote=pbs_tmrsh" in done.out
+            assert "the launch works with -S site.launcher.remote=pbs_tmrsh" in done.out
     on_pbs.profile("export HYDRA_LAUNCHER_AUTOFORK=0")
     slurmless = {"PATH": str(on_pbs.folder / "bin")}
     done = on_pbs("dlio-hpc", "sites", "new", "here", "--launch", **slurmless)
