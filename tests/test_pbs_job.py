@@ -359,7 +359,7 @@ def test_a_user_has_so_many_jobs_in_a_queue(on_pbs: Pbs, small: Path) -> None:
     on_pbs.held(small, *limit)
     done = on_pbs.submit(small, *limit)
     assert done.code == 2
-    assert "allows 1 job(s) per user, you have 1 there" in done.err
+    assert "allows 1 job(s) per user; you have 1 there" in done.err
 
 
 @pytest.mark.job
