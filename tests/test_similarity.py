@@ -619,7 +619,7 @@ def test_an_archive_tells_the_same_as_the_directory(folder: Path) -> None:
 def test_a_run_without_a_log_tells_what_the_core_counted(folder: Path) -> None:
     bare, watched = (_loaded(_job(folder, name)) for name in ("bare", "small"))
     assert bare.source == "the benchmark's own measurements"
-    assert bare.notes[0].startswith("no Darshan log (not used in this run)")
+    assert bare.notes[0].startswith("no Darshan log (Darshan was not used in this run)")
     found = similarity.compare(bare, watched)
     assert found.pattern.left_out == ("sequential", "consecutive")
     assert found.pattern.ratio == pytest.approx(1, abs=0.02)
