@@ -56,8 +56,8 @@ def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> 
         evidence = "files are loaded whole, whatever their content" if loads_files else evidence
         return LogSample(DerivedValue(mean, "medium", evidence), _stdev(mean, spread), True, False)
     if through > _MOST or spread > 0.02 * mean:
-        size = f"{format_size(mean)} +- {format_size(spread)}"
-        evidence = f"{len(parts.bytes):,} stretches of adjacent reads, {size} each"
+        bytes_each = f"{format_size(mean)} +- {format_size(spread)}"
+        evidence = f"{len(parts.bytes):,} stretches of adjacent reads, {bytes_each} each"
         return LogSample(DerivedValue(mean, "low", evidence), _stdev(mean, spread), False, False)
     evidence = f"most bytes were read in requests of {reads.usual:,} B"
     return LogSample(DerivedValue(reads.usual, "low", evidence), 0, False, False)
