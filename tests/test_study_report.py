@@ -566,7 +566,7 @@ def test_advice_names_what_is_kept(tmp_path: Path) -> None:
     advice = _report(made, _values(made, {"reader.transfer_size": [0.0, 0.3]})).advice
     assert advice[-1] == "  Keep reader.prefetch=8."
     record = 128**3 * 4 * 2 + 16
-    assert f"a multiple of a record ({record} bytes with its frame), here {2 * record}" in "\n".join(advice)
+    assert f"a multiple of a record ({record} bytes with its frame), for example {2 * record}" in "\n".join(advice)
 
 
 def test_what_takes_long_to_import_is_imported_when_a_study_is_shown() -> None:
