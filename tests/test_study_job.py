@@ -410,7 +410,7 @@ parts:
         (("--resume", "absent"), "no job or study 'absent' in dlio-runs"),
         (("demo", "-N", "1,2", "-s", "local"), "--nodes 2: site local allows at most 1 per job"),
         (("demo", "--ppn", "1,x"), "expected positive integers"),
-        (("demo", "--repeat", "2", "-S", "site.limits.node_hours=0.1"), "allows 0.1; lower --time"),
+        (("demo", "--repeat", "2", "-S", "site.limits.node_hours=0.1"), "allows 0.1 per submission; lower --time"),
         (("demo", "-S", "site.limits.space=1MiB"), "take up 261.1 MiB, but site local allows 1 MiB"),
     ],
 )
