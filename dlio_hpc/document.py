@@ -89,7 +89,7 @@ def _check_depth(text: str, source: str) -> None:
     for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
-            raise ConfigError(f"{source}: not plain YAML: lists or mappings {depth} levels deep")
+            raise ConfigError(f"{source}: lists or mappings are nested more than {_DEEPEST} levels deep")
 
 
 def override(data: Any, text: str) -> None:
@@ -117,7 +117,7 @@ def put(data: Any, key: str, value: Any, source: str) -> None:
             child = data[parent] = {}
         data = child
     if not isinstance(data, dict):
-        raise ConfigError(f"{source}: {'.'.join(parents)} holds a value, not keys")
+        raise ConfigError(f"{source}: {'.'.join(parents)} has a value and no keys below it")
     data[last] = value
 
 

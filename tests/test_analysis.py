@@ -202,7 +202,7 @@ def test_csv_holds_a_number_a_row(run: Run) -> None:
 @pytest.mark.parametrize(
     ("name", "code", "statement"),
     [
-        ("mpi4_npz_truncated", 3, "truncated: 2000 bytes, its header requires 4201"),
+        ("mpi4_npz_truncated", 3, "truncated: the log has 2000 bytes, but its header requires 4201"),
         ("mpi4_forkcorrupt", 3, "counters disagree: POSIX has 33 reads of 1773568 bytes"),
         ("mpi4_dxtpartial", 0, "DXT cut: DXT_POSIX lacks 160004 of 320008 requests"),
     ],

@@ -184,7 +184,7 @@ def test_an_archive_that_cannot_be_finished_leaves_nothing(
 ) -> None:
     target = tmp_path / "a.tar.zst"
     monkeypatch.setattr(archive, "faults", lambda path: ["a bit rotted"])
-    with pytest.raises(InvalidRun, match="did not verify after writing"):
+    with pytest.raises(InvalidRun, match="that was just written has a fault"):
         archive.create(job, target)
     assert not target.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
@@ -207,7 +207,7 @@ def test_files_that_change_meanwhile_are_no_broken_disk(
         pack(directory, manifest, target)
 
     monkeypatch.setattr(archive, "_pack", late)
-    with pytest.raises(Incomplete, match="changed while they were archived; collect again"):
+    with pytest.raises(Incomplete, match="changed while they were archived; collect the job again"):
         archive.create(job, tmp_path / "a.tar.zst")
     assert not (tmp_path / "a.tar.zst").exists()
 

@@ -82,10 +82,10 @@ def _read(run: RunOutcome, origin: Origin, phases: dict[str, float]) -> RunOutco
             [100.0, 101.0, 99.0],
             "storage",
             "good",
-            "100 % was read from storage. samples/s spread over 3 repeats: 2.0 % of the median",
+            "100 % was read from storage. samples/s of 3 repeats (from 01-measure-1 on) spread by 2.0 % of the median",
         ),
         ([100.0], "storage", "good", "Measured once: the noise is unknown."),
-        ([100.0, 140.0, 99.0], "storage", "inconclusive", "samples/s spread over 3 repeats: 41.0 % of the median"),
+        ([100.0, 140.0, 99.0], "storage", "inconclusive", "spread by 41.0 % of the median"),
         ([100.0, 101.0, 99.0], "cached", "not measured", "3 of 3 measured runs: cached: 0.0 % from storage"),
         ([100.0, 101.0, 99.0], "unknown", "not measured", "UNKNOWN: no counter shows on gpfs"),
         ([100.0, 101.0, 99.0], "nothing read", "not measured", "No run read anything from storage"),
@@ -170,7 +170,7 @@ def test_the_slowest_rank_is_that_of_the_median_repeat(tmp_path: Path) -> None:
         summary = structs.replace(run.result.summary, slowest_rank=slowest)
         runs.append(run._replace(result=structs.replace(run.result, summary=summary)))
     (sentence,) = bottleneck.of_job(outcome._replace(runs=runs))
-    assert "(waiting for the slowest rank, 1.30 x the median rank and not the same in each repeat)" in sentence
+    assert "(waiting for the slowest rank, which is not the same in each repeat, 1.30 x the median rank)" in sentence
 
 
 def test_reads_that_unpack_are_not_called_storage_alone(tmp_path: Path) -> None:
@@ -339,10 +339,10 @@ def test_cached_parts_of_a_study_are_named(tmp_path: Path) -> None:
     ]
     measured = [one._replace(origin=origin) for one, origin in zip(measured, origins, strict=True)]
     opening = _opening(made, measured)
-    lead = "cached, bytes came from memory instead of storage"
+    lead = "Cached (bytes came from memory instead of storage)"
     assert opening.text == f"{lead}: two: 6 of 6 measurements. one: from storage."
     advice = study_report.make(StudyOutcome(made, [], measured, [], 0)).advice
-    assert advice[-1] == "No advice from two: its measurements are cached."
+    assert advice[-1] == "No advice from two: measurements there are cached (bytes came from memory)."
 
 
 def test_two_file_systems_that_cannot_be_told_apart_are_inconclusive(tmp_path: Path) -> None:

@@ -408,14 +408,14 @@ def test_a_simulation_is_described_and_no_workload(run: Run, tmp_path: Path) -> 
     path = _log(tmp_path / "sim.darshan", _simulation())
     done = run("dlio-hpc", "characterize", path, "-o", "w.yaml")
     assert done.code == 2
-    assert "does not read as training does: its 1 data file(s) were read once" in done.err
+    assert "does not read as training does: its 1 data file(s) were not read repeatedly" in done.err
     assert "--force derives a workload anyway" in done.err
     assert "dump_1.dat" in done.out
     assert "10 MiB were written, 128 KiB read" in done.out
     assert not (tmp_path / "w.yaml").exists()
     forced = run("dlio-hpc", "characterize", path, "--force")
     assert forced.code == 0, forced.err
-    assert "# Forced despite: its 1 data file(s) were read once" in forced.out
+    assert "# Forced despite: its 1 data file(s) were not read repeatedly" in forced.out
     nothing = run("dlio-hpc", "characterize", path, "--only", "nowhere")
     assert (nothing.code, "select the files of its dataset with --only" in nothing.err) == (2, True)
 

@@ -114,7 +114,7 @@ def test_faults_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         return 0.0, 0.0
 
     monkeypatch.setattr(Checkpoints, "_write", cut_short)
-    with pytest.raises(InvalidRun, match="has 0 bytes, 1024 were written"):
+    with pytest.raises(InvalidRun, match="has 0 bytes, but 1024 were written"):
         checkpoints.save()
 
 

@@ -82,7 +82,7 @@ _ON_JOBS = (
         (("dlio-submit", "demo", "-N", "0"), "'-N' / '--nodes'"),
         (("dlio-submit", "demo", "-s", "local", "-N", "2"), "--nodes 2: site local allows at most 1 per job"),
         (("dlio-submit", "demo", "-t", "never"), "expected a time limit such as 30 (minutes)"),
-        (("dlio-submit", "demo", "--dataset-size", "3 B"), "is less than a sample of 1 MiB"),
+        (("dlio-submit", "demo", "--dataset-size", "3 B"), "is less than one sample, which has 1 MiB"),
         (
             ("dlio-submit", "demo", "-S", "dataset.format=hdf9"),
             "dataset.format: found 'hdf9'; use one of: tfrecord, hdf5, npz, raw, csv, null",
@@ -119,12 +119,12 @@ _ON_JOBS = (
             "did you mean 'dataset.sample.seed' or 'reader.shuffle.seed' or 'compute.time.seed'?",
         ),
         (("dlio-submit", "demo", "-S", "site.command=srun"), "'command'; did you mean 'launcher.command'?"),
-        (("dlio-submit", "demo", "-P", "reader.read_threads=1:4"), "a range is written 1..4, with steps 1..4*2"),
+        (("dlio-submit", "demo", "-P", "reader.read_threads=1:4"), "write a range as 1..4, or with a factor as 1..4*2"),
         (
             ("dlio-submit", "demo", "-P", "reader.transfer_size=64KiB-1MiB"),
-            "a range is written 64KiB..1MiB, with steps",
+            "write a range as 64KiB..1MiB, or with a factor",
         ),
-        (("dlio-submit", "demo", "-N", "1:4"), "a range is written 1..4"),
+        (("dlio-submit", "demo", "-N", "1:4"), "write a range as 1..4"),
         (("dlio-hpc", "collect"), "no jobs in dlio-runs; give the directory of your jobs with --runs"),
         (("dlio-hpc", "cancel"), "give the jobs to cancel, or --all"),
         (("dlio-hpc", "archive", "verify", "absent"), "cannot read absent"),
@@ -195,7 +195,7 @@ def test_a_site_from_a_file_is_obeyed_and_its_launcher_looked_for(run: Run, tmp_
 def test_accounts_and_queues_are_recorded_where_they_mean_nothing(run: Run, small: Path, tmp_path: Path) -> None:
     done = run("dlio-submit", small, "-s", "local", "-A", "physics", "-q", "debug", "-J", "--hold", "--json")
     assert done.code == 0
-    assert "site local has no accounts and queues; --account, --queue, --job-option recorded" in done.err
+    assert "--account, --queue, --job-option: no effect, because site local has no batch system" in done.err
     assert done.job["state"] in {"submitted", "running"}
     assert done.job["archive"] is None
     plan = json.loads((Path(done.job["directory"]) / "plan.json").read_bytes())
@@ -273,12 +273,12 @@ def test_less_done_than_asked_is_said(run: Run, small: Path) -> None:
     for options, note in (
         (
             ("--dataset-size", "1MiB"),
-            "--dataset-size: small grows from 351.6 KiB to 996.1 KiB, dataset.files from 6 to 17",
+            "--dataset-size: the dataset of small grows from 351.6 KiB to 996.1 KiB, and dataset.files from 6 to 17",
         ),
-        (("-S", "train.steps=99"), "train.steps: the dataset ends after 2 of 99 steps per epoch"),
+        (("-S", "train.steps=99"), "train.steps: the dataset has samples for only 2 of the 99 steps per epoch"),
         (
             ("-S", "reader.transfer_size=1MiB"),
-            "reader.transfer_size: a request ends with its batch, after 48000 bytes",
+            "reader.transfer_size: requests have at most 48000 bytes, because",
         ),
     ):
         done = run("dlio-submit", small, "-s", "local", *options, "-o", "runs")
@@ -293,8 +293,8 @@ def test_less_done_than_asked_is_said(run: Run, small: Path) -> None:
 def test_notes_stand_wherever_the_plan_is_shown(run: Run, small: Path) -> None:
     """Notes on a shrunk dataset appear in the dry run, the cost, the check, the job's report, and in JSON."""
     wanted = (small, "-s", "local", "--dataset-size", "240KiB", "-S", "train.steps=99", "-A", "me")
-    ends = "train.steps: the dataset ends after 2 of 99 steps per epoch"
-    notes = [ends, "site local has no accounts and queues; --account recorded, without effect"]
+    ends = "train.steps: the dataset has samples for only 2 of the 99 steps per epoch"
+    notes = [ends, "--account: no effect, because site local has no batch system"]
     dry = run("dlio-submit", *wanted, "--dry-run")
     assert [line for line in dry.err.splitlines() if line.startswith("note: ")] == [f"note: {note}" for note in notes]
     assert "note: " not in dry.out, "a script on stdout stays one"
@@ -313,7 +313,7 @@ def test_notes_stand_wherever_the_plan_is_shown(run: Run, small: Path) -> None:
 
 def test_a_note_on_some_points_of_a_study_names_them(run: Run, small: Path, tmp_path: Path) -> None:
     wanted = (small, "-s", "local", "--ppn", "1,2", "-S", "train.steps=5")
-    note = "train.steps: the dataset ends after 4 of 5 steps per epoch (ranks per node=2)"
+    note = "train.steps: the dataset has samples for only 4 of the 5 steps per epoch (ranks per node=2)"
     dry = run("dlio-submit", *wanted, "--dry-run")
     assert [line for line in dry.err.splitlines() if line.startswith("note: ")] == [f"note: {note}"]
     assert run("dlio-hpc", "estimate", *wanted, "--json").json["notes"] == [note]

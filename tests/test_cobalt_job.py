@@ -218,8 +218,12 @@ def test_limits_of_the_profile_are_checked_before_cobalt_is_asked(theta: Theta, 
         ("default", (), "--nodes 1: queue default of site theta requires at least 128"),
         ("default", ("-N", 128, "-t", "20m"), "queue default of site theta requires at least 0:30:00"),
         ("default", ("-N", 128, "-t", "4h"), "allows at most 3:00:00 for 128 node(s)"),
-        ("debug-cache-quad", ("--ppn", 4, "-S", "site.depth=64"), "they need 256, site theta has 128 per node"),
-        ("debug-cache-quad", ("-J", "no option"), "is not an option on one line"),
+        (
+            "debug-cache-quad",
+            ("--ppn", 4, "-S", "site.depth=64"),
+            "the ranks of a node need 256, but site theta has 128",
+        ),
+        ("debug-cache-quad", ("-J", "no option"), "must begin with - and be a single line"),
         ("debug-cache-quad", ("-J", "--env A='b c'"), "Cobalt splits at blanks and supports no quotes"),
     ):
         done = theta.submit(small, "-q", queue, *options)
@@ -241,7 +245,7 @@ def test_a_user_has_so_many_jobs_in_a_queue(theta: Theta, small: Path) -> None:
     theta.held(small, *limit)
     done = theta.submit(small, *limit)
     assert done.code == 2
-    assert "allows 1 job(s) per user, you have 1 there" in done.err
+    assert "allows 1 job(s) per user; you have 1 there" in done.err
 
 
 def test_attributes_are_joined_into_one_line(theta: Theta, small: Path) -> None:

@@ -200,7 +200,7 @@ def test_a_job_whose_condition_cannot_be_met_never_runs(system: System, small: P
     assert system.never is None or words(second).endswith(system.never)
     late = on.submit(small, "--after", first.name)
     assert late.code == 2
-    assert "it ended as failed; no job can depend on it" in late.err
+    assert "this job ended as failed; no job can depend on it" in late.err
 
 
 def test_the_batch_system_cannot_be_reached(system: System, small: Path) -> None:

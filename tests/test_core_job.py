@@ -119,7 +119,7 @@ def test_collective_access_through_hdf5_needs_parallel_hdf5(run: Run, small: Pat
         assert done.job["runs"][-1]["result"]["summary"]["samples"] == 60
     else:
         assert done.code == 2
-        assert "needs it: build it (CC=mpicc HDF5_MPI=ON" in done.err
+        assert "needs this package: build it (CC=mpicc HDF5_MPI=ON" in done.err
         assert "set reader.mode: posix" in done.err
 
 
@@ -445,7 +445,7 @@ def test_checkpoints_are_counted_over_the_run(run: Run, small: Path) -> None:
     assert done.job["runs"][-1]["result"]["summary"]["checkpoint"]["count"] == 1
     done = run(*command, "checkpoint.every_steps=9")
     assert done.job["runs"][-1]["result"]["summary"]["checkpoint"] is None
-    assert "note: checkpoint.every_steps: no checkpoint is written, the run ends after 8 steps" in done.err
+    assert "note: checkpoint.every_steps: no checkpoint is written, because the run ends after 8 steps" in done.err
 
 
 def test_batches_that_do_not_fit_into_shared_memory_end_the_run(small: Path, tmp_path: Path) -> None:

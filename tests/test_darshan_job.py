@@ -184,8 +184,9 @@ def test_reads_that_one_rank_hides_make_the_run_invalid(standin: Darshan, tmp_pa
     assert done.job["state"] == "failed"
     hidden = 5 * SAMPLE_BYTES * EPOCHS
     message = (
-        f"01-measure is invalid: rank 1: Darshan recorded {READ // 2 - hidden} bytes, the rank counted {READ // 2}; "
-        f"Darshan recorded 0 bytes of 00000004.npz, {hidden} were planned"
+        f"01-measure is invalid: rank 1: Darshan recorded {READ // 2 - hidden} bytes, but the rank counted "
+        f"{READ // 2}; "
+        f"Darshan recorded 0 bytes of 00000004.npz, but {hidden} were planned"
     )
     assert message in _said(done)
     alone = shutil.copy(done.job["archive"], tmp_path / "alone.tar.zst")
@@ -244,9 +245,9 @@ def test_a_file_that_is_missing_in_a_log_is_named(copy: Path) -> None:
     report = _judged(copy)
     assert report.code == 3
     saw = READ // 2 - lost[2] * SAMPLE_BYTES
-    assert f"rank 1: Darshan recorded {saw} bytes, the rank counted {READ // 2}" in _said(report)
+    assert f"rank 1: Darshan recorded {saw} bytes, but the rank counted {READ // 2}" in _said(report)
     unread, planned = os.path.basename(lost[0]), lost[2] * SAMPLE_BYTES
-    assert f"Darshan recorded 0 bytes of {unread}, {planned} were planned" in _said(report)
+    assert f"Darshan recorded 0 bytes of {unread}, but {planned} were planned" in _said(report)
 
 
 def test_a_log_that_nobody_had_time_to_judge_is_drawn_from(copy: Path) -> None:
@@ -269,7 +270,7 @@ def _cut(path: Path) -> None:
     ("damage", "message"),
     [
         (_cut, "truncated: "),
-        (lambda path: _rewritten(path, ranks=1), "rank count: the log has 1 process(es), the run had 2 ranks"),
+        (lambda path: _rewritten(path, ranks=1), "rank count: the log has 1 process(es), but the run had 2 ranks"),
         (lambda path: _rewritten(path, started=1_700_000_000.5), "s before the run began"),
         (lambda path: _rewritten(path, partial=("DXT_POSIX",)), "DXT cut: DXT_POSIX lacks"),
         (lambda path: path.write_bytes(b"no log at all"), "is not a Darshan log"),
@@ -349,7 +350,7 @@ def test_without_darshan_there_is_nothing_of_it(standin: Darshan) -> None:
     assert "arshan" not in script.replace(str(Path(libdarshan.__file__).parent), "").replace("LIBDARSHAN", "").lower()
     variables = json.loads((directory / "environment.json").read_bytes())["variables"]
     assert not [name for name in variables if "DARSHAN" in name or name == "LD_PRELOAD"]
-    assert "Darshan no log: not used in this run" in _said(standin.run("dlio-hpc", "report", job["archive"]))
+    assert "no log: Darshan was not used in this run" in _said(standin.run("dlio-hpc", "report", job["archive"]))
 
 
 def test_asking_for_darshan_where_there_is_none(run: Run, small: Path) -> None:
@@ -364,7 +365,7 @@ def test_worker_processes_are_not_watched(standin: Darshan) -> None:
     pytorch = ("-S", "reader.loader=pytorch", "-S", "reader.mode=framework")
     left_out = standin.submit(*pytorch, "--generate", "only")
     assert left_out.code == 0, left_out.err
-    assert "note: Darshan is disabled: worker processes read" in left_out.err
+    assert "note: Darshan is disabled: under MPI, Darshan does not record the reads of worker processes" in left_out.err
     assert not list(Path(left_out.job["directory"]).rglob("darshan*"))
     refused = standin.submit(*pytorch, "--darshan")
     assert refused.code == 2
@@ -419,7 +420,7 @@ def test_a_rank_that_fails_leaves_its_live_record_and_no_log(darshan: Darshan, t
     assert "/runs/01-measure/darshan/verdict.json" in listed
     assert "/live/" not in listed, "they are large and empty"
     record = next((_folder(job) / "live").iterdir())
-    assert "live record of a killed process" in darshan.run("dlio-hpc", "darshan", record).err
+    assert "live record that a killed process left" in darshan.run("dlio-hpc", "darshan", record).err
 
 
 def _stops(seconds: float) -> tuple[str, str]:
@@ -506,7 +507,7 @@ def test_the_preflight_tries_it(darshan: Darshan) -> None:
     lines = [line.split(maxsplit=2) for line in done.out.splitlines() if " Darshan " in line]
     assert lines == [
         ["ok", "Darshan", f"{darshan.library} exists"],
-        ["ok", "Darshan", "2 ranks wrote a log of 2; version 3.5.0"],
+        ["ok", "Darshan", "2 ranks wrote a log of 2 ranks; Darshan 3.5.0"],
     ]
     assert not list((darshan.folder / "dlio-runs").glob("check*")), "it leaves nothing behind"
 
@@ -580,7 +581,7 @@ def test_a_trace_that_would_take_too_much_is_cut_and_that_is_said() -> None:
     made, run = _planned(2, files, "reader.transfer_size=1024")
     note = darshan_needs.note(made, run)
     assert note is not None
-    assert re.match(r"Darshan.s trace of 00-measure needs .* per rank and gets 256 MiB: it will be truncated", note)
+    assert re.match(r"Darshan.s trace of 00-measure needs .* per rank but gets 256 MiB: the trace will be trunc", note)
     lines = setup.config(made, run).splitlines()
     assert any(line.startswith("MAX_RECORDS 262144 DXT_POSIX,DXT_MPIIO") for line in lines)
     assert "MODMEM 257" in lines

@@ -76,7 +76,11 @@ def test_both_versions_of_dxt_say_the_same() -> None:
             "lacks 160004 of 320008 requests: /lus/demo/data/gen_0_1",
         ),
         ("mpi4_forkcorrupt", ["counters disagree"], "33 reads of 1773568 bytes, but DXT_POSIX has 5 reads of 198656"),
-        ("mpi4_npz_truncated", ["truncated", "truncated", "truncated", "DXT missing"], "its header requires 4201"),
+        (
+            "mpi4_npz_truncated",
+            ["truncated", "truncated", "truncated", "DXT missing"],
+            "the log has 2000 bytes, but its header requires 4201",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_log_has_its_name(name: str, wanted: list[str], message: str) -> None:
@@ -166,7 +170,7 @@ def test_the_live_record_of_a_killed_process_is_no_log(tmp_path: Path) -> None:
     content = bytearray((LOGS / "mpi4_npz.darshan").read_bytes())
     content[16] = 2
     (tmp_path / "live").write_bytes(content)
-    with pytest.raises(InvalidRun, match="live record of a killed process"):
+    with pytest.raises(InvalidRun, match="live record that a killed process left"):
         log_reader.load(tmp_path / "live")
 
 
@@ -353,7 +357,7 @@ def test_without_pydarshan_older_logs_are_refused_with_what_would_do(
     content[:4] = b"3.21"
     path.write_bytes(content)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"only pydarshan reads.*pip install darshan"):
+    with pytest.raises(ConfigError, match=r"only pydarshan can read.*pip install darshan"):
         log_reader.load(path)
 
 

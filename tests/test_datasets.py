@@ -275,7 +275,7 @@ def test_what_is_not_ours_is_never_removed(run: Run, tmp_path: Path) -> None:
     link = tmp_path / "data" / "link"
     link.symlink_to(whole)
     for name, message in (
-        (mixed.name, "thesis.tex; move them away; nothing was removed"),
+        (mixed.name, "not part of the dataset. Move these files away: thesis.tex"),
         ("plain", "holds no dlio-dataset.json"),
         ("..", "holds no dlio-dataset.json"),
         ("link", f"is a link to {whole}"),
@@ -299,7 +299,7 @@ def test_what_a_job_generates_is_left_alone(run: Run, tmp_path: Path) -> None:
     with rundir.locked_file(dataset.lock_file(made)):
         removal = run("dlio-hpc", "datasets", "remove", "-d", "data", made.name)
         assert removal.code == 2
-        assert "a job is generating it" in removal.err
+        assert "a job is generating the dataset in" in removal.err
         removal = run("dlio-hpc", "datasets", "remove", "-d", "data", "--unfinished")
         assert removal.code == 0
     assert (made.exists(), half.exists(), whole.exists()) == (True, False, True)

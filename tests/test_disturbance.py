@@ -150,9 +150,10 @@ def _repeats(*rates: float, loud: int = 1, others: float = 1.3, io: float | None
 def test_what_differs_between_repeats_is_named() -> None:
     (line,) = disturbances.explained(_repeats(100, 60, 102))
     assert line == (
-        "01-measure (-40 %): other processes used 1.3 of 2 cores on n1 (else 0.0), io pressure 45 % on n1 (else 0 %)"
+        "01-measure (-40 %): other processes used 1.3 of 2 cores on n1 (other runs: 0.0), io pressure 45 % on n1 "
+        "(other runs: 0 %)"
     )
-    assert disturbances.explained(_repeats(100, 60, 102, io=None))[0].endswith("on n1 (else 0.0)")
+    assert disturbances.explained(_repeats(100, 60, 102, io=None))[0].endswith("on n1 (other runs: 0.0)")
     assert disturbances.explained(_repeats(100, 60, 102, others=0.1, io=0.05)) == [disturbances.UNEXPLAINED]
     assert disturbances.explained(_repeats(60, 100, 102)) == [disturbances.UNEXPLAINED], "the disturbed one is fast"
     none = [repeat._replace(disturbance=None) for repeat in _repeats(100, 60, 102)]
@@ -169,7 +170,7 @@ def _slow(point: int, repeat: int) -> float:
     return 60.0 + repeat / 100 if repeat == 1 else 100.0 + repeat
 
 
-NAMED = "(-40 %): other processes used 1.3 of 2 cores on n1 (else 0.0), io pressure 45 % on n1 (else 0 %)"
+NAMED = "(-40 %): other processes used 1.3 of 2 cores on n1 (other runs: 0.0), io pressure 45 % on n1 (other runs: 0 %)"
 
 
 @pytest.mark.parametrize(

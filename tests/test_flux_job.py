@@ -254,7 +254,7 @@ def test_a_user_has_so_many_jobs_in_a_queue(on_flux: Flux, small: Path) -> None:
     directory = on_flux.held(small, *limit)
     done = on_flux.submit(small, *limit)
     assert done.code == 2
-    assert "allows 1 job(s) per user, you have 1 there" in done.err
+    assert "allows 1 job(s) per user; you have 1 there" in done.err
     on_flux.tell("flux", "cancel", record(directory)["batch_id"])
 
 

@@ -487,7 +487,7 @@ def test_files_of_other_contents_are_found(tmp_path: Path, way: tuple[Dataset, s
     written.write(str(tmp_path / "1"), way[0], 2)
     assert _verified(tmp_path, *way, [0]) == _expected(way[0], [0])
     with pytest.raises(
-        InvalidRun, match=f"{tmp_path}/1: sample 5 begins with .* this differs from the generated contents"
+        InvalidRun, match=f"{tmp_path}/1: sample 5 begins with .* the sample differs from the generated contents"
     ):
         _verified(tmp_path, *way, [5])
 

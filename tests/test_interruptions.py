@@ -224,7 +224,8 @@ def test_a_directory_that_is_still_being_made_is_no_job(tmp_path: Path, run: Run
     (left,) = [path for path in (tmp_path / "dlio-runs").iterdir() if path.name != "archive"]
     (left / rundir.JOB).write_text("not written whole")
     shown = run("dlio-hpc", "status")
-    assert (shown.code, "no jobs in dlio-runs, only the remains of killed submissions" in shown.err) == (2, True), shown
+    why = "no jobs in dlio-runs, only files that killed submissions left"
+    assert (shown.code, why in shown.err) == (2, True), shown
 
 
 @pytest.mark.job

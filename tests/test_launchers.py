@@ -104,11 +104,11 @@ def test_theta_is_what_the_paper_ran() -> None:
         ("theta", {"nodes": 200, "walltime": "4h"}, "allows at most 3:00:00 for 200 node(s)"),
         ("theta", {"nodes": 128, "walltime": "10m"}, "requires at least 0:30:00"),
         ("theta", {"nodes": 9, "queue": "debug-cache-quad"}, "allows at most 8 per job"),
-        ("theta", {"nodes": 128, "ranks_per_node": 256}, "--ppn 256: with 1 hardware threads per rank they need 256"),
+        ("theta", {"nodes": 128, "ranks_per_node": 256}, "with 1 CPU(s) per rank, the ranks of a node need 256"),
         ("polaris", {"nodes": 3, "account": "p"}, "queue debug of site polaris allows at most 2 per job"),
         ("polaris", {"nodes": 30, "account": "p", "queue": "prod", "walltime": "7h"}, "allows at most 6:00:00 for 30"),
         ("polaris", {"nodes": 1}, "site polaris requires an account: --account NAME"),
-        ("aurora", {"nodes": 1, "account": "p", "ranks_per_node": 8}, "binds 4 ranks"),
+        ("aurora", {"nodes": 1, "account": "p", "ranks_per_node": 8}, "is for 4 ranks per node"),
         ("aurora", {"nodes": 100, "account": "p", "queue": "prod"}, "requires at least 256"),
         ("frontier", {"nodes": 10, "account": "p", "walltime": "3h"}, "allows at most 2:00:00 for 10 node(s)"),
         ("lumi", {"nodes": 600, "account": "p"}, "queue standard of site lumi allows at most 512 per job"),
@@ -132,7 +132,8 @@ def test_the_limits_of_shipped_sites(name: str, options: dict[str, Any], message
 def test_a_queue_that_the_profile_does_not_list_is_passed_on_with_a_note() -> None:
     request = planning.Request(runs=Path("/r"), data=Path("/d"), account="p", queue="R123456")
     made = planning.make(workload.load("demo"), site.load("polaris"), request)
-    assert "site polaris does not list queue R123456; its limits are not known here" in list(site_limits.notes(made))
+    note = "the profile of site polaris does not list queue R123456; the limits of this queue are not checked"
+    assert note in list(site_limits.notes(made))
 
 
 @pytest.mark.parametrize(
@@ -140,19 +141,19 @@ def test_a_queue_that_the_profile_does_not_list_is_passed_on_with_a_note() -> No
     [
         ("preload=['a b']", "the path of a library must not contain blanks, colons or commas"),
         ("darshan=/a,b.so", "the path of a library must not contain blanks, colons or commas"),
-        ("preload=[/x/libdarshan.so]", "set libdarshan.so as darshan"),
-        ("environment={DARSHAN_ENABLE_NONMPI: '1'}", "a log per process instead of a log of the run"),
-        ("rank_environment={DARSHAN_ENABLE_NONMPI: '1'}", "a log per process instead of a log of the run"),
+        ("preload=[/x/libdarshan.so]", "preload must not contain libdarshan.so"),
+        ("environment={DARSHAN_ENABLE_NONMPI: '1'}", "a log per process instead of one log of the run"),
+        ("rank_environment={DARSHAN_ENABLE_NONMPI: '1'}", "a log per process instead of one log of the run"),
         ("environment={LD_PRELOAD: x}", "LD_PRELOAD: use preload instead"),
         ("rank_environment={LD_PRELOAD: x}", "LD_PRELOAD: use preload instead"),
-        ("job_options=['exclusive']", "is not an option on one line"),
-        ('job_options=["--a\\nrm"]', "is not an option on one line"),
+        ("job_options=['exclusive']", "must begin with - and be a single line"),
+        ('job_options=["--a\\nrm"]', "must begin with - and be a single line"),
         ("pbs_select={ncpus: 4}", "pbs_select is for PBS's select"),
         ("launcher={kind: pals, command: mpiexec, mpi: pmi2}", "mpi is an option of srun, not of pals"),
-        ("launcher={kind: mpiexec, command: mpiexec, bind: core}", "bind has no common syntax"),
+        ("launcher={kind: mpiexec, command: mpiexec, bind: core}", "bind cannot be used with kind: mpiexec"),
         ("queues={a: {walltime: {0: 1h}}}", "by minimum number of nodes"),
         ("queues={a: {node: 1}}", "did you mean 'nodes'?"),
-        ("layout={stripe_count: 0}", "stripe_count is 1 to 2000"),
+        ("layout={stripe_count: 0}", "stripe_count must be 1 to 2000"),
         ("depth=none", "depth"),
     ],
 )

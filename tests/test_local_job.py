@@ -123,7 +123,7 @@ def test_a_generation_that_was_interrupted_is_done_again(run: Run, small: Path) 
     os.truncate(folder / "00000003.npz", 100)
     done = run("dlio-submit", small, "-d", "data", "--generate", "never", "--wait")
     assert done.code == 2
-    assert "was not finished; run it again with --generate auto" in done.err
+    assert "is unfinished; generate it again with --generate auto" in done.err
     assert _submit(run, small, "-d", "data")["state"] == "completed"
 
 
@@ -136,7 +136,10 @@ def test_a_dataset_that_does_not_fit_is_refused(run: Run, small: Path) -> None:
     job = _submit(run, small, "-d", "data", code=2)
     assert job["state"] == "failed"
     message = job["runs"][0]["error"]["message"]
-    assert "does not match: files is 7 there and 6 in the plan. Choose another --data, or remove that folder" in message
+    assert (
+        "is not the one that this workload needs: files is 7 there and 6 in the plan. Choose another --data, or remove "
+        "that folder" in message
+    )
     mark.unlink()
     assert (
         "holds files but no dlio-dataset.json"
@@ -643,7 +646,7 @@ def test_a_rerun_after_collecting_is_noticed(run: Run, small: Path) -> None:
     before = Path(job["archive"]).read_bytes()
     changed = run("dlio-hpc", "collect", job["directory"])
     assert changed.code == 0
-    assert "has changed since it was archived; remove" in changed.err
+    assert "has changed since it was archived; to archive it again, remove" in changed.err
     assert Path(job["archive"]).read_bytes() == before
     subprocess.run(["bash", Path(job["directory"]) / "job.sh"], capture_output=True, check=True)
     again = run("dlio-hpc", "collect", job["directory"])

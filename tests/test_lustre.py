@@ -135,12 +135,12 @@ def test_a_layout_as_options_of_setstripe(text: str, options: str) -> None:
     ("text", "message"),
     [
         ("{}", "write layout: null for the file system's default"),
-        ("{stripe_count: 0}", "stripe_count is 1 to 2000, or -1"),
-        ("{stripe_count: 2001}", "stripe_count is 1 to 2000"),
-        ("{stripe_size: 100 KiB}", "stripe_size is a multiple of 64 KiB below 4 GiB"),
-        ("{stripe_size: 4 GiB}", "stripe_size is a multiple of 64 KiB below 4 GiB"),
-        ("{pool: a-name-that-is-too-long}", "pool is a name of at most 15"),
-        ("{pool: 'a b'}", "pool is a name of at most 15"),
+        ("{stripe_count: 0}", "stripe_count must be 1 to 2000, or -1"),
+        ("{stripe_count: 2001}", "stripe_count must be 1 to 2000"),
+        ("{stripe_size: 100 KiB}", "stripe_size must be a multiple of 64 KiB below 4 GiB"),
+        ("{stripe_size: 4 GiB}", "stripe_size must be a multiple of 64 KiB below 4 GiB"),
+        ("{pool: a-name-that-is-too-long}", "pool must be a name of at most 15"),
+        ("{pool: 'a b'}", "pool must be a name of at most 15"),
         ("{overstripe: true}", "overstripe needs a stripe_count"),
         ("{stripe_count: 2, components: [{}]}", "remove the other keys"),
         ("{components: [{}, {}]}", "only the last component may have no end"),
@@ -495,7 +495,7 @@ def test_the_preflight_on_lustre(run: Run, small: Path, tmp_path: Path) -> None:
     ):  # fmt: skip
         assert text in done.out, done.out
     for asked, message in (
-        ("{stripe_count: 48}", "layout: 48 stripes, the file system has 6 targets"),
+        ("{stripe_count: 48}", "48 stripes are requested, but the file system has 6 targets"),
         ("{pool: nope}", "has no pool 'nope'"),
     ):
         faulty = machine.run(*check, "-S", f"site.layout={asked}")

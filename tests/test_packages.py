@@ -151,7 +151,7 @@ def test_a_data_folder_that_cannot_be_written_is_found_at_submission(run: Run, s
 
 def test_a_queue_that_the_profile_does_not_list_is_said_before_submission(run: Run) -> None:
     where = ("-s", "theta", "-A", "physics", "-d", "data", "-N", 128, "-q", "nonesuch")
-    note = "note: site theta does not list queue nonesuch; its limits are not known here"
+    note = "note: the profile of site theta does not list queue nonesuch; the limits of this queue are not checked"
     done = run("dlio-submit", "demo", *where, "--dry-run")
     assert done.code == 0
     assert note in done.err

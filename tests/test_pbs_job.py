@@ -359,7 +359,7 @@ def test_a_user_has_so_many_jobs_in_a_queue(on_pbs: Pbs, small: Path) -> None:
     on_pbs.held(small, *limit)
     done = on_pbs.submit(small, *limit)
     assert done.code == 2
-    assert "allows 1 job(s) per user, you have 1 there" in done.err
+    assert "allows 1 job(s) per user; you have 1 there" in done.err
 
 
 @pytest.mark.job
@@ -469,7 +469,7 @@ def test_a_way_between_nodes_that_works_is_found(on_pbs: Pbs, small: Path) -> No
         done = on_pbs("dlio-hpc", "check", *options, "--patience", "60s")
         assert done.code == 6, (wrong, done.out)
         if wrong != raw:
-            assert "it works with -S site.launcher.remote=pbs_tmrsh" in done.out
+            assert "the launch works with -S site.launcher.remote=pbs_tmrsh" in done.out
     on_pbs.profile("export HYDRA_LAUNCHER_AUTOFORK=0")
     slurmless = {"PATH": str(on_pbs.folder / "bin")}
     done = on_pbs("dlio-hpc", "sites", "new", "here", "--launch", **slurmless)

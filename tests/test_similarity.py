@@ -247,8 +247,8 @@ def test_what_was_asked_for_is_told_from_what_was_seen() -> None:
     assert (row.finds_own, row.is_tied) == (True, False)
     assert (observed.finds_own, observed.is_tied, len(observed.nearest)) == (True, True, 3)
     assert similarity_rows.found_own(made) == (
-        "1 of 1 are nearest to their own application. By observed factors, without the bytes per sample, which are "
-        "specified: 1 of 1 (1 of them tied)."
+        "1 of 1 are nearest to their own application. Compared by observed factors only, without the bytes per "
+        "sample, which the workload specifies: 1 of 1 (1 of them tied)."
     )
 
 
@@ -426,7 +426,10 @@ def test_a_profile_of_ones_own(tmp_path: Path) -> None:
             GOOD.replace("pct: 80", "pct: 95"),
             "consecutive_pct 95 is more than sequential_pct 90, which",
         ),
-        ("profiles: {mine: {ranks: 4}}", "profiles.mine: no metrics; give some of: io_time_s"),
+        (
+            "profiles: {mine: {ranks: 4}}",
+            "profiles.mine: the profile has no metrics; give at least one, such as io_time_s",
+        ),
         ("profiles: {}", "profiles: empty"),
         ("nothing: 1", "unknown key 'nothing'; known keys: profiles, description, source"),
         ("- 1", "a mapping of keys is needed"),
@@ -446,7 +449,7 @@ def test_what_is_wrong_with_a_profile_is_told_by_file_and_key(tmp_path: Path, te
     ("name", "message"),
     [
         ("nowhere", "no job or study 'nowhere' in .; give a name in that folder, or"),
-        ("theta_128_nodes", "has several profiles, give one: theta_128_nodes:candle (of candle, climate"),
+        ("theta_128_nodes", "has several profiles (candle, climate"),
         ("theta_128_nodes:alexnet", "has no profile 'alexnet'; it has: candle, climate"),
         ("nowhere.yaml:x", "cannot read nowhere.yaml"),
         (".", "is not a job directory"),
@@ -616,7 +619,7 @@ def test_an_archive_tells_the_same_as_the_directory(folder: Path) -> None:
 def test_a_run_without_a_log_tells_what_the_core_counted(folder: Path) -> None:
     bare, watched = (_loaded(_job(folder, name)) for name in ("bare", "small"))
     assert bare.source == "the benchmark's own measurements"
-    assert bare.notes[0].startswith("no Darshan log (not used in this run)")
+    assert bare.notes[0].startswith("no Darshan log (Darshan was not used in this run)")
     comparison = similarity.compare(bare, watched)
     assert comparison.pattern.left_out == ("sequential", "consecutive")
     assert comparison.pattern.ratio == pytest.approx(1, abs=0.02)

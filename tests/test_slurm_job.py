@@ -323,7 +323,7 @@ def test_limits_of_the_profile_are_checked_before_slurm_is_asked(on_slurm: Run, 
         (("-q", "tiny", "-N", 2), "--nodes 2: queue tiny of site slurm allows at most 1 per job"),
         (("-q", "tiny", "-t", "6m"), "--time 0:06:00: queue tiny of site slurm allows at most 0:05:00 for 1 node(s)"),
         (("-S", "site.account_required=true"), "requires an account: --account NAME"),
-        (("-S", "site.cpus=8", "-S", "site.depth=4"), "they need 16, site slurm has 8 per node"),
+        (("-S", "site.cpus=8", "-S", "site.depth=4"), "the ranks of a node need 16, but site slurm has 8"),
     ):
         done = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", "-t", "5m", "-S", queues, *options)
         assert done.code == 2
@@ -334,7 +334,7 @@ def test_limits_of_the_profile_are_checked_before_slurm_is_asked(on_slurm: Run, 
     assert on_slurm(*waiting).code == 0
     second = on_slurm(*waiting)
     assert second.code == 2
-    assert "queue tiny of site slurm allows 1 job(s) per user, you have 1" in second.err
+    assert "queue tiny of site slurm allows 1 job(s) per user; you have 1" in second.err
     assert len(list((tmp_path / "dlio-runs").iterdir())) == 1
     qos = "site.queues={mine: {jobs: 1, options: [--partition=tiny]}, tiny: {jobs: 1}}"
     third = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", "-t", "5m", "-S", qos, "-q", "tiny")

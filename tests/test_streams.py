@@ -412,12 +412,12 @@ def test_reading_more_than_the_samples_is_told_before_and_costs(tmp_path: Path, 
     assert cost_.json["total"]["bytes_read"] == 3 * 2 * 60 * 10_000
     done = run("dlio-submit", *options, "--wait")
     assert done.code == 0, done.err
-    assert "3 x the samples' bytes are read: shuffled samples require whole files" in done.err
+    assert "3 x the bytes of the samples are read: with shuffled samples, a rank reads whole files" in done.err
     assert "use at least 3 files (now 2)" in done.err
-    assert "3 x the samples" in done.out
+    assert "3 x the bytes of the samples" in done.out
 
 
 def test_unequal_shares_are_told(tmp_path: Path) -> None:
     (note,) = [note for note in _planned(tmp_path, "imagenet", 3, "dataset.files=4").notes if "dataset.files" in note]
-    assert "1 of 3 ranks read 2 of the 4 files, the others 1" in note
+    assert "1 of 3 ranks read 2 of the 4 files, the other ranks read 1 and wait" in note
     assert not [note for note in _planned(tmp_path, "imagenet", 3, "dataset.files=6").notes if "dataset.files" in note]

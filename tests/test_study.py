@@ -84,30 +84,33 @@ def test_points_that_come_to_the_same_are_refused() -> None:
         (
             ("dataset.files=8,16,32",),
             {"dataset_size": 4 << 20},
-            "files=16: same workload as dataset.files=8",
+            "files=16: the workload is the same as for dataset.files=8",
         ),
         (
             ("dataset.chunk=1MiB,1.5MiB",),
             {"overrides": ("dataset.format=hdf5",)},
-            "dataset.chunk=1.5 MiB: same workload as",
+            "dataset.chunk=1.5 MiB: the workload is the same as for",
         ),
-        (("reader.prefetch=null,4",), {}, "reader.prefetch=4: same workload as reader.prefetch=null"),
+        (("reader.prefetch=null,4",), {}, "reader.prefetch=4: the workload is the same as for reader.prefetch=null"),
     ):
         with pytest.raises(ConfigError) as caught:
             _study(*sweeps, **options)
         assert message in str(caught.value)
     with pytest.raises(ConfigError, match="more than 100000 measurements"):
         _study("reader.shuffle.seed=1..2", repeat=100_000)
-    with pytest.raises(ConfigError, match="these are 300 jobs, more than 200; increase --time"):
+    with pytest.raises(ConfigError, match="the study needs 300 jobs, more than 200; increase --time"):
         packing.plans(_study("reader.shuffle.seed=1..300", walltime="2s", overrides=("compute.time=0.1",)))
 
 
 def test_weak_scaling_says_where_it_is_not(tmp_path: Path) -> None:
     theta = site.load("theta")
     uneven = _study(name="cosmic_tagger", machine=theta, nodes=(128, 2048), weak=True)
-    assert "on the most ranks a rank reads 5.249 samples per epoch, on fewer ranks 32" in uneven.notes[0]
+    assert (
+        "with the most ranks, a rank reads 5.249 samples per epoch on average; with fewer ranks, it reads 32."
+        in uneven.notes[0]
+    )
     assert not _study(name="cosmoflow", machine=theta, nodes=(128, 256), weak=True).notes
-    with pytest.raises(ConfigError, match="loads a rank's whole share"):
+    with pytest.raises(ConfigError, match="a rank loads its whole share of the dataset"):
         _study(machine=theta, nodes=(1, 2), weak=True, overrides=("reader.load=memory",))
     with pytest.raises(ConfigError, match="--weak needs several"):
         _study(weak=True)
@@ -185,8 +188,8 @@ def test_costs_are_added_up_and_limited() -> None:
     (one,) = cost.of_jobs(packing.plans(study.make("s", [asked], JobRequest(Path("/r")))))
     assert (one.bytes_read, one.bytes_written) == (0, 4 * 10**6)
     for limit, message in (
-        ("node_hours=0.5", "1 job(s) cost 1 node-hours if they run to their limits, site local allows 0.5"),
-        ("bytes_read=1GiB", "read 2 GiB, site local allows 1 GiB"),
+        ("node_hours=0.5", "cost 1 node-hours if they use their whole walltime, but site local allows 0.5"),
+        ("bytes_read=1GiB", "read 2 GiB, but site local allows 1 GiB"),
         ("bytes_written=1MiB", "site local allows 1 MiB"),
         ("space=1MiB", "take up"),
     ):
@@ -244,12 +247,15 @@ def test_a_study_file_that_is_wrong_is_told(tmp_path: Path) -> None:
         ("name: x\nparts: {a: {sweep: {}}}", "parts.a has no workload"),
         ("name: x\nparts: {a: {workload: demo, swep: {}}}", "did you mean 'sweep'?"),
         ("name: x\nworkload: demo\nnodes: [0]\nparts: {a: {}}", "nodes"),
-        ("name: x\nworkload: demo\nparts: {a: {set: {site.depth: 3}}}", "parts.a.set.site.depth: a study varies keys"),
+        (
+            "name: x\nworkload: demo\nparts: {a: {set: {site.depth: 3}}}",
+            "parts.a.set.site.depth: a study can vary only",
+        ),
         (
             "name: x\nworkload: demo\nparts: {a: {metric: foo}}",
             "parts.a: metric: found 'foo'; use one of",
         ),
-        ("name: x\nworkload: demo\nparts: {a: {weak: true}}", "--weak needs several --nodes"),
+        ("name: x\nworkload: demo\nparts: {a: {weak: true}}", "--weak needs several values of --nodes or --ppn"),
     ):
         path.write_text(text)
         with pytest.raises(ConfigError) as caught:

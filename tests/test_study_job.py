@@ -401,8 +401,8 @@ parts:
     ("arguments", "message"),
     [
         (("demo", "-P", "reader.read_threads=1,2", "-S", "reader.read_threads=4"), "cannot be set with -S as well"),
-        (("demo", "-P", "reader.read_threads=1,2", "--zip"), "--zip needs at least two -P"),
-        (("demo", "--weak"), "--weak needs several --nodes"),
+        (("demo", "-P", "reader.read_threads=1,2", "--zip"), "--zip needs at least two options -P"),
+        (("demo", "--weak"), "--weak needs several values of --nodes or --ppn"),
         (("demo", "--full"), "--full needs --study"),
         (("demo", "--study", "fig11"), "give a WORKLOAD, or --study NAME"),
         (
@@ -415,8 +415,8 @@ parts:
         (("--resume", "absent"), "no job or study 'absent' in dlio-runs"),
         (("demo", "-N", "1,2", "-s", "local"), "--nodes 2: site local allows at most 1 per job"),
         (("demo", "--ppn", "1,x"), "expected positive integers"),
-        (("demo", "--repeat", "2", "-S", "site.limits.node_hours=0.1"), "allows 0.1; lower --time"),
-        (("demo", "-S", "site.limits.space=1MiB"), "take up 261.1 MiB, site local allows 1 MiB"),
+        (("demo", "--repeat", "2", "-S", "site.limits.node_hours=0.1"), "allows 0.1 per submission; lower --time"),
+        (("demo", "-S", "site.limits.space=1MiB"), "take up 261.1 MiB, but site local allows 1 MiB"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(
@@ -473,4 +473,4 @@ def test_the_preflight_looks_at_all_of_a_study(run: Run, tiny: Any) -> None:
     assert texts["space"].startswith("3.06 MiB needed")
     refused = run("dlio-hpc", "check", tiny(), *varied, "-S", "site.limits.space=1MiB")
     assert refused.code == 2
-    assert "take up 3.06 MiB, site local allows 1 MiB" in refused.out
+    assert "take up 3.06 MiB, but site local allows 1 MiB" in refused.out

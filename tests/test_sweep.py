@@ -48,7 +48,7 @@ def test_values_are_read_by_the_type_of_their_key(text: str, labels: tuple[str, 
         ("reader.read_threads=1..x", "'1..x' is not a range"),
         ("reader.read_threads=1..1e9", "has more than 10000 values"),
         ("reader.read_threads=[1", "not valid YAML"),
-        ("site.depth=1,2", "for another key of the site, submit a study per value with -S"),
+        ("site.depth=1,2", "To vary another key of the site, submit one study for each value"),
     ],
 )
 def test_what_cannot_be_read_is_told(text: str, message: str) -> None:

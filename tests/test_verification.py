@@ -218,7 +218,7 @@ def test_comparing_is_no_part_of_wait_compute_and_sync(run: Run, small: Path) ->
         "contents are compared between steps"
         in json.loads(Path(done.job["directory"], "plan.json").read_text())["notes"][0]
     )
-    assert "20 samples as generated" in run("dlio-hpc", "report", done.job["directory"]).out
+    assert "20 samples are as generated" in run("dlio-hpc", "report", done.job["directory"]).out
 
 
 def test_a_run_with_a_wrong_bit_is_invalid(run: Run, small: Path, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_every_shipped_workload_can_be_planned_on_every_shipped_site(name: str, 
         ("train.epochs=1.5", "train.epochs: expected `int`, got `float`, found 1.5"),
         ("train.epochs=true", "train.epochs: expected `int`, got `bool`, found True"),
         ("name=''", "name must not be empty"),
-        ("name.x=1", "name holds a value, not keys"),
+        ("name.x=1", "name has a value and no keys below it"),
         ("dataset.files", "write key=value"),
         ("dataset.files=[1", "-S dataset.files=[1: line 2 not valid YAML"),
         ("nonsense=1", "unknown key 'nonsense'; known keys: name, dataset"),
@@ -112,7 +112,7 @@ def test_a_resized_dataset_keeps_the_sample_and_misses_the_size_by_less_than_a_f
 ) -> None:
     whole = Workload("w", Dataset("npz", files, samples, Sample(bytes=units.Size(sample))))
     if size < sample:
-        with pytest.raises(ConfigError, match="is less than a sample"):
+        with pytest.raises(ConfigError, match="is less than one sample"):
             workload.resized(whole, size, ranks)
         return
     made = workload.resized(whole, size, ranks).dataset
@@ -167,8 +167,11 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
     ("overrides", "message"),
     [
         (("dataset.chunk=4KiB",), "dataset: chunk is for HDF5; format: npz has no chunks"),
-        ((_H5, "dataset.chunk=[1, 600, 1]"), "dataset: chunk: [1, 600, 1] does not fit a file's array, [4, 512, 512]"),
-        ((_H5, "dataset.chunk=[1, 1]"), "chunk: [1, 1] does not fit"),
+        (
+            (_H5, "dataset.chunk=[1, 600, 1]"),
+            "dataset: chunk: the shape [1, 600, 1] does not fit into the array of a file, [4, 512, 512]",
+        ),
+        ((_H5, "dataset.chunk=[1, 1]"), "chunk: the shape [1, 1] does not fit"),
         ((_H5, "dataset.chunk={}"), "dataset.chunk: give either bytes or shape"),
         ((_H5, "dataset.chunk={bytes: 1, shape: [1]}"), "dataset.chunk: give either bytes or shape"),
         ((_H5, "dataset.samples_per_file=9000", "dataset.chunk=8GiB"), "HDF5 requires chunks below 4 GiB"),
@@ -179,20 +182,26 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
         (("dataset.random_bits=0",), "dataset.random_bits: expected `int` >= 1"),
         (("dataset.format=csv", "dataset.sample={bytes: 1 KiB}"), "csv contains numbers: set sample.shape"),
         (("dataset.format=csv", "dataset.sample.dtype=float64"), "dtype float32"),
-        (("dataset.sample.stdev=10",), "dataset.sample: stdev (1 byte to 1 TiB) needs bytes"),
-        (("dataset.sample={bytes: 9, stdev: 0}",), "dataset.sample: stdev (1 byte to 1 TiB) needs bytes"),
+        (("dataset.sample.stdev=10",), "dataset.sample: stdev must be from 1 byte to 1 TiB, and needs"),
+        (("dataset.sample={bytes: 9, stdev: 0}",), "dataset.sample: stdev must be from 1 byte to 1 TiB"),
         (
             ("dataset.auxiliary_files=[{name: a/b, bytes: 1}]",),
             "dataset.auxiliary_files[0].name: expected `str` matching",
         ),
-        (("dataset.auxiliary_files=[{name: a, bytes: 0}]",), "dataset.auxiliary_files[0]: bytes must be at least 1"),
-        (("dataset.auxiliary_files=[{name: a, bytes: 9, size: 3}]",), "size (the whole file) at least bytes"),
+        (
+            ("dataset.auxiliary_files=[{name: a, bytes: 0}]",),
+            "dataset.auxiliary_files[0]: bytes (the size of a request) must be at least 1",
+        ),
+        (
+            ("dataset.auxiliary_files=[{name: a, bytes: 9, size: 3}]",),
+            "size (the size of the file) must not be less than bytes",
+        ),
         (("dataset.auxiliary_files=[{name: a, bytes: 1}, {name: a, bytes: 2}]",), "names must be unique"),
         (("dataset.auxiliary_files=[{name: a, bytes: 1, count: 4, burst: 2}]",), "burst needs random: true"),
         (("dataset.auxiliary_files=[{name: a, bytes: 1, count: 4, random: true, burst: 3}]",), "a multiple of burst"),
         (
             ("dataset.auxiliary_files=[{name: a, bytes: 9, count: 4, size: 20, random: true, burst: 4}]",),
-            "a burst of 4 requests exceeds the file's 20 bytes",
+            "a burst of 4 requests has more bytes than the file, which has 20 bytes",
         ),
         (
             ("dataset.auxiliary_files=[{name: a, bytes: 1, random: true, read_to_eof: true}]",),
@@ -204,9 +213,9 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
         ),
         (
             ("dataset.auxiliary_files=[{name: a, bytes: 2, size: 3, read_to_eof: true}]",),
-            "needs a file that is read whole",
+            "needs requests that read the whole file",
         ),
-        (("reader.shuffle={ascending: true}",), "set shuffle.samples or files with it"),
+        (("reader.shuffle={ascending: true}",), "set shuffle.samples or shuffle.files to true as well"),
         (
             (
                 "dataset.format=tfrecord",
@@ -214,20 +223,20 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
                 "reader.mode=framework",
                 "reader.shuffle={files: true, ascending: true}",
             ),
-            "tf.data reads records file by file, in their order already",
+            "TensorFlow reads each TFRecord file from start to end",
         ),
         (("reader.transfer_size=0",), "reader: transfer_size must be at least 1 byte"),
         (("reader.transfer_size=2GiB",), "at most 1 GiB"),
         (("dataset.sample.shape=[]",), "dataset.sample.shape: expected `array` of length >= 1"),
         (("reader.loader=pytorch", "reader.prefetch=0"), "prefetch: 0 leaves PyTorch without workers"),
         (("reader.direct=true", "reader.mode=framework"), "direct: true needs mode: posix"),
-        (("reader.direct=true", "reader.transfer_size=5000"), "whole blocks of 4096 bytes"),
+        (("reader.direct=true", "reader.transfer_size=5000"), "needs a transfer_size that is a multiple of 4096 bytes"),
         (("reader.direct=true", _H5, "dataset.chunk=4KiB"), "needs contiguous samples: no chunk, no compression"),
         (("reader.direct=true", "dataset.compression=gzip"), "needs contiguous samples: no chunk, no compression"),
-        (("reader.interleave=2",), "interleave reads files in turn; with shuffle of files and samples any sample"),
+        (("reader.interleave=2",), "interleave reads files in turn, but with shuffle.files and shuffle.samples, any"),
         (
             ("reader.interleave=2", "reader.shuffle.files=false", "reader.mode=framework"),
-            "reader.interleave: files are loaded whole here",
+            "reader.interleave: with these settings, a whole file would be loaded for every sample",
         ),
         (("reader.loader=pytorch", "reader.preprocess_threads=2"), "raise read_threads, not preprocess_threads"),
         (("reader.multiprocessing_context=spawn",), "multiprocessing_context is for PyTorch"),
@@ -246,11 +255,11 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
         ),
         (
             ("dataset.format=raw", "reader.mode=framework", "reader.transfer_size=1"),
-            "in mode: framework Python chooses its requests",
+            "in mode: framework, Python chooses the request size",
         ),
         (
             ("dataset.format=csv", "reader.mode=framework", "reader.transfer_size=1"),
-            "in mode: framework pandas chooses its requests",
+            "in mode: framework, pandas chooses the request size",
         ),
         (
             (
@@ -260,9 +269,9 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
                 "reader.shuffle.files=false",
                 "reader.interleave=1",
             ),
-            "reader.read_threads: each thread reads a TFRecord file of its own, and reader.interleave: 1 allows fewer",
+            "reader.read_threads: each thread reads a TFRecord file of its own, but with reader.interleave: 1, fewer",
         ),
-        (("reader.verify=true",), "reader.verify checks TFRecord's checksums; format: npz has none"),
+        (("reader.verify=true",), "reader.verify checks the checksums of TFRecord files; format: npz has none"),
         ((_H5, "dataset.compression=lzf"), "reader.mode: posix cannot decompress lzf"),
         (("dataset.format=null", "reader.load=memory"), "the null format has no storage; do not set access"),
         (("dataset.format=null", "reader.transfer_size=1"), "the null format makes no requests"),
@@ -295,7 +304,7 @@ def test_a_chunk_may_be_bytes_or_a_shape() -> None:
 def test_a_chunk_of_many_samples_may_be_too_large_for_a_smaller_file() -> None:
     whole = workload.load("demo", (_H5, "dataset.files=1", "dataset.chunk=[4, 512, 512]"))
     with pytest.raises(
-        ConfigError, match=r"--dataset-size 2 MiB: with fewer samples in a file, chunk: \[4, 512, 512\]"
+        ConfigError, match=r"--dataset-size 2 MiB: with fewer samples in a file, chunk: the shape \[4, 512, 512\]"
     ):
         workload.resized(whole, 2 << 20, 1)
 

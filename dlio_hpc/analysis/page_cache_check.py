@@ -73,7 +73,7 @@ class Storage(Struct, frozen=True):
         share, which = f"{100 * (1 - (worst.cached or 0)):.1f} % from storage", f"epoch {worst.epoch}"
         source = worst.source
         if self.idle:
-            source += f"; {self.idle} epoch(s) read nothing, all data were in memory"
+            source += f"; {self.idle} epoch(s) read nothing, because all data were in the ranks' memory"
         if self.darshan_bytes is not None:
             source += f"; Darshan recorded requests of {format_size(self.darshan_bytes)}"
         if outcome == "cached":

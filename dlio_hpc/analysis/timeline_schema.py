@@ -85,7 +85,7 @@ def _check_activity(group: Any, ranks: int, last: float) -> None:
     _need(0 < width < _LONGEST_S and abs(start) < _LONGEST_S, "activity: invalid width or start of bins")
     shape = group["bytes"].shape
     _need(len(shape) == 2 and shape[0] == ranks and shape[1] > 0, _shape("activity/bytes"))
-    _need(max(last - start, 0) / width < _MOST_BINS, "activity: bins are too narrow for its steps")
+    _need(max(last - start, 0) / width < _MOST_BINS, "activity: bins are too narrow for the duration of the run")
     for name in ("bytes", "requests", "busy"):
         _need(bool((_column(group, name, shape, "f") >= 0).all()), f"activity/{name} has negative values")
 

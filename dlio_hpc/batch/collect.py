@@ -60,7 +60,10 @@ def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
         elif archive.is_of(target, directory):
             return Collected(target, False, notes)
         elif not _ran_again(target, directory):
-            notes.append(f"{directory} has changed since it was archived; remove {target} to collect it again")
+            notes.append(
+                f"{directory} has changed since it was archived; to archive it again, remove {target} and collect the "
+                "job"
+            )
             return Collected(target, False, notes)
         else:
             notes.append(

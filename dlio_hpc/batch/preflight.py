@@ -180,7 +180,7 @@ def _targets(asked: Layout | None, folder: str) -> Iterator[PreflightFinding]:
     most = max((part.stripe_count or 0 for part in (asked.components or (asked,))), default=0)
     if most > len(targets) and not asked.overstripe:
         raise ConfigError(
-            f"layout: {most} stripes, the file system has {len(targets)} targets; files would get fewer than requested"
+            f"layout: {most} stripes are requested, but the file system has {len(targets)} targets; lower stripe_count"
         )
 
 
@@ -252,7 +252,7 @@ def _preload(made: Plan) -> Iterator[PreflightFinding]:
             "note", "Darshan", "the site profile sets no libdarshan.so (darshan): runs have no Darshan logs"
         )
     elif why := _library_fault(made.site.darshan):
-        yield PreflightFinding("note", "Darshan", f"{why}: runs have no Darshan log on nodes without it")
+        yield PreflightFinding("note", "Darshan", f"{why}: runs have no Darshan log on nodes without this library")
     else:
         yield PreflightFinding("ok", "Darshan", f"{made.site.darshan} exists")
 
@@ -277,7 +277,7 @@ def _launch(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[
         way, _ = working_remote(made, ways, needed, patience_s)
         if way is None:
             raise
-        raise type(fault)(f"{fault}; it works with -S site.launcher.remote={way}") from fault
+        raise type(fault)(f"{fault}; the launch works with -S site.launcher.remote={way}") from fault
 
 
 def working_remote(
@@ -320,9 +320,8 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
         cancel(directory)
         if last.is_final and last.fault is not None:
             raise last.fault
-        yield PreflightFinding(
-            "note", "launch", f"still {record.state} after {patience_s:.0f} s, cancelled: {directory}"
-        )
+        text = f"the job was still {record.state} after {patience_s:.0f} s and was cancelled: {directory}"
+        yield PreflightFinding("note", "launch", text)
         return
     if record.state != "completed":
         raise _failure(smallest, record)
@@ -339,7 +338,7 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
     if needed:
         yield PreflightFinding("ok", "packages", f"ranks can import {', '.join(needed)}")
     if probe_verdict is not None and probe_verdict.why_not is None:
-        text = f"{_RANKS_A_NODE} ranks wrote a log of {_RANKS_A_NODE}; version {probe_verdict.version}"
+        text = f"{_RANKS_A_NODE} ranks wrote a log of {_RANKS_A_NODE} ranks; Darshan {probe_verdict.version}"
         yield PreflightFinding("ok", "Darshan", text)
     elif probe_verdict is not None:
         yield PreflightFinding("note", "Darshan", f"runs will have no Darshan log: {probe_verdict.why_not}")

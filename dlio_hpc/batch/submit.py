@@ -78,8 +78,8 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
             record = replace(record, batch_id=scheduler.submit(plan, after))
         except Unanswered as fault:
             raise Unanswered(
-                f"{fault}; it is not known if job {plan.job} was accepted: dlio-hpc status {directory} looks for it, "
-                f"dlio-hpc cancel {directory} cancels it"
+                f"{fault}; it is not known whether job {plan.job} was accepted. To look for it: dlio-hpc status "
+                f"{directory}; to cancel it: dlio-hpc cancel {directory}"
             ) from fault
         except DlioError as fault:
             _noted(directory, job_record.with_state(record, "failed", str(fault)))
@@ -98,7 +98,7 @@ def _noted(directory: Path, record: job_record.Job) -> list[str]:
     except OSError as fault:
         return [
             f"cannot record in {directory} the batch id {record.batch_id} of {record.job}: {fault.strerror}; the job "
-            f"continues. dlio-hpc status {directory} finds it by its name"
+            f"continues, and dlio-hpc status {directory} finds it by the name of the job"
         ]
     return []
 
@@ -112,9 +112,9 @@ def parents(directories: Sequence[Path], plan: Plan) -> tuple[str, ...]:
     for directory in directories:
         record = refresh(directory)
         if record.ended and record.state != "completed":
-            raise ConfigError(f"--after {record.job}: it ended as {record.state}; no job can depend on it")
+            raise ConfigError(f"--after {record.job}: this job ended as {record.state}; no job can depend on it")
         if record.scheduler != plan.site.scheduler or record.batch_id is None:
-            raise ConfigError(f"--after {record.job}: it is not a job of {plan.site.name}'s batch system")
+            raise ConfigError(f"--after {record.job}: this is not a job of {plan.site.name}'s batch system")
         if not record.ended and record.scheduler == "cobalt" and job_record.load_plan(directory).is_link:
             raise ConfigError(
                 f"--after {record.job}: Cobalt cannot tell whether a job of a study succeeds; wait until it has ended"

@@ -15,10 +15,10 @@ _COLOURS = {"ok": "green", "note": "yellow", "fault": "red"}
 
 @click.command(context_settings=SETTINGS)
 @plan_options
-@option("--launch/--no-launch", default=True, help="Test the launcher in a job of two ranks (default).")
+@option("--launch/--no-launch", default=True, help="Test the launcher in a job with two ranks per node (default).")
 @option(
     "--patience", "patience_s", callback=parsed(units.seconds), metavar="TIME", default="2m", show_default=True,
-    help="Longest wait of that job in the queue.",
+    help="Longest time to wait for the job that tests the launcher.",
 )  # fmt: skip
 @option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def check(options: Options, launch: bool, patience_s: float, as_json: bool) -> int:

@@ -101,7 +101,7 @@ def history(
     if not entries:
         is_chosen = pattern is not None or any(value is not None for value in wanted.values())
         drawn = "; no page or picture is written" if outputs.has_files else ""
-        console.say(f"the history of {folder} has no {'such ' if is_chosen else ''}jobs{drawn}")
+        console.say(f"the history of {folder} has no jobs{' that match' if is_chosen else ''}{drawn}")
         return 0
     outputs.present(lambda: _document(entries, folder, metric))
     return 0

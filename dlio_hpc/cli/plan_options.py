@@ -60,7 +60,7 @@ _OPTIONS = (
     option("--study", metavar="NAME|FILE", help="Measure the points of a study file, such as fig11."),
     option("--suite", metavar="NAME|FILE", help="Measure a suite, a study file with a verdict: nightly, acceptance."),
     option("--full", is_flag=True,
-           help="Use the study file's sizes for a large machine. Default for suites, except on site local."),
+           help="Use the sizes that the study file has for a large machine. Default for suites, except on site local."),
     option("--seed", type=click.IntRange(0), metavar="N", help="Seed of the random order of runs. Default: random."),
     option("--repeat", type=click.IntRange(1), metavar="N",
            help="Measured runs of each point.  [default: 1, with --ab 4, or the study file's]"),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @option(
     "--metric",
     type=click.Choice(get_args(MetricName)),
-    help="Metric by which the points of a study are compared. Default: the study's.",
+    help="Metric by which the points of a study are compared. Default: the metric of each part of the study.",
 )
 @trace_options
 def report(names: tuple[str, ...], runs: Path, metric: MetricName | None, outputs: Outputs) -> int:
@@ -49,7 +49,7 @@ def report(names: tuple[str, ...], runs: Path, metric: MetricName | None, output
         of_jobs = study_outcome.of_jobs(study, outcomes, absent="not planned in any of the given jobs")
         return _report_study(of_jobs, outputs, metric)
     if metric is not None:
-        raise click.UsageError("--metric is only for studies, whose points it compares")
+        raise click.UsageError("--metric is only for studies: it is the metric by which points are compared")
     return _report_jobs(jobs, outcomes, outputs)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "--against",
     multiple=True,
     metavar="NAME",
-    help="Program in a column of --matrix; repeatable. Default: those of the rows.",
+    help="Program in a column of --matrix; repeatable. Default: the programs of the rows.",
 )
 @option("--run", "run_name", metavar="NAME", help="Run of each job that is compared. Default: its last measured run.")
 @option(

@@ -44,9 +44,9 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
         if (self.shape is None) == (self.bytes is None):
             raise ValueError("give either shape (with dtype) or bytes, and null for the other")
         if self.bytes is not None and (self.bytes < 1 or self.dtype is not None):
-            raise ValueError("bytes must be at least 1 and excludes dtype")
+            raise ValueError("bytes must be at least 1 and cannot be combined with dtype")
         if self.stdev is not None and (self.bytes is None or not 1 <= self.stdev <= 2**40):
-            raise ValueError("stdev (1 byte to 1 TiB) needs bytes, the mean")
+            raise ValueError("stdev must be from 1 byte to 1 TiB, and needs the key bytes, the mean of the sizes")
 
     @property
     def array_shape(self) -> tuple[int, ...]:
@@ -108,15 +108,20 @@ class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.bytes < 1 or (self.size is not None and self.size < self.bytes):
-            raise ValueError("bytes must be at least 1, and size (the whole file) at least bytes")
+            raise ValueError(
+                "bytes (the size of a request) must be at least 1, and size (the size of the file) must not be less "
+                "than bytes"
+            )
         if self.burst is not None and (not self.random or self.count % self.burst):
             raise ValueError("burst needs random: true and a count that is a multiple of burst")
         if self.burst is not None and self.burst * self.bytes > self.file_size:
-            raise ValueError(f"a burst of {self.burst} requests exceeds the file's {self.file_size} bytes")
+            raise ValueError(
+                f"a burst of {self.burst} requests has more bytes than the file, which has {self.file_size} bytes"
+            )
         if self.read_to_eof and (self.random or self.access == "write"):
             raise ValueError("read_to_eof needs access: read and random: false")
         if self.read_to_eof and self.file_size != self.bytes * self.count:
-            raise ValueError("read_to_eof needs a file that is read whole: size must be bytes x count, or null")
+            raise ValueError("read_to_eof needs requests that read the whole file: set size to bytes x count, or null")
 
     @property
     def file_size(self) -> int:
@@ -251,7 +256,7 @@ def _check(dataset: Dataset) -> None:
         ),
         (
             dataset.compression_ratio is not None and kind in {"csv", "null"},
-            f"compression_ratio: the contents of format: {kind} are fixed; leave it null",
+            f"compression_ratio has no effect on the contents of format: {kind}; leave compression_ratio null",
         ),
         (
             (dataset.compression_ratio or 1) > 1 and dataset.level == 0,
@@ -273,7 +278,8 @@ def _check_chunk(dataset: Dataset) -> None:
     refuse(
         (
             len(chunk) != len(array) or any(map(int.__gt__, chunk, array)),
-            f"chunk: {list(chunk)} does not fit a file's array, {list(array)} (samples first)",
+            f"chunk: the shape {list(chunk)} does not fit into the array of a file, {list(array)}; the first axis "
+            "counts samples",
         ),
         (
             math.prod(chunk) * item_bytes >= _LARGEST_CHUNK,

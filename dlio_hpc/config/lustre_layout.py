@@ -62,7 +62,7 @@ class Layout(Struct, frozen=True, forbid_unknown_fields=True):
         stripes = (self.stripe_count, self.stripe_size, self.stripe_index, self.pool)
         is_striped = any(value is not None for value in stripes) or self.overstripe
         if self.components and is_striped:
-            raise ValueError("components have their own striping; remove the other keys")
+            raise ValueError("each component has striping of its own; remove the other keys of the layout")
         if not self.components and not is_striped:
             raise ValueError("the layout is empty; write layout: null for the file system's default")
         check_stripes(self.stripe_count, self.stripe_size, self.pool)
@@ -74,11 +74,11 @@ class Layout(Struct, frozen=True, forbid_unknown_fields=True):
 def check_stripes(count: int | None, size: int | None, pool: str | None) -> None:
     """Raise ValueError for striping that all versions of Lustre reject."""
     if count is not None and (count == 0 or count > _MOST_STRIPES):
-        raise ValueError(f"stripe_count is 1 to {_MOST_STRIPES}, or -1 for all storage targets, not {count}")
+        raise ValueError(f"stripe_count must be 1 to {_MOST_STRIPES}, or -1 for all storage targets, not {count}")
     if size is not None and (size < _UNIT or size % _UNIT or size >= 1 << 32):
-        raise ValueError(f"stripe_size is a multiple of 64 KiB below 4 GiB, not {size}")
+        raise ValueError(f"stripe_size must be a multiple of 64 KiB below 4 GiB, not {size}")
     if pool is not None and not (0 < len(pool) <= _LONGEST_POOL and pool.replace("_", "").replace("-", "").isalnum()):
-        raise ValueError(f"pool is a name of at most {_LONGEST_POOL} letters and digits, not {pool!r}")
+        raise ValueError(f"pool must be a name of at most {_LONGEST_POOL} letters, digits, - and _, not {pool!r}")
 
 
 def _check_ends(components: tuple[Component, ...]) -> None:

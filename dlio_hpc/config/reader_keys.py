@@ -139,19 +139,22 @@ def _check(reader: Reader) -> None:
         ),
         (
             reader.direct and reader.mode == "framework",
-            "direct: true needs mode: posix; the frameworks open files themselves, through the page cache",
+            "direct: true needs mode: posix; in mode: framework, libraries open the files and read through the page "
+            "cache",
         ),
         (
             reader.direct and (reader.transfer_size or 0) % BLOCK > 0,
-            f"direct: true needs a transfer_size of whole blocks of {BLOCK} bytes",
+            f"direct: true needs a transfer_size that is a multiple of {BLOCK} bytes",
         ),
         (
             (reader.interleave or 1) > 1 and reader.shuffle.files and reader.shuffle.samples,
-            "interleave reads files in turn; with shuffle of files and samples any sample may come next",
+            "interleave reads files in turn, but with shuffle.files and shuffle.samples, any sample of any file may be "
+            "next; leave interleave null, or set one of the two to false",
         ),
         (
             reader.shuffle.ascending and not (reader.shuffle.files or reader.shuffle.samples),
-            "shuffle.ascending sorts the batches of a shuffled order: set shuffle.samples or files with it",
+            "shuffle.ascending has no effect without shuffling: set shuffle.samples or shuffle.files to true as well, "
+            "or remove ascending",
         ),
         (
             reader.loader == "pytorch" and reader.preprocess_threads > 1,
@@ -168,7 +171,7 @@ def _check(reader: Reader) -> None:
         ),
         (
             reader.reorder_tasks and not reader.shard,
-            "reorder_tasks: true has no effect with shard: false, with which every rank reads everything",
+            "reorder_tasks: true has no effect with shard: false, because every rank then reads the whole dataset",
         ),
     )
 

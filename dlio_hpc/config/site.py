@@ -43,7 +43,10 @@ class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
         if self.mpi is not None and self.kind != "srun":
             raise ValueError(f"mpi is an option of srun, not of {self.kind}")
         if self.bind is not None and self.kind == "mpiexec":
-            raise ValueError("bind has no common syntax: set kind to hydra or openmpi, or use options")
+            raise ValueError(
+                "bind cannot be used with kind: mpiexec, because its syntax depends on the MPI: set kind to hydra or "
+                "openmpi, or give the binding in options"
+            )
 
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):
@@ -109,7 +112,7 @@ class Rates(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.read < 1 or self.write < 1:
-            raise ValueError("read and write are bytes per second, such as 1 GB")
+            raise ValueError("read and write must be at least 1 byte per second, such as 1 GB")
 
 
 class Site(Struct, frozen=True, forbid_unknown_fields=True):
@@ -185,13 +188,21 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
         if any(re.search(r"[\s:,]", library) for library in (*self.preload, self.darshan or "")):
             raise ValueError("preload, darshan: the path of a library must not contain blanks, colons or commas")
         if any("libdarshan" in library for library in self.preload):
-            raise ValueError("preload: set libdarshan.so as darshan, so that its logs are configured, checked and read")
+            raise ValueError(
+                "preload must not contain libdarshan.so; give its path in the key darshan, so that its logs are "
+                "configured, checked and read"
+            )
         if "DARSHAN_ENABLE_NONMPI" in {*self.environment, *self.rank_environment}:
-            raise ValueError("DARSHAN_ENABLE_NONMPI writes a log per process instead of a log of the run; remove it")
+            raise ValueError(
+                "with DARSHAN_ENABLE_NONMPI, Darshan writes a log per process instead of one log of the run; remove "
+                "the variable"
+            )
         if self.launcher.remote == "pbs_tmrsh" and self.scheduler != "pbs":
-            raise ValueError(f"launcher.remote: pbs_tmrsh is a command of PBS; scheduler {self.scheduler} has none")
+            raise ValueError(
+                f"launcher.remote: pbs_tmrsh is a command of PBS and needs scheduler: pbs, not {self.scheduler}"
+            )
         if self.pbs_select and self.scheduler != "pbs":
-            raise ValueError(f"pbs_select is for PBS's select; scheduler {self.scheduler} has none")
+            raise ValueError(f"pbs_select is for PBS's select statement and needs scheduler: pbs, not {self.scheduler}")
         check_options("job_options", self.job_options)
 
 
@@ -206,7 +217,8 @@ def check_options(key: str, options: tuple[str, ...]) -> None:
     for option in options:
         if not option.startswith("-") or not option.isprintable():
             raise ValueError(
-                f"{key}: {option!r} is not an option on one line, such as --constraint=cpu or -l place=scatter"
+                f"{key}: {option!r} must begin with - and be a single line, such as --constraint=cpu or "
+                "-l place=scatter"
             )
 
 

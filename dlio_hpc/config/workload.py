@@ -226,7 +226,7 @@ def resized(workload: Workload, size: int, ranks: int) -> Workload:
     wanted = size // dataset.sample_bytes
     asked = f"--dataset-size {units.format_size(size)}"
     if wanted < 1:
-        raise ConfigError(f"{asked} is less than a sample of {units.format_size(dataset.sample_bytes)}")
+        raise ConfigError(f"{asked} is less than one sample, which has {units.format_size(dataset.sample_bytes)}")
     files, samples_per_file = _geometry(dataset, wanted, ranks)
     try:
         made = structs.replace(dataset, files=files, samples_per_file=samples_per_file)

@@ -16,7 +16,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
     refuse(
         (
             kind == "null" and reader.transfer_size is not None,
-            "reader.transfer_size: the null format makes no requests; leave it null",
+            "reader.transfer_size: the null format makes no requests; leave transfer_size null",
         ),
         (
             kind == "null" and (reader.access != "independent" or reader.direct or reader.load != "on_demand"),
@@ -24,28 +24,32 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             reader.transfer_size is not None and framework and kind in LIBRARIES and kind != "npz",
-            f"reader.transfer_size needs mode: posix; in mode: framework {LIBRARIES.get(kind)} chooses its requests",
+            "reader.transfer_size needs mode: posix; "
+            f"in mode: framework, {LIBRARIES.get(kind)} chooses the request size",
         ),
         (
             (reader.interleave or 1) > 1 and kind in LIBRARIES and (framework or not plain),
-            "reader.interleave: files are loaded whole here, so a file would be loaded for every sample; leave it null",
+            "reader.interleave: with these settings, a whole file would be loaded for every sample; leave interleave "
+            "null",
         ),
         (
             by_streams(dataset, reader) and reader.read_threads > reader.files_in_turn(dataset),
-            "reader.read_threads: each thread reads a TFRecord file of its own, and reader.interleave: "
-            f"{reader.interleave} allows fewer files at a time than threads; raise reader.interleave, or leave it null",
+            "reader.read_threads: each thread reads a TFRecord file of its own, but with reader.interleave: "
+            f"{reader.interleave}, fewer files than threads are read at a time; raise reader.interleave, or leave it "
+            "null",
         ),
         (
             kind == "null" and reader.verify_content == "all",
-            "reader.verify_content: the null format has no content to compare; leave it at first",
+            "reader.verify_content: the null format has no content to compare; set verify_content: first or none",
         ),
         (
             reads_records(dataset, reader) and reader.shuffle.ascending,
-            "reader.shuffle.ascending: tf.data reads records file by file, in their order already",
+            "reader.shuffle.ascending has no effect here: TensorFlow reads each TFRecord file from start to end, even "
+            "if samples are shuffled; remove ascending",
         ),
         (
             bool(reader.verify) and kind != "tfrecord",
-            f"reader.verify checks TFRecord's checksums; format: {kind} has none",
+            f"reader.verify checks the checksums of TFRecord files; format: {kind} has none, so leave verify null",
         ),
         (
             not framework and dataset.compression == "lzf",

@@ -123,7 +123,7 @@ class Checkpoints:
                     count = file.readinto(buffer[: size - done].data)
                     spent += now() - started
                     if not count:
-                        raise InvalidRun(f"{path} has {done} bytes, {size} were written")
+                        raise InvalidRun(f"{path} has {done} bytes, but {size} were written")
                     self._compare(path, buffer[:count], done)
                     done += count
         except OSError as fault:

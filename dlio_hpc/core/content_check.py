@@ -12,7 +12,7 @@ from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.sample_layout import Place, SampleLayout
 from dlio_hpc.errors import InvalidRun
 
-_REMEDY = "this differs from the generated contents; remove the dataset's folder and generate it again"
+_REMEDY = "the sample differs from the generated contents; remove the dataset's folder and generate the dataset again"
 
 
 class Verification:
@@ -66,5 +66,5 @@ class Verification:
                 raise InvalidRun(
                     f"{self._paths(place.file)}: sample {place.sample} has {block[at]:#04x} at its byte {begin + at}, "
                     f"expected {expected[at]:#04x}: {_REMEDY}; dlio-hpc datasets verify shows whether the file itself "
-                    "is wrong"
+                    "is wrong or only the read"
                 )

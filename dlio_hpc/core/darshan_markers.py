@@ -44,7 +44,8 @@ class MarkerReads:
                 file.write(bytes(setup.MARKER_BYTES))
         except OSError as fault:
             print(
-                f"dlio-hpc: Darshan's clock cannot be aligned: cannot write {self._path}: {fault.strerror}",
+                f"dlio-hpc: Darshan's clock cannot be aligned, because {self._path} cannot be written: "
+                f"{fault.strerror}",
                 file=sys.stderr,
             )
             return False

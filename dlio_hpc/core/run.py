@@ -175,14 +175,14 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
         return []
     faults = []
     if summary.samples != run.samples:
-        faults.append(f"{summary.samples} samples were read, {run.samples} were planned")
+        faults.append(f"{summary.samples} samples were read, but {run.samples} were planned")
     if not _bytes_are_known(run, summary, ranks):
         return faults
     exact = run.workload.reader.mode == "posix" and not run.workload.dataset.is_chunked
     enough = summary.bytes_read == run.bytes if exact else summary.bytes_read >= run.bytes
     most = planned_bytes.most(run.workload, ranks, run.bytes)
     if not enough:
-        faults.append(f"{summary.bytes_read} bytes were read, {run.bytes} were planned")
+        faults.append(f"{summary.bytes_read} bytes were read, but {run.bytes} were planned")
     elif most is not None and summary.bytes_read > most:
         times = summary.bytes_read / run.bytes
         faults.append(f"{summary.bytes_read} bytes were read, {times:.3g} x the {run.bytes} that were planned")

@@ -46,13 +46,16 @@ def _fill(file: "h5py.File", merged: Merged, run: Run, profiles: "list[XPlane | 
     _steps(file.create_group("steps"), merged, run)
     _ranks(file.create_group("ranks"), merged)
     latency = file.create_group("read_latency")
-    latency.attrs["about"] = "reads of each rank (axis 0) by duration; edges in seconds"
+    latency.attrs["about"] = (
+        "number of reads of each rank (axis 0) in each bin of durations (axis 1); edges: limits of the bins in seconds"
+    )
     latency["edges"] = distributions.bin_edges()
     latency.create_dataset("counts", data=merged.histogram, **_PACKED)
     sizes = file.create_group("request_sizes")
     sizes.attrs["about"] = (
-        "requests of each rank (axis 0) by the bytes they returned; edges in bytes, a bin includes its lower edge. "
-        "Requests that returned no bytes and requests made by a library are left out"
+        "number of requests of each rank (axis 0) in each bin of sizes (axis 1). The size of a request is the number "
+        "of bytes that it returned. edges: limits of the bins in bytes; a bin includes its lower limit. Requests that "
+        "returned no bytes and requests made by a library are left out"
     )
     sizes["edges"] = distributions.size_edges()
     sizes.create_dataset("counts", data=merged.sizes, **_PACKED)
@@ -74,7 +77,8 @@ def first_step(merged: Merged) -> float:
 
 def _steps(group: "h5py.Group", merged: Merged, run: Run) -> None:
     group.attrs["about"] = (
-        "axes: rank, epoch, step; seconds; start: since the run's first step; NaN: not reached in time"
+        "axes: rank, epoch, step. Times are in seconds; start counts from the run's first step. NaN (0 in samples and "
+        "bytes): the step was not reached in time"
     )
     for name, column in _columns(merged):
         group.create_dataset(name, data=_table(column, run.steps_per_epoch), **_PACKED)
@@ -111,9 +115,9 @@ def _ranks(group: "h5py.Group", merged: Merged) -> None:
     import h5py
 
     group.attrs["about"] = (
-        "one row per rank; clock_offset: seconds added to the rank's clock to get rank 0's. bytes_read: bytes of "
-        "samples, overhead_bytes: other bytes read with them; side_*: auxiliary files, which no other column includes; "
-        "checkpoint_time: seconds of writing and fsync"
+        "one row per rank. clock_offset: seconds added to the rank's clock to get the clock of rank 0. bytes_read: "
+        "bytes of samples. overhead_bytes: other bytes that were read with the samples. side_*: requests and bytes of "
+        "auxiliary files, which the other columns leave out. checkpoint_time: seconds of writing and fsync"
     )
     group["host"] = np.array([host.name for host in merged.hosts], dtype=h5py.string_dtype())
     group["clock_offset"] = merged.offsets[:, 0]
@@ -136,9 +140,9 @@ def _ranks(group: "h5py.Group", merged: Merged) -> None:
 
 def _activity(group: "h5py.Group", merged: Merged) -> None:
     group.attrs["about"] = (
-        "axes: rank, bin; bytes (of samples and overhead), requests, and seconds with at least one read in flight, in "
-        "each bin of `width` seconds; a read that spans several bins is divided among them. Bin 0 begins at `start`, "
-        "in seconds since the run's first step. timed: false if the times of reads are unknown, and all values are "
+        "axes: rank, bin. bytes: bytes of samples and overhead. busy: seconds with at least one read in flight. A bin "
+        "has `width` seconds; a read that spans several bins is divided among them. Bin 0 begins at `start`, in "
+        "seconds since the run's first step. timed: false if the times of reads are unknown; all values are then "
         "zero. Auxiliary files and checkpoints are left out"
     )
     timed = bool(merged.totals[:, merge.TIMED].any())
@@ -155,10 +159,11 @@ def _tf_profile(group: "h5py.Group", merged: Merged, profiles: "dict[int, XPlane
     import h5py
 
     group.attrs["about"] = (
-        "events of threads of the profiled ranks, from TensorFlow's profiler; name and thread are indices into names "
-        "and threads; start is in seconds since the run's first step, duration in seconds. Attributes have one value "
-        "per rank of `ranks`: left_out: number of shorter events that are not recorded; clock_error: largest error of "
-        "start; until: time at which the profiler was stopped"
+        "events of threads of the profiled ranks, from TensorFlow's profiler. name and thread are indices into `names` "
+        "and `threads`. start: seconds since the run's first step. duration: seconds. The attributes left_out, "
+        "clock_error and until have one value per rank of `ranks`. left_out: number of shorter events that are not "
+        "recorded. clock_error: largest error of start in seconds. until: time at which the profiler was stopped, in "
+        "seconds since the run's first step"
     )
     names = sorted({name for profile in profiles.values() for name in profile.names})
     columns: dict[str, list[Any]] = {"rank": [], "thread": [], "name": [], "start": [], "duration": []}

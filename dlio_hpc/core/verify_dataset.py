@@ -73,8 +73,8 @@ def verify(folder: Path, quick: bool) -> Findings:
     known = dataset.begun(folder)
     if known is None or not known.complete:
         fault = (
-            "its generation did not complete; the next job that needs it generates it again; dlio-hpc datasets remove "
-            "deletes it"
+            "its generation did not complete; the next job that needs the dataset generates it again. To delete it, "
+            "use dlio-hpc datasets remove"
         )
         return Findings(0, 0, (DatasetFault(folder.name, fault),))
     faults = [

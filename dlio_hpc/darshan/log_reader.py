@@ -110,8 +110,8 @@ def _header(file: IO[bytes], path: Path) -> _Header:
     _, _, compression, partial, *rest = _HEADER.unpack(raw)
     if compression == _LIVE:
         raise InvalidRun(
-            f"{path} is not a log but the live record of a killed process, without traces; darshan-merge combines the "
-            "live records of all ranks into a log"
+            f"{path} is not a log but the live record that a killed process left; it has no traces. darshan-merge "
+            "combines the live records of all ranks into a log"
         )
     if compression:
         raise InvalidRun(f"{path} has an unsupported compression ({compression})")
@@ -134,7 +134,7 @@ def _region_faults(header: _Header, size: int) -> list[LogFault]:
     regions.sort()
     end = max(offset + length for offset, length in regions)
     if end > size:
-        return [LogFault("truncated", f"{size} bytes, its header requires {end}")]
+        return [LogFault("truncated", f"the log has {size} bytes, but its header requires {end}")]
     contiguous = all(first + length == second for (first, length), (second, _) in pairwise(regions))
     if not contiguous or end != size or header.names[0] <= _HEADER.size:
         return [LogFault("garbled", "the header's table of regions does not match the file")]

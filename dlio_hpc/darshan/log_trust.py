@@ -72,7 +72,9 @@ def _impossible(log: Log) -> Iterator[LogFault]:
     ranks = log.job.ranks
     if not 1 <= ranks <= _MOST_RANKS or not 0 <= log.job.started < _MOST_S:
         yield LogFault(
-            "garbled", f"a job of {ranks} processes, started {log.job.started:.0f} s after 1970, is impossible"
+            "garbled",
+            f"the log has an impossible number of processes ({ranks}) or start time ({log.job.started:.0f} s since "
+            "1970)",
         )
     for module, records in log.counted.items():
         wrong = (records["rank"] < -1) | (records["rank"] >= ranks)
@@ -110,7 +112,7 @@ def _against_run(log: Log, expected: Expected) -> Iterator[LogFault]:
     if expected.ranks is not None and job.ranks != expected.ranks:
         yield LogFault(
             "rank count",
-            f"the log has {job.ranks} process(es), the run had {expected.ranks} ranks: Darshan's library and the "
+            f"the log has {job.ranks} process(es), but the run had {expected.ranks} ranks: Darshan's library and the "
             "ranks' MPI do not match, or DARSHAN_ENABLE_NONMPI is set",
         )
     if expected.started is not None and job.ended and job.ended < expected.started - _SLACK_S:
@@ -132,9 +134,9 @@ def _trace_faults(
     if unread or not requests:
         return []
     if tracer not in log.modules or not (trace := log.traced.get(tracer)):
-        return [LogFault("DXT missing", f"{requests} requests were counted, {tracer} holds none")]
+        return [LogFault("DXT missing", f"the counters have {requests} requests, but the trace {tracer} has none")]
     if not len(trace.segments):
-        return [LogFault("DXT missing", f"{requests} requests were counted, {tracer} holds none")]
+        return [LogFault("DXT missing", f"the counters have {requests} requests, but the trace {tracer} has none")]
     traced = _traced(trace, {number for number, rank in counted if rank < 0})
     differing = {key: (row, traced.get(key, _NONE)) for key, row in counted.items()}
     differing = {key: (row, traced_row) for key, (row, traced_row) in differing.items() if (row != traced_row).any()}

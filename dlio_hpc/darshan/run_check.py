@@ -118,7 +118,7 @@ def _generated(log: Log, run: Run, result: Result) -> dict[str, object]:
     written = sum(_recorded(log, run, "WRITTEN").values())
     planned = run.bytes if run.workload.dataset.compression == "none" else None
     short = planned is not None and written < planned
-    differences = (f"Darshan recorded {written} bytes written, {planned} were planned",) if short else ()
+    differences = (f"Darshan recorded {written} bytes written, but {planned} were planned",) if short else ()
     return {"bytes": Bytes(written, result.generated.bytes_written, planned), "differences": differences}
 
 
@@ -173,7 +173,7 @@ def _differences(
     odd = np.flatnonzero((abs(missing) if whole else missing) > _tolerance(run, core))
     short_files = list(_short_files(recorded, plan, run)) if whole else []
     for rank in odd[:_NAMED].tolist():
-        message = f"rank {rank}: Darshan recorded {by_rank[rank]} bytes, the rank counted {core[rank]}"
+        message = f"rank {rank}: Darshan recorded {by_rank[rank]} bytes, but the rank counted {core[rank]}"
         files = [text for short_rank, text in short_files if short_rank == rank]
         yield message + (f"; {files[0]}" if files else "")
     if len(odd) > _NAMED:
@@ -228,7 +228,7 @@ def _short_files(recorded: dict[tuple[int, int], int], plan: Plan, run: Run) -> 
             count = recorded.get((rank, number), 0)
             if count < wanted[number]:
                 name = os.path.basename(dataset.file_path(run, number))
-                yield rank, f"Darshan recorded {count} bytes of {name}, {wanted[number]} were planned"
+                yield rank, f"Darshan recorded {count} bytes of {name}, but {wanted[number]} were planned"
 
 
 def samples_of_files(plan: Plan, run: Run, rank: int) -> Counts:

@@ -69,9 +69,10 @@ def create(directory: Path, target: Path) -> list[str]:
         if errors := faults(temporary):
             if _manifest(directory) != manifest:
                 raise Incomplete(
-                    f"files in {directory} changed while they were archived; collect again when no process writes there"
+                    f"files in {directory} changed while they were archived; collect the job again when no process "
+                    "writes to this directory"
                 )
-            raise InvalidRun(f"the archive did not verify after writing ({errors[0]}); the disk may be failing")
+            raise InvalidRun(f"the archive that was just written has a fault ({errors[0]}); the disk may be failing")
     try:
         rundir.write(directory / rundir.MANIFEST, document.encode(manifest))
     except OSError as fault:  # such as a full disk
@@ -250,8 +251,8 @@ def _encoded(directory: Path, manifest: Manifest) -> bytes:
     content = document.encode(manifest)
     if len(manifest.files) >= archive_members.MOST_MEMBERS or len(content) > rundir.LARGEST_DOCUMENT:
         raise ConfigError(
-            f"{directory} has {len(manifest.files)} files, the limit of an archive is {archive_members.MOST_MEMBERS}; "
-            "remove files that dlio-hpc did not write"
+            f"{directory} has {len(manifest.files)} files, too many for an archive (at most "
+            f"{archive_members.MOST_MEMBERS}, fewer if their names are long); remove files that dlio-hpc did not write"
         )
     return content
 

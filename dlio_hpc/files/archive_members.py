@@ -157,7 +157,8 @@ class Members:
         self._packed.decompressed += len(data)
         if self._packed.decompressed > most_bytes(self._packed.size):
             raise InvalidRun(
-                f"it decompresses to more than {units.format_size(most_bytes(self._packed.size))}, {RATIO} x its size"
+                f"it decompresses to more than {units.format_size(most_bytes(self._packed.size))}, the limit for an "
+                "archive of its size"
             )
         return data
 

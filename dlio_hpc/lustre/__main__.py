@@ -52,7 +52,7 @@ def before(directory: Path, plan: Plan, run: Run) -> None:
     record = _with_folder(record, run)
     layout_record.write(directory, name, record)
     if record.asked is None:
-        print(f"layout: none requested, {run.dataset} keeps its own")
+        print(f"layout: none requested; {run.dataset} keeps the layout that it has")
     elif run.kind == "generate" and dataset.is_unwritten(run):
         if faults := _set(record, run, record.asked):
             _refuse(directory, _name(plan, run, rundir.AFTER), replace(record, faults=faults))

@@ -121,7 +121,7 @@ def parse(text: str, source: str) -> LayoutComponents:
     try:
         return tuple(_part(part["sub_layout"], part["lcme_extent.e_end"], source) for part in parts)
     except (KeyError, TypeError) as fault:
-        raise InfrastructureError(f"{source}: unknown layout, {fault}") from fault
+        raise InfrastructureError(f"{source}: the layout cannot be parsed: {fault}") from fault
 
 
 def _part(data: dict[str, Any], end: object, source: str) -> LayoutComponent:
@@ -138,7 +138,7 @@ def _part(data: dict[str, Any], end: object, source: str) -> LayoutComponent:
             targets=tuple(int(stripe["l_ost_idx"]) for stripe in objects),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as fault:
-        raise InfrastructureError(f"{source}: unknown layout, {fault}") from fault
+        raise InfrastructureError(f"{source}: the layout cannot be parsed: {fault}") from fault
 
 
 def targets(path: Path) -> list[Target]:

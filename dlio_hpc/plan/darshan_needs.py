@@ -77,13 +77,14 @@ def note(plan: Plan, run: Run) -> str | None:
         return None
     return (
         f"Darshan's trace of {rundir.run_name(run.number, run.name)} needs {format_size(need.wanted_kib << 10)} per "
-        f"rank and gets {format_size(need.trace_kib << 10)}: it will be truncated, the counters stay complete"
+        f"rank but gets {format_size(need.trace_kib << 10)}: the trace will be truncated; the counters stay complete"
     )
 
 
 EARLY = (
-    "this Darshan is older than 3.4 and cannot read a configuration file: it records all files outside of the "
-    f"system's and Python's folders, at most {_EARLY_FILES} files and {_EARLY_TRACE_MIB} MiB of trace per rank"
+    "this Darshan is older than 3.4 and cannot read a configuration file: it records all files except those in the "
+    f"folders of the system and of Python, but at most {_EARLY_FILES} files and {_EARLY_TRACE_MIB} MiB of trace per "
+    "rank"
 )
 
 

@@ -57,7 +57,7 @@ def _removed(folder: Path, lock: Path) -> tuple[int, int]:
 
 
 def _owned(folder: Path) -> ConfigError:
-    return ConfigError(f"{folder}: a job is generating it; cancel the job, or wait for its end")
+    return ConfigError(f"a job is generating the dataset in {folder}; cancel the job, or wait for its end")
 
 
 def _check_strangers(folder: Path, known: Fingerprint | None, inside: Path | None = None) -> None:
@@ -72,7 +72,8 @@ def _check_strangers(folder: Path, known: Fingerprint | None, inside: Path | Non
         more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
         listing = ", ".join(foreign[:_SHOWN]) + more
         raise ConfigError(
-            f"{folder} contains files that are not part of the dataset: {listing}; move them away; nothing was removed"
+            f"nothing was removed: {folder} contains files that are not part of the dataset. Move these files away: "
+            f"{listing}"
         )
 
 

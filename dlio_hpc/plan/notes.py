@@ -43,4 +43,4 @@ def _without_effect(plan: Plan) -> Iterator[str]:
     given = {"--account": plan.account, "--queue": plan.queue, "--job-option": plan.job_options}
     ignored = [option for option, value in given.items() if value]
     if plan.site.scheduler == "local" and ignored:
-        yield f"site {plan.site.name} has no accounts and queues; {', '.join(ignored)} recorded, without effect"
+        yield f"{', '.join(ignored)}: no effect, because site {plan.site.name} has no batch system"

@@ -56,4 +56,4 @@ def advice(name: str) -> str:
     PACKAGES.
     """
     package = PACKAGES[name]
-    return f"{package.needed_by} needs it: {package.remedy}"
+    return f"{package.needed_by} needs this package: {package.remedy}"

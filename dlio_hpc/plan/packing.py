@@ -80,7 +80,9 @@ def plans(
         names = [f"{study.study}-{first + place}" for place in range(len(groups))]
     jobs = [*ahead, *(_measuring(study, group, name) for group, name in zip(groups, names, strict=True))]
     if len(jobs) > _MOST_JOBS:
-        raise ConfigError(f"these are {len(jobs)} jobs, more than {_MOST_JOBS}; increase --time, or vary fewer values")
+        raise ConfigError(
+            f"the study needs {len(jobs)} jobs, more than {_MOST_JOBS}; increase --time, or vary fewer values"
+        )
     return tuple(jobs)
 
 

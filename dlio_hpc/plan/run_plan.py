@@ -78,19 +78,22 @@ def notes(study: Study, point: Point) -> Iterator[str]:
     dataset, reader, steps = workload.dataset, plan.resolved(workload).reader, workload.train.steps
     per_epoch = plan.steps_per_epoch(workload, point.ranks)
     if steps is not None and per_epoch < steps:
-        yield f"train.steps: the dataset ends after {per_epoch} of {steps} steps per epoch"
+        yield f"train.steps: the dataset has samples for only {per_epoch} of the {steps} steps per epoch"
     batch_bytes = dataset.sample_bytes * reader.batch_size
     asked = workload.reader.transfer_size or 0
     if reader.mode == "posix" and asked > batch_bytes and reader.access == "independent":
-        yield f"reader.transfer_size: a request ends with its batch, after {batch_bytes} bytes"
+        yield (
+            f"reader.transfer_size: requests have at most {batch_bytes} bytes, because a request does not reach beyond "
+            "its batch"
+        )
     total = per_epoch * workload.train.epochs
     if workload.checkpoint is not None and total < (workload.checkpoint.every_steps or 0):
-        yield f"checkpoint.every_steps: no checkpoint is written, the run ends after {total} steps"
+        yield f"checkpoint.every_steps: no checkpoint is written, because the run ends after {total} steps"
     yield from _shares_notes(workload, point.ranks)
     if reader.verify_content == "all":
         yield (
-            "with reader.verify_content=all, contents are compared between steps while reading ahead continues; "
-            "wall time, samples/s and waits are not those of training"
+            "with reader.verify_content: all, contents are compared between steps, while reading ahead continues; "
+            "wall time, samples/s and waits are therefore not those of training"
         )
     if reader.reorder_tasks and point.nodes == 1:
         yield "reader.reorder_tasks: no effect on a single node, because no other node wrote data"
@@ -107,20 +110,21 @@ def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:
     is_uneven = rest and (fewer + 1) * ranks > planned_bytes.SPARE * dataset.files
     if is_uneven and reader_keys.shares_files(dataset, reader, ranks):
         yield (
-            f"dataset.files: {rest} of {ranks} ranks read {fewer + 1} of the {dataset.files} files, the others "
-            f"{fewer}; ranks with fewer files wait at the end of an epoch; use a multiple of the number of ranks"
+            f"dataset.files: {rest} of {ranks} ranks read {fewer + 1} of the {dataset.files} files, the other ranks "
+            f"read {fewer} and wait at the end of an epoch; use a multiple of the number of ranks"
         )
     times = planned_bytes.factor(workload, ranks)
     if times > planned_bytes.SPARE and reader.shuffle.samples:
         yield (
-            f"{times:.3g} x the samples' bytes are read: shuffled samples require whole files, of which ranks need "
-            f"only a part; use at least {ranks} files (now {dataset.files}) and whole epochs (train.steps: null)"
+            f"{times:.3g} x the bytes of the samples are read: with shuffled samples, a rank reads whole files, even "
+            f"if it needs only some of their samples; use at least {ranks} files (now {dataset.files}) and whole "
+            "epochs (train.steps: null)"
         )
     elif times > planned_bytes.SPARE:
         request = units.format_size(workload.request_size or 0)
         yield (
-            f"{times:.3g} x the samples' bytes are read: requests of {request} reach beyond the last record that a "
-            "rank needs; lower reader.transfer_size, or use more samples for each rank"
+            f"{times:.3g} x the bytes of the samples are read: requests of {request} reach beyond the last record that "
+            "a rank needs; lower reader.transfer_size, or use more samples for each rank"
         )
 
 
@@ -151,7 +155,7 @@ def watched(study: Study, point: Point) -> tuple[bool, str | None]:
     if study.darshan is False or site.darshan is None:
         return False, None
     if reader.loader == "pytorch" and reader.batches_ahead:
-        why = "worker processes read, which Darshan does not record under MPI (fork() even corrupts its counters)"
+        why = "under MPI, Darshan does not record the reads of worker processes, and fork() corrupts its counters"
         if study.darshan:
             raise ConfigError(f"--darshan: {why}; set reader.prefetch: 0, or disable Darshan with --no-darshan")
         return False, f"Darshan is disabled: {why}"

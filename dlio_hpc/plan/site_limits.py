@@ -34,8 +34,8 @@ def _node(plan: Plan) -> Iterator[ConfigError]:
     threads = depth(site, ranks)
     if site.cpus is not None and threads is not None and threads * ranks > site.cpus:
         yield ConfigError(
-            f"--ppn {ranks}: with {threads} hardware threads per rank they need {threads * ranks}, site {site.name} "
-            f"has {site.cpus} per node; use fewer ranks, or -S site.depth=N"
+            f"--ppn {ranks}: with {threads} CPU(s) per rank, the ranks of a node need {threads * ranks}, but site "
+            f"{site.name} has {site.cpus} per node; use fewer ranks, or fewer CPUs per rank (-S site.depth=N)"
         )
 
 
@@ -43,8 +43,8 @@ def _binding(plan: Plan) -> Iterator[ConfigError]:
     bind = plan.site.launcher.bind or ""
     if bind.startswith("list:") and bind.count(":") != plan.ranks_per_node:
         yield ConfigError(
-            f"--ppn {plan.ranks_per_node}: site {plan.site.name} binds {bind.count(':')} ranks ({bind}); "
-            "set another binding: -S site.launcher.bind=depth"
+            f"--ppn {plan.ranks_per_node}: the CPU binding of site {plan.site.name} is for {bind.count(':')} ranks per "
+            f"node ({bind}); set another binding: -S site.launcher.bind=depth"
         )
 
 
@@ -60,7 +60,7 @@ def _size(plan: Plan) -> Iterator[ConfigError]:
     site = plan.site
     yield from _at_most(f"site {site.name}", plan, site.limits.nodes, site.limits.walltime)
     if site.scheduler == "local" and plan.nodes > 1 and site.limits.nodes is None:
-        yield ConfigError(f"--nodes {plan.nodes}: site {site.name} has no batch system; its jobs have one node")
+        yield ConfigError(f"--nodes {plan.nodes}: site {site.name} has no batch system, so a job can use one node only")
 
 
 def _queue(plan: Plan) -> Iterator[ConfigError]:
@@ -89,9 +89,9 @@ def _budget(plan: Plan) -> Iterator[ConfigError]:
     least, room = computing(plan), plan.walltime - plan.warning_time
     if least > room:
         yield ConfigError(
-            f"--time {units.format_walltime(plan.walltime)}: the runs of this job compute for "
-            f"at least {units.format_walltime(int(least))}, and the job is signalled {plan.warning_time} s before its "
-            "limit; request more time, or fewer runs (--repeat, --warmup) or steps (train.steps)"
+            f"--time {units.format_walltime(plan.walltime)} is too short: the runs of this job compute for at least "
+            f"{units.format_walltime(int(least))}, and must end {plan.warning_time} s before the time limit. Request "
+            "more time, fewer runs (--repeat, --warmup) or fewer steps (train.steps)"
         )
 
 
@@ -102,21 +102,21 @@ def notes(plan: Plan) -> Iterator[str]:
     least, room = computing(plan), plan.walltime - plan.warning_time
     if least > _TIGHT * room:
         yield (
-            f"computing alone takes {units.format_walltime(int(least))} of the {units.format_walltime(plan.walltime)} "
-            "walltime; a slow file system will exceed it"
+            f"computation alone takes {units.format_walltime(int(least))} of the walltime of "
+            f"{units.format_walltime(plan.walltime)}; on a slow file system, the job will exceed its walltime"
         )
     site = plan.site
     measured = [run for run in plan.runs if run.kind != "generate"]
     expected = sum(cost.of_run(run, plan.nodes, plan.ranks, site.expected_rates).seconds for run in measured)
     if expected > plan.walltime:
         yield (
-            f"measuring is expected to take {units.format_walltime(round(expected))} and the walltime is "
-            f"{units.format_walltime(plan.walltime)}; request more --time or --nodes, or less --dataset-size (times "
-            "are estimates from the site's rates, see dlio-hpc estimate)"
+            f"the measurements are expected to take {units.format_walltime(round(expected))}, but the walltime is "
+            f"{units.format_walltime(plan.walltime)}; increase --time or --nodes, or reduce --dataset-size (times "
+            "are estimated from the rates in the site profile, see dlio-hpc estimate)"
         )
     queue = plan.queue
     if site.queues and queue is not None and queue not in site.queues:
-        yield f"site {site.name} does not list queue {queue}; its limits are not known here"
+        yield f"the profile of site {site.name} does not list queue {queue}; the limits of this queue are not checked"
 
 
 def computing(plan: Plan) -> float:
@@ -146,8 +146,9 @@ def of_cost(site: Site, costs: Sequence[JobCost]) -> Iterator[ConfigError]:
     hours = sum(job.limit_node_hours for job in costs)
     if limits.node_hours is not None and hours > limits.node_hours:
         yield ConfigError(
-            f"{len(costs)} job(s) cost {hours:.4g} node-hours if they run to their limits, site {site.name} allows "
-            f"{limits.node_hours:.4g}; lower --time, or measure fewer points (see dlio-hpc estimate)"
+            f"{len(costs)} job(s) cost {hours:.4g} node-hours if they use their whole walltime, but site {site.name} "
+            f"allows {limits.node_hours:.4g} per submission; lower --time, or measure fewer points (see dlio-hpc "
+            "estimate)"
         )
     for verb, most, bytes_ in (
         ("read", limits.bytes_read, sum(job.bytes_read for job in costs)),
@@ -156,8 +157,9 @@ def of_cost(site: Site, costs: Sequence[JobCost]) -> Iterator[ConfigError]:
     ):
         if most is not None and bytes_ > most:
             yield ConfigError(
-                f"{len(costs)} job(s) {verb} {units.format_size(bytes_)}, site {site.name} allows "
-                f"{units.format_size(most)}; use --dataset-size, fewer points or fewer epochs (see dlio-hpc estimate)"
+                f"{len(costs)} job(s) {verb} {units.format_size(bytes_)}, but site {site.name} allows "
+                f"{units.format_size(most)} per submission; use a smaller --dataset-size, fewer points or fewer epochs "
+                "(see dlio-hpc estimate)"
             )
 
 
@@ -172,7 +174,11 @@ def check_jobs(site: Site, queue: str | None, queues: list[tuple[str, ...]], mor
     ):
         if most is not None and more > most:
             raise ConfigError(
-                f"{where} allows {most} job(s) per user, these are {more}; increase --time, or measure fewer points"
+                f"{where} allows {most} job(s) per user, but the submission has {more}; increase --time, or measure "
+                "fewer points"
             )
         if most is not None and have + more > most:
-            raise ConfigError(f"{where} allows {most} job(s) per user, you have {have} there; wait, or cancel a job")
+            raise ConfigError(
+                f"{where} allows {most} job(s) per user; you have {have} there, and the submission has {more}. Wait, "
+                "or cancel a job"
+            )

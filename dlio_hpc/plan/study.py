@@ -226,7 +226,7 @@ def make(name: str, asked: Sequence[PartRequest], request: JobRequest, about: Ab
     if len(points) * (request.repeat + request.warmup) > _MOST:
         raise _too_large()
     if any(part.folders for part in asked) and request.repeat % 2:
-        notes["--ab: with an odd --repeat, A goes first once more often than B"] = None
+        notes["--ab: with an odd --repeat, A is measured first once more often than B; use an even --repeat"] = None
     runs = plan.absolute(request.runs)
     return Study(
         version=__version__,
@@ -257,7 +257,7 @@ def make(name: str, asked: Sequence[PartRequest], request: JobRequest, about: Ab
 
 
 def _too_large() -> ConfigError:
-    return ConfigError(f"these are more than {_MOST} measurements; vary fewer values, or lower --repeat")
+    return ConfigError(f"the study has more than {_MOST} measurements; vary fewer values, or lower --repeat")
 
 
 def _part(asked: PartRequest, points: list[Point]) -> Part:
@@ -308,7 +308,9 @@ def _points(asked: PartRequest, first: int, notes: dict[str, None]) -> Iterator[
             workload = _sized(asked, workload, most, notes)
             same = known.setdefault(document.encode((plan.resolved(workload), layout)), title)
             if same != title:
-                raise ConfigError(f"same workload as {same}; use values further apart, or no --dataset-size")
+                raise ConfigError(
+                    f"the workload is the same as for {same}; use values further apart, or omit --dataset-size"
+                )
         except ConfigError as fault:
             raise ConfigError(f"{title}: {fault}" if title else str(fault)) from fault
         for nodes, ranks_per_node in scales:
@@ -341,9 +343,12 @@ def _scales(asked: PartRequest) -> list[tuple[int, int]]:
     if len(set(scales)) < len(scales):
         raise ConfigError("--nodes, --ppn: a number is repeated; give each number once")
     if asked.zipped and len(asked.axes) < 2:
-        raise ConfigError("--zip needs at least two -P (in a study file, zip needs two keys that vary)")
+        raise ConfigError("--zip needs at least two options -P; in a study file, zip needs two keys in sweep")
     if asked.weak and len(scales) < 2:
-        raise ConfigError("--weak needs several --nodes or several --ppn (in a study file, ranks_per_node)")
+        raise ConfigError(
+            "--weak needs several values of --nodes or --ppn; in a study file, weak needs several values of nodes or "
+            "ranks_per_node"
+        )
     return scales
 
 
@@ -383,8 +388,8 @@ def layout_of(site: Site, settings: dict[str, Any]) -> Layout | None:
 def _check_weak(workload: Workload) -> None:
     if workload.reader.load == "memory" and workload.reader.shard:
         raise ConfigError(
-            "--weak: reader.load: memory loads a rank's whole share, which is smaller on more ranks; use "
-            "reader.load: on_demand, or omit --weak"
+            "--weak: with reader.load: memory, a rank loads its whole share of the dataset, which is smaller with more "
+            "ranks; use reader.load: on_demand, or omit --weak"
         )
 
 
@@ -401,8 +406,8 @@ def _weak_notes(workload: Workload, most: int) -> Iterator[str]:
     share, whole = workload.dataset.samples / most, (workload.train.steps or 0) * workload.reader.batch_size
     if workload.reader.shard and share < whole:
         yield (
-            f"--weak: on the most ranks a rank reads {share:.4g} samples per epoch, on fewer ranks {whole}; to make "
-            f"them equal, set dataset.samples_per_file x dataset.files to {whole * most}"
+            f"--weak: with the most ranks, a rank reads {share:.4g} samples per epoch on average; with fewer ranks, it "
+            f"reads {whole}. To make them equal, set dataset.samples_per_file x dataset.files to {whole * most}"
         )
 
 
@@ -416,8 +421,8 @@ def _size_notes(workload: Workload, sized: Workload, ranks: int) -> Iterator[str
         dataset.samples_per_file if after.file_access == "shared" else dataset.files for dataset in (before, after)
     )
     yield (
-        f"--dataset-size: {workload.name} grows from {units.format_size(before.size)} to "
-        f"{units.format_size(after.size)}, {key} from {old} to {new}"
+        f"--dataset-size: the dataset of {workload.name} grows from {units.format_size(before.size)} to "
+        f"{units.format_size(after.size)}, and {key} from {old} to {new}"
     )
     read = plan.samples_per_epoch(sized, ranks)
     if sized.train.steps is not None and read < after.samples:

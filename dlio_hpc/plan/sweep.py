@@ -91,8 +91,8 @@ def check_site_key(key: str, source: str) -> None:
     """
     if key.startswith("site.") and not f"{key}.".startswith(f"{_LAYOUT}."):
         raise ConfigError(
-            f"{source}: a study varies keys of the workload and of {_LAYOUT}; for another key of the site, submit "
-            "a study per value with -S"
+            f"{source}: a study can vary only keys of the workload and of {_LAYOUT}. To vary another key of the site, "
+            "submit one study for each value, and set the value with -S"
         )
 
 
@@ -182,7 +182,8 @@ def _check_spelling(key: str, values: list[Any], unit: Unit, source: str) -> Non
         if ends is not None and None not in [_end(end, unit) for end in ends.groups()]:
             first, last = (end.strip() for end in ends.groups())
             raise ConfigError(
-                f"{source}: {value!r} is not a value; a range is written {first}..{last}, with steps {first}..{last}*2"
+                f"{source}: {value!r} is not a value; write a range as {first}..{last}, or with a factor as "
+                f"{first}..{last}*2"
             )
 
 
@@ -204,7 +205,10 @@ def _range(text: str, unit: Unit, source: str) -> list[Any]:
     if first is None or last is None or step is None or step <= (1 if how == "*" else 0):
         raise _no_range(text, source)
     if first > last or (how == "*" and first <= 0):
-        raise ConfigError(f"{source}: the range {text} never ends; write the smaller value first")
+        raise ConfigError(
+            f"{source}: the range {text} never ends; write the smaller value first, and above 0 if the range has a "
+            "factor (*)"
+        )
     values: list[float] = []
     for place in itertools.count():
         value = first * step**place if how == "*" else first + step * place

@@ -270,8 +270,8 @@ def without_log(outcome: JobOutcome, run: RunOutcome) -> str | None:
     if run.verdict is not None:
         return run.verdict.why_not
     if not run.run.darshan:
-        named = outcome.plan.site.darshan is not None
-        return "not used in this run" if named else f"site {outcome.plan.site.name} has no libdarshan in its profile"
+        unnamed = f"site {outcome.plan.site.name} has no libdarshan in its profile"
+        return unnamed if outcome.plan.site.darshan is None else "Darshan was not used in this run"
     return "the job ended before its log was checked"
 
 
@@ -399,7 +399,7 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
     state = outcome.job.state
     if state == "completed" and (silent := [run.name for run in outcome.runs if run.result is None]):
         return InvalidRun(
-            f"job {outcome.job.job} completed, but {', '.join(silent)} left no result; the launcher may not have "
+            f"job {outcome.job.job} completed, but {', '.join(silent)} left no result. The launcher may not have "
             f"started the ranks; {_where(outcome)}"
         )
     if state in _INCOMPLETE:

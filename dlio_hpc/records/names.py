@@ -54,9 +54,8 @@ def _all(runs: Path) -> list[Path]:
     """
     files = sorted(runs.glob(rundir.JOBS)) or list(rundir.matching(runs, rundir.JOBS))
     if not files:
-        left = (
-            ", only the remains of killed submissions (dlio-hpc clean removes them)" if any(debris.rests(runs)) else ""
-        )
+        rests = ", only files that killed submissions left (dlio-hpc clean removes them)"
+        left = rests if any(debris.rests(runs)) else ""
         raise ConfigError(f"no jobs in {runs}{left}; give the directory of your jobs with --runs")
     return [file.parent for file in files]
 

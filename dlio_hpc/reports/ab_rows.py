@@ -36,9 +36,10 @@ def cached(measured: Sequence[Measured]) -> list[str]:
     known = [share for share in shares if share is not None]
     if len(known) < len(shares):
         return [
-            "UNKNOWN: it was not recorded whether bytes came from storage; this may compare memory instead of storage."
+            "UNKNOWN: it was not recorded whether bytes came from storage; this may be a comparison of memory instead "
+            "of storage."
         ]
-    return [f"cached: up to {100 * max(known):.0f} % came from memory; this does not compare storage."]
+    return [f"cached: up to {100 * max(known):.0f} % of the bytes came from memory; this is no comparison of storage."]
 
 
 def verdict(study: Study, effects: tuple[PairedEffect, ...]) -> str:
@@ -100,5 +101,8 @@ def stragglers(compared: tuple[Arm, ...]) -> list[str]:
         if not side.nodes:
             unknown.append(side.folder)
     if unknown:
-        lines.append(f"Stragglers among nodes are unknown: one node, or reads were not timed ({', '.join(unknown)}).")
+        lines.append(
+            f"Stragglers among nodes are unknown below {' and '.join(unknown)}: there was only one node, or reads "
+            "were not timed."
+        )
     return lines

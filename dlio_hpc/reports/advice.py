@@ -86,7 +86,7 @@ def _gain(chosen: Comparison) -> str:
     """Return a heading that recommends a change and states its gain over the reference."""
     judged = chosen.of(chosen.recommended) if chosen.recommended is not None else None
     ratio = judged.to_reference if judged and judged.to_reference else 1.0
-    return f"change these settings for {ratio:.2f} x the reference:"
+    return f"change these settings (measured: {ratio:.2f} x the reference):"
 
 
 def _lines(key: str, point: Point) -> list[str]:
@@ -315,5 +315,5 @@ def _alignment(changed: list[str], point: Point) -> Iterator[str]:
     if fixed and transfer and "reader.transfer_size" in changed and transfer > record and transfer % record:
         yield (
             f"alignment (DLIO paper): make the transfer size a multiple of a record ({record} bytes with its frame), "
-            f"here {transfer // record * record}"
+            f"for example {transfer // record * record}"
         )

@@ -123,7 +123,7 @@ def _slowest(runs: Sequence[RunOutcome]) -> str:
     ranks = [summary.slowest_rank for summary in _summaries(runs)]
     ratio = f"{statistics.median(rank.ratio for rank in ranks):.2f} x the median rank"
     if len({rank.rank for rank in ranks}) > 1:
-        return f"the slowest rank, {ratio} and not the same in each repeat"
+        return f"the slowest rank, which is not the same in each repeat, {ratio}"
     return f"rank {ranks[0].rank} on {ranks[0].host}, {ratio}"
 
 

@@ -69,7 +69,7 @@ def _of_repeats(measured: Sequence[RunOutcome]) -> Banner:
         return Banner("good", "Measured once: the noise is unknown.")
     worst = max(repeated, key=_spread)
     spread = _spread(worst)
-    text = f"samples/s spread over {len(worst)} repeats: {100 * spread:.1f} % of the median (from {worst[0].name} on)"
+    text = f"samples/s of {len(worst)} repeats (from {worst[0].name} on) spread by {100 * spread:.1f} % of the median"
     if spread <= disturbances.LARGE:
         return Banner("good", f"{text}.")
     return Banner("inconclusive", f"{text}: {'; '.join(disturbances.explained(worst))}.")

@@ -142,7 +142,9 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
     if run.result is not None:
         payload = planned_bytes.payload(run.run.workload, run.result.ranks, run.run.samples)
         planned += (
-            f", {run.run.bytes / payload:.3g} x the samples" if run.run.bytes > planned_bytes.SPARE * payload else ""
+            f", {run.run.bytes / payload:.3g} x the bytes of the samples"
+            if run.run.bytes > planned_bytes.SPARE * payload
+            else ""
         )
     read = f"{format_size(summary.bytes_read)} ({planned}) in {summary.reads} requests, {summary.opens} opens"
     slowest = summary.slowest_rank
@@ -216,7 +218,7 @@ def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
     if (saved := summary.checkpoint) is not None:
         text = (
             f"{saved.count} checkpoints, {format_size(saved.bytes_written)} at {saved.write_MBps:.0f} MB/s; "
-            f"training paused for {format_seconds(saved.pause_s.mean)} each"
+            f"training paused for {format_seconds(saved.pause_s.mean)} per checkpoint"
         )
         lines.append(("saved", text))
     if (side := summary.auxiliary_files) is not None:
@@ -227,8 +229,8 @@ def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         lines.append(("auxiliary", text))
     if summary.verify_s and run.run.workload.reader.verify_content == "all":
         text = (
-            f"{summary.samples_verified} samples as generated, {format_seconds(summary.verify_s)} per rank, included "
-            "in wall and samples/s, not in wait"
+            f"{summary.samples_verified} samples are as generated; the check took {format_seconds(summary.verify_s)} "
+            "per rank, which wall and samples/s include, but not wait"
         )
         lines.append(("verified", text))
     if summary.preprocess_s:

@@ -15,7 +15,7 @@ from dlio_hpc.units import format_seconds
 LEAD = ("heat_map", "costs")
 # Maximum numbers of rows of slowest ranks and of busiest files, on a terminal and on the page.
 _SHOWN, _MOST = 5, 10
-_LEGEND = "MB/s: bytes over the time with requests in flight. MB/s per request: median over requests."
+_LEGEND = "MB/s: bytes divided by the time with requests in flight. MB/s per request: median over requests."
 
 
 def of_logs(examined: Sequence[Examined]) -> Document:

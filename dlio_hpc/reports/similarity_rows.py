@@ -62,7 +62,7 @@ LEGEND = (
     "cosine."
 )
 APART = (
-    "Apart: mean number of doublings between the requests of one program and of the other. "
+    "Apart: mean number of doublings between the requests of one program and those of the other. "
     "Near: 1 for equal requests, halved with each doubling."
 )
 
@@ -222,7 +222,10 @@ def found_own(matrix: Matrix) -> str:
     if "bytes_per_sample" in matrix.left_out:
         return first
     observed = [row for row in similarity.as_seen(matrix).rows if row.finds_own is not None]
-    return f"{first} By observed factors, without the bytes per sample, which are specified: {_right(observed)}."
+    return (
+        f"{first} Compared by observed factors only, without the bytes per sample, which the workload specifies: "
+        f"{_right(observed)}."
+    )
 
 
 def _right(rows: Sequence[MatrixRow]) -> str:

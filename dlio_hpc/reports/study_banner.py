@@ -40,7 +40,7 @@ def _of_storage(report: StudyReport) -> Banner | None:
     for measurement in measured:
         parts.setdefault(study.points[measurement.point].part, []).append(measurement)
     for origin, text in (
-        ("cached", "cached, bytes came from memory instead of storage"),
+        ("cached", "Cached (bytes came from memory instead of storage)"),
         ("unknown", "Unknown whether bytes came from storage or from memory"),
     ):
         counts = {name: sum(measurement.origin == origin for measurement in runs) for name, runs in parts.items()}

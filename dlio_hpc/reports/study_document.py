@@ -56,7 +56,7 @@ def _facts(report: StudyReport) -> Iterator[Facts]:
         ("workload", ", ".join(workloads)),
         ("site", study.site.name),
         ("points", str(len(study.points))),
-        ("repeats", f"{study.repeat}, after {study.warmup} warm-up(s) of each dataset in a job"),
+        ("repeats", f"{study.repeat}, after {study.warmup} warm-up run(s) per dataset and job"),
         ("order", f"in rounds of all points, shuffled with seed {study.seed}"),
     ]
     yield Facts("Study", rows, is_detail=True)
@@ -130,7 +130,10 @@ def _ranking(finding: Finding) -> Iterator[Block]:
 def _intervals(study: Study, finding: Finding) -> Iterator[Table]:
     rows = [row for comparison in finding.comparisons for row in _ratios(study, comparison)]
     if rows:
-        legend = "ratio: to the best other setting; from, to: simultaneous 95 % intervals of all ratios of the part."
+        legend = (
+            "ratio: to the best of the other settings; from, to: ends of its 95 % interval (simultaneous for all "
+            "ratios of the part)."
+        )
         yield Table("Against the best", ["setting", "ratio", "from", "to"], rows, legend=legend, is_detail=True)
 
 

@@ -57,7 +57,8 @@ def _advice(outcome: StudyOutcome, findings: tuple[Finding, ...]) -> list[str]:
     lines = advice.of_study(outcome.study, tuple(finding for finding in findings if finding.part not in cached))
     if not lines or not cached:
         return lines
-    return [*lines, f"No advice from {', '.join(sorted(cached))}: its measurements are cached."]
+    parts = ", ".join(sorted(cached))
+    return [*lines, f"No advice from {parts}: measurements there are cached (bytes came from memory)."]
 
 
 def as_document(report: StudyReport) -> dict[str, Any]:

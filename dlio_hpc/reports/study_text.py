@@ -81,7 +81,7 @@ def scaling(curve: Scaling) -> list[str]:
     if last.low <= 1 <= last.high:
         sentences.append(f"The difference from {_ranks(curve, curve.steps[0])} is not beyond noise.")
     elif last.high < 1:
-        sentences.append(f"It is slower than {_ranks(curve, curve.steps[0])} beyond noise.")
+        sentences.append(f"This is slower than on {_ranks(curve, curve.steps[0])}, beyond noise.")
     return sentences
 
 
@@ -125,7 +125,9 @@ def noise(finding: Finding) -> list[str]:
     sentences = [f"{_noise('Noise of a single measurement', estimate)}" for estimate in (noises or between_jobs)[:1]]
     if noises and any(estimate.is_blocked for estimate in noises):
         drift = max(estimate.drift for estimate in noises)
-        sentences[0] += f" Rounds differ by {100 * drift:.2g} %; all points share this difference, which is removed."
+        sentences[0] += (
+            f" Rounds differ by {100 * drift:.2g} %; this affects all points alike and is removed from the results."
+        )
     if noises and between_jobs:
         sentences.append(_noise("Noise between jobs, which applies to scaling", between_jobs[0]))
     return sentences
@@ -309,7 +311,8 @@ def ranking_notes(ranking: Ranking) -> list[str]:
         notes.append("Keys that vary together cannot be separated and count as one parameter.")
     if len(ranking.effects) > 1:
         notes.append(
-            f"{100 * ranking.interaction:.0f} % of the variance between points is interaction between parameters."
+            f"{100 * ranking.interaction:.0f} % of the variance between points is due to interaction between "
+            "parameters."
         )
     return notes
 

@@ -96,17 +96,18 @@ METRICS: dict[MetricName, Metric] = {
         lambda summary: None if summary.read_latency_s is None else summary.read_latency_s.p99,
     ),
     "slowest_rank_ratio": Metric(
-        "slowest rank over the median rank", "x", False, "wait + compute of the slowest rank / that of the median rank",
+        "slowest rank / median rank", "x", False, "wait + compute of the slowest rank / that of the median rank",
         "timestamps of each step", "", lambda summary: summary.slowest_rank.ratio,
     ),
     "checkpoint_write_MBps": Metric(
-        "checkpoint write bandwidth", "MB/s", True, "bytes written / write and fsync of the slowest rank / 1e6",
-        "timestamps of each checkpoint", "checkpoints are not synchronised",
+        "checkpoint write bandwidth", "MB/s", True,
+        "bytes written / seconds in write and fsync of the slowest rank / 1e6",
+        "timestamps of each checkpoint", "there are no checkpoints, or checkpoint.fsync is false",
         lambda summary: _synced(summary, "write_MBps"),
     ),
     "checkpoint_read_MBps": Metric(
-        "checkpoint read bandwidth", "MB/s", True, "bytes written / read of the slowest rank / 1e6",
-        "timestamps of each checkpoint", "checkpoints are not synchronised, or not read back",
+        "checkpoint read bandwidth", "MB/s", True, "bytes written / seconds in read of the slowest rank / 1e6",
+        "timestamps of each checkpoint", "there are no checkpoints, or checkpoint.fsync or read_back is false",
         lambda summary: _synced(summary, "read_MBps"),
     ),
 }  # fmt: skip

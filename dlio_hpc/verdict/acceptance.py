@@ -71,7 +71,9 @@ def _own(judged: Judged) -> str:
     """
     own = {study.study.verdict.criteria for study in judged.studies if study.study.verdict is not None}
     if len(own) != 1 or None in own:
-        raise ConfigError("no criteria to judge by: give --criteria NAME or FILE; only a suite can name its own")
+        raise ConfigError(
+            "no criteria file is given: use --criteria NAME or FILE; only a suite can name a criteria file itself"
+        )
     return str(own.pop())
 
 
@@ -132,7 +134,7 @@ def _unmeasured(criteria: Criteria, checks: Sequence[Check], keys: Sequence[Key]
         verdict: Outcome = "skipped" if criterion.optional else "fail"
         for key in criterion.asked:
             if (name, key) not in judged:
-                message = f"no run was measured that this criterion applies to{selection}"
+                message = f"this criterion applies to no measured run{selection}"
                 yield Check(name, key, criterion.title or name, "", _in_words(name, key, criterion), verdict, message)
         lacking = criterion.lacking(keys)
         if lacking and not criterion.optional and any((name, key) in judged for key in criterion.asked):

@@ -260,7 +260,7 @@ def _without_reference(case: _Case, near: Reference | None, differences: list[st
     why, advice = "there is no baseline of this configuration", []
     if near is not None:
         differs = f"{near.name} differs in {'; '.join(differences)}"
-        why = differs if case.terms.against else f"{why}; the nearest, {differs}"
+        why = differs if case.terms.against else f"{why}; the nearest baseline: {differs}"
         advice = ["--force compares them nevertheless"]
     history = trend.of(_nights(case), case.metric)
     last = history.shifts[-1] if history.shifts else None

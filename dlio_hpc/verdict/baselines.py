@@ -148,8 +148,10 @@ def left_out(entry: Entry) -> list[str]:
     """Return the reasons why some runs of the job cannot become a baseline, one line per measurement key."""
     groups = run_groups.of(entry)
     doubled = dict.fromkeys(group.key.title for group in groups if not run_groups.alone(groups, group))
-    lines = [f"{title} was measured on several datasets in the same configuration: no baseline" for title in doubled]
-    return lines + [f"{group.key.title} has no good run: no baseline" for group in groups if not group.good]
+    lines = [
+        f"{title} was measured on several datasets in the same configuration and gets no baseline" for title in doubled
+    ]
+    return lines + [f"{group.key.title} has no good run and gets no baseline" for group in groups if not group.good]
 
 
 def objections(entry: Entry, group: Group) -> list[str]:

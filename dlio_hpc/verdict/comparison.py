@@ -44,5 +44,5 @@ def _references(name: str, folder: Path, runs: Path, report: Report) -> tuple[Re
         for reference in baseline_comparison.references(job.entry)
     )
     if not of_jobs:
-        raise ConfigError(f"--baseline {name}: it has no valid measured run")
+        raise ConfigError(f"--baseline: {name} has no valid measured run")
     return of_jobs

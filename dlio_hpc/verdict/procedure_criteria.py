@@ -159,9 +159,9 @@ def _gaps(rule: _Rule) -> Check:
         Evidence(ran.job, ran.run.run, gap, f"{format_seconds(gap)} after the previous run", gap < shortest)
         for ran, gap in zip(sequence[1:], gaps, strict=True)
     )
-    message = f"at most {format_seconds(longest)}; the shortest run took {format_seconds(shortest)}"
-    together = "longer runs (dataset.files, train.epochs), or no other work in the job"
-    apart = "all runs in one batch job: --warmup, --repeat and enough --time"
+    message = f"the longest gap is {format_seconds(longest)}, the shortest run {format_seconds(shortest)}"
+    together = "make the runs longer (dataset.files, train.epochs), or do no other work in the job"
+    apart = "make all runs in one batch job, with --warmup, --repeat and enough --time"
     is_one = len({ran.job for ran in sequence}) == 1
     advice = () if longest < shortest else (together if is_one else apart,)
     return rule.check(

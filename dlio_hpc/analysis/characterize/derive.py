@@ -174,9 +174,11 @@ def _hidden(subject: _Subject, request: int, burst: float | None) -> DerivedValu
     size = int(np.median([file.size for file in subject.data]))
     hidden = "reads through a buffer do not show records"
     if burst is not None and 0 < burst <= size:
-        return DerivedValue(size // round(size / burst), "low", f"assumed to be about the bytes of a step; {hidden}")
+        evidence = f"{hidden}; sample size assumed to be about the bytes that a step reads"
+        return DerivedValue(size // round(size / burst), "low", evidence)
     guess = min(size, max(_GUESS, request))
-    return DerivedValue(guess, "unknown", f"{hidden}; assumed to be 1 MiB, but at least a request and at most a file")
+    evidence = f"{hidden}; sample size assumed to be 1 MiB, but at least that of a request and at most that of a file"
+    return DerivedValue(guess, "unknown", evidence)
 
 
 def _geometry(
@@ -270,7 +272,8 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     size = from_counters.sample(data, request, kind.streams)
     if not size.value:
         size = _hidden(subject, request.value, None)._replace(
-            evidence="counters do not show samples; assumed to be 1 MiB, but at least a request and at most a file"
+            evidence="counters do not show samples; sample size assumed to be 1 MiB, but at least that of a request "
+            "and at most that of a file"
         )
     keys |= _geometry(subject, size, 0)
     none = "not recorded without a trace (DXT)"
@@ -326,8 +329,8 @@ def _in_memory(subject: _Subject, keys: dict[str, DerivedValue], saved: int) -> 
     if after < 2 * (last - first) or (saved < 2 and after < _LONG_S):
         return {}
     level: Confidence = "medium" if saved > 1 else "low"
-    evidence = f"all data were read once, within {last - first:.3g} s, starting {first:.3g} s after the program"
-    evidence += f"; it ran on for {after:.3g} s"
+    evidence = f"all data were read once, from {first:.3g} s to {last:.3g} s after the start of the program"
+    evidence += f"; the program ran on for {after:.3g} s"
     epochs = max(saved, 1)
     made = {"reader.load": DerivedValue("memory", level, evidence)}
     made["train.epochs"] = DerivedValue(

@@ -38,7 +38,7 @@ def transfer(records: Records, files: list[FileStats]) -> DerivedValue:
     mean = max(1, round(total / reads)) if reads else 1
     evidence = f"counters: {reads:,} reads with a mean of {format_size(mean)}"
     if sum(file.buffered for file in files) > 0.5 * total:
-        return DerivedValue(mean, "low", f"{evidence}, through STDIO; its requests to storage are not counted")
+        return DerivedValue(mean, "low", f"{evidence}, through STDIO, whose requests to storage are not counted")
     return DerivedValue(mean, "low", evidence)
 
 
@@ -47,7 +47,7 @@ def epochs(files: list[FileStats]) -> DerivedValue:
     total, sizes = sum(file.bytes_read for file in files), sum(file.size for file in files)
     times = total / sizes if sizes else 1.0
     near = abs(times - round(times)) < 0.1
-    evidence = f"counters: {format_size(total)} were read from files of {format_size(sizes)}: {times:.3g} times"
+    evidence = f"counters: {format_size(total)} were read, {times:.3g} x the size of all files ({format_size(sizes)})"
     return DerivedValue(max(1, round(times)), "medium" if near and times > 0.5 else "low", evidence)
 
 
@@ -59,7 +59,7 @@ def shard(files: list[FileStats], ranks: int) -> DerivedValue:
         return DerivedValue(True, "unknown", "a single rank")
     by_all = sum(file.ranks >= ranks for file in files) / len(files)
     times = sum(file.bytes_read for file in files) / max(sum(file.size for file in files), 1)
-    evidence = f"{by_all:.0%} of files were opened by all ranks, and read {times:.3g} times"
+    evidence = f"{by_all:.0%} of the files were opened by all ranks; {times:.3g} x the size of all files was read"
     return DerivedValue(not (by_all > 0.9 and times > 0.9 * ranks), "low", evidence)
 
 

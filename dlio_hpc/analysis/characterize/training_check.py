@@ -19,11 +19,11 @@ def against(roles: Sequence[Role]) -> list[str]:
     written = [*file_roles.of(roles, "output"), *file_roles.of(roles, "checkpoint")]
     size, out = sum(file.bytes_read for file in data), sum(file.bytes_written for file in written)
     if not size:
-        return [f"it read no data: it wrote {format_size(out)}, and read only programs and libraries"]
+        return [f"it wrote {format_size(out)}, and read no data except programs and libraries"]
     times = size / max(sum(file.size * max(file.ranks, 1) for file in data), 1)  # per rank that opened a file
     if times > _AGAIN:
         return []
-    once = f"its {len(data):,} data file(s) were read once ({times:.2g} times per rank)"
+    once = f"its {len(data):,} data file(s) were not read repeatedly ({times:.2g} times per rank)"
     if (collective := sum(file.collective for file in written)) and out > size:
         return [once, f"{format_size(out)} were written, with {collective:,} collective MPI-IO calls"]
     is_known = len(data) >= _MANY_FILES and all(file_roles.is_known(file.path) for file in data)

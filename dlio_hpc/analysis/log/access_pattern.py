@@ -56,7 +56,8 @@ def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> 
         evidence = "files are loaded whole, whatever their content" if loads_files else evidence
         return LogSample(DerivedValue(mean, "medium", evidence), _stdev(mean, spread), True, False)
     if through > _MOST or spread > 0.02 * mean:
-        evidence = f"{len(parts.bytes):,} extents of {format_size(mean)} +- {format_size(spread)}"
+        bytes_each = f"{format_size(mean)} +- {format_size(spread)}"
+        evidence = f"{len(parts.bytes):,} stretches of adjacent reads, {bytes_each} each"
         return LogSample(DerivedValue(mean, "low", evidence), _stdev(mean, spread), False, False)
     evidence = f"most bytes were read in requests of {reads.usual:,} B"
     return LogSample(DerivedValue(reads.usual, "low", evidence), 0, False, False)
@@ -92,7 +93,7 @@ def _one_size(reads: Reads, parts: Stretches) -> DerivedValue | None:
     pieces = parts.requests[parts.bytes == size]
     share, in_one = float(size * len(pieces) / parts.bytes.sum()), float((pieces == 1).mean())
     if share >= _MOST and size < _MOST * int(np.median(reads.sizes)) and len(pieces) > 1:
-        evidence = f"{len(pieces):,} of {len(parts.bytes):,} extents have {size:,} B"
+        evidence = f"{len(pieces):,} of {len(parts.bytes):,} stretches of adjacent reads have {size:,} B"
         if in_one < 1:
             evidence += f", in {np.median(pieces):.0f} requests each"
         if in_one < 1 and _within(parts)[0] >= _IN_ORDER:
@@ -145,7 +146,9 @@ def interleave(read: Reads | Stretches) -> DerivedValue:
         return DerivedValue(None, "unknown", "too few reads continue a previous read of the file")
     count = int(np.median(apart))
     share = float((apart == count).mean())
-    evidence = f"{share:.0%} of the reads that continue a previous one in the same file come {count} read(s) after it"
+    evidence = (
+        f"{share:.0%} of the reads that continue an earlier read of the same file come {count} read(s) after that read"
+    )
     level: Confidence = "high" if share > _MOST else "medium" if share > 0.3 else "low"
     return DerivedValue(count if count > 1 else None, level, evidence)
 
@@ -181,16 +184,17 @@ def threads(reads: Reads) -> DerivedValue:
     """
     ranks = np.unique(reads.rank)
     if (workers := reads.workers) > 1:
-        return DerivedValue(workers, "high", f"{workers} processes of a rank read at the same time, by their logs")
+        evidence = f"{workers} processes of a rank read at the same time, according to their logs"
+        return DerivedValue(workers, "high", evidence)
     if reads.thread.any():
         count = int(np.median([len(np.unique(reads.thread[reads.rank == rank])) for rank in ranks]))
-        return DerivedValue(count, "high", f"{count} thread(s) of a rank read, by Darshan's thread numbers")
+        return DerivedValue(count, "high", f"{count} thread(s) of a rank read, according to Darshan's thread numbers")
     peaks, shares = zip(*(_in_flight(reads, int(rank)) for rank in ranks), strict=True)
     peak, share = int(np.median(peaks)), float(np.mean(shares))
     if peak > 1:
         evidence = (
-            f"up to {peak} reads of a rank were in flight at the same time, more than one during {share:.0%} of its "
-            "read time"
+            f"up to {peak} reads of a rank were in flight at the same time; during {share:.0%} of its read time, there "
+            "was more than one"
         )
         return DerivedValue(peak, "high" if share > 0.2 else "medium", evidence)
     return DerivedValue(
@@ -243,12 +247,13 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
     is_own = own < 0.75 or ranks == 1
     passes_made = times if is_own else times / ranks
     epochs = max(1, round(passes_made))
-    evidence = f"{format_size(total)} were read, {format_size(unique)} of them distinct: {times:.3g} times"
+    evidence = f"{format_size(total)} were read, of which {format_size(unique)} are distinct: each {times:.3g} times"
     evidence += "" if is_own else f" by {ranks} ranks"
     level: Confidence = (
         "high" if abs(passes_made - epochs) < 0.05 * epochs else "medium" if abs(passes_made - epochs) < 0.2 else "low"
     )
-    about = f"a rank reads {own:.0%} of the data before it reads any again" if ranks > 1 else "a single rank"
+    again = f"a rank reads {own:.0%} of the data before it reads any data a second time"
+    about = again if ranks > 1 else "a single rank"
     return Passes(
         DerivedValue(epochs, level, evidence),
         DerivedValue(is_own, "medium" if ranks > 1 else "unknown", about),
@@ -259,8 +264,8 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
 
 def _drawn(total: int, unique: int, times: float, own: float, share: float) -> Passes:
     evidence = (
-        f"{format_size(total)} were read, {format_size(unique)} of them distinct: {times:.3g} times, "
-        f"some again after {own:.0%} of the data"
+        f"{format_size(total)} were read, of which {format_size(unique)} are distinct: each {times:.3g} times, "
+        f"some a second time after {own:.0%} of the data had been read"
     )
     return Passes(
         DerivedValue(1, "low", f"{evidence}; so samples are drawn at random, not read in passes"),

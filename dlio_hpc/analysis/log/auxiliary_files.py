@@ -66,7 +66,7 @@ def checkpoints(
         "every_steps": _every(events, begins, epochs),
         "files": DerivedValue(sizes[:100], confidence, evidence),
         "transfer_size": _write_size(files, requests),
-        "by": DerivedValue("all" if len(ranks) > 1 else "root", confidence, f"{len(ranks)} rank(s) wrote them"),
+        "by": DerivedValue("all" if len(ranks) > 1 else "root", confidence, f"{len(ranks)} rank(s) wrote checkpoints"),
         "fsync": _fsync(files),
         "read_back": _read_back(files),
     }
@@ -125,7 +125,7 @@ def _write_size(files: Sequence[FileStats], requests: Requests | None) -> Derive
             size, "high" if share > 0.5 else "low", f"{share:.0%} of bytes were written in requests of {size:,} B"
         )
     mean = round(written / max(1, sum(file.writes for file in files)))
-    return DerivedValue(max(1, min(mean, LARGEST_REQUEST)), "low", "mean size of all writes to them")
+    return DerivedValue(max(1, min(mean, LARGEST_REQUEST)), "low", "mean size of all writes to the checkpoint files")
 
 
 def _counted(files: Sequence[FileStats]) -> list[_Event]:
@@ -168,13 +168,13 @@ def _every(events: list[_Event], begins: Floats | None, epochs: int) -> DerivedV
 
 def _fsync(files: Sequence[FileStats]) -> DerivedValue:
     syncs = sum(file.syncs for file in files)
-    return DerivedValue(syncs > 0, "high", f"{syncs} fsync call(s) on them")
+    return DerivedValue(syncs > 0, "high", f"{syncs} fsync call(s) on the checkpoint files")
 
 
 def _read_back(files: Sequence[FileStats]) -> DerivedValue:
     read, written = sum(file.bytes_read for file in files), sum(file.bytes_written for file in files)
     return DerivedValue(
-        read >= 0.5 * written, "high", f"{format_size(read)} of {format_size(written)} written were read back"
+        read >= 0.5 * written, "high", f"of {format_size(written)} written, {format_size(read)} were read back"
     )
 
 
@@ -219,8 +219,8 @@ def _side(file: FileStats, requests: Requests | None, ranks: int, steps: int | N
             keys["random"] = _is_random(file, requests)
     if ends and not keys.get("random") and size * times == file.size:
         keys["read_to_eof"] = True
-    verb = "written" if writes else "read"
-    return AuxiliaryGroup(keys, f"{count:,} request(s) of {format_size(size)} (mean) {verb}: {file.path}")
+    verb = "write" if writes else "read"
+    return AuxiliaryGroup(keys, f"{count:,} {verb} request(s), mean size {format_size(size)}: {file.path}")
 
 
 def _ends(file: FileStats, requests: Requests | None) -> int:

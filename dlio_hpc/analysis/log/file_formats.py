@@ -116,7 +116,7 @@ def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequ
     else:
         share, evidence = marks.from_front, "the first read was at the front, through a buffer"
     if name == "csv" and requests is not None and (size := _usual(requests, data)) != _PANDAS:
-        return DerivedValue("posix", "high", f"requests of {size:,} B; those of pandas have {_PANDAS:,} B")
+        return DerivedValue("posix", "high", f"requests have {size:,} B; those of pandas have {_PANDAS:,} B")
     if share > 0.5:
         return DerivedValue("framework", "high", f"{evidence}, in {share:.0%} of files")
     return DerivedValue("posix", "medium", f"{evidence}, in {share:.0%} of files only")
@@ -125,7 +125,7 @@ def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequ
 def _of_raw(marks: _Marks | None) -> DerivedValue:
     if marks is None:
         return DerivedValue("posix", "unknown", "not recorded without a trace (DXT)")
-    how = "in one request and another at its end, as by read()"
+    how = "in one request, followed by a request at the end of the file, as by Python's read()"
     evidence = f"{marks.whole:.0%} of files were read {how}" if marks.whole else f"no file was read {how}"
     return DerivedValue(
         "framework" if marks.whole > 0.5 else "posix", "high" if marks.whole > 0.9 else "medium", evidence

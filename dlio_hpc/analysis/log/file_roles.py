@@ -142,7 +142,7 @@ def _main(files: list[FileStats], name: str, share: float) -> list[Role]:
                 Role(
                     file,
                     "auxiliary file",
-                    f"read; has a unique name and {file.size / middle:.1%} of the median size",
+                    f"was read; its name is unlike the others, its size {file.size / middle:.1%} of the median size",
                 )
             )
         else:
@@ -156,7 +156,8 @@ def _auxiliary(files: list[FileStats], name: str, share: float) -> list[Role]:
             Role(file, "other", f"one of {len(files):,} {name!r} files, {share:.1%} of all bytes read")
             for file in files
         ]
-    return [Role(file, "auxiliary file", f"not of the dataset's kind, {share:.1%} of all bytes read") for file in files]
+    why = f"name or extension unlike that of the dataset's files, {share:.1%} of all bytes read"
+    return [Role(file, "auxiliary file", why) for file in files]
 
 
 def _repeated(roles: list[Role]) -> list[Role]:

@@ -58,7 +58,8 @@ def of_core(title: str, notes: list[str], recorded: Recorded) -> View:
     if not recorded.is_timed:
         notes = [
             *notes,
-            "TensorFlow itself reads the files: reads were not timed, bytes are shown at the steps that got them",
+            "TensorFlow itself reads the files, so reads were not timed; bytes are shown at the steps that received "
+            "them",
         ]
     return View(
         title,

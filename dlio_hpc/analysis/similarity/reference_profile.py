@@ -58,7 +58,10 @@ class ReferenceProfile(Struct, frozen=True, forbid_unknown_fields=True):
             )
         values = [getattr(self, name) for name in self.__struct_fields__ if name not in ("note", "ranks", "job_time_s")]
         if all(value is None or value == ProfileSpread() for value in values):
-            raise ValueError("no metrics; give some of: io_time_s, data_accessed_gib, files, request_bytes, ...")
+            raise ValueError(
+                "the profile has no metrics; give at least one, such as io_time_s, data_accessed_gib, files or "
+                "request_bytes"
+            )
 
 
 class ProfileFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,7 +116,7 @@ def load_one(name: str) -> Named:
     references = load(name)
     if len(references) > 1:
         names = ", ".join(reference.name for reference in references)
-        raise ConfigError(f"{name} has several profiles, give one: {references[0].title} (of {names})")
+        raise ConfigError(f"{name} has several profiles ({names}); give one of them, such as {references[0].title}")
     return references[0]
 
 

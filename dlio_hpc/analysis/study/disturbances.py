@@ -106,7 +106,7 @@ def differing(some: Sequence[Disturbance | None], others: Sequence[Disturbance |
         if mine and theirs:
             here, there = (statistics.median(level.max for level in levels) for levels in (mine, theirs))
             if here - there >= _least(kind, cores):
-                phrases.append(f"{_text(kind, here, cores)} on {_worst(mine)} (else {_number(kind, there)})")
+                phrases.append(f"{_text(kind, here, cores)} on {_worst(mine)} (other runs: {_number(kind, there)})")
     return phrases
 
 

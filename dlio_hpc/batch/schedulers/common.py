@@ -48,7 +48,9 @@ def submit(arguments: Arguments, batch_id: re.Pattern[str], plan: Plan, after: A
     for line in reversed(answer.lines):
         if match := batch_id.fullmatch(line.strip()):
             return match[1]
-    raise Unanswered(f"{submit_command[0]} accepted the job but printed no known id: {answer.out[:200]!r}")
+    raise Unanswered(
+        f"{submit_command[0]} accepted the job, but printed no batch id that dlio-hpc recognises: {answer.out[:200]!r}"
+    )
 
 
 def dependencies(after: After) -> str:
@@ -89,14 +91,17 @@ def check_directory(plan: Plan, letters: str) -> None:
     """
     if special := [letter for letter in letters if letter in plan.directory]:
         raise ConfigError(
-            f"--runs: {plan.site.scheduler} cannot use {plan.directory}: {special[0]!r}; choose another folder"
+            f"--runs: {plan.site.scheduler} cannot use {plan.directory}, because it contains {special[0]!r}; choose "
+            "another folder"
         )
 
 
 def plain(word: str) -> str:
     """Return `word` if every batch system reads it literally on an option line; otherwise raise ConfigError."""
     if not re.fullmatch(r"[\w./+=:,@%-]+", word):
-        raise ConfigError(f"{word!r} cannot be passed to a batch system; use letters, digits and ./+=:,@%-_")
+        raise ConfigError(
+            f"{word!r} has characters that a batch system may interpret; use letters, digits and ./+=:,@%-_"
+        )
     return word
 
 

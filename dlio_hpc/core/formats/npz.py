@@ -85,7 +85,8 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
         with buffered(CountedFile(path, Tally())) as file, _opened(file) as archive:
             (member,) = archive.infolist()
             if member.filename != _MEMBER or member.file_size != header + places.file_size(number):
-                return f"holds {member.file_size} bytes of {member.filename}, expected {_MEMBER} of the samples' size"
+                expected = header + places.file_size(number)
+                return f"holds {member.filename} of {member.file_size} bytes, expected {_MEMBER} of {expected} bytes"
             if frame_fault := _frame_fault(file, archive.start_dir, member, stored):
                 return frame_fault
             if quick:

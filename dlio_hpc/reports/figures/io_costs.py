@@ -61,7 +61,7 @@ def _heat_caption(heat: HeatMap) -> str:
     width = format_seconds(float(heat.edges[1] - heat.edges[0]))
     row = "rank" if heat.ranks_per_row == 1 else f"group of {heat.ranks_per_row} ranks"
     spread = f"{format_size(int(moved.min()))} to {format_size(int(moved.max()))} per {row}"
-    return f"bytes read and written, {spread}. A cell is {width} of a {row}; white: no bytes."
+    return f"bytes read and written, {spread}. A cell stands for {width} of one {row}; white: no bytes."
 
 
 def costs(view: View, title: str) -> tuple[Figure | str, str]:

@@ -65,7 +65,7 @@ def _caption(verdict: Verdict) -> str:
     """Return the reason for the verdict and a legend."""
     text = f"{verdict.why[0].upper()}{verdict.why[1:]}. Left: dots are repeats, bars their medians"
     if verdict.low is not None:
-        text += "; the vertical line is the 90 % interval of the ratio, times the reference's median"
+        text += "; the vertical line is the 90 % interval of the ratio, multiplied by the reference's median"
     text += ". Right: each job's repeats and median"
     return f"{text}, and the reference with the tolerance." if verdict.there is not None else f"{text}."
 

@@ -134,7 +134,7 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
     except DAMAGE as fault:
         if isinstance(unusable(path, fault), InfrastructureError):
             raise unusable(path, fault) from fault
-        return f"cannot be read from byte {at} of its array on: {reason(fault)}"
+        return f"its array cannot be read from byte {at} on: {reason(fault)}"
     return None
 
 

@@ -132,9 +132,9 @@ def _mpio(comm: "Intracomm") -> dict[str, Any]:
 
     if not h5py.get_config().mpi:
         raise ConfigError(
-            "access: collective in mode: framework needs an h5py built with parallel HDF5, but the installed h5py "
-            f"({h5py.__version__}) was built without it; build one (CC=mpicc HDF5_MPI=ON pip install --no-binary=h5py "
-            "h5py) or set reader.mode: posix, which reads contiguous data through MPI-IO itself"
+            "access: collective in mode: framework needs an h5py with parallel HDF5; the installed h5py "
+            f"({h5py.__version__}) was built without. Build h5py with it (CC=mpicc HDF5_MPI=ON pip install "
+            "--no-binary=h5py h5py), or set reader.mode: posix, which reads contiguous data through MPI-IO"
         )
     return {"driver": "mpio", "comm": comm.Dup()}
 

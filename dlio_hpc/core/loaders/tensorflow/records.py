@@ -74,8 +74,8 @@ class Records:
         opening, after = groups.group(first)
         if opening != first and not hasattr(tf.raw_ops, "TFRecordDatasetV2"):
             raise ConfigError(
-                "this TensorFlow cannot start within a TFRecord file, which ranks that share files require; use at "
-                "least as many files as ranks, or a newer TensorFlow"
+                "this version of TensorFlow cannot start to read in the middle of a TFRecord file, as ranks that share "
+                "a file must do; use at least as many files as ranks, or a newer TensorFlow"
             )
         in_order = self._from_start if opening == first else self._from_offset
         records = self._shuffled if keys.shuffle.samples else in_order
