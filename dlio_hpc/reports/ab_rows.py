@@ -27,7 +27,7 @@ def sides(compared: tuple[Arm, ...]) -> list[str]:
 
 
 def cached(measured: Sequence[Measured]) -> list[str]:
-    """Return one warning in a list if, in some measurement, the share of bytes from memory is unknown or is larger than
+    """Return a list with one warning if, in any measurement, the share of bytes from memory is unknown or larger than
     page_cache_check.LIMIT. Otherwise, return an empty list.
     """
     shares = [measurement.cached for measurement in measured]
@@ -88,8 +88,8 @@ def _member(member: Throughput) -> list[str]:
 
 
 def stragglers(compared: tuple[Arm, ...]) -> list[str]:
-    """Return one sentence per straggler. If the nodes cannot be compared with each other on some file system, add one
-    sentence that names the directory on this file system.
+    """Return one sentence per straggler. If there are file systems on which the nodes cannot be compared with each
+    other, add one sentence that names the dataset directories on these file systems.
     """
     lines, unknown = [], []
     for side in compared:

@@ -1,4 +1,4 @@
-"""Report of an acceptance: all criteria of each group, followed by the evidence for the criteria that are not met."""
+"""Report on an acceptance test: all criteria of each group, then the evidence for the criteria that are not met."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,7 +17,7 @@ _ROWS = 12
 
 
 def of_acceptance(accepted: Acceptance) -> Document:
-    """Return the report of an acceptance."""
+    """Return the report on an acceptance test."""
     return Document(
         title=f"Acceptance of {', '.join(accepted.what)}",
         subtitle=f"by {accepted.criteria.name} · dlio-hpc {__version__}",

@@ -90,8 +90,8 @@ def _gain(chosen: Comparison) -> str:
 
 
 def _lines(key: str, point: Point) -> list[str]:
-    """Return lines on how to apply a recommended setting in the application. key: YAML key of the setting. point: point
-    at which the setting has the recommended value.
+    """Return lines that describe how to apply a recommended setting in the application. key: YAML key of the setting.
+    point: point at which the setting has the recommended value.
     """
     workload = point.workload
     if point.data is not None and sweep.sides([point.data]).key == key:
@@ -194,8 +194,9 @@ def _interleave(workload: Workload) -> list[str] | None:
 
 
 def _chunks(workload: Workload) -> list[str] | None:
-    """Return lines on how to store an HDF5 dataset with the recommended chunk shape. The lines call the dataset x. The
-    shape is given in elements; its first dimension counts samples. Return None for formats other than HDF5.
+    """Return lines that describe how to store an HDF5 dataset with the recommended chunk shape. The lines call the
+    dataset x. The shape is given in elements; its first dimension counts samples. Return None for formats other than
+    HDF5.
     """
     dataset = workload.dataset
     if dataset.format != "hdf5":

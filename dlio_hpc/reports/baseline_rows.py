@@ -36,7 +36,7 @@ def _median(baseline: Baseline) -> str:
 
 
 def facts(baseline: Baseline) -> Iterator[tuple[str, str]]:
-    """Yield the label and the text of each fact on a baseline."""
+    """Yield the label and the text of each fact about a baseline."""
     accepted = baseline.accepted
     key = accepted.group.key
     yield "baseline", accepted.id

@@ -39,8 +39,8 @@ def of_job(outcome: JobOutcome) -> list[str]:
 
 def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
     """Return a list with one sentence, or an empty list if nothing was measured. For each bottleneck, the sentence
-    states two things: how many points of the study this bottleneck limits, and which share of the time ranks wait for
-    data at these points.
+    states two things: how many points of the study this bottleneck limits, and what share of the time the ranks spend
+    waiting for data at these points.
     """
     limited: dict[str, list[tuple[str, float]]] = {}
     titles = {run.run.point: title(outcome, run) for outcome in jobs for run in outcome.runs}
@@ -66,7 +66,7 @@ def shortened(answers: list[str]) -> list[str]:
 def _points(held: Sequence[tuple[str, float]], points: int) -> str:
     """Return the titles of the points that have the same bottleneck. If the study has many points, or if points have no
     titles, return how many points have this bottleneck. held: for each point with this bottleneck, its title and the
-    share of time that ranks wait for data, in %. points: number of all points.
+    share of the time, in %, that the ranks spend waiting for data. points: number of all points.
     """
     names = [name for name, _ in held if name]
     return ", ".join(names) if names and points <= _NAMED else f"{len(held)} of {points} points"
@@ -101,9 +101,9 @@ def _of_repeats(runs: Sequence[RunOutcome]) -> str:
 
 def _bottlenecks(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
     """Return the names of the bottlenecks: the longest phase and, if it takes nearly as much time, the second longest
-    phase. A wait in synchronisation may be due to slow reads of other ranks. Therefore, if synchronisation is one of
-    the bottlenecks and reads are in flight for at least half of all waiting time, a single name stands for the wait for
-    data and for synchronisation. This name says that ranks wait for the reads of the slowest rank.
+    phase. A wait in synchronisation may be due to slow reads of other ranks. Therefore, if synchronisation is among the
+    bottlenecks, and reads are in flight for at least half of the total waiting time, the wait for data and the wait in
+    synchronisation are reported as one bottleneck. Its name says that ranks wait for the reads of the slowest rank.
     """
     first, second = sorted(seconds, key=lambda phase: -seconds[phase])[:2]
     is_alike = seconds[first] - seconds[second] < _ALIKE * sum(seconds.values())

@@ -65,8 +65,8 @@ class Picture(NamedTuple):
 
 
 class Pictures(NamedTuple):
-    """Pictures that are drawn only if a page or picture files are written, because importing matplotlib takes long.
-    name: subdirectory for these pictures if the document has several groups of pictures. draw: function that draws the
+    """Pictures that are drawn only if a page or picture files are written, because importing matplotlib is slow. name:
+    subdirectory for these pictures if the document has several groups of pictures. draw: function that draws the
     pictures.
     """
 

@@ -27,8 +27,8 @@ _LEAST_SPAN = 0.1
 
 class Line(NamedTuple):
     """Table row of a job. change: relative change of the median. It is relative to the baseline of the measurement key
-    or, if there is no baseline, to the previous job. note: remarks on the job. They say that the job is the baseline or
-    an outlier, which changes start at it, which fault a run has, and why repeats differ.
+    or, if there is no baseline, to the previous job. note: remarks on the job: whether it is the baseline or an
+    outlier, the changes that start at it, the faults of its runs, and why repeats differ.
     """
 
     when: str
@@ -42,10 +42,10 @@ class Line(NamedTuple):
 
 class Block(NamedTuple):
     """History of the measurements with one measurement key. title: name of the measurement key; no two blocks have the
-    same title. name: short name of the key. lines: one per job. bars: the medians as a text of bars, one character per
-    job. trend: None if no job has a value. shifts: sentences on the changes. is_worse: whether the last change is for
-    the worse. newest: the entry of the job that ended last. group: the runs with this key in `newest`; None if the
-    block has no measurements.
+    same title. name: short name of the key. lines: one per job. bars: the latest medians as a string of bar characters,
+    one per job. trend: None if no job has a value. shifts: sentences on the changes. is_worse: whether the last change
+    is for the worse. newest: the entry of the job that ended last. group: the runs with this key in `newest`; None if
+    the block has no measurements.
     """
 
     title: str
@@ -182,8 +182,8 @@ def cells(line: Line) -> tuple[str, ...]:
 
 
 def _bars(medians: Sequence[float]) -> str:
-    """Return a text of bars: one character for each of the last sixty medians. The highest median has the highest bar.
-    Medians that differ little have bars of the same height.
+    """Return a string of bar characters, one for each of the last sixty medians. The highest median has the highest
+    bar. Medians that differ little have bars of the same height.
     """
     shown = list(medians)[-60:]
     high = max(shown)

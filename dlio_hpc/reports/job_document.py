@@ -118,7 +118,7 @@ def _run(outcome: JobOutcome, run: RunOutcome, examined: Examined | None, prefix
 
 
 def _problems(run: RunOutcome) -> list[Block]:
-    """Return blocks of lines on the faults of a run, on its error, and on a missing result."""
+    """Return blocks of lines about the faults of a run, its error, and a missing result."""
     lines = [f"invalid: {fault}" for fault in job_rows.invalid(run)]
     if run.error is not None:
         lines.append(f"failed on rank {run.error.rank} ({run.error.host}): {run.error.message}")

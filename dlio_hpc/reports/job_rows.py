@@ -50,8 +50,8 @@ def title(outcome: JobOutcome, run: RunOutcome) -> str:
 
 
 def _ways(workload: Workload) -> list[str]:
-    """Return phrases on how samples are stored and read. The first phrase is the mode of the reader. The others state
-    settings that differ from the defaults.
+    """Return phrases that describe how samples are stored and read. The first phrase is the mode of the reader. The
+    others state settings that differ from the defaults.
     """
     dataset, reader = workload.dataset, workload.reader
     chunk = dataset.chunk_shape if dataset.is_chunked else None
@@ -70,14 +70,14 @@ def _ways(workload: Workload) -> list[str]:
 
 
 def layout(record: Record) -> str | None:
-    """Return the layout of a dataset in words. Return None if the dataset is not on Lustre and no layout was
+    """Return a description of the layout of a dataset, or None if the dataset is not on Lustre and no layout was
     requested.
     """
     return describe(record) if record.file_system.is_lustre or record.asked else None
 
 
 def generated(result: Generated) -> str:
-    """Return one line on the dataset that a run generated."""
+    """Return one line about the dataset that a run generated."""
     if result.reused or result.write_MBps is None:
         return f"already complete in {result.dataset}; nothing was written"
     return (
@@ -137,7 +137,7 @@ def _read(workload: Workload) -> str:
 
 
 def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
-    """Return facts on a run that the tables do not contain, each as a label and a text."""
+    """Return those facts about a run that are not in the tables, each as a pair of label and text."""
     planned = "as planned" if summary.bytes_read == run.run.bytes else f"{format_size(run.run.bytes)} planned"
     if run.result is not None:
         payload = planned_bytes.payload(run.run.workload, run.result.ranks, run.run.samples)
@@ -198,8 +198,8 @@ def _io_time(summary: Summary) -> str:
 
 
 def _storage(run: RunOutcome) -> list[tuple[str, str]]:
-    """Return one or two facts, each as a label and a text. The first says where the bytes came from, storage or memory.
-    The second is advice on how to read from storage, if there is such advice.
+    """Return at most two facts, each as a pair of label and text. The first says whether the bytes came from storage or
+    memory. The second is advice on how to read from storage, if there is such advice.
     """
     storage = run.storage
     if storage is None or not storage.epochs:
@@ -211,8 +211,8 @@ def _storage(run: RunOutcome) -> list[tuple[str, str]]:
 
 
 def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
-    """Return facts on checkpoints, auxiliary files, verification and preprocessing, each as a label and a text. What
-    the run does not do is left out.
+    """Return facts about checkpoints, auxiliary files, verification and preprocessing, each as a pair of label and
+    text. Features that the run does not use are left out.
     """
     lines = []
     if (saved := summary.checkpoint) is not None:
@@ -239,7 +239,7 @@ def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
 
 
 def darshan(outcome: JobOutcome, run: RunOutcome) -> list[str]:
-    """Return lines on Darshan's log of a run. The first line states the bytes that Darshan counted, and whether
+    """Return lines about Darshan's log of a run. The first line states the bytes that Darshan counted, and whether
     dlio-hpc counted the same number of bytes. Each fault of the log has a line. If there is no log, the only line
     states the reason.
     """

@@ -25,7 +25,7 @@ FILES = ("file", "type", "size", "read", "written", "requests", "ranks", "I/O ti
 
 
 def facts(analysis: Analysis) -> list[tuple[str, str]]:
-    """Return the label and the text of each fact on a program's I/O."""
+    """Return the label and the text of each fact about a program's I/O."""
     share = f", {_percent(analysis.io_share)} of the job" if analysis.io_share is not None else ""
     any_rank = f"; of any rank {format_seconds(analysis.io_any_s)}" if analysis.io_any_s is not None else ""
     lines = [("I/O time", f"{format_seconds(analysis.io_s)} per rank{share}{any_rank}")]

@@ -56,7 +56,7 @@ def summary(judgement: Judgement) -> str:
 
 
 def facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """Yield the label and the text of each fact on a verdict."""
+    """Yield the label and the text of each fact about a verdict."""
     metric = verdict.metric
     yield "why", verdict.why
     for line in verdict.disturbances:

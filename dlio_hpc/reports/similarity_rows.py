@@ -73,7 +73,7 @@ def label(name: str) -> str:
 
 
 def whose(profile: Profile) -> str:
-    """Return a text with the source of a profile and, if it is known, the number of ranks."""
+    """Return a string with the source of a profile and, if it is known, the number of ranks."""
     ranks = f"{profile.ranks} ranks, " if profile.ranks else ""
     return f"{ranks}{profile.source}"
 
@@ -90,9 +90,9 @@ def _values(factor: Factor) -> list[str]:
 
 
 def _counts_for(factor: Factor) -> str:
-    """Return the names of the similarity measures that use a factor. Pattern similarity tolerates deviations in one
-    request of a hundred. If this changes the difference between A and B in this factor, also return the difference that
-    pattern similarity uses.
+    """Return the names of the similarity measures that use a factor. Pattern similarity ignores deviations in one
+    percent of the requests. If this tolerance changes the difference between A and B in this factor, also return the
+    difference that pattern similarity uses.
     """
     name = factor.name
     if name in PATTERN and abs(abs(factor.difference or 0.0) - (factor.apart or 0.0)) > 0.005:
@@ -176,7 +176,7 @@ def verdict(compared: Similarity) -> str:
 
 
 def cosine(compared: Similarity) -> str:
-    """Return the paper's cosine as the text of a table cell."""
+    """Return the cosine of the DLIO paper as the text of a table cell."""
     return _UNKNOWN if compared.paper.cosine is None else f"{compared.paper.cosine:.2f}"
 
 
@@ -199,7 +199,7 @@ def nearest(row: MatrixRow, columns: Sequence[str]) -> str:
 
 
 def own(row: MatrixRow) -> str:
-    """Return in words whether the nearest column of a row is that of the row's own application."""
+    """Return text that says whether the nearest column of a row is that of the row's own application."""
     return {None: _UNKNOWN, True: "yes, tied" if row.is_tied else "yes", False: "NO"}[row.finds_own]
 
 
@@ -229,7 +229,7 @@ def found_own(matrix: Matrix) -> str:
 
 
 def _right(rows: Sequence[MatrixRow]) -> str:
-    """Return in words for how many of these rows the nearest column is the row's own application."""
+    """Return text that says for how many of these rows the nearest column is the row's own application."""
     right = sum(bool(row.finds_own) for row in rows)
     tied = sum(bool(row.finds_own and row.is_tied) for row in rows)
     return f"{right} of {len(rows)}" + (f" ({tied} of them tied)" if tied else "")

@@ -69,7 +69,7 @@ def first(study: Study, finding: Finding) -> list[str]:
 
 def scaling(curve: Scaling) -> list[str]:
     """Return sentences on the speed-up at the largest number of ranks. They also name the numbers of ranks at which the
-    speed-up differs from linear beyond noise.
+    speed-up differs from linear by more than the noise.
     """
     last = curve.steps[-1]
     speed_up = f"On {_ranks(curve, last)} the speed-up is {last.speed_up:.2f}"
@@ -108,8 +108,8 @@ def _listed(curve: Scaling, steps: Sequence[ScalingStep]) -> str:
 
 
 def _ranks(curve: Scaling, step: ScalingStep) -> str:
-    """Return the number of ranks of a step in words. The number of nodes is included if another step has the same
-    number of ranks.
+    """Return the number of ranks at a point of a scaling curve as text, such as "8 ranks". If another point of the
+    curve has the same number of ranks, the text also states the number of nodes, such as "2 x 4 ranks".
     """
     if sum(candidate.ranks == step.ranks for candidate in curve.steps) > 1:
         return f"{step.nodes} x {step.ranks_per_node} ranks"

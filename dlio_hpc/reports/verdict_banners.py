@@ -1,4 +1,4 @@
-"""Banners of comparisons with baselines, of histories, of acceptances, and of suites."""
+"""Banners of baseline comparisons, histories, acceptance tests and suites."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ def of_judgement(judgement: Judgement) -> Banner:
 
 
 def of_acceptance(accepted: Acceptance) -> Banner:
-    """Return the banner of an acceptance."""
+    """Return the banner of an acceptance test."""
     return Banner(state_of(accepted.exit_code), f"{_ACCEPTANCES[accepted.outcome]} {acceptance.counted(accepted)}.")
 
 

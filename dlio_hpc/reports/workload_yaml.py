@@ -104,8 +104,8 @@ def clean(line: str) -> str:
 
 
 def left_out(files: list[Role]) -> list[str]:
-    """Return lines on the files that are not part of the workload. Files with the same role and the same reason share a
-    line, which states their number and their bytes.
+    """Return lines about the files that are not part of the workload. Files with the same role and the same reason
+    share a line, which states their number and their bytes.
     """
     groups: dict[tuple[str, str], list[Role]] = defaultdict(list)
     for role in files:

@@ -1,4 +1,4 @@
-"""Acceptance: measurements are judged by the criteria of a file. Each check of a criterion lists its evidence. The
+"""Acceptance: measurements are judged against the criteria in a file. Each check of a criterion lists its evidence. The
 verdict is the most severe outcome of all checks.
 """
 
@@ -28,7 +28,7 @@ from dlio_hpc.verdict.validity_criteria import Absent
 
 
 class Acceptance(Struct, frozen=True):
-    """Result of an acceptance. what: names of the studies that were judged. checks: first the checks of all jobs
+    """Result of an acceptance test. what: names of the studies that were judged. checks: first the checks of all jobs
     together, then the checks of each group, in the order of the criteria. seconds: for each label of a group, the sum
     of wall_s over the measured runs of that group.
     """
@@ -78,8 +78,8 @@ def _own(judged: Judged) -> str:
 
 
 def judge(criteria: Criteria, entries: Sequence[Entry], absent: Sequence[Absent] = ()) -> Acceptance:
-    """Judge jobs by criteria. entries: the jobs. absent: measurements that the studies of these jobs lack. The result
-    does not depend on the order of the jobs.
+    """Judge jobs against criteria. entries: the jobs. absent: measurements that the studies of these jobs lack. The
+    result does not depend on the order of the jobs.
     """
     entries = sorted(entries, key=lambda entry: (entry.created, entry.job))
     groups = grouped(entries)
@@ -143,7 +143,7 @@ def _unmeasured(criteria: Criteria, checks: Sequence[Check], keys: Sequence[Key]
 
 
 def _in_words(name: str, key: str, criterion: Criterion) -> str:
-    """Return in words what a criterion requires. key: the YAML key of the limit or rule."""
+    """Return a description of what a criterion requires. key: the YAML key of the limit or rule."""
     if key in performance_criteria.LIMITS:
         return performance_criteria.limit(name, key, criterion).text
     return procedure_criteria.in_words(key, criterion)
@@ -197,7 +197,7 @@ def _labels(groups: Sequence[tuple[Key, str, str]]) -> list[str]:
 
 
 def summary(acceptance: Acceptance) -> str:
-    """Return the result of an acceptance in one line."""
+    """Return the result of an acceptance test in one line."""
     return f"acceptance of {listed(acceptance.what)} by {acceptance.criteria.name}: {counted(acceptance)}"
 
 
@@ -211,7 +211,7 @@ def counted(acceptance: Acceptance) -> str:
 
 
 def as_document(acceptance: Acceptance) -> dict[str, Any]:
-    """Return the result of an acceptance as the JSON document that --json prints."""
+    """Return the result of an acceptance test as the JSON document that --json prints."""
     return {
         "summary": summary(acceptance),
         "outcome": acceptance.outcome,

@@ -40,7 +40,8 @@ class Verdict(Struct, frozen=True):
     interval of `ratio`. noise: relative variation between the jobs of the history; None if it is unknown. shift: change
     in the history that makes the outcome a regression; None if no change does. trend: None if the history was not used
     in the comparison. warnings: objections that --force overrode, and a note if some runs lack the metric.
-    disturbances: lines on other activity on the nodes; empty unless the outcome is inconclusive or a regression.
+    disturbances: lines that describe other activity on the nodes; empty unless the outcome is inconclusive or a
+    regression.
     """
 
     job: str
@@ -320,7 +321,7 @@ def _compared(case: _Case, near: Reference, there: Night, unlike: list[str]) -> 
 
 
 def _disturbances(case: _Case, near: Reference) -> list[str]:
-    """Return lines on other activity on the nodes. They name activity during the slower repeats of the job, and
+    """Return lines that describe other activity on the nodes: activity during the slower repeats of the job, and
     activity that differed between the job and the reference.
     """
     repeats, theirs = case.group.repeats(case.metric), near.group.repeats(case.metric)

@@ -4,7 +4,7 @@ rank. A segment is a range of consecutive nights.
 
 Three tests on the ranks of the values detect changes. Step: a scan over all positions at which the series can be split
 in two. Its statistic is that of Pettitt (Applied Statistics 28, 1979), with two differences. It is standardised at each
-position, so that recent changes are detected too. Its distribution is simulated instead of asymptotic. Drift: the test
+position, so that recent changes are detected too. Its distribution is simulated rather than asymptotic. Drift: the test
 of Mann and Kendall. Spell: a segment of the series that differs from the nights before and after it. In addition,
 Student's t detects large steps. It needs fewer nights than the tests on ranks. Whether a change is reported as a step
 or as a drift depends on which model fits better: the medians before and after the step, or the line of Theil and Sen.
@@ -282,7 +282,7 @@ def _ranks(values: Floats) -> Floats:
 
 def _trend(values: Floats) -> tuple[float, float]:
     """Return two values: the median slope per night over all pairs of nights, and the probability that the numbers of
-    rising pairs and of falling pairs differ to this extent by chance.
+    rising and falling pairs differ by at least this much by chance.
     """
     count = len(values)
     rows, columns = _pairs(count)

@@ -46,41 +46,41 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     the outcome is fail if nothing was measured, and inconclusive if a value is unknown.
     """
     min_samples_per_s: Rate | None = None
-    """Smallest samples/s. Example: 1300"""
+    """Minimum samples/s. Example: 1300"""
     min_read_MBps: Rate | None = None
-    """Smallest read bandwidth in MB/s (1 MB = 1e6 bytes). Example: 200000"""
+    """Minimum read bandwidth in MB/s (1 MB = 1e6 bytes). Example: 200000"""
     min_au: units.Share | None = None
-    """Smallest accelerator utilisation. Example: 90%"""
+    """Minimum accelerator utilisation. Example: 90%"""
     min_au_mlperf: units.Share | None = None
-    """Smallest accelerator utilisation by MLPerf Storage's formula. Example: 90%"""
+    """Minimum accelerator utilisation by MLPerf Storage's formula. Example: 90%"""
     min_checkpoint_write_MBps: Rate | None = None
-    """Smallest checkpoint write bandwidth in MB/s. Example: 50000"""
+    """Minimum checkpoint write bandwidth in MB/s. Example: 50000"""
     min_checkpoint_read_MBps: Rate | None = None
-    """Smallest checkpoint read bandwidth in MB/s. Example: 50000"""
+    """Minimum checkpoint read bandwidth in MB/s. Example: 50000"""
     max_slowest_rank_ratio: Ratio | None = None
-    """Largest ratio of the slowest rank's time to the median time of all ranks. Example: 1.2"""
+    """Maximum ratio of the slowest rank's time to the median time of all ranks. Example: 1.2"""
     max_read_p99: units.Seconds | None = None
-    """Largest 99th percentile of the read latency. Example: 50 ms"""
+    """Upper limit for the 99th percentile of the read latency. Example: 50 ms"""
     max_wait_p99: units.Seconds | None = None
-    """Largest 99th percentile of the wait for a batch. Example: 250 ms"""
+    """Upper limit for the 99th percentile of the wait for a batch. Example: 250 ms"""
     min_scaling_efficiency: units.Share | None = None
-    """Smallest scaling efficiency. This is samples/s per rank, divided by samples/s per rank of the same measurement on
+    """Minimum scaling efficiency. This is samples/s per rank, divided by samples/s per rank of the same measurement on
     the fewest ranks. Example: 70%
     """
     max_spread: units.Share | None = None
-    """Largest spread. This is the difference between the samples/s of the fastest and of the slowest run, divided by
+    """Maximum spread. This is the difference between the samples/s of the fastest and of the slowest run, divided by
     the median samples/s. Example: 10%
     """
     min_steps: Positive | None = None
-    """Smallest number of steps per epoch. Example: 500"""
+    """Minimum number of steps per epoch. Example: 500"""
     min_dataset_over_memory: Rate | None = None
-    """Smallest ratio of the dataset's size to the memory of all nodes. Example: 5"""
+    """Minimum ratio of the dataset's size to the memory of all nodes. Example: 5"""
     warmups: Natural | None = None
     """Exact number of warm-up runs. Example: 1"""
     measured_runs: Positive | None = None
     """Exact number of measured runs. Example: 5"""
     min_measured_runs: Positive | None = None
-    """Smallest number of measured runs. Example: 3"""
+    """Minimum number of measured runs. Example: 3"""
     gaps: Literal["any", "shorter than a run"] = "any"
     """Permitted length of the gaps between consecutive runs, including warm-up runs."""
     separate_results_fs: bool = False
@@ -132,7 +132,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def selection(self) -> str:
-        """The runs that the criterion applies to, in words; empty if it applies to all runs."""
+        """Description of the runs that the criterion applies to; empty if it applies to all runs."""
         return ", ".join(self._selected())
 
     def _selected(self) -> Iterator[str]:
@@ -172,7 +172,8 @@ class Criteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     cached_above: units.Share = units.Share(LIMIT)
     """A run counts as cached if, in any epoch, more than this share of the bytes came from memory."""
     workloads: tuple[str, ...] = ("*",)
-    """Workloads that may be measured; * matches any text. If another workload was measured, the acceptance fails."""
+    """Workloads that may be measured; * matches any text. If another workload was measured, the acceptance test fails.
+    """
     criteria: dict[str, Criterion] = {}
     """Criteria by their names."""
 

@@ -59,8 +59,8 @@ class Evidence(Struct, frozen=True):
 
 class Check(Struct, frozen=True):
     """A criterion checked on a group. key: YAML key of the limit or rule, such as min_au; empty for checks that are
-    always made. group: label of the group; empty for a check of all jobs together. asked: the requirement in words.
-    text: the result in words. value: the result in `unit`; None if the result is not a number. low, high: confidence
+    always made. group: label of the group; empty for a check of all jobs together. asked: the requirement as text.
+    text: the result as text. value: the result in `unit`; None if the result is not a number. low, high: confidence
     interval of `value`; None if `value` has no interval. limit: the limit in `unit`; None if the check has no limit.
     metric: a name in metrics.METRICS, or spread, or scaling_efficiency; empty if the check is not on a metric.
     is_least: whether the limit is a minimum. advice: how the criterion could be met.
@@ -85,7 +85,7 @@ class Check(Struct, frozen=True):
 
     @property
     def measured(self) -> str:
-        """The value with its confidence interval; the result in words if there is no value."""
+        """The value with its confidence interval, or the result as text if there is no value."""
         if self.value is None or self.key == "gaps":
             return self.text
         if self.low is None or self.high is None:

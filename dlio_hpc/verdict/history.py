@@ -131,12 +131,16 @@ def _replaced(folder: Path, read: Sequence[_Read]) -> Taken:
 
 
 def is_writable(folder: Path) -> bool:
-    """Return whether this user may write the history of the folder. A user who may not can still read the history."""
+    """Return whether this user has permission to write the history of the folder. A user without this permission can
+    still read the history.
+    """
     return history_database.is_writable(folder)
 
 
 def check_writable(folder: Path) -> None:
-    """Raise ConfigError if this user may not write the history, and InfrastructureError if the file system fails."""
+    """Raise ConfigError if this user has no permission to write the history, and InfrastructureError if the file system
+    fails.
+    """
     history_database.check_writable(folder)
 
 
@@ -248,8 +252,8 @@ def export(folder: Path) -> bytes:
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[sqlite3.Connection]:
-    """Open the history for reading, migrated to the current schema. If this user may not write to the folder, open a
-    copy of the history in memory, and add to the copy the archives that the history lacks.
+    """Open the history for reading, migrated to the current schema. If this user has no permission to write to the
+    folder, open a copy of the history in memory, and add to the copy the archives that the history lacks.
     """
     history_database.check_folder(folder)
     path = folder / rundir.HISTORY

@@ -55,8 +55,8 @@ def _runs(database: sqlite3.Connection) -> None:
 
 
 def _disturbances(database: sqlite3.Connection) -> None:
-    """Migrate to schema 3: rewrite all entries with the field for other activity on the nodes. This field is null for
-    older jobs, because they did not record such activity.
+    """Migrate to schema 3: add to every entry the field for other activity on the nodes. The field is null for older
+    jobs, because they did not record such activity.
     """
     for job, content in database.execute("SELECT job, document FROM jobs").fetchall():
         database.execute("UPDATE jobs SET document = ? WHERE job = ?", (canonical(decode(content)), job))
@@ -165,8 +165,8 @@ def is_writable(folder: Path) -> bool:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise ConfigError if this user may not write a history in the folder, and InfrastructureError if the file system
-    fails.
+    """Raise ConfigError if this user has no permission to write a history in the folder, and InfrastructureError if the
+    file system fails.
     """
     if is_writable(folder):
         return
@@ -192,8 +192,8 @@ def is_current(path: Path) -> bool:
 
 
 def copy(path: Path, memory: sqlite3.Connection) -> None:
-    """Copy the database at `path` into the database `memory`. This also works in folders to which the user may not
-    write, although SQLite normally creates files there even for reading.
+    """Copy the database at `path` into the database `memory`. This also works in folders to which the user has no
+    permission to write, although SQLite normally creates files there even for reading.
     """
     for rest in ("mode=ro", "mode=ro&immutable=1"):
         try:

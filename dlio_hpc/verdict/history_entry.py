@@ -24,8 +24,8 @@ from dlio_hpc.results.run_result import Disturbance
 
 class Key(Struct, frozen=True):
     """Measurement key: everything that two measurements must have in common to be compared. file_system: type and mount
-    point, such as "lustre /scratch". layout: striping of the dataset, in words. settings: digest of the whole workload.
-    version: version of dlio-hpc that executed the run.
+    point, such as "lustre /scratch". layout: description of the dataset's striping. settings: digest of the whole
+    workload. version: version of dlio-hpc that executed the run.
     """
 
     site: str

@@ -37,7 +37,7 @@ class Limit(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The limit in words, such as "samples/s >= 1300, every run"."""
+        """The limit as text, such as "samples/s >= 1300, every run"."""
         scope = ", every run" if self.all_runs else ""
         return f"{self.label} {'>=' if self.is_least else '<='} {format_value(self.value, self.unit)}{scope}"
 
@@ -138,8 +138,8 @@ def _every_run(required: Limit, group: CriterionGroup, values: list[float], evid
 
 
 def _judged(required: Limit, estimate: Estimate, count: int) -> tuple[Outcome, str]:
-    """Return the outcome of a limit, and the result in words. estimate: estimate of the value to which the limit
-    applies. count: number of runs from which the estimate is computed.
+    """Return the outcome of a limit, and a description of the result. estimate: estimate of the value to which the
+    limit applies. count: number of runs from which the estimate is computed.
     """
     if estimate.low is None or estimate.high is None:
         verdict: Outcome = "pass" if required.is_met(estimate.value) else "fail"

@@ -69,7 +69,7 @@ def checks(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[C
 
 
 def in_words(key: str, criterion: Criterion) -> str:
-    """Return in words what a rule requires. key: the YAML key of the rule."""
+    """Return a description of what a rule requires. key: the YAML key of the rule."""
     value = getattr(criterion, key)
     return _WORDS[key].format(", ".join(value) if isinstance(value, tuple) else value)
 

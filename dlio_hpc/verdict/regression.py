@@ -1,5 +1,5 @@
-"""Regression test. The outcome, the words for it, and advice are derived from a difference and its
-confidence interval.
+"""Regression test. The outcome, its wording and advice are derived from the difference between a job and its reference,
+and from the confidence interval of this difference.
 """
 
 import math
@@ -21,8 +21,9 @@ _WIDEST = 50
 
 
 def outcome_of(difference: Difference, tolerance: float) -> Outcome:
-    """Return the outcome for a difference between logarithms of a metric. The outcome is `inconclusive` in two cases:
-    the noise is unknown, or the difference may be noise as well as a drop beyond the tolerance.
+    """Return the outcome for a difference between logarithms of a metric. The outcome is `inconclusive` in two cases.
+    Either the noise is unknown, or the difference is compatible both with mere noise and with a drop beyond the
+    tolerance.
     """
     if difference.low is None or difference.high is None or difference.half is None:
         return "inconclusive"
@@ -71,8 +72,8 @@ def _largest_drop(
     history: Trend, reference: Night, metric: MetricName, difference: Difference, tolerance: float
 ) -> Shift | None:
     """Return the largest drop in the history after `reference`. Return None if the level did not fall by more than the
-    tolerance since the reference. Also return None if the last job has recovered: if it is within the tolerance of the
-    reference, and better than the fallen level by more than noise.
+    tolerance since the reference. Also return None if the last job has recovered: it is within the tolerance of the
+    reference, and better than the level after the drop by more than the noise.
     """
     since = history.place(reference.job)
     if since is None:
@@ -87,7 +88,7 @@ def _largest_drop(
 
 
 def percent(ratio: float) -> str:
-    """Return a ratio in words, such as "5.2 % worse". Return "as good" if the ratio is close to 1."""
+    """Return a ratio as a phrase, such as "5.2 % worse". Return "as good" if the ratio is close to 1."""
     change = 100 * (ratio - 1)
     if abs(change) < 0.05:
         return "as good"
@@ -116,8 +117,8 @@ def changes_words(history: Trend) -> str:
 
 
 def shift_words(shift: Shift) -> str:
-    """Return a change in words. The words name the job at which the change starts; for a drift, they also name the job
-    at which it ends.
+    """Return a description of a change. It names the job at which the change starts and, for a drift, the job at which
+    it ends.
     """
     if shift.kind == "step":
         return f"{percent(shift.ratio)} since {shift.since} ({shift.ended[:10]})"
@@ -125,7 +126,7 @@ def shift_words(shift: Shift) -> str:
 
 
 def sentence(weighed: Weighed, name: str, here: Night, tolerance: float) -> str:
-    """Return the result of a comparison in words. name: name of the reference."""
+    """Return a sentence that states the result of a comparison. name: name of the reference."""
     difference = weighed.difference
     by_itself = f"{percent(math.exp(difference.value))} than {name}".replace("as good than", "as good as")
     if difference.low is None or difference.high is None:

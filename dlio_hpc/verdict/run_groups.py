@@ -53,7 +53,7 @@ class Group(Struct, frozen=True):
 
     @property
     def storage_words(self) -> str:
-        """Words for the worst cache outcome of the good runs, with the name of a run that has this outcome."""
+        """Description of the worst cache outcome of the good runs, with the name of a run that has this outcome."""
         for run in self.good:
             if run.storage is not None and run.storage.outcome() == self.storage:
                 return f"{run.run}: {run.storage.text()}"

@@ -43,7 +43,7 @@ def folder(archive: Path | None, runs: Path) -> Path:
 
 def refresh(where: Path, report: Report) -> None:
     """Update the history of the folder: add the archives that it lacks, and report archives that cannot be read. Do
-    nothing if this user may not write the history. In that case, entries() reads the new archives itself.
+    nothing if this user has no permission to write the history. In that case, entries() reads the new archives itself.
     """
     if history.is_writable(where):
         for note in history.take_in(where).notes:

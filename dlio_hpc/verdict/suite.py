@@ -51,8 +51,8 @@ _NO_CRITERIA = Criteria(name="none")
 
 
 def judge_study(outcome: StudyOutcome, effects: tuple[PairedEffect, ...], report: selection.Report) -> SuiteVerdict:
-    """Judge a suite by its criteria, and by the history and the baselines in the folder of its archives. effects:
-    differences between two file systems; empty if the suite does not compare file systems.
+    """Judge a suite against its criteria, and against the history and the baselines in the folder of its archives.
+    effects: differences between two file systems; empty if the suite does not compare file systems.
     """
     study, judging = outcome.study, outcome.study.verdict
     assert judging is not None
@@ -82,8 +82,8 @@ def judge(
     study: Study, judgement: Judgement, accepted: Acceptance, effects: tuple[PairedEffect, ...], known: Sequence[Key]
 ) -> SuiteVerdict:
     """Return the verdict on a suite. Its outcome is the most severe of three: the outcomes of the comparisons with
-    baselines, of the acceptance, and of the comparison of file systems. known: measurement keys that have an active
-    baseline.
+    baselines, of the acceptance test, and of the comparison of file systems. known: measurement keys that have an
+    active baseline.
     """
     codes = {accepted.exit_code, *_compared(judgement, known), *(_sides(study, effects) if study.is_ab else ())}
     outcome = worst(map(of_exit_code, codes)) or "pass"
@@ -116,8 +116,8 @@ def _was_known(verdict: Verdict, known: Sequence[Key]) -> bool:
 
 def _sides(study: Study, effects: Sequence[PairedEffect]) -> set[int]:
     """Return the exit codes for the comparison of two file systems, the old one (A) and the new one (B). 1: B is slower
-    than A beyond noise and tolerance. 5: it cannot be decided whether B is slower. Return an empty set if B is not
-    slower.
+    than A by more than the noise and the tolerance. 5: it cannot be decided whether B is slower. Return an empty set if
+    B is not slower.
     """
     least = 1 - (0.0 if study.verdict is None else study.verdict.tolerance)
     slower = {1 for effect in effects if effect.better == "A" and effect.ratio < least}

@@ -1,4 +1,4 @@
-"""Checks that are part of every acceptance: all runs are good, no measurement is missing, and the storage was
+"""Checks that are part of every acceptance test: all runs are good, no measurement is missing, and the storage was
 measured.
 """
 
@@ -25,8 +25,8 @@ _ALWAYS: dict[Outcome, tuple[str, str]] = {
 
 
 class Absent(NamedTuple):
-    """A measurement that a study lacks. title: title of its point. job: the last job that should have made it; None if
-    no job was planned. why: reason why it is missing.
+    """A measurement that a study lacks. title: title of its point. job: the last job that was planned to take this
+    measurement; None if there was none. why: reason why it is missing.
     """
 
     title: str
@@ -60,8 +60,9 @@ def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
 
 def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
     """Yield the faults of measured runs whose measurement has no good run, and the faults of whole jobs. The fault of a
-    job is left out if a run of the job has a fault; but if the job is invalid, only if a run is invalid too. The fault
-    is also left out if the job only reached its time limit after its last run, because no measurement is missing then.
+    job is left out in three cases. First: the job is invalid, and one of its runs is invalid too. Second: the job has
+    another fault, and one of its runs has a fault. Third: the job reached its time limit only after its last run, so
+    that no measurement is missing.
     """
     measured = {(entry.study, run.unit) for entry in entries for run in entry.measurements if run.is_good}
     for entry in entries:
@@ -119,7 +120,7 @@ def _larger(group: CriterionGroup) -> tuple[str, ...]:
 
 
 def _outcome(ran: Ran, limit: float) -> tuple[bool, str]:
-    """Return whether a run read from storage, and its cache outcome in words."""
+    """Return whether a run read from storage, and a description of its cache outcome."""
     storage = ran.run.storage
     if storage is None:
         return False, "UNKNOWN: the bytes read were not recorded"

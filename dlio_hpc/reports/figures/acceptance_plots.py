@@ -1,5 +1,5 @@
-"""Pictures of an acceptance. The picture of a group shows each metric that has a limit: its value in each run, its
-median and its limit.
+"""Pictures for an acceptance test. The picture of a group shows each metric that has a limit: its value in each run,
+its median and its limit.
 """
 
 import re

@@ -101,7 +101,9 @@ def sentence(view: View, title: str, width: float, text: str) -> Figure:
 
 
 def printable(text: str, most: int) -> str:
-    """Cut a text to at most `most` characters, replace characters that XML forbids, and return the result."""
+    """Replace unprintable characters, which XML may forbid, with U+FFFD. Cut the result to at most `most` characters,
+    and return it.
+    """
     clean = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     return clean if len(clean) <= most else clean[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
@@ -191,7 +193,7 @@ def _log_x(axes: Axes, base: int, low: float, high: float) -> None:
 
 
 def _at_least(low: float, high: float, width: float) -> tuple[float, float]:
-    """Return the range `low` to `high`, extended to at least `width` and by a margin."""
+    """Return the range `low` to `high`, widened to at least `width` and with a margin added at both ends."""
     missing = max(0.0, width - (high - low)) / 2
     return low - missing - 0.1, high + missing + 0.1
 
@@ -212,8 +214,8 @@ def bytes_unit(most: float) -> tuple[str, float]:
 
 
 def plain(value: float) -> str:
-    """Return a number as text with three significant digits. If it has more than three digits before the decimal point,
-    return all of these: 0.0123, 12.3, 1,234.
+    """Return a number as text with three significant digits, or with all digits before the decimal point if there are
+    more than three. Examples: 0.0123, 12.3, 1,234.
     """
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 

@@ -76,7 +76,7 @@ def ranks_bandwidth(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def _rank_bars(axes: Axes, numbers: npt.NDArray[np.int64], read: Floats, written: Floats) -> None:
-    """Draw a bar per rank: the rate of reads, with the rate of writes on top of it. numbers: numbers of the ranks."""
+    """Draw a bar per rank: the rate of reads, with the rate of writes on top of it. numbers: rank numbers."""
     place = np.arange(len(numbers))
     axes.bar(place, read, 0.8, color=COLOURS["read"], label="read")
     if written.any():
@@ -112,7 +112,7 @@ def latency(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def _mark_quantiles(axes: Axes, marks: list[tuple[float, str, str]]) -> None:
-    """Mark quantiles by lines with labels. marks: value, name and colour of each quantile, smallest value first. Each
+    """Mark quantiles with labelled lines. marks: value, name and colour of each quantile, smallest value first. Each
     label has a row of its own above the histogram, so that labels do not overlap and no line crosses them.
     """
     low, high = axes.get_ylim()
@@ -165,12 +165,14 @@ def _strip(axes: Axes, values: npt.NDArray[np.number], kind: str) -> None:
 
 
 def _slowest(values: Floats) -> npt.NDArray[np.int64]:
-    """Return the numbers of up to three ranks with the largest values, largest first."""
+    """Return the rank numbers of the three largest values, largest first. If there are fewer values, return all rank
+    numbers.
+    """
     return np.argsort(-values, kind="stable")[:3]
 
 
 def _named(ranks: npt.NDArray[np.int64], hosts: list[str]) -> str:
-    """Return the numbers and hosts of the first of these ranks, as many as fit into a narrow picture."""
+    """Return the rank numbers and hosts of the first of these ranks, as many as fit into a narrow picture."""
     names = [f"{rank} on {canvas.printable(hosts[rank].partition('.')[0], 18)}" for rank in ranks]
     while len(names) > 1 and sum(map(len, names)) > 38:
         names.pop()

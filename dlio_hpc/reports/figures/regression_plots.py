@@ -129,7 +129,7 @@ def of_block(block: Block, metric: MetricName) -> Iterator[Picture]:
 
 
 def _history_caption(history: Trend) -> str:
-    """Return the changes and outliers in words, and a legend."""
+    """Return a caption: a description of the changes and outliers, followed by a legend."""
     out = f"; outliers: {', '.join(history.outliers)}" if history.outliers else ""
     sentence = regression.changes_sentence(history).removesuffix(".")
     return f"{sentence}{out}. Dots are repeats, the line joins the medians."

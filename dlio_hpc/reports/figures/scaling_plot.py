@@ -55,8 +55,8 @@ def _line(upper: Axes, lower: Axes, scaling: Scaling, first: int, colour: str, n
 
 
 def setting(scaling: Scaling) -> str:
-    """Return the setting of a curve in words. If there is only one setting, return whether the scaling is strong or
-    weak.
+    """Return the setting of a curve as text. If there is only one setting, return instead whether the scaling is strong
+    or weak.
     """
     return study_rows.joined(scaling.labels) or f"{scaling.kind} scaling"
 
