@@ -12,7 +12,7 @@ import pytest
 from dlio_hpc.config import site
 from tests.conftest import BIN, Run
 from tests.standins import batch, cobalt, libdarshan
-from tests.standins.login import Login, library, record, slowness, states, text, words, write
+from tests.standins.login import Login, library, record, slowness, state_text, states, text, write
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
 # Where no host may be renamed, two nodes would be one.
@@ -137,7 +137,7 @@ def test_a_job_that_is_ended_at_its_limit(run: Run, small: Path, tmp_path: Path)
     directory = Path(job["directory"])
     assert job["state"] == "timeout"
     assert text(directory / "exit_status") == "143\n"
-    assert words(directory) == "maximum execution time exceeded"
+    assert state_text(directory) == "maximum execution time exceeded"
 
 
 def test_a_slow_queue_manager_is_waited_for(theta: Theta, small: Path) -> None:
@@ -169,7 +169,7 @@ def test_what_is_known_of_a_job_that_cobalt_has_forgotten(theta: Theta, small: P
         theta.forget(directory, status)
         (directory / "job.cobaltlog").write_text(f"{log}{line}\n")
         assert f"{directory.name}  {state} " in theta("dlio-hpc", "status", directory).out, (status, line)
-        assert why in words(directory)
+        assert why in state_text(directory)
     assert theta("dlio-hpc", "wait", directory).code == 7
     (directory / "exit_status").write_text("0\n")
     assert "completed" in theta("dlio-hpc", "status", directory).out, "what was lost has turned up"

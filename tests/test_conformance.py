@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.conftest import Run
-from tests.standins.login import Login, outage, record, states, text, until, words, write
+from tests.standins.login import Login, outage, record, state_text, states, text, until, write
 from tests.test_cobalt_job import Theta
 from tests.test_flux_job import Flux
 from tests.test_pbs_job import NODES, Pbs
@@ -139,7 +139,7 @@ def test_a_running_job_is_cancelled(system: System, small: Path) -> None:
     code, (job,) = _ended(on, directory)
     assert (code, job["state"]) == (7, "cancelled")
     assert job["archive"]
-    assert system.cancelled[0] in words(directory)
+    assert system.cancelled[0] in state_text(directory)
     assert text(directory / "exit_status") == "143\n"
     assert "had already ended, cancelled" in on("dlio-hpc", "cancel", directory).out
 
@@ -157,7 +157,7 @@ def test_a_waiting_job_is_cancelled(system: System, small: Path, is_ours: bool) 
         on.tell(*system.cancel, record(directory)["batch_id"])
     code, (job,) = _ended(on, directory)
     assert (code, job["state"], job["runs"]) == (7, "cancelled", [])
-    assert system.cancelled[1] in words(directory)
+    assert system.cancelled[1] in state_text(directory)
 
 
 @pytest.mark.job
@@ -197,7 +197,7 @@ def test_a_job_whose_condition_cannot_be_met_never_runs(system: System, small: P
     go.touch()
     _, jobs = _ended(on, first, second)
     assert [job["state"] for job in jobs] == ["failed", "cancelled"]
-    assert system.never is None or words(second).endswith(system.never)
+    assert system.never is None or state_text(second).endswith(system.never)
     late = on.submit(small, "--after", first.name)
     assert late.code == 2
     assert "this job ended as failed; no job can depend on it" in late.err

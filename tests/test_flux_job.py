@@ -11,7 +11,7 @@ import pytest
 from tests import brokers
 from tests.conftest import Outcome, Run
 from tests.standins import batch, flux
-from tests.standins.login import Login, library, outage, record, slowness, states, text, until, words, write
+from tests.standins.login import Login, library, outage, record, slowness, state_text, states, text, until, write
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
 IS_REAL = brokers.PREFIX is not None
@@ -83,7 +83,7 @@ def test_a_job_that_can_never_run(on_flux: Flux, small: Path) -> None:
     """Flux accepts the job if the queue has no limit, and ends it at once."""
     directory = on_flux.taken(small, "-N", 9, "-q", "batch")
     assert on_flux.ended(directory, 6)["state"] == "failed"
-    assert words(directory) == "FAILED unsatisfiable request: need 9 exclusive node(s), only 2 eligible"
+    assert state_text(directory) == "FAILED unsatisfiable request: need 9 exclusive node(s), only 2 eligible"
 
 
 # 29 steps of half a second: with the start of the ranks they take longer than the 15 s until the notice.
@@ -138,7 +138,7 @@ def test_how_jobs_end(on_flux: Flux, small: Path) -> None:
     assert [job["state"] for job in waited.json["jobs"]] == [state for _, state, _ in ENDS]
     assert waited.code == 6
     for directory, (_, _, why) in zip(directories, ENDS, strict=True):
-        assert why in words(directory)
+        assert why in state_text(directory)
     assert on_flux("dlio-hpc", "report", directories[-1]).code == 3
 
 
@@ -147,7 +147,7 @@ def test_what_depends_on_a_job_that_never_ran(on_flux: Flux, small: Path) -> Non
     second = on_flux.taken(small, "--after", first.name)
     on_flux.tell("flux", "cancel", record(first)["batch_id"])
     assert on_flux.ended(second, 7)["state"] == "cancelled"
-    assert words(second).endswith("job never started")
+    assert state_text(second).endswith("job never started")
 
 
 def test_flux_cannot_be_reached(on_flux: Flux, small: Path) -> None:
@@ -317,7 +317,7 @@ def test_a_node_is_lost(run: Run, tmp_path: Path, small: Path, node: int, rank: 
         else:
             (on_flux.state / "lost").write_text(f"n{node}")
         assert on_flux.ended(directory, 6)["state"] == "node_fail"
-        assert words(directory) == f"FAILED node failure on n{node} ({rank})"
+        assert state_text(directory) == f"FAILED node failure on n{node} ({rank})"
     finally:
         if instance is not None:
             instance.stop()

@@ -15,7 +15,7 @@ from dlio_hpc.batch.schedulers import pbs as pbs_scheduler
 from dlio_hpc.config import shipped, site
 from tests.conftest import BIN, Run
 from tests.standins import batch, libdarshan, pbs
-from tests.standins.login import Login, library, record, slowness, states, text, until, words, write
+from tests.standins.login import Login, library, record, slowness, state_text, states, text, until, write
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
 # Where no host may be renamed, two nodes would be one.
@@ -172,7 +172,7 @@ def test_how_jobs_end(run: Run, small: Path, tmp_path: Path) -> None:
     assert waited.code == 6
     assert [job["state"] for job in waited.json["jobs"]] == [state for _, state, _ in ENDS]
     for directory, (_, _, why) in zip(directories, ENDS, strict=True):
-        assert why in words(directory)
+        assert why in state_text(directory)
     assert on_pbs("dlio-hpc", "report", directories[-1]).code == 3
 
 
@@ -236,7 +236,7 @@ def test_a_node_that_dies_is_no_success_and_no_cancel(
         until(lambda: on_pbs.job(directory)["job_state"] == "F")
     waited = on_pbs("dlio-hpc", "wait", directory, "--json")
     assert (waited.code, waited.job["state"]) == (6, "node_fail")
-    assert words(directory) == f"{why}, substate 93"
+    assert state_text(directory) == f"{why}, substate 93"
 
 
 STATUSES = [

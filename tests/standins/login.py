@@ -99,7 +99,7 @@ def states(directory: Path) -> list[str]:
     return [sighting["state"] for sighting in record(directory)["states"]]
 
 
-def words(directory: Path) -> str:
+def state_text(directory: Path) -> str:
     """Return the batch system's own text for the job's newest state."""
     return str(record(directory)["states"][-1].get("text", ""))
 
