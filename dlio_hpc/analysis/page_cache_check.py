@@ -96,10 +96,10 @@ def judge(run: Run, result: Result, darshan_bytes: int | None = None) -> Storage
 
 
 def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
-    """Return whether the bytes of an epoch came from storage or from memory. The share from memory is computed from a
-    counter of the bytes received. Instead, the share of the dataset's pages that were in memory before the epoch is
-    used in two cases: there is no counter, or the counter may include other reads and gives a smaller share. If both
-    shares are unknown, the upper limit of _outgrown() is used.
+    """Return whether the bytes of an epoch came from storage or from memory. The share from memory is normally computed
+    from a counter of the bytes received. If there is no counter, or if the counter may include other reads and gives a
+    smaller share, the share of the dataset's pages that were in memory before the epoch is used instead. If both shares
+    are unknown, the upper limit of _outgrown() is used.
     """
     arrived, cached, source = _counted(run, result, epoch)
     resident = _resident(run, result, epoch)
@@ -152,8 +152,8 @@ def _resident(run: Run, result: Result, epoch: Epoch) -> float | None:
 
 
 def _outgrown(run: Run, result: Result, epoch: Epoch) -> tuple[float | None, str]:
-    """Return an upper limit of the share of bytes from memory, and a text that gives the reason. The limit is None
-    unless the epoch reads far more distinct bytes than the memory of all nodes can hold.
+    """Return an upper limit of the share of bytes from memory, and the reason as text. The limit is None unless the
+    epoch reads far more distinct bytes than the memory of all nodes can hold.
     """
     memory, different = result.memory_bytes, min(epoch.bytes_read, result.dataset.bytes)
     if memory and run.workload.reader.shard and different >= memory / LIMIT:

@@ -54,8 +54,8 @@ class Job(Struct, frozen=True):
 
 
 def planned(plan: Plan, command: str, after: tuple[str, ...]) -> Job:
-    """Return the record of a job that is not submitted yet. command: command that submits the job. after: batch ids of
-    the jobs that the job waits for.
+    """Return the record of a job that has not been submitted yet. command: command that submits the job. after: batch
+    ids of the jobs that the job waits for.
     """
     sighting = Sighting("planned", units.utc_now())
     site = plan.site
@@ -95,8 +95,8 @@ def load_plan(directory: Path) -> Plan:
 
 
 def content(directory: Path, name: str) -> bytes:
-    """Return the content of the file `name` in a job directory. The file is one that every job directory has. Raise
-    ConfigError if the file or the directory does not exist.
+    """Return the content of `name`, a file that exists in every job directory. Raise ConfigError if the file or the
+    directory does not exist.
     """
     try:
         return safe_folders.content(directory / name, rundir.LARGEST_DOCUMENT)
@@ -108,8 +108,8 @@ def content(directory: Path, name: str) -> bytes:
 
 def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] = ()) -> ConfigError:
     """Return the error for a path that is neither a job nor a study. Its message suggests a similar name. archive: a
-    further folder that was searched; None if there is none. remembered: names from the history that may be suggested
-    too.
+    further folder that was searched; None if there is none. remembered: names from the history that may also be
+    suggested.
     """
     folder = path.parent
     names = [place.parent.name for file in (rundir.JOB, rundir.STUDY) for place in folder.glob(f"*/{file}")]

@@ -260,7 +260,7 @@ def _state_if_unknown(directory: Path, job: Job, answer: _Answer) -> JobStatus:
 
 
 def _has_started(directory: Path) -> bool:
-    """Return whether the script of the job has started. The answer is right even if the batch id of the job was not
+    """Return whether the script of the job has started. The answer is correct even if the batch id of the job was not
     recorded.
     """
     return (directory / rundir.STDOUT).exists()

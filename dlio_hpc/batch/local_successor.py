@@ -1,5 +1,5 @@
 """Program that runs a local job after the jobs that it depends on. `python local_successor.py ID... -- COMMAND...`
-waits until the jobs with these batch ids have ended, and then replaces itself by COMMAND.
+waits until the jobs with these batch ids have ended, and then replaces itself with COMMAND (exec).
 """
 
 import os

@@ -50,8 +50,8 @@ class PreflightFinding(NamedTuple):
 
 
 def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightFinding]:
-    """Make all checks of a study, and yield each finding as soon as it is known. patience_s: None to launch no ranks; a
-    number to launch ranks in a small job and to wait for this job for at most that many seconds.
+    """Run all checks for a study, and yield each finding as soon as it is known. patience_s: seconds to wait for a
+    small job that launches ranks; None to launch no ranks.
     """
     made = plans[0]
     needed = plan.datasets(run for job_plan in plans for run in job_plan.runs)
@@ -284,7 +284,8 @@ def working_remote(
     made: Plan, ways: Sequence[Remote | None], needed: tuple[str, ...], patience_s: float
 ) -> tuple[Remote | None, str]:
     """Try remote start methods in order. Return two values. The first is the first method with which ranks on two nodes
-    can communicate; None if none works, or if a trial job could not run. The second is a text that says what was tried.
+    can communicate; None if none works, or if a trial job could not run. The second is a message that says what was
+    tried.
     """
     for way in ways:
         tried = replace(made, site=replace(made.site, launcher=replace(made.site.launcher, remote=way)))

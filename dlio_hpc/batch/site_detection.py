@@ -60,8 +60,8 @@ def profile(name: str) -> str:
 
 
 def batch() -> tuple[str, DetectedSystem]:
-    """Return the name of this machine's batch system, and what was detected of it. The name is "local" if this machine
-    has no batch system.
+    """Return the name of this machine's batch system, and what was detected about it. The name is "local" if this
+    machine has no batch system.
     """
     # The last one, local, is always detected.
     return next((name, system) for name, scheduler in SCHEDULERS.items() if (system := scheduler.detect()) is not None)
@@ -108,8 +108,8 @@ def places() -> list[str]:
 
 
 def darshan() -> str | None:
-    """Return the path of libdarshan.so, or None if it is not found. The search covers folders that environment
-    variables of Darshan's modules name, and folders next to darshan-config.
+    """Return the path of libdarshan.so, or None if it is not found. The search covers the folders in environment
+    variables such as DARSHAN_DIR, which environment modules set, and the installation that darshan-config belongs to.
     """
     folders = [Path(os.environ[name]) for name in os.environ if re.fullmatch(r"\w*DARSHAN\w*(DIR|ROOT|PREFIX)", name)]
     if tool := shutil.which("darshan-config"):

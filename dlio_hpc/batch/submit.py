@@ -35,7 +35,7 @@ class Submitted(NamedTuple):
 
 
 def check(plans: Sequence[Plan]) -> None:
-    """Make all checks that are possible before anything is written. Raise ConfigError or InfrastructureError if a check
+    """Run every check that is possible before anything is written. Raise ConfigError or InfrastructureError if a check
     fails. With a batch system, check that the submit command exists and that the limit of jobs per user is respected.
     On the local site, check that launcher, packages and folders can be used.
     """

@@ -90,7 +90,7 @@ class _Output(io.FileIO):
 
 
 def _open_outputs() -> None:
-    """Replace sys.stdout and sys.stderr by streams that survive a closed pipe and can print file names that are not
+    """Replace sys.stdout and sys.stderr with streams that survive a closed pipe and can print file names that are not
     UTF-8. A closed stdout is replaced by /dev/null.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):

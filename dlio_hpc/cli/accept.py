@@ -1,4 +1,4 @@
-"""dlio-hpc accept: judge measurements by criteria."""
+"""dlio-hpc accept: judge measurements against criteria."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @option("--junit", type=PATH, metavar="FILE", help="Write the outcomes as JUnit XML, for CI systems.")
 @page_options
 def accept(names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path | None, outputs: Outputs) -> int:
-    """Judge measurements by the criteria of a file. Print the outcome of each criterion, and its evidence.
+    """Judge measurements against the criteria in a file. Print the outcome of each criterion, and its evidence.
 
     Exit code: the first of these that applies. 3 a run is invalid, 6 the infrastructure failed, 7 measurements are
     missing, 4 cached (the storage was not measured), 1 a criterion fails, 5 inconclusive, 0 all pass.

@@ -56,7 +56,7 @@ def characterize(
 
     Each value has a comment with its evidence and the confidence in it. A value that the log does not show is a
     default, and is marked unknown. Several logs are taken as the logs of the processes of one program. Exit code 2: the
-    program does not read as a training program does; its I/O is described instead.
+    program's I/O does not look like training; the I/O is described instead.
     """
     from dlio_hpc.analysis.characterize import characterize as analysis
     from dlio_hpc.reports import workload_yaml

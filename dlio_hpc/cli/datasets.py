@@ -158,7 +158,9 @@ def _folders(where: Path) -> list[Path]:
 
 
 def _is_marked(folder: Path) -> bool:
-    """Return whether the folder has a fingerprint file. Also return True if this user may not look into the folder."""
+    """Return whether the folder has a fingerprint file. Also return True if this user has no permission to look into
+    the folder.
+    """
     try:
         os.lstat(folder / FINGERPRINT_FILE)
     except (FileNotFoundError, NotADirectoryError):
@@ -177,7 +179,7 @@ def _named(names: tuple[str, ...], data: Path | None, site_name: str | None) -> 
 
 def _look(folder: Path) -> _StoredDataset:
     """Return the state of the dataset in a folder. Raise ConfigError if the folder is not a dataset folder, and
-    InfrastructureError if this user may not read it.
+    InfrastructureError if this user has no permission to read it.
     """
     known = dataset.begun(folder)
     state: State = "complete" if known is not None and known.complete else "unfinished"

@@ -53,7 +53,7 @@ class Outputs(NamedTuple):
         self.write(document)
 
     def write(self, document: "Document") -> None:
-        """Write the page and the pictures of a document, as far as the user requests them. Print their
+        """Write the page of a document if the user requests it, and its pictures if the user requests them. Print the
         paths on stderr.
         """
         if self.html is not None:

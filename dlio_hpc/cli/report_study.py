@@ -32,9 +32,9 @@ def show_study(folder: Path, as_json: bool, is_judged: bool = True) -> int:
 
 
 def present(outcome: "StudyOutcome", outputs: Outputs, metric: MetricName | None, is_judged: bool = True) -> int:
-    """Report a study in the outputs that the user requests. metric: metric by which points are compared; None for the
-    metric of each part. is_judged: False for studies that have just been submitted. Return the exit code for the reason
-    why measurements are missing, or 0 if none is missing or `is_judged` is False.
+    """Write the report of a study to the outputs that the user requests. metric: metric by which points are compared;
+    None for the metric of each part. is_judged: False for studies that have just been submitted. Return the exit code
+    for the reason why measurements are missing, or 0 if none is missing or `is_judged` is False.
     """
     if outputs.perfetto is not None or outputs.step_s is not None:
         option = "--perfetto" if outputs.perfetto is not None else "--step"

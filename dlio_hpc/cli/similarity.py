@@ -41,8 +41,9 @@ def similarity(
 ) -> int:  # fmt: skip
     """Compare the I/O of two programs by the measure of the DLIO paper, by access patterns, and by distributions.
 
-    PROFILE: shipped figures of a publication, such as theta_128_nodes:candle, or FILE.yaml[:NAME]. For a job, the I/O
-    on its dataset and its checkpoints is compared; for a Darshan log, the I/O on the files that --only selects.
+    PROFILE: metrics from a publication, shipped with dlio-hpc, such as theta_128_nodes:candle, or FILE.yaml[:NAME]. For
+    a job, the I/O on its dataset and its checkpoints is compared; for a Darshan log, the I/O on the files that --only
+    selects.
     """
     if matrix:
         rows = _once(profile for name in names for profile in _all(name, runs, run_name, only))

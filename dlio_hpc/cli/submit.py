@@ -152,7 +152,7 @@ def _show(planned: Planned, manner: Manner) -> None:
 
 def _afterwards(study: Path | None, directories: list[Path], manner: Manner) -> int:
     """Do what follows a submission, and return the exit code. With --wait, wait for the jobs, collect them and report
-    their measurements. Otherwise, with --json, print the jobs. Without both options, print the commands to run later.
+    their measurements. Otherwise, with --json, print the jobs. With neither option, print the commands to run later.
     """
     from dlio_hpc.cli import console
     from dlio_hpc.cli.report import collect_all, finish, show_study

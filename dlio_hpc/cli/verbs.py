@@ -95,8 +95,8 @@ def option(*names: str, is_common: bool = True, **settings: Any) -> Callable[[An
 
 
 def parsed(parse: Callable[[str], _Value]) -> Callable[[click.Context, click.Parameter, str | None], _Value | None]:
-    """Return a callback that converts the text of an option by the function `parse`. If `parse` raises ValueError, the
-    callback raises a usage error.
+    """Return a callback that converts the text of an option with the function `parse`. If `parse` raises ValueError,
+    the callback raises a usage error.
     """
 
     def callback(ctx: click.Context, param: click.Parameter, value: str | None) -> _Value | None:

@@ -18,8 +18,8 @@ _NOT_WHOLE = ("DXT cut", "counters disagree")
 
 class Character(NamedTuple):
     """Characterisation of one program. log: log of the program, merged from the logs at `paths`. nodes: number of nodes
-    of the program; None if it is unknown. derived: workload derived from the log. notes: limits of the data that a
-    reader must know. wanted: function that returns whether a path was analysed.
+    of the program; None if it is unknown. derived: workload derived from the log. notes: limitations of the data that
+    the user must know about. wanted: function that returns whether a path was analysed.
     """
 
     log: Log
@@ -32,8 +32,8 @@ class Character(NamedTuple):
 
 def load(paths: Sequence[Path], only: str | None, is_forced: bool) -> Character:
     """Characterise the program that wrote these logs. only: regular expression; files whose paths it does not match are
-    left out. is_forced: True to derive a workload even if the program does not read as training does. Raise InvalidRun
-    if a log is incomplete or corrupted, and ConfigError if a log is given twice.
+    left out. is_forced: True to derive a workload even if the program's I/O does not look like training. Raise
+    InvalidRun if a log is incomplete or corrupted, and ConfigError if a log is given twice.
     """
     if len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError("a log is given twice; give one log for each process of the program")

@@ -31,9 +31,9 @@ _LONG_S = 5.0
 
 class Derived(NamedTuple):
     """Workload derived from a log. keys: derived values by the keys of the workload, such as dataset.files. sides:
-    auxiliary files. roles: role of each file of the log. against: reasons why the program does not read as training
-    does. If there are such reasons, `keys` is empty, unless the user demanded a workload nevertheless. traced: whether
-    the trace was used in addition to the counters.
+    auxiliary files. roles: role of each file of the log. against: reasons why the program's I/O does not look like
+    training. If there are any, `keys` is empty unless the user forces the derivation of a workload. traced: whether the
+    trace was used in addition to the counters.
     """
 
     keys: dict[str, DerivedValue]
@@ -54,8 +54,8 @@ class _Subject(NamedTuple):
 
 def derive(log: Log, requests: Requests | None, wanted: Callable[[str], bool], is_forced: bool) -> Derived:
     """Derive the workload of a program. requests: all traced requests to wanted files; None to use counters alone.
-    wanted: function that returns whether a path is analysed. is_forced: True to derive a workload even if the program
-    does not read as training does.
+    wanted: function that returns whether a path is analysed. is_forced: True to derive a workload even if the program's
+    I/O does not look like training.
     """
     roles = file_roles.classify(_sized([file for file in files_of.take(log) if wanted(file.path)], requests))
     reasons = training_check.against(roles)
@@ -316,8 +316,8 @@ def _saved(subject: _Subject, keys: dict[str, DerivedValue], pace: Pace) -> dict
 
 def _in_memory(subject: _Subject, keys: dict[str, DerivedValue], saved: int) -> dict[str, DerivedValue]:
     """Return the workload keys for a program that keeps all data in memory, or an empty dict for other programs. Such a
-    program reads the data once, without pauses, and runs on for long after the last read. saved: number of checkpoints
-    of the program.
+    program reads the data once, without pauses, and keeps running long after the last read. saved: number of
+    checkpoints of the program.
     """
     spans = [file.read_s for file in subject.data if file.read_s is not None]
     if subject.reads is not None:

@@ -1,4 +1,4 @@
-"""Check whether a program reads files as training does. By default, no workload is derived for other programs."""
+"""Check whether the I/O of a program looks like training. By default, no workload is derived for other programs."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,7 @@ _MANY_FILES, _AGAIN = 8, 1.5
 
 
 def against(roles: Sequence[Role]) -> list[str]:
-    """Return the reasons why the program does not read files as training does. Return an empty list if there
-    are none.
-    """
+    """Return the reasons why the program's I/O does not look like training. Return an empty list if there are none."""
     data = file_roles.of(roles, "dataset")
     written = [*file_roles.of(roles, "output"), *file_roles.of(roles, "checkpoint")]
     size, out = sum(file.bytes_read for file in data), sum(file.bytes_written for file in written)

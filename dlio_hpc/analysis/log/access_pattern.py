@@ -122,7 +122,7 @@ def _covers(reads: Reads, parts: Stretches) -> float:
 
 
 def transfer(lengths: Integers) -> DerivedValue:
-    """Estimate `reader.transfer_size`: the request size by which most bytes were read."""
+    """Estimate `reader.transfer_size`: the request size that accounts for the most bytes read."""
     size = usual(lengths)
     count = int(np.count_nonzero(lengths == size))
     by_bytes = float(size * count / lengths.sum())
@@ -205,9 +205,9 @@ def threads(reads: Reads) -> DerivedValue:
 
 
 def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
-    """Return two values for a rank. The first is how many of its reads are in flight at the same time. This number is
-    counted at the start of each read, including that read. The result is the largest number that occurs at more than
-    one start in fifty. The second value is the share of the rank's read time with more than one read in flight.
+    """Return two values for a rank. The first is the largest number N for which at least N of its reads are in flight
+    at the start of more than 2 % of its reads. The read that starts is included. The second value is the share of the
+    rank's read time with more than one read in flight.
     """
     low, high = np.searchsorted(reads.rank, [rank, rank + 1])
     begin, end = reads.start[low:high], np.maximum(reads.end[low:high], reads.start[low:high])
@@ -281,10 +281,10 @@ def _drawn(total: int, unique: int, times: float, own: float, share: float) -> P
 
 
 def _own_share(reads: Reads, parts: Stretches, unique: int) -> float:
-    """Return which share of all distinct data a rank reads before it reads a stretch (see extents) for the second time.
-    This share is the median over the ranks. Two stretches are the same if they start at the same offset of the same
-    file. Pages at the border of two samples, which are read with both, therefore do not count as read a second time.
-    unique: bytes of all distinct data.
+    """Return the share of all distinct data that a rank reads before it reads any stretch (see extents) again. This
+    share is the median over the ranks. Two stretches are the same if they start at the same offset of the same file.
+    Pages on the border of two samples, which are read with both, therefore do not count as read again. unique: bytes of
+    all distinct data.
     """
     bytes_read = []
     for rank in np.unique(parts.rank).tolist():
@@ -333,7 +333,7 @@ def _changes(parts: Stretches) -> float:
 
 
 def _jumps(parts: Stretches) -> bool:
-    """Return whether most samples are followed by a sample from another file, although files have several samples."""
+    """Return whether ranks read several samples from each file, but go to another file after most samples."""
     visits = np.unique(np.stack([parts.rank, parts.file], axis=1), axis=0)
     return len(parts.rank) > 2 * len(visits) and _changes(parts) > _MIXED
 
@@ -382,7 +382,7 @@ def _within(parts: Stretches) -> tuple[float, int]:
     """Return two values. The first is the correlation between offset and time within a file, as the median over pairs
     of a rank and a file. The second is the number of these pairs. If no file has enough samples for a correlation, the
     first value is the mean direction from one sample to the next (1: always forward, -1: always backward). If there are
-    too few samples for a direction, too, the second value is 0.
+    too few samples even for a direction, the second value is 0.
     """
     key = parts.rank * (int(parts.file.max(initial=0)) + 1) + parts.file
     at = np.argsort(key, kind="stable")

@@ -111,8 +111,8 @@ def _size(file: FileStats) -> int:
 
 
 def _write_size(files: Sequence[FileStats], requests: Requests | None) -> DerivedValue:
-    """Return `checkpoint.transfer_size`: the request size by which most bytes were written. If the trace lacks most of
-    the bytes written, return the mean request size.
+    """Return `checkpoint.transfer_size`: the request size that accounts for the most bytes written. If the trace lacks
+    most of the bytes written, return the mean request size.
     """
     lengths = np.empty(0, np.int64)
     if requests is not None:

@@ -23,8 +23,8 @@ _SMALL = 1 / 16
 
 class Reads(NamedTuple):
     """Reads of a dataset that returned bytes, sorted by rank, then by time. file: index of the file in `sizes`. sizes:
-    size of each file in bytes. usual: request size by which most bytes were read. process: number of the process within
-    the rank; None if each rank is one process.
+    size of each file in bytes. usual: request size that accounts for the most bytes read. process: number of the
+    process within the rank; None if each rank is one process.
     """
 
     rank: Integers
@@ -92,7 +92,7 @@ def reads_of(requests: Requests, sizes: dict[str, int]) -> Reads:
 
 
 def usual(lengths: Integers) -> int:
-    """Return the request size by which most bytes were transferred, or 0 if there are no requests."""
+    """Return the request size that accounts for the most bytes transferred, or 0 if there are no requests."""
     if not len(lengths):
         return 0
     values, counts = np.unique(lengths, return_counts=True)
@@ -131,9 +131,9 @@ def chosen(reads: Reads, keep: npt.NDArray[np.bool_]) -> Reads:
 
 
 def stretches(reads: Reads) -> Stretches:
-    """Join reads to stretches. A read continues the previous read of the file under three conditions: it starts at the
-    offset where the previous read ended, it follows soon, and the previous read was not shorter than usual. A read that
-    is shorter than usual is the last piece of a sample.
+    """Combine reads into stretches. A read continues the previous read of the file under three conditions: it starts at
+    the offset where the previous read ended, it follows soon, and the previous read was not shorter than usual. A read
+    that is shorter than usual is the last piece of a sample.
     """
     if not len(reads.rank):
         nothing = np.empty(0, np.int64)

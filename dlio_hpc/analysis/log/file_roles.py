@@ -1,5 +1,5 @@
 """Roles of the files of a program: training data, checkpoints, outputs and others. Roles are derived from the names of
-files and from the accesses to files, because logs do not have the contents of files.
+files and from the accesses to files, because logs do not contain the contents of files.
 """
 
 import os

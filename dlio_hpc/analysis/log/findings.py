@@ -1,7 +1,7 @@
 """Metrics of a program's I/O, as in VaniDL's table.
 
-Times are in seconds, sizes in bytes, MB = 1e6 bytes. Bytes and requests are those of Darshan's POSIX module. They
-include MPI-IO, because MPI-IO makes POSIX requests. The bytes and requests of STDIO are added only if there is no
+Times are in seconds and sizes are in bytes; 1 MB is 1e6 bytes. Bytes and requests are those of Darshan's POSIX module.
+They include MPI-IO, because MPI-IO makes POSIX requests. The bytes and requests of STDIO are added only if there is no
 trace. `interfaces` has the counts of each module separately.
 """
 

@@ -61,9 +61,10 @@ def _root(at: int, pids: list[str], parents: list[str]) -> str:
 
 
 def _only_parent(at: int, pids: list[str], parents: list[str]) -> str | None:
-    """Return the pid of the process that wrote the log with index `at`. The file name of this log has no pid, but logs
-    name the parents of their processes. If exactly one of these parents has no log with its pid, and `at` is the only
-    log that can be its log, return the pid of this parent. Otherwise, return None.
+    """Return the pid of the process that wrote the log with index `at`. This log has no pid in its file name, and names
+    no parent process. The other logs may name parents. The log must be that of a parent if exactly one of the named
+    parents has no log with its pid, and no other log lacks both a pid and a parent. If so, return the pid of this
+    parent. Otherwise, return None.
     """
     wanted = set(parents) - {"", *pids}
     nameless = [number for number, pid in enumerate(pids) if not pid and not parents[number]]

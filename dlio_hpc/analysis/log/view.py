@@ -97,10 +97,10 @@ class CallCost(NamedTuple):
 
 class View(NamedTuple):
     """Data for the figures of one run. source: name of the origin of the data. duration_s: end of the time axis. notes:
-    limits of the data that a reader must know. series: bytes and requests over time. sizes: sizes of requests. latency:
-    durations of requests; None if requests were not timed individually. lanes: rows of a selection of ranks. steps:
-    None if no steps are known. heat: None if bytes per rank over time were not recorded. elapsed_s: run time, by which
-    costs are divided to get shares.
+    limitations of the data that the user must know about. series: bytes and requests over time. sizes: sizes of
+    requests. latency: durations of requests; None if requests were not timed individually. lanes: rows of a selection
+    of ranks. steps: None if no steps are known. heat: None if bytes per rank over time were not recorded. elapsed_s:
+    run time, by which costs are divided to get shares.
     """
 
     title: str

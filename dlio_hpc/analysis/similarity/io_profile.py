@@ -209,8 +209,8 @@ def _of_counters(operations: list[Operation]) -> dict[str, Any]:
 
 def _of_histogram(histogram: Any, requests: int) -> dict[str, Any]:
     """Return the fields of a profile that follow from a histogram of request sizes. The lower edge of a bin stands for
-    all sizes in the bin, because powers of two, which are the usual sizes, are lower edges. requests: number of all
-    requests. The histogram has fewer if some requests returned no bytes or were made by libraries; the smallest size
+    all sizes in the bin, because powers of two, which are the usual sizes, are lower edges. requests: total number of
+    requests. The histogram counts fewer if some requests returned no bytes or were made by libraries; the smallest size
     and the median are then unknown.
     """
     begin, counts = histogram.edges[:-1], histogram.reads

@@ -35,7 +35,7 @@ class ReferenceProfile(Struct, frozen=True, forbid_unknown_fields=True):
     io_time_s: I/O time, as the mean over ranks. data_accessed_gib: data read and written by all ranks. request_bytes:
     sizes of individual requests. bandwidth_per_op_MBps: bandwidth of individual requests (MB is 1e6 bytes).
     sequential_pct, consecutive_pct: shares of all requests, as Darshan counts them. bytes_per_sample: mean size of a
-    sample of the dataset. note: limits of the data that a reader must know.
+    sample of the dataset. note: limitations of the data that the user must know about.
     """
 
     job_time_s: Number | None = None

@@ -72,7 +72,8 @@ def of_sizes(sizes: npt.NDArray[np.number], weight: npt.NDArray[np.number], grai
 
 def of_jumps(jumps: npt.NDArray[np.number]) -> RequestDistribution:
     """Return the distribution of jumps: distances in bytes from the end of a request to the start of the next one. A
-    jump is negative if the next request starts before the end of the request, and 0 if it starts exactly there.
+    jump is negative if the next request starts at a lower offset than the end of the previous one, and 0 if it starts
+    exactly at that end.
     """
     at = np.sign(jumps) * np.log2(1.0 + np.abs(jumps.astype(np.float64)))
     return _gathered(at, np.ones(len(at)), Grain.EXACT)
@@ -115,7 +116,7 @@ def quantiles(distribution: RequestDistribution, shares: list[float]) -> list[fl
 
 def _gathered(at: Floats, weight: Floats, grain: Grain) -> RequestDistribution:
     """Return the distribution with these positions and weights. Equal positions are merged, positions with weight 0 are
-    removed, and the weights are scaled to the sum 1.
+    removed, and the weights are scaled to add up to 1.
     """
     some = weight > 0
     places, which = np.unique(at[some], return_inverse=True)

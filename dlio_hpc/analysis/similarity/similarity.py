@@ -2,13 +2,13 @@
 
 A factor is a metric of both programs. The measure of the paper (CCGrid 2021, section V.B) describes each program by a
 vector of its factors. It divides both values of each factor by the larger one, and takes the cosine of the two vectors.
-This cosine is high for different programs, too, because all elements of the vectors are between 0 and 1. Half of the
+This cosine is also high for different programs, because all elements of the vectors are between 0 and 1. Half of the
 factors, such as I/O time and rates, depend on the machine.
 
 Pattern similarity uses only factors that do not depend on the machine or the scale. It divides the smaller value of
 each factor by the larger, and takes the mean over the factors. This is 1 minus the mean of the differences in Fig. 8 of
-the paper, and it is 1 only for equal patterns. A factor that is ten times too large reduces the mean by nine tenths of
-the weight of a factor, but hardly changes the cosine.
+the paper, and it is 1 only for equal patterns. If one of n factors differs tenfold between the programs, the mean falls
+by 0.9 / n, but the cosine hardly changes.
 
 One percent of the requests (SLACK) must not change pattern similarity. Shares below SLACK therefore count as SLACK. If
 all requests of both programs are known, the median request size is replaced by a range: the values that the median can

@@ -200,8 +200,8 @@ def _spread(summaries: Sequence[Summary], metric: MetricName) -> Spread | None:
 
 
 def _fit(group: Sequence[Point], measured: Sequence[Measured], metric: MetricName) -> tuple[list[int], Fit] | None:
-    """Return the numbers of the measured points of a group, and a fit to their measurements. Return None if fewer than
-    two points were measured.
+    """Return the point numbers of the measured points of a group, and a fit to their measurements. Return None if fewer
+    than two points were measured.
     """
     known = {measurement.point for measurement in measured}
     places = {number: place for place, number in enumerate(point.number for point in group if point.number in known)}
@@ -274,9 +274,9 @@ def _recommended(study: Study, points: Sequence[JudgedPoint], best: int, referen
     """Return the number of the recommended point, or None if the noise is unknown. If there is no reference point, this
     is the best point. If the reference point cannot be distinguished from the best point, it is the reference point.
     Otherwise, it is one of the points that cannot be distinguished from the best point and are better than the
-    reference point beyond noise. Among these points, the one that is nearest to the reference point is recommended:
-    first by the number of keys that differ, then by the distance of the values in the lists of values. Among equally
-    near points, the best is recommended.
+    reference point by more than the noise. Among these points, the one that is nearest to the reference point is
+    recommended: first by the number of keys that differ, then by the distance of the values in the lists of values.
+    Among equally near points, the best is recommended.
     """
     good = {judged.point: judged for judged in points if judged.verdict in ("best", "same as best")}
     if not good:

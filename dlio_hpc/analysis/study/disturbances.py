@@ -1,7 +1,7 @@
 """Possible reasons why repeats differ: other activity on the nodes that was higher during the slower repeats than
 during the other repeats.
 
-Reported activity is not necessarily the cause. The absence of a record is reported, too.
+Reported activity is not necessarily the cause. The absence of a record is also reported.
 """
 
 import statistics
@@ -53,8 +53,8 @@ _KINDS = (
 
 
 def facts(disturbance: Disturbance | None) -> list[tuple[str, str]]:
-    """Return the recorded activity as pairs of a label and a text. Each number in a text is the value of the node on
-    which it is highest.
+    """Return the recorded activity as pairs of label and description. Each number in a description is the value of the
+    node on which it is highest.
     """
     if disturbance is None:
         return [("meanwhile", UNRECORDED)]
@@ -78,7 +78,7 @@ def explained(repeats: Sequence[Repeat]) -> list[str]:
     """Return lines that may explain why some repeats are slower. There is one line for each slower repeat during which
     there was more activity than during the faster repeats, or during which activity was not recorded. If some kind of
     activity was high during all repeats, a last line names this kind. If there is nothing to report, the only line is
-    UNEXPLAINED. If activity was not recorded during any repeat, the only line is UNRECORDED.
+    UNEXPLAINED. If no repeat has a record of activity, the only line is UNRECORDED.
     """
     if not any(repeat.disturbance for repeat in repeats):
         return [UNRECORDED]

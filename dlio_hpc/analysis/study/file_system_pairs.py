@@ -25,7 +25,7 @@ class PairedEffect(Struct, frozen=True):
     together. pairs: number of pairs of measurements. a, b: medians of the metric on A and on B; None for all settings
     together. ratios: ratio of each pair; for all settings together, the mean ratio of each setting. ratio: geometric
     mean of `ratios`. low, high: 95 % interval of `ratio`; None if the noise is unknown. better: file system that is
-    better beyond noise; None if neither is.
+    better by more than the noise; None if neither is.
     """
 
     setting: str
@@ -60,7 +60,7 @@ def effects(study: Study, measured: Sequence[Measured], metric: MetricName | Non
 
 
 def _setting(study: Study, point: Point) -> str:
-    """Return a text for the setting of a point, without its file system."""
+    """Return the setting of a point as text, without its file system."""
     key = next(axis.key for axis in study.part(point.part).axes if axis.is_data)
     labels = [f"{name}={label}" for name, label in study.labels(point).items() if name != key]
     return ": ".join(filter(None, (point.part, ", ".join(labels)))) or point.workload.name

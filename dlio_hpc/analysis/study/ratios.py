@@ -48,8 +48,8 @@ class Ratio(NamedTuple):
 class Estimates(NamedTuple):
     """Estimates of the metric of points. The intervals of the ratios between the points are simultaneous. fit: fit of
     the points. critical: half-width of an interval in standard errors; None if the noise is unknown. widest: for each
-    noise-only simulation, the difference between two points in standard errors, the largest over all pairs of points;
-    None if the noise is unknown.
+    noise-only simulation, the largest difference between any two points that are compared, in standard errors; None if
+    the noise is unknown.
     """
 
     fit: Fit

@@ -4,8 +4,8 @@ Values are logarithms, so their differences are ratios. A value is modelled as t
 effect of its round, and noise. Some changes affect all points of a round alike, for example the load from other jobs.
 Such a change is part of the effect of the round and not of the noise.
 
-A value in units of the noise is divided by the standard deviation of a single measurement. In a noise-only simulation,
-all points have the same true value, and measurements differ only by noise.
+A value "in units of the noise" is a value divided by the standard deviation of a single measurement. In a noise-only
+simulation, all points have the same true value, and measurements differ only by noise.
 """
 
 import math
@@ -125,9 +125,9 @@ def patterns(fitted: Fit) -> Ints:
 
 
 def ranges(fits: Sequence[Fit]) -> Floats:
-    """Return one value for each noise-only simulation: the difference between two points of the same fit in standard
-    errors, the largest over all pairs of points and all fits. The fits have the same noise, and each has at least two
-    points. The result depends only on the numbers of measurements of the points in the rounds.
+    """For each noise-only simulation, return the largest difference, in standard errors, between any two points of the
+    same fit, over all fits. The fits have the same noise, and each has at least two points. The result depends only on
+    the numbers of measurements of the points in the rounds.
     """
     designs = [_design(fit) for fit in fits]
     drawn = [
@@ -143,8 +143,8 @@ def apart(fit: Fit) -> float:
 
 
 def differences(fit: Fit, pairs: Sequence[tuple[int, int]]) -> Floats:
-    """Return one value for each noise-only simulation: the difference between the two points of a pair in standard
-    errors, the largest over these pairs.
+    """For each noise-only simulation, return the largest difference, in standard errors, between the two points of any
+    of these pairs.
     """
     first, second = np.array(pairs).T
     errors = np.array([fit.difference_sd(a, b) for a, b in pairs])
@@ -202,9 +202,9 @@ def _errors(fitted: Fit, order: Ints, starts: Ints) -> Floats:
 
 
 def estimates(*fits: Fit) -> Iterator[tuple[list[Floats], Floats]]:
-    """Yield noise-only simulations, in portions. A portion of k simulations has two items. The first item holds for
-    each fit the estimates of points that do not differ in truth, in units of the noise, shape (k, P). The second item
-    holds the estimates of the noise that all fits share, shape (k,).
+    """Yield noise-only simulations in batches. A batch of k simulations is a pair. The first item holds, for each fit,
+    the estimates of points whose true values are equal, in units of the noise, shape (k, P). The second item holds the
+    estimates of the noise that all fits share, shape (k,).
     """
     random: Any = np.random.default_rng(_SEED)
     count = sum(len(fit.values) for fit in fits)
@@ -217,7 +217,7 @@ def estimates(*fits: Fit) -> Iterator[tuple[list[Floats], Floats]]:
 
 
 def _noise(random: Any, fit: Fit, draws: int) -> Floats:
-    """Return simulated estimates of points that do not differ in truth, in units of the noise, shape (draws, P)."""
+    """Return simulated estimates of points whose true values are equal, in units of the noise, shape (draws, P)."""
     noise: Floats = random.standard_normal((draws, len(fit.values))) / np.sqrt(fit.counts)
     if fit.spread.size:
         noise -= random.standard_normal((draws, len(fit.spread))) @ (fit.weights @ fit.spread).T

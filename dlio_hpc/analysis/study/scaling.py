@@ -1,4 +1,4 @@
-"""Scaling of a part of a study: the speed-up by more nodes or ranks, compared with a linear speed-up."""
+"""Scaling of a part of a study: the speed-up from using more nodes or ranks, compared with a linear speed-up."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -14,7 +14,7 @@ from dlio_hpc.plan.study import Part, Point, Study
 
 
 class ScalingStep(Struct, frozen=True):
-    """A point of a scaling, compared with the first point of the scaling, which has the fewest ranks. speed_up:
+    """A point on a scaling curve, compared with the first point of that curve, which has the fewest ranks. speed_up:
     samples/s of this point, divided by samples/s of the first point. low, high: 95 % interval of speed_up, simultaneous
     for all ratios of the part; None for the first point, or if the noise is unknown. ideal: number of ranks of this
     point, divided by that of the first point. efficiency: speed_up / ideal.
@@ -34,20 +34,20 @@ class ScalingStep(Struct, frozen=True):
 
     @property
     def is_below(self) -> bool:
-        """Whether the speed-up is less than linear beyond noise."""
+        """Whether the speed-up is below linear by more than the noise."""
         return self.high is not None and self.high < self.ideal
 
     @property
     def is_above(self) -> bool:
-        """Whether the speed-up is more than linear beyond noise."""
+        """Whether the speed-up is above linear by more than the noise."""
         return self.low is not None and self.low > self.ideal
 
 
 class Scaling(Struct, frozen=True):
     """Scaling of one setting. kind: "strong" if the total amount that is read is the same for every number of ranks,
-    "weak" if the amount per rank is the same. labels: values of the setting, by key. steps: the points, from the fewest
-    ranks on. noise: noise of a single measurement. The noise includes differences between rounds, because each number
-    of ranks is measured in separate jobs.
+    "weak" if the amount per rank is the same. labels: values of the setting, by key. steps: the points, in ascending
+    order of ranks. noise: noise of a single measurement. The noise includes differences between rounds, because each
+    number of ranks is measured in separate jobs.
     """
 
     kind: Literal["strong", "weak"]
@@ -57,7 +57,7 @@ class Scaling(Struct, frozen=True):
 
 
 def scalings(study: Study, part: Part, measured: Sequence[Measured], families: int) -> tuple[Scaling, ...]:
-    """Return a scaling for each setting that was measured with at least two numbers of ranks. families: as in
+    """Return the scaling of each setting that was measured with at least two numbers of ranks. families: as in
     ratios.of_pairs().
     """
     good = [measurement for measurement in measured if measurement.summary.samples_per_s > 0]

@@ -13,8 +13,9 @@ _PATIENCE_S = 20
 
 
 class DetectedQueue(NamedTuple):
-    """A queue that was detected. nodes: maximum number of nodes of a job; None if unknown. walltime: text of the key
-    `walltime` of a site profile: the maximum walltime, by the number of nodes from which it applies; "{}" if unknown.
+    """A queue that was detected. nodes: maximum number of nodes of a job; None if unknown. walltime: value of the key
+    `walltime` of a site profile, as text. It maps a minimum number of nodes to the maximum walltime of jobs of at least
+    that size. "{}" if unknown.
     """
 
     name: str

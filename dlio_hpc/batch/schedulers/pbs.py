@@ -175,7 +175,7 @@ def _queues() -> list[tuple[str, ...]]:
 
 
 def _probe(plan: Plan, _script: Path) -> str:
-    """Check that the queue exists, is enabled and started. PBS checks accounts only at submission."""
+    """Check that the queue exists, and that it is enabled and started. PBS checks accounts only at submission."""
     answer = common.ask("qstat", "-Q", "-f", "-F", "json", *filter(None, [plan.queue]))
     if answer.code and "Unknown" in answer.err:
         raise ConfigError(f"queue {plan.queue} is not defined: {answer.text}")

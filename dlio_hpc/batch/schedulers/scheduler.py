@@ -60,8 +60,8 @@ class Scheduler(NamedTuple):
     cancel: asks the batch system to end a job.
     find: returns the batch id of the job with a given name, or None if the batch system knows no such job.
     queues: returns, for each of the user's jobs, the names of its queues.
-    probe: checks, without submitting, whether the batch system would accept a plan with its script, and returns a text
-    for the user; raises ConfigError if the batch system would reject them.
+    probe: checks, without submitting, whether the batch system would accept a plan with its script, and returns a
+    message for the user; raises ConfigError if the batch system would reject them.
     detect: detects the batch system on a login node, for a new site profile; returns None if it does not run there.
     is_queue: whether jobs wait in queues, are charged to accounts, and may end for reasons that only the batch system
     knows.

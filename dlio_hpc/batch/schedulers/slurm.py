@@ -132,9 +132,9 @@ def _probe(_plan: Plan, script: Path) -> str:
 
 
 def _detect() -> detection.DetectedSystem | None:
-    """Detect Slurm and its partitions that are up. Return None if Slurm does not run here. Its commands may be
-    installed where no Slurm runs; its controller must therefore answer. The result may have no partitions, if none is
-    up. sinfo(1) marks the default partition with *.
+    """Detect Slurm and its partitions that are up. Return None if Slurm does not run here. Slurm's commands may be
+    installed on machines where Slurm does not run; its controller must therefore answer. The result has no partitions
+    if none is up. sinfo(1) marks the default partition with *.
     """
     slurm, partitions = (
         detection.try_ask("sbatch", "--version"),
@@ -164,7 +164,7 @@ def _most_nodes(there: str, size: str) -> int | None:
 
 def _limit(text: str) -> str:
     """Convert a time limit of Slurm (D-HH:MM:SS, HH:MM:SS, MM:SS or infinite) to the form of a site profile. Return {1:
-    H:MM:SS}, which means a limit for jobs of 1 node and more, or {} if there is no limit.
+    H:MM:SS}, which means a limit for jobs of one or more nodes, or {} if there is no limit.
     """
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
     if match is None:
