@@ -243,7 +243,7 @@ def _check(dataset: Dataset) -> None:
         ),
         (
             dataset.chunk is not None and kind != "hdf5",
-            f"chunk is for HDF5; format: {kind} has no chunks, leave it null",
+            f"chunk is for HDF5; format: {kind} has no chunks; leave chunk null",
         ),
         (
             compression not in _COMPRESSIONS.get(kind, {"none"}),

@@ -20,7 +20,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             kind == "null" and (reader.access != "independent" or reader.direct or reader.load != "on_demand"),
-            "reader: the null format has no storage; do not set access, load and direct",
+            "reader: the null format has no storage; do not set access, load or direct",
         ),
         (
             reader.transfer_size is not None and framework and kind in LIBRARIES and kind != "npz",

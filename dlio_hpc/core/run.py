@@ -45,8 +45,8 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     """
     if comm.size != plan.ranks:
         raise InfrastructureError(
-            f"the plan is for {plan.ranks} ranks, MPI started {comm.size}; the launcher and the MPI library of mpi4py "
-            "do not match, or the launcher was given a different number of ranks"
+            f"the plan is for {plan.ranks} ranks, but MPI started {comm.size}; the launcher and the MPI library of "
+            "mpi4py do not match, or the launcher was given a different number of ranks"
         )
     name = rundir.run_name(run.number, run.name)
     folder = rundir.run_directory(directory, run.number, run.name)
