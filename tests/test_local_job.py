@@ -486,7 +486,7 @@ def test_a_wrong_number_of_ranks_is_noticed(run: Run, small: Path) -> None:
     for command in (core, [BIN / "mpiexec", "-n", "2", *core]):
         done = subprocess.run(command, cwd=job["directory"], capture_output=True, text=True, check=False)
         assert done.returncode == 6
-        assert "the plan is for 4 ranks, MPI started" in done.stderr
+        assert "the plan is for 4 ranks, but MPI started" in done.stderr
         assert "Traceback" not in done.stderr
 
 

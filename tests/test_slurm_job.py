@@ -137,7 +137,7 @@ def test_a_launcher_that_leaves_ranks_alone_is_noticed(on_slurm: Run, small: Pat
     """Without the process manager of the MPI library, srun starts each rank as a job of its own, and ends with 0."""
     job = _submit(on_slurm, small, "-S", "site.launcher.mpi=none", code=6)
     assert job["state"] == "failed"
-    assert "the plan is for 4 ranks, MPI started 1" in job["runs"][0]["error"]["message"]
+    assert "the plan is for 4 ranks, but MPI started 1" in job["runs"][0]["error"]["message"]
 
 
 def test_the_time_limit_is_announced_and_the_job_stops_cleanly(on_slurm: Run, small: Path) -> None:
@@ -566,7 +566,7 @@ def test_the_preflight_on_slurm(on_slurm: Run, small: Path) -> None:
     assert "launch" in faults[2]
     alone = on_slurm("dlio-hpc", "check", small, "-s", "slurm", "-d", "data", "-S", "site.launcher.mpi=none")
     assert alone.code == 6
-    assert "2 ranks did not run (failed): the plan is for 2 ranks, MPI started 1" in alone.out
+    assert "2 ranks did not run (failed): the plan is for 2 ranks, but MPI started 1" in alone.out
 
 
 def test_a_profile_is_written_from_what_is_found(on_slurm: Run, small: Path, tmp_path: Path) -> None:

@@ -153,9 +153,7 @@ def _main(files: list[FileStats], name: str, share: float) -> list[Role]:
 def _auxiliary(files: list[FileStats], name: str, share: float) -> list[Role]:
     if len(files) > MOST_SIDES:
         return [
-            Role(
-                file, "other", f"one of {len(files):,} {name!r} files, which account for {share:.1%} of all bytes read"
-            )
+            Role(file, "other", f"one of {len(files):,} {name!r} files, which hold {share:.1%} of all bytes read")
             for file in files
         ]
     why = f"name or extension unlike that of the dataset's files, {share:.1%} of all bytes read"
