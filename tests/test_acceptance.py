@@ -211,7 +211,9 @@ def test_the_gap_after_the_warm_up_counts() -> None:
     check = _one(entry([warmup, run(1, 200.0), run(2, 261.0)]), {"gaps": "shorter than a run"})
     assert check.outcome == "fail"
     assert check.evidence[0].text == "140 s after the previous run"
-    assert check.advice == ("make the runs longer (dataset.files, train.epochs), or do no other work in the job",)
+    assert check.advice == (
+        "make the runs longer (dataset.files, train.epochs); run nothing else between them in the job",
+    )
 
 
 @pytest.mark.parametrize(("place", "verdict", "code"), [

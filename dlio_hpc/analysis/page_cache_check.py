@@ -131,18 +131,19 @@ def _counted(run: Run, result: Result, epoch: Epoch) -> tuple[int | None, float 
 
 
 def _is_doubtful(run: Run, result: Result) -> bool:
-    """Return whether the bytes received can include so many other bytes that cache hits are hidden. Other bytes are
-    those of read-ahead and, if the dataset fits into memory, of program files. A larger dataset has no cache hits to
-    hide, because its pages are evicted before they are read again.
+    """Return whether the bytes received from storage can include so many bytes that the run did not request that they
+    hide cache hits. Read-ahead always adds such bytes. Program files add such bytes, too, but matter only if the
+    dataset fits into memory. If it does not fit, its pages are evicted before they are read again, and there are no
+    cache hits to hide.
     """
     return run.workload.brings_neighbours or result.dataset.bytes < (result.memory_bytes or 0)
 
 
 def _resident(run: Run, result: Result, epoch: Epoch) -> float | None:
     """Return the share of the requested bytes that the page cache holds. Return None if this share is unknown, or if
-    O_DIRECT bypasses the cache. The share is that of the dataset's pages in the cache before the epoch. If every rank
-    reads all samples, only one rank of a node reads a sample from storage, and the other ranks find this sample in the
-    cache. The result is then at least the share that the other ranks read.
+    O_DIRECT bypasses the cache. The result is the share of the dataset's pages that were in the cache before the epoch.
+    If every rank reads all samples, only the first rank of a node that reads a sample gets it from storage; the node's
+    other ranks find it in the cache. For n ranks per node, the result is then never less than (n - 1) / n.
     """
     if epoch.page_cache_fraction is None or run.workload.reader.direct:
         return None

@@ -24,7 +24,7 @@ _COLOURS = {"ok": "green", "note": "yellow", "fault": "red"}
 def check(options: Options, launch: bool, patience_s: float, as_json: bool) -> int:
     """Look for problems that would make a job fail: file system, layout, space, queue, preloaded libraries, launcher.
 
-    If neither WORKLOAD nor --study nor --suite is given, the job of the workload demo is checked.
+    If neither WORKLOAD nor --study nor --suite is given, the job of the workload `demo` is checked.
 
     Each finding is printed on one line. Exit code: that of the first fault, or 0 if there is no fault.
     """

@@ -85,8 +85,8 @@ def _show(made: Planned, costs: list[JobCost]) -> None:
         rows.append(["total", *_row(_total(costs))])
     rates = site.expected_rates
     legend = (
-        f"expected: if a node reads {rates.read / 1e6:.0f} MB/s and writes {rates.write / 1e6:.0f} MB/s, and a run "
-        f"starts within {units.format_seconds(rates.launch)} (site.expected_rates). at most: if each job runs until "
+        f'"expected": if a node reads {rates.read / 1e6:.0f} MB/s and writes {rates.write / 1e6:.0f} MB/s, and a run '
+        f'starts within {units.format_seconds(rates.launch)} (site.expected_rates). "at most": if each job runs until '
         f"its time limit of {units.format_walltime(int(study.walltime))}."
     )
     heading = (

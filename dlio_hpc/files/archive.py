@@ -145,7 +145,7 @@ def extract(path: Path, target: Path) -> Path:
         job = held.manifest.job
         folder = target / job
         if folder.exists():
-            raise ConfigError(f"{folder} already exists; choose another --to, or move it away")
+            raise ConfigError(f"{folder} already exists; choose another folder with --to, or move this one away")
         target.mkdir(parents=True, exist_ok=True)
         with _temporary(target, job) as temporary:
             manifest = _made(Path(temporary, job, rundir.MANIFEST))

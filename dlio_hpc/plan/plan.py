@@ -245,7 +245,7 @@ def job_name(workload: str) -> str:
 
 
 def workload_of(job: str) -> str:
-    """Return the name of the workload that `job` contains. job: name of a job, made by job_name(). If the name of the
+    """Return the workload name that is part of the job name `job`, which was made by job_name(). If the name of the
     workload is long, only its beginning is returned. Characters that are not valid in the name of a job are replaced.
     """
     return job.rsplit("-", 3)[0]

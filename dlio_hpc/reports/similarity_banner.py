@@ -25,7 +25,7 @@ def of_pair(similarity: Similarity, known: Yardsticks) -> Banner:
             "Undecided: among published pairs of programs, both pairs from the same application and pairs from "
             f"different applications have scores in this range ({scores}).",
         )
-    return Banner("good", f"Similar: published pairs of different applications score less ({scores}).")
+    return Banner("good", f"Similar: published pairs of different applications score lower ({scores}).")
 
 
 def of_matrix(matrix: Matrix) -> Banner:

@@ -107,7 +107,8 @@ METRICS: dict[MetricName, Metric] = {
     ),
     "checkpoint_read_MBps": Metric(
         "checkpoint read bandwidth", "MB/s", True, "bytes written / seconds in read of the slowest rank / 1e6",
-        "timestamps of each checkpoint", "there are no checkpoints, or checkpoint.fsync or read_back is false",
+        "timestamps of each checkpoint",
+        "there are no checkpoints, or checkpoint.fsync or checkpoint.read_back is false",
         lambda summary: _synced(summary, "read_MBps"),
     ),
 }  # fmt: skip

@@ -160,7 +160,7 @@ def _gaps(rule: _Rule) -> Check:
         for ran, gap in zip(sequence[1:], gaps, strict=True)
     )
     message = f"the longest gap is {format_seconds(longest)}, the shortest run {format_seconds(shortest)}"
-    together = "make the runs longer (dataset.files, train.epochs), or do no other work in the job"
+    together = "make the runs longer (dataset.files, train.epochs); run nothing else between them in the job"
     apart = "make all runs in one batch job, with --warmup, --repeat and enough --time"
     is_one = len({ran.job for ran in sequence}) == 1
     advice = () if longest < shortest else (together if is_one else apart,)

@@ -60,9 +60,9 @@ def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
 
 def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
     """Yield the faults of measured runs whose measurement has no good run, and the faults of whole jobs. The fault of a
-    job is left out in three cases. First: the job is invalid, and one of its runs is invalid too. Second: the job has
-    another fault, and one of its runs has a fault. Third: the job reached its time limit only after its last run, so
-    that no measurement is missing.
+    job is left out in three cases. First: the job is invalid, and so is one of its runs. Second: the job has a fault
+    other than being invalid, and one of its runs has a fault. Third: the job reached its time limit only after its last
+    run, so that no measurement is missing.
     """
     measured = {(entry.study, run.unit) for entry in entries for run in entry.measurements if run.is_good}
     for entry in entries:

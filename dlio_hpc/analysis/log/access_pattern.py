@@ -379,8 +379,8 @@ def _of_samples(parts: Stretches) -> DerivedValue:
 
 
 def _within(parts: Stretches) -> tuple[float, int]:
-    """Return two values. The first is the correlation between offset and time within a file, as the median over pairs
-    of a rank and a file. The second is the number of these pairs. If no file has enough samples for a correlation, the
+    """Return two values. The first is the correlation between offset and time within a file, as the median over
+    (rank, file) pairs. The second is the number of these pairs. If no file has enough samples for a correlation, the
     first value is the mean direction from one sample to the next (1: always forward, -1: always backward). If there are
     too few samples even for a direction, the second value is 0.
     """

@@ -21,11 +21,11 @@ _NO_NOISE = 1e-9
 
 class PairedEffect(Struct, frozen=True):
     """Ratio of file system B to file system A, either for one setting and number of ranks, or for all settings
-    together. All ratios are above 1 if B is better; ratios of times are inverted. setting: empty for all settings
-    together. pairs: number of pairs of measurements. a, b: medians of the metric on A and on B; None for all settings
-    together. ratios: ratio of each pair; for all settings together, the mean ratio of each setting. ratio: geometric
-    mean of `ratios`. low, high: 95 % interval of `ratio`; None if the noise is unknown. better: file system that is
-    better by more than the noise; None if neither is.
+    together. A ratio above 1 always means that B is better; ratios of times are inverted. setting: empty for all
+    settings together. pairs: number of pairs of measurements. a, b: medians of the metric on A and on B; None for all
+    settings together. ratios: ratio of each pair; for all settings together, each setting's mean ratio. ratio:
+    geometric mean of `ratios`. low, high: 95 % interval of `ratio`; None if the noise is unknown. better: file system
+    that is better by more than the noise; None if neither is.
     """
 
     setting: str

@@ -1,5 +1,5 @@
-"""Functions that several batch systems share: commands that query a server, and option lines at the head of a job
-script.
+"""Functions shared by the modules of several batch systems: commands that query a server, and option lines at the head
+of a job script.
 """
 
 import re

@@ -130,7 +130,7 @@ class Preprocessing:
         self._threads = ThreadPoolExecutor(self._count, "preprocess")
 
     def begin(self, samples: int) -> "list[Future[float]]":
-        """Start to preprocess a batch of `samples` samples. Return a future for each thread that takes part. Its result
+        """Start preprocessing a batch of `samples` samples. Return a future for each thread that takes part. Its result
         is the number of seconds that the thread spent.
         """
         parts = min(self._count, samples)

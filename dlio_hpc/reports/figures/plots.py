@@ -36,7 +36,7 @@ class AxisPlaces(NamedTuple):
 
 def places(axis: Axis) -> AxisPlaces:
     """Return the positions of a parameter's values on an axis. The axis is logarithmic if the values are sizes or
-    powers of two. Otherwise, the values are at equal distances.
+    powers of two. Otherwise, the values are equally spaced.
     """
     numbers = axis.numbers
     is_log = (
