@@ -129,7 +129,7 @@ def test_another_ratio_is_another_dataset() -> None:
         (("dataset.compression_ratio=0.9",), "dataset.compression_ratio: expected `float` >= 1"),
         (("dataset.compression_ratio=2", "dataset.random_bits=4"), "set only one of them"),
         (("dataset.compression_ratio=2", "dataset.compression=gzip", "dataset.level=0"), "set level 1 to 9"),
-        (("dataset.compression_ratio=2", "dataset.format=csv"), "leave it null"),
+        (("dataset.compression_ratio=2", "dataset.format=csv"), "leave compression_ratio null"),
     ],
 )
 def test_what_cannot_be_is_refused(keys: tuple[str, ...], why: str) -> None:

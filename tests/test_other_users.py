@@ -128,7 +128,7 @@ def test_a_planted_link_is_not_written_through(shared: Path, kind: str, name: st
     assert precious.read_text() == "a thesis"
     assert code == 2, message
     assert f"belongs to user number {_OTHER}" in message
-    assert "choose another --data" in message
+    assert "Choose another --data" in message
 
 
 @pytest.mark.parametrize("kind", _FORMATS)
