@@ -240,7 +240,7 @@ def test_side_files_that_are_missing_or_cut_end_the_run(run: Run, small: Path, t
     os.truncate(side, 1000)
     cut = run(*command)
     assert cut.code == 3
-    assert f"{side} ends at byte 1000, data were expected from 1000 to 1500" in cut.err
+    assert f"{side} ends at byte 1000, but data were expected from byte 1000 to 1500" in cut.err
     side.unlink()
     gone = run(*command)
     assert gone.code == 3
@@ -405,7 +405,10 @@ def test_a_cut_file_is_found_by_collective_reads_too(run: Run, small: Path, tmp_
     os.truncate(data, 4096 + 29 * SAMPLE)
     done = run(*command)
     assert done.code == 3
-    assert f"{data} ends at byte {4096 + 29 * SAMPLE}, samples were expected up to {4096 + 30 * SAMPLE}" in done.err
+    assert (
+        f"{data} ends at byte {4096 + 29 * SAMPLE}, but samples were expected up to byte {4096 + 30 * SAMPLE}"
+        in done.err
+    )
 
 
 @pytest.mark.parametrize("keys", [("dataset.format=tfrecord", "reader.mode=framework"), ("dataset.format=npz",)])

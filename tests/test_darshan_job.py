@@ -314,7 +314,7 @@ def _unwatched(job: Any) -> str:
             "2 rank(s) under libdarshan ended with exit code 1: ImportError: libmpi.so.12: cannot open shared object "
             "file",
         ),
-        ("alone", "the log has 1 process(es) instead of 2 ranks: libdarshan was built for another MPI"),
+        ("alone", "the log has 1 process(es) instead of 2 ranks: libdarshan was not built for the ranks' MPI"),
     ],
 )
 def test_a_library_for_another_mpi_is_left_out(standin: Darshan, faults: str, message: str, tmp_path: Path) -> None:
@@ -408,7 +408,7 @@ def test_a_rank_that_fails_leaves_its_live_record_and_no_log(darshan: Darshan, t
     assert job["state"] == "failed"
     run = job["runs"][-1]
     assert "00000002.npz ends at byte 5000" in run["error"]["message"]
-    why = "the ranks ended without MPI_Finalize; 2 of their live records are kept, without traces"
+    why = "the ranks ended without MPI_Finalize; Darshan's counters of 2 process(es) are kept, without traces"
     assert run["darshan"]["why_not"] == why
     assert f"no Darshan log: {why}" in (Path(job["directory"]) / "job.out").read_text()
     assert len(list((_folder(job) / "live").iterdir())) == RANKS

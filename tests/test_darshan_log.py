@@ -162,7 +162,7 @@ def test_what_is_no_log(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read .*nowhere"):
         log_reader.load(tmp_path / "nowhere")
     (tmp_path / "x").write_bytes((LOGS / "mpi4_npz.darshan").read_bytes()[:900])
-    with pytest.raises(InvalidRun, match="truncated: 900 bytes, the header alone has 1328"):
+    with pytest.raises(InvalidRun, match="truncated: it has 900 bytes, but the header alone needs 1328"):
         log_reader.load(tmp_path / "x")
 
 

@@ -508,7 +508,7 @@ def test_a_cut_file_is_told_with_offset_and_what_was_expected(tmp_path: Path) ->
     size = _FIXED.size
     start = npz.DATA_OFFSET + size
     os.truncate(tmp_path / "0", start + 10)
-    with pytest.raises(InvalidRun, match=f"ends at byte {start + 10}, .* expected from {start} to {start + size}"):
+    with pytest.raises(InvalidRun, match=f"ends at byte {start + 10}, .* expected from byte {start} to {start + size}"):
         _read(_reader(tmp_path, _dataset("npz"), "posix"), _dataset("npz"), [1])
 
 
@@ -523,7 +523,11 @@ def test_flipped_bits_are_found_where_checksums_are_verified(tmp_path: Path) -> 
     _write(tmp_path, dataset)
     whole = bytearray((tmp_path / "0").read_bytes())
     begin = 2 * (dataset.sample.size + tfrecord.FRAME)
-    for at, message in ((begin, "has the head"), (begin + 100, "has the checksum"), (begin + 435, "has the checksum")):
+    for at, message in (
+        (begin, "has the head"),
+        (begin + 100, "have the checksum"),
+        (begin + 435, "have the checksum"),
+    ):
         whole[at] ^= 1
         (tmp_path / "0").write_bytes(whole)
         for mode, keys in (("framework", {}), ("posix", {"verify": True})):

@@ -366,5 +366,5 @@ def test_a_loader_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch,
         pytest.importorskip(module)
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, module, None)
-            with pytest.raises(ConfigError, match=f"not installed: pip install {package}"):
+            with pytest.raises(ConfigError, match=f"not installed; run pip install {package}"):
                 _open(loader, made, tmp_path, 1)

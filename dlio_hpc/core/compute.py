@@ -70,7 +70,7 @@ def check_cores(workload: Workload, ranks_on_node: int) -> None:
     wanted = ranks * (1 + threads)
     if wanted > cores:
         raise ConfigError(
-            f"compute.mode: spin needs {wanted} cores: for each of {ranks} rank(s), one for the rank and one for each "
-            f"of its {threads} reader and preprocessing thread(s). Only {cores} are available. Use mode: sleep, or "
-            "fewer ranks or threads"
+            f"compute.mode: spin needs {wanted} cores, but only {cores} are available. Each of {ranks} rank(s) needs "
+            f"a core for itself and one for each of its {threads} reader and preprocessing thread(s). Use fewer ranks "
+            "or threads, or compute.mode: sleep"
         )

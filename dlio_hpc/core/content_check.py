@@ -65,6 +65,6 @@ class Verification:
             if at is not None:
                 raise InvalidRun(
                     f"{self._paths(place.file)}: sample {place.sample} has {block[at]:#04x} at its byte {begin + at}, "
-                    f"expected {expected[at]:#04x}: {_REMEDY}; dlio-hpc datasets verify shows whether the file itself "
-                    "is wrong or only the read"
+                    f"expected {expected[at]:#04x}: {_REMEDY}, unless dlio-hpc datasets verify finds no fault "
+                    "(then only the read was wrong)"
                 )

@@ -84,8 +84,8 @@ class ReadLog:
 
     io_s: seconds with at least one read in flight. hidden_s: part of io_s that overlaps with computation. total_s,
     longest_s: sum and maximum of the read latencies. histogram: histogram of the read latencies. sizes: histogram of
-    the request sizes, without requests of unknown size. activity: three amounts over time: bytes (of samples and
-    overhead), requests, and seconds with at least one read in flight.
+    the request sizes, without requests of unknown size. activity: bytes (of samples and overhead), requests, and
+    seconds with at least one read in flight, each as an amount over time.
     """
 
     def __init__(self) -> None:

@@ -43,7 +43,7 @@ class Stop:
         return bool(self._verdict[0])
 
     def check(self, message: str) -> None:
-        """On rank 0, raise Incomplete with `message` if the stop file exists, because the time limit is near. The
+        """On rank 0, raise Incomplete with `message` if the stop file exists, that is, if the time limit is near. The
         exception ends all ranks. On other ranks, do nothing.
         """
         self._look()

@@ -86,8 +86,8 @@ class OpenFile(NamedTuple):
 
     def _too_short(self, wanted: tuple[int, int]) -> InvalidRun:
         return InvalidRun(
-            f"{self.path} ends at byte {os.fstat(self.descriptor).st_size}, data were expected from {wanted[0]} to "
-            f"{wanted[1]}: the file is truncated; remove the dataset's folder and generate it again"
+            f"{self.path} ends at byte {os.fstat(self.descriptor).st_size}, but data were expected from byte "
+            f"{wanted[0]} to {wanted[1]}: the file is truncated; remove the dataset's folder and generate it again"
         )
 
     def find_end(self, offset: int, tally: Tally) -> None:

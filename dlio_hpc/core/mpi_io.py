@@ -58,8 +58,8 @@ class CollectiveFile:
         end = offsets[-1] + lengths[-1] if pieces else 0
         if self._size < end:  # the MPI status does not report a read past the end
             raise InvalidRun(
-                f"{self._path} ends at byte {self._size}, samples were expected up to {end}: the file is truncated; "
-                "remove the dataset's folder and generate it again"
+                f"{self._path} ends at byte {self._size}, but samples were expected up to byte {end}: the file is "
+                "truncated; remove the dataset's folder and generate it again"
             )
         addresses = [mpi.Get_address(view) for _, view in pieces]
         in_file = mpi.BYTE.Create_hindexed(lengths, offsets).Commit()
@@ -92,8 +92,8 @@ def check_library(mpi: str, mpi4py: str) -> None:
     version = re.match(r"MPICH Version:\s*(4\.0\S*)", mpi)
     if version and int(mpi4py.split(".", maxsplit=1)[0]) >= 4:
         raise ConfigError(
-            f"reader.access: collective in mode: posix does not work with MPICH {version[1]} under mpi4py {mpi4py}; "
-            "use a newer MPICH (the mpich wheel), another MPI or access: independent"
+            f"reader.access: collective with reader.mode: posix does not work with MPICH {version[1]} under mpi4py "
+            f"{mpi4py}; use a newer MPICH (the mpich wheel), another MPI library, or reader.access: independent"
         )
 
 

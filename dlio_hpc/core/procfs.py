@@ -12,8 +12,8 @@ _LONGEST = 1024
 class IO(NamedTuple):
     """Read counters of a process or thread. requested: bytes that read calls returned, from any source (rchar). calls:
     number of read calls (syscr). fetched: bytes that the kernel fetched from storage (read_bytes), without page cache
-    hits. asking: size in bytes of the counters' own text in procfs. The kernel counts these bytes only afterwards, so
-    they are included in `requested` only at the next reading.
+    hits. asking: size in bytes of the text that procfs returned for this reading of the counters. These bytes are not
+    yet in `requested`; the next reading includes them.
     """
 
     requested: int

@@ -190,9 +190,9 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
 
 
 def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
-    """Return whether the number of bytes that a run reads is known before the run starts. It is unknown in three cases.
-    The dataset is compressed. Several ranks request the same data in collective HDF5 reads, which read the data only
-    once. Samples vary in size, and not exactly all samples are read.
+    """Return whether the number of bytes that a run reads is known before the run starts. It is unknown in three cases:
+    the dataset is compressed; samples vary in size, and not exactly all of them are read; or several ranks request the
+    same data in collective HDF5 reads, which read the data only once.
     """
     dataset, reader = run.workload.dataset, run.workload.reader
     if reader.access == "collective" and reader.mode == "framework" and not reader.shard:
@@ -212,4 +212,4 @@ def _placement_faults(plan: Plan, hosts: list[str]) -> list[str]:
     if len(counts) == plan.nodes and set(counts.values()) == {plan.ranks_per_node}:
         return []
     actual = ", ".join(f"{count} on {host}" for host, count in sorted(counts.items()))
-    return [f"{plan.nodes} node(s) x {plan.ranks_per_node} ranks were planned, the actual placement is {actual}"]
+    return [f"{plan.nodes} node(s) x {plan.ranks_per_node} ranks were planned, but the actual placement is {actual}"]

@@ -47,13 +47,13 @@ def _fill(file: "h5py.File", merged: Merged, run: Run, profiles: "list[XPlane | 
     _ranks(file.create_group("ranks"), merged)
     latency = file.create_group("read_latency")
     latency.attrs["about"] = (
-        "number of reads of each rank (axis 0) in each bin of durations (axis 1); edges: limits of the bins in seconds"
+        "number of reads of each rank (axis 0) in each duration bin (axis 1); edges: limits of the bins in seconds"
     )
     latency["edges"] = distributions.bin_edges()
     latency.create_dataset("counts", data=merged.histogram, **_PACKED)
     sizes = file.create_group("request_sizes")
     sizes.attrs["about"] = (
-        "number of requests of each rank (axis 0) in each bin of sizes (axis 1). The size of a request is the number "
+        "number of requests of each rank (axis 0) in each size bin (axis 1). The size of a request is the number "
         "of bytes that it returned. edges: limits of the bins in bytes; a bin includes its lower limit. Requests that "
         "returned no bytes and requests made by a library are left out"
     )

@@ -126,7 +126,7 @@ def counter(records: Records, name: str) -> Any:
 def used(records: Records, name: str) -> Any:
     """Return the values of a counter, one per record. In a record, a common size or stride (ACCESSn_ACCESS,
     STRIDEn_STRIDE) is valid only if its count (ACCESSn_COUNT, STRIDEn_COUNT) is above 0. If it is not valid, 0 is
-    returned in its place, because the log may hold any value there, as logs of 3.2.0 do.
+    returned in its place, because the log may hold any value there, as logs of Darshan 3.2.0 do.
     """
     slot, _, kind = name.partition("_")
     if not slot[-1:].isdecimal() or kind == "COUNT":

@@ -106,7 +106,7 @@ def _header(file: IO[bytes], path: Path) -> _Header:
     file.seek(0)
     raw = file.read(_HEADER.size)
     if len(raw) < _HEADER.size:
-        raise InvalidRun(f"{path} is truncated: {len(raw)} bytes, the header alone has {_HEADER.size}")
+        raise InvalidRun(f"{path} is truncated: it has {len(raw)} bytes, but the header alone needs {_HEADER.size}")
     _, _, compression, partial, *rest = _HEADER.unpack(raw)
     if compression == _LIVE:
         raise InvalidRun(
@@ -199,7 +199,9 @@ def _job(content: _Content, path: Path, faults: list[LogFault]) -> LogJob:
         line.partition("=")[::2] for line in metadata.split(b"\0", 1)[0].decode("utf-8", "replace").splitlines()
     )
     if end <= 0:
-        faults.append(LogFault("no end", "Darshan recorded no end of the job: it was killed or skipped MPI_Finalize"))
+        faults.append(
+            LogFault("no end", "Darshan recorded no end of the job; the job was killed or skipped MPI_Finalize")
+        )
     elif end + end_ns / 1e9 < start + start_ns / 1e9:
         faults.append(LogFault("no end", "the job ended before it started"))
     return LogJob(

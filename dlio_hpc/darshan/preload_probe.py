@@ -48,7 +48,8 @@ def _tried(path: Path, command: list[str], ranks: int) -> tuple[str, str | None]
         return "", str(fault)
     if log.job.ranks != ranks:
         return log.job.library, (
-            f"the log has {log.job.ranks} process(es) instead of {ranks} ranks: libdarshan was built for another MPI"
+            f"the log has {log.job.ranks} process(es) instead of {ranks} ranks: libdarshan was not built for "
+            "the ranks' MPI"
         )
     return log.job.library, None
 

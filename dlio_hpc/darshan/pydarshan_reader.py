@@ -26,7 +26,8 @@ def load(path: Path) -> Log:
     """
     if importlib.util.find_spec("darshan") is None:
         raise ConfigError(
-            f"{path} has a log version that only pydarshan can read; pydarshan is not installed: pip install darshan"
+            f"{path} has a log version that only pydarshan can read, but pydarshan is not installed; run pip "
+            "install darshan"
         )
     command = [sys.executable, "-m", __name__, str(path)]
     try:

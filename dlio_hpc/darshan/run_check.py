@@ -42,7 +42,9 @@ class Core(NamedTuple):
 
 
 def judge(directory: Path, plan: Plan, run: Run) -> LogVerdict:
-    """Return the verdict on the log of a run. If the run has no result, the log is checked but not compared."""
+    """Return the verdict on the log of a run. If the run has no result, the bytes in the log are not compared
+    with other counts.
+    """
     folder = rundir.run_directory(directory, run.number, run.name)
     logs = sorted((folder / rundir.DARSHAN).glob("*.darshan*"))
     if not logs:
@@ -66,7 +68,10 @@ def _no_log(directory: Path, folder: Path) -> str:
     if probe.exists() and (why := decode_probe(probe.read_bytes(), str(probe)).why_not):
         return why
     if left := list((folder / rundir.DARSHAN / rundir.LIVE).glob("*")):
-        return f"the ranks ended without MPI_Finalize; {len(left)} of their live records are kept, without traces"
+        return (
+            f"the ranks ended without MPI_Finalize; Darshan's counters of {len(left)} process(es) are kept, "
+            "without traces"
+        )
     errors = directory / rundir.STDERR
     has_errors = errors.exists() and errors.stat().st_size > 0
     return "the ranks left no log" + (f"; see {rundir.STDERR}" if has_errors else "")
@@ -193,13 +198,13 @@ def _may_lose_files(run: Run) -> bool:
 
 
 def _tolerance(run: Run, core: Counts) -> Counts:
-    """Return, for each rank, the largest difference in bytes between the rank's count and Darshan's count that is not
+    """Return, for each rank, by how many bytes its count may differ from Darshan's count. A larger difference is
     reported.
 
-    It is 0 if the rank counts the calls that Darshan records. It is one page if the rank takes the bytes of library
-    calls from the kernel. It is 1 % of the rank's count plus 1 MiB if TensorFlow itself reads: the rank then uses the
-    kernel's counters of its whole process, which include other reads. Any difference is accepted if HDF5 reads through
-    MPI-IO, because the kernel does not count bytes that come from other ranks.
+    The number is 0 if the rank counts the calls that Darshan records. It is one page if the rank takes the bytes of
+    library calls from the kernel. It is 1 % of the rank's count plus 1 MiB if TensorFlow itself reads: the rank then
+    uses the kernel's counters of its whole process, which include other reads. Any difference is accepted if HDF5 reads
+    through MPI-IO, because the kernel does not count bytes that come from other ranks.
     """
     reader = run.workload.reader
     if reader.access == "collective":

@@ -58,8 +58,8 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 
 
 def spelled(numbers: npt.NDArray[np.uint32]) -> Rows:
-    """Return the CSV text of `numbers`, shape (values, bytes of a value). Each number has seven digits. Its text is
-    0.NNNNNNN, followed by a separator.
+    """Return the CSV text of `numbers`. The shape of the result is (values, bytes of a value). Each number has seven
+    digits. Its text is 0.NNNNNNN, followed by a separator.
     """
     text = np.empty((len(numbers), CSV_VALUE), np.uint8)
     text[:, 0], text[:, 1], text[:, -1] = ord("0"), ord("."), ord(",")
@@ -94,7 +94,8 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
             import pandas  # noqa: F401 - checks that it is installed
         except ImportError as fault:
             raise ConfigError(
-                "format: csv in mode: framework reads with pandas, which is not installed: pip install pandas"
+                "dataset.format: csv with reader.mode: framework needs pandas, which is not installed; run pip "
+                "install pandas"
             ) from fault
         return WholeFileReader(workload, paths, _Load(workload.dataset))
     return PosixCsv(workload, paths, comm)

@@ -36,11 +36,11 @@ class SampleReader(Protocol):
 class Format(NamedTuple):
     """Functions of a file format. write: writes the file with a given number to an open file, which may have older
     contents. reader: returns a reader of the dataset's files. Its arguments are the workload; a function that returns
-    the path of the file with a given number; and the communicator for collective access, or None. fault: returns how
-    the file at a path differs from the file that write() creates for that number, or None if there is no difference;
-    the last argument restricts the check to size and metadata. head: returns the first bytes of the sample at a
-    position of the content stream, in the form in which read() delivers them. fill: writes all bytes of such a sample
-    to a row.
+    the path of the file with a given number; and the communicator for collective access, or None. fault: takes the
+    path and the number of a file. It returns how this file differs from the file that write() creates for the number,
+    or None if there is no difference. Its last argument restricts the check to size and metadata. head: returns the
+    first bytes of the sample that starts at a given position of the content stream, in the form in which read()
+    delivers them. fill: writes all bytes of the sample that starts at a given position to a row.
     """
 
     write: Callable[[int, Dataset, int], None]

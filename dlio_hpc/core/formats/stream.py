@@ -105,8 +105,8 @@ class _Stream:
         return offset - (offset - self.begin) % self._block_size
 
     def has(self, offset: int) -> bool:
-        """Return whether the byte at `offset` can be delivered. It can be if its block is kept in memory or if the
-        stream has not read it yet.
+        """Return whether the byte at `offset` can be delivered. This is the case if its block is kept in memory, or if
+        the stream has not read the byte yet.
         """
         return offset >= self.next or (offset >= self.begin and self.block_of(offset) in self.blocks)
 

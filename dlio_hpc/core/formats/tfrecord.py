@@ -4,7 +4,7 @@ checksum of the sample, as TensorFlow's TFRecordWriter writes it (tensorflow/cor
 Mode `posix` reads samples at their offsets, or whole records if `reader.verify` is set. Mode `framework` reads like
 TFRecordDataset: from the start of the file, in requests of exactly `transfer_size` bytes, and verifies checksums. In
 two cases it reads records at their offsets instead, as programs with an index do: if samples are shuffled across all
-files, and for PyTorch's workers, which request whole batches.
+files, or if PyTorch's workers read, which request whole batches.
 """
 
 import struct
@@ -143,8 +143,8 @@ class Stream:
 
     def _count_as_overhead(self, frames: int, tally: Tally) -> None:
         """Move the bytes of record heads and checksums from samples to overhead in `tally`. frames: number of these
-        bytes in a batch. If an earlier batch read the blocks of this batch, `tally` may have counted fewer than
-        `frames` bytes. The rest is then moved in the tally of a later batch.
+        bytes in a batch. If an earlier batch has already read blocks that this batch needs, `tally` may have counted
+        fewer than `frames` bytes. Bytes that cannot be moved now are moved in the tally of a later batch.
         """
         with self._lock:
             self._frames += frames
@@ -164,10 +164,10 @@ def verify(path: str, place: Place, begin: int, payload: Rows, frame: Rows) -> N
     if actual[:HEAD] != expected[:HEAD]:
         raise damaged(
             path, f"the record of sample {place.sample} at byte {begin - HEAD} has the head {actual[:HEAD].hex()}, "
-            f"expected {expected[:HEAD].hex()}"
+            f"but should have {expected[:HEAD].hex()}"
         )  # fmt: skip
     if actual != expected:
         raise damaged(
-            path, f"sample {place.sample} at byte {begin} has the checksum {actual[HEAD:].hex()}, its "
-            f"{place.size} bytes have {expected[HEAD:].hex()}"
+            path, f"the stored checksum of sample {place.sample} at byte {begin} is {actual[HEAD:].hex()}, but its "
+            f"{place.size} bytes have the checksum {expected[HEAD:].hex()}"
         )  # fmt: skip

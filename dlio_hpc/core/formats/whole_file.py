@@ -73,8 +73,8 @@ class WholeFileReader:
 
 def buffered(file: "CountedFile", size: int | None = None) -> io.BufferedReader:
     """Return a buffered reader of `file`. size: bytes of the buffer; None for the size that Python's open() would
-    choose. That is the size that the file system recommends; since Python 3.14, it is at least Python's default and at
-    most 8 MiB.
+    choose. Before Python 3.14, that is the size that the file system recommends. From 3.14 on, it is also at
+    least io.DEFAULT_BUFFER_SIZE and at most 8 MiB.
     """
     if size is None:
         block = os.fstat(file.fileno()).st_blksize

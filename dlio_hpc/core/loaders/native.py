@@ -25,8 +25,8 @@ from dlio_hpc.plan.sample_order import Order
 class NativeLoader:
     """Loader with `read_threads` threads. Normally a thread reads whole batches. If files are read as streams, each
     file belongs to one thread, and a thread reads the samples of a batch that are in its files. `prefetch` batches are
-    read ahead. With prefetch 0, a batch is read only when the training loop needs it. Then the loop itself reads the
-    batch, or each thread reads a part of it.
+    read ahead. With prefetch 0, a batch is read only when the training loop needs it. With one thread, the loop itself
+    reads the batch; with several threads, each thread reads a part of it.
 
     steps: number of steps of an epoch. No more batches than this are read ahead.
     """

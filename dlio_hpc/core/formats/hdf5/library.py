@@ -36,7 +36,7 @@ class Library:
     counters of the thread.
 
     With a communicator, the reader uses HDF5's MPI-IO driver and reads one sample per call. All ranks must then make
-    the same number of calls. A rank with fewer samples therefore adds calls that read nothing.
+    the same number of calls. If a batch has fewer than `batch_size` samples, the reader adds calls that read nothing.
     """
 
     def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
@@ -77,9 +77,9 @@ class Library:
         tally.timed(started)
 
     def _calls(self, places: list[Place], rows: Rows) -> Iterator[_Call]:
-        """Yield the read calls of a batch. A call reads at most `transfer_size` bytes. These are either several samples
-        that are consecutive in a file, or whole rows along the first axis of one sample. Without `transfer_size`, a
-        call reads one sample.
+        """Yield the read calls of a batch. A call reads either several samples that are consecutive in a file, or
+        several slices along the first axis of one sample. It reads at most `transfer_size` bytes, but at least one
+        slice. Without `transfer_size`, a call reads one sample.
         """
         sample, dtype = self._dataset.sample, self._dataset.sample.array_dtype
         if sample.stdev is not None:
@@ -132,8 +132,8 @@ def _mpio(comm: "Intracomm") -> dict[str, Any]:
 
     if not h5py.get_config().mpi:
         raise ConfigError(
-            "access: collective in mode: framework needs an h5py with parallel HDF5; the installed h5py "
-            f"({h5py.__version__}) was built without. Build h5py with it (CC=mpicc HDF5_MPI=ON pip install "
+            "reader.access: collective with reader.mode: framework needs an h5py that was built with parallel HDF5. "
+            f"The installed h5py ({h5py.__version__}) was not. Build such an h5py (CC=mpicc HDF5_MPI=ON pip install "
             "--no-binary=h5py h5py), or set reader.mode: posix, which reads contiguous data through MPI-IO"
         )
     return {"driver": "mpio", "comm": comm.Dup()}

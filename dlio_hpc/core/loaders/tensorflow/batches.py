@@ -72,7 +72,9 @@ class Batches:
         return rows
 
     def resumed(self) -> None:
-        """Do nothing, because the readers count their own requests."""
+        """Do nothing. The readers count only their own requests, so other work of the training loop does not disturb
+        the counts.
+        """
 
     def taken(self, got: Any) -> tuple[Rows, Tally]:
         tally = self._tallies.pop(self._next)

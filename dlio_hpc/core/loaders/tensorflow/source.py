@@ -27,8 +27,8 @@ class TimeSpan(NamedTuple):
 
 def parallel(keys: Reader, calls: int) -> dict[str, Any]:
     """Return the arguments with which tf.data's map() makes `calls` calls in parallel. Return no arguments if `calls`
-    is 1 and `prefetch` is 0. Without arguments, map() makes a call only when the training loop needs the result.
-    Parallel calls would be made earlier.
+    is 1 and `prefetch` is 0. Without arguments, map() makes a call only when the training loop needs the result, and
+    not ahead of that time.
     """
     if calls == 1 and not keys.batches_ahead:
         return {}
@@ -47,7 +47,7 @@ class Source(Protocol):
         """Start a new epoch."""
 
     def resumed(self) -> None:
-        """Take note that the training loop now requests the next batch, after other work such as checkpoints."""
+        """Record that the training loop is now requesting the next batch, after other work such as checkpoints."""
 
     def taken(self, got: Any) -> tuple[Rows, Tally]:
         """Return the rows of a batch that the pipeline delivered, and the counts of its reads."""
