@@ -507,7 +507,7 @@ def test_the_preflight_tries_it(darshan: Darshan) -> None:
     lines = [line.split(maxsplit=2) for line in done.out.splitlines() if " Darshan " in line]
     assert lines == [
         ["ok", "Darshan", f"{darshan.library} exists"],
-        ["ok", "Darshan", "2 ranks wrote a log of 2 ranks; Darshan 3.5.0"],
+        ["ok", "Darshan", "2 ranks wrote a log that covers 2 ranks; Darshan 3.5.0"],
     ]
     assert not list((darshan.folder / "dlio-runs").glob("check*")), "it leaves nothing behind"
 

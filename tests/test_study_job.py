@@ -298,7 +298,7 @@ def test_a_study_that_was_moved_or_damaged_is_resumed(run: Run, tiny: Any, tmp_p
     (tmp_path / "moved" / "archive" / f"{name}-1.tar.zst").unlink()
     broken = run("dlio-hpc", "report", name, "-o", "moved")
     assert broken.code == 7
-    assert f"job left out, it cannot be read: {name}-1:" in " ".join(broken.out.split())
+    assert f"left out a job that cannot be read: {name}-1:" in " ".join(broken.out.split())
     rest = run("dlio-submit", "--resume", f"moved/{name}", "--wait", "--json")
     assert rest.code == 0, rest.err
     assert rest.json["missing"] == []

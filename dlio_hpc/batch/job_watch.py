@@ -106,7 +106,7 @@ def _watched(look: job_state.JobSnapshot, is_final: bool) -> Watched:
     elif _is_stray(look):
         fault = Incomplete(
             f"job {record.job} was never submitted to the batch system: its submission was interrupted; "
-            f"submit it again, or: dlio-hpc cancel {look.directory}"
+            f"submit it again, or cancel it: dlio-hpc cancel {look.directory}"
         )
     return Watched(look.directory, record, progress(look.directory), fault, is_final)
 

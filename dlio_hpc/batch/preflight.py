@@ -214,7 +214,7 @@ def _owner_quota(needed: Sequence[Run], option: str, owner: str, name: str, path
         (files, kept.used_files, kept.most_files, "files"),
     ):
         if most and used + need > most:
-            text = f"{owner}: {used} of {most} {unit} are used, the dataset needs {need:.0f} more"
+            text = f"{owner}: {used} of {most} {unit} are used; the dataset needs {need:.0f} more"
             return PreflightFinding("fault", "quota", text, ConfigError.exit_code)
     limit = units.format_size(kept.most_bytes) if kept.most_bytes else "no limit"
     return PreflightFinding("ok", "quota", f"{owner}: {units.format_size(kept.used_bytes)} used, {limit}")
@@ -306,7 +306,9 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
     """
     smallest = _smallest(made, needed)
     if smallest is None:
-        yield PreflightFinding("note", "launch", f"not tried: queue {made.queue} accepts no job of so few nodes")
+        yield PreflightFinding(
+            "note", "launch", f"not tried: queue {made.queue} accepts no job on {min(made.nodes, 2)} node(s)"
+        )
         return
     started = time.monotonic()
     record = submit(smallest).job
@@ -334,12 +336,13 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
     yield PreflightFinding(
         "ok",
         "launch",
-        f"{_who(smallest)}, started by {made.site.launcher.kind}, communicated; the job took {took:.0f} s",
+        f"{_who(smallest)}, started by {made.site.launcher.kind}, communicated with each other; "
+        f"the job took {took:.0f} s",
     )
     if needed:
         yield PreflightFinding("ok", "packages", f"ranks can import {', '.join(needed)}")
     if probe_verdict is not None and probe_verdict.why_not is None:
-        text = f"{_RANKS_A_NODE} ranks wrote a log of {_RANKS_A_NODE} ranks; Darshan {probe_verdict.version}"
+        text = f"{_RANKS_A_NODE} ranks wrote a log that covers {_RANKS_A_NODE} ranks; Darshan {probe_verdict.version}"
         yield PreflightFinding("ok", "Darshan", text)
     elif probe_verdict is not None:
         yield PreflightFinding("note", "Darshan", f"runs will have no Darshan log: {probe_verdict.why_not}")

@@ -126,7 +126,7 @@ def _give_up(planned: Planned, directories: Sequence[Path], report: Report) -> N
         report(f"{len(directories)} of {len(planned.jobs)} jobs were submitted; submit the others later with: {later}")
         return
     for directory in directories:
-        report(f"cancelling {cancel(directory).job}, which belongs to the same study")
+        report(f"cancelling {cancel(directory).job}, which belongs to the same study as the rejected job")
 
 
 def resume_command(folder: Path) -> str:

@@ -139,7 +139,7 @@ def _uninterrupted() -> Iterator[None]:
 def _unused(plan: Plan) -> list[str]:
     """Return notes on environment variables of this shell that resemble options but have no effect."""
     if plan.site.scheduler == "slurm" and (stray := [name for name in os.environ if name.startswith("SBATCH_")]):
-        return [f"{', '.join(stray)} of this shell are ignored; use options instead (--account, --queue, --job-option)"]
+        return [f"ignored variables of this shell: {', '.join(stray)}; use options (--account, --queue, --job-option)"]
     return []
 
 
@@ -241,6 +241,6 @@ def _check_launch(plan: Plan) -> None:
         missing = "mpi4py"
     if missing:
         raise InfrastructureError(
-            f"{missing} was not found next to {python} or on PATH: pip install mpi4py mpich installs MPI, "
+            f"{missing} was not found next to {python} or on PATH; install MPI (pip install mpi4py mpich), "
             "or set your own launcher in a site profile (launcher.command)"
         )

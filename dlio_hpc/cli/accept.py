@@ -33,7 +33,7 @@ def accept(names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path
 
     judged = selection.judged([jobs_by_name.place(name, runs) for name in names])
     for fault in (fault for study in judged.studies for fault in study.broken):
-        console.say(f"dlio-hpc: job left out, it cannot be read: {fault}")
+        console.say(f"dlio-hpc: left out a job that cannot be read: {fault}")
     accepted = acceptance.of(judged, criteria)
     if outputs.as_json:
         console.print_json(acceptance.as_document(accepted))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @option("--name", metavar="NAME", help="Name of the workload. Default: the name of the program.")
 @option("--only", metavar="REGEX", callback=expression, help="Use only files whose path matches: --only '^/data/'.")
 @option("--force", is_flag=True, help="Derive a workload even if the program does not read as training does.")
-@option("--check", is_flag=True, help="Run the workload on a smaller dataset, and compare its I/O with the log's.")
+@option("--check", is_flag=True, help="Run the workload on a small dataset, and compare its I/O with the log's.")
 @option(
     "-s",
     "--site",

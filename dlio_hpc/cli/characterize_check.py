@@ -1,4 +1,4 @@
-"""characterize --check: run the derived workload on a smaller dataset, and compare its I/O with that in the log."""
+"""characterize --check: run the derived workload on a small dataset, and compare its I/O with that in the log."""
 
 import contextlib
 import sys

@@ -40,7 +40,7 @@ def _tolerance(text: str) -> float:
 )  # fmt: skip
 @option(
     "--tolerance", callback=parsed(_tolerance), default="2%", show_default=True, metavar="SHARE",
-    help="Smallest relative drop that is reported as a regression.",
+    help="Largest relative drop that is not reported as a regression.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Compare despite different settings or cached runs; the output flags it.")
 @option("--junit", type=PATH, metavar="FILE", help="Write the verdicts as JUnit XML, for CI systems.")

@@ -223,11 +223,9 @@ def _table(where: Path, stored: list[_StoredDataset]) -> str:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         cells[2] = cells[2].strip().rjust(widths[2])
         lines.append(f"{'' if len(name) > name_width else name:{name_width}} {' '.join(cells)}".rstrip())
-    lines += ["", "size: samples and auxiliary files, before compression; files x samples: samples per file"]
+    lines += ["", "size: samples and auxiliary files, before compression; samples: number per file"]
     if any(entry.state == "unfinished" for entry in stored):
-        lines.append(
-            "unfinished: the next job that needs it regenerates it; to remove it: datasets remove --unfinished"
-        )
+        lines.append("unfinished: a job that needs it regenerates it; dlio-hpc datasets remove --unfinished removes it")
     if any(entry.state == "generating" for entry in stored):
         lines.append("generating: a job is writing it")
     return "\n".join(lines)

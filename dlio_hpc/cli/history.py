@@ -43,7 +43,7 @@ def _day(text: str) -> str:
     "--state",
     type=click.Choice(sorted(ENDED)),
     metavar="STATE",
-    help="Only jobs that ended in this state: completed, failed.",
+    help="Only jobs that ended in this state, such as completed or failed.",
 )
 @option("--since", callback=parsed(_day), metavar="DAY", help="Only jobs that ended on this day (UTC) or later.")
 @option("--until", callback=parsed(_day), metavar="DAY", help="Only jobs that ended on this day (UTC) or before.")

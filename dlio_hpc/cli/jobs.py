@@ -118,7 +118,7 @@ def _missing(folder: Path) -> int:
     study = study_outcome.load(folder)
     outcome = study_outcome.outcome(study, study_outcome.jobs(study))
     for message in outcome.broken:
-        console.say(f"{study.study}: job left out, it cannot be read: {message}")
+        console.say(f"{study.study}: left out a job that cannot be read: {message}")
     if not outcome.missing:
         console.say(f"{study.study}: all {outcome.wanted} measurements of {len(study.points)} points exist")
         return 0

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 @click.command(context_settings=SETTINGS)
 @click.argument("names", nargs=-1, required=True, metavar="JOB|ARCHIVE|LOG|PROFILE...")
-@option("--matrix", is_flag=True, help="Compare any number of programs, each with each other.")
+@option("--matrix", is_flag=True, help="Compare any number of programs, each with every other one.")
 @option(
     "--against",
     multiple=True,
     metavar="NAME",
     help="Program in a column of --matrix; repeatable. Default: the programs of the rows.",
 )
-@option("--run", "run_name", metavar="NAME", help="Run of each job that is compared. Default: its last measured run.")
+@option("--run", "run_name", metavar="NAME", help="Run to compare in each job. Default: the last measured run.")
 @option(
     "--only",
     metavar="REGEX",
     callback=expression,
-    help="Use only those files of Darshan logs whose path matches. Default: all but programs and libraries.",
+    help="In Darshan logs, use only files whose path matches. Default: all but programs and libraries.",
 )
 @option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder of jobs.")
 @page_options

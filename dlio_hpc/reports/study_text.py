@@ -44,7 +44,7 @@ def heading(outcome: StudyOutcome) -> list[str]:
 
 def notes(outcome: StudyOutcome) -> list[str]:
     """Return the notes on the study's jobs, and a note for each job that cannot be read."""
-    return [*outcome.notes, *(f"job left out, it cannot be read: {fault}" for fault in outcome.broken)]
+    return [*outcome.notes, *(f"left out a job that cannot be read: {fault}" for fault in outcome.broken)]
 
 
 def verdict(study: Study, finding: Finding, comparison: Comparison) -> list[str]:

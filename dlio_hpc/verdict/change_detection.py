@@ -1,6 +1,6 @@
-"""Detection of changes in a series of values, one value per night: steps, drifts, and outliers of a single night. A
-night stands for one job: one night, one value. In this module, a rank is the statistical rank of a value, not an MPI
-rank. A segment is a range of consecutive nights.
+"""Detection of steps, drifts and single outliers in a series of values. The series has one value per night. A night
+stands for one job. In this module, a rank is the statistical rank of a value, not an MPI rank. A segment is a range of
+consecutive nights.
 
 Three tests on the ranks of the values detect changes. Step: a scan over all positions at which the series can be split
 in two. Its statistic is that of Pettitt (Applied Statistics 28, 1979), with two differences. It is standardised at each
@@ -106,8 +106,8 @@ def _model(values: Floats, first: int, level: float) -> _Model:
 
 def _steps(values: Floats, first: int, level: float, places: list[int], p: float) -> _Model:
     """Return a model with steps at the positions `places`. Each step is first shifted to the position where it fits
-    best. The steps divide `values` into segments. A model is then fitted to each segment, which may contain further
-    changes. first: index of the first night of `values` in the whole series. p: probability that the steps appear by
+    best. The steps divide `values` into segments. A segment may contain further changes, so a model is fitted to each
+    segment. first: index of the first night of `values` in the whole series. p: probability that the steps appear by
     chance.
     """
     ends = _refined(values, [0, *places, len(values)])
@@ -167,7 +167,7 @@ def _split(values: Floats) -> tuple[int, float]:
 
 def _gap(values: Floats) -> tuple[int, float]:
     """Find the split at which the means before and after it differ most, relative to the residuals. Return the index of
-    the first night after the split, and an upper bound of the probability that such a difference appears by chance
+    the first night after the split, and an upper bound on the probability that such a difference appears by chance
     anywhere in the series. A single outlier enlarges the residuals and is therefore not reported as a step.
     """
     count = len(values)
@@ -281,8 +281,9 @@ def _ranks(values: Floats) -> Floats:
 
 
 def _trend(values: Floats) -> tuple[float, float]:
-    """Return two values: the median slope per night over all pairs of nights, and the probability that the numbers of
-    rising and falling pairs differ by at least this much by chance.
+    """Return two values. The first is the median slope per night over all pairs of nights. The second is the
+    probability that, in a series without a trend, the numbers of rising and falling pairs differ by at least as much as
+    in `values`.
     """
     count = len(values)
     rows, columns = _pairs(count)

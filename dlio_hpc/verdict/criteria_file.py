@@ -96,7 +96,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
             if document.kind_at(Workload, key.split(".")) is None:
                 raise ValueError(f"unmodified: a workload has no key {key}")
         if self.all_runs and not set(self.asked) & set(METRIC_LIMITS):
-            raise ValueError(f"all_runs needs a limit of a metric: {', '.join(METRIC_LIMITS)}")
+            raise ValueError(f"all_runs needs a limit on a metric; give at least one of: {', '.join(METRIC_LIMITS)}")
 
     @property
     def asked(self) -> dict[str, Any]:

@@ -222,8 +222,8 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as fault:
-        raise InfrastructureError(f"cannot use {path}: {fault}; if this persists: {command}") from fault
+        raise InfrastructureError(f"cannot use {path}: {fault}; if this persists, run: {command}") from fault
     except sqlite3.DatabaseError as fault:
         raise InfrastructureError(
-            f"{path} is corrupted ({fault}); nothing is lost, rebuild it from the archives: {command}"
+            f"{path} is corrupted ({fault}); nothing is lost; rebuild it from the archives: {command}"
         ) from fault

@@ -114,7 +114,7 @@ def _metric(required: Limit, group: CriterionGroup) -> Check:
     if len(measured) < len(group.runs) or not measured:
         lacking = runs_in_words(len(group.runs) - len(measured))
         message = (
-            f"{lacking} of {len(group.runs)} without this metric; restrict the criterion to runs that have this "
+            f"this metric is missing in {lacking} of {len(group.runs)}; restrict the criterion to runs that have this "
             "metric (keys workload and nodes)"
         )
         return _check(required, group, "fail", message, None, evidence)

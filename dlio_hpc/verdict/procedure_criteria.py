@@ -146,8 +146,8 @@ def _count(rule: _Rule, count: int, wanted: int) -> Check:
 
 
 def _gaps(rule: _Rule) -> Check:
-    """Check that each gap between two runs is shorter than the shortest run. Another run cannot have taken place in
-    such a gap.
+    """Check that each gap between consecutive runs is shorter than the shortest run. No further run of this length fits
+    into such a gap.
     """
     sequence = rule.group.sequence
     runs = [ran.run for ran in sequence]

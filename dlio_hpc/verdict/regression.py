@@ -146,7 +146,7 @@ def advice(
 ) -> list[str]:
     """Return advice on how to make the verdict conclusive, one item per line."""
     if difference.half is None:
-        return ["--repeat 3 or more for both jobs, or a history of at least five nights"]
+        return ["use --repeat 3 or more for both jobs, or compare with a history of at least five nights"]
     least = math.ceil(1000 * difference.half) / 10
     allowed = [f"--tolerance {least:g}% or more is needed with this noise"] if least < _WIDEST else []
     nights = 0.0 if noise is None else robust.t_quantile(noise.df) * math.sqrt(2) * noise.sd
@@ -156,5 +156,5 @@ def advice(
         differ = 100 * math.expm1(noise.sd if noise else 0)
         return [f"more repeats do not help: results differ by {differ:.1f} % from night to night", *allowed]
     if needed > _MOST_REPEATS:
-        return allowed or ["longer runs on a less busy machine: the noise is too large for any tolerance"]
-    return [f"--repeat {max(needed, count + 1)} for both jobs would detect {100 * tolerance:g} %", *allowed]
+        return allowed or ["the noise is too large for any tolerance; make longer runs on a less busy machine"]
+    return [f"--repeat {max(needed, count + 1)} for both jobs would detect a drop of {100 * tolerance:g} %", *allowed]

@@ -60,7 +60,7 @@ def _submit(plan: Plan, after: After) -> str:
 def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
     """Return the states of the jobs that Flux knows, by batch id. Flux prints an error line for each unknown job, and
     exits with 1 if it knows none of the jobs. Flux knows a job until the job is purged; at most sites, this happens
-    after some days.
+    after a few days.
     """
     answer = common.ask("flux", "jobs", "-n", "-o", "|".join(_FIELDS), *(job.batch_id for job in jobs))
     if answer.code and not re.search(r"JobID \S+ unknown", answer.err):
@@ -132,8 +132,8 @@ def node_rows() -> list[tuple[str, int, int]]:
 
 
 def _probe(plan: Plan, script: Path) -> str:
-    """Check the options with flux batch --dry-run, and the state of the queue. Flux checks limits and banks only at
-    submission.
+    """Check the state of the queue, and check the options with flux batch --dry-run. Flux checks limits and banks only
+    at submission.
     """
     answer = common.ask("flux", "batch", "--dry-run", str(script))
     if answer.code:
@@ -179,7 +179,7 @@ def _limit(seconds: str) -> str:
 
 
 def _launcher(_library: str) -> detection.DetectedLauncher:
-    return detection.DetectedLauncher("flux", "flux", "flux run; it starts MPI libraries that support PMI-1")
+    return detection.DetectedLauncher("flux", "flux", "flux run; it starts ranks whose MPI library supports PMI-1")
 
 
 FLUX = Scheduler(

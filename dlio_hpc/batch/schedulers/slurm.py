@@ -57,9 +57,9 @@ _submit = partial(common.submit, _arguments, re.compile(r"([0-9]+)(?:;.*)?"))
 
 
 def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
-    """Return the states of the jobs that Slurm knows, by batch id. The controller knows a job until some minutes after
-    its end. Accounting, if it is enabled, knows the job for longer. Exit codes are ignored: a job that exceeded its
-    time limit but ended by itself has the state TIMEOUT and the exit code 0:0.
+    """Return the states of the jobs that Slurm knows, by batch id. The controller remembers a job for a few minutes
+    after its end. Accounting, if it is enabled, remembers it for longer. Exit codes are ignored: a job that exceeded
+    its time limit but ended by itself has the state TIMEOUT and the exit code 0:0.
     """
     ids = [job.batch_id for job in jobs]
     queued = _queued(ids)
@@ -132,9 +132,9 @@ def _probe(_plan: Plan, script: Path) -> str:
 
 
 def _detect() -> detection.DetectedSystem | None:
-    """Detect Slurm and its partitions that are up. Return None if Slurm does not run here. Slurm's commands may be
-    installed on machines where Slurm does not run; its controller must therefore answer. The result has no partitions
-    if none is up. sinfo(1) marks the default partition with *.
+    """Detect Slurm and its partitions that are up. Return None if Slurm's controller does not answer. Slurm's
+    commands alone do not count, because they may be installed on machines where Slurm does not run. The result has no
+    partitions if none is up. sinfo(1) marks the default partition with *.
     """
     slurm, partitions = (
         detection.try_ask("sbatch", "--version"),
