@@ -87,7 +87,7 @@ def _read(run: RunOutcome, origin: Origin, phases: dict[str, float]) -> RunOutco
         ([100.0], "storage", "good", "Measured once: the noise is unknown."),
         ([100.0, 140.0, 99.0], "storage", "inconclusive", "spread by 41.0 % of the median"),
         ([100.0, 101.0, 99.0], "cached", "not measured", "3 of 3 measured runs: cached: 0.0 % from storage"),
-        ([100.0, 101.0, 99.0], "unknown", "not measured", "UNKNOWN: no counter shows on gpfs"),
+        ([100.0, 101.0, 99.0], "unknown", "not measured", "UNKNOWN: on gpfs, no counter shows"),
         ([100.0, 101.0, 99.0], "nothing read", "not measured", "No run read anything from storage"),
     ],
 )
@@ -229,7 +229,7 @@ def test_a_real_cached_job_says_so_first(run: Run, small: Path, tmp_path: Path) 
     [
         ("mpi4_npz.darshan", "good", "counters and trace are complete"),
         ("mpi4_npz_truncated.darshan", "bad", "is incomplete"),
-        ("mpi4_dxtpartial.darshan", "inconclusive", "counters are complete, other parts are not"),
+        ("mpi4_dxtpartial.darshan", "inconclusive", "counters are complete, but other parts are not"),
         ("mpi4_forkcorrupt.darshan", "bad", "counters disagree"),
     ],
 )

@@ -348,7 +348,7 @@ def test_what_came_from_the_page_cache_is_said(run: Run, tiny: Any) -> None:
     assert done.out.startswith("Not measured: cached, bytes came from memory instead of storage: 2 of 2 measurements.")
     # The kernel counts what other readers fetch on this file system, too, so the share is not always 0 %.
     text = " ".join(done.out.split())
-    assert re.search(r"Read from storage: [0-9.]+ % of the bytes, the rest came from the page cache", text)
+    assert re.search(r"Read from storage: [0-9.]+ % of the bytes; the rest came from the page cache", text)
 
 
 def test_a_submission_killed_between_two_jobs_is_resumed(run: Run, tiny: Any) -> None:

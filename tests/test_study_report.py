@@ -122,7 +122,8 @@ def test_noise_is_called_noise(tmp_path: Path) -> None:
     assert "Noise of this size hides differences" not in shown
     assert "Noise of this size hides differences" in " ".join(_shown(_report(made, _values(made, {}, sd=0.5))).split())
     assert report.advice == [
-        "demo (NumPy): keep the present settings (reader.read_threads=2); no other setting is better beyond noise."
+        "demo (NumPy): keep the present settings (reader.read_threads=2); "
+        "no other setting is better by more than the noise."
     ]
 
 
@@ -224,8 +225,8 @@ def test_scaling_has_a_table_and_a_picture(tmp_path: Path, weak: bool) -> None:
 
 # Samples/s of three repeats on one, two and four ranks, of FFN of fig. 15 on a busy laptop.
 _FFN = {
-    "It is less than linear beyond noise on 4 ranks.": [(100, 131, 76), (173, 136, 154), (300, 212, 173)],
-    "It does not differ from linear beyond noise.": [(100, 139, 72), (190, 133, 154), (330, 212, 163)],
+    "On 4 ranks, it is below linear by more than the noise.": [(100, 131, 76), (173, 136, 154), (300, 212, 173)],
+    "It does not differ from linear by more than the noise.": [(100, 139, 72), (190, 133, 154), (330, 212, 163)],
 }
 
 

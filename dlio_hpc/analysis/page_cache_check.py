@@ -68,7 +68,7 @@ class Storage(Struct, frozen=True):
         if outcome == "nothing read":
             return "nothing was read from storage"
         if outcome == "unknown":
-            return f"UNKNOWN: no counter shows on {self.file_system or 'this file system'} whether storage was read"
+            return f"UNKNOWN: on {self.file_system or 'this file system'}, no counter shows whether storage was read"
         worst = max(self.epochs, key=lambda epoch: epoch.cached or 0.0)
         share, which = f"{100 * (1 - (worst.cached or 0)):.1f} % from storage", f"epoch {worst.epoch}"
         source = worst.source
@@ -96,10 +96,11 @@ def judge(run: Run, result: Result, darshan_bytes: int | None = None) -> Storage
 
 
 def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
-    """Return whether the bytes of an epoch came from storage or from memory. The share from memory is normally computed
-    from a counter of the bytes received. If there is no counter, or if the counter may include other reads and gives a
-    smaller share, the share of the dataset's pages that were in memory before the epoch is used instead. If both shares
-    are unknown, the upper limit of _outgrown() is used.
+    """Return whether the bytes of an epoch came from storage or from memory. There are two measures of the share from
+    memory. The first is computed from a counter of the bytes received, and is normally used. The second is the share of
+    the dataset's pages that were in memory before the epoch. It is used if there is no counter, or if the counter may
+    include other reads and the first share is smaller than the second. If both shares are unknown, the upper limit from
+    _outgrown() is used.
     """
     arrived, cached, source = _counted(run, result, epoch)
     resident = _resident(run, result, epoch)
@@ -131,10 +132,10 @@ def _counted(run: Run, result: Result, epoch: Epoch) -> tuple[int | None, float 
 
 
 def _is_doubtful(run: Run, result: Result) -> bool:
-    """Return whether the bytes received from storage can include so many bytes that the run did not request that they
-    hide cache hits. Read-ahead always adds such bytes. Program files add such bytes, too, but matter only if the
-    dataset fits into memory. If it does not fit, its pages are evicted before they are read again, and there are no
-    cache hits to hide.
+    """Return whether the count of bytes received from storage may hide cache hits, because it includes bytes that the
+    run did not request. Read-ahead always adds such bytes. Program files add such bytes, too, but matter only if the
+    dataset fits into memory. If the dataset does not fit, its pages are evicted before they are read again, and there
+    are no cache hits to hide.
     """
     return run.workload.brings_neighbours or result.dataset.bytes < (result.memory_bytes or 0)
 
@@ -153,7 +154,7 @@ def _resident(run: Run, result: Result, epoch: Epoch) -> float | None:
 
 
 def _outgrown(run: Run, result: Result, epoch: Epoch) -> tuple[float | None, str]:
-    """Return an upper limit of the share of bytes from memory, and the reason as text. The limit is None unless the
+    """Return an upper limit on the share of bytes from memory, and the reason as text. The limit is None unless the
     epoch reads far more distinct bytes than the memory of all nodes can hold.
     """
     memory, different = result.memory_bytes, min(epoch.bytes_read, result.dataset.bytes)

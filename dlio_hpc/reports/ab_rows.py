@@ -22,7 +22,7 @@ def sides(compared: tuple[Arm, ...]) -> list[str]:
         for letter, side in zip("AB", compared, strict=True)
     ]
     if len({side.file_system for side in compared}) == 1 and compared[0].file_system:
-        lines.append("Both directories are on the same file system: only differences between the directories can show.")
+        lines.append("Both directories are on the same file system; this compares only the directories.")
     return lines
 
 
@@ -39,7 +39,7 @@ def cached(measured: Sequence[Measured]) -> list[str]:
             "UNKNOWN: it was not recorded whether bytes came from storage; this may be a comparison of memory instead "
             "of storage."
         ]
-    return [f"cached: up to {100 * max(known):.0f} % of the bytes came from memory; this is no comparison of storage."]
+    return [f"cached: up to {100 * max(known):.0f} % of the bytes came from memory; this does not compare storage."]
 
 
 def verdict(study: Study, effects: tuple[PairedEffect, ...]) -> str:

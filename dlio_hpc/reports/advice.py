@@ -61,7 +61,7 @@ def _of_part(study: Study, part: Part, finding: Finding) -> Iterator[str]:
     if len(kept) == len(part.settings):
         settings = _settings(part, before, kept)
         advice = f"keep the present settings ({settings})" if part.is_default else f"no change from {settings}"
-        yield f"{heading}: {advice}; no other setting is better beyond noise."
+        yield f"{heading}: {advice}; no other setting is better by more than the noise."
         return
     yield f"{heading}: {_gain(chosen)}"
     changed = [axis.key for axis in part.settings if axis.key not in kept]
@@ -215,7 +215,7 @@ def _chunks(workload: Workload) -> list[str] | None:
     if size > _CHUNK_CACHE:
         lines.append(
             "HDF5 does not cache chunks larger than its cache (default 1 MiB) and decompresses them again for each "
-            f'part that is read: h5py.File(name, "r", rdcc_nbytes={_cache(size)})'
+            f'part that is read; enlarge the cache: h5py.File(name, "r", rdcc_nbytes={_cache(size)})'
         )
     return lines
 
@@ -249,7 +249,7 @@ def _compression(workload: Workload) -> list[str] | None:
 
 
 _BITS_NOTE = (
-    "the benchmark's data are as compressible as dataset.compression_ratio or random_bits says: compare with your files"
+    "the benchmark's data are as compressible as dataset.compression_ratio or random_bits says; compare with your files"
 )
 
 

@@ -230,7 +230,7 @@ def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
     if summary.verify_s and run.run.workload.reader.verify_content == "all":
         text = (
             f"{summary.samples_verified} samples are as generated; the check took {format_seconds(summary.verify_s)} "
-            "per rank, which wall and samples/s include, but not wait"
+            "per rank (included in wall and samples/s, but not in wait)"
         )
         lines.append(("verified", text))
     if summary.preprocess_s:

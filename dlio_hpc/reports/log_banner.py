@@ -19,7 +19,7 @@ def _of_log(examined: Examined) -> Banner:
         return Banner("bad", f"{examined.title} is incomplete: {examined.faults[0]}. Do not use its numbers.")
     if examined.faults:
         gaps = "; ".join(map(str, examined.faults))
-        return Banner("inconclusive", f"{examined.title}: counters are complete, other parts are not: {gaps}.")
+        return Banner("inconclusive", f"{examined.title}: counters are complete, but other parts are not: {gaps}.")
     analysis = examined.analysis
     if analysis is None or not analysis.bytes_read + analysis.bytes_written:
         return Banner("not measured", f"{examined.title} records no bytes read or written.")

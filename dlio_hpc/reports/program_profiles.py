@@ -24,8 +24,9 @@ from dlio_hpc.results.run_result import Result
 def load_all(name: str, path: Path, run: str | None, only: str | None) -> list[Profile]:
     """Return the profile that `name` stands for. If `name` is a file of reference profiles, return all its profiles.
     path: path of the job, archive or log; ignored if `name` is a reference profile. run: name of a run of the job; None
-    selects the last measured run with a result. only: regular expression that applies to logs. Only the files whose
-    path matches it are used. None selects all files that are neither programs nor libraries.
+    selects the last measured run with a result. only: regular expression, used only if `path` is a log. It selects
+    those files recorded in the log whose path it matches. None selects all recorded files that are neither programs nor
+    libraries.
     """
     if reference_profile.is_reference(name):
         return [io_profile.of_reference(reference) for reference in reference_profile.load(name)]

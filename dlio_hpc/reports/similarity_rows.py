@@ -129,7 +129,7 @@ def distances(a: Profile, b: Profile, compared: Similarity) -> Iterator[tuple[st
     """
     if not is_told_apart(compared):
         without = " and ".join(name for name, profile in (("A", a), ("B", b)) if profile.sizes is None)
-        yield "", f"Whole distributions: not compared, {without or 'A or B'} has summary numbers only."
+        yield "", f"Whole distributions: not compared; only summary numbers are known for {without or 'A or B'}."
         return
     yield "sizes", _distance(compared.sizes, "of requests, each weighted by 1")
     yield "bytes", _distance(compared.volumes, "sizes of requests, each weighted by its bytes")
@@ -138,7 +138,7 @@ def distances(a: Profile, b: Profile, compared: Similarity) -> Iterator[tuple[st
 
 def _distance(distance: Distance | None, subject: str) -> str:
     if distance is None:
-        return f"{subject}: unknown: complete traces of both programs are needed"
+        return f"{subject}: unknown without complete traces of both programs"
     grain = "" if distance.grain == Grain.EXACT else f", by {request_distance.GRAINS[distance.grain]}"
     return f"{subject}: {distance.octaves:.2f} octaves apart, {distance.closeness:.3f} near{grain}"
 

@@ -102,7 +102,7 @@ def _of_part(study: Study, finding: Finding) -> Iterator[Banner]:
 
 def _of_comparison(text: str, comparison: Comparison) -> Banner:
     """Return the banner on compared settings. The comparison is conclusive if the ratio of the recommended setting to
-    the best of the other settings is at least 1 - HIDDEN (0.8), even at the lower end of its confidence interval.
+    the best of the other settings is at least 0.8 (1 - HIDDEN), even at the lower end of its confidence interval.
     """
     chosen = None if comparison.recommended is None else comparison.of(comparison.recommended)
     if chosen is None or chosen.low is None or chosen.high is None:
@@ -112,7 +112,7 @@ def _of_comparison(text: str, comparison: Comparison) -> Banner:
 
 def _of_scaling(text: str, scaling: Scaling) -> Banner:
     """Return the banner on a scaling curve. The curve is conclusive if the confidence interval of the last speed-up is
-    narrow: the lower end is at least 1 - HIDDEN (0.8) times the upper end.
+    narrow: the lower end is at least 0.8 (1 - HIDDEN) times the upper end.
     """
     last = scaling.steps[-1]
     if last.low is None or last.high is None:

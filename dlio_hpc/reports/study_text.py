@@ -59,8 +59,8 @@ def conclusions(study: Study, finding: Finding) -> list[list[str]]:
 
 
 def first(study: Study, finding: Finding) -> list[str]:
-    """Return the main conclusion of a part. If the part compares settings, these are the sentences on its last
-    comparison, which is the comparison on the most ranks. Otherwise, these are the sentences on scaling.
+    """Return the sentences of the main conclusion of a part. If the part compares settings, they are those on its last
+    comparison, which is the comparison on the most ranks. Otherwise, they are those on scaling.
     """
     if finding.comparisons:
         return verdict(study, finding, finding.comparisons[-1])
@@ -79,9 +79,9 @@ def scaling(curve: Scaling) -> list[str]:
         return [f"{speed_up}, {share}. Whether the difference is more than noise is unknown: {why}."]
     sentences = [f"{speed_up} ({_interval(last.low, last.high)}), {share}.", _linear(curve)]
     if last.low <= 1 <= last.high:
-        sentences.append(f"The difference from {_ranks(curve, curve.steps[0])} is not beyond noise.")
+        sentences.append(f"The difference from {_ranks(curve, curve.steps[0])} does not exceed the noise.")
     elif last.high < 1:
-        sentences.append(f"This is slower than on {_ranks(curve, curve.steps[0])}, beyond noise.")
+        sentences.append(f"This is slower than on {_ranks(curve, curve.steps[0])}, by more than the noise.")
     return sentences
 
 
@@ -95,12 +95,12 @@ def _linear(curve: Scaling) -> str:
     below, above = ([step for step in curve.steps[1:] if getattr(step, name)] for name in ("is_below", "is_above"))
     sentences = []
     if len(below) > 1 and tuple(below) == curve.steps[-len(below) :]:
-        sentences.append(f"It is less than linear beyond noise from {_ranks(curve, below[0])} on.")
+        sentences.append(f"From {_ranks(curve, below[0])} on, it is below linear by more than the noise.")
     elif below:
-        sentences.append(f"It is less than linear beyond noise on {_listed(curve, below)}.")
+        sentences.append(f"On {_listed(curve, below)}, it is below linear by more than the noise.")
     if above:
-        sentences.append(f"It is more than linear beyond noise on {_listed(curve, above)}.")
-    return " ".join(sentences) or "It does not differ from linear beyond noise."
+        sentences.append(f"On {_listed(curve, above)}, it is above linear by more than the noise.")
+    return " ".join(sentences) or "It does not differ from linear by more than the noise."
 
 
 def _listed(curve: Scaling, steps: Sequence[ScalingStep]) -> str:
@@ -180,7 +180,7 @@ def cached(finding: Finding) -> list[str]:
     if min(shares) > _FETCHED:
         return [f"{sentence}."]
     return [
-        f"{sentence}, the rest came from the page cache: this compares memory, not storage. Use "
+        f"{sentence}; the rest came from the page cache. This compares memory, not storage. Use "
         "reader.drop_cache, reader.direct or a dataset larger than memory."
     ]
 
@@ -217,8 +217,8 @@ def _best(study: Study, finding: Finding, comparison: Comparison) -> Iterator[st
         yield f"{where}Best: the reference, {best}."
     elif not gain.is_beyond_noise and any(point.verdict == "slower" for point in comparison.points):
         yield (
-            f"{where}Nothing is better than the reference ({_setting(study, comparison.reference)}) beyond noise: "
-            f"the best is {best}, {gain.ratio:.2f} x; {_interval(gain.low, gain.high)}."
+            f"{where}Nothing is better than the reference ({_setting(study, comparison.reference)}) by more "
+            f"than the noise: the best is {best}, {gain.ratio:.2f} x; {_interval(gain.low, gain.high)}."
         )
     elif not gain.is_beyond_noise:
         yield (
@@ -287,11 +287,11 @@ def legend(study: Study, finding: Finding) -> str:
     """Return the legend of the table of points."""
     if not finding.comparisons:
         return "Medians of n measurements."
-    unusual = " The workload's own setting is not in the table: the reference is the first setting."
+    unusual = " The workload's own setting is not in the table; the reference is the first setting instead."
     return (
         f"Medians of n measurements, compared by {METRICS[finding.metric].noun}. x ref: ratio to the reference "
-        "(ref), without drift; above 1 is better. same: not significantly different from the best; worse: beyond "
-        "noise; ?: unknown." + unusual * (not study.part(finding.part).is_default)
+        "(ref), without drift; above 1 is better. same: not significantly different from the best; worse: by "
+        "more than the noise; ?: unknown." + unusual * (not study.part(finding.part).is_default)
     )
 
 

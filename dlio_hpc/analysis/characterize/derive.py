@@ -30,7 +30,7 @@ _LONG_S = 5.0
 
 
 class Derived(NamedTuple):
-    """Workload derived from a log. keys: derived values by the keys of the workload, such as dataset.files. sides:
+    """Workload derived from a log. keys: derived value of each key of the workload, such as dataset.files. sides:
     auxiliary files. roles: role of each file of the log. against: reasons why the program's I/O does not look like
     training. If there are any, `keys` is empty unless the user forces the derivation of a workload. traced: whether the
     trace was used in addition to the counters.
@@ -234,7 +234,7 @@ def _chunk(
     if request.confidence == "low" or sample.whole:
         return {}
     if pieces == 1 and request.value < _SIEVE and not is_mpiio:
-        evidence = f"requests of {request.value:,} B; those to contiguous data have {_SIEVE:,} B (HDF5's sieve buffer)"
+        evidence = f"requests of {request.value:,} B; HDF5 reads contiguous data in {_SIEVE:,} B (its sieve buffer)"
         return {"dataset.chunk": DerivedValue(request.value, "medium", evidence)}
     if pieces < 2:
         return {}

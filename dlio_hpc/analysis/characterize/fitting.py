@@ -44,7 +44,7 @@ def _transfer(keys: dict[str, DerivedValue], value: Any, withdraw: Any) -> None:
     if library is not None and name == "npz":
         return  # here transfer_size is the size of a buffer, which does not depend on the sample size
     if library is not None:
-        withdraw("reader.transfer_size", None, f"in mode: framework, {library} chooses the request size")
+        withdraw("reader.transfer_size", None, f"in framework mode, {library} chooses the request size")
     elif value("dataset.chunk"):
         withdraw("reader.transfer_size", None, "HDF5 reads chunks")
     elif (

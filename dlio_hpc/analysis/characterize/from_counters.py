@@ -24,8 +24,8 @@ def records_of(log: Log, files: list[FileStats]) -> Records:
 
 def transfer(records: Records, files: list[FileStats]) -> DerivedValue:
     """Estimate `reader.transfer_size`. For each file, Darshan records the four most frequent request sizes. The
-    estimate is the recorded size that accounts for the most bytes read. If the share of this size is too small, the
-    estimate is the mean request size.
+    estimate is the recorded size that accounts for the most bytes read. If this size accounts for too small a share of
+    all bytes read, the estimate is the mean request size.
     """
     counts = common_sizes(records)
     total = sum(file.bytes_read for file in files)

@@ -52,7 +52,7 @@ def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> 
     mean, spread = int(parts.bytes.mean()), int(parts.bytes.std())
     if whole >= _NEARLY_ALL or loads_files:
         mean, spread = int(sizes.mean()), int(sizes.std())
-        evidence = f"{whole:.0%} of bytes were read as whole files; samples within files do not show"
+        evidence = f"{whole:.0%} of bytes were read as whole files; samples within a file cannot be told apart"
         evidence = "files are loaded whole, whatever their content" if loads_files else evidence
         return LogSample(DerivedValue(mean, "medium", evidence), _stdev(mean, spread), True, False)
     if through > _MOST or spread > 0.02 * mean:
@@ -103,8 +103,9 @@ def _one_size(reads: Reads, parts: Stretches) -> DerivedValue | None:
 
 
 def _one_request(reads: Reads) -> DerivedValue | None:
-    """Return the usual request size as the sample size. Return None if requests of this size read too few bytes, or if
-    a file is not larger than one request. The confidence is low if buffers often have this size.
+    """Return the usual request size as the sample size. Return None if requests of this size read too small a share of
+    all bytes, or if the median file is hardly larger than one request. The confidence is low if buffers often have this
+    size.
     """
     share = float(reads.length[reads.length == reads.usual].sum() / reads.length.sum())
     count = float(np.median(reads.sizes)) / reads.usual
@@ -247,7 +248,7 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
     is_own = own < 0.75 or ranks == 1
     passes_made = times if is_own else times / ranks
     epochs = max(1, round(passes_made))
-    evidence = f"{format_size(total)} were read, of which {format_size(unique)} are distinct: each {times:.3g} times"
+    evidence = f"{format_size(total)} were read, {format_size(unique)} of them distinct: each byte {times:.3g} times"
     evidence += "" if is_own else f" by {ranks} ranks"
     level: Confidence = (
         "high" if abs(passes_made - epochs) < 0.05 * epochs else "medium" if abs(passes_made - epochs) < 0.2 else "low"
@@ -264,11 +265,11 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
 
 def _drawn(total: int, unique: int, times: float, own: float, share: float) -> Passes:
     evidence = (
-        f"{format_size(total)} were read, of which {format_size(unique)} are distinct: each {times:.3g} times, "
-        f"some a second time after {own:.0%} of the data had been read"
+        f"{format_size(total)} were read, {format_size(unique)} of them distinct: each byte {times:.3g} times; "
+        f"a rank read some data a second time after {own:.0%} of all data"
     )
     return Passes(
-        DerivedValue(1, "low", f"{evidence}; so samples are drawn at random, not read in passes"),
+        DerivedValue(1, "low", f"{evidence}; samples are therefore drawn at random, not read in passes"),
         DerivedValue(
             False,
             "low",
@@ -281,10 +282,10 @@ def _drawn(total: int, unique: int, times: float, own: float, share: float) -> P
 
 
 def _own_share(reads: Reads, parts: Stretches, unique: int) -> float:
-    """Return the share of all distinct data that a rank reads before it reads any stretch (see extents) again. This
-    share is the median over the ranks. Two stretches are the same if they start at the same offset of the same file.
-    Pages on the border of two samples, which are read with both, therefore do not count as read again. unique: bytes of
-    all distinct data.
+    """Return how much of all distinct data a rank reads before it reads any stretch (see extents) a second time. The
+    result is a share of `unique`, as the median over the ranks. Two stretches are the same only if they start at the
+    same offset of the same file. A page on the border of two samples is read with each of them, but is not a repeated
+    stretch. unique: bytes of all distinct data.
     """
     bytes_read = []
     for rank in np.unique(parts.rank).tolist():

@@ -96,9 +96,9 @@ def _traced(files: Sequence[FileStats], requests: Requests) -> list[_Event]:
 
 
 def _untraced(files: Sequence[FileStats], requests: Requests, number: int) -> list[int]:
-    """Return the sizes of those files of one checkpoint that the trace lacks, because they were written through STDIO.
-    number: number of checkpoints. All checkpoints are assumed to have equally many such files. The largest sizes are
-    returned.
+    """Return the sizes of the files of one checkpoint that the trace lacks because they were written through STDIO.
+    number: number of checkpoints. It is unknown which file belongs to which checkpoint. All checkpoints are assumed to
+    have the same number n of such files, and the n largest sizes among all such files are returned.
     """
     known = set(requests.paths)
     sizes = sorted((_size(file) for file in files if file.path not in known), reverse=True)

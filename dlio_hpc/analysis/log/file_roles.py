@@ -142,7 +142,8 @@ def _main(files: list[FileStats], name: str, share: float) -> list[Role]:
                 Role(
                     file,
                     "auxiliary file",
-                    f"was read; its name is unlike the others, its size {file.size / middle:.1%} of the median size",
+                    "was read; its name is unlike the others, "
+                    f"and its size is {file.size / middle:.1%} of the median size",
                 )
             )
         else:
@@ -156,7 +157,7 @@ def _auxiliary(files: list[FileStats], name: str, share: float) -> list[Role]:
             Role(file, "other", f"one of {len(files):,} {name!r} files, which hold {share:.1%} of all bytes read")
             for file in files
         ]
-    why = f"name or extension unlike that of the dataset's files, {share:.1%} of all bytes read"
+    why = f"name or extension unlike that of the dataset's files; such files hold {share:.1%} of all bytes read"
     return [Role(file, "auxiliary file", why) for file in files]
 
 

@@ -23,11 +23,11 @@ class SizeStats(Struct, frozen=True):
 
 class Operation(Struct, frozen=True):
     """Metrics of all reads or of all writes. time_s: time with at least one request in flight, as the mean over ranks.
-    histogram: number of requests in each of Darshan's bins of sizes. common: the most frequent sizes and their counts.
-    MBps: bytes of all ranks, divided by the time during which any rank had a request in flight. bandwidth_MBps:
-    bandwidth of individual requests. sequential: share of requests that start at or after the end of the rank's
-    previous request to the file. consecutive: share of requests that start exactly at that end. Values are None if they
-    are unknown.
+    histogram: number of requests in each of Darshan's size bins. common: the most frequent sizes and their counts.
+    MBps: bytes of all ranks, divided by the time during which at least one rank had a request in flight.
+    bandwidth_MBps: bandwidth of individual requests. sequential: share of requests that start at or after the end of
+    the rank's previous request to the file. consecutive: share of requests that start exactly at that end. Values are
+    None if they are unknown.
     """
 
     requests: int

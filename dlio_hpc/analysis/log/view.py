@@ -13,8 +13,8 @@ Counts = npt.NDArray[np.int64]
 
 
 class Series(NamedTuple):
-    """Bytes and requests over time. edges: n + 1 equidistant times in seconds. The other arrays have one sum for each
-    of the n bins between the edges. reads, writes: None if only bytes are known.
+    """Bytes and requests over time. edges: n + 1 equally spaced times in seconds. The other arrays have one sum for
+    each of the n bins between the edges. reads, writes: None if only bytes are known.
     """
 
     edges: Floats

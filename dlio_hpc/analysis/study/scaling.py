@@ -89,9 +89,9 @@ def _settings(study: Study, measured: Sequence[Measured]) -> list[list[Point]]:
 
 
 def _fit(study: Study, measured: Sequence[Measured], places: dict[int, int]) -> Fit:
-    """Return a fit of the points. Effects of rounds are not estimated, because only points in the same job share
-    rounds. In a round, all points of a job are shifted alike. Several points in a job therefore add no degrees of
-    freedom for the noise between jobs.
+    """Return a fit of the points. Effects of rounds are not estimated, because points in different jobs have no rounds
+    in common. Noise in a round shifts all points of the job by the same amount. Several points in one job therefore
+    show no more about the noise between jobs than one point, and add no degrees of freedom.
     """
     fit = replicates.fit(
         np.array([places[measurement.point] for measurement in measured]),

@@ -20,8 +20,8 @@ from dlio_hpc.verdict.criterion_result import Check
 _HEAD, _ROW = 0.75, 0.95
 _GOOD, _BAD = "#00734f", "#b3261e"
 _CAPTION = (
-    "Points: runs; bar: the value that is judged, mostly the median, with its 90 % interval; dashed: the limit. On its "
-    "red side, the limit is not met."
+    "Points: runs; bar: the value that is judged, usually the median, with its 90 % interval; dashed: the limit. On "
+    "its red side, the limit is not met."
 )
 
 

@@ -83,7 +83,7 @@ def style() -> Iterator[None]:
 def sheet(
     view: View, title: str, width: float, height: float, rows: Sequence[float] = (1,)
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure of width x height inches, with axes below each other. rows: relative heights of the axes."""
+    """Return a figure of width x height inches, with axes stacked vertically. rows: relative heights of the axes."""
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(len(rows), 1, squeeze=False, gridspec_kw={"height_ratios": list(rows)})[:, 0]
     axes[0].set_title(title)

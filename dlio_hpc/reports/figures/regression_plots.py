@@ -132,7 +132,7 @@ def _history_caption(history: Trend) -> str:
     """Return a caption: a description of the changes and outliers, followed by a legend."""
     out = f"; outliers: {', '.join(history.outliers)}" if history.outliers else ""
     sentence = regression.changes_sentence(history).removesuffix(".")
-    return f"{sentence}{out}. Dots are repeats, the line joins the medians."
+    return f"{sentence}{out}. Dots are repeats; the line joins the medians."
 
 
 def _nights(axes: Axes, history: Trend, metric: MetricName, band: Band | None, job: str | None = None) -> None:

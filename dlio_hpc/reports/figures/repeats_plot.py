@@ -28,5 +28,5 @@ def repeats(finding: Finding, measured: Sequence[Measured], whose: str, title: s
     axes.set_ylim(0, 1.1 * max(level for _, level in known) or 1.0)
     return (
         figure,
-        f"Dots are measurements, the dashed line is their median, {canvas.plain(median)} {metric.axis}.",
+        f"Dots are measurements; the dashed line is their median, {canvas.plain(median)} {metric.axis}.",
     )

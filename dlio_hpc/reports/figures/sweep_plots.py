@@ -72,7 +72,7 @@ def sweep(shown: PlottedPart, title: str) -> tuple[Figure, str]:
         axes.tick_params(labelbottom=False)
     _legend(sheets[0])
     figure.align_ylabels(sheets)
-    return figure, f"{_verdict(shown)} Dots are measurements, the line joins their medians, the band is their range."
+    return figure, f"{_verdict(shown)} Dots are measurements; the line joins their medians; the band is their range."
 
 
 def _legend(axes: Axes) -> None:
@@ -223,7 +223,7 @@ def effects(shown: PlottedPart, title: str) -> tuple[Figure, str]:
         axes.axis("off")
     sentence = "; ".join(_effect_words(effect) for effect in effects)
     notes = " ".join(study_text.ranking_notes(shown.comparison.ranking))
-    legend = "Lines are geometric means over all settings of the other parameters, dots are medians of points."
+    legend = "Lines are geometric means over all settings of the other parameters; dots are medians of points."
     return figure, f"{sentence}. {legend} {notes}"
 
 
