@@ -247,7 +247,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
         ((*_COLLECTIVE, *_SHARED, "reader.mode=framework"), "collective with format: npz needs mode: posix"),
         (
             (*_COLLECTIVE, *_SHARED, "dataset.compression=gzip"),
-            "in mode: posix needs contiguous samples",
+            "with reader.mode: posix needs contiguous samples",
         ),
         (
             (*_COLLECTIVE, *_SHARED, _H5, "reader.mode=framework", "reader.transfer_size=4KiB"),

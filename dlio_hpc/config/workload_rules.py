@@ -68,7 +68,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
             ),
             (
                 not framework and not plain,
-                "reader.access: collective in mode: posix needs contiguous samples: no chunk, no compression",
+                "reader.access: collective with reader.mode: posix needs contiguous samples: no chunk, no compression",
             ),
             (
                 framework and kind != "hdf5",

@@ -140,8 +140,8 @@ def _checkpoints(run: Run) -> int:
 
 
 def _checkpoint(run: Run, ranks: int) -> int:
-    """Return the size in bytes of one checkpoint, summed over all ranks. Only one checkpoint counts, because each
-    replaces the previous one.
+    """Return the size in bytes of one checkpoint, summed over all ranks. A run never stores more than this, because
+    each checkpoint replaces the previous one.
     """
     checkpoint = run.workload.checkpoint
     return 0 if checkpoint is None else sum(checkpoint.sizes) * (ranks if checkpoint.by == "all" else 1)

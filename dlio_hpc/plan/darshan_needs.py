@@ -62,7 +62,7 @@ def memory(plan: Plan, run: Run) -> Memory:
 
 
 def most_trace_kib(plan: Plan) -> int:
-    """Return the maximum size in KiB of a rank's trace."""
+    """Return the size in KiB that Darshan's trace of a rank may have in this job."""
     return max(_LEAST_TRACE_KIB, min(MOST_TRACE_MIB << 10, (_ALL_TRACES_MIB << 10) // plan.ranks))
 
 

@@ -48,7 +48,7 @@ def file_path(run: Run, number: int) -> str:
 
 
 def side_name(side: AuxiliaryFile) -> str:
-    """Return the name of the auxiliary file `side`, which runs read. The file is in the dataset's folder."""
+    """Return the file name of `side`, an auxiliary file that runs read. The file is in the dataset's folder."""
     return f"side-{side.name}"
 
 
@@ -311,8 +311,8 @@ def needs_of_all(runs: Sequence[Run]) -> tuple[float, int]:
 
 
 def check_space(runs: Sequence[Run], folder: Path) -> str:
-    """Check whether `folder` has enough space and inodes for the datasets of these runs. Return a message that states
-    the space needed and the space free. Raise ConfigError if space or inodes do not suffice.
+    """Check whether the file system of `folder` has enough free space and inodes for the datasets of these runs. Return
+    a message that states the space needed and the space free. Raise ConfigError if space or inodes do not suffice.
     """
     wanted, files = needs_of_all(runs)
     status = os.statvfs(folder)

@@ -69,12 +69,12 @@ class Options(Struct, frozen=True, kw_only=True):
     study file 0.
     """
     dataset_size: int | None = None
-    """Size in bytes to which the dataset is changed; the result may be smaller by less than one file. None: the size in
-    the workload.
+    """Size in bytes to which the dataset is changed. The dataset may be smaller than this, but by less than the size of
+    one file. None: the size in the workload.
     """
     generate: Generate = "auto"
-    """When datasets are generated. auto: in the jobs that need them. separate: in a job before these. only: generate
-    datasets and measure nothing. never: do not generate datasets.
+    """When datasets are generated. auto: in the jobs that need them. separate: in a job of its own, which runs
+    first. only: generate datasets and measure nothing. never: do not generate datasets.
     """
     darshan: bool | None = None
     """Whether to run with Darshan; None: run with Darshan if the site profile names a libdarshan."""

@@ -60,7 +60,7 @@ def plans(
 ) -> tuple[Plan, ...]:
     """Return the jobs that make the measurements `wanted`; None means all measurements of the study. Each job runs
     after the previous one has ended. The limits of the site are not checked. first: number of the first job. taken:
-    duration in seconds of each measurement that was already made; it serves to correct the expected durations.
+    duration in seconds of each measurement that was already made; these durations correct the expected ones.
     """
     _check(study)
     wanted = order(study) if wanted is None else list(wanted)
@@ -99,8 +99,8 @@ def _check(study: Study) -> None:
 
 
 def _scales(study: Study, wanted: Sequence[Unit]) -> list[list[Unit]]:
-    """Divide the measurements into lists, one for each pair of a number of nodes and a number of ranks per node. The
-    lists are in the order in which these pairs appear in the study's points.
+    """Divide the measurements into lists, one for each combination of nodes and ranks per node. The lists are in the
+    order in which these combinations appear in the study's points.
     """
     scales: dict[tuple[int, int], list[Unit]] = {(point.nodes, point.ranks_per_node): [] for point in study.points}
     for unit in wanted:
@@ -111,8 +111,8 @@ def _scales(study: Study, wanted: Sequence[Unit]) -> list[list[Unit]]:
 
 class _Expected(NamedTuple):
     """Expected durations of the runs of a point in a job, in seconds. dataset: folder of the point's dataset. generate:
-    to generate the dataset. find: to check that the dataset exists. warm_up: for all warm-up runs. measure: for one
-    measurement.
+    time to generate the dataset. find: time to check that the dataset exists. warm_up: time of all warm-up runs.
+    measure: time of one measurement.
     """
 
     dataset: str
@@ -271,6 +271,6 @@ def _packages(study: Study, listed: Sequence[Run]) -> tuple[str, ...]:
 
 
 def single_job(asked: PartRequest, request: JobRequest) -> Plan:
-    """Return the plan of the only job of a study. The study has a single part and needs a single job."""
+    """Return the plan of the only job of a study. `asked` is the only part of the study."""
     (made,) = plans(make_study(plan.job_name(asked.workload.name), [asked], request))
     return made

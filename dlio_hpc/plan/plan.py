@@ -272,8 +272,8 @@ def data_directory(site: Site, asked: Path | None) -> str:
 
 
 def archive_folder(plan: Plan, directory: Path) -> Path:
-    """Return the folder for the archive of a job. directory: the present directory of the job. It may have been moved
-    since the job was planned.
+    """Return the folder for the archive of a job. directory: the current directory of the job, which may have been
+    moved since the job was planned.
     """
     return Path(moved(plan.archive, os.path.dirname(plan.directory), os.path.dirname(os.path.abspath(directory))))
 

@@ -39,16 +39,16 @@ def planned(workload: Workload, ranks: int, samples: int) -> int:
 
 
 def factor(workload: Workload, ranks: int) -> float:
-    """Return the bytes that are read, divided by the bytes of the samples that are used. Return 1 for a format that
-    reads nothing.
+    """Return the bytes that are read, divided by the bytes of the samples that are used. Return 1 if nothing is
+    read, as with the null format.
     """
     samples = plan.samples_per_epoch(workload, ranks) * workload.train.epochs
     return planned(workload, ranks, samples) / (payload(workload, ranks, samples) or 1) or 1.0
 
 
 def most(workload: Workload, ranks: int, planned: int) -> int | None:
-    """Return how many bytes a run may read at most if `planned` bytes are planned. The result includes a tolerance.
-    Return None if there is no limit, because a library chooses what it reads.
+    """Return the maximum number of bytes that a run may read if `planned` bytes are planned. The result includes a
+    tolerance. Return None if there is no limit, because a library chooses what it reads.
     """
     dataset, reader = workload.dataset, workload.reader
     if dataset.format != "tfrecord" or reader.mode == "posix":
