@@ -345,7 +345,8 @@ def test_layouts_that_no_file_system_knows_are_no_measurement(run: Run, tiny: An
 def test_what_came_from_the_page_cache_is_said(run: Run, tiny: Any) -> None:
     done = run("dlio-submit", tiny(), *_LOCAL, "-P", "reader.shuffle.seed=1..2", "--wait")
     assert done.code == 0, done.err
-    assert done.out.startswith("Not measured: cached, bytes came from memory instead of storage: 2 of 2 measurements.")
+    cached = "Not measured: Cached (bytes came from memory instead of storage): 2 of 2 measurements."
+    assert done.out.startswith(cached)
     # The kernel counts what other readers fetch on this file system, too, so the share is not always 0 %.
     text = " ".join(done.out.split())
     assert re.search(r"Read from storage: [0-9.]+ % of the bytes; the rest came from the page cache", text)

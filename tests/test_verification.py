@@ -203,7 +203,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
 
 
 def test_comparing_is_no_part_of_wait_compute_and_sync(run: Run, small: Path) -> None:
-    keys = ("reader.verify_content=all", "reader.load=memory", "dataset.sample={bytes: 4 MiB}", "dataset.files=2")
+    keys = ("reader.verify_content=all", "reader.load=memory", "dataset.sample={bytes: 16 MiB}", "dataset.files=2")
     options = [word for key in (*keys, "compute.time=0", "reader.batch_size=1") for word in ("-S", key)]
     done = run("dlio-submit", small, "-s", "local", "--ppn", 2, *options, "--wait", "--json")
     assert done.code == 0, done.err
