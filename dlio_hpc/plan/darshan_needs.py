@@ -122,8 +122,8 @@ def _load(plan: Plan, run: Run) -> tuple[int, int]:
 
 
 def _per_opening(workload: Workload) -> int:
-    """Return the number of requests that each open of a file causes in addition to those that read samples. This is 1
-    if the positions of the samples in the file are known without a lookup.
+    """Return the number of requests for metadata that each open of a file causes. Formats whose positions are computed
+    are given one request as a margin.
     """
     looks = workload.reader.mode == "framework" or workload.dataset.format == "hdf5"
     return _PER_OPENING if looks or workload.dataset.compression != "none" else 1

@@ -48,7 +48,7 @@ def file_path(run: Run, number: int) -> str:
 
 
 def side_name(side: AuxiliaryFile) -> str:
-    """Return the file name of `side`, an auxiliary file that runs read. The file is in the dataset's folder."""
+    """Return the file name of `side`, an auxiliary file that is read by runs. The file is in the dataset's folder."""
     return f"side-{side.name}"
 
 
@@ -356,7 +356,8 @@ def begun(folder: Path, inside: Path | None = None) -> Fingerprint | None:
 
 
 def is_debris(folder: Path, inside: Path | None = None) -> bool:
-    """Return whether the folder holds only temporary files that interrupted writes of the fingerprint file left behind.
+    """Return whether the folder holds only temporary files, left behind when a write of the fingerprint file was
+    interrupted.
     Also return True if the folder is empty and its name is that of a dataset. inside: path of the same folder through
     its open descriptor; None if the folder is not open.
     """

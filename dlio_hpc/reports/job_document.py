@@ -72,7 +72,9 @@ def _environment(outcome: JobOutcome) -> list[tuple[str, str]]:
 
 
 def _hosts(names: list[str]) -> str:
-    """Return the names of the hosts. If there are many, return their number, the first names and the last names."""
+    """Return the names of the hosts. If there are many, return their number and only the names at both ends of the
+    list.
+    """
     if len(names) <= _NAMED:
         return ", ".join(names)
     return f"{len(names)}: {', '.join(names[: _NAMED // 2])}, ..., {', '.join(names[-_NAMED // 2 :])}"

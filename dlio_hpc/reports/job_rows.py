@@ -161,7 +161,7 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
 
 def by_point(runs: Iterable[RunOutcome]) -> dict[int | None, list[Repeat]]:
     """Return the repeats of each point of the study as a dict. Each key is the number of a point, or None for runs that
-    measure no point. The value of a repeat is the samples/s of a measured run.
+    measure no point. Each repeat is given as the samples/s of one measured run.
     """
     points: dict[int | None, list[Repeat]] = {}
     for run in runs:

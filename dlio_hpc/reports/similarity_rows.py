@@ -176,7 +176,7 @@ def verdict(compared: Similarity) -> str:
 
 
 def cosine(compared: Similarity) -> str:
-    """Return the cosine of the DLIO paper as the text of a table cell."""
+    """Return the cosine similarity, as defined in the DLIO paper, as the text of a table cell."""
     return _UNKNOWN if compared.paper.cosine is None else f"{compared.paper.cosine:.2f}"
 
 

@@ -114,6 +114,6 @@ def advice_lines(check: Check) -> list[str]:
 
 
 def listed(items: Sequence[str], most: int = 3) -> str:
-    """Return the first `most` items in one line. If there are more items, their number is appended."""
+    """Return the first `most` items in one line. If there are more, the number of the remaining items is appended."""
     more = f" and {len(items) - most} more" if len(items) > most else ""
     return "; ".join(items[:most]) + more

@@ -80,7 +80,7 @@ def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
 
 
 def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[_Fault]:
-    """Yield a fault for each planned measurement of which the entries contain no run. A measurement whose run failed is
+    """Yield a fault for each planned measurement that has no run among the entries. A measurement whose run failed is
     skipped, because _faulty() yields the fault of that run.
     """
     recorded = {(entry.job, run.title, run.repeat) for entry in entries for run in entry.measurements}

@@ -190,8 +190,8 @@ def _by_pattern(numbers: Ints) -> tuple[Ints, Ints]:
 
 
 def _errors(fitted: Fit, order: Ints, starts: Ints) -> Floats:
-    """Return the standard errors of the differences between the points of two patterns, for all pairs of patterns; this
-    is _Design.errors. order, starts: as in _Design.
+    """Return the standard error of the difference between a point of one pattern and a point of another, for each pair
+    of patterns, shape (patterns, patterns). The result becomes _Design.errors. order, starts: as in _Design.
     """
     first = order[starts]
     square = 1 / fitted.counts[first][:, None] + 1 / fitted.counts[first][None, :]

@@ -158,7 +158,7 @@ class _Process(NamedTuple):
 
 def _process(pid: int) -> _Process:
     """Return the state letter, session and start time of a process, or ("X", 0, 0) if it does not exist. The fields are
-    those after the last ")" in /proc/PID/stat, because the command name before that may contain any character.
+    those after the last ")" in /proc/PID/stat, because the command name, which precedes it, may contain any character.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
