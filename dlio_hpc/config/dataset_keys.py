@@ -63,7 +63,7 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def largest(self) -> int:
-        """Upper bound of the bytes of a sample in memory."""
+        """Upper bound on the size in bytes of a sample in memory."""
         return self.size + min(self.size - 1, 6 * (self.stdev or 0))
 
 
@@ -176,7 +176,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def largest(self) -> int:
-        """Upper bound of the bytes of a sample in its file before compression."""
+        """Upper bound on the size in bytes of a sample in its file before compression."""
         return self.sample_bytes if self.sample.stdev is None else self.sample.largest
 
     @property
@@ -187,8 +187,8 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def array_shape(self) -> tuple[int, ...]:
         """Shape of the array in a file: number of samples, then the shape of a sample. If sample sizes vary, the array
-        is one-dimensional and holds bytes. Its length is exact for files with several samples, and a mean for files
-        with one sample.
+        is one-dimensional and holds bytes. Its length is exact if files have several samples. If each file
+        has one sample, it is the mean length of the arrays.
         """
         if self.sample.stdev is not None:
             return (self.samples_per_file * self.sample.size,)

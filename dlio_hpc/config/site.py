@@ -65,7 +65,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     bytes_written: units.Size | None = None
     """Maximum bytes that the runs of a submission write. Example: 20 TB"""
     space: units.Size | None = None
-    """Maximum storage space that the datasets of a submission require. Example: 20 TB"""
+    """Maximum storage space that a submission requires for new datasets and checkpoints. Example: 20 TB"""
 
 
 class Queue(Struct, frozen=True, forbid_unknown_fields=True):
@@ -211,7 +211,7 @@ class _Hosts(Struct):
 
 
 def check_options(key: str, options: tuple[str, ...]) -> None:
-    """Raise ValueError for an option that does not begin with "-" or has several lines. key: name of the key or
+    """Raise ValueError for an option that spans several lines or does not begin with "-". key: name of the key or
     command-line option that holds the options, for the message.
     """
     for option in options:

@@ -54,7 +54,7 @@ _PAPER_FILES = tuple(map(units.Size, (1024, 1024, 4096, 65536, 4194304)))
 
 
 class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
-    """State of the model that ranks write while training waits. Each checkpoint overwrites the previous one."""
+    """The model's state, which ranks write while training waits. Each checkpoint overwrites the previous one."""
 
     every_steps: units.Positive | None = None
     """Steps between checkpoints; null: write one at the end of each epoch. Example: 100"""
@@ -93,7 +93,7 @@ class Train(Struct, frozen=True, forbid_unknown_fields=True):
     epochs: units.Positive = 1
     """Number of epochs, that is, passes over the dataset."""
     steps: units.Positive | None = None
-    """Maximum number of steps per epoch; null: as many as the dataset has. Example: 500"""
+    """Maximum number of steps per epoch; null: as many as the dataset allows. Example: 500"""
 
 
 # Size in bytes below which a file has only a few pages. From such a file, the kernel fetches far more than is
@@ -128,8 +128,8 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def brings_neighbours(self) -> bool:
-        """Whether the kernel fetches far more bytes than are requested. This happens if the samples of a file are read
-        in random order, or if files have only a few pages.
+        """Whether the kernel fetches far more bytes from storage than are requested. This happens if the samples of a
+        file are read in random order, or if a file is only a few pages long.
         """
         dataset = self.dataset
         in_any_order = self.reader.shuffle.samples and dataset.samples_per_file > 1

@@ -107,7 +107,7 @@ def magic(path: Path) -> int:
 
 def _mount(path: Path) -> tuple[str, str]:
     """Return the mount point and the source of the file system of `path`. Of the mount points above the path, the
-    longest applies; if several file systems are mounted there, the last one applies.
+    longest applies. If several file systems are mounted there, the one that mountinfo lists last applies.
     """
     best = ("", "")
     for mount, _, source in mounts():

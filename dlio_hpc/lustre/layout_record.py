@@ -33,7 +33,7 @@ class Record(Struct, frozen=True):
     requested. lfs: version of the Lustre client. directory: layout that new files get in the folder. files: number of
     files of the dataset. looked_at: number of files whose layout was read back. layouts: layouts of these files.
     stripes: number of stripes of these files on each target. targets: targets of each of these files; empty if any of
-    these files has too many targets. faults: differences from the requested layout.
+    these files is on more than eight targets. faults: differences from the requested layout.
     """
 
     time: str

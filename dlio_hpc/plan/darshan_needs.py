@@ -1,4 +1,4 @@
-"""Memory that Darshan needs to record a run, and notes on what is not recorded if it has less memory. Comments on
+"""Memory that Darshan needs to record a run, and a note if Darshan cannot record the run completely. Comments on
 Darshan's settings refer to the documentation and source of darshan-runtime, versions 3.4 to 3.5.
 """
 
@@ -122,8 +122,8 @@ def _load(plan: Plan, run: Run) -> tuple[int, int]:
 
 
 def _per_opening(workload: Workload) -> int:
-    """Return the number of requests for metadata that each open of a file causes. Formats whose positions are computed
-    are given one request as a margin.
+    """Return how many requests to count for each open of a file, in addition to those that read samples. If the offsets
+    of samples are computed and not looked up in the file, one request is counted as a margin.
     """
     looks = workload.reader.mode == "framework" or workload.dataset.format == "hdf5"
     return _PER_OPENING if looks or workload.dataset.compression != "none" else 1

@@ -82,8 +82,8 @@ def names(dataset: Dataset) -> Iterator[str]:
 
 def strangers(folder: Path, dataset: Dataset | None) -> Iterator[str]:
     """Yield the names of foreign entries of the folder: names that the generator of the dataset does not write, and
-    entries that are not regular files. dataset: None if the generator was stopped before its first sample or auxiliary
-    file.
+    entries that are not regular files. dataset: None if the generator was stopped before it wrote a sample or an
+    auxiliary file.
     """
     named = {FINGERPRINT_FILE, *map(side_name, sides(dataset) if dataset else ())}
     with os.scandir(folder) as entries:
@@ -274,8 +274,8 @@ def _holds_anything(folder: Path) -> bool:
 
 
 def _known_paths(run: Run) -> list[str]:
-    """Return the paths of the files whose existence is checked before each run: the first and the last sample file, and
-    all auxiliary files.
+    """Return the paths of the files whose existence is checked if the run's dataset is marked as complete: the first
+    and the last sample file, and the auxiliary files in the dataset's folder.
     """
     dataset = run.workload.dataset
     numbers = [] if dataset.format == "null" else sorted({0, dataset.files - 1})

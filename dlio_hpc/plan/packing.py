@@ -271,6 +271,6 @@ def _packages(study: Study, listed: Sequence[Run]) -> tuple[str, ...]:
 
 
 def single_job(asked: PartRequest, request: JobRequest) -> Plan:
-    """Return the plan of the only job of a study. `asked` is the only part of the study."""
+    """Make a study with the single part `asked`, and return the plan of its job. The study must fit into one job."""
     (made,) = plans(make_study(plan.job_name(asked.workload.name), [asked], request))
     return made

@@ -131,7 +131,7 @@ def warning_time(site: Site, walltime: int) -> int:
 
 
 def resolved(workload: Workload) -> Workload:
-    """Return the workload with the defaults that depend on other keys written out."""
+    """Return a copy of the workload in which defaults that depend on other keys are replaced by their values."""
     reader, dataset, checkpoint = workload.reader, workload.dataset, workload.checkpoint
     if checkpoint is not None and checkpoint.model_bytes is None:
         checkpoint = structs.replace(checkpoint, files=checkpoint.sizes)
@@ -161,7 +161,9 @@ def resolved(workload: Workload) -> Workload:
 
 
 def positions(workload: Workload, ranks: int, rank: int, ranks_per_node: int) -> tuple[int, int]:
-    """Return the range of positions in an epoch that `rank` reads: its first position, and the first after it."""
+    """Return the positions in an epoch that `rank` reads, as a range: the first position in the range, and the first
+    position after the range.
+    """
     if not workload.reader.shard:
         return 0, workload.dataset.samples
     units, size = _shared_units(workload, ranks)

@@ -1,8 +1,8 @@
 """Number of bytes that a run reads from storage, calculated before the run.
 
-Most readers read exactly the samples of their steps. Readers that read TFRecord files as a stream (TFRecord in
-framework mode) may read more, because their requests reach beyond the last record that a rank needs. If samples are
-shuffled within files, a rank that needs only some samples of a file reads the whole file.
+Most readers read exactly the samples of their steps. Readers that read TFRecord files as streams may read more.
+Their requests may reach beyond the last record that a rank needs. If samples are shuffled within files, these readers
+read a whole file even if a rank needs only some of its samples.
 """
 
 from dlio_hpc.config import reader_keys
@@ -99,9 +99,9 @@ def _of_share(workload: Workload, order: FileGroups, first: int, last: int) -> i
 
 
 def _wanted(begin: int, end: int, files: int, number: int) -> tuple[int, int]:
-    """Return which records of a file a rank needs: the first record, and the first record after them. The rank needs
-    the samples at positions `begin` to `end` (exclusive) of a group of interleaved files, from which samples are taken
-    in turn. number: index of the file in the group. files: number of files in the group.
+    """Return the range of records of a file that a rank needs: its first record, and the first record after the
+    range. The rank needs the samples at positions `begin` to `end` (exclusive) of a group of interleaved files, from
+    which samples are taken in turn. number: index of the file in the group. files: number of files in the group.
     """
     return -(-max(0, begin - number) // files), -(-max(0, end - number) // files)
 

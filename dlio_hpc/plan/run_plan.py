@@ -102,8 +102,8 @@ def notes(study: Study, point: Point) -> Iterator[str]:
 
 
 def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:
-    """Yield a note if ranks read different numbers of samples, and a note if runs read considerably more bytes than the
-    samples have.
+    """Yield a note if some ranks read more files than others, and a note if runs read considerably more than the
+    bytes of the samples that they use.
     """
     dataset, reader = workload.dataset, workload.reader
     fewer, rest = divmod(dataset.files, ranks)

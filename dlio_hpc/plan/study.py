@@ -54,7 +54,7 @@ class Judging(Struct, frozen=True, forbid_unknown_fields=True):
     metrics: tuple[MetricName, ...] = ("samples_per_s",)
     """Metrics that are compared with the baseline."""
     tolerance: units.Share = units.Share(0.02)
-    """Largest relative drop that is not a regression."""
+    """Largest relative worsening of a metric that is not a regression."""
 
 
 class About(Struct, frozen=True):
@@ -190,8 +190,8 @@ class Study(Struct, frozen=True):
 
 class PartRequest(Struct, frozen=True):
     """Request for a part of a study. site: site profile; the part may vary its Lustre layout. nodes, ranks_per_node:
-    more than one value requests scaling. folders: one folder on each of the two file systems to be compared; empty if
-    no file systems are compared.
+    the part measures scaling if either has several values. folders: one folder on each of the two file systems to be
+    compared; empty if no file systems are compared.
     """
 
     workload: Draft

@@ -55,11 +55,11 @@ class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
     combination.
     """
     weak: bool = False
-    """Weak scaling: each rank takes the same number of steps on any number of ranks."""
+    """Weak scaling: each rank takes the same number of steps at every number of ranks."""
     metric: MetricName = "samples_per_s"
     """Metric that is compared between the points."""
     laptop: Shrunk = Shrunk()
-    """Smaller values, used without --full. A suite uses them on the local site only."""
+    """Values that suit a laptop, used without --full. A suite uses them on the local site only."""
 
 
 class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -84,7 +84,7 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
     {reader.verify_content: all}
     """
     laptop: Scale = Scale()
-    """Smaller values, used without --full. A suite uses them on the local site only."""
+    """Values that suit a laptop, used without --full. A suite uses them on the local site only."""
     verdict: Judging | None = None
     """Settings of the verdict at the end: criteria, and comparison with baselines. A study with a verdict
     is a suite.

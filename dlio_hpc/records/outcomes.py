@@ -14,7 +14,7 @@ Colour = Literal["red", "yellow", "green", "dim"]
 
 
 class Meaning(NamedTuple):
-    """An outcome in three places: the exit code of the command, the kind of the JUnit case, the colour on a terminal."""
+    """Representation of an outcome: exit code of the command, kind of the JUnit case, and colour on a terminal."""
 
     exit_code: int
     junit: JUnitKind

@@ -62,18 +62,18 @@ class AuxiliaryFilesSummary(Struct, frozen=True):
     bytes_read: int
     """Bytes that all ranks read; not included in the summary's bytes_read."""
     bytes_written: int
-    """Bytes written."""
+    """Bytes that all ranks wrote."""
     time_s: float
-    """Time that a rank spends in these requests, as the mean over ranks."""
+    """Time that a rank spends in requests to auxiliary files, as the mean over ranks."""
 
 
 class Level(Struct, frozen=True):
     """Mean and maximum of a value over the nodes that report it."""
 
     mean: float
-    """Mean over these nodes."""
+    """Mean over the nodes that report the value."""
     max: float
-    """Maximum over these nodes."""
+    """Maximum over the nodes that report the value."""
     host: str
     """Name of the node with the maximum."""
 
@@ -115,7 +115,7 @@ class Epoch(Struct, frozen=True):
     samples: int
     """Number of samples that all ranks read."""
     bytes_read: int
-    """Bytes of these samples."""
+    """Bytes of the samples that all ranks read."""
     wait_s: float
     """Time that the training loop waits for batches, as the mean over ranks."""
     compute_s: float
@@ -125,16 +125,16 @@ class Epoch(Struct, frozen=True):
     checkpoint_s: float = 0.0
     """Time that training waits for checkpoints, as the mean over ranks."""
     verify_s: float = 0.0
-    """Time of comparing samples with the generated contents, as the mean over ranks."""
+    """Time spent comparing samples with the generated contents, as the mean over ranks."""
     storage_bytes_read: int | None = None
     """Bytes that the kernel fetched from storage for the ranks; null: unknown."""
     client_bytes_asked: int | None = None
     """Bytes that programs on all nodes requested from the clients of the file system (Lustre, NFS); null: unknown."""
     client_bytes_read: int | None = None
-    """Bytes that servers sent to these clients; null: unknown."""
+    """Bytes that servers sent to the clients of the file system on all nodes; null: unknown."""
     page_cache_fraction: float | None = None
-    """Share of the dataset's pages in the page cache of the nodes before the epoch, from a sample of pages; null:
-    unknown.
+    """Share of the dataset's pages that are in the page cache of the nodes before the epoch, estimated from a sample of
+    the pages; null: unknown.
     """
     disturbance: Disturbance | None = None
     """Activity of other processes on the job's nodes during the epoch; null: not recorded."""
@@ -205,8 +205,8 @@ class Summary(Struct, frozen=True):
     auxiliary_files: AuxiliaryFilesSummary | None = None
     """Requests to auxiliary files; null: none."""
     verify_s: float = 0.0
-    """Time of comparing samples with the generated contents, as the mean over ranks. This time is part of wall_s and of
-    no other time.
+    """Time spent comparing samples with the generated contents, as the mean over ranks. wall_s includes this time,
+    except after the last step of the run. No other time includes it.
     """
     samples_verified: int = 0
     """Number of samples that were compared with the generated contents."""
