@@ -53,7 +53,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             not framework and dataset.compression == "lzf",
-            "reader.mode: posix cannot decompress lzf, only HDF5 can; set mode: framework",
+            "reader.mode: posix cannot decompress lzf; only HDF5 can. Set mode: framework",
         ),
         (
             reader.direct and not plain,

@@ -22,8 +22,8 @@ class IO(NamedTuple):
     asking: int
 
     def since(self, before: "IO") -> "IO":
-        """Return the increase of the counters since `before`, an earlier reading of the counters. The increase leaves
-        out the call and the bytes of that earlier reading itself.
+        """Return the increase of the counters since `before`, counters that were read earlier. To read the counters is
+        itself a call that they count. The call that read `before`, and its bytes, are left out of the increase.
         """
         requested = self.requested - before.requested - before.asking
         return IO(requested, self.calls - before.calls - 1, self.fetched - before.fetched, 0)

@@ -312,7 +312,9 @@ def order(reads: Reads, parts: Stretches, names: list[str]) -> AccessOrder:
     """
     place = natural(names)[parts.file] if len(names) else parts.file
     if len(np.unique(parts.file)) >= _FEW_FILES and _jumps(parts) and _within(parts)[0] < _MIXED:
-        evidence = f"{_changes(parts):.0%} of samples are followed by one from another file, in any order"
+        evidence = (
+            f"{_changes(parts):.0%} of samples are followed by one from another file; files come in no fixed order"
+        )
         both = DerivedValue(True, "high", evidence)
         return AccessOrder(both, both)
     return AccessOrder(_of_files(parts, place), _of_samples(parts))

@@ -116,7 +116,7 @@ def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequ
     else:
         share, evidence = marks.from_front, "the first read was at the front, through a buffer"
     if name == "csv" and requests is not None and (size := _usual(requests, data)) != _PANDAS:
-        return DerivedValue("posix", "high", f"requests are of {size:,} B; those of pandas are of {_PANDAS:,} B")
+        return DerivedValue("posix", "high", f"requests have {size:,} B; pandas requests have {_PANDAS:,} B")
     if share > 0.5:
         return DerivedValue("framework", "high", f"{evidence}, in {share:.0%} of files")
     return DerivedValue("posix", "medium", f"{evidence}, in {share:.0%} of files only")
