@@ -117,8 +117,8 @@ def _rounds(table: Floats, measurements: int) -> tuple[Floats, Floats]:
 
 def patterns(fitted: Fit) -> Ints:
     """Return the index of each point's pattern, shape (P,). The pattern of a point consists of its counts of
-    measurements in each round, or is its total count if effects of rounds are not estimated. Points with the same pattern have the
-    same standard errors.
+    measurements in each round, or is its total count if effects of rounds are not estimated. Points with the same
+    pattern have the same standard errors.
     """
     rows = np.column_stack((fitted.counts, np.round(fitted.weights, 12)))
     return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1], np.int64).reshape(-1)
