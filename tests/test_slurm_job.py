@@ -7,6 +7,7 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from ctypes.util import find_library
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tests import cluster, planning, throttle
 from tests.cluster import Cluster
 from tests.conftest import BIN, Outcome, Run
 from tests.standins import libdarshan
+from tests.standins.login import until
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
 # Many jobs share these nodes: not --exclusive, and half the CPUs of a rank's share.
@@ -56,11 +58,7 @@ def _text(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def _until(holds: Any, patience_s: float = 180) -> None:
-    deadline = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+_until = partial(until, patience_s=180)
 
 
 def _states(directory: Path) -> list[str]:

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from dlio_hpc.analysis.log import requests
 from dlio_hpc.darshan import log_reader
 from tests.conftest import Outcome, Run
 from tests.standins import libdarshan
+from tests.standins.login import until
 from tests.test_darshan_job import REAL, STANDIN
 
 KIB = 1 << 10
@@ -129,13 +129,6 @@ def _study(done: Outcome) -> Path:
     return Path(done.json["jobs"][0]["directory"].rpartition("-")[0])
 
 
-def _until(holds: Callable[[], object], patience_s: float = 60) -> None:
-    deadline = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def _table(study: Any) -> Any:
     """Return what does not depend on the machine's speed: points, how often each was measured, what it read."""
     return sorted(
@@ -151,7 +144,7 @@ def test_a_study_killed_in_the_middle_and_resumed_is_like_one_that_was_not(run: 
     assert whole.code == 0, whole.err
     folder = _study(run("dlio-submit", tiny(), *_LOCAL, *options, "--json"))
     directory = folder.with_name(f"{folder.name}-1")
-    _until(lambda: len(list(directory.glob("runs/*/result.json"))) >= 5)
+    until(lambda: len(list(directory.glob("runs/*/result.json"))) >= 5)
     leader = int(json.loads((directory / "job.json").read_bytes())["batch_id"].partition(".")[0])
     os.killpg(leader, signal.SIGKILL)
     _kill_session(leader)
@@ -260,7 +253,7 @@ def test_a_job_that_waits_may_be_cancelled_and_none_runs_beside_another(run: Run
     options = ("-P", "reader.shuffle.seed=1..6", "-S", "compute.time=1s", *_SPLIT)
     done = run("dlio-submit", tiny(), *_LOCAL, *options, "--json")
     first, second, third = (Path(job["directory"]) for job in done.json["jobs"])
-    _until(lambda: list(first.glob("runs/*measure/result.json")))
+    until(lambda: list(first.glob("runs/*measure/result.json")))
     assert run("dlio-hpc", "cancel", second).code == 0
     waited = run("dlio-hpc", "wait", _study(done).name, "--json")
     assert waited.code == 7
@@ -328,7 +321,7 @@ def test_limits_hold_for_what_is_resumed(run: Run, tiny: Any) -> None:
     done = run("dlio-submit", tiny(), *_LOCAL, *limited, "-P", "reader.shuffle.seed=1..2", "--json")
     folder = _study(done)
     assert run("dlio-hpc", "cancel", folder).code == 0
-    _until(lambda: "cancelled" in run("dlio-hpc", "status", folder).out)
+    until(lambda: "cancelled" in run("dlio-hpc", "status", folder).out)
     refused = run("dlio-submit", "--resume", folder, "-t", "20h")
     assert refused.code == 2
     assert "cost 20 node-hours" in refused.err
@@ -358,7 +351,7 @@ def test_a_submission_killed_between_two_jobs_is_resumed(run: Run, tiny: Any) ->
     folder = _study(done)
     last = Path(done.json["jobs"][-1]["directory"])
     assert run("dlio-hpc", "cancel", last).code == 0
-    _until(lambda: run("dlio-hpc", "status", last).out.count("cancelled"))
+    until(lambda: run("dlio-hpc", "status", last).out.count("cancelled"))
     for path in sorted(last.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     last.rmdir()

@@ -76,7 +76,7 @@ class Login:
             (directory / "exit_status").write_text(status)
 
 
-def until(holds: Callable[[], bool], patience_s: float = 60) -> None:
+def until(holds: Callable[[], object], patience_s: float = 60) -> None:
     deadline = time.monotonic() + patience_s
     while not holds():
         assert time.monotonic() < deadline

@@ -20,6 +20,7 @@ from dlio_hpc.units import format_size
 
 # Size of a sample in bytes that is assumed if the log does not show samples; a larger request size takes precedence.
 _GUESS = 1 << 20
+_ASSUMED = "sample size assumed to be 1 MiB, but at least that of a request and at most that of a file"
 # If a program reads less than this share of the files' bytes, it is assumed to read only a part of the dataset by
 # design.
 _ALL = 0.9
@@ -177,8 +178,7 @@ def _hidden(subject: _Subject, request: int, burst: float | None) -> DerivedValu
         evidence = f"{hidden}; sample size assumed to be about the bytes that a step reads"
         return DerivedValue(size // round(size / burst), "low", evidence)
     guess = min(size, max(_GUESS, request))
-    evidence = f"{hidden}; sample size assumed to be 1 MiB, but at least that of a request and at most that of a file"
-    return DerivedValue(guess, "unknown", evidence)
+    return DerivedValue(guess, "unknown", f"{hidden}; {_ASSUMED}")
 
 
 def _geometry(
@@ -271,10 +271,7 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     request = from_counters.transfer(records, data)
     size = from_counters.sample(data, request, kind.streams)
     if not size.value:
-        size = _hidden(subject, request.value, None)._replace(
-            evidence="counters do not show samples; sample size assumed to be 1 MiB, but at least that of a request "
-            "and at most that of a file"
-        )
+        size = _hidden(subject, request.value, None)._replace(evidence=f"counters do not show samples; {_ASSUMED}")
     keys |= _geometry(subject, size, 0)
     none = "not recorded without a trace (DXT)"
     shuffled = DerivedValue(False, "unknown", none)
