@@ -28,7 +28,9 @@ def merged(made: plan.Plan) -> Merged:
         own[:, distributions.COMPUTED] = own[:, distributions.READY] + 0.05 + random.uniform(0, 1e-3, steps)
         own[:, distributions.SYNCED] = begins + 0.0999
         own[:, distributions.SAMPLES], own[:, distributions.BYTES], own[:, distributions.ASKED] = 1, 1 << 20, 0.05
-    totals = np.tile([steps, 0, steps, 0.0, steps, steps * 4e-3, steps * 3e-3, steps * 4e-3, 0.05], (ranks, 1))
+    totals = np.tile(
+        [steps, 0, steps, 0.0, steps, steps * 4e-3, steps * 3e-3, steps * 4e-3, 0.05, steps * 1e-5], (ranks, 1)
+    )
     histogram, sizes = np.zeros((ranks, 272), np.int64), np.zeros((ranks, 160), np.int64)
     histogram[:, 100:140], sizes[:, 80] = steps // 40, steps
     most = np.array([steps << 20, steps, 4e-3 * steps])[:, np.newaxis] / _BINS

@@ -1,4 +1,3 @@
-from array import array
 from pathlib import Path
 
 import numpy as np
@@ -90,7 +89,7 @@ def test_the_summary_of_a_run_with_known_figures() -> None:
         for number in range(4):
             start = 100 + 5.0 * number
             steps[rank, number] = [start, start + wait, start + wait + 3, start + 5, 4, 40, 3]
-    totals = np.array([[3, 0, 4, 1.5, 4, 2.0, 1.0, 2.0, 0.5], [4, 8, 4, 2.5, 4, 4.0, 0.5, 6.0, 1.5]])
+    totals = np.array([[3, 0, 4, 1.5, 4, 2.0, 1.0, 2.0, 0.5, 0.1], [4, 8, 4, 2.5, 4, 4.0, 0.5, 6.0, 1.5, 0.3]])
     histogram = np.array([distributions.histogram(np.full(4, 0.5)), distributions.histogram(np.full(4, 1.5))])
     hosts = [Host("a", "1"), Host("b", "2")]
     fetched, saved = np.array([[10.0, 0], [5, 1]]), np.zeros((2, 0, 7))
@@ -104,6 +103,7 @@ def test_the_summary_of_a_run_with_known_figures() -> None:
     assert summary.au_mlperf == pytest.approx(3 * 2 / 10), "one step of five seconds counts in each epoch"
     assert summary.io_time_s == 3
     assert summary.preprocess_s == 2
+    assert summary.overhead_s == pytest.approx(0.2)
     assert summary.io_hidden_fraction == pytest.approx(1.5 / 6)
     assert (summary.wait_s.mean, summary.wait_s.max, summary.sync_s.mean) == (1.5, 2, 0.5)
     assert summary.read_latency_s is not None
@@ -125,7 +125,7 @@ def test_checkpoints_with_known_figures() -> None:
     saved[0] = [[0, 1, 2.5, 1, 1, 0, 4e6], [0, 2, 2.5, 1, 1, 0, 4e6]]
     saved[1] = [[0, 1, 2.5, 0, 0, 0, 0], [0, 2, 2.5, 0, 0, 0, 0]]
     hosts, none = [Host("a", "1"), Host("a", "1")], np.zeros((2, 272), np.int64)
-    merged = _merged(hosts, steps, none, np.zeros((2, 9)), np.zeros((2, 1)), saved)
+    merged = _merged(hosts, steps, none, np.zeros((2, 10)), np.zeros((2, 1)), saved)
     (epoch,) = merge.epochs(merged, _run_of(2))
     assert (epoch.wall_s, epoch.checkpoint_s) == (10.5, 5)
     assert epoch.wait_s + epoch.compute_s + epoch.sync_s + epoch.checkpoint_s == epoch.wall_s
@@ -149,8 +149,7 @@ def test_checkpoints_with_known_figures() -> None:
 def _tally(starts: Floats, ends: Floats, size: int = 1000) -> Tally:
     """Return the tally of a batch whose reads have `size` bytes each."""
     tally = Tally()
-    tally.starts, tally.ends = array("d", starts), array("d", ends)
-    tally.sizes = array("q", [size]) * len(starts)
+    tally.starts, tally.ends, tally.sizes = starts.tolist(), ends.tolist(), [size] * len(starts)
     tally.requests, tally.bytes_read = len(starts), size * len(starts)
     return tally
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader as ReaderKeys
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import content
+from dlio_hpc.core import buffers, content
 from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content_check import Verification
 from dlio_hpc.core.formats import FORMATS, csv, npz, tfrecord
@@ -59,8 +59,8 @@ def _reader(folder: Path, dataset: Dataset, mode: str, transfer_size: int | None
 def _read(reader: SampleReader, dataset: Dataset, samples: list[int]) -> tuple[list[bytes], Tally]:
     rows, tally = np.zeros((len(samples), dataset.sample.largest), np.uint8), Tally()
     numbers = np.array(samples, np.uint64)
-    reader.read(numbers, rows, tally)
     places = SampleLayout(dataset).of(numbers)
+    reader.read(places, buffers.over(rows), tally)
     return [row[: place.size].tobytes() for row, place in zip(rows, places, strict=True)], tally
 
 
@@ -68,9 +68,12 @@ def _verified(folder: Path, dataset: Dataset, mode: Any, samples: list[int]) -> 
     """Compare the first sample, and return the samples as the training loop gets them."""
     reader, tally = _reader(folder, dataset, mode), Tally()
     numbers, rows = np.array(samples, np.uint64), np.zeros((len(samples), dataset.sample.largest), np.uint8)
-    reader.read(numbers, rows, tally)
+    places = SampleLayout(dataset).of(numbers)
+    reader.read(places, buffers.over(rows), tally)
     workload = Workload("w", dataset, reader=ReaderKeys(mode=mode))
-    Verification(workload, lambda number: str(folder / str(number)))(Batch(numbers, rows, tally))
+    verification = Verification(workload, lambda number: str(folder / str(number)))
+    verification(Batch(places, rows, tally))
+    verification.finish()
     return [row.tobytes() for row in rows]
 
 
@@ -169,7 +172,7 @@ def _look_up(reader: SampleReader) -> None:
     """Look up where samples begin in the files, so that these reads are not counted later."""
     assert isinstance(reader, FlatReader)
     tally = Tally()
-    reader.begin(Place(0, 0, 0, 0, 0, 0), tally)
+    reader.begins(SampleLayout(_dataset("npz")).of(np.zeros(1, np.uint64)), tally)
     assert (tally.requests > 0) == (tally.overhead_bytes > 0)
 
 

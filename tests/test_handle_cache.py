@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc.core.files import OpenFiles, ReadRequest, open_file
-from dlio_hpc.core.handle_cache import HandleCache
+from dlio_hpc.core.files import OpenFiles, Reads, open_file
+from dlio_hpc.core.handle_cache import PINNED, HandleCache
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.errors import InvalidRun
 
@@ -29,7 +29,7 @@ def test_open_files_are_shared_and_bounded(tmp_path: Path) -> None:
     def use(tally: Tally) -> None:
         for number in range(50):
             buffer = bytearray(1)
-            files.fetch([ReadRequest(number, 0, [memoryview(buffer)])], tally)
+            files.fetch(Reads.single(number, 0, [memoryview(buffer)]), tally)
             assert buffer == b"x"
 
     threads = [threading.Thread(target=use, args=(tally,)) for tally in tallies]
@@ -38,8 +38,9 @@ def test_open_files_are_shared_and_bounded(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert sum(tally.opens for tally in tallies) == 50
-    files.fetch([ReadRequest(number, 0, [memoryview(bytearray(1))]) for number in range(50, 100)], tallies[0])
-    assert 50 < _open(tmp_path) <= 64
+    for number in range(50, 100):
+        files.fetch(Reads.single(number, 0, [memoryview(bytearray(1))]), tallies[0])
+    assert 50 < _open(tmp_path) <= 64 + PINNED
     files.close()
     assert _open(tmp_path) == 0
 
@@ -49,15 +50,40 @@ def test_a_file_in_use_stays_open_and_a_failed_one_may_come_later(tmp_path: Path
         (tmp_path / str(number)).write_bytes(b"x")
     kept = HandleCache(lambda number, _: open_file(str(tmp_path / str(number))))
     tally = Tally()
-    with kept.use(0, tally) as first:
+    first = kept.get(0, tally)
+
+    def others() -> None:
         for number in range(1, 80):
-            with kept.use(number, tally):
-                pass
-        assert os.pread(first.descriptor, 1, 0) == b"x"
-    with pytest.raises(InvalidRun, match="cannot read"), kept.use(80, tally):
-        pass
+            kept.get(number, tally)
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    thread.join()
+    assert os.pread(first.descriptor, 1, 0) == b"x"
+    with pytest.raises(InvalidRun, match="cannot read"):
+        kept.get(80, tally)
     (tmp_path / "80").write_bytes(b"x")
-    with kept.use(80, tally) as late:
+    late = kept.get(80, tally)
+    assert os.pread(late.descriptor, 1, 0) == b"x"
+    for number in range(1, 1 + PINNED):
         assert os.pread(late.descriptor, 1, 0) == b"x"
-    assert tally.opens == 81
+        kept.get(number, tally)
+    opens = tally.opens
+    assert kept.get(0, tally) is first, "it is open, but no longer pinned by this thread"
+    assert tally.opens == opens
     kept.close()
+    assert _open(tmp_path) == 0
+
+
+def test_a_file_that_is_read_once_is_closed_at_once(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / str(number)).write_bytes(bytes([number]) * 10)
+    files, tally, buffer = OpenFiles(lambda number: str(tmp_path / str(number)), 4, once=True), Tally(), bytearray(10)
+    for number in (2, 0, 1):
+        files.fetch(Reads.single(number, 0, [memoryview(buffer)]), tally)
+        assert buffer == bytes([number]) * 10
+        assert _open(tmp_path) == 0
+    assert (tally.opens, tally.requests, tally.sizes) == (3, 9, [4, 4, 2] * 3)
+    with pytest.raises(InvalidRun, match="truncated"):
+        files.fetch(Reads.single(0, 8, [memoryview(buffer)]), tally)
+    assert _open(tmp_path) == 0

@@ -10,10 +10,10 @@ from dlio_hpc import units
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core.content import Rows
+from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.core.sample_layout import Samples
+from dlio_hpc.core.sample_layout import Places
 from dlio_hpc.errors import InvalidRun
 from dlio_hpc.plan import plan
 from dlio_hpc.plan.sample_order import Order
@@ -28,7 +28,8 @@ class _Counting:
         self.calls: list[int] = []
         self._lock = threading.Lock()
 
-    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
+    def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
+        samples = places.sample
         with self._lock:
             self.at_once += 1
             self.most_at_once = max(self.at_once, self.most_at_once)
@@ -37,7 +38,7 @@ class _Counting:
             time.sleep(0.002 * (int(samples[0]) % 3) if len(samples) else 0)
         if self.fail_at is not None and self.fail_at in samples.tolist():
             raise InvalidRun("cannot")
-        rows.view(np.uint64)[:, 0] = samples
+        buffer.rows.view(np.uint64)[:, 0] = samples
         with self._lock:
             self.at_once -= 1
 

@@ -98,7 +98,7 @@ def _numbers(batches: Iterator[Batch], known: dict[bytes, int], sizes: dict[int,
         for row in batch.rows:
             (number,) = (known[row[:n].tobytes()] for n in lengths if row[:n].tobytes() in known)
             numbers.append(number)
-        assert batch.samples.tolist() == numbers
+        assert batch.places.sample.tolist() == numbers
         by_batch.append(numbers)
     return by_batch
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.core.loaders.loader import in_steps
+from dlio_hpc.core.sample_layout import SampleLayout
 from dlio_hpc.plan.sample_order import Order, mix, permute
 
 
@@ -139,8 +140,15 @@ def test_ascending_batches_have_the_samples_of_the_others(shuffle: Shuffle, size
     """In any stretch each batch is sorted, and nothing else changes."""
     plain, ascending = (
         [
-            batch.tolist()
-            for batch in in_steps(Order(_dataset(12, 10), Reader(shuffle=keys), 1), first, 120, steps, size)
+            batch.sample.tolist()
+            for batch in in_steps(
+                Order(_dataset(12, 10), Reader(shuffle=keys), 1),
+                SampleLayout(_dataset(12, 10)),
+                first,
+                120,
+                steps,
+                size,
+            )
         ]
         for keys in (shuffle, replace(shuffle, ascending=True))
     )

@@ -74,6 +74,15 @@ def head(first: int, compressibility: Compressibility = RANDOM) -> bytes:
     return word.to_bytes(WORD, sys.byteorder)[begin % WORD :]
 
 
+def words(positions: npt.NDArray[np.int64], compressibility: Compressibility = RANDOM) -> npt.NDArray[np.uint64]:
+    """Return, for each of `positions`, the 64-bit word of the stream that contains this byte."""
+    numbers, begins = np.divmod(positions, BLOCK)
+    firsts = _first_block(compressibility.random_words)[begins // WORD]
+    result: npt.NDArray[np.uint64] = firsts + numbers.astype(np.uint64) * np.uint64(_SHIFT)
+    result &= np.uint64(_mask(compressibility.bits))
+    return result
+
+
 def _mask(bits: int) -> int:
     return ((1 << bits) - 1) * 0x0101010101010101
 

@@ -82,17 +82,17 @@ class ReadLog:
     """Statistics of all reads of a rank. Reads are first collected. To bound the memory, they are added to totals and
     histograms at intervals, and then forgotten.
 
-    io_s: seconds with at least one read in flight. hidden_s: part of io_s that overlaps with computation. total_s,
-    longest_s: sum and maximum of the read latencies. histogram: histogram of the read latencies. sizes: histogram of
-    the request sizes, without requests of unknown size. activity: bytes (of samples and overhead), requests, and
-    seconds with at least one read in flight, each as an amount over time.
+    io_s: seconds with at least one read in flight. hidden_s, waited_s: parts of io_s that overlap with computation, and
+    with waiting for batches. total_s, longest_s: sum and maximum of the read latencies. histogram: histogram of the
+    read latencies. sizes: histogram of the request sizes, without requests of unknown size. activity: bytes (of samples
+    and overhead), requests, and seconds with at least one read in flight, each as an amount over time.
     """
 
     def __init__(self) -> None:
         self.histogram: Counts = np.zeros(_BINS, np.int64)
         self.sizes: Counts = np.zeros(_SIZE_BINS, np.int64)
         self.activity = Activity()
-        self.io_s = self.hidden_s = self.total_s = self.longest_s = 0.0
+        self.io_s = self.hidden_s = self.waited_s = self.total_s = self.longest_s = 0.0
         self._starts, self._ends, self._sizes = array("d"), array("d"), array("q")
         self._batches = array("q")
         self._pending: Floats = np.empty((2, 0))
@@ -127,6 +127,7 @@ class ReadLog:
         self.activity.add(BUSY, covered, lengths[np.newaxis])
         self.io_s += float(lengths.sum())
         self.hidden_s += intervals.within(covered, steps[:, [READY, COMPUTED]])
+        self.waited_s += intervals.within(covered, steps[:, [STARTED, READY]])
         self._pending = np.maximum(reads[:, reads[1] > until], until)
 
 

@@ -6,10 +6,9 @@ import errno
 import mmap
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from itertools import groupby
-from operator import itemgetter
+from ctypes import addressof, c_char
 from typing import NamedTuple
 
 from dlio_hpc.config.reader_keys import BLOCK
@@ -20,39 +19,57 @@ from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, unreadable
 
 # Maximum number of buffers in a preadv call on Linux (UIO_MAXIOV).
-_MOST_VIEWS = 1024
+MOST_VIEWS = 1024
 # Appended to messages about a missing file of the dataset.
 ABSENT = "; the dataset may have been removed or never generated"
 
 
-class ReadRequest(NamedTuple):
-    """A request to read from `offset` of file `number` into `views`, which are filled in order."""
+class Reads(NamedTuple):
+    """Read requests, an element per request in each list. files: numbers of the files. offsets: bytes from the start of
+    the file. sizes: bytes. views: memory views, at most 1024, which are filled in order.
+    """
 
-    number: int
-    offset: int
-    views: list[memoryview]
+    files: list[int]
+    offsets: list[int]
+    sizes: list[int]
+    views: list[list[memoryview]]
+
+    @classmethod
+    def single(cls, file: int, offset: int, views: list[memoryview]) -> "Reads":
+        """Return a single request, which fills `views`."""
+        return cls([file], [offset], [sum(map(len, views))], [views])
 
 
 class OpenFile(NamedTuple):
-    """An open file. path: its path, for messages."""
+    """An open file. path: its path, for messages. direct: whether it is open with O_DIRECT."""
 
     path: str
     descriptor: int
+    direct: bool = False
 
-    def read(self, views: list[memoryview], offset: int, transfer_size: int, tally: Tally) -> None:
+    def read(self, views: list[memoryview], offset: int, transfer_size: int, tally: Tally, done: int = 0) -> None:
         """Fill `views` with the bytes of the file that start at `offset`, in requests of `transfer_size` bytes. Raise
-        InvalidRun if the file ends before the views are full.
+        InvalidRun if the file ends before the views are full. done: number of bytes that are in the views already.
         """
         wanted = sum(map(len, views))
-        done, cursor = 0, _Cursor(views)
+        expected = offset, offset + wanted
+        if self.direct and not _fit_for_direct(views, offset):
+            self._read_blocks(views, offset, transfer_size, tally)
+            return
+        if not done and wanted <= transfer_size:
+            done = self._request(views, offset, expected, tally)
+        cursor = _Cursor(views)
+        cursor.advance(done)
         while done < wanted:
-            count = self._request(cursor.window(transfer_size), offset + done, (offset, offset + wanted), tally)
+            if self.direct and done % BLOCK:
+                raise self._too_short(expected)
+            count = self._request(cursor.window(transfer_size), offset + done, expected, tally)
             cursor.advance(count)
             done += count
 
-    def read_direct(self, views: list[memoryview], offset: int, transfer_size: int, tally: Tally) -> None:
-        """Fill `views` like read(), but with O_DIRECT: read whole blocks into an aligned buffer, and copy the wanted
-        bytes from the buffer.
+    def _read_blocks(self, views: list[memoryview], offset: int, transfer_size: int, tally: Tally) -> None:
+        """Fill `views` with O_DIRECT: read whole blocks into an aligned buffer, and copy the wanted bytes from the
+        buffer.
         """
         end = offset + sum(map(len, views))
         begin, stop = offset // BLOCK * BLOCK, -(-end // BLOCK) * BLOCK
@@ -80,9 +97,13 @@ class OpenFile(NamedTuple):
         try:
             count = os.preadv(self.descriptor, views, offset)
         except OSError as fault:
-            raise InfrastructureError(f"cannot read {self.path} at byte {offset}: {fault.strerror}") from fault
+            raise self.failed(offset, fault) from fault
         tally.add(started, count)
         return count
+
+    def failed(self, offset: int, fault: OSError) -> InfrastructureError:
+        """Return the error for a request at `offset` that failed."""
+        return InfrastructureError(f"cannot read {self.path} at byte {offset}: {fault.strerror}")
 
     def _too_short(self, wanted: tuple[int, int]) -> InvalidRun:
         return InvalidRun(
@@ -108,7 +129,7 @@ def open_file(path: str, direct: bool = False) -> OpenFile:
     """
     try:
         with darshan_fd_gate.opening():
-            return OpenFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)))
+            return OpenFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)), direct)
     except OSError as fault:
         if fault.errno == errno.EINVAL and direct:
             raise ConfigError(f"the file system of {path} has no O_DIRECT; set reader.direct: false") from fault
@@ -134,27 +155,73 @@ def write_file(descriptor: int, pieces: Iterable[bytes | memoryview]) -> None:
 
 
 class OpenFiles:
-    """Cache of the open files of a dataset, by file number. Files are read in requests of `transfer_size` bytes."""
+    """Cache of the open files of a dataset, by file number. Files are read in requests of at most `transfer_size`
+    bytes. once: if True, files are not kept: each request opens its file and closes it. If each file holds one sample,
+    files are read in this way, because an epoch does not need a file again.
+    """
 
-    def __init__(self, paths: Callable[[int], str], transfer_size: int, direct: bool = False) -> None:
+    def __init__(
+        self, paths: Callable[[int], str], transfer_size: int, direct: bool = False, once: bool = False
+    ) -> None:
+        self._paths = paths
         self._kept: HandleCache[OpenFile] = HandleCache(lambda number, _: open_file(paths(number), direct))
         self._transfer_size = transfer_size
         self._direct = direct
+        self._once = once
 
-    def fetch(self, requests: Sequence[ReadRequest], tally: Tally) -> None:
-        """Read all `requests` in order."""
-        for number, of_file in groupby(requests, itemgetter(0)):
-            with self._kept.use(number, tally) as file:
-                read = file.read_direct if self._direct else file.read
-                for _, offset, views in of_file:
-                    read(views, offset, self._transfer_size, tally)
+    def fetch(self, reads: Reads, tally: Tally) -> None:
+        """Read all requests in order."""
+        if self._once:
+            for number, offset, _, views in zip(*reads, strict=True):
+                self._fetch_once(number, offset, views, tally)
+        elif self._direct:
+            for number, offset, _, views in zip(*reads, strict=True):
+                self._kept.get(number, tally).read(views, offset, self._transfer_size, tally)
+        else:
+            self._fetch_cached(reads, tally)
+
+    def _fetch_once(self, number: int, offset: int, views: list[memoryview], tally: Tally) -> None:
+        file = open_file(self._paths(number), self._direct)
+        try:
+            tally.opens += 1
+            file.read(views, offset, self._transfer_size, tally)
+        finally:
+            file.close()
+
+    def _fetch_cached(self, reads: Reads, tally: Tally) -> None:
+        """Read all requests through the page cache. The loop does little else than the system calls, because small
+        requests take less time than a call of a Python function.
+        """
+        get, preadv, transfer_size = self._kept.get, os.preadv, self._transfer_size
+        starts, ends, sizes = tally.starts, tally.ends, tally.sizes
+        current, requests, received, offset = -1, 0, 0, 0
+        try:
+            for number, offset, size, views in zip(*reads, strict=True):
+                if number != current:
+                    file = get(number, tally)
+                    current, descriptor = number, file.descriptor
+                if size > transfer_size:
+                    file.read(views, offset, transfer_size, tally)
+                    continue
+                started = now()
+                count = preadv(descriptor, views, offset)
+                ends.append(now())
+                starts.append(started)
+                sizes.append(count)
+                requests += 1
+                received += count
+                if count != size:
+                    file.read(views, offset, transfer_size, tally, count)
+        except OSError as fault:
+            raise file.failed(offset, fault) from fault
+        tally.requests += requests
+        tally.bytes_read += received
 
     def find_end(self, number: int, offset: int, tally: Tally) -> None:
         """Request a byte at `offset`, where file `number` ends. A program that reads until it finds the end of a file
         makes the same request.
         """
-        with self._kept.use(number, tally) as file:
-            file.find_end(offset, tally)
+        self._kept.get(number, tally).find_end(offset, tally)
 
     def close(self) -> None:
         """Close all files. A later use of a file opens it again."""
@@ -174,6 +241,15 @@ def _aligned_buffer(size: int) -> memoryview:
     return aligned
 
 
+def _fit_for_direct(views: list[memoryview], offset: int) -> bool:
+    """Return whether O_DIRECT can read into `views` without a copy: offset, sizes and addresses are multiples of a
+    block.
+    """
+    return offset % BLOCK == 0 and all(
+        len(view) % BLOCK == 0 and addressof(c_char.from_buffer(view)) % BLOCK == 0 for view in views
+    )
+
+
 class _Cursor:
     """A position in a list of memory views, which advances as the views are filled."""
 
@@ -187,7 +263,7 @@ class _Cursor:
         """
         window: list[memoryview] = []
         number, inside = self._number, self._inside
-        while size > 0 and number < len(self._views) and len(window) < _MOST_VIEWS:
+        while size > 0 and number < len(self._views) and len(window) < MOST_VIEWS:
             part = self._views[number][inside : inside + size]
             if len(part):
                 window.append(part)

@@ -2,13 +2,15 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from dlio_hpc.core.io_counters import Tally
 
+# Number of files that stay open although no thread has pinned them.
 _MOST = 64
+# Number of files that a thread pins.
+PINNED = 16
 
 
 class Closable(Protocol):
@@ -21,53 +23,76 @@ H = TypeVar("H", bound=Closable)
 
 
 class HandleCache(Generic[H]):
-    """Cache of the 64 most recently used files. opened: function that opens the file with a given number. A file that a
-    thread is using is not closed.
+    """Cache of the 64 most recently used files. opened: function that opens the file with a given number.
+
+    A thread pins the last 16 files that it asked for. A pinned file is not closed, so a thread may use a file until it
+    has asked for 16 other files. A thread needs no lock for a file that it has pinned already.
     """
 
     def __init__(self, opened: Callable[[int, Tally], H]) -> None:
         self._opened = opened
         self._lock = threading.Lock()
         self._entries: OrderedDict[int, _Entry[H]] = OrderedDict()
+        self._pins: _Pins[H] = _Pins()
 
-    @contextmanager
-    def use(self, number: int, tally: Tally) -> Iterator[H]:
-        """Open file `number` if it is not open, and yield it. It stays open at least until the end of the
-        `with` block.
-        """
+    def get(self, number: int, tally: Tally) -> H:
+        """Return file `number`. Open it if it is not open, and count this in `tally`."""
+        pins = self._pins.handles
+        handle = pins.get(number)
+        if handle is None:
+            handle = pins[number] = self._pinned(number, tally)
+            if len(pins) > PINNED:
+                oldest = next(iter(pins))
+                del pins[oldest]
+                self._unpin(oldest)
+        return handle
+
+    def _pinned(self, number: int, tally: Tally) -> H:
         with self._lock:
             entry = self._entries.pop(number, None) or _Entry()
             self._entries[number] = entry
-            entry.users += 1
+            entry.pins += 1
         try:
-            yield entry.handle(lambda: self._opened(number, tally), tally)
-        finally:
-            with self._lock:
-                entry.users -= 1
-                if len(self._entries) > _MOST:
-                    self._evict()
+            return entry.handle(lambda: self._opened(number, tally), tally)
+        except BaseException:
+            self._unpin(number)
+            raise
+
+    def _unpin(self, number: int) -> None:
+        with self._lock:
+            self._entries[number].pins -= 1
+            if len(self._entries) > _MOST:
+                self._evict()
 
     def close(self) -> None:
-        """Close all files. A later use of a file opens it again."""
+        """Close all files. No thread may be using one. A later use of a file opens it again."""
         with self._lock:
             for entry in self._entries.values():
                 entry.close()
             self._entries.clear()
+            self._pins = _Pins()
 
     def _evict(self) -> None:
         for number, entry in list(self._entries.items())[: len(self._entries) - _MOST]:
-            if not entry.users:
+            if not entry.pins:
                 entry.close()
                 del self._entries[number]
 
 
+class _Pins(threading.local, Generic[H]):
+    """Files that a thread has pinned, by number, in the order in which they were pinned."""
+
+    def __init__(self) -> None:
+        self.handles: dict[int, H] = {}
+
+
 class _Entry(Generic[H]):
     """Cache entry of a file. The first thread that needs the file opens it; meanwhile other threads that need the same
-    file wait.
+    file wait. pins: number of threads that have pinned the file.
     """
 
     def __init__(self) -> None:
-        self.users = 0
+        self.pins = 0
         self._lock = threading.Lock()
         self._handle: H | None = None
 

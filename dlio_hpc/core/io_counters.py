@@ -1,7 +1,5 @@
 """Counters and timestamps of reads, taken at the call that returns the bytes."""
 
-from array import array
-
 from dlio_hpc.core.clock import now
 
 UNKNOWN = -1
@@ -38,9 +36,9 @@ class Tally:
         self.fetched = 0
         self.preprocess_s = 0.0
         self.hints: dict[str, str] = {}
-        self.starts = array("d")
-        self.ends = array("d")
-        self.sizes = array("q")
+        self.starts: list[float] = []
+        self.ends: list[float] = []
+        self.sizes: list[int] = []
 
     def add(self, started: float, count: int) -> None:
         """Count a request that started at `started`, ends now and returned `count` bytes of samples."""

@@ -40,7 +40,7 @@ class Merged(NamedTuple):
     """Recordings of all ranks, on rank 0. Timestamps are on rank 0's clock. Shapes of arrays are in parentheses.
 
     offsets (ranks, 1): seconds that were added to the clock of each rank. steps (ranks, steps of all epochs, columns):
-    distributions.py defines the columns of a step. histogram (ranks, bins): read latencies. totals (ranks, 9): the
+    distributions.py defines the columns of a step. histogram (ranks, bins): read latencies. totals (ranks, 10): the
     columns are defined below this class. arrivals (ranks, epochs, columns): cache_accounting.py defines the columns.
     checkpoints (ranks, n, 7): the columns are defined below this class. verified (ranks, epochs, 2): seconds spent on
     comparing contents, and number of samples compared. auxiliary_files (ranks, 6): the fields of
@@ -67,7 +67,7 @@ class Merged(NamedTuple):
 
 
 # Columns of Merged.totals.
-OPENS, OVERHEAD, REQUESTS, _PREPROCESS_S, TIMED, IO_S, _HIDDEN_S, _READ_S, _LONGEST_S = range(9)
+OPENS, OVERHEAD, REQUESTS, _PREPROCESS_S, TIMED, IO_S, _HIDDEN_S, _READ_S, _LONGEST_S, _OWN_S = range(10)
 # Phases of a step, each given by the timestamp at which it begins. A phase ends at the next timestamp.
 PHASES = WAIT, COMPUTE, SYNC = STARTED, READY, COMPUTED
 # Columns of Merged.checkpoints.
@@ -84,7 +84,7 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Fl
     reads, counts = recording.reads, recording.counts
     totals = [
         counts.opens, counts.overhead_bytes, counts.requests, counts.preprocess_s, reads.histogram.sum(),
-        reads.io_s, reads.hidden_s, reads.total_s, reads.longest_s,
+        reads.io_s, reads.hidden_s, reads.total_s, reads.longest_s, recording.own_s,
     ]  # fmt: skip
     time_bins = _common_bins(comm, reads.activity, offset)
     parts = (
@@ -208,6 +208,7 @@ def summary(merged: Merged, run: Run) -> Summary:
         checkpoint=_checkpoint(merged.checkpoints) if merged.checkpoints.size else None,
         preprocess_s=float(totals[:, _PREPROCESS_S].mean()),
         verify_s=float(merged.verified[..., 0].sum(axis=1).mean()),
+        overhead_s=float(totals[:, _OWN_S].mean()),
         samples_verified=int(merged.verified[..., 1].sum()),
         auxiliary_files=_side_files(merged.auxiliary_files) if run.workload.dataset.auxiliary_files else None,
     )

@@ -3,12 +3,11 @@ all ranks.
 """
 
 import re
-from collections.abc import Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.files import ReadRequest
+from dlio_hpc.core.files import Reads
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 
@@ -48,12 +47,12 @@ class CollectiveFile:
         self._size = self._file.Get_size()
         self._opened = False
 
-    def fetch(self, requests: Sequence[ReadRequest], tally: Tally) -> None:
-        """Read all `requests` of this rank in one collective call, and count the call in `tally`. The requests are
+    def fetch(self, reads: Reads, tally: Tally) -> None:
+        """Read all requests of this rank in one collective call, and count the call in `tally`. The requests are
         sorted first, because MPI file views need ascending offsets.
         """
         mpi = self._mpi
-        pieces = sorted(_pieces(requests), key=itemgetter(0))
+        pieces = sorted(_pieces(reads), key=itemgetter(0))
         offsets, lengths = [offset for offset, _ in pieces], [len(view) for _, view in pieces]
         end = offsets[-1] + lengths[-1] if pieces else 0
         if self._size < end:  # the MPI status does not report a read past the end
@@ -97,11 +96,11 @@ def check_library(mpi: str, mpi4py: str) -> None:
         )
 
 
-def _pieces(requests: Sequence[ReadRequest]) -> list[tuple[int, memoryview]]:
+def _pieces(reads: Reads) -> list[tuple[int, memoryview]]:
     pieces = []
-    for request in requests:
-        offset = request.offset
-        for view in request.views:
+    for begin, views in zip(reads.offsets, reads.views, strict=True):
+        offset = begin
+        for view in views:
             pieces.append((offset, view))
             offset += len(view)
     return pieces

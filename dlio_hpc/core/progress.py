@@ -20,9 +20,13 @@ class Progress:
         self._began = now()
         self._next = self._began
 
+    def is_due(self, done: int, total: int) -> bool:
+        """Return whether a line is due."""
+        return self._speaks and (done >= total or now() >= self._next)
+
     def show(self, done: int, total: int, unit: str, rest: str = "") -> None:
         """Print a line such as "01-measure 12/44 steps, epoch 1 of 2" if one is due; otherwise do nothing."""
-        if not self._speaks or (now() < self._next and done < total):
+        if not self.is_due(done, total):
             return
         self._next = now() + (_SOON_S if now() - self._began < 30 else _LATER_S)
         print(f"{self._run} {done}/{total} {unit}{', ' if rest else ''}{rest}", file=self._to, flush=True)

@@ -2,7 +2,7 @@
 of samples.
 """
 
-from bisect import bisect_right
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.plan.sample_order import mix, mix_all
 
 Samples = npt.NDArray[np.uint64]
+Numbers = npt.NDArray[np.int64]
 
 # A normally distributed number is computed as the sum of twelve uniform 16-bit numbers, four from each of three 64-bit
 # words. Its standard deviation is 2^16, and it is always within six standard deviations of the mean.
@@ -32,6 +33,54 @@ class Place(NamedTuple):
     position: int
 
 
+class Places:
+    """Locations of several samples. table: the fields of Place, shape (6, samples). The properties are its rows."""
+
+    __slots__ = ("table",)
+
+    def __init__(self, table: Numbers) -> None:
+        self.table = table
+
+    def __len__(self) -> int:
+        samples: int = self.table.shape[1]
+        return samples
+
+    def __iter__(self) -> Iterator[Place]:
+        return map(Place._make, self.table.T.tolist())
+
+    def part(self, which: slice | Numbers) -> "Places":
+        """Return the locations with the indices `which`."""
+        return Places(self.table[:, which])
+
+    def _column(self, number: int) -> Numbers:
+        column: Numbers = self.table[number]
+        return column
+
+    @property
+    def sample(self) -> Numbers:
+        return self._column(0)
+
+    @property
+    def file(self) -> Numbers:
+        return self._column(1)
+
+    @property
+    def within(self) -> Numbers:
+        return self._column(2)
+
+    @property
+    def offset(self) -> Numbers:
+        return self._column(3)
+
+    @property
+    def size(self) -> Numbers:
+        return self._column(4)
+
+    @property
+    def position(self) -> Numbers:
+        return self._column(5)
+
+
 class SampleLayout:
     """Locations of all samples of a dataset.
 
@@ -49,37 +98,32 @@ class SampleLayout:
         self._stdev = dataset.sample.stdev or 0
         self._keys = [np.uint64(mix(dataset.sample.seed * _WORDS + number)) for number in range(_WORDS)]
 
-    def of(self, samples: Samples) -> list[Place]:
+    def of(self, samples: Samples) -> Places:
         """Return the locations of `samples`, in the same order."""
         count, size = self._samples_per_file, self._mean
-        numbers = samples.tolist()
-        files, withins = (part.tolist() for part in np.divmod(samples, np.uint64(count)))
-        if not self._stdev:
-            return [
-                Place(number, file, within, within * size, size, number * size)
-                for number, file, within in zip(numbers, files, withins, strict=True)
-            ]
-        shifts, sizes = self._spread(samples)
-        return [
-            Place(number, file, within, within * size + (shift if count > 1 else 0), drawn, number * size + shift)
-            for number, file, within, shift, drawn in zip(numbers, files, withins, shifts, sizes, strict=True)
-        ]
-
-    def one(self, sample: int) -> Place:
-        """Return the location of a single sample, faster than of()."""
+        table = np.empty((len(Place._fields), len(samples)), np.int64)
+        numbers, files, withins, offsets, sizes, positions = table
+        numbers[:] = samples
+        np.floor_divide(numbers, count, out=files)
+        np.subtract(numbers, files * count, out=withins)
+        np.multiply(withins, size, out=offsets)
+        np.multiply(numbers, size, out=positions)
+        sizes[:] = size
         if self._stdev:
-            return self.of(np.array([sample], np.uint64))[0]
-        file, within = divmod(sample, self._samples_per_file)
-        return Place(sample, file, within, within * self._mean, self._mean, sample * self._mean)
+            shifts, sizes[:] = self._spread(numbers)
+            positions += shifts
+            if count > 1:
+                offsets += shifts
+        return Places(table)
 
-    def in_file(self, number: int) -> list[Place]:
+    def in_file(self, number: int) -> Places:
         """Return the locations of all samples in file `number`."""
         first = number * self._samples_per_file
         return self.of(np.arange(first, first + self._samples_per_file, dtype=np.uint64))
 
     def position(self, number: int) -> int:
         """Return the offset in the content stream at which the contents of file `number` start."""
-        return self.of(np.array([number * self._samples_per_file], np.uint64))[0].position
+        return int(self.of(np.array([number * self._samples_per_file], np.uint64)).position[0])
 
     def holder(self, number: int, offset: int, gap: int = 0) -> int:
         """Return the number of the sample that contains byte `offset` of file `number`. gap: bytes that the format adds
@@ -89,12 +133,13 @@ class SampleLayout:
             within = offset // (self._mean + gap)
             return number * self._samples_per_file + min(within, self._samples_per_file - 1)
         places = self.in_file(number)
-        return places[bisect_right(places, offset, key=lambda place: place.offset + place.within * gap) - 1].sample
+        begins = places.offset + places.within * gap
+        return int(places.sample[np.searchsorted(begins, offset, side="right") - 1])
 
     def file_size(self, number: int) -> int:
         """Return the total bytes of the samples in file `number`."""
         if self._stdev and self._samples_per_file == 1:
-            return self.in_file(number)[0].size
+            return int(self.in_file(number).size[0])
         return self._samples_per_file * self._mean
 
     def array_shape(self, number: int) -> tuple[int, ...]:
@@ -103,12 +148,12 @@ class SampleLayout:
         """
         return (self.file_size(number),) if self._stdev else self._array_shape
 
-    def _spread(self, samples: Samples) -> tuple[list[int], list[int]]:
-        """Return two lists with an entry per sample. First list: the number of bytes by which the start of the sample
-        is shifted, relative to samples that all have the mean size; it may be negative. Second list: the size of the
-        sample in bytes.
+    def _spread(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
+        """Return two arrays with an element per sample. First array: the number of bytes by which the start of the
+        sample is shifted, relative to samples that all have the mean size; it may be negative. Second array: the size
+        of the sample in bytes.
         """
-        numbers, count = samples.astype(np.int64), self._samples_per_file
+        count = self._samples_per_file
         if count == 1:
             pairs, second, alone = numbers // 2, numbers % 2, (numbers == self._last) & (numbers % 2 == 0)
         else:
@@ -117,9 +162,9 @@ class SampleLayout:
             alone = (withins == count - 1) & (second == 0)
         drawn = self._draw(pairs.astype(np.uint64))
         drawn[alone] = 0
-        return (second * drawn).tolist(), (self._mean + np.where(second, -drawn, drawn)).tolist()
+        return second * drawn, self._mean + np.where(second, -drawn, drawn)
 
-    def _draw(self, pairs: Samples) -> npt.NDArray[np.int64]:
+    def _draw(self, pairs: Samples) -> Numbers:
         """Return a normally distributed number of bytes, with mean 0, for each of `pairs`. The numbers are the same on
         every machine.
         """

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import clock, disturbance, page_cache
+from dlio_hpc.core import clock, disturbance, own_cost, page_cache
 from dlio_hpc.core.auxiliary_files import AuxiliaryFiles, Counts
 from dlio_hpc.core.cache_accounting import Arrivals
 from dlio_hpc.core.checkpoint import Checkpoints, Saved
@@ -49,8 +49,9 @@ class Recording(NamedTuple):
     planned if time ran out. reads: statistics of the reads. arrivals (epochs started, columns): cache_accounting.py
     defines the columns. checkpoints (n, 7): index of the epoch, number of its steps that were done, seconds that
     training waited, and the fields of Saved. verified (epochs started, 2): seconds spent on comparing contents, and
-    number of samples compared. counts: totals of all batches. disturbances (epochs started + 1, columns):
-    disturbance.py defines the columns; the last row is for all epochs together.
+    number of samples compared. own_s: seconds that dlio-hpc itself took, as own_cost.py defines them. counts: totals of
+    all batches. disturbances (epochs started + 1, columns): disturbance.py defines the columns; the last row is for all
+    epochs together.
     """
 
     steps: Floats
@@ -58,6 +59,7 @@ class Recording(NamedTuple):
     arrivals: Floats
     checkpoints: Floats
     verified: Floats
+    own_s: float
     counts: Tally
     auxiliary_files: Counts
     disturbances: Floats
@@ -110,6 +112,7 @@ def train(
                 clock.barrier(comm)
                 arrivals.begin()
                 stopped = loop.epoch(epoch, loader.epoch(order, first, last, run.steps_per_epoch))
+                loop.finish_verification(epoch)
                 loop.record.arrived(arrivals.end(apart.taken() + loop.record.other_processes_fetched()))
                 loop.record.disturbed(disturbance.between(before, meter.read()))
                 if stopped:
@@ -124,7 +127,7 @@ def train(
         loader.close()
         if comm.rank == 0:
             safe_folders.discard(run.outputs)
-    return loop.record.recording(loop.auxiliary_files.counts())
+    return loop.record.recording(loop.auxiliary_files.counts(), workload)
 
 
 class _Loop(NamedTuple):
@@ -143,38 +146,49 @@ class _Loop(NamedTuple):
         """Run the steps of an epoch. Return True if time ran out before the last step of the run, otherwise False."""
         rows = self.record.steps[epoch]
         rows[:, ASKED] = draw(self.workload.compute.time, len(rows), self.comm.rank, epoch)
-        for number, row in enumerate(rows):
-            row[STARTED] = clock.now()
+        cells, now, mode = rows.reshape(-1).data, clock.now, self.workload.compute.mode
+        for number in range(len(rows)):
+            row = cells[number * COLUMNS : (number + 1) * COLUMNS]
+            row[STARTED] = now()
             if not number:
                 self.auxiliary_files.due("epoch")
             self.auxiliary_files.due("step")
             batch = next(batches)
-            row[READY] = clock.now()
-            emulate(row[ASKED], self.workload.compute.mode)
-            row[COMPUTED] = clock.now()
+            row[READY] = now()
+            emulate(row[ASKED], mode)
+            row[COMPUTED] = now()
             stopped = self.stop.barrier()
-            row[SYNCED] = clock.now()
+            row[SYNCED] = now()
             self.record.step(epoch, row, batch)
-            self.verify(epoch, batch)
+            self.verify(epoch, row[SYNCED], batch)
             if stopped and (epoch, number + 1) != (self.workload.train.epochs - 1, len(rows)):
                 return True
-            self.save(epoch, number)
+            if self.checkpoints:
+                self.save(epoch, number)
         next(batches, None)  # ends the iteration, which closes the epoch's files
         return False
 
-    def verify(self, epoch: int, batch: Batch) -> None:
+    def verify(self, epoch: int, synced: float, batch: Batch) -> None:
         """Compare a batch with the generated contents, after its step. If whole samples are compared, a barrier
-        follows, so that other ranks do not count this time as synchronisation in their next step.
+        follows, so that other ranks do not count this time as synchronisation in their next step. synced: timestamp of
+        the end of the step.
         """
         started = clock.now()
         compared = self.verification(batch)
         if self.verification.is_whole:
             clock.barrier(self.comm)
-        self.record.verified[epoch] += clock.now() - started, compared
+        self.record.after_step(epoch, started - synced, clock.now() - started, compared)
+
+    def finish_verification(self, epoch: int) -> None:
+        """Compare the beginnings of samples that are still to be compared at the end of an epoch."""
+        started = clock.now()
+        self.verification.finish()
+        self.record.after_step(epoch, 0.0, clock.now() - started, 0)
 
     def save(self, epoch: int, number: int) -> None:
         """Write a checkpoint if one is due after this step, and record its time."""
-        if not self.checkpoints or not self.checkpoints.is_due(epoch * self.record.steps.shape[1] + number + 1):
+        assert self.checkpoints is not None
+        if not self.checkpoints.is_due(epoch * self.record.steps.shape[1] + number + 1):
             return
         started = clock.now()
         with self.apart:
@@ -205,19 +219,21 @@ class _Recorder:
     def __init__(self, run: Run, progress: Progress) -> None:
         epochs = run.workload.train.epochs
         self.steps = np.zeros((epochs, run.steps_per_epoch, COLUMNS))
-        self.verified = np.zeros((epochs, 2))
+        self._verified = np.zeros((epochs, 2))
+        self._verified_of: list[Any] = [row.data for row in self._verified]  # assignments to a memory view are fast
+        self._bookkeeping_s = 0.0
         self._arrivals: list[tuple[float, ...]] = []
         self._disturbances: list[Floats] = []
         self._other_processes_fetched = 0
         self._reads = ReadLog()
         self._counts = Tally()
-        self._done = 0
+        self._done, self._planned = 0, epochs * run.steps_per_epoch
         self._checkpoints: list[tuple[float, ...]] = []
         reader = run.workload.reader
         self._ahead = 2 * reader.batches_ahead + reader.read_threads  # frameworks round up and buffer again
         self._progress = progress
 
-    def step(self, epoch: int, row: Floats, batch: Batch) -> None:
+    def step(self, epoch: int, row: memoryview, batch: Batch) -> None:
         row[SAMPLES], row[BYTES] = len(batch.rows), batch.tally.bytes_read
         self._counts.count(batch.tally)
         self._done += 1
@@ -225,7 +241,15 @@ class _Recorder:
             # Batches that are still being read were requested at most `ahead` steps ago.
             asked = self._rows()[-max(self._ahead, 1) :]
             self._reads.fold(self._rows(), float(asked[0, STARTED]))
-        self._progress.show(self._done, self.steps[..., 0].size, "steps", f"epoch {epoch + 1} of {len(self.steps)}")
+        if self._progress.is_due(self._done, self._planned):
+            self._progress.show(self._done, self._planned, "steps", f"epoch {epoch + 1} of {len(self.steps)}")
+
+    def after_step(self, epoch: int, bookkeeping_s: float, verify_s: float, compared: int) -> None:
+        """Record the seconds that the loop spent after a step, and the number of samples that were compared."""
+        self._bookkeeping_s += bookkeeping_s
+        verified = self._verified_of[epoch]
+        verified[0] += verify_s
+        verified[1] += compared
 
     def checkpoint(self, epoch: int, pause_s: float, saved: Saved) -> None:
         self._checkpoints.append((epoch, self._done - epoch * self.steps.shape[1], pause_s, *saved))
@@ -247,11 +271,13 @@ class _Recorder:
         """Return the steps done so far, in order of time, shape (steps, columns)."""
         return self.steps.reshape(-1, self.steps.shape[-1])[: self._done]
 
-    def recording(self, auxiliary_files: Counts) -> Recording:
-        self._reads.fold(self._rows())
+    def recording(self, auxiliary_files: Counts, workload: Workload) -> Recording:
+        steps = self._rows()
+        self._reads.fold(steps)
+        own_s = own_cost.seconds(workload, steps, self._reads.waited_s, auxiliary_files.time_s, self._bookkeeping_s)
         checkpoints = np.array(self._checkpoints, float).reshape(-1, 7)
         arrivals = np.array(self._arrivals)
-        verified, disturbances = self.verified[: len(arrivals)], np.array(self._disturbances)
+        verified, disturbances = self._verified[: len(arrivals)], np.array(self._disturbances)
         return Recording(
-            self._rows(), self._reads, arrivals, checkpoints, verified, self._counts, auxiliary_files, disturbances
+            steps, self._reads, arrivals, checkpoints, verified, own_s, self._counts, auxiliary_files, disturbances
         )

@@ -53,11 +53,10 @@ class Order:
             within = permute(within, self._samples_per_file, [mix_all(files + np.uint64(k)) for k in self._keys(2)])
         return files * size + within
 
-    def batch(self, samples: Indices) -> Indices:
-        """Return the samples of a batch in the order in which they are read. They are sorted if the workload requests
-        ascending reads.
-        """
-        return np.sort(samples) if self._shuffle.ascending else samples
+    @property
+    def ascending(self) -> bool:
+        """Whether the samples of a batch are read in ascending order."""
+        return self._shuffle.ascending
 
     def among(self, count: int) -> Indices:
         """Return the indices of `count` samples that are already in memory, in the order in which they are used."""

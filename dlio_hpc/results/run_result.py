@@ -210,6 +210,10 @@ class Summary(Struct, frozen=True):
     """
     samples_verified: int = 0
     """Number of samples that were compared with the generated contents."""
+    overhead_s: float | None = None
+    """Time that dlio-hpc itself takes, as the mean over ranks: bookkeeping after each step and, if the native loader
+    reads in posix mode, the part of wait_s in which no read is in flight; null: not measured.
+    """
 
 
 class DatasetFacts(Struct, frozen=True):

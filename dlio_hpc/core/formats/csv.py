@@ -15,14 +15,15 @@ import numpy.typing as npt
 from dlio_hpc.config.dataset_keys import CSV_VALUE, Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, file_comparison
+from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content import Compressibility, Rows
-from dlio_hpc.core.files import ReadRequest, write_file
+from dlio_hpc.core.files import Reads, write_file
 from dlio_hpc.core.formats.format import Paths, SampleReader, damaged
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Samples
+from dlio_hpc.core.sample_layout import Places
 from dlio_hpc.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -126,19 +127,22 @@ class PosixCsv(FlatReader):
         super().__init__(workload, paths, comm, lambda *_: 0)
         self._line = workload.dataset.sample_bytes
 
-    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
-        places = self._places.of(samples)
+    def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         lines = np.empty((len(places), self._line), np.uint8)
-        requests = [
-            ReadRequest(place.file, place.within * self._line, [line.data])
-            for place, line in zip(places, lines, strict=True)
-        ]
-        self.bring(requests, tally)
-        for place, line, row in zip(places, lines, rows, strict=False):
+        sizes, views = [self._line] * len(places), [[line.data] for line in lines]
+        begins = places.within * self._line
+        self.bring(Reads(places.file.tolist(), begins.tolist(), sizes, views), tally)
+        for file, begin, line, row in zip(places.file.tolist(), begins.tolist(), lines, buffer.rows, strict=False):
             values = line.reshape(-1, CSV_VALUE)
-            numbers = np.zeros(len(values), np.float64)
-            for digit in range(2, 2 + _DIGITS):
-                numbers = numbers * 10 + (values[:, digit] - ord("0"))
-            row.view(np.float32)[:] = numbers / _TEN
+            row.view(np.float32)[:] = numbers_of(values)
             if (values[:, 1] != ord(".")).any() or line[-1] != ord("\n"):
-                raise damaged(self._paths(place.file), f"no valid line at byte {place.within * self._line}")
+                raise damaged(self._paths(file), f"no valid line at byte {begin}")
+
+
+def numbers_of(text: Rows) -> npt.NDArray[np.float64]:
+    """Return the numbers of a line. text: their text, shape (values, bytes of a value)."""
+    numbers = np.zeros(len(text), np.float64)
+    for digit in range(2, 2 + _DIGITS):
+        numbers = numbers * 10 + (text[:, digit] - ord("0"))
+    numbers /= _TEN
+    return numbers

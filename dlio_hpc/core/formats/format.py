@@ -8,9 +8,10 @@ import numpy as np
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content
+from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.content import Compressibility, Rows
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Samples
+from dlio_hpc.core.sample_layout import Places
 from dlio_hpc.errors import InvalidRun
 
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ Paths = Callable[[int], str]
 
 class SampleReader(Protocol):
     """Access of a rank to the samples of the dataset. Several threads call read() at the same time, each with its own
-    rows and tally.
+    buffer and tally.
     """
 
-    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
-        """Read each of `samples` into the beginning of the corresponding row of `rows`, and count the reads in `tally`.
-        Raise InvalidRun if a sample cannot be read because files are missing or corrupted.
+    def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
+        """Read the sample at each of `places` into the beginning of the corresponding row of `buffer`, and count the
+        reads in `tally`. Raise InvalidRun if a sample cannot be read because files are missing or corrupted.
         """
 
     def close(self) -> None:

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.workload import Workload
+from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Samples
+from dlio_hpc.core.sample_layout import Places
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -30,8 +30,8 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 class Null:
     """Reader that reads nothing and counts a read of zero bytes for each sample."""
 
-    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
-        for _ in range(len(samples)):
+    def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
+        for _ in range(len(places)):
             tally.add(now(), 0)
 
     def close(self) -> None:

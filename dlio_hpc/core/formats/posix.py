@@ -2,15 +2,15 @@
 loader.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core.content import Rows
-from dlio_hpc.core.files import OpenFiles, ReadRequest
+from dlio_hpc.core.buffers import Buffer
+from dlio_hpc.core.files import MOST_VIEWS, OpenFiles, Reads
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Place, SampleLayout, Samples
+from dlio_hpc.core.sample_layout import Numbers, Places
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -21,7 +21,7 @@ class Transport(Protocol):
     a file that all ranks share.
     """
 
-    def fetch(self, requests: Sequence[ReadRequest], tally: Tally) -> None:
+    def fetch(self, reads: Reads, tally: Tally) -> None:
         """Read the bytes of all requests into their views."""
 
     def close(self) -> None:
@@ -42,7 +42,6 @@ class FlatReader:
         start: Callable[[int, Tally], int],
         gap: int = 0,
     ) -> None:
-        self._places = SampleLayout(workload.dataset)
         self._paths = paths
         self._start_of = start
         self._start: int | None = None
@@ -50,31 +49,24 @@ class FlatReader:
         self._transport = transport(workload, paths, comm)
         self.merges = (workload.reader.transfer_size or 0) > workload.dataset.largest
 
-    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
-        places = self._places.of(samples)
-        self.fetch(places, rows, tally)
-
-    def fetch(self, places: list[Place], rows: Rows, tally: Tally) -> None:
+    def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         """Read the sample at each of `places` into the beginning of the corresponding row."""
-        memory, width = rows.reshape(-1).data, rows.shape[1]
-        self.bring(
-            [
-                ReadRequest(
-                    place.file, self.begin(place, tally), [memory[number * width : number * width + place.size]]
-                )
-                for number, place in enumerate(places)
-            ],
-            tally,
-        )
+        if not len(places):
+            self.bring(Reads([], [], [], []), tally)  # a collective transport needs a call of every rank
+            return
+        sizes = places.size.tolist()
+        begins = self.begins(places, tally).tolist()
+        self.bring(Reads(places.file.tolist(), begins, sizes, _cut(buffer, sizes)), tally)
 
-    def begin(self, place: Place, tally: Tally) -> int:
-        """Return the offset of the sample in its file."""
+    def begins(self, places: Places, tally: Tally) -> Numbers:
+        """Return the offset of each sample in its file. places: at least one sample."""
         if self._start is None:
-            self._start = self._start_of(place.file, tally)
-        return self._start + place.within * self._gap + place.offset
+            self._start = self._start_of(int(places.file[0]), tally)
+        begins = places.offset + self._start
+        return begins + places.within * self._gap if self._gap else begins
 
-    def bring(self, requests: list[ReadRequest], tally: Tally) -> None:
-        self._transport.fetch(_merged(requests) if self.merges else requests, tally)
+    def bring(self, reads: Reads, tally: Tally) -> None:
+        self._transport.fetch(_merged(reads) if self.merges else reads, tally)
 
     def close(self) -> None:
         self._transport.close()
@@ -87,17 +79,37 @@ def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Tra
         from dlio_hpc.core.mpi_io import CollectiveFile
 
         return CollectiveFile(comm, paths(0), keys.hints, keys.transfer_size)
-    return OpenFiles(paths, workload.request_size or workload.dataset.largest, keys.direct)
+    return OpenFiles(
+        paths,
+        workload.request_size or workload.dataset.largest,
+        keys.direct,
+        once=workload.dataset.samples_per_file == 1,
+    )
 
 
-def _merged(requests: list[ReadRequest]) -> list[ReadRequest]:
-    """Return `requests`, with successive requests merged if they are for adjacent bytes of the same file."""
-    merged: list[ReadRequest] = []
+def _cut(buffer: Buffer, sizes: list[int]) -> list[list[memoryview]]:
+    """Return memory views of the first bytes of each row. sizes: number of bytes of each row."""
+    width = buffer.rows.shape[1]
+    if min(sizes) == width:
+        return buffer.views
+    return [[row[:size]] for (row,), size in zip(buffer.views, sizes, strict=True)]
+
+
+def _merged(reads: Reads) -> Reads:
+    """Return `reads`, with successive requests merged if they are for adjacent bytes of the same file. A merged request
+    has at most 1024 views.
+    """
+    merged = Reads([], [], [], [])
     end = -1
-    for request in requests:
-        if merged and request.number == merged[-1].number and request.offset == end:
-            merged[-1].views.extend(request.views)
+    for file, offset, size, views in zip(*reads, strict=True):
+        is_adjacent = merged.files and file == merged.files[-1] and offset == end
+        if is_adjacent and len(merged.views[-1]) + len(views) <= MOST_VIEWS:
+            merged.views[-1].extend(views)
+            merged.sizes[-1] += size
         else:
-            merged.append(ReadRequest(request.number, request.offset, list(request.views)))
-        end = request.offset + sum(map(len, request.views))
+            merged.files.append(file)
+            merged.offsets.append(offset)
+            merged.sizes.append(size)
+            merged.views.append(list(views))
+        end = offset + size
     return merged

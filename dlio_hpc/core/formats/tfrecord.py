@@ -18,14 +18,15 @@ from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
 from dlio_hpc.config.reader_keys import by_streams
 from dlio_hpc.config.workload import TENSORFLOW_BUFFER, Workload
 from dlio_hpc.core import content, file_comparison
+from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.files import ReadRequest, write_file
+from dlio_hpc.core.files import Reads, write_file
 from dlio_hpc.core.formats.format import Paths, SampleReader, damaged
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.stream import Streams
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Place, SampleLayout, Samples
+from dlio_hpc.core.sample_layout import Place, Places, SampleLayout
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -94,20 +95,23 @@ class PosixTFRecord(FlatReader):
         super().__init__(workload, paths, comm, lambda *_: HEAD, FRAME)
         self._verifies = workload.reader.verifies
 
-    def fetch(self, places: list[Place], rows: Rows, tally: Tally) -> None:
-        if not self._verifies and not self.merges:
-            super().fetch(places, rows, tally)
+    def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
+        if not len(places) or not (self._verifies or self.merges):
+            super().read(places, buffer, tally)
             return
         frames = np.empty((len(places), FRAME), np.uint8)
-        requests = []
-        for place, row, frame in zip(places, rows, frames, strict=False):
-            views = [frame[:HEAD].data, row[: place.size].data, frame[HEAD:].data]
-            requests.append(ReadRequest(place.file, self.begin(place, tally) - HEAD, views))
-        self.bring(requests, tally)
+        begins = self.begins(places, tally)
+        sizes = places.size.tolist()
+        views = [
+            [frame[:HEAD].data, row[:size], frame[HEAD:].data]
+            for frame, (row,), size in zip(frames, buffer.views, sizes, strict=False)
+        ]
+        records = [size + FRAME for size in sizes]
+        self.bring(Reads(places.file.tolist(), (begins - HEAD).tolist(), records, views), tally)
         tally.move_to_overhead(frames.size)
         if self._verifies:
-            for place, row, frame in zip(places, rows, frames, strict=False):
-                verify(self._paths(place.file), place, self.begin(place, tally), row[: place.size], frame)
+            for place, begin, row, frame in zip(places, begins.tolist(), buffer.rows, frames, strict=False):
+                verify(self._paths(place.file), place, begin, row[: place.size], frame)
 
 
 class Stream:
@@ -130,10 +134,9 @@ class Stream:
             whole=workload.reader.shuffle.samples,
         )
 
-    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
-        places = self._places.of(samples)
+    def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         frame = np.empty(FRAME, np.uint8)
-        for place, row in zip(places, rows, strict=False):
+        for place, row in zip(places, buffer.rows, strict=False):
             begin = place.within * FRAME + place.offset
             record = row[: place.size]
             self._streams.read(place.file, begin, [frame[:HEAD].data, record.data, frame[HEAD:].data], tally)

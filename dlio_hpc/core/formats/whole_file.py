@@ -14,12 +14,13 @@ import numpy.typing as npt
 
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import darshan_fd_gate
+from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import ABSENT
 from dlio_hpc.core.formats.format import Paths, as_bytes
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import SampleLayout, Samples
+from dlio_hpc.core.sample_layout import Places, SampleLayout
 from dlio_hpc.errors import InvalidRun, unreadable
 
 Array = npt.NDArray[Any]
@@ -43,9 +44,8 @@ class WholeFileReader:
         self._load = load
         self._last = threading.local()
 
-    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
-        places = self._places.of(samples)
-        for place, row in zip(places, rows, strict=False):
+    def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
+        for place, row in zip(places, buffer.rows, strict=False):
             if getattr(self._last, "file", None) != place.file:
                 self._last.file = None
                 self._last.array = None  # frees the old array before the next is loaded

@@ -3,21 +3,23 @@
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Samples
+from dlio_hpc.core.sample_layout import Places, SampleLayout
 from dlio_hpc.plan.sample_order import Order
 
-# Number of positions in the order of an epoch whose sample numbers are computed at once (64 KiB).
+# Number of positions in the order of an epoch whose samples are located at once (448 KiB).
 STRETCH = 8192
 
 
 class Batch(NamedTuple):
-    """The samples of a step. samples: their numbers. rows: one row of bytes per sample, valid until the next batch is
+    """The samples of a step. places: their locations. rows: one row of bytes per sample, valid until the next batch is
     requested. tally: counts of the reads.
     """
 
-    samples: Samples
+    places: Places
     rows: Rows
     tally: Tally
 
@@ -36,12 +38,16 @@ class Loader(Protocol):
         """End threads and processes, and cancel reads that have not started."""
 
 
-def in_steps(order: Order, first: int, last: int, steps: int, size: int) -> Iterator[Samples]:
-    """Yield the sample numbers of each step. size: samples per step. Sample numbers are computed for many steps at
+def in_steps(order: Order, layout: SampleLayout, first: int, last: int, steps: int, size: int) -> Iterator[Places]:
+    """Yield the locations of the samples of each step. size: samples per step. Samples are located for many steps at
     once, which takes little longer than for one step.
     """
     stretch = max(1, STRETCH // size) * size
     for begin in range(first, first + steps * size, stretch):
         samples = order.samples(min(begin, last), min(begin + stretch, last))
-        for at in range(0, min(stretch, first + steps * size - begin), size):
-            yield order.batch(samples[at : at + size])
+        parts = range(0, min(stretch, first + steps * size - begin), size)
+        if order.ascending:
+            samples = np.concatenate([np.sort(samples[at : at + size]) for at in parts])
+        places = layout.of(samples)
+        for at in parts:
+            yield places.part(slice(at, at + size))

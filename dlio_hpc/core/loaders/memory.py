@@ -10,7 +10,7 @@ from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, Loader
-from dlio_hpc.core.sample_layout import Samples
+from dlio_hpc.core.sample_layout import Places
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan.sample_order import Order
 
@@ -30,30 +30,31 @@ class MemoryLoader:
         self._width = workload.dataset.sample.largest
         self._ranks_on_node = ranks_on_node
         self._rows: Rows | None = None
-        self._samples: Samples
+        self._places: Places
 
     def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
         tally = Tally()
         if self._rows is None:
-            self._samples, self._rows = self._load(order, first, last, tally)
-            places = np.arange(len(self._rows), dtype=np.uint64)
+            self._places, self._rows = self._load(order, first, last, tally)
+            indices = np.arange(len(self._rows))
         else:
-            places = order.among(len(self._rows))
+            indices = order.among(len(self._rows)).astype(np.int64)
         for step in range(steps):
-            chosen = places[step * self._batch_size : (step + 1) * self._batch_size]
-            yield Batch(self._samples[chosen], self._rows[chosen], tally)
+            chosen = indices[step * self._batch_size : (step + 1) * self._batch_size]
+            yield Batch(self._places.part(chosen), self._rows[chosen], tally)
             tally = Tally()
 
-    def _load(self, order: Order, first: int, last: int, tally: Tally) -> tuple[Samples, Rows]:
+    def _load(self, order: Order, first: int, last: int, tally: Tally) -> tuple[Places, Rows]:
         self._check_memory(last - first)
-        samples, rows = np.empty(last - first, np.uint64), np.empty((last - first, self._width), np.uint8)
+        tables, rows = [], np.empty((last - first, self._width), np.uint8)
         done = 0
         for batch in self._loader.epoch(order, first, last, self._steps):
             end = done + len(batch.rows)
-            samples[done:end], rows[done:end] = batch.samples, batch.rows
+            rows[done:end] = batch.rows
+            tables.append(batch.places.table)
             done = end
             tally.merge(batch.tally)
-        return samples, rows
+        return Places(np.concatenate(tables, axis=1)), rows
 
     def _check_memory(self, samples: int) -> None:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

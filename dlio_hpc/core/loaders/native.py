@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
-import numpy as np
-
 from dlio_hpc.config.workload import Workload
+from dlio_hpc.core import buffers
+from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.compute import emulate
-from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats.format import SampleReader
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders import threads
 from dlio_hpc.core.loaders.loader import Batch, in_steps
-from dlio_hpc.core.loaders.threads import Threads
-from dlio_hpc.core.sample_layout import Samples
+from dlio_hpc.core.loaders.threads import Task, Threads
+from dlio_hpc.core.sample_layout import Places, SampleLayout
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan.sample_order import Order
 
@@ -33,13 +32,15 @@ class NativeLoader:
 
     def __init__(self, workload: Workload, reader: SampleReader, steps: int) -> None:
         self._reader = reader
+        self._layout = SampleLayout(workload.dataset)
         self._batch_size = workload.reader.batch_size
         self._ahead = min(workload.reader.batches_ahead, steps)
         self._threads = threads.of(workload)
         self._preprocessing = Preprocessing(workload) if workload.reader.preprocess_time else None
-        shape = (self._batch_size, workload.dataset.sample.largest)
         try:
-            self._buffers = deque(np.empty(shape, np.uint8) for _ in range(self._ahead + 1))
+            self._buffers = deque(
+                buffers.allocate(self._batch_size, workload.dataset.sample.largest) for _ in range(self._ahead + 1)
+            )
         except MemoryError as fault:
             raise ConfigError(
                 f"{self._ahead + 1} batches of {self._batch_size} samples do not fit in memory; "
@@ -47,25 +48,25 @@ class NativeLoader:
             ) from fault
 
     def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
-        batches = in_steps(order, first, last, steps, self._batch_size)
+        batches = in_steps(order, self._layout, first, last, steps, self._batch_size)
         if self._threads is None:
-            for samples in batches:
-                yield self._read(samples, self._buffers[0][: len(samples)]).batch()
+            for places in batches:
+                yield self._read(places, _cut(self._buffers[0], len(places))).batch()
         elif not self._ahead:
-            for samples in batches:
-                yield self._begin(self._threads, samples, self._buffers[0]).batch()
+            for places in batches:
+                yield self._begin(self._threads, places, self._buffers[0]).batch()
         else:
             yield from self._read_ahead(self._threads, batches)
         self._reader.close()
 
-    def _read_ahead(self, threads: Threads, batches: Iterator[Samples]) -> Iterator[Batch]:
-        pending: deque[tuple[_PendingBatch, Rows]] = deque()
+    def _read_ahead(self, threads: Threads, batches: Iterator[Places]) -> Iterator[Batch]:
+        pending: deque[tuple[_PendingBatch, Buffer]] = deque()
         free = self._buffers.copy()
 
         def submit() -> None:
-            for samples in batches:
+            for places in batches:
                 buffer = free.popleft()
-                pending.append((self._begin(threads, samples, buffer), buffer))
+                pending.append((self._begin(threads, places, buffer), buffer))
                 return
 
         for _ in range(self._ahead):
@@ -76,21 +77,26 @@ class NativeLoader:
             yield begun.batch()
             free.append(buffer)
 
-    def _begin(self, threads: Threads, samples: Samples, buffer: Rows) -> "_PendingBatch":
-        rows = buffer[: len(samples)]
-        return _PendingBatch(samples, rows, threads.submit(self._read, samples, rows))
+    def _begin(self, threads: Threads, places: Places, buffer: Buffer) -> "_PendingBatch":
+        buffer = _cut(buffer, len(places))
+        return _PendingBatch(places, buffer, threads.submit(self._read, places, buffer))
 
-    def _read(self, samples: Samples, rows: Rows) -> "_ReadBatch":
+    def _read(self, places: Places, buffer: Buffer) -> "_ReadBatch":
         tally = Tally()
-        self._reader.read(samples, rows, tally)
-        preprocessed = self._preprocessing.begin(len(samples)) if self._preprocessing else []
-        return _ReadBatch(Batch(samples, rows, tally), preprocessed)
+        self._reader.read(places, buffer, tally)
+        preprocessed = self._preprocessing.begin(len(places)) if self._preprocessing else []
+        return _ReadBatch(Batch(places, buffer.rows, tally), preprocessed)
 
     def close(self) -> None:
         if self._threads is not None:
             self._threads.close()
         if self._preprocessing is not None:
             self._preprocessing.close()
+
+
+def _cut(buffer: Buffer, samples: int) -> Buffer:
+    """Return the first rows of a buffer, one per sample."""
+    return buffer if samples == len(buffer.views) else buffer.part(slice(samples))
 
 
 class _ReadBatch(NamedTuple):
@@ -100,22 +106,25 @@ class _ReadBatch(NamedTuple):
     preprocessed: "list[Future[float]]"
 
     def batch(self) -> Batch:
-        self.read.tally.preprocess_s += sum(part.result() for part in self.preprocessed)
+        if self.preprocessed:
+            self.read.tally.preprocess_s += sum(part.result() for part in self.preprocessed)
         return self.read
 
 
 class _PendingBatch(NamedTuple):
     """A batch whose parts are being read by threads."""
 
-    samples: Samples
-    rows: Rows
-    parts: list[Future[_ReadBatch]]
+    places: Places
+    buffer: Buffer
+    parts: list[Task[_ReadBatch]]
 
     def batch(self) -> Batch:
+        if len(self.parts) == 1:
+            return self.parts[0].result().batch()
         tally = Tally()
         for part in self.parts:
             tally.merge(part.result().batch().tally)
-        return Batch(self.samples, self.rows, tally)
+        return Batch(self.places, self.buffer.rows, tally)
 
 
 class Preprocessing:

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from dlio_hpc.config.workload import Workload
+from dlio_hpc.core import buffers
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import Paths, SampleReader
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, in_steps
 from dlio_hpc.core.loaders.native import preprocess
 from dlio_hpc.core.procfs import process_io
+from dlio_hpc.core.sample_layout import SampleLayout
 from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError
 from dlio_hpc.plan.sample_order import Order
 
@@ -31,6 +33,7 @@ class PyTorchLoader:
                 "reader.loader: pytorch needs PyTorch, which is not installed; run pip install torch"
             ) from fault
         self._workload = workload
+        self._layout = SampleLayout(workload.dataset)
         self._dataset = _Samples(workload, paths)
         keys = workload.reader
         workers = keys.read_threads if keys.batches_ahead else 0
@@ -44,8 +47,8 @@ class PyTorchLoader:
 
     def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
         size = self._workload.reader.batch_size
-        requested, expected = itertools.tee(in_steps(order, first, last, steps, size))
-        sampler = (samples.tolist() for samples in requested if len(samples))
+        requested, expected = itertools.tee(in_steps(order, self._layout, first, last, steps, size))
+        sampler = (places.sample.tolist() for places in requested if len(places))
         batches = iter(self._data_loader(batch_sampler=sampler))
         while (got := _next(batches)) is not None:
             rows, tally, fault = got
@@ -53,8 +56,8 @@ class PyTorchLoader:
                 raise fault
             yield Batch(next(expected), rows.numpy(), tally)
         self._dataset.close()
-        for samples in expected:
-            yield Batch(samples, np.empty((0, self._workload.dataset.sample.largest), np.uint8), Tally())
+        for places in expected:
+            yield Batch(places, np.empty((0, self._workload.dataset.sample.largest), np.uint8), Tally())
 
     def close(self) -> None:
         """Do nothing, because the workers end with the iteration."""
@@ -67,6 +70,7 @@ class _Samples:
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
         self._workload = workload
+        self._layout = SampleLayout(workload.dataset)
         self._paths = paths
         self._reader: SampleReader | None = None
 
@@ -91,7 +95,8 @@ class _Samples:
                 before = process_io() if is_worker else None
                 tally.fetched = before.fetched if before is not None else 0
                 self._reader = FORMATS[self._workload.dataset.format].reader(self._workload, self._paths, None)
-            self._reader.read(np.array(samples, np.uint64), rows.numpy(), tally)
+            places = self._layout.of(np.array(samples, np.uint64))
+            self._reader.read(places, buffers.over(rows.numpy()), tally)
         except DlioError as fault:
             return None, tally, fault
         except RuntimeError as fault:

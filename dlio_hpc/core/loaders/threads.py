@@ -1,26 +1,94 @@
 """Reader threads, and the division of batches among them."""
 
+import itertools
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from dlio_hpc.config.reader_keys import by_streams
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core.content import Rows
-from dlio_hpc.core.sample_layout import Samples
+from dlio_hpc.core.buffers import Buffer
+from dlio_hpc.core.sample_layout import Places
 
 T = TypeVar("T")
-Read = Callable[[Samples, Rows], T]
+Read = Callable[[Places, Buffer], T]
+
+
+class Task(Generic[T]):
+    """A read that a thread does. It is as small as possible, because a batch of one small sample is read in a few
+    microseconds, and a concurrent.futures.Future costs more than that.
+    """
+
+    __slots__ = ("_buffer", "_fault", "_finished", "_places", "_read", "_result")
+
+    def __init__(self, read: Read[T], places: Places, buffer: Buffer) -> None:
+        self._read = read
+        self._places = places
+        self._buffer = buffer
+        self._fault: BaseException | None = None
+        self._result: T
+        self._finished = threading.Lock()
+        self._finished.acquire()
+
+    def run(self) -> None:
+        """Read, and wake the thread that waits for the result."""
+        try:
+            self._result = self._read(self._places, self._buffer)
+        except BaseException as fault:  # noqa: BLE001 - result() raises it again
+            self._fault = fault
+        self._finished.release()
+
+    def result(self) -> T:
+        """Wait for the end of the read. Return its result, or raise its error. This may be called once."""
+        self._finished.acquire()
+        if self._fault is not None:
+            raise self._fault
+        return self._result
+
+
+class Queue:
+    """Queue of reads for `count` threads."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self._tasks: SimpleQueue[Task[Any] | None] = SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _work(self) -> None:
+        get = self._tasks.get
+        while (task := get()) is not None:
+            task.run()
+            del task  # its result may hold memory that is needed for the next batch
+
+    def submit(self, read: Read[T], places: Places, buffer: Buffer) -> Task[T]:
+        """Have the next free thread read `places` into `buffer`."""
+        task = Task(read, places, buffer)
+        self._tasks.put(task)
+        return task
+
+    def close(self) -> None:
+        """Cancel reads that have not started, and let the threads end."""
+        try:
+            while True:
+                self._tasks.get_nowait()
+        except Empty:
+            pass
+        for _ in self._threads:
+            self._tasks.put(None)
 
 
 class Threads(Protocol):
-    """Interface of pools of threads that read batches in the order in which the batches are submitted."""
+    """Interface of groups of threads that read batches in the order in which the batches are submitted."""
 
-    def submit(self, read: Read[T], samples: Samples, rows: Rows) -> list[Future[T]]:
-        """Divide a batch into parts, and have threads read the parts. Return a future per part, without waiting. read:
+    def submit(self, read: Read[T], places: Places, buffer: Buffer) -> list[Task[T]]:
+        """Divide a batch into parts, and have threads read the parts. Return a task per part, without waiting. read:
         function that reads samples into their rows.
         """
 
@@ -42,15 +110,18 @@ class Pool:
     """Pool of `count` threads. A batch is divided into `parts` parts. Each part is read by the next free thread."""
 
     def __init__(self, count: int, parts: int) -> None:
-        self._threads = ThreadPoolExecutor(count, "reader")
+        self._queue: Queue = Queue(count, "reader")
         self._parts = parts
 
-    def submit(self, read: Read[T], samples: Samples, rows: Rows) -> list[Future[T]]:
-        parts = zip(np.array_split(samples, self._parts), np.array_split(rows, self._parts), strict=True)
-        return [self._threads.submit(read, *part) for part in parts]
+    def submit(self, read: Read[T], places: Places, buffer: Buffer) -> list[Task[T]]:
+        if self._parts == 1:
+            return [self._queue.submit(read, places, buffer)]
+        bounds = [len(places) * part // self._parts for part in range(self._parts + 1)]
+        slices = [slice(first, last) for first, last in itertools.pairwise(bounds)]
+        return [self._queue.submit(read, places.part(part), buffer.part(part)) for part in slices]
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._queue.close()
 
 
 class Lanes:
@@ -61,27 +132,26 @@ class Lanes:
 
     def __init__(self, workload: Workload) -> None:
         dataset, keys = workload.dataset, workload.reader
-        self._samples_per_file = np.uint64(dataset.samples_per_file)
-        self._threads = [ThreadPoolExecutor(1, f"reader-{number}") for number in range(keys.read_threads)]
+        self._queues: list[Queue] = [Queue(1, f"reader-{number}") for number in range(keys.read_threads)]
         self._begun = 0
-        self._lanes: OrderedDict[int, ThreadPoolExecutor] = OrderedDict()
+        self._lanes: OrderedDict[int, Queue] = OrderedDict()
         # Maximum number of files that a batch may need. Files that were last used before these files have been read to
         # their ends.
         self._most = keys.files_in_turn(dataset) + keys.batch_size
 
-    def submit(self, read: Read[T], samples: Samples, rows: Rows) -> list[Future[T]]:
-        files = samples // self._samples_per_file
-        futures = []
+    def submit(self, read: Read[T], places: Places, buffer: Buffer) -> list[Task[T]]:
+        files = places.file
+        tasks = []
         for file in dict.fromkeys(files.tolist()):
             # The indices are evenly spaced if files are read in turn, and adjacent if samples are sorted.
-            places = np.flatnonzero(files == file)
-            part = slice(places[0], places[-1] + 1, places[1] - places[0] if len(places) > 1 else 1)
-            futures.append(self._lane(file).submit(read, samples[part], rows[part]))
-        return futures
+            indices = np.flatnonzero(files == file).tolist()
+            part = slice(indices[0], indices[-1] + 1, indices[1] - indices[0] if len(indices) > 1 else 1)
+            tasks.append(self._lane(file).submit(read, places.part(part), buffer.part(part)))
+        return tasks
 
-    def _lane(self, file: int) -> ThreadPoolExecutor:
+    def _lane(self, file: int) -> Queue:
         if file not in self._lanes:
-            self._lanes[file] = self._threads[self._begun % len(self._threads)]
+            self._lanes[file] = self._queues[self._begun % len(self._queues)]
             self._begun += 1
         self._lanes.move_to_end(file)
         if len(self._lanes) > self._most:
@@ -89,5 +159,5 @@ class Lanes:
         return self._lanes[file]
 
     def close(self) -> None:
-        for thread in self._threads:
-            thread.shutdown(wait=False, cancel_futures=True)
+        for queue in self._queues:
+            queue.close()

@@ -12,13 +12,14 @@ import numpy.typing as npt
 
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
 from dlio_hpc.config.workload import Workload
+from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import OpenFile as RawFile
 from dlio_hpc.core.formats.format import Paths, damaged
 from dlio_hpc.core.formats.hdf5.file import DAMAGE, Hdf5File, looking_up, unusable
 from dlio_hpc.core.handle_cache import HandleCache
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Place, SampleLayout, Samples
+from dlio_hpc.core.sample_layout import Place, Places
 
 
 class _Chunks(NamedTuple):
@@ -46,7 +47,6 @@ class Chunked:
     def __init__(self, workload: Workload, paths: Paths) -> None:
         self._dataset = workload.dataset
         self._transfer_size = workload.request_size or workload.dataset.largest
-        self._places = SampleLayout(workload.dataset)
         self._paths = paths
         self._files = HandleCache(self._opened)
         self._last = threading.local()
@@ -78,12 +78,12 @@ class Chunked:
             raise damaged(path, f"{np.count_nonzero(chunks.sizes == 0)} of its {chunks.sizes.size} chunks are missing")
         return chunks
 
-    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
-        places = self._places.of(samples)
-        for place, row in zip(places, rows, strict=False):
-            with self._files.use(place.file, tally) as chunks:
-                file = RawFile(self._paths(place.file), chunks.file.descriptor)
-                (self._read_runs if self._is_plain else self._read_whole)(file, chunks, place, row[: place.size], tally)
+    def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
+        read = self._read_runs if self._is_plain else self._read_whole
+        for place, row in zip(places, buffer.rows, strict=False):
+            chunks = self._files.get(place.file, tally)
+            file = RawFile(self._paths(place.file), chunks.file.descriptor)
+            read(file, chunks, place, row[: place.size], tally)
 
     def _region(self, place: Place) -> list[tuple[int, int]]:
         """Return the region of the file's array that holds the sample: for each axis, a half-open range."""

@@ -7,13 +7,14 @@ import numpy as np
 
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import procfs
+from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.formats.hdf5.file import DAMAGE, Hdf5File, unusable
 from dlio_hpc.core.handle_cache import HandleCache
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Place, SampleLayout, Samples
+from dlio_hpc.core.sample_layout import Place, Places
 from dlio_hpc.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,25 +43,21 @@ class Library:
     def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
         self._dataset = workload.dataset
         self._slab = workload.reader.transfer_size
-        self._places = SampleLayout(workload.dataset)
         self._paths = paths
         driver = _mpio(comm) if comm is not None else {}
         self._calls_per_batch = workload.reader.batch_size if comm is not None else 0
         self._files = HandleCache(lambda number, _: Hdf5File(paths(number), workload.dataset, number, **driver))
 
-    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
-        places = self._places.of(samples)
+    def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         before = procfs.thread_io()
         calls = len(tally.starts)
-        for call in self._calls(places, rows):
-            with self._files.use(call.place.file, tally) as file:
-                self._read(file.dataset, call, tally)
+        for call in self._calls(list(places), buffer.rows):
+            self._read(self._files.get(call.place.file, tally).dataset, call, tally)
         for _ in range(self._calls_per_batch - len(places)):
-            with self._files.use(0, tally) as file:
-                _transfer(file.dataset, (), rows[:0], collective=True)
+            _transfer(self._files.get(0, tally).dataset, (), buffer.rows[:0], collective=True)
         after = procfs.thread_io()
         if before is None or after is None:
-            tally.bytes_read += sum(place.size for place in places)
+            tally.bytes_read += int(places.size.sum())
             tally.requests += len(tally.starts) - calls
         else:
             difference = after.since(before)
@@ -68,13 +65,17 @@ class Library:
             tally.requests += difference.calls
 
     def _read(self, source: Any, call: _Call, tally: Tally) -> None:
+        # Rows of a batch have gaps between them, which one call of HDF5 cannot skip.
+        target = call.target if call.target.flags.c_contiguous else np.empty_like(call.target, order="C")
         started = now()
         try:
-            _transfer(source, call.start, call.target, collective=bool(self._calls_per_batch))
+            _transfer(source, call.start, target, collective=bool(self._calls_per_batch))
         except DAMAGE as fault:
             path = self._paths(call.place.file)
             raise unusable(path, fault, f"sample {call.place.sample}: ") from fault
         tally.timed(started)
+        if target is not call.target:
+            call.target[...] = target
 
     def _calls(self, places: list[Place], rows: Rows) -> Iterator[_Call]:
         """Yield the read calls of a batch. A call reads either several samples that are consecutive in a file, or

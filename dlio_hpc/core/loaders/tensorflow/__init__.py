@@ -20,7 +20,7 @@ from dlio_hpc.core.loaders.loader import Batch, in_steps
 from dlio_hpc.core.loaders.tensorflow.batches import Batches
 from dlio_hpc.core.loaders.tensorflow.records import Records
 from dlio_hpc.core.loaders.tensorflow.source import Source, TimeSpan
-from dlio_hpc.core.sample_layout import SampleLayout, Samples
+from dlio_hpc.core.sample_layout import Places, SampleLayout
 from dlio_hpc.errors import ConfigError, InvalidRun
 from dlio_hpc.plan.sample_order import Order
 
@@ -35,7 +35,7 @@ class TensorFlowLoader:
         self._tf = _tensorflow()
         self._workload = workload
         self._paths = paths
-        self._places = SampleLayout(workload.dataset)
+        self._layout = SampleLayout(workload.dataset)
         self._width = workload.dataset.sample.largest
         self._pipeline: Any = None
         self._span: TimeSpan | None = None
@@ -58,26 +58,26 @@ class TensorFlowLoader:
                 pass
         self._source.begin(order)
         batches = iter(self._pipeline)
-        for samples in in_steps(order, first, last, steps, keys.batch_size):
-            yield self._next(batches, samples)
+        for places in in_steps(order, self._layout, first, last, steps, keys.batch_size):
+            yield self._next(batches, places)
         del batches
         self._source.close()
 
-    def _next(self, batches: Iterator[Any], samples: Samples) -> Batch:
-        if not len(samples):
-            return Batch(samples, np.empty((0, self._width), np.uint8), Tally())
+    def _next(self, batches: Iterator[Any], places: Places) -> Batch:
+        if not len(places):
+            return Batch(places, np.empty((0, self._width), np.uint8), Tally())
         self._source.resumed()
         try:
             got = next(batches)
         except StopIteration:
-            raise InvalidRun(f"TensorFlow found no more records, but sample {samples[0]} was expected") from None
+            raise InvalidRun(f"TensorFlow has no more records, but sample {places.sample[0]} was expected") from None
         except self._tf.errors.OpError as fault:
-            places = self._places.of(samples)
             raise self._source.fault(fault, sorted({self._paths(place.file) for place in places})) from fault
         rows, tally = self._source.taken(got)
-        if len(rows) != len(samples):
-            raise InvalidRun(f"TensorFlow found {len(rows)} records where samples {samples.tolist()} were expected")
-        return Batch(samples, rows, tally)
+        if len(rows) != len(places):
+            numbers = places.sample.tolist()
+            raise InvalidRun(f"TensorFlow delivered {len(rows)} records where samples {numbers} were expected")
+        return Batch(places, rows, tally)
 
     def close(self) -> None:
         self._source.close()

@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 
 from dlio_hpc.config.workload import Workload
+from dlio_hpc.core import buffers
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import in_steps
 from dlio_hpc.core.loaders.tensorflow.source import DatasetPreprocessing, TimeSpan, parallel
-from dlio_hpc.core.sample_layout import Samples
+from dlio_hpc.core.sample_layout import SampleLayout, Samples
 from dlio_hpc.errors import DlioError, InvalidRun
 from dlio_hpc.plan.interleave import FileGroups
 from dlio_hpc.plan.sample_order import Order
@@ -25,6 +26,7 @@ class Batches:
         self._tf = tf
         self._workload = workload
         self._reader = FORMATS[workload.dataset.format].reader(workload, paths, None)
+        self._layout = SampleLayout(workload.dataset)
         self._width = workload.dataset.sample.largest
         self._preprocessing = DatasetPreprocessing(tf, workload)
         self._tallies: dict[int, Tally] = {}
@@ -44,9 +46,9 @@ class Batches:
         def numbered() -> Iterator[tuple[int, Samples]]:
             if self._order is None:
                 return  # no epoch has begun
-            for number, samples in enumerate(in_steps(self._order, *span, keys.batch_size)):
-                if len(samples):
-                    yield number, samples
+            for number, places in enumerate(in_steps(self._order, self._layout, *span, keys.batch_size)):
+                if len(places):
+                    yield number, places.sample.astype(np.uint64)
 
         def read(number: Any, samples: Any) -> Any:
             rows = tf.numpy_function(self._read, (number, samples), tf.uint8)
@@ -64,7 +66,7 @@ class Batches:
         tally = Tally()
         rows = np.empty((len(samples), self._width), np.uint8)
         try:
-            self._reader.read(samples, rows, tally)
+            self._reader.read(self._layout.of(samples), buffers.over(rows), tally)
         except DlioError as fault:
             self._faults.append(fault)
             raise
