@@ -67,7 +67,7 @@ def test_a_run_that_was_cut_short_in_its_second_epoch() -> None:
         steps[0, number] = [10 * number, 10 * number + 1, 10 * number + 9, 10 * number + 10, 2, 20, 8]
     none = np.zeros((1, 272), np.int64)
     fetched, saved = np.zeros((1, 2)), np.zeros((1, 0, 7))
-    merged = _merged([Host("a", "1")], steps, none, np.zeros((1, 9)), fetched, saved)
+    merged = _merged([Host("a", "1")], steps, none, np.zeros((1, 10)), fetched, saved)
     run = _run_of(3)
     first, second = merge.epochs(merged, run)
     assert (first.steps, first.wall_s, second.steps, second.wall_s, second.samples) == (3, 30, 1, 10, 2)

@@ -138,19 +138,11 @@ def test_as_many_files_in_turn_as_threads_read_is_the_order_of_that_number(
 @given(st.sampled_from(_SHUFFLES[1:]), st.integers(1, 50), st.integers(0, 110), st.integers(1, 9))
 def test_ascending_batches_have_the_samples_of_the_others(shuffle: Shuffle, size: int, first: int, steps: int) -> None:
     """In any stretch each batch is sorted, and nothing else changes."""
+    dataset = _dataset(12, 10)
+    orders = [Order(dataset, Reader(shuffle=keys), 1) for keys in (shuffle, replace(shuffle, ascending=True))]
     plain, ascending = (
-        [
-            batch.sample.tolist()
-            for batch in in_steps(
-                Order(_dataset(12, 10), Reader(shuffle=keys), 1),
-                SampleLayout(_dataset(12, 10)),
-                first,
-                120,
-                steps,
-                size,
-            )
-        ]
-        for keys in (shuffle, replace(shuffle, ascending=True))
+        [batch.sample.tolist() for batch in in_steps(order, SampleLayout(dataset), first, 120, steps, size)]
+        for order in orders
     )
     assert ascending == [sorted(batch) for batch in plain]
     whole = Order(_dataset(12, 10), Reader(shuffle=shuffle), 1).samples(first, min(120, first + steps * size))

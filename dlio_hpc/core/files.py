@@ -174,11 +174,14 @@ class OpenFiles:
         if self._once:
             for number, offset, _, views in zip(*reads, strict=True):
                 self._fetch_once(number, offset, views, tally)
-        elif self._direct:
-            for number, offset, _, views in zip(*reads, strict=True):
-                self._kept.get(number, tally).read(views, offset, self._transfer_size, tally)
-        else:
-            self._fetch_cached(reads, tally)
+            return
+        files, offsets, sizes, views_of = reads
+        get, transfer_size = self._kept.get, self._transfer_size
+        if not self._direct and files and files.count(files[0]) == len(files) and max(sizes) <= transfer_size:
+            self._fetch_from_one(get(files[0], tally), offsets, sizes, views_of, tally)
+            return
+        for number, offset, views in zip(files, offsets, views_of, strict=True):
+            get(number, tally).read(views, offset, transfer_size, tally)
 
     def _fetch_once(self, number: int, offset: int, views: list[memoryview], tally: Tally) -> None:
         file = open_file(self._paths(number), self._direct)
@@ -188,34 +191,30 @@ class OpenFiles:
         finally:
             file.close()
 
-    def _fetch_cached(self, reads: Reads, tally: Tally) -> None:
-        """Read all requests through the page cache. The loop does little else than the system calls, because small
-        requests take less time than a call of a Python function.
+    def _fetch_from_one(
+        self, file: OpenFile, offsets: list[int], sizes: list[int], views_of: list[list[memoryview]], tally: Tally
+    ) -> None:
+        """Read requests that are all for the same file and need one call each. The loop does little else than the
+        calls, because a small request takes less time than a few statements.
         """
-        get, preadv, transfer_size = self._kept.get, os.preadv, self._transfer_size
-        starts, ends, sizes = tally.starts, tally.ends, tally.sizes
-        current, requests, received, offset = -1, 0, 0, 0
+        descriptor, preadv = file.descriptor, os.preadv
+        counts: list[int] = []
+        start, end, counted = tally.starts.append, tally.ends.append, counts.append
+        offset = 0
         try:
-            for number, offset, size, views in zip(*reads, strict=True):
-                if number != current:
-                    file = get(number, tally)
-                    current, descriptor = number, file.descriptor
-                if size > transfer_size:
-                    file.read(views, offset, transfer_size, tally)
-                    continue
+            for offset, views in zip(offsets, views_of, strict=True):
                 started = now()
                 count = preadv(descriptor, views, offset)
-                ends.append(now())
-                starts.append(started)
-                sizes.append(count)
-                requests += 1
-                received += count
-                if count != size:
-                    file.read(views, offset, transfer_size, tally, count)
+                end(now())
+                start(started)
+                counted(count)
         except OSError as fault:
             raise file.failed(offset, fault) from fault
-        tally.requests += requests
-        tally.bytes_read += received
+        tally.count_all(counts)
+        if counts != sizes:
+            for count, size, offset, views in zip(counts, sizes, offsets, views_of, strict=True):
+                if count < size:
+                    file.read(views, offset, self._transfer_size, tally, count)
 
     def find_end(self, number: int, offset: int, tally: Tally) -> None:
         """Request a byte at `offset`, where file `number` ends. A program that reads until it finds the end of a file

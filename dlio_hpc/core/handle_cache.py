@@ -40,29 +40,30 @@ class HandleCache(Generic[H]):
         pins = self._pins.handles
         handle = pins.get(number)
         if handle is None:
-            handle = pins[number] = self._pinned(number, tally)
-            if len(pins) > PINNED:
-                oldest = next(iter(pins))
-                del pins[oldest]
-                self._unpin(oldest)
+            handle = pins[number] = self._pinned(number, pins, tally)
         return handle
 
-    def _pinned(self, number: int, tally: Tally) -> H:
+    def _pinned(self, number: int, pins: dict[int, H], tally: Tally) -> H:
+        """Pin file `number`, and unpin the file that the thread pinned first if it has pinned too many."""
+        oldest = next(iter(pins)) if len(pins) >= PINNED else None
         with self._lock:
-            entry = self._entries.pop(number, None) or _Entry()
-            self._entries[number] = entry
+            entry = self._entries.get(number)
+            if entry is None:
+                entry = self._entries[number] = _Entry()
+            else:
+                self._entries.move_to_end(number)
             entry.pins += 1
+            if oldest is not None:
+                del pins[oldest]
+                self._entries[oldest].pins -= 1
+            if len(self._entries) > _MOST:
+                self._evict()
         try:
             return entry.handle(lambda: self._opened(number, tally), tally)
         except BaseException:
-            self._unpin(number)
+            with self._lock:
+                entry.pins -= 1
             raise
-
-    def _unpin(self, number: int) -> None:
-        with self._lock:
-            self._entries[number].pins -= 1
-            if len(self._entries) > _MOST:
-                self._evict()
 
     def close(self) -> None:
         """Close all files. No thread may be using one. A later use of a file opens it again."""

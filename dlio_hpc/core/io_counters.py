@@ -48,6 +48,14 @@ class Tally:
         self.requests += 1
         self.bytes_read += count
 
+    def count_all(self, counts: list[int]) -> None:
+        """Count several requests, whose timestamps are recorded already. counts: bytes of samples that each request
+        returned.
+        """
+        self.sizes.extend(counts)
+        self.requests += len(counts)
+        self.bytes_read += sum(counts)
+
     def timed(self, started: float) -> None:
         """Record the timestamps of a library call that started at `started` and ends now. Its requests and bytes are
         counted elsewhere.

@@ -15,6 +15,16 @@ def row(what: str, ours: str, bare: str = "", ratio: float | None = None, goal: 
     print(f"{what:50}{ours:>14} {bare:>14}{'' if ratio is None else f'{ratio:.2f}':>7}  {goal}", flush=True)
 
 
+def limits_heading() -> None:
+    print(f"{'what':56}{'ours':>14}{'bare loop':>14}{'ratio':>7}{'fio':>14}{'ratio':>7}  goal", flush=True)
+
+
+def limits(what: str, ours: str, bare: str, ratio: float, fio: str, of_fio: float | None, goal: str) -> None:
+    """Print a row with two limits: a bare loop, and fio."""
+    against = "" if of_fio is None else f"{of_fio:.2f}"
+    print(f"{what:56}{ours:>14}{bare:>14}{ratio:>7.2f}{fio:>14}{against:>7}  {goal}", flush=True)
+
+
 def seconds(function: Callable[[], object]) -> float:
     started = time.perf_counter()
     function()

@@ -62,8 +62,12 @@ class FlatReader:
         """Return the offset of each sample in its file. places: at least one sample."""
         if self._start is None:
             self._start = self._start_of(int(places.file[0]), tally)
-        begins = places.offset + self._start
-        return begins + places.within * self._gap if self._gap else begins
+        begins = places.offset
+        if self._start:
+            begins = begins + self._start
+        if self._gap:
+            begins = begins + places.within * self._gap
+        return begins
 
     def bring(self, reads: Reads, tally: Tally) -> None:
         self._transport.fetch(_merged(reads) if self.merges else reads, tally)

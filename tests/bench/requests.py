@@ -1,0 +1,215 @@
+"""Reading through the native loader in posix mode, compared with two limits: a bare preadv loop into aligned memory,
+and fio where it is installed. Files lie in the page cache, except for reads with O_DIRECT.
+
+Each side runs in a process per rank, which is started before the first round. In a round, the sides run one after the
+other, and all ranks of a side at the same time.
+"""
+
+import json
+import multiprocessing
+import os
+import shutil
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dlio_hpc.config.dataset_keys import Dataset, Sample
+from dlio_hpc.config.reader_keys import Reader, Shuffle
+from dlio_hpc.config.workload import Workload
+from dlio_hpc.core import buffers
+from dlio_hpc.core.formats import FORMATS, npz, tfrecord
+from dlio_hpc.core.loaders.native import NativeLoader
+from dlio_hpc.core.sample_layout import SampleLayout
+from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.units import Size
+from tests import written
+from tests.bench.table import ROUNDS, limits
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+class Case(NamedTuple):
+    """A comparison. what: its name. size: bytes of a sample. per_file: samples of a file. fio: options with which fio
+    makes the same requests; empty if it cannot.
+    """
+
+    what: str
+    kind: str
+    size: int
+    files: int
+    per_file: int
+    batch: int
+    goal: str
+    prefetch: int = 0
+    engine: str = "preadv"
+    direct: bool = False
+    fio: tuple[str, ...] = ()
+
+    def dataset(self) -> Dataset:
+        return Dataset(self.kind, self.files, self.per_file, Sample(bytes=Size(self.size)))  # type: ignore[arg-type]
+
+    def reader(self) -> Reader:
+        return Reader(
+            batch_size=self.batch, prefetch=self.prefetch, shuffle=Shuffle(True, True, 1), direct=self.direct,
+        )  # fmt: skip
+
+
+PSYNC = ("--ioengine=psync",)
+RING = ("--ioengine=io_uring", "--direct=1")
+CASES = (
+    *(Case(f"{kind} 1 MiB, batch 4", kind, MIB, 16, 16, 4, ">= 0.85") for kind in ("npz", "hdf5", "tfrecord")),
+    Case("raw 1 MiB, batch 4", "raw", MIB, 1, 256, 4, ">= 0.85", fio=PSYNC),
+    Case("raw 1 MiB, batch 4, prefetch 2", "raw", MIB, 1, 256, 4, "", prefetch=2, fio=PSYNC),
+    Case("raw 64 KiB, batch 64", "raw", 64 * KIB, 1, 2048, 64, ">= 0.8", fio=PSYNC),
+    Case("raw 64 KiB, batch 64, prefetch 2", "raw", 64 * KIB, 1, 2048, 64, "", prefetch=2, fio=PSYNC),
+    Case("raw 4 KiB, batch 64", "raw", 4 * KIB, 1, 32768, 64, ">= 0.6", fio=PSYNC),
+    Case("raw 4 KiB, batch 64, prefetch 2", "raw", 4 * KIB, 1, 32768, 64, "", prefetch=2, fio=PSYNC),
+    Case("raw 4 KiB, batch 64, 64 files", "raw", 4 * KIB, 64, 512, 64, ""),
+    Case("raw 4 KiB, batch 1", "raw", 4 * KIB, 1, 16384, 1, "", fio=PSYNC),
+    Case("raw 4 KiB, batch 1, prefetch 2", "raw", 4 * KIB, 1, 16384, 1, "", prefetch=2, fio=PSYNC),
+    Case("open, read, close of 100 KiB files, batch 8", "raw", 100 * KIB, 2000, 1, 8, ">= 0.8"),
+)
+DIRECT = tuple(
+    Case(
+        f"O_DIRECT 4 KiB, {depth} in flight, io_uring", "raw", 4 * KIB, 1, 32768, depth, ">= 0.7 of fio",
+        engine="io_uring", direct=True, fio=(*RING, f"--iodepth={depth}"),
+    )
+    for depth in (16, 64)
+)  # fmt: skip
+
+
+def bench(folder: Path, cases: tuple[Case, ...] = CASES, ranks: tuple[int, ...] = (1, 2), rounds: int = ROUNDS) -> None:
+    for case in cases:
+        here = folder / "requests"
+        here.mkdir()
+        for number in range(case.files):
+            written.write(str(here / str(number)), case.dataset(), number)
+        for count in ranks:
+            _compare(here, case, count, rounds)
+        shutil.rmtree(here)
+
+
+def _compare(folder: Path, case: Case, ranks: int, rounds: int) -> None:
+    """Print a row. The rates are in samples per second, of all ranks together."""
+    ours, bare = (_Ranks(partial(side, folder, case), ranks) for side in (_ours, _bare))
+    rates: list[tuple[float, float, float]] = []
+    for number in range(rounds):
+        sides = [ours.seconds, bare.seconds]
+        first = number % 2
+        took = {side: sides[side]() for side in (first, 1 - first)}
+        samples = ranks * case.files * case.per_file
+        rates.append((samples / took[0], samples / took[1], _fio(folder, case, ranks)))
+    ours.close()
+    bare.close()
+    mine, theirs, of_fio = (statistics.median(side) for side in zip(*rates, strict=True))
+    ratio = statistics.median(one / other for one, other, _ in rates)
+    against_fio = statistics.median(one / other for one, _, other in rates) if of_fio else None
+    what = case.what + (f", {ranks} ranks" if ranks > 1 else "")
+    limits(what, _rate(mine), _rate(theirs), ratio, _rate(of_fio) if of_fio else "", against_fio, case.goal)
+
+
+def _rate(samples_per_s: float) -> str:
+    return f"{samples_per_s:,.0f}/s"
+
+
+class _Ranks:
+    """Processes that run a loop when they are asked to, all at the same time."""
+
+    def __init__(self, made: Callable[[], Callable[[], None]], count: int) -> None:
+        context = multiprocessing.get_context("fork")
+        self._pipes: list[Connection] = []
+        for _ in range(count):
+            mine, theirs = context.Pipe()
+            context.Process(target=_serve, args=(made, theirs), daemon=True).start()
+            self._pipes.append(mine)
+        self.seconds()
+
+    def seconds(self) -> float:
+        """Return the seconds that the slowest rank takes for a run of the loop."""
+        for pipe in self._pipes:
+            pipe.send(True)
+        return max(float(pipe.recv()) for pipe in self._pipes)
+
+    def close(self) -> None:
+        for pipe in self._pipes:
+            pipe.send(False)
+
+
+def _serve(made: Callable[[], Callable[[], None]], pipe: Connection) -> None:
+    loop = made()
+    while pipe.recv():
+        started = time.perf_counter()
+        loop()
+        pipe.send(time.perf_counter() - started)
+
+
+def _ours(folder: Path, case: Case) -> Callable[[], None]:
+    dataset, keys = case.dataset(), case.reader()
+    made = Workload("bench", dataset, reader=keys)
+    steps = -(-dataset.samples // case.batch)
+    reader = FORMATS[case.kind].reader(made, lambda number: f"{folder}/{number}", None)
+    loader = NativeLoader(made, reader, steps)
+    order = Order(dataset, keys, 0)
+
+    def epoch() -> None:
+        read = sum(len(batch.rows) for batch in loader.epoch(order, 0, dataset.samples, steps))
+        assert read == dataset.samples
+
+    return epoch
+
+
+def _bare(folder: Path, case: Case) -> Callable[[], None]:
+    """Return a loop that makes the same requests, in the same order, and does nothing else."""
+    dataset = case.dataset()
+    places = SampleLayout(dataset).of(Order(dataset, case.reader(), 0).samples(0, dataset.samples))
+    start, gap = _start(folder, case)
+    offsets = (places.offset + start + places.within * gap).tolist()
+    files, views = places.file.tolist(), buffers.allocate(case.batch, case.size).views
+    rows = [views[number % case.batch] for number in range(dataset.samples)]
+    paths = [str(folder / str(number)) for number in range(case.files)]
+
+    def whole_files() -> None:
+        for file, row in zip(files, rows, strict=True):
+            descriptor = os.open(paths[file], os.O_RDONLY)
+            os.preadv(descriptor, row, 0)
+            os.close(descriptor)
+
+    def loop() -> None:
+        flags = os.O_RDONLY | (os.O_DIRECT if case.direct else 0)
+        descriptors = [os.open(path, flags) for path in paths]
+        preadv = os.preadv
+        for file, offset, row in zip(files, offsets, rows, strict=True):
+            preadv(descriptors[file], row, offset)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    return whole_files if case.per_file == 1 else loop
+
+
+def _start(folder: Path, case: Case) -> tuple[int, int]:
+    """Return the offset of the first sample and the bytes between two samples."""
+    if case.kind == "hdf5":
+        import h5py
+
+        with h5py.File(folder / "0") as file:
+            return file["x"].id.get_offset(), 0
+    return {"npz": (npz.DATA_OFFSET, 0), "tfrecord": (tfrecord.HEAD, tfrecord.FRAME)}.get(case.kind, (0, 0))
+
+
+def _fio(folder: Path, case: Case, ranks: int) -> float:
+    """Return the requests per second of fio, of all ranks together, or 0 if fio is not installed or not wanted."""
+    if not case.fio or shutil.which("fio") is None:
+        return 0.0
+    options: list[str] = [
+        "--name=bench", f"--filename={folder / '0'}", "--rw=randread", f"--bs={case.size}", "--iomem_align=4k",
+        f"--numjobs={ranks}", "--group_reporting", "--time_based", "--runtime=0.4", "--invalidate=0",
+        "--norandommap", "--readonly", "--output-format=json", *case.fio,
+    ]  # fmt: skip
+    done = subprocess.run(["fio", *options], check=True, capture_output=True, text=True)
+    report: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
+    return float(report["jobs"][0]["read"]["iops"])
