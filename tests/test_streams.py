@@ -78,7 +78,7 @@ def _epoch(folder: Path, made: Workload, ranks: int, number: int) -> None:
         if made.reader.loader == "tensorflow":
             from dlio_hpc.core.loaders.tensorflow import TensorFlowLoader
 
-            loader: Any = TensorFlowLoader(made, paths)
+            loader: Any = TensorFlowLoader(made, paths, whole=True)
         else:
             loader = NativeLoader(made, FORMATS["tfrecord"].reader(made, paths, None), steps)
         samples += sum(len(batch.rows) for batch in loader.epoch(order, *plan.positions(made, ranks, rank, 1), steps))

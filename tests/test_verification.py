@@ -75,7 +75,7 @@ def _open(workload: Workload, folder: Path, steps: int) -> Loader:
     if workload.reader.loader == "tensorflow":
         from dlio_hpc.core.loaders.tensorflow import TensorFlowLoader
 
-        return TensorFlowLoader(workload, paths)
+        return TensorFlowLoader(workload, paths, whole=workload.reader.verify_content == "all")
     if workload.reader.loader == "pytorch":
         from dlio_hpc.core.loaders.pytorch import PyTorchLoader
 

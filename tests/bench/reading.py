@@ -100,7 +100,7 @@ def _loader(made: Workload, folder: Path, steps: int) -> Loader:
     if made.reader.loader == "tensorflow":
         from dlio_hpc.core.loaders.tensorflow import TensorFlowLoader
 
-        return TensorFlowLoader(made, paths)
+        return TensorFlowLoader(made, paths, whole=False)
     return NativeLoader(made, FORMATS[made.dataset.format].reader(made, paths, None), steps)
 
 

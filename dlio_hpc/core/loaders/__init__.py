@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 
-def open_loader(comm: "Intracomm", run: Run, ranks_on_node: int) -> Loader:
-    """Return the loader that the run's workload selects."""
+def open_loader(comm: "Intracomm", run: Run, ranks_on_node: int, whole: bool = False) -> Loader:
+    """Return the loader that the run's workload selects. whole: whether the rows of a batch must hold whole samples,
+    even if their contents are not compared.
+    """
     workload = run.workload
     if workload.reader.load == "memory":
         return _in_memory(comm, run, ranks_on_node)
@@ -26,7 +28,7 @@ def open_loader(comm: "Intracomm", run: Run, ranks_on_node: int) -> Loader:
     if workload.reader.loader == "tensorflow":
         from dlio_hpc.core.loaders.tensorflow import TensorFlowLoader
 
-        return TensorFlowLoader(workload, paths)
+        return TensorFlowLoader(workload, paths, whole or workload.reader.verify_content == "all")
     if workload.reader.loader == "pytorch":
         from dlio_hpc.core.loaders.pytorch import PyTorchLoader
 
@@ -42,5 +44,5 @@ def _in_memory(comm: "Intracomm", run: Run, ranks_on_node: int) -> Loader:
     keys = structs.replace(run.workload.reader, load="on_demand", drop_last=False)
     whole = structs.replace(run.workload, reader=keys, train=Train())
     steps = steps_per_epoch(whole, comm.size)
-    loader = open_loader(comm, structs.replace(run, workload=whole, steps_per_epoch=steps), ranks_on_node)
+    loader = open_loader(comm, structs.replace(run, workload=whole, steps_per_epoch=steps), ranks_on_node, whole=True)
     return MemoryLoader(run.workload, loader, steps, ranks_on_node)

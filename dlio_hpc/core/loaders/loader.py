@@ -16,7 +16,8 @@ STRETCH = 8192
 
 class Batch(NamedTuple):
     """The samples of a step. places: their locations. rows: one row of bytes per sample, valid until the next batch is
-    requested. tally: counts of the reads.
+    requested; if nothing needs whole samples, a row may hold only the first bytes of its sample. tally: counts of
+    the reads.
     """
 
     places: Places

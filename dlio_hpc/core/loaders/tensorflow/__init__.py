@@ -29,9 +29,11 @@ class TensorFlowLoader:
     """Loader with a single pipeline, which is built in the first epoch and used in all epochs. The source of the
     pipeline delivers samples in the order of the current epoch. If TensorFlow does the reading itself, bytes and
     requests are taken from the kernel's I/O counters of the process, and individual reads are not timed.
+
+    whole: whether rows must hold whole samples. If not, they may hold only the first bytes of each sample.
     """
 
-    def __init__(self, workload: Workload, paths: Paths) -> None:
+    def __init__(self, workload: Workload, paths: Paths, whole: bool) -> None:
         self._tf = _tensorflow()
         self._workload = workload
         self._paths = paths
@@ -41,7 +43,7 @@ class TensorFlowLoader:
         self._span: TimeSpan | None = None
         self._source: Source
         if reads_records(workload.dataset, workload.reader):
-            self._source = Records(self._tf, workload, paths)
+            self._source = Records(self._tf, workload, paths, whole)
         else:
             self._source = Batches(self._tf, workload, paths)
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import buffers
+from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import Paths
@@ -20,7 +21,10 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class Batches:
-    """Source that calls a reader of dlio-hpc once per batch, with `read_threads` calls at the same time."""
+    """Source that calls a reader of dlio-hpc once per batch, with `read_threads` calls at the same time. The memory of
+    a batch is aligned, so TensorFlow uses it without a copy. When the training loop takes a batch, the memory of the
+    previous batch becomes free.
+    """
 
     def __init__(self, tf: Any, workload: Workload, paths: Paths) -> None:
         self._tf = tf
@@ -33,12 +37,16 @@ class Batches:
         self._faults: list[DlioError] = []
         self._order: Order | None = None
         self._next = 0
+        self._in_use: dict[int, Buffer] = {}
+        self._free: list[Buffer] = []
 
     def begin(self, order: Order) -> None:
         """Start a new epoch."""
         self._order = order
         self._next = 0
         self._tallies.clear()
+        self._free += self._in_use.values()
+        self._in_use.clear()
 
     def pipeline(self, span: TimeSpan, groups: FileGroups) -> Any:
         tf, keys = self._tf, self._workload.reader
@@ -64,14 +72,23 @@ class Batches:
 
     def _read(self, number: int, samples: Samples) -> Rows:
         tally = Tally()
-        rows = np.empty((len(samples), self._width), np.uint8)
+        buffer = self._memory()
+        part = buffer.part(slice(len(samples)))
         try:
-            self._reader.read(self._layout.of(samples), buffers.over(rows), tally)
+            self._reader.read(self._layout.of(samples), part, tally)
         except DlioError as fault:
             self._faults.append(fault)
             raise
-        self._tallies[int(number)] = tally
-        return rows
+        self._tallies[int(number)], self._in_use[int(number)] = tally, buffer
+        return part.rows
+
+    def _memory(self) -> Buffer:
+        """Return free memory for a batch."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            size = self._workload.reader.batch_size
+            return buffers.over(buffers.allocate(1, size * self._width).rows.reshape(size, self._width))
 
     def resumed(self) -> None:
         """Do nothing. The readers count only their own requests, so other work of the training loop does not disturb
@@ -80,6 +97,8 @@ class Batches:
 
     def taken(self, got: Any) -> tuple[Rows, Tally]:
         tally = self._tallies.pop(self._next)
+        if self._next:
+            self._free.append(self._in_use.pop(self._next - 1))
         self._next += 1
         rows = np.asarray(got)
         tally.preprocess_s = self._preprocessing.took()

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from dlio_hpc.config.dataset_keys import TFRECORD_FRAME
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import procfs
-from dlio_hpc.core.content import Rows
+from dlio_hpc.core.content import WORD, Rows
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.tensorflow.source import DatasetPreprocessing, TimeSpan, parallel
@@ -23,10 +23,16 @@ Withins = npt.NDArray[np.int64]
 
 
 class Records:
-    """Source that reads with TFRecordDataset, either one file after the other or several files interleaved."""
+    """Source that reads with TFRecordDataset, either one file after the other or several files interleaved.
 
-    def __init__(self, tf: Any, workload: Workload, paths: Paths) -> None:
+    whole: if True, the rows of a batch hold whole samples. If False, the pipeline delivers the records as strings, as
+    TFRecordDataset reads them, and rows hold only the first bytes of each sample. To decode a record into a row, and
+    rows into a batch, copies each byte twice. That is work of an application, which `preprocess_time` emulates.
+    """
+
+    def __init__(self, tf: Any, workload: Workload, paths: Paths, whole: bool) -> None:
         self._tf = tf
+        self._whole = whole
         self._workload = workload
         self._paths = paths
         self._preprocessing = DatasetPreprocessing(tf, workload)
@@ -60,7 +66,8 @@ class Records:
         records = parts[0] if parts else tf.data.Dataset.from_tensor_slices(tf.constant([], tf.string))
         for part in parts[1:]:
             records = records.concatenate(part)
-        return records.map(self._decoded, **parallel(keys, keys.preprocess_threads)).batch(keys.batch_size)
+        batches = records.map(self._checked, **parallel(keys, keys.preprocess_threads)).batch(keys.batch_size)
+        return batches if self._whole else batches.map(self._with_beginnings)
 
     def _in_turn(self, first: int, last: int, groups: FileGroups) -> Any:
         """Return a tf.data.Dataset of the records at positions `first` to `last` (exclusive) in the order of the epoch.
@@ -146,24 +153,36 @@ class Records:
     def _records(self, paths: Any) -> Any:
         return self._tf.data.TFRecordDataset(paths, buffer_size=self._workload.request_size)
 
-    def _decoded(self, record: Any) -> Any:
+    def _checked(self, record: Any) -> Any:
+        """Return a record after its preprocessing, decoded to bytes if rows hold whole samples. The pipeline fails if
+        the record does not have the size of a sample.
+        """
         tf, sample = self._tf, self._workload.dataset.sample
         record = self._preprocessing(record)
         if sample.stdev is None:
+            tf.debugging.assert_equal(tf.strings.length(record), sample.size, "a record of another size")
+        if not self._whole:
+            return record
+        if sample.stdev is None:
             return tf.ensure_shape(tf.io.decode_raw(record, tf.uint8), (sample.size,))
         return tf.io.decode_raw(record, tf.uint8, fixed_length=sample.largest)
+
+    def _with_beginnings(self, records: Any) -> tuple[Any, Any]:
+        """Return a batch of records, and the first bytes of each of them."""
+        tf = self._tf
+        return records, tf.io.decode_raw(tf.strings.substr(records, 0, WORD), tf.uint8, fixed_length=WORD)
 
     def taken(self, got: Any) -> tuple[Rows, Tally]:
         """Return the rows of the batch, and the counts of the process's reads since the previous batch."""
         tally = Tally()
         after = procfs.process_io()
-        rows = np.asarray(got)
+        rows = np.asarray(got if self._whole else got[1])
         if after is not None and self._process_before is not None:
             difference, (requested, calls) = after.since(self._process_before), self._other_reads
             tally.bytes_read = max(0, difference.requested - requested)
             tally.requests = max(0, difference.calls - calls)
         else:
-            tally.bytes_read = rows.nbytes
+            tally.bytes_read = len(rows) * self._workload.dataset.sample.size
         self._process_before, self._thread_before = after, procfs.thread_io()
         with self._lock:
             tally.opens, self._opens = self._opens, 0
