@@ -253,6 +253,12 @@ def test_what_memory_does_not_hold_is_refused() -> None:
         next(loader.epoch(Order(made.dataset, made.reader, 0), 0, 1 << 20, 1))
 
 
+def _epoch_verified(verification: Verification, batches: Iterator[Batch]) -> None:
+    for batch in batches:
+        verification(batch)
+    verification.finish()
+
+
 @pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
 @pytest.mark.parametrize("way", _FORMATS, ids="-".join)
 def test_damage_ends_the_epoch_with_the_files_name(tmp_path: Path, loader: Any, way: tuple[Any, Any]) -> None:
@@ -268,8 +274,7 @@ def test_damage_ends_the_epoch_with_the_files_name(tmp_path: Path, loader: Any, 
             Path(_path(tmp_path, 2)).write_bytes(damaged)
         opened = _open(loader, made, tmp_path, 9)
         with pytest.raises(InvalidRun, match=f"{tmp_path}/2|no more records, but sample 14|. records where"):
-            list(map(verification, opened.epoch(Order(dataset, made.reader, 0), 0, 35, 9)))
-            verification.finish()
+            _epoch_verified(verification, opened.epoch(Order(dataset, made.reader, 0), 0, 35, 9))
         opened.close()
 
 

@@ -59,16 +59,17 @@ class _Gate:
 
 
 _gate = _Gate()
+_NO_GATE: AbstractContextManager[None] = nullcontext()
 
 
 def opening() -> AbstractContextManager[None]:
     """Return a context manager; a file must be opened in its `with` block."""
-    return _gate.opening() if is_watched() else nullcontext()
+    return _gate.opening() if is_watched() else _NO_GATE
 
 
 def closing() -> AbstractContextManager[None]:
     """Return a context manager; a file must be closed in its `with` block."""
-    return _gate.closing() if is_watched() else nullcontext()
+    return _gate.closing() if is_watched() else _NO_GATE
 
 
 @contextmanager

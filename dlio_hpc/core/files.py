@@ -7,7 +7,6 @@ import mmap
 import os
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from ctypes import addressof, c_char
 from typing import NamedTuple
 
@@ -87,12 +86,13 @@ class OpenFile(NamedTuple):
             begin += count
 
     def _request(self, views: list[memoryview], offset: int, wanted: tuple[int, int], tally: Tally) -> int:
-        count = self._ask(views, offset, tally)
+        count = self.ask(views, offset, tally)
         if not count:
             raise self._too_short(wanted)
         return count
 
-    def _ask(self, views: list[memoryview], offset: int, tally: Tally) -> int:
+    def ask(self, views: list[memoryview], offset: int, tally: Tally) -> int:
+        """Make one request, and return the number of bytes that it returned."""
         started = now()
         try:
             count = os.preadv(self.descriptor, views, offset)
@@ -115,12 +115,15 @@ class OpenFile(NamedTuple):
         """Request a byte at `offset`, where the file ends. A program that reads until it finds the end of a file makes
         the same request.
         """
-        self._ask([memoryview(bytearray(1))], offset, tally)
+        self.ask([memoryview(bytearray(1))], offset, tally)
 
     def close(self) -> None:
         """Close the file. Errors are ignored, because nothing was written."""
-        with darshan_fd_gate.closing(), suppress(OSError):
-            os.close(self.descriptor)
+        with darshan_fd_gate.closing():
+            try:  # noqa: SIM105 - suppress() takes as long as the call
+                os.close(self.descriptor)
+            except OSError:
+                pass
 
 
 def open_file(path: str, direct: bool = False) -> OpenFile:
@@ -171,38 +174,41 @@ class OpenFiles:
 
     def fetch(self, reads: Reads, tally: Tally) -> None:
         """Read all requests in order."""
+        if not reads.files:
+            return
+        is_small = not self._direct and max(reads.sizes) <= self._transfer_size
         if self._once:
+            self._fetch_once(reads, is_small, tally)
+        elif is_small:
+            self._fetch_small(lambda number: self._kept.get(number, tally), reads, tally)
+        else:
             for number, offset, _, views in zip(*reads, strict=True):
-                self._fetch_once(number, offset, views, tally)
-            return
-        files, offsets, sizes, views_of = reads
-        get, transfer_size = self._kept.get, self._transfer_size
-        if not self._direct and files and files.count(files[0]) == len(files) and max(sizes) <= transfer_size:
-            self._fetch_from_one(get(files[0], tally), offsets, sizes, views_of, tally)
-            return
-        for number, offset, views in zip(files, offsets, views_of, strict=True):
-            get(number, tally).read(views, offset, transfer_size, tally)
+                self._kept.get(number, tally).read(views, offset, self._transfer_size, tally)
 
-    def _fetch_once(self, number: int, offset: int, views: list[memoryview], tally: Tally) -> None:
-        file = open_file(self._paths(number), self._direct)
-        try:
+    def _fetch_once(self, reads: Reads, is_small: bool, tally: Tally) -> None:
+        for number, offset, size, views in zip(*reads, strict=True):
+            file = open_file(self._paths(number), self._direct)
             tally.opens += 1
-            file.read(views, offset, self._transfer_size, tally)
-        finally:
-            file.close()
+            try:
+                count = file.ask(views, offset, tally) if is_small else 0
+                if count < size:
+                    file.read(views, offset, self._transfer_size, tally, count)
+            finally:
+                file.close()
 
-    def _fetch_from_one(
-        self, file: OpenFile, offsets: list[int], sizes: list[int], views_of: list[list[memoryview]], tally: Tally
-    ) -> None:
-        """Read requests that are all for the same file and need one call each. The loop does little else than the
-        calls, because a small request takes less time than a few statements.
+    def _fetch_small(self, get: Callable[[int], OpenFile], reads: Reads, tally: Tally) -> None:
+        """Read requests that need one call each. The loop does little else than the calls, because a small request
+        takes less time than a few statements. get: function that returns the file with a given number.
         """
-        descriptor, preadv = file.descriptor, os.preadv
+        preadv = os.preadv
         counts: list[int] = []
         start, end, counted = tally.starts.append, tally.ends.append, counts.append
-        offset = 0
+        current, offset = -1, 0
         try:
-            for offset, views in zip(offsets, views_of, strict=True):
+            for number, offset, views in zip(reads.files, reads.offsets, reads.views, strict=True):
+                if number != current:
+                    file = get(number)
+                    current, descriptor = number, file.descriptor
                 started = now()
                 count = preadv(descriptor, views, offset)
                 end(now())
@@ -211,10 +217,10 @@ class OpenFiles:
         except OSError as fault:
             raise file.failed(offset, fault) from fault
         tally.count_all(counts)
-        if counts != sizes:
-            for count, size, offset, views in zip(counts, sizes, offsets, views_of, strict=True):
+        if counts != reads.sizes:
+            for count, number, offset, size, views in zip(counts, *reads, strict=True):
                 if count < size:
-                    file.read(views, offset, self._transfer_size, tally, count)
+                    get(number).read(views, offset, self._transfer_size, tally, count)
 
     def find_end(self, number: int, offset: int, tally: Tally) -> None:
         """Request a byte at `offset`, where file `number` ends. A program that reads until it finds the end of a file

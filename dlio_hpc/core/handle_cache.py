@@ -10,7 +10,7 @@ from dlio_hpc.core.io_counters import Tally
 # Number of files that stay open although no thread has pinned them.
 _MOST = 64
 # Number of files that a thread pins.
-PINNED = 16
+PINNED = 32
 
 
 class Closable(Protocol):
@@ -25,8 +25,8 @@ H = TypeVar("H", bound=Closable)
 class HandleCache(Generic[H]):
     """Cache of the 64 most recently used files. opened: function that opens the file with a given number.
 
-    A thread pins the last 16 files that it asked for. A pinned file is not closed, so a thread may use a file until it
-    has asked for 16 other files. A thread needs no lock for a file that it has pinned already.
+    A thread pins the last 32 files that it asked for. A pinned file is not closed, so a thread may use a file until it
+    has asked for 32 other files. A thread needs no lock for a file that it has pinned already.
     """
 
     def __init__(self, opened: Callable[[int, Tally], H]) -> None:
