@@ -1,8 +1,8 @@
 """Reads through Linux io_uring(7): many requests are in flight at the same time, and one system call starts and awaits
 them.
 
-The kernel and this module share two rings in memory. The submission ring holds entries that describe requests; the
-completion ring holds their results. Both are NumPy arrays here, so the cost of a request is that of a few copied bytes.
+The kernel and this module share two rings in memory. The submission ring holds requests, the completion ring their
+results. Both are NumPy arrays here, so that a request costs no Python object. Darshan does not see these reads.
 """
 
 import ctypes
@@ -17,12 +17,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc.core import darshan_fd_gate
 from dlio_hpc.core.clock import now
 from dlio_hpc.errors import ConfigError, InfrastructureError
 
 Numbers = npt.NDArray[np.int64]
 Seconds = npt.NDArray[np.float64]
-
 # A request or a result as bytes: NumPy copies these faster than structs.
 Entries = npt.NDArray[np.void]
 
@@ -56,11 +56,10 @@ _PARAMETERS = np.dtype({
     "offsets": [0, 4, 8, 20, 40, 80],
     "itemsize": 120,
 })  # fmt: skip
-# struct io_uring_sqe of a read. number: number of the request, which its result repeats. length: with the flags behind
-# it, so that the kernel refuses a length of more than 32 bits.
+# struct io_uring_sqe of a read. number: number of the request, which its result repeats.
 _REQUEST = np.dtype({
     "names": ["operation", "descriptor", "offset", "address", "length", "number"],
-    "formats": ["u1", "i4", "i8", "i8", "i8", "i8"],
+    "formats": ["u1", "i4", "i8", "i8", "u4", "i8"],
     "offsets": [0, 4, 8, 16, 24, 32],
     "itemsize": 64,
 })  # fmt: skip
@@ -195,14 +194,17 @@ class Ring:
 
     def _wait_for_all(self) -> None:
         """Wait until no request is in flight, and discard all results."""
-        while left := (self._counters[self._started] - self._counters[self._finished]) & _COUNTER:
-            self._enter(0, left)
-        self._counters[self._taken] = self._counters[self._finished]
+        counters = self._counters
+        while counters[self._started] != counters[self._finished]:
+            counters[self._taken] = counters[self._finished]
+            self._enter(0, 1)
+        counters[self._taken] = counters[self._finished]
 
     def close(self) -> None:
         """Release the ring. It cannot be used again."""
-        del self._counters, self._order, self._results, self._requests
-        os.close(self._descriptor)
+        with darshan_fd_gate.closing():
+            del self._counters, self._order, self._results, self._requests
+            os.close(self._descriptor)
 
 
 class _Batch:
