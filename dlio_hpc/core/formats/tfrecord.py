@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 HEAD, FOOT = 12, 4
 FRAME = TFRECORD_FRAME
-# Number of bytes that are collected before they are written.
-_BUFFER = 4 << 20
+# Number of bytes that are collected before they are written; they fit into the cache of a core.
+_BUFFER = 1 << 20
 
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
