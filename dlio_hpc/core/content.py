@@ -19,7 +19,8 @@ BLOCK = 1 << 20
 # Bytes of a page. In compressible contents, each page has the same share of random words, and no two pages are equal.
 PAGE = 4096
 WORD = 8
-PIECE = 512 << 10
+# Bytes of a piece. It fits into the cache of a core, together with block 0.
+PIECE = 256 << 10
 _SHIFT = 0x9E3779B97F4A7C15
 _SEED = 2021
 
@@ -39,11 +40,11 @@ RANDOM = Compressibility()
 
 def pieces(first: int, count: int, compressibility: Compressibility = RANDOM) -> Iterator[memoryview]:
     """Yield bytes `first` to `first + count` (exclusive) of the stream in pieces of at most PIECE bytes. A piece is
-    valid until the next but one is requested, so that a piece can be written while the next one is computed.
+    valid only until the next piece is requested.
     """
-    memory = np.empty((2, min(PIECE, count)), np.uint8)
-    for number, done in enumerate(range(0, count, PIECE)):
-        piece = memory[number % 2, : count - done]
+    memory = np.empty(min(PIECE, count), np.uint8)
+    for done in range(0, count, PIECE):
+        piece = memory[: count - done]
         fill(piece, first + done, compressibility)
         yield piece.data
 

@@ -24,6 +24,7 @@ from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import Samples
+from dlio_hpc.core.write_back import written_early
 from dlio_hpc.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _WORD = np.dtype({"names": ["digits"], "formats": ["<u8"], "offsets": [1], "item
 
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
-    write_file(descriptor, _pieces(dataset, number))
+    write_file(descriptor, written_early(descriptor, _pieces(dataset, number)))
 
 
 def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
