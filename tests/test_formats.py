@@ -20,6 +20,7 @@ from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader as ReaderKeys
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import buffers, content
+from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content_check import Verification
 from dlio_hpc.core.formats import FORMATS, csv, npz, tfrecord
@@ -30,7 +31,7 @@ from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.sample_layout import Place, SampleLayout
 from dlio_hpc.errors import InfrastructureError, InvalidRun
 from dlio_hpc.units import Size
-from tests import written
+from tests import rings, written
 
 FILES, PER_FILE = 3, 5
 _FIXED = Sample(shape=(30, 7), dtype="int16")
@@ -134,6 +135,13 @@ _CASES += [
     for sample, level, mode in product((_FIXED, _SPREAD), (0, 9), ("posix", "framework"))
 ]
 _CASES += [(_dataset("npz", compression="gzip", random_bits=1), "posix", 100, {})]
+_RING = {"engine": "io_uring"}
+_CASES += [
+    (_dataset(kind, sample), "posix", size, _RING)
+    for kind, sample in product(("npz", "tfrecord", "hdf5", "raw"), (_FIXED, _SPREAD))
+    for size in (None, 100)
+]
+_CASES += [(_dataset("csv"), "posix", None, _RING), (_dataset("raw", files=70, per_file=1), "posix", None, _RING)]
 _CASES += [
     (_dataset(kind, _SPREAD, files=6, per_file=1, **keys), mode, None, {})
     for kind, keys in (
@@ -159,6 +167,8 @@ def _name(case: tuple[Dataset, str, int | None, dict[str, Any]]) -> str:
 def test_samples_arrive_whole(tmp_path: Path, case: tuple[Dataset, str, int | None, dict[str, Any]]) -> None:
     """Samples arrive whole in every mode, so that framework and posix give equal data."""
     dataset, mode, size, keys = case
+    if keys == _RING:
+        rings.required()
     _write(tmp_path, dataset)
     reader = _reader(tmp_path, dataset, mode, size, **keys)
     last = dataset.samples - 1
@@ -408,6 +418,53 @@ def test_direct_access_reads_whole_blocks(tmp_path: Path) -> None:
         for path in folder.iterdir():
             path.unlink()
         folder.rmdir()
+
+
+def _in_blocks(folder: Path, kind: str, engine: str) -> tuple[Dataset, SampleReader, Buffer]:
+    """Write files whose samples begin and end at blocks. Return their dataset, a direct reader, and aligned memory."""
+    dataset = Dataset(kind, 3, 5, Sample(bytes=Size(8192)))  # type: ignore[arg-type]
+    _write(folder, dataset)
+    return dataset, _reader(folder, dataset, "posix", direct=True, engine=engine), buffers.allocate(15, 8192)
+
+
+@pytest.mark.parametrize("engine", ["preadv", "io_uring"])
+@pytest.mark.parametrize("kind", ["npz", "raw"])
+def test_direct_access_reads_blocks_into_the_rows(kind: str, engine: str) -> None:
+    if engine == "io_uring":
+        rings.required()
+    with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as name:  # /tmp may have no O_DIRECT
+        dataset, reader, buffer = _in_blocks(Path(name), kind, engine)
+        every, tally = SampleLayout(dataset).of(np.arange(15, dtype=np.uint64)), Tally()
+        reader.read(every, buffer, tally)
+        assert [row.tobytes() for row in buffer.rows] == _expected(dataset, list(range(15)))
+        assert tally.sizes == [8192] * 15
+        assert (tally.requests, tally.bytes_read, tally.overhead_bytes) == (15, 15 * 8192, 0)
+        reader.close()
+        os.truncate(Path(name) / "1", os.stat(Path(name) / "1").st_size // 8192 * 8192 - 3 * 4096)
+        with pytest.raises(InvalidRun, match=r"/1 ends at byte .*truncated"):
+            reader.read(every, buffer, Tally())
+        reader.close()
+
+
+def test_a_missing_file_is_named_with_io_uring(tmp_path: Path) -> None:
+    rings.required()
+    dataset = _dataset("raw")
+    _write(tmp_path, dataset)
+    (tmp_path / "1").unlink()
+    with pytest.raises(InvalidRun, match=f"{tmp_path}/1"):
+        _read(_reader(tmp_path, dataset, "posix", engine="io_uring"), dataset, list(range(15)))
+
+
+def test_hdf5_calls_of_several_samples_fill_rows_with_gaps(tmp_path: Path) -> None:
+    dataset = _dataset("hdf5")
+    _write(tmp_path, dataset)
+    buffer, tally = buffers.allocate(15, dataset.sample.size), Tally()
+    assert not buffer.rows.flags.c_contiguous
+    reader = _reader(tmp_path, dataset, "framework", 3 * dataset.sample.size)
+    reader.read(SampleLayout(dataset).of(np.arange(15, dtype=np.uint64)), buffer, tally)
+    reader.close()
+    assert [row.tobytes() for row in buffer.rows] == _expected(dataset, list(range(15)))
+    assert len(tally.starts) == 6
 
 
 @pytest.mark.parametrize("per_file", [1, 2, 5])

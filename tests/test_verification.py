@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,18 +53,15 @@ def _path(folder: Path, number: int) -> str:
 
 def _write(folder: Path, dataset: Dataset, bit: int | None = None) -> None:
     """Write the dataset with one wrong bit in its contents; the files are sound and have the right checksums."""
-    pieces = content.pieces
+    fill = content.fill
 
-    def with_fault(first: int, count: int, *compressibility: content.Compressibility) -> Iterator[memoryview]:
-        at = first
-        for piece in pieces(first, count, *compressibility):
-            if bit is not None and at <= bit // 8 < at + len(piece):
-                piece[bit // 8 - at] ^= 1 << bit % 8
-            yield piece
-            at += len(piece)
+    def with_fault(row: content.Rows, first: int, *compressibility: content.Compressibility) -> None:
+        fill(row, first, *compressibility)
+        if bit is not None and first <= bit // 8 < first + len(row):
+            row[bit // 8 - first] ^= 1 << bit % 8
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(content, "pieces", with_fault)
+        patch.setattr(content, "fill", with_fault)
         for number in range(dataset.files):
             written.write(_path(folder, number), dataset, number)
 

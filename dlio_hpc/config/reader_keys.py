@@ -47,6 +47,10 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     """
     access: Literal["independent", "collective"] = "independent"
     """independent: each rank reads by itself; collective: all ranks read together through MPI-IO."""
+    engine: Literal["preadv", "io_uring"] = "preadv"
+    """System calls of posix mode. preadv: a thread waits for each request; io_uring: all requests of a batch are in
+    flight at the same time, as with asynchronous reads of fio.
+    """
     load: Literal["on_demand", "memory"] = "on_demand"
     """on_demand: read samples during training; memory: read all samples before the first step."""
     batch_size: units.Positive = 1
@@ -164,6 +168,10 @@ def _check(reader: Reader) -> None:
             collective and (reader.loader != "native" or threads > 1 or reader.direct),
             "access: collective needs loader: native, read_threads: 1 and direct: false",
         ),
+        (
+            reader.engine == "io_uring" and (reader.loader != "native" or reader.mode != "posix" or collective),
+            "engine: io_uring needs loader: native, mode: posix and access: independent",
+        ),
         (bool(reader.hints) and not collective, "hints are for MPI-IO and need access: collective"),
         (
             reader.multiprocessing_context != "fork" and reader.loader != "pytorch",
@@ -198,6 +206,14 @@ def by_streams(dataset: Dataset, reader: Reader) -> bool:
 def reads_records(dataset: Dataset, reader: Reader) -> bool:
     """Return whether TensorFlow itself, and not dlio-hpc, reads the files."""
     return reader.loader == "tensorflow" and reads_streams(dataset, reader)
+
+
+def fits_blocks(dataset: Dataset) -> bool:
+    """Return whether O_DIRECT can read each sample without other bytes, because it begins and ends at a block of its
+    file.
+    """
+    sample = dataset.sample
+    return dataset.format in {"raw", "npz"} and sample.stdev is None and sample.size % BLOCK == 0
 
 
 def shares_files(dataset: Dataset, reader: Reader, ranks: int) -> bool:

@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 from dlio_hpc import document, units
 from dlio_hpc.config import shipped, workload_rules
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
-from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST, Reader
+from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST, Reader, fits_blocks
 from dlio_hpc.errors import ConfigError
 
 # Default size in bytes of the reads of tf.data.
@@ -149,7 +149,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
             return units.Size(1 << 20)
         chunk = math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
         size = max(dataset.largest, chunk if dataset.is_chunked else 0)
-        if reader.direct:  # includes the blocks at both ends
+        if reader.direct and not fits_blocks(dataset):  # includes the blocks at both ends
             size = (-(-size // BLOCK) + 1) * BLOCK
         return units.Size(min(size, LARGEST_REQUEST))
 

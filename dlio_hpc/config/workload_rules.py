@@ -1,7 +1,7 @@
 """Combinations of a workload's `dataset` and `reader` that are rejected. Each message names a setting that works."""
 
 from dlio_hpc.config.dataset_keys import Dataset
-from dlio_hpc.config.reader_keys import Reader, by_streams, reads_records
+from dlio_hpc.config.reader_keys import BLOCK, Reader, by_streams, fits_blocks, reads_records
 from dlio_hpc.document import refuse
 
 # The library that loads whole files in framework mode, by format. NumPy reads through Python's buffer, whose size can
@@ -58,6 +58,21 @@ def check(dataset: Dataset, reader: Reader) -> None:
         (
             reader.direct and not plain,
             "reader.direct: true needs contiguous samples: no chunk, no compression",
+        ),
+        (
+            reader.engine == "io_uring" and (not plain or kind == "null" or reader.verifies),
+            "reader.engine: io_uring needs contiguous samples: a format other than null, no chunk, no compression, no "
+            "verify",
+        ),
+        (
+            reader.engine == "io_uring" and (reader.transfer_size or 0) > dataset.largest,
+            "reader.engine: io_uring makes at least one request per sample; leave transfer_size null, or set it to at "
+            "most the size of a sample",
+        ),
+        (
+            reader.engine == "io_uring" and reader.direct and not fits_blocks(dataset),
+            "reader.engine: io_uring with direct: true needs samples that begin and end at a block of the file: "
+            f"format: raw or npz, and a sample size that is a multiple of {BLOCK} bytes",
         ),
     )
     if reader.access == "collective":

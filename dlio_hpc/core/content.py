@@ -19,6 +19,8 @@ BLOCK = 1 << 20
 # Bytes of a page. In compressible contents, each page has the same share of random words, and no two pages are equal.
 PAGE = 4096
 WORD = 8
+# Bytes of a piece. It fits into the cache of a core, together with block 0.
+PIECE = 256 << 10
 _SHIFT = 0x9E3779B97F4A7C15
 _SEED = 2021
 
@@ -37,30 +39,40 @@ RANDOM = Compressibility()
 
 
 def pieces(first: int, count: int, compressibility: Compressibility = RANDOM) -> Iterator[memoryview]:
-    """Yield bytes `first` to `first + count` (exclusive) of the stream in pieces of at most a block. A piece is valid
-    only until the next piece is requested.
+    """Yield bytes `first` to `first + count` (exclusive) of the stream in pieces of at most PIECE bytes. A piece is
+    valid only until the next piece is requested.
     """
-    base = _first_block(compressibility.random_words)
-    memory = np.empty(min(len(base), -(-count // WORD) + 1), np.uint64)
-    end = first + count
-    while first < end:
-        number, begin = divmod(first, BLOCK)
-        stop = min(BLOCK, begin + end - first)
-        low, high = begin // WORD, -(-stop // WORD)
-        part = memory[: high - low]
-        np.add(base[low:high], np.uint64(number * _SHIFT % (1 << 64)), out=part)
-        if compressibility.bits < 8:
-            np.bitwise_and(part, np.uint64(_mask(compressibility.bits)), out=part)
-        yield part.data.cast("B")[begin - low * WORD : stop - low * WORD]
-        first += stop - begin
+    memory = np.empty(min(PIECE, count), np.uint8)
+    for done in range(0, count, PIECE):
+        piece = memory[: count - done]
+        fill(piece, first + done, compressibility)
+        yield piece.data
 
 
 def fill(row: Rows, first: int, compressibility: Compressibility = RANDOM) -> None:
     """Fill `row` with the bytes of the stream that start at byte `first`."""
     done = 0
-    for piece in pieces(first, len(row), compressibility):
-        row[done : done + len(piece)] = piece
-        done += len(piece)
+    while done < len(row):
+        size = min(BLOCK - (first + done) % BLOCK, len(row) - done)
+        _fill_in_block(row[done : done + size], first + done, compressibility)
+        done += size
+
+
+def _fill_in_block(row: Rows, first: int, compressibility: Compressibility) -> None:
+    """Fill `row` with the bytes of the stream that start at byte `first`. All of them lie in one block."""
+    number, begin = divmod(first, BLOCK)
+    lead = min(-begin % WORD, len(row))
+    count = (len(row) - lead) // WORD
+    low, end = (begin + lead) // WORD, lead + count * WORD
+    words = row[lead:end].view(np.uint64)
+    base = _first_block(compressibility.random_words)
+    np.add(base[low : low + count], np.uint64(number * _SHIFT % (1 << 64)), out=words)
+    if compressibility.bits < 8:
+        np.bitwise_and(words, np.uint64(_mask(compressibility.bits)), out=words)
+    if lead:
+        row.data[:lead] = head(first, compressibility)[:lead]
+    if end < len(row):
+        row.data[end:] = head(first + end, compressibility)[: len(row) - end]
 
 
 def head(first: int, compressibility: Compressibility = RANDOM) -> bytes:

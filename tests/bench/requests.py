@@ -56,6 +56,7 @@ class Case(NamedTuple):
     def reader(self) -> Reader:
         return Reader(
             batch_size=self.batch, prefetch=self.prefetch, shuffle=Shuffle(True, True, 1), direct=self.direct,
+            engine=self.engine,  # type: ignore[arg-type]
         )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader, buffered
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import SampleLayout
+from dlio_hpc.core.write_back import written_early
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -60,7 +61,7 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
         with zipfile.ZipFile(file, "w", compresslevel=level) as archive:
             member._compresslevel = level  # type: ignore[attr-defined]
             with archive.open(member, "w", force_zip64=True) as target:
-                for piece in _member(dataset, places, number):
+                for piece in written_early(descriptor, _member(dataset, places, number)):
                     target.write(piece)
         file.truncate()
 

@@ -83,12 +83,12 @@ def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Tra
         from dlio_hpc.core.mpi_io import CollectiveFile
 
         return CollectiveFile(comm, paths(0), keys.hints, keys.transfer_size)
-    return OpenFiles(
-        paths,
-        workload.request_size or workload.dataset.largest,
-        keys.direct,
-        once=workload.dataset.samples_per_file == 1,
-    )
+    dataset, size = workload.dataset, workload.request_size or workload.dataset.largest
+    if keys.engine == "io_uring":
+        from dlio_hpc.core.ring_files import RingFiles
+
+        return RingFiles(paths, size, keys.direct, keys.batch_size * -(-dataset.largest // size))
+    return OpenFiles(paths, size, keys.direct, once=dataset.samples_per_file == 1)
 
 
 def _cut(buffer: Buffer, sizes: list[int]) -> list[list[memoryview]]:

@@ -20,13 +20,14 @@ from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import SampleLayout
+from dlio_hpc.core.write_back import written_early
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
-    write_file(descriptor, _pieces(SampleLayout(dataset), dataset, number))
+    write_file(descriptor, written_early(descriptor, _pieces(SampleLayout(dataset), dataset, number)))
 
 
 def _pieces(places: SampleLayout, dataset: Dataset, number: int) -> Iterator[memoryview]:

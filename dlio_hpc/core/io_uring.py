@@ -1,0 +1,263 @@
+"""Reads through Linux io_uring(7): many requests are in flight at the same time, and one system call starts and awaits
+them.
+
+The kernel and this module share two rings in memory. The submission ring holds requests, the completion ring their
+results. Both are NumPy arrays here, so that a request costs no Python object. Darshan does not see these reads.
+"""
+
+import ctypes
+import errno
+import functools
+import mmap
+import os
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc.core import darshan_fd_gate
+from dlio_hpc.core.clock import now
+from dlio_hpc.errors import ConfigError, InfrastructureError
+
+Numbers = npt.NDArray[np.int64]
+Seconds = npt.NDArray[np.float64]
+# A request or a result as bytes: NumPy copies these faster than structs.
+Entries = npt.NDArray[np.void]
+
+# Numbers of the system calls, which are the same on all processors, and constants of linux/io_uring.h.
+_SETUP, _ENTER = 425, 426
+_WAIT = 1
+# The waiting thread's mask of signals is not changed: a null pointer and its size.
+_NO_SIGNALS = (ctypes.c_void_p(), 0)
+_OP_READ = 22
+_REQUESTS_AT = 0x10000000
+# The kernel delivers results only while the thread waits for them (IORING_SETUP_SINGLE_ISSUER and DEFER_TASKRUN, Linux
+# 6.1). An older kernel knows no such flags, and refuses them with EINVAL.
+_FLAGS = (1 << 12 | 1 << 13, 0)
+# IORING_FEAT_SINGLE_MMAP: both rings lie in one mapping. IORING_FEAT_RW_CUR_POS came with IORING_OP_READ in Linux 5.6.
+_FEATURES = 1 << 0 | 1 << 3
+# Counters of the rings have 32 bits and wrap around.
+_COUNTER = 0xFFFFFFFF
+_BUSY_PAUSE_S = 1e-3
+
+# Positions of the parts of a ring in memory, in bytes (struct io_sqring_offsets and io_cqring_offsets).
+_PARTS = np.dtype({
+    "names": ["head", "tail", "array"], "formats": ["u4"] * 3, "offsets": [0, 4, 24], "itemsize": 40
+})  # fmt: skip
+_RESULT_PARTS = np.dtype({
+    "names": ["head", "tail", "array"], "formats": ["u4"] * 3, "offsets": [0, 4, 20], "itemsize": 40
+})  # fmt: skip
+# struct io_uring_params. entries, results: sizes of the two rings.
+_PARAMETERS = np.dtype({
+    "names": ["entries", "results", "flags", "features", "submission", "completion"],
+    "formats": ["u4", "u4", "u4", "u4", _PARTS, _RESULT_PARTS],
+    "offsets": [0, 4, 8, 20, 40, 80],
+    "itemsize": 120,
+})  # fmt: skip
+# struct io_uring_sqe of a read. number: number of the request, which its result repeats.
+_REQUEST = np.dtype({
+    "names": ["operation", "descriptor", "offset", "address", "length", "number"],
+    "formats": ["u1", "i4", "i8", "i8", "u4", "i8"],
+    "offsets": [0, 4, 8, 16, 24, 32],
+    "itemsize": 64,
+})  # fmt: skip
+# struct io_uring_cqe. count: number of bytes, or a negative error number.
+_RESULT = np.dtype([("number", "i8"), ("count", "i4"), ("flags", "u4")])
+_REQUEST_BYTES, _RESULT_BYTES = np.dtype("V64"), np.dtype("V16")
+
+_REFUSALS = {
+    errno.ENOSYS: "it is older than Linux 5.6, or a container's seccomp profile hides io_uring",
+    errno.EPERM: "kernel.io_uring_disabled is set, or a container's seccomp profile forbids io_uring",
+    errno.ENOMEM: "the limit of locked memory, ulimit -l, is too low",
+    errno.EINVAL: "a ring holds 1 to 32768 requests",
+}
+
+
+class Reads(NamedTuple):
+    """Times and results of requests, in the order of the requests. starts: seconds of clock.now() before the system
+    call that submitted the request. ends: seconds of clock.now() when the result was taken from the ring. counts:
+    bytes, or a negative error number.
+    """
+
+    starts: Seconds
+    ends: Seconds
+    counts: Numbers
+
+
+class Ring:
+    """An io_uring with at most `depth` requests in flight. Only the thread that creates it may use it.
+
+    The constructor raises ConfigError if the kernel refuses to create the ring.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self._descriptor, parameters = _created(depth)
+        try:
+            self._map(parameters)
+        except OSError as fault:
+            os.close(self._descriptor)
+            raise _refused(fault) from fault
+
+    def _map(self, parameters: np.void) -> None:
+        """Map the rings into memory, and keep views of them. All state of the rings lies in this memory."""
+        submission, completion = parameters["submission"], parameters["completion"]
+        entries, results = int(parameters["entries"]), int(parameters["results"])
+        size = max(submission["array"] + entries * 4, completion["array"] + results * _RESULT.itemsize)
+        rings = mmap.mmap(self._descriptor, int(size))
+        self._counters = memoryview(rings).cast("I")
+        self._started, self._queued = int(submission["head"]) // 4, int(submission["tail"]) // 4
+        self._taken, self._finished = int(completion["head"]) // 4, int(completion["tail"]) // 4
+        self._order = np.frombuffer(rings, np.uint32, entries, int(submission["array"]))
+        self._rotations = np.tile(np.arange(entries, dtype=np.uint32), 2)
+        self._results = np.frombuffer(rings, _RESULT, results, int(completion["array"])).view(_RESULT_BYTES)
+        requests = mmap.mmap(self._descriptor, entries * _REQUEST.itemsize, offset=_REQUESTS_AT)
+        self._requests = np.frombuffer(requests, _REQUEST_BYTES)
+        self._batch = _Batch(entries)
+
+    def read(self, descriptors: Numbers, addresses: Numbers, lengths: Numbers, offsets: Numbers) -> Reads:
+        """Read `lengths` bytes at `offsets` of the files `descriptors` to the memory at `addresses`. Each array has a
+        value per request. Lengths are below 4 GiB. A request that reads fewer bytes than its length is not repeated.
+
+        The memory must exist until the method returns. If an exception interrupts the method, it waits for the
+        requests in flight before it raises the exception, because they write to the memory. Raise InfrastructureError
+        if the kernel fails to process the rings.
+        """
+        total = len(offsets)
+        if self._batch.size < total:
+            self._batch = _Batch(total)
+        batch = self._batch
+        batch.descriptors[:total] = descriptors
+        batch.addresses[:total] = addresses
+        batch.lengths[:total] = lengths
+        batch.offsets[:total] = offsets
+        try:
+            return self._run(batch, total)
+        except BaseException:
+            self._wait_for_all()
+            raise
+
+    def _run(self, batch: "_Batch", total: int) -> Reads:
+        """Send the first `total` requests of `batch`, and return their times and results."""
+        starts, ends, counts = np.empty(total), np.empty(total), np.empty(total, np.int64)
+        sent = done = 0
+        while done < total:
+            until = min(total, done + self._depth)
+            self._queue(batch.requests[sent:until])
+            starts[sent:until] = now()
+            sent += self._enter(until - sent, sent - done)
+            count = self._take(batch.results[done:total])
+            batch.ends[done : done + count] = now()
+            done += count
+        numbers = batch.numbers[:total]
+        ends[numbers], counts[numbers] = batch.ends[:total], batch.counts[:total]
+        return Reads(starts, ends, counts)
+
+    def _queue(self, requests: Entries) -> None:
+        """Put requests into the submission ring. They replace requests that the kernel has not started."""
+        count, size = len(requests), len(self._order)
+        if count:
+            started = self._counters[self._started]
+            first = size - started % size
+            self._requests[:count] = requests
+            self._order[:] = self._rotations[first : first + size]
+            self._counters[self._queued] = (started + count) & _COUNTER
+
+    def _enter(self, count: int, in_flight: int) -> int:
+        """Start `count` queued requests, and wait until a request has finished. Return the number of requests that were
+        started. If the kernel lacks the memory to start one, only wait.
+        """
+        try:
+            return _system_call(_ENTER, self._descriptor, count, 1, _WAIT, *_NO_SIGNALS)
+        except OSError as fault:
+            if fault.errno == errno.EINTR:
+                return 0
+            if fault.errno not in {errno.EAGAIN, errno.EBUSY}:
+                raise InfrastructureError(f"io_uring fails: {fault.strerror}") from fault
+        if in_flight and count:
+            return self._enter(0, in_flight)
+        time.sleep(_BUSY_PAUSE_S)
+        return 0
+
+    def _take(self, target: Entries) -> int:
+        """Move all results in the completion ring to the front of `target`, and return their number."""
+        taken, finished = self._counters[self._taken], self._counters[self._finished]
+        count, first = (finished - taken) & _COUNTER, taken % len(self._results)
+        straight = min(count, len(self._results) - first)
+        target[:straight] = self._results[first : first + straight]
+        if straight < count:
+            target[straight:count] = self._results[: count - straight]
+        self._counters[self._taken] = finished
+        return count
+
+    def _wait_for_all(self) -> None:
+        """Wait until no request is in flight, and discard all results."""
+        counters = self._counters
+        while counters[self._started] != counters[self._finished]:
+            counters[self._taken] = counters[self._finished]
+            self._enter(0, 1)
+        counters[self._taken] = counters[self._finished]
+
+    def close(self) -> None:
+        """Release the ring. It cannot be used again."""
+        with darshan_fd_gate.closing():
+            del self._counters, self._order, self._results, self._requests
+            os.close(self._descriptor)
+
+
+class _Batch:
+    """Memory for `size` requests, which are numbered, and for their results in the order of completion. requests,
+    results: structs of the kernel as bytes. The other arrays are views of fields of these structs.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        requests, results = np.zeros(size, _REQUEST), np.zeros(size, _RESULT)
+        requests["operation"], requests["number"] = _OP_READ, np.arange(size)
+        self.descriptors, self.offsets = requests["descriptor"], requests["offset"]
+        self.addresses, self.lengths = requests["address"], requests["length"]
+        self.numbers, self.counts = results["number"], results["count"]
+        self.requests, self.results = requests.view(_REQUEST_BYTES), results.view(_RESULT_BYTES)
+        self.ends = np.empty(size)
+
+
+def _created(depth: int) -> tuple[int, np.void]:
+    """Create an io_uring. Return its descriptor and the parameters that the kernel chose."""
+    parameters = np.zeros(1, _PARAMETERS)
+    for flags in _FLAGS:
+        parameters["flags"] = flags
+        try:
+            descriptor = _system_call(_SETUP, depth, ctypes.c_void_p(parameters.ctypes.data))
+            break
+        except OSError as fault:
+            if fault.errno != errno.EINVAL or flags == _FLAGS[-1]:
+                raise _refused(fault) from fault
+    if parameters["features"][0] & _FEATURES != _FEATURES:
+        os.close(descriptor)
+        raise _refused(OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)))
+    return descriptor, parameters[0]
+
+
+def _refused(fault: OSError) -> ConfigError:
+    reason = _REFUSALS.get(fault.errno or 0)
+    return ConfigError(
+        f"reader.engine: io_uring is not possible here: the kernel refuses it ({fault.strerror}"
+        f"{f': {reason}' if reason else ''}); set reader.engine: preadv"
+    )
+
+
+def _system_call(number: int, *arguments: int | ctypes.c_void_p) -> int:
+    """Make a system call, and return its result. Raise OSError if it fails."""
+    result = _syscall()(number, *arguments)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+@functools.cache
+def _syscall() -> Callable[..., int]:
+    """Return syscall(2) of the C library. Integers are passed as C's int, which ctypes does without slow checks."""
+    function: Callable[..., int] = ctypes.CDLL(None, use_errno=True).syscall
+    return function

@@ -1,0 +1,23 @@
+"""Tests that need io_uring are skipped where the kernel refuses it."""
+
+import functools
+
+import pytest
+
+from dlio_hpc.core.io_uring import Ring
+from dlio_hpc.errors import ConfigError
+
+
+def required() -> None:
+    if reason := refusal():
+        pytest.skip(reason)
+
+
+@functools.cache
+def refusal() -> str:
+    """Return why the kernel refuses io_uring, or an empty string."""
+    try:
+        Ring(1).close()
+    except ConfigError as fault:
+        return str(fault)
+    return ""
