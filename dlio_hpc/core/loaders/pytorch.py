@@ -86,9 +86,8 @@ class _Samples:
         tally = Tally()
         is_worker = torch.utils.data.get_worker_info() is not None
         try:
-            rows = torch.empty((len(samples), self._workload.dataset.sample.largest), dtype=torch.uint8)
-            if is_worker:
-                rows.share_memory_()  # here, because a later failure, outside this function, would not be reported
+            # Shared memory is allocated here, because a later failure, outside this function, would not be reported.
+            rows = _memory(len(samples), self._workload.dataset.sample.largest, is_worker)
             if self._reader is None:
                 # When a worker ends, the kernel adds all counts of the worker, including those of its start-up, to
                 # those of its parent.
@@ -110,6 +109,18 @@ class _Samples:
     def close(self) -> None:
         if self._reader is not None:
             self._reader.close()
+
+
+def _memory(samples: int, width: int, shared: bool) -> Any:
+    """Return a tensor of bytes for a batch, in shared memory if the batch must reach another process. It is allocated
+    there, as torch's default_collate does, because share_memory_() would copy it.
+    """
+    import torch
+
+    if not shared:
+        return torch.empty((samples, width), dtype=torch.uint8)
+    storage = torch.UntypedStorage._new_shared(samples * width)
+    return torch.empty(0, dtype=torch.uint8).set_(storage, 0, (samples, width))
 
 
 def _next(batches: Iterator[Any]) -> Any:

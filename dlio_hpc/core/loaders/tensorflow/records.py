@@ -1,5 +1,6 @@
 """Source of batches from TFRecord files that are read by TensorFlow itself."""
 
+import ctypes
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,9 @@ from dlio_hpc.core.sample_layout import SampleLayout
 from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
 from dlio_hpc.plan.interleave import FileGroups
 from dlio_hpc.plan.sample_order import Order
+
+# Parameters of mallopt(3), and the largest value to which malloc raises M_MMAP_THRESHOLD by itself.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _LARGEST_THRESHOLD = -1, -3, 32 << 20
 
 Withins = npt.NDArray[np.int64]
 
@@ -46,6 +50,7 @@ class Records:
 
     def begin(self, order: Order) -> None:
         """Start a new epoch."""
+        _keep_freed_memory()
         self._order = order
         self._process_before, self._thread_before = procfs.process_io(), procfs.thread_io()
         self._other_reads = (0, 0)
@@ -66,7 +71,9 @@ class Records:
         records = parts[0] if parts else tf.data.Dataset.from_tensor_slices(tf.constant([], tf.string))
         for part in parts[1:]:
             records = records.concatenate(part)
-        batches = records.map(self._checked, **parallel(keys, keys.preprocess_threads)).batch(keys.batch_size)
+        if self._whole or keys.preprocess_time:
+            records = records.map(self._prepared, **parallel(keys, keys.preprocess_threads))
+        batches = records.batch(keys.batch_size)
         return batches if self._whole else batches.map(self._with_beginnings)
 
     def _in_turn(self, first: int, last: int, groups: FileGroups) -> Any:
@@ -153,30 +160,29 @@ class Records:
     def _records(self, paths: Any) -> Any:
         return self._tf.data.TFRecordDataset(paths, buffer_size=self._workload.request_size)
 
-    def _checked(self, record: Any) -> Any:
-        """Return a record after its preprocessing, decoded to bytes if rows hold whole samples. The pipeline fails if
-        the record does not have the size of a sample.
-        """
+    def _prepared(self, record: Any) -> Any:
+        """Return a record after its preprocessing, decoded to bytes if rows hold whole samples."""
         tf, sample = self._tf, self._workload.dataset.sample
         record = self._preprocessing(record)
-        if sample.stdev is None:
-            tf.debugging.assert_equal(tf.strings.length(record), sample.size, "a record of another size")
         if not self._whole:
             return record
         if sample.stdev is None:
             return tf.ensure_shape(tf.io.decode_raw(record, tf.uint8), (sample.size,))
         return tf.io.decode_raw(record, tf.uint8, fixed_length=sample.largest)
 
-    def _with_beginnings(self, records: Any) -> tuple[Any, Any]:
-        """Return a batch of records, and the first bytes of each of them."""
+    def _with_beginnings(self, records: Any) -> tuple[Any, Any, Any]:
+        """Return three values: a batch of records, the first bytes of each of them, and their sizes."""
         tf = self._tf
-        return records, tf.io.decode_raw(tf.strings.substr(records, 0, WORD), tf.uint8, fixed_length=WORD)
+        beginnings = tf.io.decode_raw(tf.strings.substr(records, 0, WORD), tf.uint8, fixed_length=WORD)
+        return records, beginnings, tf.strings.length(records)
 
     def taken(self, got: Any) -> tuple[Rows, Tally]:
         """Return the rows of the batch, and the counts of the process's reads since the previous batch."""
         tally = Tally()
         after = procfs.process_io()
         rows = np.asarray(got if self._whole else got[1])
+        if not self._whole:
+            self._check_sizes(np.asarray(got[2]))
         if after is not None and self._process_before is not None:
             difference, (requested, calls) = after.since(self._process_before), self._other_reads
             tally.bytes_read = max(0, difference.requested - requested)
@@ -189,6 +195,14 @@ class Records:
         tally.preprocess_s = self._preprocessing.took()
         return rows, tally
 
+    def _check_sizes(self, sizes: npt.NDArray[np.int32]) -> None:
+        sample = self._workload.dataset.sample
+        if sample.stdev is None and (sizes != sample.size).any():
+            raise InvalidRun(
+                f"TensorFlow delivered records of {sorted(set(sizes.tolist()))} bytes, expected {sample.size}; remove "
+                "the dataset's folder and generate it again"
+            )
+
     def fault(self, fault: Any, paths: list[str]) -> DlioError:
         """Return the error for a failed batch. It names all files of the batch, because TensorFlow does not always name
         the file.
@@ -199,3 +213,16 @@ class Records:
 
     def close(self) -> None:
         """Do nothing, because TensorFlow closes its files with the pipeline."""
+
+
+def _keep_freed_memory() -> None:
+    """Let malloc(3) keep freed memory for the next records, as it does in programs whose pipelines have no generator.
+
+    tf.data's generators call mallopt(3), after which malloc returns each freed record to the kernel, and the next
+    record is read into new pages. This halves the rate of records of 1 MiB. The thresholds set here are those to which
+    malloc raises them by itself in other programs. Other C libraries than glibc have no mallopt.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, _LARGEST_THRESHOLD)
+        mallopt(_TRIM_THRESHOLD, 2 * _LARGEST_THRESHOLD)
