@@ -184,7 +184,7 @@ def test_folding_often_gives_what_folding_once_gives() -> None:
 
 def test_a_log_asks_to_be_folded_before_it_grows_large() -> None:
     log = distributions.ReadLog()
-    many = _tally(np.zeros(1 << 17), np.zeros(1 << 17))
+    many = _tally(np.zeros(1 << 15), np.zeros(1 << 15))
     assert not log.add(many)
     assert log.add(many)
     log.fold(np.zeros((1, distributions.COLUMNS)), 1.0)

@@ -68,7 +68,7 @@ def test_batches_come_in_order_and_each_sample_once(
         first, last = plan.share(samples, ranks, rank)
         reader = _Counting(pause=True)
         loader = NativeLoader(made, reader, 1000)
-        got = [rows.view(np.uint64)[:, 0].tolist() for _, rows, _ in loader.epoch(order, first, last, steps)]
+        got = [rows.view(np.uint64)[:, 0].tolist() for _, rows, *_ in loader.epoch(order, first, last, steps)]
         loader.close()
         assert len(got) == steps
         assert [number for part in got for number in part] == order.samples(first, last).tolist()
@@ -106,7 +106,7 @@ def test_long_epochs_are_ordered_stretch_by_stretch(batch: int) -> None:
     loader = NativeLoader(made, _Counting(), 50_000)
     order = Order(made.dataset, made.reader, 0)
     steps = plan.steps_per_epoch(made, 2)
-    got = [rows.view(np.uint64)[:, 0].copy() for _, rows, _ in loader.epoch(order, 0, 25_000, steps)]
+    got = [rows.view(np.uint64)[:, 0].copy() for _, rows, *_ in loader.epoch(order, 0, 25_000, steps)]
     loader.close()
     assert [len(part) for part in got[:-1]] == [batch] * (steps - 1)
     assert (np.concatenate(got) == order.samples(0, 25_000)).all()

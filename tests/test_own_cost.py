@@ -1,15 +1,21 @@
 """The time that dlio-hpc itself takes is measured and reported."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import distributions, own_cost
+from dlio_hpc.core import distributions, merge, own_cost
+from dlio_hpc.records.job_outcome import RunOutcome
+from dlio_hpc.reports import job_rows
 from dlio_hpc.units import Seconds, Size
+from tests import recordings
+from tests.bench import scaling
 
 
 def _seconds(kind: str = "raw", sample: Sample | None = None, **keys: Any) -> float:
@@ -37,3 +43,19 @@ def test_work_of_libraries_and_of_the_workload_is_no_cost(keys: dict[str, Any]) 
 def test_parsing_is_no_cost() -> None:
     assert _seconds("csv", Sample(shape=(10,))) == 0.125
     assert _seconds("tfrecord", verify=True) == 0.125
+
+
+@pytest.mark.parametrize(
+    ("own_s", "text"),
+    [
+        (None, None),
+        (0.05, None),
+        (0.2, "2.0 % of the time is the cost of dlio-hpc itself"),
+        (2.5, "25.0 % of the time is the cost of dlio-hpc itself: it limits the rates; use larger batches"),
+    ],
+)
+def test_a_notable_cost_is_reported(tmp_path: Path, own_s: float | None, text: str | None) -> None:
+    made = scaling.planned(tmp_path, "slurm", 2)
+    summary = structs.replace(merge.summary(recordings.merged(made), made.runs[-1]), overhead_s=own_s, wall_s=10.0)
+    facts = dict(job_rows.facts(RunOutcome(made.runs[-1], None, None, None), summary))
+    assert facts["own cost"].startswith(text) if text else "own cost" not in facts

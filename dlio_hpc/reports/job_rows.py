@@ -16,6 +16,8 @@ from dlio_hpc.units import format_seconds, format_size
 EPOCHS = ("epoch", "samples", "samples/s", "MB/s", "AU", "wall s", "wait s", "compute s", "sync s")
 TAKES = ("latency per operation", "mean", "p50", "p95", "p99", "max")
 LEGEND = "AU = compute / (compute + wait). Wait, compute, sync: mean over ranks."
+# Shares of the wall time. A smaller own cost is not mentioned, and a larger one limits the rates.
+_NOTABLE, _LIMITING = 0.01, 0.1
 # Maximum number of runs that a line names.
 _NAMED = 3
 
@@ -62,6 +64,7 @@ def _ways(workload: Workload) -> list[str]:
         (reader.access == "collective", "collective"),
         (reader.load == "memory", "in memory"),
         (reader.direct, "direct"),
+        (reader.engine != "preadv", reader.engine),
         (reader.drop_cache, "cache dropped"),
         (chunk is not None, f"chunks of {'x'.join(map(str, chunk or ()))}"),
         (dataset.compression != "none", f"{dataset.compression}{level}"),
@@ -152,6 +155,7 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         *_left_out(run, summary),
         ("read", read),
         ("I/O time", _io_time(summary)),
+        *_own_cost(summary),
         *_storage(run),
         *_additional(run, summary),
         ("slowest", f"rank {slowest.rank} on {slowest.host}, {slowest.ratio:.3f} x the median rank"),
@@ -195,6 +199,17 @@ def _io_time(summary: Summary) -> str:
     if summary.io_time_s is None:
         return "unknown: TensorFlow does not report read times"
     return f"{format_seconds(summary.io_time_s)} per rank, {share(summary.io_hidden_fraction)} hidden by compute"
+
+
+def _own_cost(summary: Summary) -> list[tuple[str, str]]:
+    """Return how much of the time dlio-hpc itself takes, as a pair of label and text, if that is notable."""
+    own = (summary.overhead_s or 0.0) / summary.wall_s
+    if own < _NOTABLE:
+        return []
+    text = f"{share(own)} of the time is the cost of dlio-hpc itself"
+    if own > _LIMITING:
+        text += ": it limits the rates; use larger batches or larger samples, or more ranks"
+    return [("own cost", text)]
 
 
 def _storage(run: RunOutcome) -> list[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """Interface of loaders, and division of an epoch into steps."""
 
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import Places, SampleLayout
 from dlio_hpc.plan.sample_order import Order
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 # Number of positions in the order of an epoch whose samples are located at once (448 KiB).
 STRETCH = 8192
 
@@ -17,12 +20,14 @@ STRETCH = 8192
 class Batch(NamedTuple):
     """The samples of a step. places: their locations. rows: one row of bytes per sample, valid until the next batch is
     requested; if nothing needs whole samples, a row may hold only the first bytes of its sample. tally: counts of
-    the reads.
+    the reads. preprocessed: futures of threads that are preprocessing the batch; the result of each is the number of
+    seconds that it spent.
     """
 
     places: Places
     rows: Rows
     tally: Tally
+    preprocessed: "Sequence[Future[float]]" = ()
 
 
 class Loader(Protocol):

@@ -51,7 +51,7 @@ class NativeLoader:
         batches = in_steps(order, self._layout, first, last, steps, self._batch_size)
         if self._threads is None:
             for places in batches:
-                yield self._read(places, _cut(self._buffers[0], len(places))).batch()
+                yield _complete(self._read(places, _cut(self._buffers[0], len(places))))
         elif not self._ahead:
             for places in batches:
                 yield self._begin(self._threads, places, self._buffers[0]).batch()
@@ -81,11 +81,12 @@ class NativeLoader:
         buffer = _cut(buffer, len(places))
         return _PendingBatch(places, buffer, threads.submit(self._read, places, buffer))
 
-    def _read(self, places: Places, buffer: Buffer) -> "_ReadBatch":
+    def _read(self, places: Places, buffer: Buffer) -> Batch:
         tally = Tally()
         self._reader.read(places, buffer, tally)
-        preprocessed = self._preprocessing.begin(len(places)) if self._preprocessing else []
-        return _ReadBatch(Batch(places, buffer.rows, tally), preprocessed)
+        if self._preprocessing is None:
+            return Batch(places, buffer.rows, tally)
+        return Batch(places, buffer.rows, tally, self._preprocessing.begin(len(places)))
 
     def close(self) -> None:
         if self._threads is not None:
@@ -99,16 +100,11 @@ def _cut(buffer: Buffer, samples: int) -> Buffer:
     return buffer if samples == len(buffer.views) else buffer.part(slice(samples))
 
 
-class _ReadBatch(NamedTuple):
-    """A batch, or part of a batch, that has been read and may still be in preprocessing."""
-
-    read: Batch
-    preprocessed: "list[Future[float]]"
-
-    def batch(self) -> Batch:
-        if self.preprocessed:
-            self.read.tally.preprocess_s += sum(part.result() for part in self.preprocessed)
-        return self.read
+def _complete(batch: Batch) -> Batch:
+    """Wait until the preprocessing of a batch has ended, and return the batch."""
+    if batch.preprocessed:
+        batch.tally.preprocess_s += sum(part.result() for part in batch.preprocessed)
+    return batch
 
 
 class _PendingBatch(NamedTuple):
@@ -116,14 +112,14 @@ class _PendingBatch(NamedTuple):
 
     places: Places
     buffer: Buffer
-    parts: list[Task[_ReadBatch]]
+    parts: list[Task[Batch]]
 
     def batch(self) -> Batch:
         if len(self.parts) == 1:
-            return self.parts[0].result().batch()
+            return _complete(self.parts[0].result())
         tally = Tally()
         for part in self.parts:
-            tally.merge(part.result().batch().tally)
+            tally.merge(_complete(part.result()).tally)
         return Batch(self.places, self.buffer.rows, tally)
 
 
