@@ -5,25 +5,16 @@ import threading
 from collections.abc import Callable, Iterator
 from ctypes import addressof, c_char
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
-from dlio_hpc.core.files import OpenFile, OpenFiles, Reads
+from dlio_hpc.core.files import OpenFiles, Reads
 from dlio_hpc.core.handle_cache import PINNED
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.io_uring import Ring
 
 # Maximum number of requests in flight per thread.
 MOST_IN_FLIGHT = 4096
-
-
-class _Piece(NamedTuple):
-    """A request. offset: bytes from the start of the file. view: memory that it fills."""
-
-    file: OpenFile
-    offset: int
-    view: memoryview
 
 
 class RingFiles(OpenFiles):
@@ -41,30 +32,45 @@ class RingFiles(OpenFiles):
             self._fetch_together(group, tally)
 
     def _fetch_together(self, reads: Reads, tally: Tally) -> None:
-        pieces = list(self._pieces(reads, tally))
-        descriptors, addresses, lengths, offsets = np.array(
-            [(piece.file.descriptor, _address(piece.view), len(piece.view), piece.offset) for piece in pieces], np.int64
-        ).T
-        starts, ends, counts = self._ring().read(descriptors, addresses, lengths, offsets)
+        numbers, offsets, views = self._pieces(reads)
+        get = self._kept.get
+        sizes = [len(view) for view in views]
+        starts, ends, counts = self._ring().read(
+            np.array([get(number, tally).descriptor for number in numbers]),
+            np.array([addressof(c_char.from_buffer(view)) for view in views]),
+            np.array(sizes),
+            np.array(offsets),
+        )
         tally.starts.extend(starts.tolist())
         tally.ends.extend(ends.tolist())
         received: list[int] = counts.tolist()
-        for count, piece in zip(received, pieces, strict=True):
-            if count < 0:
-                raise piece.file.failed(piece.offset, OSError(-count, os.strerror(-count)))
+        failed = np.flatnonzero(counts < 0)
+        if len(failed):
+            first = failed[0]
+            fault = OSError(-received[first], os.strerror(-received[first]))
+            raise get(numbers[first], tally).failed(offsets[first], fault)
         tally.count_all(received)
-        for count, piece in zip(received, pieces, strict=True):
-            if count < len(piece.view):
-                piece.file.read([piece.view], piece.offset, self._transfer_size, tally, count)
+        if received != sizes:
+            for count, number, offset, view in zip(received, numbers, offsets, views, strict=True):
+                if count < len(view):
+                    get(number, tally).read([view], offset, self._transfer_size, tally, count)
 
-    def _pieces(self, reads: Reads, tally: Tally) -> Iterator[_Piece]:
-        """Yield the requests, none of which is larger than the transfer size."""
+    def _pieces(self, reads: Reads) -> tuple[list[int], list[int], list[memoryview]]:
+        """Divide requests so that none fills several views or is larger than the transfer size. Return three lists with
+        an element per request: numbers of files, offsets, and views.
+        """
+        if max(reads.sizes) <= self._transfer_size and all(len(views) == 1 for views in reads.views):
+            return reads.files, reads.offsets, [view for (view,) in reads.views]
+        numbers, offsets, pieces = [], [], []
         for number, begin, _, views in zip(*reads, strict=True):
-            file, offset = self._kept.get(number, tally), begin
+            offset = begin
             for view in views:
                 for at in range(0, len(view), self._transfer_size):
-                    yield _Piece(file, offset + at, view[at : at + self._transfer_size])
+                    numbers.append(number)
+                    offsets.append(offset + at)
+                    pieces.append(view[at : at + self._transfer_size])
                 offset += len(view)
+        return numbers, offsets, pieces
 
     def _ring(self) -> Ring:
         """Return the ring of the calling thread. Raise ConfigError if the kernel refuses io_uring."""
@@ -93,7 +99,3 @@ def _of_few_files(reads: Reads) -> Iterator[Reads]:
         if first < last:
             part = slice(first, last)
             yield Reads(reads.files[part], reads.offsets[part], reads.sizes[part], reads.views[part])
-
-
-def _address(view: memoryview) -> int:
-    return addressof(c_char.from_buffer(view))

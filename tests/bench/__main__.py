@@ -13,7 +13,19 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.bench import fidelity, peer, reading, scaling, starting, tracing, verdicts
+from tests.bench import (
+    fidelity,
+    generating,
+    own_cost,
+    peer,
+    ranks,
+    reading,
+    requests,
+    scaling,
+    starting,
+    tracing,
+    verdicts,
+)
 from tests.bench.table import ROUNDS, heading
 
 
@@ -30,11 +42,16 @@ def main() -> None:
         f"medians of {ROUNDS} rounds\n"
     )
     heading()
+    own_cost.bench()
+    with tempfile.TemporaryDirectory(dir=".") as name:  # /tmp may have no O_DIRECT
+        folder = Path(name).absolute()
+        requests.bench(folder)
+        reading.bench(folder)
+        generating.bench(folder)
+        tracing.bench(folder)
     starting.bench()
+    ranks.bench()
     scaling.bench()
-    with tempfile.TemporaryDirectory() as name:
-        reading.bench(Path(name))
-        tracing.bench(Path(name))
     program = peer.found()
     if program is None or importlib.util.find_spec("torch") is None:
         print("\ndlio_benchmark: not compared; it, or PyTorch, is not installed (DLIO_BENCHMARK names the program)")

@@ -17,7 +17,7 @@ from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.plan.sample_order import Order
 from dlio_hpc.units import Size
 from tests import written
-from tests.bench.table import compare
+from tests.bench.table import ROUNDS, compare
 
 FILES, PER_FILE, BATCH = 16, 16, 4
 BYTES = Sample(bytes=Size(1 << 20))
@@ -25,7 +25,7 @@ COLUMNS = 4096
 GOAL = ">= 0.95"
 
 
-def bench(folder: Path) -> None:
+def bench(folder: Path, rounds: int = ROUNDS) -> None:
     for dataset in SETS:
         here = _folder(folder, dataset)
         here.mkdir()
@@ -34,7 +34,7 @@ def bench(folder: Path) -> None:
     for case in CASES:
         here = _folder(folder, case.dataset)
         ours = _ours(here, case.dataset, case.mode, case.loader)
-        compare(f"read {case.what}", ours, case.bare(here), case.dataset.size, case.goal)
+        compare(f"read {case.what}", ours, case.bare(here), case.dataset.size, case.goal, rounds)
 
 
 def _folder(folder: Path, dataset: Dataset) -> Path:

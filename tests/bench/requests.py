@@ -27,8 +27,8 @@ from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.core.sample_layout import SampleLayout
 from dlio_hpc.plan.sample_order import Order
 from dlio_hpc.units import Size
-from tests import written
-from tests.bench.table import ROUNDS, limits
+from tests import rings, written
+from tests.bench.table import ROUNDS, row
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -49,6 +49,10 @@ class Case(NamedTuple):
     engine: str = "preadv"
     direct: bool = False
     fio: tuple[str, ...] = ()
+
+    def smaller(self, factor: int) -> "Case":
+        files, per_file = max(1, self.files // factor), max(1, self.per_file // factor)
+        return self._replace(files=files, per_file=per_file)
 
     def dataset(self) -> Dataset:
         return Dataset(self.kind, self.files, self.per_file, Sample(bytes=Size(self.size)))  # type: ignore[arg-type]
@@ -84,15 +88,26 @@ DIRECT = tuple(
 )  # fmt: skip
 
 
-def bench(folder: Path, cases: tuple[Case, ...] = CASES, ranks: tuple[int, ...] = (1, 2), rounds: int = ROUNDS) -> None:
-    for case in cases:
-        here = folder / "requests"
-        here.mkdir()
-        for number in range(case.files):
-            written.write(str(here / str(number)), case.dataset(), number)
-        for count in ranks:
-            _compare(here, case, count, rounds)
-        shutil.rmtree(here)
+def bench(folder: Path, rounds: int = ROUNDS, shrink: int = 1) -> None:
+    """Print a row for each case and number of ranks. shrink: factor by which datasets are smaller."""
+    for case in CASES:
+        _bench(folder, case, (1, 2), rounds, shrink)
+    if reason := rings.refusal():
+        print(f"io_uring is not measured: {reason}")
+        return
+    for case in DIRECT:
+        _bench(folder, case, (1,), rounds, shrink)
+
+
+def _bench(folder: Path, case: Case, ranks: tuple[int, ...], rounds: int, shrink: int) -> None:
+    case = case.smaller(shrink)
+    here = folder / "requests"
+    here.mkdir()
+    for number in range(case.files):
+        written.write(str(here / str(number)), case.dataset(), number)
+    for count in ranks:
+        _compare(here, case, count, rounds)
+    shutil.rmtree(here)
 
 
 def _compare(folder: Path, case: Case, ranks: int, rounds: int) -> None:
@@ -111,7 +126,7 @@ def _compare(folder: Path, case: Case, ranks: int, rounds: int) -> None:
     ratio = statistics.median(one / other for one, other, _ in rates)
     against_fio = statistics.median(one / other for one, _, other in rates) if of_fio else None
     what = case.what + (f", {ranks} ranks" if ranks > 1 else "")
-    limits(what, _rate(mine), _rate(theirs), ratio, _rate(of_fio) if of_fio else "", against_fio, case.goal)
+    row(what, _rate(mine), _rate(theirs), ratio, case.goal, _rate(of_fio) if of_fio else "", against_fio)
 
 
 def _rate(samples_per_s: float) -> str:
@@ -171,21 +186,21 @@ def _bare(folder: Path, case: Case) -> Callable[[], None]:
     start, gap = _start(folder, case)
     offsets = (places.offset + start + places.within * gap).tolist()
     files, views = places.file.tolist(), buffers.allocate(case.batch, case.size).views
-    rows = [views[number % case.batch] for number in range(dataset.samples)]
+    targets = [views[number % case.batch] for number in range(dataset.samples)]
     paths = [str(folder / str(number)) for number in range(case.files)]
 
     def whole_files() -> None:
-        for file, row in zip(files, rows, strict=True):
+        for file, target in zip(files, targets, strict=True):
             descriptor = os.open(paths[file], os.O_RDONLY)
-            os.preadv(descriptor, row, 0)
+            os.preadv(descriptor, target, 0)
             os.close(descriptor)
 
     def loop() -> None:
         flags = os.O_RDONLY | (os.O_DIRECT if case.direct else 0)
         descriptors = [os.open(path, flags) for path in paths]
         preadv = os.preadv
-        for file, offset, row in zip(files, offsets, rows, strict=True):
-            preadv(descriptors[file], row, offset)
+        for file, offset, target in zip(files, offsets, targets, strict=True):
+            preadv(descriptors[file], target, offset)
         for descriptor in descriptors:
             os.close(descriptor)
 
