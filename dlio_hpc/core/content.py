@@ -19,8 +19,6 @@ BLOCK = 1 << 20
 # Bytes of a page. In compressible contents, each page has the same share of random words, and no two pages are equal.
 PAGE = 4096
 WORD = 8
-# Bytes of a piece. It fits into the cache of a core, together with block 0.
-PIECE = 256 << 10
 _SHIFT = 0x9E3779B97F4A7C15
 _SEED = 2021
 
@@ -39,11 +37,11 @@ RANDOM = Compressibility()
 
 
 def pieces(first: int, count: int, compressibility: Compressibility = RANDOM) -> Iterator[memoryview]:
-    """Yield bytes `first` to `first + count` (exclusive) of the stream in pieces of at most PIECE bytes. A piece is
-    valid only until the next piece is requested.
+    """Yield bytes `first` to `first + count` (exclusive) of the stream in pieces of at most 1 MiB. A piece is valid
+    only until the next piece is requested.
     """
-    memory = np.empty(min(PIECE, count), np.uint8)
-    for done in range(0, count, PIECE):
+    memory = np.empty(min(BLOCK, count), np.uint8)
+    for done in range(0, count, BLOCK):
         piece = memory[: count - done]
         fill(piece, first + done, compressibility)
         yield piece.data
