@@ -44,8 +44,8 @@ _WORDS = st.sampled_from([100, content.BLOCK // content.WORD])
 
 
 @given(_NEAR_EDGES, st.integers(0, 3000), st.integers(0, 20), _BITS, _WORDS)
-def test_memory_at_any_address_is_filled(first: int, count: int, shift: int, bits: int, words: int) -> None:
-    compressibility = content.Compressibility(bits, words)
+def test_memory_at_any_address_is_filled(first: int, count: int, shift: int, bits: int, random_words: int) -> None:
+    compressibility = content.Compressibility(bits, random_words)
     memory = np.full(shift + count + 9, 0xAA, np.uint8)
     content.fill(memory[shift : shift + count], first, compressibility)
     end = (first + count) // content.WORD * content.WORD + content.WORD

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from dlio_hpc.core import io_uring
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.io_uring import Reads, Ring
+from dlio_hpc.core.io_uring import Completions, Ring
 from dlio_hpc.errors import ConfigError, InfrastructureError
 
 _PAGE, _SIZE = 4096, 1 << 18
@@ -58,7 +58,7 @@ def _memory(size: int) -> npt.NDArray[np.uint8]:
     return np.frombuffer(mmap.mmap(-1, max(size, 1)), np.uint8)
 
 
-def _read(ring: Ring, descriptor: int, lengths: list[int], offsets: list[int]) -> tuple[Reads, list[bytes]]:
+def _read(ring: Ring, descriptor: int, lengths: list[int], offsets: list[int]) -> tuple[Completions, list[bytes]]:
     """Read into memory that is filled from its beginning. Return also the bytes of each request."""
     ends = np.cumsum([0, *lengths])
     memory = _memory(int(ends[-1]))
@@ -238,7 +238,7 @@ def test_a_closed_ring_leaves_no_descriptor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "reason"),
     [
         (errno.ENOSYS, "older than Linux 5.6"),
         (errno.EPERM, "kernel.io_uring_disabled"),
@@ -247,13 +247,13 @@ def test_a_closed_ring_leaves_no_descriptor() -> None:
         (errno.EMFILE, "Too many open files"),
     ],
 )
-def test_a_refusal_says_why_and_what_to_do(code: int, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_says_why_and_what_to_do(code: int, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(io_uring, "_system_call", lambda: lambda *_: _failing(code))
     with pytest.raises(ConfigError) as caught:
         Ring(4)
     message = str(caught.value)
     assert message.startswith("reader.engine: io_uring is not possible here: the kernel refuses it (")
-    assert words in message
+    assert reason in message
     assert message.endswith("; set reader.engine: preadv")
 
 

@@ -62,11 +62,11 @@ def _fill_in_block(row: Rows, first: int, compressibility: Compressibility) -> N
     lead = min(-begin % WORD, len(row))
     count = (len(row) - lead) // WORD
     low, end = (begin + lead) // WORD, lead + count * WORD
-    words = row[lead:end].view(np.uint64)
+    whole = row[lead:end].view(np.uint64)
     base = _first_block(compressibility.random_words)
-    np.add(base[low : low + count], np.uint64(number * _SHIFT % (1 << 64)), out=words)
+    np.add(base[low : low + count], np.uint64(number * _SHIFT % (1 << 64)), out=whole)
     if compressibility.bits < 8:
-        np.bitwise_and(words, np.uint64(_mask(compressibility.bits)), out=words)
+        np.bitwise_and(whole, np.uint64(_mask(compressibility.bits)), out=whole)
     if lead:
         row.data[:lead] = head(first, compressibility)[:lead]
     if end < len(row):

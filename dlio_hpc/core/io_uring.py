@@ -75,7 +75,7 @@ _REFUSALS = {
 }
 
 
-class Reads(NamedTuple):
+class Completions(NamedTuple):
     """Times and results of requests, in the order of the requests. starts: seconds of clock.now() before the system
     call that submitted the request. ends: seconds of clock.now() when the result was taken from the ring. counts:
     bytes, or a negative error number.
@@ -118,7 +118,7 @@ class Ring:
         self._requests = np.frombuffer(requests, _REQUEST_BYTES)
         self._batch = _Batch(entries)
 
-    def read(self, descriptors: Numbers, addresses: Numbers, lengths: Numbers, offsets: Numbers) -> Reads:
+    def read(self, descriptors: Numbers, addresses: Numbers, lengths: Numbers, offsets: Numbers) -> Completions:
         """Read `lengths` bytes at `offsets` of the files `descriptors` to the memory at `addresses`. Each array has a
         value per request. Lengths are below 4 GiB. A request that reads fewer bytes than its length is not repeated.
 
@@ -140,7 +140,7 @@ class Ring:
             self._wait_for_all()
             raise
 
-    def _run(self, batch: "_Batch", total: int) -> Reads:
+    def _run(self, batch: "_Batch", total: int) -> Completions:
         """Send the first `total` requests of `batch`, and return their times and results."""
         starts, ends, counts = np.empty(total), np.empty(total), np.empty(total, np.int64)
         sent = done = 0
@@ -155,7 +155,7 @@ class Ring:
             done += count
         numbers = batch.numbers[:total]
         ends[numbers], counts[numbers] = batch.ends[:total], batch.counts[:total]
-        return Reads(starts, ends, counts)
+        return Completions(starts, ends, counts)
 
     def _queue(self, requests: Entries) -> None:
         """Put requests into the submission ring. They replace requests that the kernel has not started."""
