@@ -35,3 +35,23 @@ def test_a_sample_is_known_by_its_first_bytes(first: int) -> None:
     head = content.head(first)
     assert 1 <= len(head) <= 8
     assert head == _bytes(first, len(head))
+
+
+# Places around the ends of blocks, and others.
+_NEAR_EDGES = st.integers(content.BLOCK - 3000, content.BLOCK + 3000) | st.integers(0, 10**15)
+_BITS = st.sampled_from([1, 5, 8])
+_WORDS = st.sampled_from([100, content.BLOCK // content.WORD])
+
+
+@given(_NEAR_EDGES, st.integers(0, 3000), st.integers(0, 20), _BITS, _WORDS)
+def test_memory_at_any_address_is_filled(first: int, count: int, shift: int, bits: int, random_words: int) -> None:
+    compressibility = content.Compressibility(bits, random_words)
+    memory = np.full(shift + count + 9, 0xAA, np.uint8)
+    content.fill(memory[shift : shift + count], first, compressibility)
+    end = (first + count) // content.WORD * content.WORD + content.WORD
+    stream = b"".join(
+        content.head(at, compressibility) for at in range(first // content.WORD * content.WORD, end, content.WORD)
+    )
+    assert memory[shift : shift + count].tobytes() == stream[first % content.WORD :][:count]
+    assert (memory[:shift] == 0xAA).all()
+    assert (memory[shift + count :] == 0xAA).all()

@@ -286,6 +286,14 @@ def test_pandas_reads_what_is_written(tmp_path: Path) -> None:
     assert csv.head(0, content.RANDOM) == _expected(dataset, [0])[0][:4]
 
 
+@given(st.lists(st.integers(0, 10**7 - 1), min_size=1, max_size=300))
+def test_csv_numbers_are_spelled_and_read(numbers: list[int]) -> None:
+    text = np.tile(np.frombuffer(b"0.0000000,", np.uint8), (len(numbers), 1))
+    csv.spell(text, np.array(numbers, np.uint32))
+    assert text.tobytes() == b"".join(b"0.%07d," % number for number in numbers)
+    assert csv.numbers_of(text).tolist() == numbers
+
+
 @given(st.binary(max_size=200))
 def test_tfrecord_frames_follow_the_format(payload: bytes) -> None:
     """Checksums are those of a bitwise CRC-32C (Castagnoli), masked as in record_writer.h."""

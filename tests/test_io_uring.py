@@ -1,10 +1,11 @@
 """Reads through io_uring deliver the same bytes as pread(2), whatever the order of completion."""
 
+import ctypes
 import errno
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from dlio_hpc.core import io_uring
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.io_uring import Reads, Ring
+from dlio_hpc.core.io_uring import Completions, Ring
 from dlio_hpc.errors import ConfigError, InfrastructureError
 from tests import rings
 
@@ -49,7 +50,7 @@ def _memory(size: int) -> npt.NDArray[np.uint8]:
     return np.frombuffer(mmap.mmap(-1, max(size, 1)), np.uint8)
 
 
-def _read(ring: Ring, descriptor: int, lengths: list[int], offsets: list[int]) -> tuple[Reads, list[bytes]]:
+def _read(ring: Ring, descriptor: int, lengths: list[int], offsets: list[int]) -> tuple[Completions, list[bytes]]:
     """Read into memory that is filled from its beginning. Return also the bytes of each request."""
     ends = np.cumsum([0, *lengths])
     memory = _memory(int(ends[-1]))
@@ -102,29 +103,46 @@ def test_each_request_has_its_own_error(ring: Ring, descriptor: int) -> None:
     assert memory[:20].tobytes() == _CONTENTS[:20]
 
 
+Call = Callable[..., int]
+
+
+def _failing(code: int) -> int:
+    """Fail as a system call does."""
+    ctypes.set_errno(code)
+    return -1
+
+
+def _entered(monkeypatch: pytest.MonkeyPatch, enter: Call) -> Ring:
+    """Return a ring whose calls of io_uring_enter go to `enter`. Its first argument makes the real system call; the
+    others are the number of requests to start, the number of results to wait for, and the rest.
+    """
+    system_call = io_uring._system_call()
+
+    def replaced(number: int, *arguments: Any) -> int:
+        if number != io_uring._ENTER:
+            return system_call(number, *arguments)
+        descriptor, *others = arguments
+        return enter(lambda *changed: system_call(number, descriptor, *changed), *others)
+
+    monkeypatch.setattr(io_uring, "_system_call", lambda: replaced)
+    return Ring(8)
+
+
 @_possible
-def test_one_system_call_reads_a_ring_of_cached_bytes(
-    descriptor: int, ring: Ring, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = _counted(monkeypatch)
-    for total, expected in ((1, 1), (8, 1), (16, 2), (17, 3), (0, 0)):
+def test_one_system_call_reads_a_ring_of_cached_bytes(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = []
+
+    def enter(call: Call, count: int, *rest: Any) -> int:
+        counts.append(count)
+        return call(count, *rest)
+
+    ring = _entered(monkeypatch, enter)
+    for total, expected in ((1, [1]), (8, [8]), (16, [8, 8]), (17, [8, 8, 1]), (0, [])):
         os.pread(descriptor, _SIZE, 0)
-        calls.clear()
+        counts.clear()
         _read(ring, descriptor, [100] * total, [_PAGE * number for number in range(total)])
-        assert len(calls) == expected
-
-
-def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return the list of system calls that are made from now on, by their number."""
-    calls: list[int] = []
-    original = io_uring._system_call
-
-    def count(number: int, *arguments: Any) -> int:
-        calls.append(number)
-        return original(number, *arguments)
-
-    monkeypatch.setattr(io_uring, "_system_call", count)
-    return calls
+        assert counts == expected
+    ring.close()
 
 
 @_possible
@@ -147,58 +165,47 @@ def test_direct_reads_with_many_in_flight(descriptor: int, depth: int) -> None:
 
 @_possible
 @pytest.mark.parametrize("code", [errno.EINTR, errno.EAGAIN, errno.EBUSY])
-def test_refused_calls_are_made_again(ring: Ring, descriptor: int, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    original, calls = io_uring._system_call, 0
+def test_refused_calls_are_made_again(descriptor: int, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
 
-    def every_third(number: int, *arguments: Any) -> int:
+    def enter(call: Call, *arguments: Any) -> int:
         nonlocal calls
         calls += 1
-        if calls % 3:
-            raise OSError(code, os.strerror(code))
-        return original(number, *arguments)
+        return _failing(code) if calls % 3 else call(*arguments)
 
-    monkeypatch.setattr(io_uring, "_system_call", every_third)
+    ring = _entered(monkeypatch, enter)
     _, data = _read(ring, descriptor, [100] * 30, list(range(30)))
     assert data == [_CONTENTS[number : number + 100] for number in range(30)]
+    ring.close()
 
 
 @_possible
-def test_requests_that_did_not_start_are_sent_again(
-    ring: Ring, descriptor: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original = io_uring._system_call
-
-    def half(number: int, ring_descriptor: int, count: int, *arguments: Any) -> int:
-        return original(number, ring_descriptor, -(-count // 2), *arguments)
-
-    monkeypatch.setattr(io_uring, "_system_call", half)
+def test_requests_that_did_not_start_are_sent_again(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = _entered(monkeypatch, lambda call, count, *rest: call(-(-count // 2), *rest))
     _, data = _read(ring, descriptor, [100] * 30, list(range(30)))
     assert data == [_CONTENTS[number : number + 100] for number in range(30)]
+    ring.close()
 
 
 @_possible
 def test_an_interrupted_read_waits_for_its_requests(monkeypatch: pytest.MonkeyPatch, descriptor: int) -> None:
-    """A pipe delivers the requests in flight. Afterwards the ring works as before."""
+    """The requests in flight read from a pipe. Afterwards the ring works as before."""
     source, sink = os.pipe()
-    ring = Ring(4)
-    original = io_uring._system_call
     calls = 0
 
-    def interrupted(number: int, ring_descriptor: int, count: int, wanted: int, *arguments: Any) -> int:
+    def enter(call: Call, count: int, wanted: int, *rest: Any) -> int:
         nonlocal calls
         calls += 1
         if calls == 1:
-            original(number, ring_descriptor, count, 0, *arguments)
+            call(count, 0, *rest)
             raise KeyboardInterrupt
-        os.write(sink, b"xxxx")
-        return original(number, ring_descriptor, count, wanted, *arguments)
+        os.write(sink, b"xxxx" if calls == 2 else b"")
+        return call(count, wanted, *rest)
 
-    memory = _memory(4)
-    monkeypatch.setattr(io_uring, "_system_call", interrupted)
+    ring, memory = _entered(monkeypatch, enter), _memory(4)
     with pytest.raises(KeyboardInterrupt):
         ring.read(np.full(4, source), memory.ctypes.data + np.arange(4), np.ones(4, int), np.full(4, -1))
     assert memory.tobytes() == b"xxxx"
-    monkeypatch.undo()
     _, data = _read(ring, descriptor, [100], [7])
     assert data == [_CONTENTS[7:107]]
     ring.close()
@@ -207,13 +214,11 @@ def test_an_interrupted_read_waits_for_its_requests(monkeypatch: pytest.MonkeyPa
 
 
 @_possible
-def test_a_failing_ring_is_a_fault_of_the_machine(ring: Ring, descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> int:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(io_uring, "_system_call", fail)
+def test_a_failing_ring_is_a_fault_of_the_machine(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = _entered(monkeypatch, lambda *_: _failing(errno.EIO))
     with pytest.raises(InfrastructureError, match="Input/output error"):
         _read(ring, descriptor, [100], [0])
+    ring.close()
 
 
 @_possible
@@ -225,7 +230,7 @@ def test_a_closed_ring_leaves_no_descriptor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "reason"),
     [
         (errno.ENOSYS, "older than Linux 5.6"),
         (errno.EPERM, "kernel.io_uring_disabled"),
@@ -234,22 +239,19 @@ def test_a_closed_ring_leaves_no_descriptor() -> None:
         (errno.EMFILE, "Too many open files"),
     ],
 )
-def test_a_refusal_says_why_and_what_to_do(code: int, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> int:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(io_uring, "_system_call", refuse)
+def test_a_refusal_says_why_and_what_to_do(code: int, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_uring, "_system_call", lambda: lambda *_: _failing(code))
     with pytest.raises(ConfigError) as caught:
         Ring(4)
     message = str(caught.value)
     assert message.startswith("reader.engine: io_uring is not possible here: the kernel refuses it (")
-    assert words in message
+    assert reason in message
     assert message.endswith("; set reader.engine: preadv")
 
 
 def test_a_kernel_without_the_request_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such a kernel creates the ring, but does not name the features that came with the request."""
-    monkeypatch.setattr(io_uring, "_system_call", lambda *_: os.open("/dev/null", os.O_RDONLY))
+    monkeypatch.setattr(io_uring, "_system_call", lambda: lambda *_: os.open("/dev/null", os.O_RDONLY))
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(ConfigError, match=r"older than Linux 5\.6"):
         Ring(4)

@@ -19,8 +19,6 @@ BLOCK = 1 << 20
 # Bytes of a page. In compressible contents, each page has the same share of random words, and no two pages are equal.
 PAGE = 4096
 WORD = 8
-# Bytes of a piece. It fits into the cache of a core, together with block 0.
-PIECE = 256 << 10
 _SHIFT = 0x9E3779B97F4A7C15
 _SEED = 2021
 
@@ -39,11 +37,11 @@ RANDOM = Compressibility()
 
 
 def pieces(first: int, count: int, compressibility: Compressibility = RANDOM) -> Iterator[memoryview]:
-    """Yield bytes `first` to `first + count` (exclusive) of the stream in pieces of at most PIECE bytes. A piece is
-    valid only until the next piece is requested.
+    """Yield bytes `first` to `first + count` (exclusive) of the stream in pieces of at most 1 MiB. A piece is valid
+    only until the next piece is requested.
     """
-    memory = np.empty(min(PIECE, count), np.uint8)
-    for done in range(0, count, PIECE):
+    memory = np.empty(min(BLOCK, count), np.uint8)
+    for done in range(0, count, BLOCK):
         piece = memory[: count - done]
         fill(piece, first + done, compressibility)
         yield piece.data
@@ -64,11 +62,11 @@ def _fill_in_block(row: Rows, first: int, compressibility: Compressibility) -> N
     lead = min(-begin % WORD, len(row))
     count = (len(row) - lead) // WORD
     low, end = (begin + lead) // WORD, lead + count * WORD
-    words = row[lead:end].view(np.uint64)
+    whole = row[lead:end].view(np.uint64)
     base = _first_block(compressibility.random_words)
-    np.add(base[low : low + count], np.uint64(number * _SHIFT % (1 << 64)), out=words)
+    np.add(base[low : low + count], np.uint64(number * _SHIFT % (1 << 64)), out=whole)
     if compressibility.bits < 8:
-        np.bitwise_and(words, np.uint64(_mask(compressibility.bits)), out=words)
+        np.bitwise_and(whole, np.uint64(_mask(compressibility.bits)), out=whole)
     if lead:
         row.data[:lead] = head(first, compressibility)[:lead]
     if end < len(row):

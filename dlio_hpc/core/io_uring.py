@@ -30,7 +30,7 @@ Entries = npt.NDArray[np.void]
 _SETUP, _ENTER = 425, 426
 _WAIT = 1
 # The waiting thread's mask of signals is not changed: a null pointer and its size.
-_NO_SIGNALS = (ctypes.c_void_p(), 0)
+_NO_SIGNALS = (None, 0)
 _OP_READ = 22
 _REQUESTS_AT = 0x10000000
 # The kernel delivers results only while the thread waits for them (IORING_SETUP_SINGLE_ISSUER and DEFER_TASKRUN, Linux
@@ -75,7 +75,7 @@ _REFUSALS = {
 }
 
 
-class Reads(NamedTuple):
+class Completions(NamedTuple):
     """Times and results of requests, in the order of the requests. starts: seconds of clock.now() before the system
     call that submitted the request. ends: seconds of clock.now() when the result was taken from the ring. counts:
     bytes, or a negative error number.
@@ -94,12 +94,13 @@ class Ring:
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
+        self._call = _system_call()
         self._descriptor, parameters = _created(depth)
         try:
             self._map(parameters)
         except OSError as fault:
             os.close(self._descriptor)
-            raise _refused(fault) from fault
+            raise _refused(fault.errno or 0) from fault
 
     def _map(self, parameters: np.void) -> None:
         """Map the rings into memory, and keep views of them. All state of the rings lies in this memory."""
@@ -110,14 +111,14 @@ class Ring:
         self._counters = memoryview(rings).cast("I")
         self._started, self._queued = int(submission["head"]) // 4, int(submission["tail"]) // 4
         self._taken, self._finished = int(completion["head"]) // 4, int(completion["tail"]) // 4
-        self._order = np.frombuffer(rings, np.uint32, entries, int(submission["array"]))
-        self._rotations = np.tile(np.arange(entries, dtype=np.uint32), 2)
+        # The submission ring refers to requests by their index. Here both have the same order.
+        np.frombuffer(rings, np.uint32, entries, int(submission["array"]))[:] = np.arange(entries)
         self._results = np.frombuffer(rings, _RESULT, results, int(completion["array"])).view(_RESULT_BYTES)
         requests = mmap.mmap(self._descriptor, entries * _REQUEST.itemsize, offset=_REQUESTS_AT)
         self._requests = np.frombuffer(requests, _REQUEST_BYTES)
         self._batch = _Batch(entries)
 
-    def read(self, descriptors: Numbers, addresses: Numbers, lengths: Numbers, offsets: Numbers) -> Reads:
+    def read(self, descriptors: Numbers, addresses: Numbers, lengths: Numbers, offsets: Numbers) -> Completions:
         """Read `lengths` bytes at `offsets` of the files `descriptors` to the memory at `addresses`. Each array has a
         value per request. Lengths are below 4 GiB. A request that reads fewer bytes than its length is not repeated.
 
@@ -139,43 +140,45 @@ class Ring:
             self._wait_for_all()
             raise
 
-    def _run(self, batch: "_Batch", total: int) -> Reads:
+    def _run(self, batch: "_Batch", total: int) -> Completions:
         """Send the first `total` requests of `batch`, and return their times and results."""
         starts, ends, counts = np.empty(total), np.empty(total), np.empty(total, np.int64)
         sent = done = 0
         while done < total:
             until = min(total, done + self._depth)
-            self._queue(batch.requests[sent:until])
-            starts[sent:until] = now()
+            if sent < until:
+                self._queue(batch.requests[sent:until])
+                starts[sent:until] = now()
             sent += self._enter(until - sent, sent - done)
             count = self._take(batch.results[done:total])
             batch.ends[done : done + count] = now()
             done += count
         numbers = batch.numbers[:total]
         ends[numbers], counts[numbers] = batch.ends[:total], batch.counts[:total]
-        return Reads(starts, ends, counts)
+        return Completions(starts, ends, counts)
 
     def _queue(self, requests: Entries) -> None:
         """Put requests into the submission ring. They replace requests that the kernel has not started."""
-        count, size = len(requests), len(self._order)
-        if count:
-            started = self._counters[self._started]
-            first = size - started % size
-            self._requests[:count] = requests
-            self._order[:] = self._rotations[first : first + size]
-            self._counters[self._queued] = (started + count) & _COUNTER
+        count, started = len(requests), self._counters[self._started]
+        first = started % len(self._requests)
+        straight = min(count, len(self._requests) - first)
+        self._requests[first : first + straight] = requests[:straight]
+        if straight < count:
+            self._requests[: count - straight] = requests[straight:]
+        self._counters[self._queued] = (started + count) & _COUNTER
 
     def _enter(self, count: int, in_flight: int) -> int:
         """Start `count` queued requests, and wait until a request has finished. Return the number of requests that were
         started. If the kernel lacks the memory to start one, only wait.
         """
-        try:
-            return _system_call(_ENTER, self._descriptor, count, 1, _WAIT, *_NO_SIGNALS)
-        except OSError as fault:
-            if fault.errno == errno.EINTR:
-                return 0
-            if fault.errno not in {errno.EAGAIN, errno.EBUSY}:
-                raise InfrastructureError(f"io_uring fails: {fault.strerror}") from fault
+        started = self._call(_ENTER, self._descriptor, count, 1, _WAIT, *_NO_SIGNALS)
+        if started >= 0:
+            return started
+        code = ctypes.get_errno()
+        if code == errno.EINTR:
+            return 0
+        if code not in {errno.EAGAIN, errno.EBUSY}:
+            raise InfrastructureError(f"io_uring fails: {os.strerror(code)}")
         if in_flight and count:
             return self._enter(0, in_flight)
         time.sleep(_BUSY_PAUSE_S)
@@ -203,7 +206,7 @@ class Ring:
     def close(self) -> None:
         """Release the ring. It cannot be used again."""
         with darshan_fd_gate.closing():
-            del self._counters, self._order, self._results, self._requests
+            del self._counters, self._results, self._requests
             os.close(self._descriptor)
 
 
@@ -228,36 +231,27 @@ def _created(depth: int) -> tuple[int, np.void]:
     parameters = np.zeros(1, _PARAMETERS)
     for flags in _FLAGS:
         parameters["flags"] = flags
-        try:
-            descriptor = _system_call(_SETUP, depth, ctypes.c_void_p(parameters.ctypes.data))
+        descriptor = _system_call()(_SETUP, depth, ctypes.c_void_p(parameters.ctypes.data))
+        if descriptor >= 0 or ctypes.get_errno() != errno.EINVAL:
             break
-        except OSError as fault:
-            if fault.errno != errno.EINVAL or flags == _FLAGS[-1]:
-                raise _refused(fault) from fault
+    if descriptor < 0:
+        raise _refused(ctypes.get_errno())
     if parameters["features"][0] & _FEATURES != _FEATURES:
         os.close(descriptor)
-        raise _refused(OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)))
+        raise _refused(errno.ENOSYS)
     return descriptor, parameters[0]
 
 
-def _refused(fault: OSError) -> ConfigError:
-    reason = _REFUSALS.get(fault.errno or 0)
+def _refused(code: int) -> ConfigError:
+    reason = f": {_REFUSALS[code]}" if code in _REFUSALS else ""
     return ConfigError(
-        f"reader.engine: io_uring is not possible here: the kernel refuses it ({fault.strerror}"
-        f"{f': {reason}' if reason else ''}); set reader.engine: preadv"
+        f"reader.engine: io_uring is not possible here: the kernel refuses it ({os.strerror(code)}{reason}); set "
+        "reader.engine: preadv"
     )
 
 
-def _system_call(number: int, *arguments: int | ctypes.c_void_p) -> int:
-    """Make a system call, and return its result. Raise OSError if it fails."""
-    result = _syscall()(number, *arguments)
-    if result < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return result
-
-
 @functools.cache
-def _syscall() -> Callable[..., int]:
-    """Return syscall(2) of the C library. Integers are passed as C's int, which ctypes does without slow checks."""
+def _system_call() -> Callable[..., int]:
+    """Return syscall(2) of the C library. It returns -1 for an error, and ctypes.get_errno() then returns the error."""
     function: Callable[..., int] = ctypes.CDLL(None, use_errno=True).syscall
     return function

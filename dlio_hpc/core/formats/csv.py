@@ -93,12 +93,12 @@ def numbers_of(lines: Rows) -> npt.NDArray[np.uint64]:
     """Return the seven-digit numbers whose text is in `lines`. Neighbours are combined three times: digits to numbers
     below 100, these to numbers below 10,000, and these to the results. The text is not checked.
     """
-    words = lines.reshape(-1).view(_WORD)["digits"] & np.uint64(0x0F0F0F0F0F0F0F00)
+    digits = lines.reshape(-1).view(_WORD)["digits"] & np.uint64(0x0F0F0F0F0F0F0F00)
     for base, bits, mask in ((10, 8, 0x00FF00FF00FF00FF), (100, 16, 0x0000FFFF0000FFFF), (10_000, 32, 0xFFFFFFFF)):
-        words *= np.uint64((base << bits) + 1)
-        words >>= np.uint64(bits)
-        words &= np.uint64(mask)
-    return words
+        digits *= np.uint64((base << bits) + 1)
+        digits >>= np.uint64(bits)
+        digits &= np.uint64(mask)
+    return digits
 
 
 def _numbers(count: int, position: int, compressibility: Compressibility) -> npt.NDArray[np.uint32]:

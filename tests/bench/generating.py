@@ -1,0 +1,70 @@
+"""Generating by one rank, compared with a bare loop that writes as many bytes in aligned blocks. Both write new files
+and sync each of them to storage. In memory (/dev/shm) only their CPU time counts.
+"""
+
+import mmap
+import os
+import random
+from functools import partial
+from pathlib import Path
+
+from dlio_hpc.config.dataset_keys import Dataset, Sample
+from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.units import Size
+from tests.bench.table import ROUNDS, compare
+
+_BLOCK, _GOAL = 1 << 20, ">= 0.9"
+_BYTES = Sample(bytes=Size(1 << 20))
+_DATASETS = (
+    (Dataset("raw", 8, 16, _BYTES), _GOAL),
+    (Dataset("npz", 8, 16, _BYTES), _GOAL),
+    (Dataset("hdf5", 8, 16, _BYTES), _GOAL),
+    (Dataset("tfrecord", 8, 16, _BYTES), _GOAL),
+    (Dataset("csv", 8, 16, Sample(shape=(100_000,))), ">= 200 MB/s"),
+)
+
+
+def bench(folder: Path, rounds: int = ROUNDS) -> None:
+    block = memoryview(mmap.mmap(-1, _BLOCK))
+    block[:] = random.Random(1).randbytes(_BLOCK)
+    for dataset, goal in _DATASETS:
+        here = folder / f"generated-{dataset.format}"
+        here.mkdir()
+        _generate(here, dataset)
+        sizes = [_path(here, number).stat().st_size for number in range(dataset.files)]
+        compare(
+            f"generate {dataset.format} / write as many bytes",
+            partial(_generate, here, dataset),
+            partial(_write, here, sizes, block),
+            sum(sizes),
+            goal,
+            rounds,
+            between=partial(_remove, here),
+        )
+        _remove(here)
+
+
+def _path(folder: Path, number: int) -> Path:
+    return folder / f"{number}.data"
+
+
+def _generate(folder: Path, dataset: Dataset) -> None:
+    for number in range(dataset.files):
+        descriptor = os.open(_path(folder, number), os.O_RDWR | os.O_CREAT)
+        FORMATS[dataset.format].write(descriptor, dataset, number)
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+
+def _write(folder: Path, sizes: list[int], block: memoryview) -> None:
+    for number, size in enumerate(sizes):
+        descriptor = os.open(_path(folder, number), os.O_RDWR | os.O_CREAT)
+        for done in range(0, size, _BLOCK):
+            os.write(descriptor, block[: size - done])
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+
+def _remove(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
