@@ -15,7 +15,7 @@ from msgspec import structs
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import content
+from dlio_hpc.core import buffers, content
 from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content_check import Verification
 from dlio_hpc.core.formats import FORMATS
@@ -23,7 +23,7 @@ from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.core.sample_layout import SampleLayout
-from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.plan import plan
 from dlio_hpc.plan.sample_order import Order
 from dlio_hpc.units import Seconds, Size
@@ -212,6 +212,37 @@ def test_ahead_or_not_with_and_without_the_rest(tmp_path: Path, loader: Any, key
     samples = _epoch(loader, made, tmp_path)
     assert samples == _expected(made)
     assert sum(len(batch) for rank in samples for batch in rank) == plan.samples_per_epoch(made, _RANKS)
+
+
+def test_pytorch_without_workers_reads_each_batch_into_the_same_aligned_memory(tmp_path: Path) -> None:
+    dataset = Dataset("npz", 5, 2, Sample(bytes=Size(5000)))
+    keys = Reader(loader="pytorch", batch_size=4, prefetch=0, shuffle=Shuffle())
+    made = Workload("w", dataset, reader=keys)
+    _write(tmp_path, dataset)
+    known, opened = _contents(dataset), _open("pytorch", made, tmp_path, 3)
+    numbers, addresses = [], set()
+    for batch in opened.epoch(Order(dataset, keys, 0), 0, 10, 3):
+        numbers += [known[row.tobytes()] for row in batch.rows]
+        addresses.add(batch.rows.ctypes.data)
+    opened.close()
+    assert numbers == list(range(10))  # the last batch is short
+    assert len(addresses) == 1
+    assert addresses.pop() % buffers.PAGE == 0
+
+
+def test_pytorch_without_memory_for_a_batch_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = Dataset("npz", 2, 2, Sample(bytes=Size(100)))
+    keys = Reader(loader="pytorch", batch_size=2, prefetch=0)
+    _write(tmp_path, dataset)
+
+    def allocate(samples: int, width: int) -> buffers.Buffer:
+        raise MemoryError(f"{samples} x {width}")
+
+    monkeypatch.setattr(buffers, "allocate", allocate)
+    opened = _open("pytorch", Workload("w", dataset, reader=keys), tmp_path, 2)
+    with pytest.raises(InfrastructureError, match=r"no memory for a batch: 2 x 100; .*lower batch_size"):
+        next(opened.epoch(Order(dataset, keys, 0), 0, 4, 2))
+    opened.close()
 
 
 def test_pytorch_workers_may_be_spawned(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import buffers
+from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import Paths, SampleReader
 from dlio_hpc.core.io_counters import Tally
@@ -73,6 +74,7 @@ class _Samples:
         self._layout = SampleLayout(workload.dataset)
         self._paths = paths
         self._reader: SampleReader | None = None
+        self._buffer: Buffer | None = None
 
     def __len__(self) -> int:
         return self._workload.dataset.samples
@@ -86,8 +88,8 @@ class _Samples:
         tally = Tally()
         is_worker = torch.utils.data.get_worker_info() is not None
         try:
-            # Shared memory is allocated here, because a later failure, outside this function, would not be reported.
-            rows = _memory(len(samples), self._workload.dataset.sample.largest, is_worker)
+            # Memory is allocated here, because a later failure, outside this function, would not be reported.
+            rows, buffer = self._shared(len(samples)) if is_worker else self._reused(len(samples))
             if self._reader is None:
                 # When a worker ends, the kernel adds all counts of the worker, including those of its start-up, to
                 # those of its parent.
@@ -95,10 +97,10 @@ class _Samples:
                 tally.fetched = before.fetched if before is not None else 0
                 self._reader = FORMATS[self._workload.dataset.format].reader(self._workload, self._paths, None)
             places = self._layout.of(np.array(samples, np.uint64))
-            self._reader.read(places, buffers.over(rows.numpy()), tally)
+            self._reader.read(places, buffer, tally)
         except DlioError as fault:
             return None, tally, fault
-        except RuntimeError as fault:
+        except (RuntimeError, MemoryError) as fault:
             message = f"PyTorch has no memory for a batch: {fault}; enlarge /dev/shm, or lower batch_size or prefetch"
             return None, tally, InfrastructureError(message)
         if self._workload.reader.preprocess_time:
@@ -106,21 +108,31 @@ class _Samples:
             tally.preprocess_s += preprocess(seconds, self._workload.compute.mode)
         return rows, tally, None
 
+    def _shared(self, samples: int) -> tuple[Any, Buffer]:
+        """Return a tensor in new shared memory, through which a worker passes a batch to the training loop, and its
+        rows as a buffer. It is allocated there, as torch's default_collate does, because share_memory_() would copy it.
+        """
+        import torch
+
+        width = self._workload.dataset.sample.largest
+        storage = torch.UntypedStorage._new_shared(samples * width)
+        tensor = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (samples, width))
+        return tensor, buffers.over(tensor.numpy())
+
+    def _reused(self, samples: int) -> tuple[Any, Buffer]:
+        """Return a tensor of the first rows of a buffer, and these rows. Without workers, every batch of the process is
+        read into the same buffer, as the training loop requests a batch only after it has used the previous batch.
+        """
+        import torch
+
+        if self._buffer is None:
+            self._buffer = buffers.allocate(self._workload.reader.batch_size, self._workload.dataset.sample.largest)
+        part = self._buffer.part(slice(samples))
+        return torch.from_numpy(part.rows), part
+
     def close(self) -> None:
         if self._reader is not None:
             self._reader.close()
-
-
-def _memory(samples: int, width: int, shared: bool) -> Any:
-    """Return a tensor of bytes for a batch, in shared memory if the batch must reach another process. It is allocated
-    there, as torch's default_collate does, because share_memory_() would copy it.
-    """
-    import torch
-
-    if not shared:
-        return torch.empty((samples, width), dtype=torch.uint8)
-    storage = torch.UntypedStorage._new_shared(samples * width)
-    return torch.empty(0, dtype=torch.uint8).set_(storage, 0, (samples, width))
 
 
 def _next(batches: Iterator[Any]) -> Any:
