@@ -56,6 +56,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
             (folder / file).unlink(missing_ok=True)
         safe_folders.discard(folder / rundir.TF_PROFILE)
     memory = environment.write(comm, directory)
+    clock.assemble(comm)
     hosts = comm.allgather(environment.host())
     progress, stop = Progress(name, speaks=comm.rank == 0), Stop(comm, directory)
     generated = generate(comm, run, progress, stop) if run.kind == "generate" else None
@@ -127,7 +128,9 @@ def _train(
     marks.close()
     profiles: list[XPlane | None] = []
     if run.tf_profile:
-        profiles = comm.gather(profiler.profile() if profiler else None) or []
+        profile = profiler.profile() if profiler else None
+        clock.assemble(comm)
+        profiles = comm.gather(profile) or []
     merged = merge.gather(comm, hosts, recording, marks.taken)
     if merged is None:
         return None
