@@ -156,7 +156,7 @@ def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bo
         site.hyperthreads,
         site.launcher,
         site.scheduler,
-        variables(site.rank_environment, () if darshan else site.preload),
+        variables(site.rank_environment, () if darshan else site.preload) | _staged(site),
         darshan,
     )
     return [site.launcher.command, *LAUNCHERS[site.launcher.kind](spec)]
@@ -188,6 +188,11 @@ def variables(environment: dict[str, str], preload: tuple[str, ...]) -> Variable
     if preload:
         assigned["LD_PRELOAD"] = Shell(quote(":".join(preload)) + '"${LD_PRELOAD:+:$LD_PRELOAD}"')
     return assigned
+
+
+def _staged(site: Site) -> Variables:
+    """Return the variable with which ranks import from the staged environment. The job script sets `staged_path`."""
+    return {} if site.stage_environment is None else {"PYTHONPATH": Shell('"$staged_path"')}
 
 
 def _env(spec: Spec) -> list[str]:

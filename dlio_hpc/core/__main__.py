@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> None:
         orphan_ranks.end_with_proxy()  # before MPI starts: ranks may wait for others forever in MPI_Init
         from mpi4py import MPI
 
-        from dlio_hpc.core import clock, package_check
+        from dlio_hpc.core import clock
         from dlio_hpc.core import run as core
 
         comm = MPI.COMM_WORLD
@@ -48,6 +48,8 @@ def main(arguments: list[str] | None = None) -> None:
             (folder / rundir.ERROR).unlink(missing_ok=True)
         clock.assemble(comm)
         if options.packages:
+            from dlio_hpc.core import package_check
+
             package_check.require(comm, plan.packages, plan.nodes)
         else:
             core.execute(comm, directory, plan, run, plan_sha256)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlio_hpc import units
-from dlio_hpc.core import clock, environment, merge, timeline
+from dlio_hpc.core import clock, environment, merge
 from dlio_hpc.core.darshan_markers import MarkerReads
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.generate import generate
@@ -134,6 +134,8 @@ def _train(
     merged = merge.gather(comm, hosts, recording, marks.taken)
     if merged is None:
         return None
+    from dlio_hpc.core import timeline  # not on all ranks: it imports several modules
+
     summary = merge.summary(merged, run)
     timeline.write(folder, merged, run, profiles, setup.marker_path(plan.directory, run))
     faults = _faults(run, summary, comm.size) + _placement_faults(plan, [host.name for host in hosts])
