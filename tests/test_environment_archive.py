@@ -20,8 +20,10 @@ from tests import planning
 from tests.conftest import BIN, Run
 from tests.standins.login import until
 
+# The environment and PYTHONPATH of an interpreter on the node.
+_RUN = "RUN RUN/package:RUN/stdlib:RUN/stdlib/lib-dynload:/users/own"
 _PYTHON = """#!/bin/bash
-[ "$*" != "-c import sys; print(sys.prefix)" ] || { cd "${0%/*}/.." && pwd; exit; }
+[[ "$*" != *get_path* ]] || { cd "${0%/*}/.." && echo "$PWD"; cd ../base && echo "$PWD"; exit; }
 echo "${0%/bin/*} $PYTHONPATH $1 $2"
 [ ! -e "$0.broken" ]
 """
@@ -30,14 +32,16 @@ echo "${0%/bin/*} $PYTHONPATH $1 $2"
 @pytest.fixture
 def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An interpreter of a small environment. It prints its environment, PYTHONPATH and its first arguments."""
-    prefix, package = tmp_path / "environment", tmp_path / "dlio_hpc"
-    for folder in (prefix / "bin", prefix / "lib" / "__pycache__", package):
+    prefix, package, base = tmp_path / "environment", tmp_path / "dlio_hpc", tmp_path / "base"
+    for folder in (prefix / "bin", prefix / "lib" / "__pycache__", package, base / "test", base / "lib-dynload"):
         folder.mkdir(parents=True)
     program = prefix / "bin" / "python3"
     program.write_text(_PYTHON)
     program.chmod(0o755)
     (prefix / "lib" / "module.py").write_text("1")
     (package / "__init__.py").write_text("")
+    (base / "os.py").write_text("")
+    (base / "test" / "large.py").write_text("")
     monkeypatch.setattr(environment_archive, "_PACKAGE", package)
     return program
 
@@ -46,15 +50,20 @@ def test_an_environment_is_archived_once(python: Path, tmp_path: Path) -> None:
     folder = tmp_path / "archives"
     path = environment_archive.provide(str(python), folder)
     with tarfile.open(path) as tar:
-        assert {"./bin/python3", "./lib/module.py", "package/dlio_hpc/__init__.py"} < set(tar.getnames())
+        names = set(tar.getnames())
+    assert {"./bin/python3", "./lib/module.py", "package/dlio_hpc/__init__.py", "stdlib/os.py"} < names
+    assert not [name for name in names if "large" in name]
     made = path.stat()
     (tmp_path / "environment" / "lib" / "__pycache__" / "module.pyc").write_text("byte code may come at any time")
+    (tmp_path / "base" / "test" / "more.py").write_text("not archived")
     assert environment_archive.provide(str(python), folder) == path
     assert path.stat() == made
     assert list(folder.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("changed", ["environment/lib/module.py", "dlio_hpc/__init__.py", "environment/lib/new.py"])
+@pytest.mark.parametrize(
+    "changed", ["environment/lib/module.py", "dlio_hpc/__init__.py", "environment/lib/new.py", "base/os.py"]
+)
 def test_a_changed_environment_is_archived_anew(changed: str, python: Path, tmp_path: Path) -> None:
     first = environment_archive.provide(str(python), tmp_path / "archives")
     (tmp_path / changed).write_text("changed")
@@ -81,7 +90,7 @@ def test_an_environment_that_cannot_be_moved_is_refused(python: Path, tmp_path: 
 
 
 def test_a_full_disk_leaves_no_archive(python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(tarfile.TarFile, "add", full)
@@ -134,10 +143,9 @@ def test_ranks_run_from_the_node(
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "== stage environment",
-        "RUN RUN/package:/users/own -c import os, sys, dlio_hpc.core.run; "
-        "sys.exit(not os.path.samefile(sys.prefix, sys.argv[1]))",
+        f"{_RUN} -c import os, sys, dlio_hpc.core.run; sys.exit(not os.path.samefile(sys.prefix, sys.argv[1]))",
         "== 00-measure",
-        "RUN RUN/package:/users/own -m mpi4py",
+        f"{_RUN} -m mpi4py",
     ]
 
 
