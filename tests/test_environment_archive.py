@@ -21,7 +21,7 @@ from tests.conftest import BIN, Run
 from tests.standins.login import until
 
 # The environment and PYTHONPATH of an interpreter on the node.
-_RUN = "RUN RUN/package:RUN/stdlib:RUN/stdlib/lib-dynload:/users/own"
+_RUN = "RUN RUN/package:RUN/stdlib:RUN/stdlib/lib-dynload:/users/own:/ranks"
 _PYTHON = """#!/bin/bash
 [[ "$*" != *get_path* ]] || { cd "${0%/*}/.." && echo "$PWD"; cd ../base && echo "$PWD"; exit; }
 echo "${0%/bin/*} $PYTHONPATH $1 $2"
@@ -120,7 +120,8 @@ def executed(tmp_path: Path, python: Path) -> Callable[..., tuple[int, str, str]
         launcher = tmp_path / "launcher"
         launcher.write_text('#!/bin/bash\nshift 2\nexec "$@"\n')
         launcher.chmod(0o755)
-        made = _staged(tmp_path, python, launcher=site.Launcher("mpiexec", str(launcher)))
+        own = {"PYTHONPATH": "/ranks"}
+        made = _staged(tmp_path, python, launcher=site.Launcher("mpiexec", str(launcher)), rank_environment=own)
         directory = Path(made.directory)
         directory.mkdir(parents=True)
         if archived:
@@ -179,23 +180,30 @@ def test_a_second_rank_of_a_node_leaves_the_unpacking_to_the_first(tmp_path: Pat
 
 @pytest.mark.job
 def test_a_job_runs_from_its_staged_environment(run: Run, tmp_path: Path) -> None:
-    """The environment of the test is large. A small one refers to its packages."""
-    prefix = tmp_path / "small"
+    options = ("-S", f"site.launcher.command={BIN / 'mpiexec'}", *staging_options(tmp_path))
+    command = ("dlio-submit", "null", "-s", "local", "--ppn", 2, "-S", "train.steps=2", *options, "--wait", "--json")
+    done = run(*command)
+    assert done.code == 0, done.err
+    check_staged(tmp_path, Path(done.job["directory"]))
+
+
+def staging_options(tmp_path: Path) -> tuple[str, ...]:
+    """Return options that stage a small environment, which refers to the packages of the large one of the tests."""
+    prefix = tmp_path / "small environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", prefix], check=True)
     (packages,) = (prefix / "lib").glob("python3*/site-packages")
-    paths = [path for path in sys.path if path.endswith("-packages")]
-    (packages / "others.pth").write_text("\n".join(paths))
+    (packages / "others.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")))
     (tmp_path / "node").mkdir()
-    keys = {
-        "stage_environment": tmp_path / "node",
-        "python": prefix / "bin/python",
-        "launcher.command": BIN / "mpiexec",
-    }
-    options = [word for key, value in keys.items() for word in ("-S", f"site.{key}={value}")]
-    command = ["dlio-submit", "null", "-s", "local", "--ppn", 2, "-S", "train.steps=2", *options, "--wait", "--json"]
-    done = run(*command, LD_LIBRARY_PATH=str(Path(sys.prefix, "lib")))
-    assert done.code == 0, done.err
-    directory = Path(done.job["directory"])
+    keys = (
+        f"stage_environment={tmp_path / 'node'}",
+        f"python={prefix / 'bin' / 'python'}",
+        f"rank_environment.LD_LIBRARY_PATH={Path(sys.prefix, 'lib')}",
+    )
+    return tuple(word for key in keys for word in ("-S", f"site.{key}"))
+
+
+def check_staged(tmp_path: Path, directory: Path) -> None:
+    """Check that the ranks of a job ran from the node, and that nothing of the environment is left."""
     environment = json.loads((directory / "environment.json").read_bytes())
     assert environment["executable"].startswith(f"{tmp_path / 'node' / directory.name}-")
     until(lambda: not list((tmp_path / "node").iterdir()))

@@ -191,8 +191,13 @@ def variables(environment: dict[str, str], preload: tuple[str, ...]) -> Variable
 
 
 def _staged(site: Site) -> Variables:
-    """Return the variable with which ranks import from the staged environment. The job script sets `staged_path`."""
-    return {} if site.stage_environment is None else {"PYTHONPATH": Shell('"$staged_path"')}
+    """Return the variable with which ranks import from the staged environment first. The job script sets `staged_path`.
+    The result is empty if the site does not stage the environment.
+    """
+    if site.stage_environment is None:
+        return {}
+    own = site.rank_environment.get("PYTHONPATH")
+    return {"PYTHONPATH": Shell('"$staged_path"' + (f":{quote(own)}" if own else ""))}
 
 
 def _env(spec: Spec) -> list[str]:

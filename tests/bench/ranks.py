@@ -84,12 +84,12 @@ def _run(directories: list[Path]) -> None:
     assert [job.wait() for job in jobs] == [0] * len(jobs)
 
 
-def lookups(directory: Path, python: str = sys.executable) -> tuple[int, int]:
+def lookups(directory: Path) -> tuple[int, int]:
     """Run a job on one rank under strace. Return how many files it opens, and how many it looks up in other ways (stat,
     access, readlink). Failed calls count, files of the kernel do not.
     """
     trace = directory / "trace"
-    core = [python, "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", "0"]
+    core = [sys.executable, "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", "0"]
     command = [str(Path(sys.executable).with_name("mpiexec")), "-n", "1", "strace", "-f", "-qq", "-o", str(trace)]
     traced = [*command, "-e", "trace=%file", "-e", "signal=none", *core]
     subprocess.run(traced, cwd=directory, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
