@@ -34,17 +34,20 @@ class Cost(NamedTuple):
     wall: float
 
 
-def bench() -> None:
+def bench(rounds: int = ROUNDS) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        single = cost([_job(folder, 1)])
+        single = cost([_job(folder, 1)], rounds)
         row(f"null job of {STEPS} steps, 1 rank: CPU, wall", f"{single.cpu:.2f} s", f"{single.wall:.2f} s")
         for ranks in RANKS[1:]:
-            took, goal = cost([_job(folder, ranks)]), "<= 1.3" if ranks == SHARING else ""
+            took, goal = cost([_job(folder, ranks)], rounds), "<= 1.3" if ranks == SHARING else ""
             many = ranks * single.cpu
             row(f"{ranks} ranks, CPU / {ranks} x 1 rank", f"{took.cpu:.2f} s", f"{many:.2f} s", took.cpu / many, goal)
             row(f"{ranks} ranks on {os.cpu_count()} cores, wall", f"{took.wall:.2f} s")
-        alone, both = cost([_job(folder, SHARING)]), cost([_job(folder, SHARING), _job(folder, SHARING)])
+        alone, both = (
+            cost([_job(folder, SHARING)], rounds),
+            cost([_job(folder, SHARING), _job(folder, SHARING)], rounds),
+        )
         title = f"{SHARING} ranks beside such a job / alone"
         row(f"{title}, CPU", f"{both.cpu / 2:.2f} s", f"{alone.cpu:.2f} s", both.cpu / 2 / alone.cpu)
         row(f"{title}, wall", f"{both.wall:.2f} s", f"{alone.wall:.2f} s", both.wall / alone.wall)
@@ -64,9 +67,9 @@ def _job(folder: Path, ranks: int) -> Path:
     return directory
 
 
-def cost(directories: list[Path]) -> Cost:
+def cost(directories: list[Path], rounds: int) -> Cost:
     """Return the least costs of some rounds, in each of which all these jobs run at the same time."""
-    costs = [_cost(directories) for _ in range(ROUNDS)]
+    costs = [_cost(directories) for _ in range(rounds)]
     return Cost(min(once.cpu for once in costs), min(once.wall for once in costs))
 
 
