@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import jinja2
 
-from dlio_hpc.batch import launchers
+from dlio_hpc.batch import launchers, template_cache
 from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.batch.shell_quoting import Shell, comment, join, quote
 from dlio_hpc.config import shipped
@@ -42,6 +42,8 @@ def render(plan: Plan) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        optimized=False,  # a template is rendered once
+        bytecode_cache=template_cache.of_user(),
     )
     environment.filters.update(quote=quote, comment=comment, verbatim=Shell, directive=scheduler.directive)
     template = environment.get_template(f"{plan.site.scheduler}.sh.j2")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from dlio_hpc import document
-from dlio_hpc.batch import environment_archive, job_record, jobscript
+from dlio_hpc.batch import job_record, jobscript
 from dlio_hpc.batch.job_state import refresh
 from dlio_hpc.batch.schedulers import SCHEDULERS, After
 from dlio_hpc.command import Unanswered
@@ -205,6 +205,8 @@ def _environment(plan: Plan, folder: Path) -> Path | None:
     """
     if plan.site.stage_environment is None:
         return None
+    from dlio_hpc.batch import environment_archive
+
     return environment_archive.provide(str(plan.site.python), folder.absolute() / rundir.PYTHON_ENVIRONMENTS)
 
 
