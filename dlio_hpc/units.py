@@ -53,7 +53,7 @@ def size(value: object) -> Size:
 def seconds(value: object) -> Seconds:
     """Parse a duration in seconds. Raise ValueError if the value is not a duration."""
     number, unit = _split(value, _SECONDS, "a duration such as 0.25, 250ms or 2min")
-    if number * _SECONDS[unit] > _MOST_SECONDS:
+    if number > _MOST_SECONDS / _SECONDS[unit]:
         raise ValueError(f"expected less than a year, got {value!r}")
     return Seconds(number * _SECONDS[unit])
 

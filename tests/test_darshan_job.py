@@ -361,7 +361,7 @@ def test_asking_for_darshan_where_there_is_none(run: Run, small: Path) -> None:
     assert run("dlio-submit", small, "-s", "local", "--dry-run").code == 0
 
 
-def test_worker_processes_are_not_watched(standin: Darshan) -> None:
+def test_worker_processes_and_rings_are_not_watched(standin: Darshan) -> None:
     pytorch = ("-S", "reader.loader=pytorch", "-S", "reader.mode=framework")
     left_out = standin.submit(*pytorch, "--generate", "only")
     assert left_out.code == 0, left_out.err
@@ -370,6 +370,9 @@ def test_worker_processes_are_not_watched(standin: Darshan) -> None:
     refused = standin.submit(*pytorch, "--darshan")
     assert refused.code == 2
     assert "set reader.prefetch: 0, or disable Darshan with --no-darshan" in refused.err
+    ring = ("-S", "reader.engine=io_uring", "--dry-run")
+    assert f"LD_PRELOAD={standin.library}" not in standin.submit(*ring).job["script"]
+    assert "set reader.engine: preadv, or disable Darshan" in standin.submit(*ring, "--darshan").err
     alone = standin.submit(*pytorch, "--dry-run", "-S", "reader.prefetch=0", "-S", "reader.read_threads=1")
     assert f"LD_PRELOAD={standin.library}" in alone.job["script"]
 

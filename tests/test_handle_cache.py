@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc.core.files import OpenFiles, Reads, open_file
+from dlio_hpc.core.files import OpenFiles, ReadRequests, open_file
 from dlio_hpc.core.handle_cache import PINNED, HandleCache
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.errors import InvalidRun
@@ -29,7 +29,7 @@ def test_open_files_are_shared_and_bounded(tmp_path: Path) -> None:
     def use(tally: Tally) -> None:
         for number in range(50):
             buffer = bytearray(1)
-            files.fetch(Reads.single(number, 0, [memoryview(buffer)]), tally)
+            files.fetch(ReadRequests.single(number, 0, [memoryview(buffer)]), tally)
             assert buffer == b"x"
 
     threads = [threading.Thread(target=use, args=(tally,)) for tally in tallies]
@@ -39,7 +39,7 @@ def test_open_files_are_shared_and_bounded(tmp_path: Path) -> None:
         thread.join()
     assert sum(tally.opens for tally in tallies) == 50
     for number in range(50, 100):
-        files.fetch(Reads.single(number, 0, [memoryview(bytearray(1))]), tallies[0])
+        files.fetch(ReadRequests.single(number, 0, [memoryview(bytearray(1))]), tallies[0])
     assert 50 < _open(tmp_path) <= 64 + PINNED
     files.close()
     assert _open(tmp_path) == 0
@@ -77,10 +77,10 @@ def test_a_file_that_is_read_once_is_closed_at_once(tmp_path: Path) -> None:
         (tmp_path / str(number)).write_bytes(bytes([number]) * 10)
     files, tally, buffer = OpenFiles(lambda number: str(tmp_path / str(number)), 4, once=True), Tally(), bytearray(10)
     for number in (2, 0, 1):
-        files.fetch(Reads.single(number, 0, [memoryview(buffer)]), tally)
+        files.fetch(ReadRequests.single(number, 0, [memoryview(buffer)]), tally)
         assert buffer == bytes([number]) * 10
         assert _open(tmp_path) == 0
     assert (tally.opens, tally.requests, tally.sizes) == (3, 9, [4, 4, 2] * 3)
     with pytest.raises(InvalidRun, match="truncated"):
-        files.fetch(Reads.single(0, 8, [memoryview(buffer)]), tally)
+        files.fetch(ReadRequests.single(0, 8, [memoryview(buffer)]), tally)
     assert _open(tmp_path) == 0

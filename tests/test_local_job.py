@@ -631,6 +631,7 @@ def test_secrets_stay_out_of_the_record(run: Run, small: Path) -> None:
     assert "topsecret" not in text
     variables = json.loads(text)["variables"]
     assert (variables["SLURM_JOB_ID"], variables["OMP_NUM_THREADS"]) == ("77", "3")
+    assert variables["OPENBLAS_NUM_THREADS"] == "1"
 
 
 def test_what_was_left_out_is_said(run: Run, small: Path) -> None:

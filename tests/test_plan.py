@@ -168,8 +168,8 @@ def begin(files):
         NativeLoader(run.workload, reader, run.steps_per_epoch).close()
         first, last = plan.positions(run.workload, 4, 3, 4)
         order = Order(run.workload.dataset, run.workload.reader, 3)
-        samples = next(in_steps(order, first, last, run.steps_per_epoch, 4))
-        assert len(SampleLayout(run.workload.dataset).of(samples)) == 4
+        layout = SampleLayout(run.workload.dataset)
+        assert len(next(in_steps(order, layout, first, last, run.steps_per_epoch, 4))) == 4
 
 begin(1)
 before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()

@@ -18,7 +18,7 @@ import pytest
 
 from dlio_hpc.batch import jobscript
 from dlio_hpc.config import shipped, site, workload
-from tests import cluster, planning, throttle
+from tests import cluster, planning, test_environment_archive, throttle
 from tests.cluster import Cluster
 from tests.conftest import BIN, Outcome, Run
 from tests.standins import libdarshan
@@ -95,6 +95,13 @@ def test_packages_are_imported_on_every_node(on_slurm: Run, small: Path, tmp_pat
     assert not (tmp_path / "data").exists()
     job = _submit(on_slurm, small, *_SHARED, *options)
     assert "== packages\npytorch can be used on 2 of 2 node(s)\n" in Path(job["directory"], "job.out").read_text()
+
+
+def test_ranks_run_from_an_environment_on_their_node(on_slurm: Run, small: Path, tmp_path: Path) -> None:
+    options = test_environment_archive.staging_options(tmp_path)
+    job = _submit(on_slurm, small, *_SHARED, "-N", 2, "--ppn", 2, *options)
+    assert job["state"] == "completed"
+    test_environment_archive.check_staged(tmp_path, Path(job["directory"]))
 
 
 def test_what_is_preloaded_reaches_the_ranks_alone(on_slurm: Run, small: Path) -> None:

@@ -16,7 +16,9 @@ def test_size(text: object, expected: int) -> None:
     assert units.size(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "MiB", "-1", "1 XB", "0.3", "1.0001 KiB", True, None, [], "1 KiB x", "nan"])
+@pytest.mark.parametrize(
+    "text", ["", "MiB", "-1", "1 XB", "0.3", "1.0001 KiB", True, None, [], "1 KiB x", "nan", 10**400]
+)
 def test_what_is_no_size(text: object) -> None:
     with pytest.raises(ValueError, match="expected"):
         units.size(text)
@@ -25,6 +27,12 @@ def test_what_is_no_size(text: object) -> None:
 @pytest.mark.parametrize(("text", "expected"), [(0.25, 0.25), ("250ms", 0.25), ("2 min", 120), ("1us", 1e-6), (3, 3)])
 def test_seconds(text: object, expected: float) -> None:
     assert units.seconds(text) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1", "1 week", 10**400, -(10**400), "1e400s", True, None, [], "nan"])
+def test_what_is_no_duration(text: object) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        units.seconds(text)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import jinja2
 
-from dlio_hpc.batch import launchers
+from dlio_hpc.batch import launchers, template_cache
 from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.batch.shell_quoting import Shell, comment, join, quote
 from dlio_hpc.config import shipped
@@ -42,6 +42,8 @@ def render(plan: Plan) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        optimized=False,  # a template is rendered once
+        bytecode_cache=template_cache.of_user(),
     )
     environment.filters.update(quote=quote, comment=comment, verbatim=Shell, directive=scheduler.directive)
     template = environment.get_template(f"{plan.site.scheduler}.sh.j2")
@@ -50,6 +52,7 @@ def render(plan: Plan) -> str:
         steps=_steps(plan),
         depth=depth(plan.site, plan.ranks_per_node),
         python_path=_python_path(),
+        stage=_stage(plan),
         darshan=_darshan(plan),
         sweep=_sweep(plan),
         job_variable=Shell(scheduler.job_variable),
@@ -72,6 +75,30 @@ def _steps(plan: Plan) -> list[ScriptStep]:
 
 
 _GO_ON = Shell("status=$?")
+
+
+class Stage(NamedTuple):
+    """Parts of the job script that stage the Python environment on the nodes. folder: its folder on each node, without
+    the number that the script appends. unpack, remove: commands that run once on each node.
+    """
+
+    folder: Shell
+    unpack: Shell
+    remove: Shell
+
+
+def _stage(plan: Plan) -> Stage | None:
+    if plan.site.stage_environment is None:
+        return None
+    launch = launchers.command(plan, one_a_node=True)
+    archive, python = (Shell(f'"$job/{rundir.PYTHON_ENVIRONMENT}"'), _staged_python(plan))
+    unpack = [*launch, "sh", "-c", Shell('"$unpack"'), "sh", Shell('"$staged"'), archive, python]
+    remove = [*launch, "rm", "-rf", Shell('"$staged"')]
+    return Stage(quote(os.path.join(plan.site.stage_environment, plan.job)), join(unpack), join(remove))
+
+
+def _staged_python(plan: Plan) -> Shell:
+    return Shell('"$staged"/bin/' + quote(os.path.basename(str(plan.site.python))))
 
 
 def _packages(plan: Plan) -> ScriptStep:
@@ -168,7 +195,8 @@ def core_command(plan: Plan, number: int) -> list[str]:
     """Return the command that every rank of run `number` executes. The command uses mpi4py's runner, which aborts all
     ranks if one of them raises an error.
     """
-    return [str(plan.site.python), "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", str(number)]
+    python = str(plan.site.python) if plan.site.stage_environment is None else _staged_python(plan)
+    return [python, "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", str(number)]
 
 
 def _only_shell(value: object) -> object:

@@ -156,7 +156,7 @@ def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bo
         site.hyperthreads,
         site.launcher,
         site.scheduler,
-        variables(site.rank_environment, () if darshan else site.preload),
+        variables(site.rank_environment, () if darshan else site.preload) | _staged(site),
         darshan,
     )
     return [site.launcher.command, *LAUNCHERS[site.launcher.kind](spec)]
@@ -188,6 +188,16 @@ def variables(environment: dict[str, str], preload: tuple[str, ...]) -> Variable
     if preload:
         assigned["LD_PRELOAD"] = Shell(quote(":".join(preload)) + '"${LD_PRELOAD:+:$LD_PRELOAD}"')
     return assigned
+
+
+def _staged(site: Site) -> Variables:
+    """Return the variable with which ranks import from the staged environment first. The job script sets `staged_path`.
+    The result is empty if the site does not stage the environment.
+    """
+    if site.stage_environment is None:
+        return {}
+    own = site.rank_environment.get("PYTHONPATH")
+    return {"PYTHONPATH": Shell('"$staged_path"' + (f":{quote(own)}" if own else ""))}
 
 
 def _env(spec: Spec) -> list[str]:

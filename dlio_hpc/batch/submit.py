@@ -177,6 +177,7 @@ def _write(directory: Path, plan: Plan, record: job_record.Job, study: Study | N
     InfrastructureError if writing fails.
     """
     script = jobscript.render(plan).encode()
+    environment = _environment(plan, directory.parent if study is None else study.folder.parent)
     hidden = directory.with_name(rundir.temporary_name(directory.name))
     try:
         hidden.mkdir(parents=True)
@@ -185,6 +186,8 @@ def _write(directory: Path, plan: Plan, record: job_record.Job, study: Study | N
             _keep_copy(study, hidden / rundir.STUDY)
         rundir.write(hidden / rundir.SCRIPT, script)
         (hidden / rundir.SCRIPT).chmod(0o755)
+        if environment is not None:
+            (hidden / rundir.PYTHON_ENVIRONMENT).symlink_to(environment)
         _write_darshan(hidden, plan)
         job_record.save(hidden, record)
         directory.mkdir()  # the second of two submissions with the same name fails here
@@ -194,6 +197,17 @@ def _write(directory: Path, plan: Plan, record: job_record.Job, study: Study | N
         raise InfrastructureError(
             f"cannot write the job's directory: {of_system(fault, directory)}; choose another --runs"
         ) from fault
+
+
+def _environment(plan: Plan, folder: Path) -> Path | None:
+    """Return the archive of the ranks' Python environment, which is kept in `folder` for all jobs. Return None if the
+    site does not stage the environment.
+    """
+    if plan.site.stage_environment is None:
+        return None
+    from dlio_hpc.batch import environment_archive
+
+    return environment_archive.provide(str(plan.site.python), folder.absolute() / rundir.PYTHON_ENVIRONMENTS)
 
 
 def _write_darshan(directory: Path, plan: Plan) -> None:

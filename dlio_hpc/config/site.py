@@ -164,6 +164,10 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     """Python interpreter of the ranks; null: the interpreter that submits the job. Example:
     /shared/dlio-hpc/bin/python3
     """
+    stage_environment: str | None = None
+    """Directory on a disk or in the memory of each node. The job unpacks the Python environment of the ranks there
+    before its runs, and removes it at the end; null: ranks import from where `python` lies. Example: /dev/shm
+    """
     setup: tuple[str, ...] = ()
     """Lines of the job script that precede the runs. Example: [module load cray-mpich]"""
     environment: dict[str, str] = {}
@@ -197,6 +201,8 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
                 "with DARSHAN_ENABLE_NONMPI, Darshan writes a log per process instead of one log of the run; remove "
                 "the variable"
             )
+        if self.stage_environment is not None and not self.stage_environment.startswith("/"):
+            raise ValueError("stage_environment must be an absolute path on the nodes, such as /dev/shm")
         if self.launcher.remote == "pbs_tmrsh" and self.scheduler != "pbs":
             raise ValueError(
                 f"launcher.remote: pbs_tmrsh is a command of PBS and needs scheduler: pbs, not {self.scheduler}"

@@ -28,11 +28,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--packages", action="store_true", help="only import the packages that the job's runs need")
     options = parser.parse_args(arguments)
 
+    # With NumPy, OpenBLAS starts a thread per core. These threads poll before they sleep, and ranks do not use them.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with orphan_ranks.ending_all():
         orphan_ranks.end_with_proxy()  # before MPI starts: ranks may wait for others forever in MPI_Init
         from mpi4py import MPI
 
-        from dlio_hpc.core import package_check
+        from dlio_hpc.core import clock
         from dlio_hpc.core import run as core
 
         comm = MPI.COMM_WORLD
@@ -44,11 +46,14 @@ def main(arguments: list[str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if comm.rank == 0:
             (folder / rundir.ERROR).unlink(missing_ok=True)
-        comm.Barrier()
+        clock.assemble(comm)
         if options.packages:
+            from dlio_hpc.core import package_check
+
             package_check.require(comm, plan.packages, plan.nodes)
         else:
             core.execute(comm, directory, plan, run, plan_sha256)
+        clock.assemble(comm)  # rank 0 is still merging and writing
     except Exception as fault:  # noqa: BLE001 - reported, then all ranks end
         _report(comm.rank, folder, fault)
         comm.Abort(classified(fault).exit_code)

@@ -41,15 +41,15 @@ def draw(wanted: ComputeTime, steps: int, rank: int, epoch: int) -> Floats:
     """Return the computation time in seconds of each step of an epoch on a rank. The times are drawn from the
     distribution `wanted`. The same seed, rank and epoch always give the same times.
     """
+    if wanted.distribution == "constant":
+        return np.full(steps, float(wanted.mean))  # without numpy.random, which opens many files when it is imported
     random = np.random.Generator(np.random.PCG64([wanted.seed, rank, epoch]))
     stdev = wanted.stdev or 0.0
     if wanted.distribution == "normal":
         return np.maximum(random.normal(wanted.mean, stdev, steps), 0.0)
     if wanted.distribution == "gamma":
         return random.gamma((wanted.mean / stdev) ** 2, stdev**2 / wanted.mean, steps)
-    if wanted.distribution == "exponential":
-        return random.exponential(wanted.mean, steps)
-    return np.full(steps, float(wanted.mean))
+    return random.exponential(wanted.mean, steps)
 
 
 def check_cores(workload: Workload, ranks_on_node: int) -> None:

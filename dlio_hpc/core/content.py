@@ -84,7 +84,7 @@ def head(first: int, compressibility: Compressibility = RANDOM) -> bytes:
     return word.to_bytes(WORD, sys.byteorder)[begin % WORD :]
 
 
-def words(positions: npt.NDArray[np.int64], compressibility: Compressibility = RANDOM) -> npt.NDArray[np.uint64]:
+def words_at(positions: npt.NDArray[np.int64], compressibility: Compressibility = RANDOM) -> npt.NDArray[np.uint64]:
     """Return, for each of `positions`, the 64-bit word of the stream that contains this byte."""
     numbers, begins = np.divmod(positions, BLOCK)
     firsts = _first_block(compressibility.random_words)[begins // WORD]

@@ -62,7 +62,7 @@ class Verification:
             return
         if self._format.head is content.head:
             positions = np.array([places.table[-1, 0] for places, _ in beginnings])
-            expected = content.words(positions, self._compressibility)
+            expected = content.words_at(positions, self._compressibility)
             if b"".join(beginning for _, beginning in beginnings) == expected.tobytes():
                 return
         for places, beginning in beginnings:

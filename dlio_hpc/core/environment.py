@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 # because they may hold secrets.
 _VARIABLES = (
     "DARSHAN_", "DLIO_HPC_", "FI_", "HYDRA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "MPICH_", "MPIR_", "OMPI_", "OMP_",
-    "PALS_", "PMI", "PYTHONPATH", "ROMIO_", "UCX_", *(f"{scheduler.upper()}_" for scheduler in get_args(SchedulerName)),
+    "OPENBLAS_", "PALS_", "PMI", "PYTHONPATH", "ROMIO_", "UCX_",
+    *(f"{scheduler.upper()}_" for scheduler in get_args(SchedulerName)),
 )  # fmt: skip
 _SECRETS = ("AUTH", "COOKIE", "CRED", "JWT", "KEY", "PASS", "SECRET", "TOKEN")
 

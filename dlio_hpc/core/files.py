@@ -23,7 +23,7 @@ MOST_VIEWS = 1024
 ABSENT = "; the dataset may have been removed or never generated"
 
 
-class Reads(NamedTuple):
+class ReadRequests(NamedTuple):
     """Read requests, an element per request in each list. files: numbers of the files. offsets: bytes from the start of
     the file. sizes: bytes. views: memory views, at most 1024, which are filled in order.
     """
@@ -34,7 +34,7 @@ class Reads(NamedTuple):
     views: list[list[memoryview]]
 
     @classmethod
-    def single(cls, file: int, offset: int, views: list[memoryview]) -> "Reads":
+    def single(cls, file: int, offset: int, views: list[memoryview]) -> "ReadRequests":
         """Return a single request, which fills `views`."""
         return cls([file], [offset], [sum(map(len, views))], [views])
 
@@ -172,7 +172,7 @@ class OpenFiles:
         self._direct = direct
         self._once = once
 
-    def fetch(self, reads: Reads, tally: Tally) -> None:
+    def fetch(self, reads: ReadRequests, tally: Tally) -> None:
         """Read all requests in order."""
         if not reads.files:
             return
@@ -185,7 +185,7 @@ class OpenFiles:
             for number, offset, _, views in zip(*reads, strict=True):
                 self._kept.get(number, tally).read(views, offset, self._transfer_size, tally)
 
-    def _fetch_once(self, reads: Reads, is_small: bool, tally: Tally) -> None:
+    def _fetch_once(self, reads: ReadRequests, is_small: bool, tally: Tally) -> None:
         for number, offset, size, views in zip(*reads, strict=True):
             file = open_file(self._paths(number), self._direct)
             tally.opens += 1
@@ -196,7 +196,7 @@ class OpenFiles:
             finally:
                 file.close()
 
-    def _fetch_small(self, get: Callable[[int], OpenFile], reads: Reads, tally: Tally) -> None:
+    def _fetch_small(self, get: Callable[[int], OpenFile], reads: ReadRequests, tally: Tally) -> None:
         """Read requests that need one call each. The loop does little else than the calls, because a small request
         takes less time than a few statements. get: function that returns the file with a given number.
         """

@@ -29,7 +29,7 @@ def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Gen
     """
     started = clock.now()
     with dataset.owned(run) if comm.rank == 0 else nullcontext():
-        clock.barrier(comm)  # sleeps: rank 0 may wait for another job that generates the same dataset
+        clock.assemble(comm)  # rank 0 may wait for another job that generates the same dataset
         if on_root(comm, lambda: _prepared(run)):
             return Generated(True, run.dataset, run.workload.dataset.files, 0, clock.now() - started, None)
         started = clock.now()
@@ -39,7 +39,7 @@ def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Gen
         total: int = comm.allreduce(written)
         if comm.rank == 0:
             dataset.mark(run, complete=True)
-    clock.barrier(comm)
+    clock.assemble(comm)
     return Generated(False, run.dataset, run.workload.dataset.files, total, wall_s, total / wall_s / 1e6)
 
 

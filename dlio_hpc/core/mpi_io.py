@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.files import Reads
+from dlio_hpc.core.files import ReadRequests
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 
@@ -47,7 +47,7 @@ class CollectiveFile:
         self._size = self._file.Get_size()
         self._opened = False
 
-    def fetch(self, reads: Reads, tally: Tally) -> None:
+    def fetch(self, reads: ReadRequests, tally: Tally) -> None:
         """Read all requests of this rank in one collective call, and count the call in `tally`. The requests are
         sorted first, because MPI file views need ascending offsets.
         """
@@ -96,7 +96,7 @@ def check_library(mpi: str, mpi4py: str) -> None:
         )
 
 
-def _pieces(reads: Reads) -> list[tuple[int, memoryview]]:
+def _pieces(reads: ReadRequests) -> list[tuple[int, memoryview]]:
     pieces = []
     for begin, views in zip(reads.offsets, reads.views, strict=True):
         offset = begin

@@ -6,7 +6,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING
 
-from dlio_hpc.core import environment
+from dlio_hpc.core import clock, environment
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan.packages import PACKAGES, advice
 
@@ -21,6 +21,7 @@ def require(comm: "Intracomm", names: tuple[str, ...], nodes: int) -> None:
     host = environment.host().name
     is_first = comm.allgather(host).index(host) == comm.rank
     mine = [(name, host, _fault(name)) for name in names] if is_first else []
+    clock.assemble(comm)
     gathered = comm.gather(mine)
     if gathered is None:
         return

@@ -5,6 +5,7 @@ thousands.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from dlio_hpc.core import clock
 from dlio_hpc.errors import DlioError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def on_root(comm: "Intracomm", action: Callable[[], T]) -> T:
             answer = action()
         except DlioError as raised:
             fault = raised
+    clock.assemble(comm)
     answer, fault = comm.bcast((answer, fault))
     if fault is not None:
         raise fault

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dlio_hpc.core.files import OpenFiles, Reads
+from dlio_hpc.core.files import OpenFiles, ReadRequests
 from dlio_hpc.core.handle_cache import PINNED
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.io_uring import Ring
@@ -26,12 +26,12 @@ class RingFiles(OpenFiles):
         self._local = threading.local()
         self._rings: list[Ring] = []
 
-    def fetch(self, reads: Reads, tally: Tally) -> None:
+    def fetch(self, reads: ReadRequests, tally: Tally) -> None:
         """Read all requests, at the same time if they are for few files."""
         for group in _of_few_files(reads):
             self._fetch_together(group, tally)
 
-    def _fetch_together(self, reads: Reads, tally: Tally) -> None:
+    def _fetch_together(self, reads: ReadRequests, tally: Tally) -> None:
         numbers, offsets, views = self._pieces(reads)
         get = self._kept.get
         sizes = [len(view) for view in views]
@@ -55,7 +55,7 @@ class RingFiles(OpenFiles):
                 if count < len(view):
                     get(number, tally).read([view], offset, self._transfer_size, tally, count)
 
-    def _pieces(self, reads: Reads) -> tuple[list[int], list[int], list[memoryview]]:
+    def _pieces(self, reads: ReadRequests) -> tuple[list[int], list[int], list[memoryview]]:
         """Divide requests so that none fills several views or is larger than the transfer size. Return three lists with
         an element per request: numbers of files, offsets, and views.
         """
@@ -87,7 +87,7 @@ class RingFiles(OpenFiles):
             self._rings.pop().close()
 
 
-def _of_few_files(reads: Reads) -> Iterator[Reads]:
+def _of_few_files(reads: ReadRequests) -> Iterator[ReadRequests]:
     """Divide requests into successive groups. The files of a group are few enough to be open at the same time."""
     bounds, files = [0], set[int]()
     for place, file in enumerate(reads.files):
@@ -98,4 +98,4 @@ def _of_few_files(reads: Reads) -> Iterator[Reads]:
     for first, last in pairwise([*bounds, len(reads.files)]):
         if first < last:
             part = slice(first, last)
-            yield Reads(reads.files[part], reads.offsets[part], reads.sizes[part], reads.views[part])
+            yield ReadRequests(reads.files[part], reads.offsets[part], reads.sizes[part], reads.views[part])

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlio_hpc import units
-from dlio_hpc.core import clock, environment, merge, timeline
+from dlio_hpc.core import clock, environment, merge
 from dlio_hpc.core.darshan_markers import MarkerReads
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.generate import generate
@@ -56,6 +56,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
             (folder / file).unlink(missing_ok=True)
         safe_folders.discard(folder / rundir.TF_PROFILE)
     memory = environment.write(comm, directory)
+    clock.assemble(comm)
     hosts = comm.allgather(environment.host())
     progress, stop = Progress(name, speaks=comm.rank == 0), Stop(comm, directory)
     generated = generate(comm, run, progress, stop) if run.kind == "generate" else None
@@ -127,10 +128,14 @@ def _train(
     marks.close()
     profiles: list[XPlane | None] = []
     if run.tf_profile:
-        profiles = comm.gather(profiler.profile() if profiler else None) or []
+        profile = profiler.profile() if profiler else None
+        clock.assemble(comm)
+        profiles = comm.gather(profile) or []
     merged = merge.gather(comm, hosts, recording, marks.taken)
     if merged is None:
         return None
+    from dlio_hpc.core import timeline  # not on all ranks: it imports several modules
+
     summary = merge.summary(merged, run)
     timeline.write(folder, merged, run, profiles, setup.marker_path(plan.directory, run))
     faults = _faults(run, summary, comm.size) + _placement_faults(plan, [host.name for host in hosts])

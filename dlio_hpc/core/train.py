@@ -93,6 +93,7 @@ def train(
         apart,
         stop,
     )
+    clock.assemble(comm)
     node: Intracomm = comm.Split_type(MPI.COMM_TYPE_SHARED)  # type: ignore[assignment]
     drop_cache = _CacheDrop(node, run) if workload.reader.drop_cache else None
     arrivals = Arrivals(node, run, comm.size // node.size)

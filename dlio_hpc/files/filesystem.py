@@ -2,7 +2,6 @@
 of mount points can be misleading, and the output of commands differs between systems.
 """
 
-import ctypes
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,6 +98,8 @@ def magic(path: Path) -> int:
     """Return the magic number of the file system of `path`: f_type of statfs(2), which Python's statvfs() omits. f_type
     is the first member of the structure, a long on 64-bit Linux.
     """
+    import ctypes  # takes a millisecond, and a dry run does not need it
+
     buffer = (ctypes.c_long * 64)()
     if ctypes.CDLL(None, use_errno=True).statfs(os.fsencode(path), buffer):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))

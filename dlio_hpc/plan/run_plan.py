@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dlio_hpc import document, units
 from dlio_hpc.config import reader_keys
+from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Draft, Workload
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import plan, planned_bytes
@@ -154,11 +155,21 @@ def watched(study: Study, point: Point) -> tuple[bool, str | None]:
         )
     if study.darshan is False or site.darshan is None:
         return False, None
-    if reader.loader == "pytorch" and reader.batches_ahead:
-        why = "under MPI, Darshan does not record the reads of worker processes, and fork() corrupts its counters"
+    if (blind := _hidden_from_darshan(reader)) is not None:
+        why, remedy = blind
         if study.darshan:
-            raise ConfigError(f"--darshan: {why}; set reader.prefetch: 0, or disable Darshan with --no-darshan")
+            raise ConfigError(f"--darshan: {why}; set {remedy}, or disable Darshan with --no-darshan")
         return False, f"Darshan is disabled: {why}"
     workload = point.workload
     has_files = workload.dataset.is_stored or workload.checkpoint is not None or workload.dataset.auxiliary_files
     return bool(has_files), None
+
+
+def _hidden_from_darshan(reader: Reader) -> tuple[str, str] | None:
+    """Return why Darshan cannot record the reads, and a setting with which it can. Return None if it can."""
+    if reader.loader == "pytorch" and reader.batches_ahead:
+        why = "under MPI, Darshan does not record the reads of worker processes, and fork() corrupts its counters"
+        return why, "reader.prefetch: 0"
+    if reader.engine == "io_uring":
+        return "Darshan does not record reads through io_uring", "reader.engine: preadv"
+    return None

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
+from msgspec import structs
 
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader
@@ -25,16 +26,22 @@ COLUMNS = 4096
 GOAL = ">= 0.95"
 
 
-def bench(folder: Path, rounds: int = ROUNDS) -> None:
-    for dataset in SETS:
+def bench(folder: Path, rounds: int = ROUNDS, shrink: int = 1) -> None:
+    """Print a row for each case. shrink: factor by which datasets have fewer files."""
+    for dataset in (_smaller(dataset, shrink) for dataset in SETS):
         here = _folder(folder, dataset)
         here.mkdir()
         for number in range(dataset.files):
             written.write(_path(here, number), dataset, number)
     for case in CASES:
-        here = _folder(folder, case.dataset)
-        ours = _ours(here, case.dataset, case.mode, case.loader)
-        compare(f"read {case.what}", ours, case.bare(here), case.dataset.size, case.goal, rounds)
+        dataset = _smaller(case.dataset, shrink)
+        here = _folder(folder, dataset)
+        ours, bare = _ours(here, dataset, case.mode, case.loader), case.bare(here, dataset)
+        compare(f"read {case.what}", ours, bare, dataset.size, case.goal, rounds)
+
+
+def _smaller(dataset: Dataset, factor: int) -> Dataset:
+    return structs.replace(dataset, files=max(1, dataset.files // factor))
 
 
 def _folder(folder: Path, dataset: Dataset) -> Path:
@@ -73,11 +80,11 @@ def _loader(made: Workload, folder: Path, steps: int) -> Loader:
     return NativeLoader(made, FORMATS[made.dataset.format].reader(made, paths, None), steps)
 
 
-def _load(folder: Path) -> Callable[[], None]:
+def _load(folder: Path, dataset: Dataset) -> Callable[[], None]:
     batch = np.empty((BATCH, BYTES.size), np.uint8)
 
     def loop() -> None:
-        for number in range(FILES):
+        for number in range(dataset.files):
             with np.load(_path(folder, number)) as archive:
                 for place, sample in enumerate(archive["x"]):
                     batch[place % BATCH] = sample
@@ -85,41 +92,41 @@ def _load(folder: Path) -> Callable[[], None]:
     return loop
 
 
-def _h5py(folder: Path) -> Callable[[], None]:
+def _h5py(folder: Path, dataset: Dataset) -> Callable[[], None]:
     batch = np.empty((BATCH, BYTES.size), np.uint8)
 
     def loop() -> None:
-        for number in range(FILES):
+        for number in range(dataset.files):
             with h5py.File(_path(folder, number)) as file:
                 samples = file["x"]
-                for sample in range(PER_FILE):
+                for sample in range(dataset.samples_per_file):
                     batch[sample % BATCH] = samples[sample]
 
     return loop
 
 
-def _records(folder: Path) -> Callable[[], None]:
+def _records(folder: Path, dataset: Dataset) -> Callable[[], None]:
     """Parse records into arrays, in batches, as an application does."""
     import tensorflow as tf
 
-    files = [_path(folder, number) for number in range(FILES)]
+    files = [_path(folder, number) for number in range(dataset.files)]
     records = tf.data.TFRecordDataset(files, buffer_size=256 << 10)
     arrays = records.map(lambda record: tf.io.decode_raw(record, tf.uint8), 1, deterministic=True).batch(BATCH)
 
     def loop() -> None:
         read = sum(len(batch) for batch in arrays)
-        assert read == FILES * PER_FILE
+        assert read == dataset.samples
 
     return loop
 
 
-def _data_loader(folder: Path) -> Callable[[], None]:
+def _data_loader(folder: Path, dataset: Dataset) -> Callable[[], None]:
     """Load a file per sample in a worker process, and collate batches, as an application does."""
     import torch
 
     class Arrays(torch.utils.data.Dataset):  # type: ignore[misc]
         def __len__(self) -> int:
-            return FILES * PER_FILE
+            return dataset.samples
 
         def __getitem__(self, number: int) -> Any:
             with np.load(_path(folder, number)) as archive:
@@ -129,18 +136,18 @@ def _data_loader(folder: Path) -> Callable[[], None]:
 
     def loop() -> None:
         read = sum(len(batch) for batch in batches)
-        assert read == FILES * PER_FILE
+        assert read == dataset.samples
 
     return loop
 
 
-def _pandas(folder: Path) -> Callable[[], None]:
+def _pandas(folder: Path, dataset: Dataset) -> Callable[[], None]:
     import pandas as pd
 
     batch = np.empty((BATCH, COLUMNS), np.float32)
 
     def loop() -> None:
-        for number in range(CSV.files):
+        for number in range(dataset.files):
             table = pd.read_csv(_path(folder, number), header=None, dtype=np.float32)
             for place, sample in enumerate(table.to_numpy()):
                 batch[place % BATCH] = sample
@@ -155,7 +162,7 @@ class Case(NamedTuple):
     dataset: Dataset
     mode: str
     loader: str
-    bare: Callable[[Path], Callable[[], None]]
+    bare: Callable[[Path, Dataset], Callable[[], None]]
     goal: str
 
 

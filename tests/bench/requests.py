@@ -112,21 +112,21 @@ def _bench(folder: Path, case: Case, ranks: tuple[int, ...], rounds: int, shrink
 
 def _compare(folder: Path, case: Case, ranks: int, rounds: int) -> None:
     """Print a row. The rates are in samples per second, of all ranks together."""
-    ours, bare = (_Ranks(partial(side, folder, case), ranks) for side in (_ours, _bare))
+    mine, theirs = (_Ranks(partial(side, folder, case), ranks) for side in (ours, bare))
     rates: list[tuple[float, float, float]] = []
     for number in range(rounds):
-        sides = [ours.seconds, bare.seconds]
+        sides = [mine.seconds, theirs.seconds]
         first = number % 2
         took = {side: sides[side]() for side in (first, 1 - first)}
         samples = ranks * case.files * case.per_file
         rates.append((samples / took[0], samples / took[1], _fio(folder, case, ranks)))
-    ours.close()
-    bare.close()
-    mine, theirs, of_fio = (statistics.median(side) for side in zip(*rates, strict=True))
+    mine.close()
+    theirs.close()
+    our_rate, bare_rate, of_fio = (statistics.median(side) for side in zip(*rates, strict=True))
     ratio = statistics.median(one / other for one, other, _ in rates)
     against_fio = statistics.median(one / other for one, _, other in rates) if of_fio else None
     what = case.what + (f", {ranks} ranks" if ranks > 1 else "")
-    row(what, _rate(mine), _rate(theirs), ratio, case.goal, _rate(of_fio) if of_fio else "", against_fio)
+    row(what, _rate(our_rate), _rate(bare_rate), ratio, case.goal, _rate(of_fio) if of_fio else "", against_fio)
 
 
 def _rate(samples_per_s: float) -> str:
@@ -164,7 +164,7 @@ def _serve(made: Callable[[], Callable[[], None]], pipe: Connection) -> None:
         pipe.send(time.perf_counter() - started)
 
 
-def _ours(folder: Path, case: Case) -> Callable[[], None]:
+def ours(folder: Path, case: Case) -> Callable[[], None]:
     dataset, keys = case.dataset(), case.reader()
     made = Workload("bench", dataset, reader=keys)
     steps = -(-dataset.samples // case.batch)
@@ -179,7 +179,7 @@ def _ours(folder: Path, case: Case) -> Callable[[], None]:
     return epoch
 
 
-def _bare(folder: Path, case: Case) -> Callable[[], None]:
+def bare(folder: Path, case: Case) -> Callable[[], None]:
     """Return a loop that makes the same requests, in the same order, and does nothing else."""
     dataset = case.dataset()
     places = SampleLayout(dataset).of(Order(dataset, case.reader(), 0).samples(0, dataset.samples))
@@ -192,7 +192,7 @@ def _bare(folder: Path, case: Case) -> Callable[[], None]:
     def whole_files() -> None:
         for file, target in zip(files, targets, strict=True):
             descriptor = os.open(paths[file], os.O_RDONLY)
-            os.preadv(descriptor, target, 0)
+            os.preadv(descriptor, target, start)
             os.close(descriptor)
 
     def loop() -> None:

@@ -19,7 +19,7 @@ from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content import Compressibility, Rows
-from dlio_hpc.core.files import Reads, write_file
+from dlio_hpc.core.files import ReadRequests, write_file
 from dlio_hpc.core.formats.format import Paths, SampleReader, damaged
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader
@@ -163,7 +163,7 @@ class PosixCsv(FlatReader):
         lines = np.empty((len(places), self._line), np.uint8)
         sizes, views = [self._line] * len(places), [[line.data] for line in lines]
         begins = places.within * self._line
-        self.bring(Reads(places.file.tolist(), begins.tolist(), sizes, views), tally)
+        self.bring(ReadRequests(places.file.tolist(), begins.tolist(), sizes, views), tally)
         for file, begin, line, row in zip(places.file.tolist(), begins.tolist(), lines, buffer.rows, strict=False):
             values = line.reshape(-1, CSV_VALUE)
             row.view(np.float32)[:] = numbers_of(line) / _TEN

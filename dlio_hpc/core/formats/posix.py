@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.buffers import Buffer
-from dlio_hpc.core.files import MOST_VIEWS, OpenFiles, Reads
+from dlio_hpc.core.files import MOST_VIEWS, OpenFiles, ReadRequests
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import Numbers, Places
@@ -21,7 +21,7 @@ class Transport(Protocol):
     a file that all ranks share.
     """
 
-    def fetch(self, reads: Reads, tally: Tally) -> None:
+    def fetch(self, reads: ReadRequests, tally: Tally) -> None:
         """Read the bytes of all requests into their views."""
 
     def close(self) -> None:
@@ -52,11 +52,11 @@ class FlatReader:
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         """Read the sample at each of `places` into the beginning of the corresponding row."""
         if not len(places):
-            self.bring(Reads([], [], [], []), tally)  # a collective transport needs a call of every rank
+            self.bring(ReadRequests([], [], [], []), tally)  # a collective transport needs a call of every rank
             return
         sizes = places.size.tolist()
         begins = self.begins(places, tally).tolist()
-        self.bring(Reads(places.file.tolist(), begins, sizes, _cut(buffer, sizes)), tally)
+        self.bring(ReadRequests(places.file.tolist(), begins, sizes, _cut(buffer, sizes)), tally)
 
     def begins(self, places: Places, tally: Tally) -> Numbers:
         """Return the offset of each sample in its file. places: at least one sample."""
@@ -69,7 +69,7 @@ class FlatReader:
             begins = begins + places.within * self._gap
         return begins
 
-    def bring(self, reads: Reads, tally: Tally) -> None:
+    def bring(self, reads: ReadRequests, tally: Tally) -> None:
         self._transport.fetch(_merged(reads) if self.merges else reads, tally)
 
     def close(self) -> None:
@@ -99,11 +99,11 @@ def _cut(buffer: Buffer, sizes: list[int]) -> list[list[memoryview]]:
     return [[row[:size]] for (row,), size in zip(buffer.views, sizes, strict=True)]
 
 
-def _merged(reads: Reads) -> Reads:
+def _merged(reads: ReadRequests) -> ReadRequests:
     """Return `reads`, with successive requests merged if they are for adjacent bytes of the same file. A merged request
     has at most 1024 views.
     """
-    merged = Reads([], [], [], [])
+    merged = ReadRequests([], [], [], [])
     end = -1
     for file, offset, size, views in zip(*reads, strict=True):
         is_adjacent = merged.files and file == merged.files[-1] and offset == end

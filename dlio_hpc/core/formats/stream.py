@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.files import OpenFiles, Reads
+from dlio_hpc.core.files import OpenFiles, ReadRequests
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.io_counters import Tally
 
@@ -71,7 +71,7 @@ class Streams:
             del self._open[number]
 
     def _fetch(self, number: int, stream: "_Stream", view: memoryview, tally: Tally) -> None:
-        self._files.fetch(Reads.single(number, stream.next, [view]), tally)
+        self._files.fetch(ReadRequests.single(number, stream.next, [view]), tally)
         stream.next += len(view)
         if stream.next == stream.end:
             self._files.find_end(number, stream.end, tally)

@@ -21,7 +21,7 @@ from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.files import Reads, write_file
+from dlio_hpc.core.files import ReadRequests, write_file
 from dlio_hpc.core.formats.format import Paths, SampleReader, damaged
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.stream import Streams
@@ -109,7 +109,7 @@ class PosixTFRecord(FlatReader):
             for frame, (row,), size in zip(frames, buffer.views, sizes, strict=False)
         ]
         records = [size + FRAME for size in sizes]
-        self.bring(Reads(places.file.tolist(), (begins - HEAD).tolist(), records, views), tally)
+        self.bring(ReadRequests(places.file.tolist(), (begins - HEAD).tolist(), records, views), tally)
         tally.move_to_overhead(frames.size)
         if self._verifies:
             for place, begin, row, frame in zip(places, begins.tolist(), buffer.rows, frames, strict=False):

@@ -4,7 +4,6 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
 
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import buffers
@@ -54,32 +53,30 @@ class NativeLoader:
                 yield _complete(self._read(places, _cut(self._buffers[0], len(places))))
         elif not self._ahead:
             for places in batches:
-                yield self._begin(self._threads, places, self._buffers[0]).batch()
+                buffer = _cut(self._buffers[0], len(places))
+                yield _collect(self._threads.submit(self._read, places, buffer), places, buffer)
         else:
             yield from self._read_ahead(self._threads, batches)
         self._reader.close()
 
     def _read_ahead(self, threads: Threads, batches: Iterator[Places]) -> Iterator[Batch]:
-        pending: deque[tuple[_PendingBatch, Buffer]] = deque()
+        pending: deque[tuple[list[Task[Batch]], Places, Buffer, Buffer]] = deque()
         free = self._buffers.copy()
 
         def submit() -> None:
             for places in batches:
-                buffer = free.popleft()
-                pending.append((self._begin(threads, places, buffer), buffer))
+                whole = free.popleft()
+                buffer = _cut(whole, len(places))
+                pending.append((threads.submit(self._read, places, buffer), places, buffer, whole))
                 return
 
         for _ in range(self._ahead):
             submit()
         while pending:
-            begun, buffer = pending.popleft()
+            tasks, places, buffer, whole = pending.popleft()
             submit()
-            yield begun.batch()
-            free.append(buffer)
-
-    def _begin(self, threads: Threads, places: Places, buffer: Buffer) -> "_PendingBatch":
-        buffer = _cut(buffer, len(places))
-        return _PendingBatch(places, buffer, threads.submit(self._read, places, buffer))
+            yield _collect(tasks, places, buffer)
+            free.append(whole)
 
     def _read(self, places: Places, buffer: Buffer) -> Batch:
         tally = Tally()
@@ -107,20 +104,14 @@ def _complete(batch: Batch) -> Batch:
     return batch
 
 
-class _PendingBatch(NamedTuple):
-    """A batch whose parts are being read by threads."""
-
-    places: Places
-    buffer: Buffer
-    parts: list[Task[Batch]]
-
-    def batch(self) -> Batch:
-        if len(self.parts) == 1:
-            return _complete(self.parts[0].result())
-        tally = Tally()
-        for part in self.parts:
-            tally.merge(_complete(part.result()).tally)
-        return Batch(self.places, self.buffer.rows, tally)
+def _collect(tasks: list[Task[Batch]], places: Places, buffer: Buffer) -> Batch:
+    """Wait for the threads that read the parts of a batch, and return the whole batch."""
+    if len(tasks) == 1:
+        return _complete(tasks[0].result())
+    tally = Tally()
+    for task in tasks:
+        tally.merge(_complete(task.result()).tally)
+    return Batch(places, buffer.rows, tally)
 
 
 class Preprocessing:

@@ -50,7 +50,7 @@ class Task(Generic[T]):
         return self._result
 
 
-class Queue:
+class TaskQueue:
     """Queue of reads for `count` threads."""
 
     def __init__(self, count: int, name: str) -> None:
@@ -110,7 +110,7 @@ class Pool:
     """Pool of `count` threads. A batch is divided into `parts` parts. Each part is read by the next free thread."""
 
     def __init__(self, count: int, parts: int) -> None:
-        self._queue: Queue = Queue(count, "reader")
+        self._queue: TaskQueue = TaskQueue(count, "reader")
         self._parts = parts
 
     def submit(self, read: Read[T], places: Places, buffer: Buffer) -> list[Task[T]]:
@@ -132,9 +132,9 @@ class Lanes:
 
     def __init__(self, workload: Workload) -> None:
         dataset, keys = workload.dataset, workload.reader
-        self._queues: list[Queue] = [Queue(1, f"reader-{number}") for number in range(keys.read_threads)]
+        self._queues: list[TaskQueue] = [TaskQueue(1, f"reader-{number}") for number in range(keys.read_threads)]
         self._begun = 0
-        self._lanes: OrderedDict[int, Queue] = OrderedDict()
+        self._lanes: OrderedDict[int, TaskQueue] = OrderedDict()
         # Maximum number of files that a batch may need. Files that were last used before these files have been read to
         # their ends.
         self._most = keys.files_in_turn(dataset) + keys.batch_size
@@ -149,7 +149,7 @@ class Lanes:
             tasks.append(self._lane(file).submit(read, places.part(part), buffer.part(part)))
         return tasks
 
-    def _lane(self, file: int) -> Queue:
+    def _lane(self, file: int) -> TaskQueue:
         if file not in self._lanes:
             self._lanes[file] = self._queues[self._begun % len(self._queues)]
             self._begun += 1

@@ -1,0 +1,38 @@
+"""Cache of compiled templates in the user's cache directory. Compiling takes a tenth of the time of a dry run."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import jinja2
+from jinja2.bccache import Bucket
+
+from dlio_hpc import __version__
+
+
+class TemplateCache(jinja2.FileSystemBytecodeCache):
+    """Cache that never fails: a file that cannot be read or written is ignored."""
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        try:
+            super().load_bytecode(bucket)
+        except Exception:  # noqa: BLE001 - whatever a damaged file causes
+            bucket.reset()
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        with suppress(OSError):
+            super().dump_bytecode(bucket)
+
+
+def of_user() -> TemplateCache | None:
+    """Return the cache of the user, or None if the user has no directory that only they can write to."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(home, "dlio-hpc")
+    try:
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+    except OSError:
+        return None
+    if not folder.is_absolute() or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        return None
+    return TemplateCache(str(folder), f"{__version__}-%s.cache")
