@@ -72,6 +72,28 @@ def test_a_file_in_use_stays_open_and_a_failed_one_may_come_later(tmp_path: Path
     assert _open(tmp_path) == 0
 
 
+def test_a_file_that_is_asked_for_again_stays_pinned(tmp_path: Path) -> None:
+    for number in range(200):
+        (tmp_path / str(number)).write_text(str(number))
+    kept = HandleCache(lambda number, _: open_file(str(tmp_path / str(number))))
+    tally = Tally()
+    for number in range(PINNED):
+        kept.get(number, tally)
+    first = kept.get(0, tally)
+    kept.get(PINNED, tally)
+
+    def others() -> None:
+        for number in range(100, 200):
+            kept.get(number, tally)
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    thread.join()
+    assert os.pread(first.descriptor, 3, 0) == b"0"
+    assert tally.opens == PINNED + 1 + 100
+    kept.close()
+
+
 def test_a_file_that_is_read_once_is_closed_at_once(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / str(number)).write_bytes(bytes([number]) * 10)

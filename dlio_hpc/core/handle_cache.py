@@ -38,13 +38,14 @@ class HandleCache(Generic[H]):
     def get(self, number: int, tally: Tally) -> H:
         """Return file `number`. Open it if it is not open, and count this in `tally`."""
         pins = self._pins.handles
-        handle = pins.get(number)
+        handle = pins.pop(number, None)
         if handle is None:
-            handle = pins[number] = self._pinned(number, pins, tally)
+            handle = self._pinned(number, pins, tally)
+        pins[number] = handle  # the last in the order
         return handle
 
     def _pinned(self, number: int, pins: dict[int, H], tally: Tally) -> H:
-        """Pin file `number`, and unpin the file that the thread pinned first if it has pinned too many."""
+        """Pin file `number`. If the thread has pinned too many files, unpin the one that it asked for least recently."""
         oldest = next(iter(pins)) if len(pins) >= PINNED else None
         with self._lock:
             entry = self._entries.get(number)
@@ -81,7 +82,7 @@ class HandleCache(Generic[H]):
 
 
 class _Pins(threading.local, Generic[H]):
-    """Files that a thread has pinned, by number, in the order in which they were pinned."""
+    """Files that a thread has pinned, by number, in the order in which the thread last asked for them."""
 
     def __init__(self) -> None:
         self.handles: dict[int, H] = {}
