@@ -45,7 +45,7 @@ class HandleCache(Generic[H]):
         return handle
 
     def _pinned(self, number: int, pins: dict[int, H], tally: Tally) -> H:
-        """Pin file `number`. If the thread has pinned too many files, unpin the one that it asked for least recently."""
+        """Pin file `number`. If the thread has pinned too many files, unpin the least recently used one."""
         oldest = next(iter(pins)) if len(pins) >= PINNED else None
         with self._lock:
             entry = self._entries.get(number)
