@@ -91,6 +91,7 @@ def test_a_file_that_is_asked_for_again_stays_pinned(tmp_path: Path) -> None:
     thread.join()
     assert os.pread(first.descriptor, 3, 0) == b"0"
     assert tally.opens == PINNED + 1 + 100
+    assert len(tally.handled) >= tally.opens
     kept.close()
 
 
@@ -103,6 +104,12 @@ def test_a_file_that_is_read_once_is_closed_at_once(tmp_path: Path) -> None:
         assert buffer == bytes([number]) * 10
         assert _open(tmp_path) == 0
     assert (tally.opens, tally.requests, tally.sizes) == (3, 9, [4, 4, 2] * 3)
+    times = [time for start, end in zip(tally.starts, tally.ends, strict=True) for time in (start, end)]
+    assert [len(tally.handled), times] == [6, sorted(times)]
+    for number in range(3):
+        opening, closing = tally.handled[2 * number : 2 * number + 2]
+        assert opening[0] <= opening[1] <= times[6 * number]
+        assert times[6 * number + 5] <= closing[0] <= closing[1]
     with pytest.raises(InvalidRun, match="truncated"):
         files.fetch(ReadRequests.single(0, 8, [memoryview(buffer)]), tally)
     assert _open(tmp_path) == 0

@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
+from dlio_hpc.core.clock import now
 from dlio_hpc.core.io_counters import Tally
 
 # Number of files that stay open although no thread has pinned them.
@@ -58,7 +59,7 @@ class HandleCache(Generic[H]):
                 del pins[oldest]
                 self._entries[oldest].pins -= 1
             if len(self._entries) > _MOST:
-                self._evict()
+                self._evict(tally)
         try:
             return entry.handle(lambda: self._opened(number, tally), tally)
         except BaseException:
@@ -74,11 +75,13 @@ class HandleCache(Generic[H]):
             self._entries.clear()
             self._pins = _Pins()
 
-    def _evict(self) -> None:
+    def _evict(self, tally: Tally) -> None:
+        started = now()
         for number, entry in list(self._entries.items())[: len(self._entries) - _MOST]:
             if not entry.pins:
                 entry.close()
                 del self._entries[number]
+        tally.handle(started)
 
 
 class _Pins(threading.local, Generic[H]):
@@ -102,7 +105,9 @@ class _Entry(Generic[H]):
         if self._handle is None:
             with self._lock:
                 if self._handle is None:
+                    started = now()
                     self._handle = opened()
+                    tally.handle(started)
                     tally.opens += 1
         return self._handle
 
