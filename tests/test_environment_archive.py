@@ -61,6 +61,16 @@ def test_an_environment_is_archived_once(python: Path, tmp_path: Path) -> None:
     assert list(folder.iterdir()) == [path]
 
 
+def test_the_folder_of_an_environment_may_be_a_link(python: Path, tmp_path: Path) -> None:
+    for name in ("environment", "base"):
+        (tmp_path / name).rename(tmp_path / f"real {name}")
+        (tmp_path / name).symlink_to(f"real {name}")
+    python.write_text(python.read_text().replace('cd ../base && echo "$PWD"', 'echo "${PWD%/*}/base"'))
+    path = environment_archive.provide(str(python), tmp_path / "archives")
+    with tarfile.open(path) as tar:
+        assert {"./bin/python3", "./lib/module.py", "stdlib/os.py"} < set(tar.getnames())
+
+
 @pytest.mark.parametrize(
     "changed", ["environment/lib/module.py", "dlio_hpc/__init__.py", "environment/lib/new.py", "base/os.py"]
 )
