@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.io_counters import Tally
 
-# Number of files that stay open although no thread has pinned them.
+# Number of open files above which the cache closes files that no thread has pinned.
 _MOST = 64
 # Number of files that a thread pins.
 PINNED = 32
