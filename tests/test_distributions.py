@@ -165,8 +165,10 @@ def test_folding_often_gives_what_folding_once_gives() -> None:
     for done in range(1, 200):
         starts = np.sort(random.uniform(max(0, done - 8), done + 0.3, 20))
         ends = np.minimum(starts + random.uniform(0, 0.3, 20), done + 0.3)
+        tally = _tally(starts, ends)
+        tally.handled = list(zip((starts - 0.01).tolist(), starts.tolist(), strict=True))
         for log in (once, often):
-            log.add(_tally(starts, ends))
+            log.add(tally)
         often.fold(steps[:done], max(0.0, done + 1 - 8))
     for log in (once, often):
         log.fold(steps)
@@ -175,11 +177,22 @@ def test_folding_often_gives_what_folding_once_gives() -> None:
     assert often.longest_s == once.longest_s
     assert often.io_s == pytest.approx(once.io_s, rel=1e-9)
     assert often.hidden_s == pytest.approx(once.hidden_s, rel=1e-9)
+    assert often.waited_s == pytest.approx(once.waited_s, rel=1e-9)
     assert 0 < once.hidden_s < once.io_s
     assert often.activity.time_bins == once.activity.time_bins
     assert often.activity.amounts == pytest.approx(once.activity.amounts, rel=1e-6, abs=1e-6)
     assert once.activity.amounts[BUSY].sum() == pytest.approx(once.io_s, rel=1e-9)
     assert often.sizes.sum() == once.sizes.sum() == 199 * 20
+
+
+def test_a_wait_for_the_opening_of_a_file_is_not_a_wait_without_reads() -> None:
+    steps = np.zeros((1, distributions.COLUMNS))
+    steps[:, distributions.STARTED : distributions.SYNCED + 1] = [0, 4, 5, 5]
+    log, tally = distributions.ReadLog(), _tally(np.array([1.0]), np.array([2.0]))
+    tally.handled = [(0.5, 1.0), (2.0, 3.0)]
+    log.add(tally)
+    log.fold(steps)
+    assert (log.io_s, log.waited_s) == (1.0, 2.5)
 
 
 def test_a_log_asks_to_be_folded_before_it_grows_large() -> None:

@@ -1,6 +1,7 @@
 """The Python environment of the ranks is archived once, and unpacked and removed on each node by the job script."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -59,6 +60,16 @@ def test_an_environment_is_archived_once(python: Path, tmp_path: Path) -> None:
     assert environment_archive.provide(str(python), folder) == path
     assert path.stat() == made
     assert list(folder.iterdir()) == [path]
+
+
+def test_the_folder_of_an_environment_may_be_a_link(python: Path, tmp_path: Path) -> None:
+    for name in ("environment", "base"):
+        (tmp_path / name).rename(tmp_path / f"real {name}")
+        (tmp_path / name).symlink_to(f"real {name}")
+    python.write_text(python.read_text().replace('cd ../base && echo "$PWD"', 'echo "${PWD%/*}/base"'))
+    path = environment_archive.provide(str(python), tmp_path / "archives")
+    with tarfile.open(path) as tar:
+        assert {"./bin/python3", "./lib/module.py", "stdlib/os.py"} < set(tar.getnames())
 
 
 @pytest.mark.parametrize(
@@ -171,11 +182,24 @@ def test_one_process_of_each_node_unpacks(tmp_path: Path, python: Path) -> None:
     assert document.encode(made).count(b"stage_environment") == 1
 
 
-def test_a_second_rank_of_a_node_leaves_the_unpacking_to_the_first(tmp_path: Path, python: Path) -> None:
+def _unpack(tmp_path: Path, python: Path, folder: Path) -> int:
+    """Execute the command that unpacks an archive, which does not exist, to `folder`. Return its exit code."""
     script = jobscript.render(_staged(tmp_path, python))
     unpack = script.partition("unpack='")[2].partition("'\nrun ")[0]
-    command = ["sh", "-c", unpack, "sh", str(tmp_path), str(tmp_path / "absent.tar"), "absent"]
-    assert subprocess.run(command, check=False).returncode == 0
+    command = ["sh", "-c", unpack, "sh", str(folder), str(tmp_path / "absent.tar"), "absent"]
+    return subprocess.run(command, check=False).returncode
+
+
+def test_a_second_rank_of_a_node_leaves_the_unpacking_to_the_first(tmp_path: Path, python: Path) -> None:
+    assert _unpack(tmp_path, python, tmp_path) == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to give a folder to another user")
+def test_a_folder_of_another_user_is_not_an_environment(tmp_path: Path, python: Path) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    os.chown(foreign, 12345, 12345)
+    assert _unpack(tmp_path, python, foreign) == 6
 
 
 @pytest.mark.job

@@ -72,6 +72,29 @@ def test_a_file_in_use_stays_open_and_a_failed_one_may_come_later(tmp_path: Path
     assert _open(tmp_path) == 0
 
 
+def test_a_file_that_is_asked_for_again_stays_pinned(tmp_path: Path) -> None:
+    for number in range(200):
+        (tmp_path / str(number)).write_text(str(number))
+    kept = HandleCache(lambda number, _: open_file(str(tmp_path / str(number))))
+    tally = Tally()
+    for number in range(PINNED):
+        kept.get(number, tally)
+    first = kept.get(0, tally)
+    kept.get(PINNED, tally)
+
+    def others() -> None:
+        for number in range(100, 200):
+            kept.get(number, tally)
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    thread.join()
+    assert os.pread(first.descriptor, 3, 0) == b"0"
+    assert tally.opens == PINNED + 1 + 100
+    assert len(tally.handled) >= tally.opens
+    kept.close()
+
+
 def test_a_file_that_is_read_once_is_closed_at_once(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / str(number)).write_bytes(bytes([number]) * 10)
@@ -81,6 +104,12 @@ def test_a_file_that_is_read_once_is_closed_at_once(tmp_path: Path) -> None:
         assert buffer == bytes([number]) * 10
         assert _open(tmp_path) == 0
     assert (tally.opens, tally.requests, tally.sizes) == (3, 9, [4, 4, 2] * 3)
+    times = [time for start, end in zip(tally.starts, tally.ends, strict=True) for time in (start, end)]
+    assert [len(tally.handled), times] == [6, sorted(times)]
+    for number in range(3):
+        opening, closing = tally.handled[2 * number : 2 * number + 2]
+        assert opening[0] <= opening[1] <= times[6 * number]
+        assert times[6 * number + 5] <= closing[0] <= closing[1]
     with pytest.raises(InvalidRun, match="truncated"):
         files.fetch(ReadRequests.single(0, 8, [memoryview(buffer)]), tally)
     assert _open(tmp_path) == 0

@@ -47,6 +47,13 @@ def test_a_directory_that_others_can_write_to_is_not_used(made: Plan, cache: Pat
     assert not list(cache.iterdir())
 
 
+def test_a_relative_directory_is_not_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert template_cache.of_user() is None
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_instead_of_a_directory_is_no_fault(made: Plan, cache: Path) -> None:
     cache.parent.write_text("")
     assert template_cache.of_user() is None

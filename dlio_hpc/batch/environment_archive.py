@@ -56,13 +56,14 @@ def _sources(python: str) -> dict[str, Path]:
             f"site.stage_environment: {python} does not lie in an environment that can be copied; its environment is "
             f"{prefix}. Set site.python to an interpreter in the folder bin of a virtual or conda environment"
         )
-    sources = {".": prefix, f"package/{_PACKAGE.name}": _PACKAGE}
-    return sources if library.is_relative_to(prefix) else {**sources, "stdlib": library}
+    # Links are resolved, because tarfile stores a folder that is a link without its contents.
+    sources = {".": prefix.resolve(), f"package/{_PACKAGE.name}": _PACKAGE}
+    return sources if library.is_relative_to(prefix) else {**sources, "stdlib": library.resolve()}
 
 
 def _fingerprint(sources: dict[str, Path]) -> str:
-    """Return 16 letters that change if a file changes its size or time. Byte code does not count, because Python writes
-    it at any time.
+    """Return 16 hexadecimal digits that change if a file changes its size or time. Byte code does not count, because
+    Python writes it at any time.
     """
     digest = hashlib.sha256()
     for name, root in sources.items():

@@ -28,11 +28,13 @@ def of_user() -> TemplateCache | None:
     """Return the cache of the user, or None if the user has no directory that only they can write to."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(home, "dlio-hpc")
+    if not folder.is_absolute():
+        return None
     try:
         folder.mkdir(0o700, parents=True, exist_ok=True)
         status = folder.stat()
     except OSError:
         return None
-    if not folder.is_absolute() or status.st_uid != os.getuid() or status.st_mode & 0o022:
+    if status.st_uid != os.getuid() or status.st_mode & 0o022:
         return None
     return TemplateCache(str(folder), f"{__version__}-%s.cache")

@@ -80,10 +80,11 @@ class ReadLog:
     """Statistics of all reads of a rank. Reads are first collected. To bound the memory, they are added to totals and
     histograms at intervals, and then forgotten.
 
-    io_s: seconds with at least one read in flight. hidden_s, waited_s: parts of io_s that overlap with computation, and
-    with waiting for batches. total_s, longest_s: sum and maximum of the read latencies. histogram: histogram of the
-    read latencies. sizes: histogram of the request sizes, without requests of unknown size. activity: bytes (of samples
-    and overhead), requests, and seconds with at least one read in flight, each as an amount over time.
+    io_s: seconds with at least one read in flight. hidden_s: part of io_s that overlaps with computation. waited_s:
+    seconds of the waits for batches in which at least one file is read, opened or closed. total_s, longest_s: sum and
+    maximum of the read latencies. histogram: histogram of the read latencies. sizes: histogram of the request sizes,
+    without requests of unknown size. activity: bytes (of samples and overhead), requests, and seconds with at least one
+    read in flight, each as an amount over time.
     """
 
     def __init__(self) -> None:
@@ -96,7 +97,9 @@ class ReadLog:
         self._ends: list[float] = []
         self._sizes: list[int] = []
         self._batches: list[int] = []
+        self._handled: list[tuple[float, float]] = []
         self._pending: Floats = np.empty((2, 0))
+        self._pending_handled: Floats = np.empty((2, 0))
 
     def add(self, tally: Tally) -> bool:
         """Collect the reads of a batch. Return True if so many reads have been collected that the caller must now call
@@ -105,6 +108,7 @@ class ReadLog:
         self._starts += tally.starts
         self._ends += tally.ends
         self._sizes += tally.sizes
+        self._handled += tally.handled
         self._batches += len(tally.starts), tally.bytes_read + tally.overhead_bytes, tally.requests
         return len(self._starts) >= _FOLD or len(self._batches) >= _FOLD
 
@@ -122,16 +126,28 @@ class ReadLog:
         del self._starts[:], self._ends[:], self._sizes[:], self._batches[:]
         self.sizes += size_histogram(sizes)
         self.activity.add(BYTES_AND_REQUESTS, reads, shared_out(latencies, sizes, batches))
-        reads = np.concatenate((self._pending, reads), axis=1)
-        covered = intervals.union(np.minimum(reads[:, reads[0] < until], until))
+        handled = np.array(self._handled, float).reshape(-1, 2).T
+        self._handled.clear()
+        covered, self._pending = _until(np.concatenate((self._pending, reads), axis=1), until)
+        handled, self._pending_handled = _until(np.concatenate((self._pending_handled, handled), axis=1), until)
         lengths = covered[1] - covered[0]
         self.activity.add(BUSY, covered, lengths[np.newaxis])
         self.io_s += float(lengths.sum())
-        if covered.size:
-            steps = steps[np.searchsorted(steps[:, COMPUTED], covered[0, 0]) :]
+        active = intervals.union(np.concatenate((covered, handled), axis=1))
+        if active.size:
+            steps = steps[np.searchsorted(steps[:, COMPUTED], active[0, 0]) :]
         self.hidden_s += intervals.within(covered, steps[:, [READY, COMPUTED]])
-        self.waited_s += intervals.within(covered, steps[:, [STARTED, READY]])
-        self._pending = np.maximum(reads[:, reads[1] > until], until)
+        self.waited_s += intervals.within(active, steps[:, [STARTED, READY]])
+
+
+def _until(times: Floats, until: float) -> tuple[Floats, Floats]:
+    """Return the union of intervals up to the time `until`, and the parts of the intervals after it. times: start and
+    end of each interval, shape (2, n).
+    """
+    return (
+        intervals.union(np.minimum(times[:, times[0] < until], until)),
+        np.maximum(times[:, times[1] > until], until),
+    )
 
 
 def shared_out(latencies: Floats, sizes: Counts, batches: Counts) -> Floats:

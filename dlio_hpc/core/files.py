@@ -187,14 +187,18 @@ class OpenFiles:
 
     def _fetch_once(self, reads: ReadRequests, is_small: bool, tally: Tally) -> None:
         for number, offset, size, views in zip(*reads, strict=True):
+            started = now()
             file = open_file(self._paths(number), self._direct)
+            tally.handle(started)
             tally.opens += 1
             try:
                 count = file.ask(views, offset, tally) if is_small else 0
                 if count < size:
                     file.read(views, offset, self._transfer_size, tally, count)
             finally:
+                started = now()
                 file.close()
+                tally.handle(started)
 
     def _fetch_small(self, get: Callable[[int], OpenFile], reads: ReadRequests, tally: Tally) -> None:
         """Read requests that need one call each. The loop does little else than the calls, because a small request

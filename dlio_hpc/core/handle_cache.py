@@ -5,9 +5,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
+from dlio_hpc.core.clock import now
 from dlio_hpc.core.io_counters import Tally
 
-# Number of files that stay open although no thread has pinned them.
+# Number of open files above which the cache closes files that no thread has pinned.
 _MOST = 64
 # Number of files that a thread pins.
 PINNED = 32
@@ -38,13 +39,14 @@ class HandleCache(Generic[H]):
     def get(self, number: int, tally: Tally) -> H:
         """Return file `number`. Open it if it is not open, and count this in `tally`."""
         pins = self._pins.handles
-        handle = pins.get(number)
+        handle = pins.pop(number, None)
         if handle is None:
-            handle = pins[number] = self._pinned(number, pins, tally)
+            handle = self._pinned(number, pins, tally)
+        pins[number] = handle  # the last in the order
         return handle
 
     def _pinned(self, number: int, pins: dict[int, H], tally: Tally) -> H:
-        """Pin file `number`, and unpin the file that the thread pinned first if it has pinned too many."""
+        """Pin file `number`. If the thread has pinned too many files, unpin the least recently used one."""
         oldest = next(iter(pins)) if len(pins) >= PINNED else None
         with self._lock:
             entry = self._entries.get(number)
@@ -57,7 +59,7 @@ class HandleCache(Generic[H]):
                 del pins[oldest]
                 self._entries[oldest].pins -= 1
             if len(self._entries) > _MOST:
-                self._evict()
+                self._evict(tally)
         try:
             return entry.handle(lambda: self._opened(number, tally), tally)
         except BaseException:
@@ -73,15 +75,17 @@ class HandleCache(Generic[H]):
             self._entries.clear()
             self._pins = _Pins()
 
-    def _evict(self) -> None:
+    def _evict(self, tally: Tally) -> None:
+        started = now()
         for number, entry in list(self._entries.items())[: len(self._entries) - _MOST]:
             if not entry.pins:
                 entry.close()
                 del self._entries[number]
+        tally.handle(started)
 
 
 class _Pins(threading.local, Generic[H]):
-    """Files that a thread has pinned, by number, in the order in which they were pinned."""
+    """Files that a thread has pinned, by number, in the order in which the thread last asked for them."""
 
     def __init__(self) -> None:
         self.handles: dict[int, H] = {}
@@ -101,7 +105,9 @@ class _Entry(Generic[H]):
         if self._handle is None:
             with self._lock:
                 if self._handle is None:
+                    started = now()
                     self._handle = opened()
+                    tally.handle(started)
                     tally.opens += 1
         return self._handle
 

@@ -10,15 +10,17 @@ class Tally:
 
     bytes_read: bytes of samples. overhead_bytes: other bytes that were read with the samples. requests: number of
     requests to the operating system. starts, ends: timestamps of each request. If a library makes the requests,
-    timestamps of each call of the library. sizes: bytes that each request returned; UNKNOWN for a library call. hints:
-    MPI-IO hints in effect. preprocess_s: seconds spent on preprocessing. fetched: bytes that the kernel fetched from
-    storage for a worker process during its start-up, before the worker opened its first sample file.
+    timestamps of each call of the library. handled: start and end of each opening and closing of a file. sizes: bytes
+    that each request returned; UNKNOWN for a library call. hints: MPI-IO hints in effect. preprocess_s: seconds spent
+    on preprocessing. fetched: bytes that the kernel fetched from storage for a worker process during its start-up,
+    before the worker opened its first sample file.
     """
 
     __slots__ = (
         "bytes_read",
         "ends",
         "fetched",
+        "handled",
         "hints",
         "opens",
         "overhead_bytes",
@@ -39,6 +41,7 @@ class Tally:
         self.starts: list[float] = []
         self.ends: list[float] = []
         self.sizes: list[int] = []
+        self.handled: list[tuple[float, float]] = []
 
     def add(self, started: float, count: int) -> None:
         """Count a request that started at `started`, ends now and returned `count` bytes of samples."""
@@ -55,6 +58,10 @@ class Tally:
         self.sizes.extend(counts)
         self.requests += len(counts)
         self.bytes_read += sum(counts)
+
+    def handle(self, started: float) -> None:
+        """Record that the opening or closing of a file started at `started` and ends now."""
+        self.handled.append((started, now()))
 
     def timed(self, started: float) -> None:
         """Record the timestamps of a library call that started at `started` and ends now. Its requests and bytes are
@@ -85,3 +92,4 @@ class Tally:
         self.starts.extend(batch.starts)
         self.ends.extend(batch.ends)
         self.sizes.extend(batch.sizes)
+        self.handled.extend(batch.handled)

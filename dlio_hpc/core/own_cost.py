@@ -6,12 +6,12 @@ from dlio_hpc.core.distributions import READY, STARTED, Floats
 
 def seconds(workload: Workload, steps: Floats, waited_s: float, auxiliary_s: float, bookkeeping_s: float) -> float:
     """Return the seconds that dlio-hpc itself takes on a rank: the bookkeeping after each step and, if only dlio-hpc
-    works while the rank waits for a batch, the part of the wait in which no read is in flight. In this part, the
-    requests of the batch are prepared and counted, and the batch is passed from thread to thread.
+    works while the rank waits for a batch, the part of the wait in which no file is read, opened or closed. In this
+    part, the requests of the batch are prepared and counted, and the batch is passed from thread to thread.
 
-    steps: shape (steps, columns). waited_s: seconds of the waits in which reads are in flight. auxiliary_s: seconds of
-    requests to auxiliary files, which are part of the waits. bookkeeping_s: seconds between the end of a step and the
-    check of its samples.
+    steps: shape (steps, columns). waited_s: seconds of the waits in which files are read, opened or closed.
+    auxiliary_s: seconds of requests to auxiliary files, which are part of the waits. bookkeeping_s: seconds between the
+    end of a step and the check of its samples.
     """
     if not _only_reads(workload):
         return bookkeeping_s

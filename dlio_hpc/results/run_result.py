@@ -212,7 +212,7 @@ class Summary(Struct, frozen=True):
     """Number of samples that were compared with the generated contents."""
     overhead_s: float | None = None
     """Time that dlio-hpc itself takes, as the mean over ranks: bookkeeping after each step and, if the native loader
-    reads in posix mode, the part of wait_s in which no read is in flight; null: not measured.
+    reads in posix mode, the part of wait_s in which no file is read, opened or closed; null: not measured.
     """
 
 
