@@ -250,6 +250,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
             "io_uring with direct: true needs samples that begin and end at a block of the file",
         ),
         (("reader.engine=aio",), "reader.engine: "),
+        (("reader.queue_depth=4",), "queue_depth needs engine: io_uring"),
         (("reader.access=collective",), "access: collective needs loader: native, read_threads: 1"),
         (_COLLECTIVE, "collective needs a single file that all ranks read: dataset.file_access: shared"),
         ((*_COLLECTIVE, *_SHARED, "reader.mode=framework"), "collective with format: npz needs mode: posix"),

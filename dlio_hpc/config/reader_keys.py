@@ -51,6 +51,10 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     """System calls of posix mode. preadv: a thread waits for each request; io_uring: all requests of a batch are in
     flight at the same time, as with asynchronous reads of fio.
     """
+    queue_depth: units.Positive | None = None
+    """Largest number of requests that a thread has in flight with `engine: io_uring`, like iodepth of fio; null: all
+    requests of a batch. Example: 16
+    """
     load: Literal["on_demand", "memory"] = "on_demand"
     """on_demand: read samples during training; memory: read all samples before the first step."""
     batch_size: units.Positive = 1
@@ -171,6 +175,10 @@ def _check(reader: Reader) -> None:
         (
             reader.engine == "io_uring" and (reader.loader != "native" or reader.mode != "posix" or collective),
             "engine: io_uring needs loader: native, mode: posix and access: independent",
+        ),
+        (
+            reader.queue_depth is not None and reader.engine != "io_uring",
+            "queue_depth needs engine: io_uring; a thread that reads with preadv waits for each request",
         ),
         (bool(reader.hints) and not collective, "hints are for MPI-IO and need access: collective"),
         (

@@ -48,6 +48,7 @@ class Case(NamedTuple):
     prefetch: int = 0
     engine: str = "preadv"
     direct: bool = False
+    depth: int | None = None
     fio: tuple[str, ...] = ()
 
     def smaller(self, factor: int) -> "Case":
@@ -60,7 +61,7 @@ class Case(NamedTuple):
     def reader(self) -> Reader:
         return Reader(
             batch_size=self.batch, prefetch=self.prefetch, shuffle=Shuffle(True, True, 1), direct=self.direct,
-            engine=self.engine,  # type: ignore[arg-type]
+            engine=self.engine, queue_depth=self.depth,  # type: ignore[arg-type]
         )  # fmt: skip
 
 
@@ -81,8 +82,8 @@ CASES = (
 )
 DIRECT = tuple(
     Case(
-        f"O_DIRECT 4 KiB, {depth} in flight, io_uring", "raw", 4 * KIB, 1, 32768, depth, ">= 0.7 of fio",
-        engine="io_uring", direct=True, fio=(*RING, f"--iodepth={depth}"),
+        f"O_DIRECT 4 KiB, batch 128, {depth} in flight, io_uring", "raw", 4 * KIB, 1, 32768, 128, ">= 0.7 of fio",
+        engine="io_uring", direct=True, depth=depth, fio=(*RING, f"--iodepth={depth}"),
     )
     for depth in (16, 64)
 )  # fmt: skip

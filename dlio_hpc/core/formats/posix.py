@@ -87,7 +87,8 @@ def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Tra
     if keys.engine == "io_uring":
         from dlio_hpc.core.ring_files import RingFiles
 
-        return RingFiles(paths, size, keys.direct, keys.batch_size * -(-dataset.largest // size))
+        in_flight = keys.queue_depth or keys.batch_size * -(-dataset.largest // size)
+        return RingFiles(paths, size, keys.direct, in_flight)
     return OpenFiles(paths, size, keys.direct, once=dataset.samples_per_file == 1)
 
 
