@@ -23,6 +23,8 @@ from dlio_hpc.results.run_result import Result
 from tests import planning, straced
 
 LOGS = Path(__file__).parent / "logs/apps"
+# Folder below LOGS with the logs of a second run of each program.
+AGAIN = "again"
 RANKS = 2
 # What makes each short here.
 APPLICATIONS: dict[str, tuple[str, ...]] = {
@@ -83,9 +85,9 @@ def shrunk(name: str, ranks: int) -> Workload:
     return replace(made, dataset=replace(made.dataset, auxiliary_files=tuple(map(share, made.dataset.auxiliary_files))))
 
 
-def logs(program: str) -> list[Path]:
-    """Return the logs of one program. Without MPI each of its processes has one."""
-    return sorted(LOGS.glob(f"{program}*.darshan"))
+def logs(program: str, again: bool = False) -> list[Path]:
+    """Return the logs of one program, or those of its second run. Without MPI each of its processes has one."""
+    return sorted((LOGS / AGAIN if again else LOGS).glob(f"{program}*.darshan"))
 
 
 def character(program: str) -> Character:

@@ -173,7 +173,7 @@ def test_samples_smaller_than_hdf5s_sieve_lie_in_chunks(tmp_path: Path) -> None:
         head = [Call(0, "/d/x.h5", 0, 8, 0.0)]
         samples = [[Call(0, "/d/x.h5", 4096 + size * int(at), size, 0.0)] for at in order]
         calls = _in_batches([head, *samples], 4, 0.02)
-        character = _character(_log(tmp_path / "x.darshan", calls, ranks=1))
+        character = _character(_log(tmp_path / "x.darshan", calls, ranks=1), force=True)
         assert _values(character).get("dataset.chunk") == chunk
         assert _values(character)["dataset.sample.bytes"] == size
 
@@ -189,7 +189,7 @@ def test_steps_show_on_a_busy_machine(tmp_path: Path) -> None:
             now += call.seconds + (float(random.uniform(0.0007, 0.008)) if random.random() < 0.2 else 1e-5)
         if number % 4 == 0:
             now += 0.03 * float(random.uniform(1, 1.5)) + (2.0 if number == 48 else 0.0)
-    character = _character(_log(tmp_path / "x.darshan", calls, ranks=1))
+    character = _character(_log(tmp_path / "x.darshan", calls, ranks=1), force=True)
     assert _values(character)["reader.batch_size"] == 4
     assert 0.03 <= _values(character)["compute.time"] <= 0.05
 
@@ -203,7 +203,7 @@ def test_threads_that_share_a_sample_are_no_files_in_turn(tmp_path: Path) -> Non
                 offset = (at * 4 + piece) * 65_536
                 begin = 1.0 + (number * 4 + at) * 0.01 + piece * 1e-4
                 calls.append(Call(0, f"/d/{number:03}.bin", offset, 65_536, begin, 1e-3))
-    values = _values(_character(_log(tmp_path / "x.darshan", calls, ranks=1)))
+    values = _values(_character(_log(tmp_path / "x.darshan", calls, ranks=1), force=True))
     assert (values["reader.read_threads"], values["reader.interleave"]) == (4, None)
 
 
@@ -212,7 +212,7 @@ def test_a_buffer_may_be_of_any_size(tmp_path: Path) -> None:
     big = 700 * MIB
     calls = [Call(0, f"/d/{number}.npz", *piece, 0.0, 0.1)
              for number in range(4) for piece in ((0, big), (2 * big - 22, 22), (big, big - 22))]  # fmt: skip
-    character = _character(_log(tmp_path / "x.darshan", _in_batches([calls], 1, 0.1), ranks=1))
+    character = _character(_log(tmp_path / "x.darshan", _in_batches([calls], 1, 0.1), ranks=1), force=True)
     assert _values(character)["reader.transfer_size"] == big
 
 
@@ -305,14 +305,14 @@ def test_samples_in_pieces_of_a_transfer_size(tmp_path: Path) -> None:
     size = 3 * MIB + 1000
     samples = [[Call(0, "/d/0.npz", 4096 + sample * size + at, min(MIB, size - at), 0.0) for at in range(0, size, MIB)]
                for sample in range(12)]  # fmt: skip
-    values = _values(_character(_log(tmp_path / "x.darshan", _in_batches(samples, 1, 0.01), ranks=1)))
+    values = _values(_character(_log(tmp_path / "x.darshan", _in_batches(samples, 1, 0.01), ranks=1), force=True))
     assert (values["dataset.sample.bytes"], values["reader.transfer_size"]) == (size, MIB)
 
 
 def test_samples_that_differ_in_size(tmp_path: Path) -> None:
     sizes = np.random.default_rng(0).normal(4e6, 8e5, 60).astype(int).tolist()
     calls = _in_batches([_numpy_load(0, f"/d/{at}.npz", size) for at, size in enumerate(sizes)], 2, 0.1)
-    character = _character(_log(tmp_path / "x.darshan", calls, ranks=1))
+    character = _character(_log(tmp_path / "x.darshan", calls, ranks=1), force=True)
     values = _values(character)
     assert values["dataset.sample.bytes"] == pytest.approx(4e6, rel=0.1)
     assert values["dataset.sample.stdev"] == pytest.approx(8e5, rel=0.3)
@@ -408,14 +408,14 @@ def test_a_simulation_is_described_and_no_workload(run: Run, tmp_path: Path) -> 
     path = _log(tmp_path / "sim.darshan", _simulation())
     done = run("dlio-hpc", "characterize", path, "-o", "w.yaml")
     assert done.code == 2
-    assert "does not read as training does: its 1 data file(s) were not read repeatedly" in done.err
+    assert "does not read as training does: it read only 64 KiB of data, in 2 request(s)" in done.err
     assert "--force derives a workload anyway" in done.err
     assert "dump_1.dat" in done.out
     assert "10 MiB were written, 128 KiB read" in done.out
     assert not (tmp_path / "w.yaml").exists()
     forced = run("dlio-hpc", "characterize", path, "--force")
     assert forced.code == 0, forced.err
-    assert "# Forced despite: its 1 data file(s) were not read repeatedly" in forced.out
+    assert "# Forced despite: it read only 64 KiB of data, in 2 request(s)" in forced.out
     nothing = run("dlio-hpc", "characterize", path, "--only", "nowhere")
     assert (nothing.code, "select the files of its dataset with --only" in nothing.err) == (2, True)
 
@@ -425,7 +425,8 @@ def test_counters_alone_tell_less_and_say_so(tmp_path: Path) -> None:
     values = _values(character)
     assert (values["dataset.format"], values["dataset.files"], values["train.epochs"]) == ("npz", 40, 2)
     assert (values["reader.shuffle.files"], _sure(character, "reader.shuffle.files")) == (True, "medium")
-    assert {_sure(character, key) for key in ("reader.batch_size", "reader.read_threads", "reader.mode")} == {"unknown"}
+    assert {_sure(character, key) for key in ("reader.batch_size", "reader.read_threads")} == {"unknown"}
+    assert (values["reader.mode"], _sure(character, "reader.mode")) == ("framework", "low")
     assert values["compute.time"] == pytest.approx(0.05 / 4, rel=0.3), "of a sample, as nobody knows the batch"
     text = workload_yaml.write(character, "x")
     assert "# Note: derived from counters alone, without a trace (DXT)" in text
@@ -460,7 +461,7 @@ def test_a_log_that_is_not_whole_is_refused(name: str) -> None:
     ],
 )  # fmt: skip
 def test_real_logs_tell_what_their_programs_did(tmp_path: Path, name: str, expected: dict[str, Any]) -> None:
-    character = _character(LOGS / f"{name}.darshan")
+    character = _character(LOGS / f"{name}.darshan", force=True)
     values = _values(character)
     assert {key: values[key] for key in expected} == expected
     _workload(character, tmp_path)
@@ -610,8 +611,19 @@ def test_places_drawn_at_random_are_no_epochs(tmp_path: Path) -> None:
 @pytest.mark.job
 @pytest.mark.parametrize(("log", "least"), [("mpi4_npz", 0.95), ("mpi4_h5shared_noreduction", 0.5)])
 def test_check_runs_it_here_and_compares(run: Run, log: str, least: float) -> None:
-    done = run("dlio-hpc", "characterize", LOGS / f"{log}.darshan", "--check", "--json")
+    done = run(
+        "dlio-hpc", "characterize", LOGS / f"{log}.darshan", "--force", "--check", "--json", "--tolerance", least
+    )
     assert done.code == 0, done.err
     check = done.json["check"]
     assert check["pattern"]["similarity"] > least
+    assert (check["verdict"], check["tolerance"]) == ("pass", least)
     assert check["b"]["ranks"] == 4
+
+
+@pytest.mark.job
+def test_a_workload_that_does_otherwise_fails_its_check(run: Run) -> None:
+    log = LOGS / "apps" / "npz_archives.darshan"
+    done = run("dlio-hpc", "characterize", log, "--check", "-S", "reader.mode=posix", "-S", "reader.transfer_size=4KiB")
+    assert done.code == 1, done.err
+    assert done.out.startswith("Bad: pattern similarity 0.")

@@ -304,6 +304,39 @@ def test_workers_of_pytorch_are_counted_too(measured: Any, tmp_path: Path) -> No
         assert epoch["storage_bytes_read"] >= 30 << 20
 
 
+def _requests_in_timeline(folder: Path) -> tuple[int, int, int]:
+    """Return the requests by their latencies and by their sizes, and the bytes over time, which are shared out."""
+    (timeline,) = folder.glob("dlio-runs/*/runs/01-measure/timeline.h5")
+    with h5py.File(timeline) as file:
+        counts = [int(file[name][...].sum()) for name in ("read_latency/counts", "request_sizes/counts")]
+        return counts[0], counts[1], round(float(file["activity/bytes"][...].sum()))
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_requests_of_workers_are_in_the_timeline(measured: Any, tmp_path: Path, context: str) -> None:
+    keys = ("reader.loader=pytorch", "reader.read_threads=2", f"reader.multiprocessing_context={context}")
+    summary = measured(*keys)["summary"]
+    assert _requests_in_timeline(tmp_path) == (60, 60, 60 * SAMPLE)
+    assert (summary["reads"], summary["bytes_read"]) == (60, 60 * SAMPLE)
+    assert summary["io_time_s"] > 0
+    assert 0 <= summary["io_hidden_fraction"] <= 1
+    assert summary["read_latency_s"]["max"] >= summary["read_latency_s"]["p50"] > 0
+
+
+def test_requests_of_workers_of_a_stopped_run_are_those_of_its_steps(run: Run, small: Path, tmp_path: Path) -> None:
+    late = "(while [ ! -e runs/01-measure ]; do sleep 0.05; done; sleep 2; echo late > stop) &"
+    stops = f"site.setup={json.dumps([late])}"
+    keys = ("reader.loader=pytorch", "reader.preprocess_time=100ms", "train.epochs=20", stops)
+    options = [word for key in keys for word in ("-S", key)]
+    done = run("dlio-submit", small, "-s", "local", "--ppn", 2, *options, "--wait", "--json")
+    assert done.code == 7, done.err
+    summary = done.job["runs"][-1]["result"]["summary"]
+    assert 0 < summary["samples"] == summary["reads"] < 600
+    assert summary["bytes_read"] == summary["samples"] * SAMPLE
+    read = summary["samples"]
+    assert _requests_in_timeline(tmp_path) == (read, read, read * SAMPLE)
+
+
 def test_ranks_may_read_what_another_node_wrote(tmp_path: Path) -> None:
     """The plan lets a rank of the next node read each share; the machine has one node, so no job runs."""
     from dlio_hpc.config.workload import load

@@ -49,6 +49,8 @@ def _measured(folder: Path, workload: Path | str, *keys: str) -> tuple[Run, Summ
         (*_CHUNKED, "dataset.compression=lzf", "reader.mode=framework"),
         (*_CHUNKED, "reader.loader=pytorch"),
         (*_CHUNKED, "reader.loader=pytorch", "reader.mode=framework", "reader.multiprocessing_context=spawn"),
+        ("dataset.format=npz", "reader.loader=pytorch", "reader.mode=framework"),
+        ("dataset.format=npz", "reader.loader=pytorch", "reader.multiprocessing_context=spawn"),
         (*_CHUNKED, "reader.loader=tensorflow"),
         ("dataset.format=npz", "reader.mode=framework"),
         ("dataset.format=csv", "reader.mode=framework"),

@@ -361,20 +361,76 @@ def test_asking_for_darshan_where_there_is_none(run: Run, small: Path) -> None:
     assert run("dlio-submit", small, "-s", "local", "--dry-run").code == 0
 
 
-def test_worker_processes_and_rings_are_not_watched(standin: Darshan) -> None:
+def test_forked_workers_and_rings_are_not_watched(standin: Darshan) -> None:
     pytorch = ("-S", "reader.loader=pytorch", "-S", "reader.mode=framework")
-    left_out = standin.submit(*pytorch, "--generate", "only")
+    left_out = standin.submit(*pytorch)
     assert left_out.code == 0, left_out.err
-    assert "note: Darshan is disabled: under MPI, Darshan does not record the reads of worker processes" in left_out.err
+    why = "under MPI, fork() corrupts Darshan's counts of PyTorch's worker processes"
+    assert f"note: Darshan is disabled: {why}; to enable it: reader.multiprocessing_context: spawn" in left_out.err
     assert not list(Path(left_out.job["directory"]).rglob("darshan*"))
+    report = standin.run("dlio-hpc", "report", left_out.job["directory"])
+    assert f"Darshan no log: {why}; use reader.multiprocessing_context: spawn" in _said(report)
     refused = standin.submit(*pytorch, "--darshan")
     assert refused.code == 2
-    assert "set reader.prefetch: 0, or disable Darshan with --no-darshan" in refused.err
+    assert "set reader.multiprocessing_context: spawn, or disable Darshan with --no-darshan" in refused.err
     ring = ("-S", "reader.engine=io_uring", "--dry-run")
     assert f"LD_PRELOAD={standin.library}" not in standin.submit(*ring).job["script"]
     assert "set reader.engine: preadv, or disable Darshan" in standin.submit(*ring, "--darshan").err
     alone = standin.submit(*pytorch, "--dry-run", "-S", "reader.prefetch=0", "-S", "reader.read_threads=1")
     assert f"LD_PRELOAD={standin.library}" in alone.job["script"]
+
+
+_SPAWN = ("-S", "reader.loader=pytorch", "-S", "reader.multiprocessing_context=spawn")
+
+
+@pytest.fixture(scope="module")
+def spawned(darshan: Darshan) -> Any:
+    """A job with PyTorch's workers that went well; nobody changes its folder."""
+    return darshan.measure(*_SPAWN)
+
+
+def test_spawned_workers_have_logs_of_their_own(darshan: Darshan, spawned: Any, tmp_path: Path) -> None:
+    verdict = _measured(spawned)["darshan"]
+    assert (verdict["faults"], verdict["differences"], verdict["why_not"]) == ([], [], None)
+    assert verdict["bytes"] == {"darshan": READ, "core": READ, "planned": READ}
+    assert (verdict["workers"], verdict["clock_error_s"]) == (2 * RANKS * EPOCHS, None)
+    alone = shutil.copy(spawned["archive"], tmp_path / "alone.tar.zst")
+    documents = []
+    for where in (spawned["directory"], alone):
+        report = darshan.run("dlio-hpc", "report", where, "--html", tmp_path / "page.html", "--json")
+        assert report.code == 0, report.err
+        documents.append(_measured(report.job))
+        line = _line(darshan.run("dlio-hpc", "report", where).out)
+        assert line == "15 MiB, in agreement with dlio-hpc and the plan; with 8 logs of worker processes"
+        assert "drawn from the benchmark&#39;s own timeline" in (tmp_path / "page.html").read_text()
+    assert documents[0] == documents[1]
+    analysis = documents[0]["analysis"]
+    assert (analysis["ranks"], analysis["bytes_read"], analysis["read"]["requests"]) == (RANKS, READ, SAMPLES * EPOCHS)
+    assert [rank["bytes_read"] for rank in analysis["by_rank"]] == [READ // RANKS] * RANKS
+    assert len(analysis["files"]) == FILES
+    assert not list((_folder(spawned) / "live").iterdir())
+    variables = json.loads((Path(spawned["directory"]) / "environment.json").read_bytes())["variables"]
+    assert "DARSHAN_ENABLE_NONMPI" not in variables
+
+
+def test_a_worker_without_a_log_is_said_and_harms_no_run(spawned: Any, tmp_path: Path) -> None:
+    """The reads of the other workers are not taken for those of the run."""
+    copied = Path(shutil.copytree(spawned["directory"], tmp_path / "copy"))
+    (copied / "runs/01-measure/darshan/workers/rank-1-epoch-2-worker-0.darshan").unlink()
+    report = _judged(copied)
+    assert report.code == 0, report.err
+    assert "Darshan workers missing: 7 of 8 worker processes left a log, so reads are missing" in _said(report)
+    (verdict,) = [run["darshan"] for run in runner(copied)("dlio-hpc", "report", copied, "--json").job["runs"][1:]]
+    assert (verdict["bytes"], verdict["differences"]) == (None, [])
+    profile = runner(copied)("dlio-hpc", "similarity", copied, spawned["directory"], "--json")
+    assert profile.code == 0, profile.err
+
+
+def test_reads_that_a_worker_hides_make_the_run_invalid(standin: Darshan) -> None:
+    done = standin.submit(*_SPAWN, "-S", "reader.shuffle={}", faults="hide=0:00000004.npz")
+    assert done.code == 3
+    hidden = 5 * SAMPLE_BYTES * EPOCHS
+    assert f"Darshan recorded 0 bytes of 00000004.npz, but {hidden} were planned" in _said(done)
 
 
 @pytest.mark.parametrize("where", ["the user's shell", "the site's modules"])
@@ -685,6 +741,18 @@ def test_every_way_of_reading_is_the_same_to_darshan(real: Darshan, way: str) ->
     assert (written["planned"] is None) == ("packed" in way)
     assert written["darshan"] >= (written["planned"] or 1)
     assert measured["clock_error_s"] < 5e-6
+
+
+@pytest.mark.parametrize(
+    "keys", [(), (_FRAMEWORK,), (_HDF5,), (_HDF5, _FRAMEWORK), (_TFRECORD, "train.steps=2")], ids=str
+)
+def test_workers_read_the_same_to_darshan(real: Darshan, keys: tuple[str, ...]) -> None:
+    options = [word for key in keys for word in ("-S", key)]
+    job = real.measure(*options, *_SPAWN, "-d", "of-workers", workload=BASE)
+    for verdict in (run["darshan"] for run in job["runs"]):
+        assert (verdict["faults"], verdict["differences"], verdict["why_not"]) == ([], [], None)
+    counts = _measured(job)["darshan"]["bytes"]
+    assert counts["darshan"] == counts["core"] >= (counts["planned"] or 1)
 
 
 @pytest.mark.parametrize("mode", ["posix", "framework"])

@@ -2,12 +2,14 @@
 
 import functools
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from dlio_hpc import document
-from dlio_hpc.analysis.similarity import similarity
+from dlio_hpc.analysis.similarity import io_profile, reference_profile, similarity
+from dlio_hpc.analysis.similarity.io_profile import Profile
 from dlio_hpc.reports import program_profiles
 from tests import fidelity, straced
 from tests.conftest import Run
@@ -40,6 +42,53 @@ def test_each_asks_for_what_was_asked_for(name: str, folder: Path) -> None:
     compared = similarity.compare(emulation, original)
     factors = {factor.name: (factor.a, factor.b) for factor in compared.factors if factor.name in similarity.PATTERN}
     assert (compared.pattern.ratio or 0) >= _FLOORS[name], factors
+
+
+# A row of the table of scales in docs/validation.md.
+_SCALES = re.compile(r"^\| (\w+) \| ([\d.]+) \| ([\d.]+|-) \| ([\d.]+|-) \|$", re.MULTILINE)
+
+
+def _documented() -> dict[str, list[float | None]]:
+    text = (Path(__file__).parents[1] / "docs/validation.md").read_text()
+    return {
+        name: [None if score == "-" else float(score) for score in scores] for name, *scores in _SCALES.findall(text)
+    }
+
+
+def _on_eight(name: str) -> Profile | None:
+    known = {named.name: named for named in reference_profile.load("theta_8_nodes")}
+    return io_profile.of_reference(known[name]) if name in known else None
+
+
+def _score(a: Profile, b: Profile | None) -> float | None:
+    return None if b is None else similarity.compare(a, b).pattern.ratio
+
+
+def test_the_table_of_scales_has_the_published_logs() -> None:
+    documented = _documented()
+    assert set(documented) == set(APPLICATIONS)
+    for name, (_, _, logs) in documented.items():
+        large = io_profile.of_reference(reference_profile.load_one(f"theta_128_nodes:{name}"))
+        assert _score(large, _on_eight(name)) == (None if logs is None else pytest.approx(logs, abs=0.0006))
+
+
+@pytest.mark.job
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_workloads_follow_the_scales_that_the_table_says(name: str, folder: Path) -> None:
+    original, emulation = _pair(name, folder)
+    large, small, _ = _documented()[name]
+    assert _score(emulation, original) == pytest.approx(large, abs=0.01)
+    assert _score(emulation, _on_eight(name)) == (None if small is None else pytest.approx(small, abs=0.01))
+
+
+def test_frnn_says_at_which_scale_it_holds(run: Run) -> None:
+    listed = run("dlio-hpc", "workloads").out.splitlines()
+    (line,) = (line for line in listed if line.startswith("frnn "))
+    assert line.endswith("as on 128 nodes")
+    done = run("dlio-hpc", "similarity", "theta_8_nodes:frnn", "theta_128_nodes:frnn")
+    said = " ".join(done.out.split())
+    assert "Note on A: another pattern than on 128 nodes (pattern similarity 0.664)" in said
+    assert "the shipped workload frnn follows 128 nodes" in said
 
 
 @pytest.mark.job

@@ -1,5 +1,6 @@
 """The same workload gives the same samples in the same order through each loader, each sample exactly once an epoch."""
 
+import multiprocessing
 import subprocess
 import sys
 import threading
@@ -16,9 +17,11 @@ from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import buffers, content
+from dlio_hpc.core.clock import now
 from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content_check import Verification
 from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
@@ -255,6 +258,45 @@ def test_pytorch_workers_may_be_spawned(tmp_path: Path) -> None:
     loader = _open("pytorch", made, tmp_path, 3)
     got = _numbers(loader.epoch(Order(dataset, keys, 0), 0, 35, 3), _contents(dataset), {0: 100})
     assert [number for batch in got for number in batch] == Order(dataset, keys, 0).samples(0, 35).tolist()
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_reads_of_pytorchs_workers_reach_the_rank_on_its_own_clock(tmp_path: Path, context: Any) -> None:
+    """The requests are those that the rank's own threads make."""
+    dataset = Dataset("npz", 5, 7, Sample(bytes=Size(6000)))
+    keys = Reader(batch_size=4, read_threads=2, transfer_size=Size(4096), shuffle=Shuffle(True, True))
+    tallies = []
+    _write(tmp_path, dataset)
+    of_pytorch = structs.replace(keys, loader="pytorch", multiprocessing_context=context)
+    for loader, reader in (("native", keys), ("pytorch", of_pytorch)):
+        made = Workload("w", dataset, reader=reader)
+        opened = _open(loader, made, tmp_path, 9)
+        total, begun = Tally(), now()
+        for batch in opened.epoch(Order(dataset, keys, 0), 0, 35, 9):
+            tally, arrived = batch.tally, now()
+            assert sorted([begun, *tally.starts, *tally.ends, arrived]) == [
+                begun, *(time for both in zip(tally.starts, tally.ends, strict=True) for time in both), arrived,
+            ]  # fmt: skip
+            assert all(begun < start < end < arrived for start, end in tally.handled)
+            total.merge(tally)
+        opened.close()
+        tallies.append((total.requests, total.bytes_read, total.overhead_bytes, total.sizes))
+    assert tallies[0] == tallies[1]
+    assert tallies[1][:2] == (70, 35 * 6000)
+
+
+def test_workers_that_are_stopped_early_have_told_of_the_batches_in_use(tmp_path: Path) -> None:
+    dataset = Dataset("npz", 5, 7, Sample(bytes=Size(100)))
+    keys = Reader(loader="pytorch", batch_size=4, read_threads=2)
+    _write(tmp_path, dataset)
+    opened = _open("pytorch", Workload("w", dataset, reader=keys), tmp_path, 9)
+    batches: Any = opened.epoch(Order(dataset, keys, 0), 0, 35, 9)
+    tallies = [next(batches).tally for _ in range(3)]
+    assert len(multiprocessing.active_children()) == 2
+    batches.close()
+    opened.close()
+    assert [(len(tally.starts), tally.bytes_read) for tally in tallies] == [(4, 400)] * 3
+    assert multiprocessing.active_children() == []
 
 
 @pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])

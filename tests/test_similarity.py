@@ -406,6 +406,37 @@ def test_a_study_is_no_program(tmp_path: Path) -> None:
         _loaded(tmp_path)
 
 
+def test_all_logs_of_a_program_are_one_profile(run: Run, tmp_path: Path) -> None:
+    """A folder of logs or a pattern in quotes stands for a program without MPI."""
+    for log in (LOGS / "apps").glob("torch_loader*"):
+        shutil.copy(log, tmp_path)
+    parts = [_loaded(log) for log in sorted(tmp_path.glob("*.darshan"))[1:]]  # the first reads no data
+    whole = _loaded(tmp_path)
+    assert whole.bytes == sum(part.bytes or 0 for part in map(_loaded, tmp_path.glob("*.darshan")))
+    assert (whole.files or 0) > max(part.files or 0 for part in parts)
+    assert whole.notes[0] == "3 logs, taken as those of the processes of one program"
+    matched = _loaded(f"{tmp_path}/torch*")
+    assert (matched.bytes, matched.jumps is not None) == (whole.bytes, True)
+    assert similarity.compare(matched, whole).paper.cosine == pytest.approx(1)
+    done = run("dlio-hpc", "similarity", ".", "torch_*.darshan")
+    assert done.code == 0, done.err
+    assert "Note on B: 3 logs, taken as those of the processes of one program" in done.out
+    rows = run("dlio-hpc", "similarity", "--matrix", ".", LOGS / "mpi4_npz.darshan", "--json").json["rows"]
+    assert [row["title"] for row in rows] == [".", str(LOGS / "mpi4_npz.darshan")]
+
+
+def test_what_stands_for_no_program_is_told(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no log matches 'none_\*'"):
+        _loaded("none_*")
+    with pytest.raises(ConfigError, match="comes from an MPI program: pass it on its own"):
+        _loaded(LOGS)
+    odd = tmp_path / "a[1].darshan"
+    shutil.copy(LOGS / "mpi4_npz.darshan", odd)
+    assert _loaded(odd).ranks == 4, "a file of that name is nearer than a pattern"
+    done = run("dlio-hpc", "similarity", "a", "b", "c")
+    assert "Several logs of one program: give their folder, or a pattern in quotes" in done.err
+
+
 def test_a_profile_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(GOOD)

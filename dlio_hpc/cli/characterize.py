@@ -14,15 +14,22 @@ from dlio_hpc.errors import ConfigError
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.characterize.characterize import Character
+    from dlio_hpc.reports.check_document import Checked
 
 
 @click.command(context_settings=SETTINGS)
-@click.argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG...")
+@click.argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG|DIR...")
 @option("-o", "--output", type=PATH, metavar="FILE", help="YAML file of the workload. Default: stdout.")
 @option("--name", metavar="NAME", help="Name of the workload. Default: the name of the program.")
 @option("--only", metavar="REGEX", callback=expression, help="Use only files whose path matches: --only '^/data/'.")
 @option("--force", is_flag=True, help="Derive a workload even if the program does not read as training does.")
-@option("--check", is_flag=True, help="Run the workload on a small dataset, and compare its I/O with the log's.")
+@option("--no-content", is_flag=True, help="Do not read files of the dataset. Default: read the heads of up to four.")
+@option("--check", is_flag=True, help="Run the workload on a small dataset, and judge its I/O by the log's.")
+# Without an environment variable: DLIO_HPC_TOLERANCE is the tolerance of compare, which is a drop.
+@click.option(
+    "--tolerance", callback=parsed(units.share), metavar="NUMBER", default="0.95", show_default=True,
+    help="Smallest pattern similarity that passes --check, from 0 to 1.",
+)  # fmt: skip
 @option(
     "-s",
     "--site",
@@ -49,24 +56,31 @@ if TYPE_CHECKING:
 )
 @option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def characterize(
-    logs: tuple[Path, ...], output: Path | None, name: str | None, only: str | None, force: bool, check: bool,
-    as_json: bool, **of_check: Any,
+    logs: tuple[Path, ...], output: Path | None, name: str | None, only: str | None, force: bool, no_content: bool,
+    check: bool, as_json: bool, **of_check: Any,
 ) -> int:  # fmt: skip
     """Derive a workload from Darshan logs of any program: dataset, reader, computation, checkpoints.
 
     Each value has a comment with its evidence and the confidence in it. A value that the log does not show is a
-    default, and is marked unknown. Several logs are taken as the logs of the processes of one program. Exit code 2: the
-    program's I/O does not look like training; the I/O is described instead.
+    default, and is marked unknown. Several logs, or the logs in a folder (*.darshan), are taken
+    as the logs of the processes of one program.
+
+    If this machine has the files of the dataset, the heads of up to four of them (64 KiB, and the heads of up to 64
+    records) show the format and the size of TFRecord's samples. --no-content reads the logs alone.
+
+    Exit code 1: in --check, the pattern similarity of log and run is below --tolerance. 2: the program's I/O does not
+    look like training; the I/O is described instead. 3: a log is incomplete. 7: in --check, nothing can be compared.
     """
     from dlio_hpc.analysis.characterize import characterize as analysis
+    from dlio_hpc.darshan import log_files
     from dlio_hpc.reports import workload_yaml
 
-    character = analysis.load(logs, only, force)
+    character = analysis.load(log_files.listed(logs), only, force, not no_content)
     if not character.derived.keys:
         return _described(character, as_json)
     name = (name or "").strip() or workload_yaml.default_name(character)
     content = workload_yaml.write(character, name)
-    compared = None
+    checked = None
     if output is not None:
         _keep(output, content)
         console.say(f"wrote {output}")
@@ -75,10 +89,14 @@ def characterize(
     if check:
         from dlio_hpc.cli import characterize_check
 
-        compared = characterize_check.run(character, content, as_json, **of_check)
+        checked = characterize_check.run(character, content, **of_check)
     if as_json:
-        console.print_json(_document(character, content, compared))
-    return 0
+        console.print_json(_document(character, content, checked))
+    elif checked is not None:
+        from dlio_hpc.reports import check_document, terminal
+
+        terminal.show(check_document.of_check(checked), sys.stdout)
+    return 0 if checked is None else checked.verdict.exit_code
 
 
 def _keep(path: Path, content: str) -> None:
@@ -100,8 +118,8 @@ def _described(character: "Character", as_json: bool) -> int:
     raise ConfigError(f"this program does not read as training does: {character.derived.against[0]}{hint}")
 
 
-def _document(character: "Character", content: str | None, compared: Any) -> dict[str, Any]:
-    from dlio_hpc.reports import characterization_document
+def _document(character: "Character", content: str | None, checked: "Checked | None") -> dict[str, Any]:
+    from dlio_hpc.reports import characterization_document, check_document
 
     return {
         "logs": [str(path) for path in character.paths],
@@ -113,5 +131,5 @@ def _document(character: "Character", content: str | None, compared: Any) -> dic
         "estimates": {key: value._asdict() for key, value in character.derived.keys.items()},
         "auxiliary_files": [{**side.keys, "evidence": side.note} for side in character.derived.sides],
         "yaml": content,
-        "check": compared,
+        "check": None if checked is None else check_document.as_document(checked),
     }

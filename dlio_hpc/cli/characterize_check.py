@@ -4,7 +4,7 @@ import contextlib
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dlio_hpc.cli import console
 from dlio_hpc.errors import InfrastructureError, about
@@ -13,6 +13,7 @@ from dlio_hpc.plan.options import Options
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.characterize.characterize import Character
+    from dlio_hpc.reports.check_document import Checked
 
 # Limits that keep the run short. They do not change the I/O of a step, because computation does no I/O and all epochs
 # do the same I/O.
@@ -20,11 +21,11 @@ _MOST_STEP_S, _MOST_EPOCHS, _MOST_RANKS = 0.02, 2, 4
 
 
 def run(
-    character: "Character", content: str, as_json: bool, *, site: str, dataset_size: int,
-    settings: tuple[str, ...], runs: Path,
-) -> dict[str, Any] | None:  # fmt: skip
-    """Run the workload in a job, and compare its I/O with that in the log. Print the comparison and return None. If
-    `as_json` is True, return the comparison as a JSON document instead. content: YAML text of the workload.
+    character: "Character", content: str, *, site: str, dataset_size: int, settings: tuple[str, ...], runs: Path,
+    tolerance: float,
+) -> "Checked":  # fmt: skip
+    """Run the workload in a job, and compare its I/O with that in the log. content: YAML text of the workload.
+    tolerance: smallest pattern similarity that passes.
     """
     folder = Path(tempfile.mkdtemp(prefix="dlio-hpc-characterize-"))
     try:
@@ -34,7 +35,7 @@ def run(
         job = _submit(_options(character, workload, site, dataset_size, settings, runs))
     finally:
         safe_folders.discard(folder)
-    return _compared(character, job, as_json)
+    return _compared(character, job, tolerance)
 
 
 def _options(
@@ -70,18 +71,21 @@ def _submit(options: Options) -> Path:
     return directory
 
 
-def _compared(character: "Character", job: Path, as_json: bool) -> dict[str, Any] | None:
+def _compared(character: "Character", job: Path, tolerance: float) -> "Checked":
     from dlio_hpc.analysis.similarity import similarity
-    from dlio_hpc.reports import program_profiles, similarity_rows
+    from dlio_hpc.reports import check_document, program_profiles
+    from dlio_hpc.verdict import emulation_check
 
-    log = program_profiles.of_character(character, ", ".join(path.name for path in character.paths))
+    title = ", ".join(path.name for path in character.paths)
     mine = program_profiles.load(str(job), job, None, None)
-    made = similarity.compare(log, mine)
-    known = similarity.yardsticks(made.left_out)
-    if as_json:
-        document: dict[str, Any] = similarity_rows.as_document(log, mine, made, known)
-        return document
-    from dlio_hpc.reports import similarity_document, terminal
-
-    terminal.show(similarity_document.of_pair(log, mine, made, known), sys.stdout)
-    return None
+    log = program_profiles.comparable(character, title, mine)
+    compared = similarity.compare(log, mine)
+    analysis = program_profiles.examined(character, title).analysis
+    return check_document.Checked(
+        emulation_check.judge(compared, tolerance),
+        check_document.not_derived(character, analysis.untraced_bytes if analysis is not None else 0),
+        log,
+        mine,
+        compared,
+        similarity.yardsticks(compared.left_out),
+    )

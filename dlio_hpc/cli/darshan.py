@@ -11,7 +11,7 @@ import click
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import Outputs, trace_options
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
-from dlio_hpc.errors import DlioError, InvalidRun
+from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.log.analyze import Examined
@@ -28,20 +28,35 @@ def expression(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 
 @click.command(context_settings=SETTINGS)
-@click.argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG...")
+@click.argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG|DIR...")
 @option("--only", metavar="REGEX", callback=expression, help="Analyse only files whose path matches: --only '[.]h5$'.")
+@option("--merge", is_flag=True, help="Analyse the logs as those of the processes of one program without MPI.")
+@option("--summary", is_flag=True, help="Search the folders for logs, and print one table with a row for each program.")
 @trace_options
-def darshan(logs: tuple[Path, ...], only: str | None, outputs: Outputs) -> int:
-    """Check and analyse Darshan logs of any program: completeness, requests, rates, ranks, files.
+def darshan(logs: tuple[Path, ...], only: str | None, merge: bool, summary: bool, outputs: Outputs) -> int:
+    """Check and analyse Darshan logs of any program: completeness, requests, rates, ranks, files. A folder stands for
+    the logs in it (*.darshan); with --summary, also for the logs in the folders below it.
+
+    A program without MPI leaves a log for each of its processes. Without --merge, each log has a report of its own.
+    With --summary, logs of one job belong to one program if they have the same script, or if one process has started
+    the other.
 
     Logs of Darshan 3.4 and 3.5 are read with their extended traces (DXT); logs of other versions need pydarshan. Exit
     code 3: a log is incomplete or corrupted.
     """
-    from dlio_hpc.analysis.log import analyze
+    if summary:
+        from dlio_hpc.cli import darshan_summary
 
-    examined, code = console.for_each(logs, lambda path: analyze.log_file(path, only, outputs.step_s))
+        if merge or only is not None:
+            raise click.UsageError("--summary analyses all files of all programs: leave out --merge and --only")
+        return darshan_summary.show(logs, outputs)
+    from dlio_hpc.darshan import log_files
+
+    paths = log_files.listed(logs)
+    examined, code = _merged(paths, only, outputs) if merge else _apart(paths, only, outputs)
     if outputs.as_json:
-        console.print_json({"logs": [_document(log) for log in examined]})
+        merged = {"merged": list(map(str, paths))} if merge else {}
+        console.print_json({"logs": [{**_document(log), **merged} for log in examined]})
     elif outputs.as_csv:
         from dlio_hpc.reports import log_rows
 
@@ -54,6 +69,21 @@ def darshan(logs: tuple[Path, ...], only: str | None, outputs: Outputs) -> int:
         for log in examined
     ]
     return code or console.exit_code(faults)
+
+
+def _apart(paths: list[Path], only: str | None, outputs: Outputs) -> "tuple[list[Examined], int]":
+    from dlio_hpc.analysis.log import analyze
+
+    return console.for_each(paths, lambda path: analyze.log_file(path, only, outputs.step_s))
+
+
+def _merged(paths: list[Path], only: str | None, outputs: Outputs) -> "tuple[list[Examined], int]":
+    from dlio_hpc.analysis.log import analyze
+    from dlio_hpc.darshan import log_reader
+
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise ConfigError("a log is given twice; give one log for each process of the program")
+    return [analyze.logs_of_program([log_reader.load(path) for path in paths], only, outputs.step_s)], 0
 
 
 def _report(examined: "list[Examined]") -> "Document":

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command(context_settings=SETTINGS)
-@click.argument("names", nargs=-1, required=True, metavar="JOB|ARCHIVE|LOG|PROFILE...")
+@click.argument("names", nargs=-1, required=True, metavar="JOB|ARCHIVE|LOG|DIR|PATTERN|PROFILE...")
 @option("--matrix", is_flag=True, help="Compare any number of programs, each with every other one.")
 @option(
     "--against",
@@ -44,6 +44,9 @@ def similarity(
     PROFILE: metrics from a publication, shipped with dlio-hpc, such as theta_128_nodes:candle, or FILE.yaml[:NAME]. For
     a job, the I/O on its dataset and its checkpoints is compared; for a Darshan log, the I/O on the files that --only
     selects.
+
+    A program without MPI leaves a log for each of its processes. DIR, a folder of logs (*.darshan), and PATTERN, such
+    as 'logs/*_id77-*.darshan' in quotes, stand for all logs of one program.
     """
     if matrix:
         rows = _once(profile for name in names for profile in _all(name, runs, run_name, only))
@@ -52,7 +55,10 @@ def similarity(
     if against:
         raise click.UsageError("--against needs --matrix")
     if len(names) != 2:
-        raise click.UsageError(f"give two programs to compare, not {len(names)}; --matrix compares any number")
+        raise click.UsageError(
+            f"give two programs to compare, not {len(names)}; --matrix compares any number. Several logs of one "
+            "program: give their folder, or a pattern in quotes"
+        )
     return _pair(*names, runs, run_name, only, outputs)
 
 

@@ -69,8 +69,8 @@ class _Verbs(CommandGroup):
 def cli() -> None:
     """Measure how a storage system serves deep learning: submit, collect and report benchmark jobs.
 
-    Exit codes: 0 success, 1 regression or failed criterion, 2 usage or configuration, 3 invalid run or archive, 4
-    cached, 5 inconclusive, 6 infrastructure, 7 incomplete, 70 a bug in dlio-hpc.
+    Exit codes: 0 success, 1 regression, failed criterion or check, 2 usage or configuration, 3 invalid run or
+    archive, 4 cached, 5 inconclusive, 6 infrastructure, 7 incomplete, 70 a bug in dlio-hpc.
     """
 
 

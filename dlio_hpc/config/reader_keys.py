@@ -65,7 +65,8 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     """
     transfer_size: units.Size | None = None
     """Size of a request; null: the size of a sample. In framework mode, null means 256 KiB for TFRecord, and the size
-    of Python's file buffer for npz. Example: 1 MiB
+    of Python's file buffer for npz. In framework mode, raw files are read through a buffer of this size, and null
+    means without a buffer. Example: 1 MiB
     """
     read_threads: units.Positive = 1
     """Number of threads (native), worker processes (pytorch) or parallel calls (tensorflow) that read. Example: 8"""
@@ -102,7 +103,7 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     hints: dict[str, str] = {}
     """MPI-IO hints, for collective access. Example: {romio_cb_read: enable}"""
     multiprocessing_context: Literal["fork", "spawn"] = "fork"
-    """Method by which PyTorch starts its worker processes."""
+    """Method by which PyTorch starts its worker processes. Darshan records only spawned ones."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -110,6 +111,11 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def batches_ahead(self) -> int:
         return 2 * self.read_threads if self.prefetch is None else self.prefetch
+
+    @property
+    def worker_processes(self) -> int:
+        """Number of processes that read for a rank, which only PyTorch starts. Each epoch starts new ones."""
+        return self.read_threads if self.loader == "pytorch" and self.batches_ahead else 0
 
     def files_in_turn(self, dataset: Dataset) -> int:
         """Return the number of files from which samples are read alternately: the value of `interleave`, or its default

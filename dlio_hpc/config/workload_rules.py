@@ -4,8 +4,8 @@ from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.reader_keys import BLOCK, Reader, by_streams, fits_blocks, reads_records
 from dlio_hpc.document import refuse
 
-# The library that loads whole files in framework mode, by format. NumPy reads through Python's buffer, whose size can
-# be set. The other libraries choose the sizes of their requests.
+# The library that loads whole files in framework mode, by format. NumPy and Python read through the buffer of a file,
+# whose size can be set. pandas chooses the size of its requests.
 LIBRARIES = {"npz": "NumPy", "raw": "Python", "csv": "pandas"}
 
 
@@ -23,9 +23,8 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "reader: the null format has no storage; do not set access, load or direct",
         ),
         (
-            reader.transfer_size is not None and framework and kind in LIBRARIES and kind != "npz",
-            "reader.transfer_size needs mode: posix; "
-            f"in mode: framework, {LIBRARIES.get(kind)} chooses the request size",
+            reader.transfer_size is not None and framework and kind == "csv",
+            "reader.transfer_size needs mode: posix; in mode: framework, pandas chooses the request size",
         ),
         (
             (reader.interleave or 1) > 1 and kind in LIBRARIES and (framework or not plain),

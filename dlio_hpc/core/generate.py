@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from dlio_hpc.core import auxiliary_files, clock, page_cache
+from dlio_hpc.core import auxiliary_files, clock, darshan_fd_gate, page_cache
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.progress import Progress
@@ -82,11 +82,14 @@ def _created(folder: int, path: str) -> Iterator[int]:
     """Create the file `path` in the open folder, and yield its descriptor for writing in a `with` block. Links are not
     followed. At the end of the block, the file is synced to disk (fsync).
 
+    Under Darshan, the file is opened by its full path, as in OutputFolder.
+
     Raise InfrastructureError if the file cannot be written. Raise ConfigError if there is a link, a pipe or a folder in
     its place.
     """
     try:
-        descriptor = safe_folders.created(folder, os.path.basename(path))
+        name = path if darshan_fd_gate.is_watched() else os.path.basename(path)
+        descriptor = safe_folders.created(folder, name)
         try:
             yield descriptor
             os.fsync(descriptor)

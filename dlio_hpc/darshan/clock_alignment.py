@@ -46,11 +46,11 @@ def read(file: Any) -> Marks | None:
 
 
 def align(log: Log, marks: Marks | None) -> Alignment | None:
-    """Return the alignment of the clocks of all ranks. Return None if `marks` is None, if the log has no trace, or if
-    marker reads of a rank are missing from the trace.
+    """Return the alignment of the clocks of all ranks. Return None if `marks` is None, if the log has no trace, if
+    marker reads of a rank are missing from the trace, or if worker processes, which read no marker, are in the log.
     """
     trace = log.traced.get("DXT_POSIX")
-    if marks is None or trace is None:
+    if marks is None or trace is None or log.workers:
         return None
     numbers = {number for number, path in log.names.items() if path == marks.path}
     offset, error = np.full(len(marks.instants), np.nan), np.full(len(marks.instants), np.nan)

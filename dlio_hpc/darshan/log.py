@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 Name = Literal[
     "truncated", "garbled", "partial", "unknown version", "DXT missing", "DXT cut", "counters disagree",
-    "rank count", "stale", "no end",
+    "rank count", "stale", "no end", "workers missing",
 ]  # fmt: skip
 Records = npt.NDArray[np.void]
 # Records of a module that is not in the log.
@@ -100,7 +100,8 @@ class Log(NamedTuple):
     """Darshan log. version: version of the log format. names: paths of files by record id. counted: records of each
     counting module, of type counters.record_type(). traced: trace of each tracing module. heat: heat map of each
     interface. faults: faults found while the log was read. A module has a fault if it could not be read, or if its
-    records may be incomplete. The part of such a module that could be read is kept.
+    records may be incomplete. The part of such a module that could be read is kept. workers: number of logs of worker
+    processes that this log includes.
     """
 
     path: Path
@@ -112,6 +113,7 @@ class Log(NamedTuple):
     traced: dict[str, Trace]
     faults: list[LogFault]
     heat: dict[str, Heat]
+    workers: int = 0
 
 
 def counter(records: Records, name: str) -> Any:

@@ -9,10 +9,10 @@ pydarshan.
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ import numpy.typing as npt
 from dlio_hpc.darshan import counters, pydarshan_reader
 from dlio_hpc.darshan.log import COUNTING, TRACING, Heat, Log, LogFault, LogJob, Module, Name, Trace
 from dlio_hpc.errors import ConfigError, InvalidRun
+
+_Read = TypeVar("_Read")
 
 VERSION = "3.41"
 _MAGIC = 6567223
@@ -54,18 +56,35 @@ def load(path: Path, trace: bool = True) -> Log:
     read. Raise InvalidRun if the file is not a Darshan log, if its header or job record is lost, or if it does not fit
     into memory.
     """
+    made = _opened(path, lambda file: _load(file, path, trace))
+    return pydarshan_reader.load(path) if made is None else made
+
+
+def load_job(path: Path) -> LogJob | None:
+    """Read only the job record of the log at `path`, which is fast. Return None if the log has a format that load()
+    leaves to pydarshan. Raise the errors of load().
+    """
+
+    def read(file: IO[bytes]) -> LogJob:
+        names = _header(file, path).names
+        return _job(_whole(file, _HEADER.size, names[0] - _HEADER.size), path, [])
+
+    return _opened(path, read)
+
+
+def _opened(path: Path, read: Callable[[IO[bytes]], _Read]) -> _Read | None:
+    """Open a log, and return what `read` returns for the file. Return None if the log has another format than
+    VERSION.
+    """
     if path.exists() and not path.is_file():
         raise ConfigError(f"cannot read {path}: it is not a regular file")
     try:
         with path.open("rb") as file:
-            version = _version(file, path)
-            if version == VERSION:
-                return _load(file, path, trace)
+            return read(file) if _version(file, path) == VERSION else None
     except MemoryError as fault:
         raise InvalidRun(f"{path} needs more memory than this node has") from fault
     except OSError as fault:
         raise ConfigError(f"cannot read {path}: {fault.strerror}") from fault
-    return pydarshan_reader.load(path)
 
 
 def _version(file: IO[bytes], path: Path) -> str:

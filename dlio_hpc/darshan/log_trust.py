@@ -35,12 +35,13 @@ Table = dict[tuple[int, int], npt.NDArray[np.int64]]
 
 class Expected(NamedTuple):
     """Facts about the run that the log must agree with; a fact is None if it is unknown. started, ended: seconds since
-    1970.
+    1970. workers: number of worker processes of all ranks, each of which must have left a log.
     """
 
     ranks: int | None = None
     started: float | None = None
     ended: float | None = None
+    workers: int = 0
 
 
 def judge(log: Log, expected: Expected | None = None) -> list[LogFault]:
@@ -54,6 +55,7 @@ def judge(log: Log, expected: Expected | None = None) -> list[LogFault]:
     faults += _impossible(log)
     if expected is not None:
         faults += _against_run(log, expected)
+        faults += _missing_workers(log, expected)
     for module, pair in _PAIRS.items():
         if module in log.counted:
             faults += _trace_faults(log, module, *pair)
@@ -119,6 +121,18 @@ def _against_run(log: Log, expected: Expected) -> Iterator[LogFault]:
         yield LogFault("stale", f"the log ended {expected.started - job.ended:.0f} s before the run began")
     if expected.ended is not None and job.started > expected.ended + _SLACK_S:
         yield LogFault("stale", f"the log began {job.started - expected.ended:.0f} s after the run ended")
+
+
+def _missing_workers(log: Log, expected: Expected) -> Iterator[LogFault]:
+    """Yield a fault if worker processes left no log. PyTorch waits 5 s for a worker to end, and then ends it with a
+    signal; Darshan writes no log for a process that a signal ends.
+    """
+    if log.workers != expected.workers:
+        yield LogFault(
+            "workers missing",
+            f"{log.workers} of {expected.workers} worker processes left a log, so reads are missing; PyTorch ends a "
+            "worker that does not end by itself within 5 s, and Darshan then writes no log",
+        )
 
 
 def _trace_faults(

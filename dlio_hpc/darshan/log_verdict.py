@@ -32,7 +32,8 @@ class LogVerdict(Struct, frozen=True):
     compared, for example because the counters cannot be trusted. differences: one message for each difference between
     the bytes that Darshan recorded and the bytes that the ranks counted or that were planned; each difference makes the
     run invalid. clock_error_s: largest error in seconds of the log's timestamps after conversion to the clock of
-    timeline.h5; None if the clocks could not be aligned.
+    timeline.h5; None if the clocks could not be aligned. workers: number of logs of worker processes that belong to
+    the log.
     """
 
     log: str | None
@@ -42,6 +43,7 @@ class LogVerdict(Struct, frozen=True):
     bytes: Bytes | None = None
     differences: tuple[str, ...] = ()
     clock_error_s: float | None = None
+    workers: int = 0
     schema: int = 1
 
 

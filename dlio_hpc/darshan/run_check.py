@@ -12,12 +12,12 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from dlio_hpc import units
-from dlio_hpc.darshan import clock_alignment, log_reader, log_trust, setup
+from dlio_hpc.darshan import clock_alignment, log_trust, setup, worker_logs
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.darshan.log_verdict import Bytes, LogVerdict, Reason, decode_probe
 from dlio_hpc.errors import DlioError
 from dlio_hpc.files import rundir
-from dlio_hpc.plan import dataset
+from dlio_hpc.plan import darshan_needs, dataset
 from dlio_hpc.plan.plan import Plan, Run, positions
 from dlio_hpc.plan.sample_order import Order
 from dlio_hpc.results import run_result
@@ -51,13 +51,13 @@ def judge(directory: Path, plan: Plan, run: Run) -> LogVerdict:
         return LogVerdict(None, _no_log(directory, folder))
     path = logs[-1]
     try:
-        log = log_reader.load(path)
+        log = worker_logs.load(path)
     except DlioError as fault:
         return LogVerdict(path.name, faults=(Reason("unreadable", str(fault)),))
     result = _result(folder)
-    faults = log_trust.judge(log, expected(plan, result))
+    faults = log_trust.judge(log, expected(plan, run, result))
     reasons = tuple(Reason(*fault) for fault in faults)
-    verdict = LogVerdict(path.name, None, log.job.library, reasons)
+    verdict = LogVerdict(path.name, None, log.job.library, reasons, workers=log.workers)
     if result is None or not log_trust.has_whole_counters(faults):
         return verdict
     return _compared(verdict, log, plan, run, result, folder)
@@ -82,11 +82,12 @@ def _result(folder: Path) -> Result | None:
     return run_result.decode(path.read_bytes(), str(path)) if path.exists() else None
 
 
-def expected(plan: Plan, result: Result | None) -> log_trust.Expected:
+def expected(plan: Plan, run: Run, result: Result | None) -> log_trust.Expected:
     """Return the facts that a log of the run must agree with. result: result of the run; None if there is none."""
     if result is None:
         return log_trust.Expected(plan.ranks)
-    return log_trust.Expected(plan.ranks, units.timestamp(result.started), units.timestamp(result.ended))
+    workers = darshan_needs.worker_logs(run.workload, plan.ranks, len(result.epochs))
+    return log_trust.Expected(plan.ranks, units.timestamp(result.started), units.timestamp(result.ended), workers)
 
 
 def _compared(verdict: LogVerdict, log: Log, plan: Plan, run: Run, result: Result, folder: Path) -> LogVerdict:
@@ -150,16 +151,18 @@ def _recorded(log: Log, run: Run, direction: str) -> dict[tuple[int, int], int]:
         return {}
     recorded: dict[tuple[int, int], int] = {}
     numbers = {os.path.basename(dataset.file_path(run, number)): number for number in range(run.workload.dataset.files)}
+    folders = setup.dataset_folders(run)
     files = {
         number: numbers[os.path.basename(path)]
         for number, path in log.names.items()
-        if os.path.dirname(path) == run.dataset and os.path.basename(path) in numbers
+        if os.path.dirname(path) in folders and os.path.basename(path) in numbers
     }
     for record, rank, count in zip(
         records["id"].tolist(), records["rank"].tolist(), records[f"BYTES_{direction}"].tolist(), strict=True
     ):
         if record in files and count > 0:
-            recorded[rank, files[record]] = count
+            key = rank, files[record]
+            recorded[key] = recorded.get(key, 0) + count
     return recorded
 
 

@@ -67,7 +67,7 @@ def config(plan: Plan, run: Run) -> str:
     lost. NAME_INCLUDE takes precedence over NAME_EXCLUDE.
     """
     need = darshan_needs.memory(plan, run)
-    wanted = [f"{expression(folder)}/" for folder in (run.dataset, run.outputs)] + [
+    wanted = [f"{expression(folder)}/" for folder in (*dataset_folders(run), run.outputs)] + [
         f"{expression(marker_path(plan.directory, run))}$"
     ]
     included = [f"NAME_INCLUDE ^{path} {_MODULES}" for path in wanted]
@@ -81,6 +81,13 @@ def config(plan: Plan, run: Run) -> str:
         *included,
     ]
     return "\n".join(lines) + "\n"
+
+
+def dataset_folders(run: Run) -> tuple[str, ...]:
+    """Return the paths of the dataset's folder with which files may be opened: the path in the plan and, if links lead
+    to the folder, the path without links, with which HDF5 opens the files that it writes.
+    """
+    return tuple(dict.fromkeys((run.dataset, os.path.realpath(run.dataset))))
 
 
 def variables() -> dict[str, str]:

@@ -1,5 +1,6 @@
-"""Memory that Darshan needs to record a run, and a note if Darshan cannot record the run completely. Comments on
-Darshan's settings refer to the documentation and source of darshan-runtime, versions 3.4 to 3.5.
+"""Memory that Darshan needs to record a run, reasons why it cannot record a run at all, and a note if it cannot record
+all of the run. Comments on Darshan's settings refer to the documentation and source of darshan-runtime, versions 3.4 to
+3.5.
 """
 
 import math
@@ -7,6 +8,7 @@ import os
 from typing import NamedTuple
 
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
+from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan, Run, largest_share, share, steps_per_epoch
@@ -29,6 +31,8 @@ _SPARE_FILES = 64
 _CONFIGURED_BY = b"DARSHAN_CONFIG_PATH"
 # Limits compiled into versions before 3.4: MiB of trace per rank, and files per module.
 _EARLY_TRACE_MIB, _EARLY_FILES = 4, 1024
+# Maximum number of logs of worker processes in a run. Reports load all of them; 4096 logs take a few seconds.
+_MOST_WORKER_LOGS = 4096
 
 
 class Memory(NamedTuple):
@@ -53,7 +57,7 @@ def memory(plan: Plan, run: Run) -> Memory:
     # DXT doubles its buffer as it grows
     segments = max(_LEAST_SEGMENTS, 1 << math.ceil(math.log2(max(2 * requests / max(files, 1), 1))))
     wanted = math.ceil(files * (_HEAD + _SEGMENT * segments) * 1.1 / 1024) + 1024
-    trace = min(wanted, most_trace_kib(plan))
+    trace = min(wanted, _most_trace_kib(plan, run))
     records = files + _SPARE_FILES
     path_bytes = len(os.fsencode(run.dataset)) + len(os.fsencode(run.outputs)) + 64
     pool = max(4, math.ceil(2 * _RECORD * records / 2**20), math.ceil(trace / 1024)) + 1
@@ -61,9 +65,55 @@ def memory(plan: Plan, run: Run) -> Memory:
     return Memory(records, trace, wanted, min(pool, _MOST_POOL_MIB), min(names, _MOST_POOL_MIB))
 
 
+def hidden(site: Site, workload: Workload, ranks: int) -> tuple[str, str] | None:
+    """Return why Darshan cannot record the reads of a run, and a setting with which it can. Return None if it can."""
+    reader = workload.reader
+    if reader.worker_processes:
+        return _hidden_workers(site, workload, ranks)
+    if reader.engine == "io_uring":
+        return "Darshan does not record reads through io_uring", "reader.engine: preadv"
+    return None
+
+
+def _hidden_workers(site: Site, workload: Workload, ranks: int) -> tuple[str, str] | None:
+    """Return why Darshan cannot record the reads of worker processes, and a setting with which it can. Return None if
+    it can: a spawned worker process has a log of its own. A forked one shares with its rank the memory in which Darshan
+    counts, and both count in the same places.
+    """
+    alone = "reader.prefetch: 0"
+    if workload.reader.multiprocessing_context == "fork":
+        why = "under MPI, fork() corrupts Darshan's counts of PyTorch's worker processes"
+        return why, "reader.multiprocessing_context: spawn"
+    if site.darshan is not None and reads_configuration(site.darshan) is False:
+        return "a Darshan older than 3.4 does not record worker processes", alone
+    if (logs := worker_logs(workload, ranks, workload.train.epochs)) > _MOST_WORKER_LOGS:
+        why = f"each worker process has a log of its own, and {logs} logs are more than {_MOST_WORKER_LOGS}"
+        return why, f"a smaller reader.read_threads or train.epochs, or {alone}"
+    return None
+
+
+def worker_logs(workload: Workload, ranks: int, epochs: int) -> int:
+    """Return the number of worker processes that all ranks start in `epochs` epochs. Each leaves a log."""
+    if workload.reader.load == "memory":
+        epochs = min(epochs, 1)
+    return ranks * epochs * workload.reader.worker_processes
+
+
 def most_trace_kib(plan: Plan) -> int:
     """Return the size in KiB that Darshan's trace of a rank may have in this job."""
     return max(_LEAST_TRACE_KIB, min(MOST_TRACE_MIB << 10, (_ALL_TRACES_MIB << 10) // plan.ranks))
+
+
+def _most_trace_kib(plan: Plan, run: Run) -> int:
+    """Return the size in KiB that Darshan's trace of a process may have. The worker processes of a rank share the size
+    that the trace of a rank may have, except for the least size.
+    """
+    return max(_LEAST_TRACE_KIB, most_trace_kib(plan) // max(_processes(run), 1))
+
+
+def _processes(run: Run) -> int:
+    """Return the number of worker processes that a rank has in all epochs together."""
+    return 0 if run.kind == "generate" else worker_logs(run.workload, 1, run.workload.train.epochs)
 
 
 def note(plan: Plan, run: Run) -> str | None:
@@ -75,9 +125,10 @@ def note(plan: Plan, run: Run) -> str | None:
     need = memory(plan, run)
     if need.wanted_kib <= need.trace_kib:
         return None
+    whose = "process" if _processes(run) else "rank"
     return (
         f"Darshan's trace of {rundir.run_name(run.number, run.name)} needs {format_size(need.wanted_kib << 10)} per "
-        f"rank but gets {format_size(need.trace_kib << 10)}: the trace will be truncated; the counters stay complete"
+        f"{whose} but gets {format_size(need.trace_kib << 10)}: the trace will be truncated; the counters stay complete"
     )
 
 
@@ -101,7 +152,8 @@ def reads_configuration(library: str) -> bool | None:
 
 def _load(plan: Plan, run: Run) -> tuple[int, int]:
     """Return the maximum number of files that a rank accesses, and the maximum number of requests that it sends to
-    them.
+    them. If worker processes read for the rank, the numbers are those of a worker process, which lives for an epoch,
+    and of the rank's own files.
     """
     workload = run.workload
     extra_files, extra_requests = _auxiliary_load(run)
@@ -117,6 +169,10 @@ def _load(plan: Plan, run: Run) -> tuple[int, int]:
     )
     if workload.reader.load == "memory":
         samples = largest_share(workload, plan.ranks)
+    if workers := workload.reader.worker_processes:
+        batch = workload.reader.batch_size
+        samples = -(-largest_share(workload, plan.ranks) // (batch * workers)) * batch
+        openings = min(openings, samples + workload.dataset.files)
     requests = samples * _per_sample(workload.dataset, workload.request_size or _LIBRARYS_REQUEST)
     return files_read + extra_files, requests + openings * _per_opening(workload) + extra_requests
 

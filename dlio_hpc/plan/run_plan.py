@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 from dlio_hpc import document, units
 from dlio_hpc.config import reader_keys
-from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Draft, Workload
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.plan import plan, planned_bytes
+from dlio_hpc.plan import darshan_needs, plan, planned_bytes
 from dlio_hpc.plan.plan import Kind, Run
 from dlio_hpc.plan.study import Point, Study
 
@@ -147,7 +146,7 @@ def watched(study: Study, point: Point) -> tuple[bool, str | None]:
     does not record them although the site has Darshan, otherwise None. Raise ConfigError if Darshan is requested but
     not possible.
     """
-    site, reader = study.site, point.workload.reader
+    site = study.site
     if study.darshan and site.darshan is None:
         raise ConfigError(
             f"--darshan: site {site.name} sets no libdarshan.so; set the library that was built for the ranks' MPI: "
@@ -155,21 +154,11 @@ def watched(study: Study, point: Point) -> tuple[bool, str | None]:
         )
     if study.darshan is False or site.darshan is None:
         return False, None
-    if (blind := _hidden_from_darshan(reader)) is not None:
-        why, remedy = blind
+    if (hidden := darshan_needs.hidden(site, point.workload, point.ranks)) is not None:
+        why, remedy = hidden
         if study.darshan:
             raise ConfigError(f"--darshan: {why}; set {remedy}, or disable Darshan with --no-darshan")
-        return False, f"Darshan is disabled: {why}"
+        return False, f"Darshan is disabled: {why}; to enable it: {remedy}"
     workload = point.workload
     has_files = workload.dataset.is_stored or workload.checkpoint is not None or workload.dataset.auxiliary_files
     return bool(has_files), None
-
-
-def _hidden_from_darshan(reader: Reader) -> tuple[str, str] | None:
-    """Return why Darshan cannot record the reads, and a setting with which it can. Return None if it can."""
-    if reader.loader == "pytorch" and reader.batches_ahead:
-        why = "under MPI, Darshan does not record the reads of worker processes, and fork() corrupts its counters"
-        return why, "reader.prefetch: 0"
-    if reader.engine == "io_uring":
-        return "Darshan does not record reads through io_uring", "reader.engine: preadv"
-    return None

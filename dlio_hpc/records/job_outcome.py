@@ -30,6 +30,7 @@ from dlio_hpc.errors import (
 )
 from dlio_hpc.files import archive, rundir, safe_folders
 from dlio_hpc.lustre.layout_record import Record, read
+from dlio_hpc.plan import darshan_needs
 from dlio_hpc.plan.plan import Plan, Run, archive_folder
 from dlio_hpc.results import run_result
 
@@ -42,7 +43,9 @@ _WANTED = re.compile(
     f"{rundir.LAYOUT}/[^/]+|{rundir.RUNS}/[^/]+/"
     f"({re.escape(rundir.RESULT)}|{re.escape(rundir.ERROR)}|{rundir.DARSHAN}/{re.escape(setup.VERDICT)})"
 )
-_LONG = re.compile(f"{rundir.RUNS}/[^/]+/({re.escape(rundir.TIMELINE)}|{rundir.DARSHAN}/[^/]+[.]darshan)")
+_LONG = re.compile(
+    f"{rundir.RUNS}/[^/]+/({re.escape(rundir.TIMELINE)}|{rundir.DARSHAN}/({rundir.WORKERS}/)?[^/]+[.]darshan)"
+)
 
 
 class Tail(NamedTuple):
@@ -229,18 +232,29 @@ def evidence(path: Path, outcome: JobOutcome) -> Iterator[list[RunFiles]]:
         records = []
         for run in runs:
             mine = f"{rundir.RUNS}/{run.name}"
-            logs = sorted(name for name in content if name.startswith(f"{mine}/{rundir.DARSHAN}/"))
-            log = next((name for name in reversed(logs) if _is_of(run, name)), None)
-            target = None
-            if log is not None:
-                target = Path(folder, f"{run.name}-{Path(log).name}")
-                with about(target):
-                    target.write_bytes(content[log])
+            logs = {name: content[name] for name in sorted(content) if name.startswith(f"{mine}/{rundir.DARSHAN}/")}
+            target = _unpacked(run, logs, Path(folder, run.name))
             timeline = content.get(f"{mine}/{rundir.TIMELINE}")
             if timeline is not None:
                 _check(timeline, f"{path}/{mine}/{rundir.TIMELINE}")
             records.append(RunFiles(run, timeline, target))
         yield records
+
+
+def _unpacked(run: RunOutcome, logs: dict[str, bytes], folder: Path) -> Path | None:
+    """Write the Darshan log of a run and the logs of its worker processes to a new folder. Return the path of the log,
+    or None if the run has none. logs: content of all logs that the archive has of the run, by name.
+    """
+    names = [name for name in logs if Path(name).parent.name != rundir.WORKERS]
+    log = next((name for name in reversed(names) if _is_of(run, name)), None)
+    if log is None:
+        return None
+    for name in (log, *(name for name in logs if name not in names)):
+        target = folder / Path(name).relative_to(Path(log).parent)
+        with about(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(logs[name])
+    return folder / Path(log).name
 
 
 def _log(run: RunOutcome, folder: Path) -> Path | None:
@@ -270,8 +284,11 @@ def without_log(outcome: JobOutcome, run: RunOutcome) -> str | None:
     if run.verdict is not None:
         return run.verdict.why_not
     if not run.run.darshan:
-        unnamed = f"site {outcome.plan.site.name} has no libdarshan in its profile"
-        return unnamed if outcome.plan.site.darshan is None else "Darshan was not used in this run"
+        site = outcome.plan.site
+        if site.darshan is None:
+            return f"site {site.name} has no libdarshan in its profile"
+        hidden = darshan_needs.hidden(site, run.run.workload, outcome.plan.ranks)
+        return "Darshan was not used in this run" if hidden is None else f"{hidden[0]}; use {hidden[1]}"
     return "the job ended before its log was checked"
 
 

@@ -143,7 +143,7 @@ def _workers(workload: Workload) -> list[str]:
     given if there are no workers.
     """
     reader = workload.reader
-    workers = reader.read_threads if reader.batches_ahead else 0
+    workers = reader.worker_processes
     options = [f"batch_size={reader.batch_size}", f"num_workers={workers}"]
     if workers:
         options.append(f"prefetch_factor={max(1, -(-reader.batches_ahead // workers))}")

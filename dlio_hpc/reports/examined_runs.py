@@ -31,7 +31,7 @@ def _examined(outcome: JobOutcome, evidence: RunFiles, step_s: float | None, tit
         notes.append(f"no Darshan log ({why}): pictures are drawn from the benchmark's own timeline")
     if result.kind == "warmup":
         notes.append("warm-up: not part of any measurement")
-    expected = run_check.expected(outcome.plan, result)
+    expected = run_check.expected(outcome.plan, run.run, result)
     try:
         return examining.run(run.run, title, evidence.log, expected, evidence.timeline, step_s, tuple(notes))
     except DlioError as fault:  # not a Darshan log, or readable by pydarshan only

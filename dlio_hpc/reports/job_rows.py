@@ -30,11 +30,12 @@ def workload(outcome: JobOutcome) -> str:
     work = plan.runs[0].workload
     dataset, reader = work.dataset, work.reader
     size = "no data" if dataset.format == "null" else format_size(dataset.size)
+    readers = "worker process(es)" if reader.worker_processes else "reader thread(s)"
     return (
         f"{work.name}: {dataset.format}, {dataset.files} files x {dataset.samples_per_file} samples of "
         f"{format_size(dataset.sample_bytes)} ({size})\n"
         f"{plan.nodes} node(s) x {plan.ranks_per_node} ranks, "
-        f"batch {reader.batch_size}, {reader.read_threads} reader thread(s), {work.train.epochs} epoch(s)\n"
+        f"batch {reader.batch_size}, {reader.read_threads} {readers}, {work.train.epochs} epoch(s)\n"
         f"{reader.loader} loader, {', '.join(_ways(work))}" + _several(plan)
     )
 
@@ -268,7 +269,8 @@ def darshan(outcome: JobOutcome, run: RunOutcome) -> list[str]:
         agreed += " and the plan" if counts.planned == counts.darshan else ""
         clock = run.verdict.clock_error_s
         aligned = "" if clock is None else f"; clocks within {format_seconds(clock)}"
-        lines.append(f"{own}, {agreed}{aligned}")
+        workers = f"; with {run.verdict.workers} logs of worker processes" if run.verdict.workers else ""
+        lines.append(f"{own}, {agreed}{aligned}{workers}")
     return [*lines, *(f"{fault.name}: {fault.text}" for fault in run.verdict.faults)]
 
 

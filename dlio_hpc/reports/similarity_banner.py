@@ -1,31 +1,39 @@
-"""Banner of a similarity report: whether two programs are as similar as two runs of one application."""
+"""Banner of a similarity report: the pattern similarity of two programs among that of published pairs."""
 
-from dlio_hpc.analysis.similarity.similarity import Matrix, Similarity, Yardsticks
+from dlio_hpc.analysis.similarity.similarity import USUAL, Matrix, Similarity, Yardsticks
 from dlio_hpc.reports import similarity_rows
-from dlio_hpc.reports.banner import Banner
+from dlio_hpc.reports.banner import Banner, State
 
 
 def of_pair(similarity: Similarity, known: Yardsticks) -> Banner:
-    """Return the banner for two programs. It compares their pattern similarity with that of published pairs: pairs of
-    the same application, and pairs of different applications.
+    """Return the banner for two programs: their pattern similarity, and the ranges of that of published pairs. It is
+    good only if the score is above that of all published pairs of different applications, and as high as usual for two
+    runs of one application.
     """
-    score, scores = similarity.pattern.ratio, similarity_rows.verdict(similarity)
+    score, others = similarity.pattern.ratio, similarity_rows.other_scores(similarity)
     same, different = known.pattern.kindred, known.pattern.strangers
     if score is None or same is None or different is None:
         return Banner(
-            "inconclusive", f"Too few metrics are known for both programs, so they cannot be compared ({scores})."
+            "inconclusive", f"Too few metrics are known for both programs, so they cannot be compared ({others})."
         )
+    one, two = (f"{scores.least:.3f} to {scores.most:.3f}" for scores in (same, different))
+    state: State = "inconclusive"
     if score < same.least:
-        return Banner(
-            "bad", f"Not similar: published pairs of one application score {same.least:.2f} or more ({scores})."
+        state, meaning = "bad", f"is below that of published pairs of one application ({one})"
+    elif score <= different.most:
+        meaning = (
+            f"is not conclusive: published pairs of one application have {one}, median {same.median:.3f}; pairs of "
+            f"different applications {two}, median {different.median:.3f}"
         )
-    if score <= different.most:
-        return Banner(
-            "inconclusive",
-            "Undecided: among published pairs of programs, both pairs from the same application and pairs from "
-            f"different applications have scores in this range ({scores}).",
+    elif score < USUAL:
+        meaning = (
+            f"is above that of published pairs of different applications ({two}), but below {USUAL:.2f}, which two "
+            f"runs of one application usually reach (published pairs: {one}, median {same.median:.3f})"
         )
-    return Banner("good", f"Similar: published pairs of different applications score lower ({scores}).")
+    else:
+        state = "good"
+        meaning = f"is above that of published pairs of different applications ({two}); pairs of one have {one}"
+    return Banner(state, f"Pattern similarity {score:.3f} {meaning}. Other scores: {others}.")
 
 
 def of_matrix(matrix: Matrix) -> Banner:

@@ -83,10 +83,14 @@ def factors(compared: Similarity) -> list[list[str]]:
     return [[label(factor.name), *_values(factor), _counts_for(factor)] for factor in compared.factors]
 
 
-def _values(factor: Factor) -> list[str]:
+def values(factor: Factor) -> list[str]:
+    """Return the values of a factor for the programs A and B as text."""
     form = _LABELS[factor.name][1]
-    shown = [_UNKNOWN if value is None else form(value) for value in (factor.a, factor.b)]
-    return [*shown, _UNKNOWN if factor.difference is None else f"{round(factor.difference, 2) + 0.0:.2f}"]
+    return [_UNKNOWN if value is None else form(value) for value in (factor.a, factor.b)]
+
+
+def _values(factor: Factor) -> list[str]:
+    return [*values(factor), _UNKNOWN if factor.difference is None else f"{round(factor.difference, 2) + 0.0:.2f}"]
 
 
 def _counts_for(factor: Factor) -> str:
@@ -167,12 +171,11 @@ def matrix_left_out(matrix: Matrix) -> list[str]:
     return [f"unknown for some programs, left out{whose[missing]}: {', '.join(missing)}" for missing in lacking]
 
 
-def verdict(compared: Similarity) -> str:
-    """Return the scores in one line."""
-    pattern = "no pattern" if compared.pattern.ratio is None else f"pattern {compared.pattern.ratio:.3f}"
-    cosine = "none" if compared.paper.cosine is None else f"{compared.paper.cosine:.3f}"
+def other_scores(compared: Similarity) -> str:
+    """Return the scores other than pattern similarity in one line."""
+    cosine = "unknown" if compared.paper.cosine is None else f"{compared.paper.cosine:.3f}"
     sizes = f", request sizes {compared.sizes.octaves:.2f} octaves apart" if compared.sizes else ""
-    return f"{pattern}, the paper's cosine {cosine}{sizes}"
+    return f"the paper's cosine {cosine}{sizes}"
 
 
 def cosine(compared: Similarity) -> str:

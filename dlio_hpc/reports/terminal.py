@@ -125,7 +125,10 @@ def show_table(table: Table, out: Console) -> None:
         _print(out, table.title)
     grid = _grid(table)
     width = out.width
-    out.width = max(width, Measurement.get(out, out.options.update(max_width=_WIDEST), grid).minimum)
+    size = Measurement.get(out, out.options.update(max_width=_WIDEST), grid)
+    out.width = max(width, size.minimum)
+    if size.maximum > out.width:
+        _narrow(grid, out.width - size.minimum)
     out.print(grid)
     out.width = width
     if table.most is not None and len(table.rows) > table.most:
@@ -148,6 +151,22 @@ def _grid(table: Table) -> Grid:
     for row, style in _rows(table):
         grid.add_row(*map(Text, row), style=style)
     return grid
+
+
+def _narrow(grid: Grid, room: int) -> None:
+    """Set the widths of the columns, because rich would make columns narrower than their minimum and cut off the last
+    one. room: width in excess of the sum of the minimum widths. The widest columns get it last.
+    """
+    needs = {}
+    for column in grid.columns:
+        column.width = column.min_width or 0
+        widths = [cell_len(str(cell)) for cell in (column.header, *column.cells)]
+        needs[id(column)] = max(widths) - column.width
+    left = len(grid.columns)
+    for column in sorted(grid.columns, key=lambda column: needs[id(column)]):
+        more = min(needs[id(column)], room // left)
+        column.width = (column.width or 0) + more
+        room, left = room - more, left - 1
 
 
 def _rows(table: Table) -> Iterator[tuple[Sequence[str], str]]:

@@ -1,15 +1,14 @@
 """A derived workload as a YAML file. For each value, a comment states the confidence in it and the evidence."""
 
 import json
-import os
 import textwrap
 from collections import defaultdict
-from itertools import pairwise
 from typing import Any
 
 from dlio_hpc import __version__, units
 from dlio_hpc.analysis.characterize.characterize import Character
 from dlio_hpc.analysis.characterize.evidence import DerivedValue
+from dlio_hpc.analysis.log import program_logs
 from dlio_hpc.analysis.log.file_roles import Role
 from dlio_hpc.reports import characterization_banner
 
@@ -52,11 +51,7 @@ def text(value: str) -> str:
 
 def default_name(character: Character) -> str:
     """Return a name for the workload: that of the program's script or module, otherwise that of its executable."""
-    arguments = character.log.job.program.split()
-    scripts = [word for word in arguments if word.endswith((".py", ".sh"))]
-    modules = [after for word, after in pairwise(arguments) if word == "-m" and after != "mpi4py"]
-    scripts += [module.rpartition(".")[2] for module in modules] + arguments[:1]
-    stem = os.path.basename(scripts[0]).removesuffix(".py").removesuffix(".sh") if scripts else ""
+    stem = program_logs.short_name(character.log.job.program)
     return (
         "".join(letter if letter.isalnum() or letter in "_-" else "-" for letter in stem)[:60].strip("-") or "derived"
     )
@@ -128,7 +123,7 @@ def _section(keys: dict[str, DerivedValue]) -> list[str]:
         if len(parts) == 2 and parts[0] != opened:
             rows.append((f"{' ' * _INDENT}{parts[0]}:", None))
         opened = parts[0] if len(parts) == 2 else ""
-        rows.append((f"{' ' * _INDENT * len(parts)}{parts[-1]}: {_value(key, estimate.value)}", estimate))
+        rows.append((f"{' ' * _INDENT * len(parts)}{parts[-1]}: {value(key, estimate.value)}", estimate))
     column = min(max(len(row) for row, _ in rows) + 2, _MOST_COLUMN)
     return [line for row, estimate in rows for line in _commented(row, estimate, column)]
 
@@ -142,7 +137,8 @@ def _commented(row: str, estimate: DerivedValue | None, column: int) -> list[str
     return [first, *(f"{'':<{column}}#   {part}" for part in parts[1:])]
 
 
-def _value(key: str, value: Any) -> str:
+def value(key: str, value: Any) -> str:
+    """Return the value of a key as YAML text."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -39,14 +39,18 @@ def write(
     versions: "dict[str, int] | None" = None,
     partial: tuple[str, ...] = (),
     program: str = "/opt/app train.py",
+    job: int = 77,
+    parent: str = "",
 ) -> None:
-    """Write a log. Its counters come from its traces unless they are given: path, rank, values."""
+    """Write a log. Its counters come from its traces unless they are given: path, rank, values. parent: number of the
+    process that has forked this one.
+    """
     known = {**_VERSIONS, **(versions or {})}
     tracer = {"POSIX": "DXT_POSIX", "MPI-IO": "DXT_MPIIO"}[module]
     rows = counters_of(traces, module) if counted is None else counted
     paths = sorted({trace.path for trace in traces} | {row[0] for row in rows})
     regions = [
-        zlib.compress(_job(ranks, started, seconds, program)),
+        zlib.compress(_job(ranks, started, seconds, program, job, parent)),
         zlib.compress(b"".join(struct.pack("<Q", number(name)) + name.encode() + b"\0" for name in paths)),
     ]
     modules = {}
@@ -81,10 +85,11 @@ def counters_of(traces: list[Traced], module: str = "POSIX") -> list[tuple[str, 
     return rows
 
 
-def _job(ranks: int, started: float, seconds: float, program: str) -> bytes:
+def _job(ranks: int, started: float, seconds: float, program: str, job: int, parent: str) -> bytes:
     ended = started + seconds
     times = [int(part) for instant in (started, ended) for part in (instant, instant % 1 * 1e9)]
-    return struct.pack("<7q1024s", 0, *times, ranks, 77, b"lib_ver=3.5.0\n") + program.encode() + b"\next4\t/\0"
+    metadata = "lib_ver=3.5.0\n" + (f"fork_parent={parent}\n" if parent else "")
+    return struct.pack("<7q1024s", 0, *times, ranks, job, metadata.encode()) + program.encode() + b"\next4\t/\0"
 
 
 def _counted(rows: "list[tuple[str, int, dict[str, float]]]", module: str, version: int) -> bytes:

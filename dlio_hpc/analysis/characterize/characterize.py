@@ -8,12 +8,15 @@ from typing import NamedTuple
 
 from dlio_hpc.analysis.characterize import derive
 from dlio_hpc.analysis.characterize.derive import Derived
-from dlio_hpc.analysis.log import merged_logs, requests
+from dlio_hpc.analysis.log import file_roles, merged_logs, requests
 from dlio_hpc.darshan import log_reader, log_trust
 from dlio_hpc.darshan.log import Log, LogFault
 from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.units import format_size
 
 _NOT_WHOLE = ("DXT cut", "counters disagree")
+# A workload that reads at least this share of the program's bytes, and at most its inverse, reads about as many.
+_SAME = 0.9
 
 
 class Character(NamedTuple):
@@ -30,14 +33,21 @@ class Character(NamedTuple):
     wanted: Callable[[str], bool]
 
 
-def load(paths: Sequence[Path], only: str | None, is_forced: bool) -> Character:
+def load(paths: Sequence[Path], only: str | None, is_forced: bool, reads_content: bool = False) -> Character:
     """Characterise the program that wrote these logs. only: regular expression; files whose paths it does not match are
-    left out. is_forced: True to derive a workload even if the program's I/O does not look like training. Raise
-    InvalidRun if a log is incomplete or corrupted, and ConfigError if a log is given twice.
+    left out. is_forced: True to derive a workload even if the program's I/O does not look like training.
+    reads_content: True to read the beginning of a few files of the dataset, if this machine has them. Raise InvalidRun
+    if a log is incomplete or corrupted, and ConfigError if a log is given twice.
     """
     if len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError("a log is given twice; give one log for each process of the program")
-    logs = [log_reader.load(path) for path in paths]
+    return of_logs([log_reader.load(path) for path in paths], paths, only, is_forced, reads_content)
+
+
+def of_logs(
+    logs: Sequence[Log], paths: Sequence[Path], only: str | None, is_forced: bool, reads_content: bool = False
+) -> Character:
+    """Characterise the program that wrote these logs, which are already read. See load()."""
     faults = [fault for log in logs for fault in _judged(log)]
     log = merged_logs.merge(logs)
 
@@ -48,8 +58,21 @@ def load(paths: Sequence[Path], only: str | None, is_forced: bool) -> Character:
     is_usable = trace is not None and len(trace.segments) > 0 and _is_whole(faults)
     traced = requests.of_log(log, "DXT_POSIX", wanted, None) if is_usable else None
     hosts = Counter(host for host in traced.hosts if host) if traced is not None else Counter[str]()
-    made = derive.derive(log, traced, wanted, is_forced)
-    return Character(log, list(paths), len(hosts) or None, made, _notes(faults, made), wanted)
+    made = derive.derive(log, traced, wanted, is_forced, reads_content)
+    notes = [*_notes(faults, made), *missing(made, log.job.ranks)]
+    return Character(log, list(paths), len(hosts) or None, made, notes, wanted)
+
+
+def missing(made: Derived, ranks: int) -> list[str]:
+    """Return a note if the workload does not read about as many bytes of its dataset as the program did."""
+    read = sum(file.bytes_read for file in file_roles.of(made.roles, "dataset"))
+    if not made.keys or not read:
+        return []
+    planned = derive.amount(made.keys, ranks)
+    if _SAME <= planned / read <= 1 / _SAME:
+        return []
+    amounts = f"{format_size(planned)} of samples; the program read {format_size(read)} of the dataset"
+    return [f"this workload reads {planned / read:.2f} times the bytes of the program: {amounts}"]
 
 
 def _judged(log: Log) -> list[LogFault]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlio_hpc.analysis.characterize import fitting, from_counters, training_check
+from dlio_hpc.analysis.characterize import candidates, fitting, from_counters, small_reads, training_check
 from dlio_hpc.analysis.characterize.evidence import Confidence, DerivedValue, weaker
 from dlio_hpc.analysis.log import access_pattern, auxiliary_files, extents, file_formats, file_roles, step_detection
 from dlio_hpc.analysis.log import file_stats as files_of
@@ -15,8 +15,10 @@ from dlio_hpc.analysis.log.file_roles import Role
 from dlio_hpc.analysis.log.file_stats import FileStats
 from dlio_hpc.analysis.log.requests import Requests
 from dlio_hpc.analysis.log.step_detection import Pace
+from dlio_hpc.config.dataset_keys import CSV_VALUE
 from dlio_hpc.darshan.log import NO_RECORDS, Log
-from dlio_hpc.units import format_size
+from dlio_hpc.results import intervals
+from dlio_hpc.units import format_seconds, format_size
 
 # Size of a sample in bytes that is assumed if the log does not show samples; a larger request size takes precedence.
 _GUESS = 1 << 20
@@ -26,8 +28,11 @@ _ASSUMED = "sample size assumed to be 1 MiB, but at least that of a request and 
 _ALL = 0.9
 # Size in bytes of the smallest read that HDF5 makes from contiguous data (H5Pset_sieve_buf_size).
 _SIEVE = 64 << 10
-# A program that runs for more than this many seconds after its last read is assumed to compute on data in memory.
-_LONG_S = 5.0
+# A program that runs after its last read for more than this many times the time of reading is assumed to compute on
+# data in memory. It must run for more than this many seconds, or write checkpoints.
+_LONGER, _LONG_S = 1.0, 2.0
+# Smallest share of the time of reading without reads from which the computation of a step is estimated.
+_IDLE = 0.2
 
 
 class Derived(NamedTuple):
@@ -53,21 +58,27 @@ class _Subject(NamedTuple):
     kind: file_formats.LogFormat
 
 
-def derive(log: Log, requests: Requests | None, wanted: Callable[[str], bool], is_forced: bool) -> Derived:
+def derive(
+    log: Log, requests: Requests | None, wanted: Callable[[str], bool], is_forced: bool, reads_content: bool = False
+) -> Derived:
     """Derive the workload of a program. requests: all traced requests to wanted files; None to use counters alone.
     wanted: function that returns whether a path is analysed. is_forced: True to derive a workload even if the program's
-    I/O does not look like training.
+    I/O does not look like training. reads_content: True to read the beginning of a few files of the dataset, if this
+    machine has them.
     """
     roles = file_roles.classify(_sized([file for file in files_of.take(log) if wanted(file.path)], requests))
-    reasons = training_check.against(roles)
     data = file_roles.of(roles, "dataset")
-    if not data or (reasons and not is_forced):
-        return Derived({}, [], roles, reasons, requests is not None)
+    if not data:
+        return Derived({}, [], roles, training_check.against(roles, {}, None, 1), requests is not None)
     reads = _reads(data, requests)
     subject = _Subject(
-        log, roles, data, reads, requests, file_formats.detect(data, None if reads is None else requests)
+        log, roles, data, reads, requests, file_formats.detect(data, None if reads is None else requests, reads_content)
     )
     keys, pace = (_by_counters if reads is None else _by_trace)(subject)
+    workers = 1 if reads is None else reads.workers
+    reasons = training_check.against(roles, keys, None if reads is None else pace, workers)
+    if reasons and not is_forced:
+        return Derived({}, [], roles, reasons, requests is not None)
     made = _saved(subject, keys, pace)
     made = {**keys, **made}
     fitting.fit(made)
@@ -125,53 +136,147 @@ def _count(data: Sequence[FileStats]) -> DerivedValue:
 def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     assert subject.reads is not None
     log, reads, kind = subject.log, subject.reads, subject.kind
-    core = extents.payload(reads)
+    core = extents.payload(reads, kind.name.value == "hdf5")
     parts = extents.stretches(core)
-    sample = access_pattern.sample(core, parts, kind.streams, kind.loads_files)
+    in_streams = kind.streams or (kind.name.value == "raw" and access_pattern.is_stream(core))
+    sample = access_pattern.sample(core, parts, in_streams, kind.loads_files)
     pace = step_detection.pace(steps := step_detection.find(core), sample.bytes)
     per_rank = access_pattern.passes(core, parts, log.job.ranks)
     keys = _common(subject)
-    size = sample.bytes
-    if sample.hidden:
-        size = _hidden(
-            subject, core.usual, steps.bytes if steps is not None and steps.number >= step_detection.ENOUGH else None
-        )
+    size = _sample_size(subject, core, sample, steps)
     keys |= _geometry(subject, size, sample.stdev, access_pattern.places(core, size, per_rank.share))
-    request = access_pattern.buffer(reads) if kind.is_numpy else access_pattern.transfer(core.length)
-    keys |= _chunk(keys, sample, request, _is_mpiio(subject))
-    keys["reader.load"] = DerivedValue("on_demand", "medium", "the program read until its end")
+    request = _request(subject, core, sample, size)
+    keys |= _chunk(keys, sample, request, kind.index_reads, _is_mpiio(subject))
+    keys["reader.load"] = _load(subject, core)
     keys["reader.batch_size"] = pace.batch
-    keys["reader.interleave"] = interleave = access_pattern.interleave(core if kind.streams else parts)
+    interleave = access_pattern.interleave(core if in_streams else parts)
     keys["reader.transfer_size"] = request
     keys["reader.read_threads"] = _threads(access_pattern.threads(reads), interleave, kind.streams)
     keys["reader.prefetch"] = pace.ahead
-    order = access_pattern.order(core, parts, [file.path for file in subject.data])
-    keys |= {
-        "reader.shuffle.files": order.files,
-        "reader.shuffle.samples": order.samples,
-        "reader.shard": per_rank.shard,
-    }
-    keys["compute.time"] = pace.compute_s._replace(value=round(pace.compute_s.value, 6))
+    keys["reader.shard"] = per_rank.shard
+    if not sample.hidden:
+        _doubt_chunks(keys)
+    places = access_pattern.natural([file.path for file in subject.data])
+    shown = keys | _by_blocks(subject, request.value) if sample.hidden else keys
+    in_order = candidates.order(
+        shown,
+        interleave.value if interleave.confidence in ("high", "medium") else None,
+        candidates.logged(core, places, kind.loads_files),
+        log.job.ranks,
+        in_streams,
+    )
+    keys |= {key: value for key, value in in_order.items() if key != "reader.shuffle.ascending" or value.value}
+    keys["compute.time"] = _compute(subject, pace)
     keys["train.epochs"] = per_rank.epochs
     keys["train.steps"] = _part(keys, per_rank, core)
+    if sample.hidden:
+        keys |= _of_blocks(core, _samples_a_rank(keys, subject.log.job.ranks) * keys["train.epochs"].value)
     return keys, pace
 
 
-def _threads(threads: DerivedValue, interleave: DerivedValue, streams: bool) -> DerivedValue:
-    """Return `reader.read_threads`. In a streamed format, each file is read by one thread at a time. The number of read
-    threads is therefore limited to `reader.interleave`, the number of files from which a rank reads alternately. A
-    further thread would only open new files.
+def _sample_size(
+    subject: _Subject, core: Reads, sample: access_pattern.LogSample, steps: step_detection.DetectedSteps | None
+) -> DerivedValue:
+    """Return the size of a sample in bytes; a guess if the reads do not show it. core: the reads of samples."""
+    assert subject.reads is not None
+    kind = subject.kind
+    if kind.name.value == "hdf5" and kind.mode.value == "framework" and core.usual == _SIEVE and not kind.index_reads:
+        return access_pattern.sieved(core, _SIEVE) or sample.bytes
+    if not sample.hidden:
+        return sample.bytes
+    if subject.reads.workers > 1 and kind.sample_bytes is None:
+        return DerivedValue(
+            int(np.median([file.size for file in subject.data])),
+            "unknown",
+            "reads through a buffer do not show records; each worker process reads whole files",
+        )
+    is_clear = steps is not None and steps.number >= step_detection.ENOUGH
+    return _hidden(subject, core.usual, steps.bytes if steps is not None and is_clear else None)
+
+
+def _request(subject: _Subject, core: Reads, sample: access_pattern.LogSample, size: DerivedValue) -> DerivedValue:
+    """Return `reader.transfer_size`. core: the reads of samples. size: size of a sample."""
+    assert subject.reads is not None
+    kind = subject.kind
+    if kind.head is not None:
+        return DerivedValue(kind.head, "high", f"the first request to a file has {kind.head:,} B, the next the rest")
+    if kind.is_numpy:
+        return access_pattern.buffer(subject.reads)
+    request = access_pattern.transfer(core.length)
+    if not kind.loads_files and not sample.hidden and 0.95 <= request.value / max(size.value, 1) < 1:
+        return request._replace(value=size.value)  # requests of about the same size
+    return request
+
+
+def _doubt_chunks(keys: dict[str, DerivedValue]) -> None:
+    """Lower the confidence in `keys` that follow from the size of a sample if that is the size of a chunk."""
+    if "dataset.chunk" not in keys or keys["dataset.chunk"].value != keys["dataset.sample.bytes"].value:
+        return
+    doubt = "a chunk is read in one request, whether it holds one sample or several"
+    for key in ("dataset.sample.bytes", "dataset.samples_per_file", "reader.batch_size"):
+        level = weaker(keys[key].confidence, "low")
+        keys[key] = keys[key]._replace(confidence=level, evidence=f"{keys[key].evidence}; {doubt}")
+
+
+def _compute(subject: _Subject, pace: Pace) -> DerivedValue:
+    """Return `compute.time` for a program whose steps are seen. pandas parses text in the time between reads, too."""
+    seconds = pace.compute_s._replace(value=round(pace.compute_s.value, 6))
+    if subject.kind.name.value != "csv":
+        return seconds
+    evidence = f"{seconds.evidence}; pandas parses text in this time, too"
+    return DerivedValue(seconds.value, weaker(seconds.confidence, "low"), evidence)
+
+
+def _of_blocks(core: Reads, steps: float) -> dict[str, DerivedValue]:
+    """Return the keys of the pace for data that are read in blocks, which do not show steps: the time between the first
+    read and the last, without the time in reads, is divided evenly. steps: number of steps of a rank in all epochs.
+    """
+    spans = [step_detection.span(core, mine) for mine in core.readers]
+    whole = float(np.median([span[1, -1] - span[0, 0] for span in spans]))
+    idle = whole - float(np.median([intervals.length(span) for span in spans]))
+    unknown = DerivedValue(None, "unknown", "reads of blocks do not show batches")
+    evidence = (
+        f"{format_seconds(max(idle, 0.0))} of {format_seconds(whole)} from the first read to the last without reads"
+    )
+    seconds = DerivedValue(0.0, "unknown", f"{evidence}: storage is the bottleneck, or the program reads far ahead")
+    if idle > _IDLE * whole:
+        evidence = f"{evidence}, divided by {steps:,.0f} steps"
+        seconds = DerivedValue(round(idle / max(steps, 1.0), 6), "low", evidence)
+    return {"compute.time": seconds, "reader.prefetch": unknown, "reader.batch_size": unknown._replace(value=1)}
+
+
+def _by_blocks(subject: _Subject, block: int) -> dict[str, DerivedValue]:
+    """Return a geometry in which each block that is read through a buffer is a sample, for data whose samples the log
+    does not show. block: size of a block in bytes.
+    """
+    count = max(1, int(np.median([file.size for file in subject.data])) // max(block, 1))
+    evidence = "a block of the buffer"
+    size = {"dataset.sample.bytes": DerivedValue(block, "unknown", evidence)}
+    if subject.kind.name.value == "csv":
+        size = {"dataset.sample.shape": DerivedValue([max(1, block // CSV_VALUE)], "unknown", evidence)}
+    return {"dataset.samples_per_file": DerivedValue(count, "unknown", evidence), **size}
+
+
+def _threads(threads: DerivedValue, interleave: DerivedValue, is_stream: bool) -> DerivedValue:
+    """Return `reader.read_threads`. In a streamed format, each file is read by one thread at a time. Threads that read
+    from the page cache hardly ever overlap, so the number of files that are read in turn is taken for their number.
     """
     files = interleave.value or 1
-    if not streams or interleave.confidence == "unknown" or threads.value <= files:
+    if not is_stream or (files == 1 and interleave.confidence == "unknown"):
         return threads
-    return DerivedValue(files, "medium", f"{threads.evidence}; but only {files} file(s) are read in turn")
+    if threads.confidence == "high" or files == 1:
+        return DerivedValue(
+            min(threads.value, files), "medium", f"{threads.evidence}; {files} file(s) are read in turn"
+        )
+    return DerivedValue(files, "low", f"{files} files are read in turn, presumably by a thread each")
 
 
 def _hidden(subject: _Subject, request: int, burst: float | None) -> DerivedValue:
     """Return an assumed sample size for data that were read through a buffer, which hides the samples. request: usual
-    request size in bytes. burst: bytes of a step; None if they are unknown.
+    request size in bytes. burst: bytes of a step; None if they are unknown. A size that the content shows is preferred.
     """
+    if subject.kind.sample_bytes is not None:
+        return subject.kind.sample_bytes
     size = int(np.median([file.size for file in subject.data]))
     hidden = "reads through a buffer do not show records"
     if burst is not None and 0 < burst <= size:
@@ -201,7 +306,7 @@ def _geometry(
         )
     }
     if subject.kind.name.value == "csv":
-        keys["dataset.sample.shape"] = bytes_of_sample._replace(value=[max(1, bytes_of_sample.value // 10)])
+        keys["dataset.sample.shape"] = bytes_of_sample._replace(value=[max(1, bytes_of_sample.value // CSV_VALUE)])
         keys["dataset.sample.dtype"] = DerivedValue(
             "float32", "unknown", "the only type that csv files have, with ten characters per value"
         )
@@ -222,14 +327,20 @@ def _is_mpiio(subject: _Subject) -> bool:
 
 
 def _chunk(
-    keys: dict[str, DerivedValue], sample: access_pattern.LogSample, request: DerivedValue, is_mpiio: bool
-) -> dict[str, DerivedValue]:
+    keys: dict[str, DerivedValue], sample: access_pattern.LogSample, request: DerivedValue, index_reads: int,
+    is_mpiio: bool,
+) -> dict[str, DerivedValue]:  # fmt: skip
     """Return the key `dataset.chunk`, or an empty dict if the dataset is not chunked. HDF5 reads a chunk in one
     request. A dataset is assumed to be chunked if samples are read in equal pieces, or if requests are smaller than the
     sieve buffer through which HDF5 reads contiguous data.
     """
     if keys["dataset.format"].value != "hdf5" or keys["reader.mode"].value != "framework":
         return {}
+    if index_reads and request.value < _file_bytes(keys):
+        evidence = (
+            f"{index_reads:,} reads have the size of a node of HDF5's index of chunks, which are read in one request"
+        )
+        return {"dataset.chunk": DerivedValue(request.value, weaker(request.confidence, "high"), evidence)}
     pieces = sample.bytes.value / request.value
     if request.confidence == "low" or sample.whole:
         return {}
@@ -246,7 +357,7 @@ def _part(keys: dict[str, DerivedValue], passes: access_pattern.Passes, reads: R
     """Return `train.steps`: the number of steps of an epoch if the program read only a part of the dataset, otherwise
     None.
     """
-    if passes.share >= _ALL and not passes.drawn:
+    if passes.share >= _ALL and (not passes.drawn or keys["train.epochs"].value > 1):
         return DerivedValue(None, "medium", f"{passes.share:.0%} of the files' bytes were read: the whole dataset")
     ranks = max(1, len(np.unique(reads.rank)))
     size = _sample_bytes(keys)
@@ -258,9 +369,13 @@ def _part(keys: dict[str, DerivedValue], passes: access_pattern.Passes, reads: R
     )
 
 
+def _file_bytes(keys: dict[str, DerivedValue]) -> int:
+    return int(keys["dataset.samples_per_file"].value) * _sample_bytes(keys)
+
+
 def _sample_bytes(keys: dict[str, DerivedValue]) -> int:
     if "dataset.sample.shape" in keys:
-        return int(keys["dataset.sample.shape"].value[0]) * 10
+        return int(keys["dataset.sample.shape"].value[0]) * CSV_VALUE
     return int(keys["dataset.sample.bytes"].value)
 
 
@@ -271,7 +386,8 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     request = from_counters.transfer(records, data)
     size = from_counters.sample(data, request, kind.streams)
     if not size.value:
-        size = _hidden(subject, request.value, None)._replace(evidence=f"counters do not show samples; {_ASSUMED}")
+        assumed = _hidden(subject, request.value, None)._replace(evidence=f"counters do not show samples; {_ASSUMED}")
+        size = kind.sample_bytes or assumed
     keys |= _geometry(subject, size, 0)
     none = "not recorded without a trace (DXT)"
     shuffled = DerivedValue(False, "unknown", none)
@@ -287,7 +403,7 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     keys["reader.shuffle.files"] = from_counters.files_shuffled(log, records)
     keys["reader.shuffle.samples"] = from_counters.samples_shuffled(records) if len(records) else shuffled
     keys["reader.shard"] = shard
-    per_rank = max(1.0, _samples_a_rank(subject, keys) * epochs.value)
+    per_rank = max(1.0, _samples_a_rank(keys, subject.log.job.ranks) * epochs.value)
     keys["compute.time"] = whole._replace(
         value=round(whole.value / per_rank, 6), evidence=f"{whole.evidence}, divided by {per_rank:,.0f} steps"
     )
@@ -311,21 +427,27 @@ def _saved(subject: _Subject, keys: dict[str, DerivedValue], pace: Pace) -> dict
     return made
 
 
+def _load(subject: _Subject, core: Reads) -> DerivedValue:
+    """Return `reader.load` for a program that reads until about its end. See _in_memory() for others."""
+    first, last, end = float(core.start.min()), float(core.end.max()), subject.log.job.seconds
+    share = (last - first) / max(end - first, 1e-9)
+    evidence = f"data were read during {min(share, 1.0):.0%} of the time from the first read to the end of the program"
+    return DerivedValue("on_demand", "high" if share > 0.8 else "medium" if share > 0.5 else "low", evidence)
+
+
 def _in_memory(subject: _Subject, keys: dict[str, DerivedValue], saved: int) -> dict[str, DerivedValue]:
     """Return the workload keys for a program that keeps all data in memory, or an empty dict for other programs. Such a
-    program reads the data once, without pauses, and keeps running long after the last read. saved: number of
-    checkpoints of the program.
+    program reads the data once, and keeps running long after the last read. saved: number of checkpoints of the
+    program.
     """
-    spans = [file.read_s for file in subject.data if file.read_s is not None]
-    if subject.reads is not None:
-        spans = [(float(subject.reads.start.min()), float(subject.reads.end.max()))]
-    if not spans or keys["train.epochs"].value != 1 or keys["compute.time"].confidence in ("high", "medium"):
+    span = _read_span(subject)
+    if span is None or keys["train.epochs"].value != 1:
         return {}
-    first, last = min(begin for begin, _ in spans), max(end for _, end in spans)
+    first, last = span
     after = subject.log.job.seconds - last
-    if after < 2 * (last - first) or (saved < 2 and after < _LONG_S):
+    if after < _LONGER * (last - first) or (saved < 2 and after < _LONG_S):
         return {}
-    level: Confidence = "medium" if saved > 1 else "low"
+    level: Confidence = "high" if saved > 1 and after > 2 * (last - first) else "medium" if saved > 1 else "low"
     evidence = f"all data were read once, from {first:.3g} s to {last:.3g} s after the start of the program"
     evidence += f"; the program ran on for {after:.3g} s"
     epochs = max(saved, 1)
@@ -333,26 +455,55 @@ def _in_memory(subject: _Subject, keys: dict[str, DerivedValue], saved: int) -> 
     made["train.epochs"] = DerivedValue(
         epochs, "low" if saved > 1 else "unknown", f"{saved} checkpoint(s) after the last read"
     )
-    count = max(1.0, _samples_a_rank(subject, keys) / keys["reader.batch_size"].value)
+    unseen = "reads before the first step do not show batches"
+    made["reader.batch_size"] = keys["reader.batch_size"]._replace(confidence="unknown", evidence=unseen)
+    made["reader.prefetch"] = DerivedValue(None, "unknown", unseen)
+    count = max(1.0, _samples_a_rank(keys, subject.log.job.ranks) / keys["reader.batch_size"].value)
     evidence = f"{after:.3g} s of run time after the last read, divided by {epochs} x {count:,.0f} steps"
     made["compute.time"] = DerivedValue(round(after / epochs / count, 6), "low", evidence)
     return made
 
 
+def _read_span(subject: _Subject) -> tuple[float, float] | None:
+    """Return the times of the first and of the last read of data, in seconds since the program began. Return None if
+    the log does not have them.
+    """
+    if subject.reads is not None:
+        return float(subject.reads.start.min()), float(subject.reads.end.max())
+    spans = [file.read_s for file in subject.data if file.read_s is not None]
+    return (min(begin for begin, _ in spans), max(end for _, end in spans)) if spans else None
+
+
 def _sides(subject: _Subject, keys: dict[str, DerivedValue]) -> list[AuxiliaryGroup]:
     files = [*file_roles.of(subject.roles, "auxiliary file"), *file_roles.of(subject.roles, "output")]
-    return auxiliary_files.sides(files, subject.requests, subject.log.job.ranks, _steps(subject, keys))
+    steps = _steps(subject, keys)
+    made = auxiliary_files.sides(files, subject.requests, subject.log.job.ranks, steps)
+    if subject.reads is None:
+        return made
+    name, epochs = subject.kind.name.value, int(keys["train.epochs"].value)
+    return [*small_reads.groups(subject.reads, name, steps, epochs), *made]
+
+
+def amount(keys: dict[str, DerivedValue], ranks: int) -> int:
+    """Return the bytes of samples that the derived workload reads, with as many ranks as the program."""
+    samples = _samples_a_rank(keys, ranks)
+    if keys["train.steps"].value is not None:
+        samples = min(samples, keys["train.steps"].value * keys["reader.batch_size"].value)
+    epochs = 1 if keys["reader.load"].value == "memory" else keys["train.epochs"].value
+    return int(samples * ranks * epochs * _sample_bytes(keys))
 
 
 def _steps(subject: _Subject, keys: dict[str, DerivedValue]) -> int | None:
     """Return the number of steps of a rank in the whole run, or None if the batch size is unknown."""
     if keys["reader.batch_size"].confidence == "unknown":
         return None
-    per_epoch = float(keys["train.steps"].value or _samples_a_rank(subject, keys) / keys["reader.batch_size"].value)
+    per_epoch = float(
+        keys["train.steps"].value or _samples_a_rank(keys, subject.log.job.ranks) / keys["reader.batch_size"].value
+    )
     return max(1, round(per_epoch * int(keys["train.epochs"].value)))
 
 
-def _samples_a_rank(subject: _Subject, keys: dict[str, DerivedValue]) -> float:
+def _samples_a_rank(keys: dict[str, DerivedValue], ranks: int) -> float:
     """Return the number of samples that a rank reads in a complete epoch."""
     samples = float(keys["dataset.files"].value * keys["dataset.samples_per_file"].value)
-    return samples / (subject.log.job.ranks if keys["reader.shard"].value else 1)
+    return samples / (ranks if keys["reader.shard"].value else 1)

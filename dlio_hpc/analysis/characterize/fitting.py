@@ -41,8 +41,12 @@ def _against_interleave(value: Any) -> str | None:
 def _transfer(keys: dict[str, DerivedValue], value: Any, withdraw: Any) -> None:
     name, request = value("dataset.format"), value("reader.transfer_size")
     library = workload_rules.LIBRARIES.get(name) if value("reader.mode") == "framework" else None
-    if library is not None and name == "npz":
-        return  # here transfer_size is the size of a buffer, which does not depend on the sample size
+    # The size of a buffer does not depend on the size of samples.
+    is_buffer = name == "npz" or (name == "raw" and request < value("dataset.sample.bytes"))
+    if library is not None and is_buffer:
+        if (request or 0) > reader_keys.LARGEST_REQUEST:
+            withdraw("reader.transfer_size", None, "no buffer is that large")
+        return
     if library is not None:
         withdraw("reader.transfer_size", None, f"in framework mode, {library} chooses the request size")
     elif value("dataset.chunk"):

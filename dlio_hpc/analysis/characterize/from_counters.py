@@ -13,6 +13,8 @@ from dlio_hpc.units import format_seconds, format_size
 _IN_ORDER = 0.8
 # One of the request sizes that Darshan records counts as the usual size if it has at least this share of the bytes.
 _SEEN = 0.3
+# Smallest number of reads per open of a file of which most are reads of samples, not of headers and indexes.
+_MANY = 32
 
 
 def records_of(log: Log, files: list[FileStats]) -> Records:
@@ -70,8 +72,11 @@ def samples_shuffled(records: Records) -> DerivedValue:
     if reads < 4 * passes or not reads:
         return DerivedValue(False, "unknown", "files have too few reads to show an order")
     share = ahead / reads
+    per_open = reads / max(int(counter(records, "OPENS").sum()), 1)
     evidence = f"counters: {share:.0%} of reads were at a higher offset than the previous read"
-    return DerivedValue(share < _IN_ORDER, "medium" if abs(share - _IN_ORDER) > 0.15 else "low", evidence)
+    evidence += f"; {per_open:.3g} reads per open" + (", of which metadata may be many" if per_open < _MANY else "")
+    is_clear = abs(share - _IN_ORDER) > 0.15 and per_open >= _MANY
+    return DerivedValue(share < _IN_ORDER, "medium" if is_clear else "low", evidence)
 
 
 def files_shuffled(log: Log, records: Records) -> DerivedValue:

@@ -18,7 +18,16 @@ _MOST, _NEARLY_ALL = 0.6, 0.9
 _IN_ORDER, _MIXED = 0.9, 0.6
 # Buffer sizes of libraries. A request of such a size says nothing about samples.
 _BUFFERS = {1 << shift for shift in range(12, 25)}
+# Sizes of the buffers of tarfile, which are multiples of a block of 512 bytes.
+_TAR_BUFFERS = {10240, 20480}
+# Smallest number of requests of a file that is read as a stream.
+_MANY_BLOCKS = 8
+# Reads that take longer than this, on average, would overlap if several threads made them.
+_SLOW_S = 100e-6
 _PAGE, _LUSTRE = 4096, 4 << 20
+# Requests that differ by less than this share have about the same size. Smallest size of a sample that HDF5 reads
+# through its sieve buffer; smaller distances are those of array elements.
+_NEAR, _LEAST_SAMPLE = 0.05, 1024
 _FEW_FILES, _FEW_SAMPLES = 4, 6
 _LOOKED_AT = 4000
 # A rank does not read in passes if it reads some data again before it has read this part of its share.
@@ -48,6 +57,8 @@ def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> 
         return LogSample(DerivedValue(0, "unknown", "reads through a buffer do not show samples"), 0, False, True)
     if not loads_files and (size := _one_size(reads, parts)) is not None:
         return LogSample(size, 0, False, False)
+    if not loads_files and (alike := _alike(reads)) is not None:
+        return LogSample(alike, 0, False, False)
     whole = _covers(reads, parts)
     mean, spread = int(parts.bytes.mean()), int(parts.bytes.std())
     if whole >= _NEARLY_ALL or loads_files:
@@ -77,6 +88,21 @@ def places(reads: Reads, size: DerivedValue, share: float) -> int | None:
 
 def _stdev(mean: int, spread: int) -> int:
     return spread if spread > 0.02 * mean else 0
+
+
+def is_stream(reads: Reads) -> bool:
+    """Return whether each file is read from front to back in requests of the size of a buffer, so that requests do not
+    show where samples end.
+    """
+    if reads.usual not in _BUFFERS | _TAR_BUFFERS or not _is_buffered(reads):
+        return False
+    process = np.zeros(len(reads.rank), np.int64) if reads.process is None else reads.process
+    order = np.lexsort((reads.start, reads.file, process, reads.rank))
+    file, offset = reads.file[order], reads.offset[order]
+    same = file[1:] == file[:-1]
+    goes_on = offset[1:] == offset[:-1] + reads.length[order][:-1]
+    is_long = np.median(reads.sizes[np.unique(reads.file)]) >= _MANY_BLOCKS * reads.usual
+    return bool(is_long and same.any() and goes_on[same].mean() >= _NEARLY_ALL)
 
 
 def _is_buffered(reads: Reads) -> bool:
@@ -114,6 +140,35 @@ def _one_request(reads: Reads) -> DerivedValue | None:
     evidence = f"{share:.1%} of bytes were read in requests of {reads.usual:,} B, one after the other"
     strength: Confidence = "low" if reads.usual in _BUFFERS else "medium"
     return DerivedValue(reads.usual, strength, evidence + (", possibly a buffer size" if strength == "low" else ""))
+
+
+def _alike(reads: Reads) -> DerivedValue | None:
+    """Return the sample size if nearly all bytes were read in requests of about the same size, as of row groups or of
+    compressed records. Return None otherwise.
+    """
+    middle = float(np.median(np.repeat(reads.length, np.maximum(reads.length // max(reads.usual, 1), 1))))
+    near = np.abs(reads.length - middle) <= _NEAR * middle
+    share = float(reads.length[near].sum() / reads.length.sum())
+    if share < _NEARLY_ALL or float(np.median(reads.sizes)) < 1.5 * middle:
+        return None
+    size = round(float(reads.length[near].mean()))
+    evidence = f"{share:.0%} of bytes were read in requests of {size:,} B, give or take {_NEAR:.0%}"
+    return DerivedValue(size, "low", evidence)
+
+
+def sieved(reads: Reads, request: int) -> DerivedValue | None:
+    """Return the sample size if HDF5 read contiguous samples that are smaller than a request, which is then its sieve
+    buffer. Requests start where samples start, so the distances between them are multiples of the size of a sample.
+    Return None if the distances have no such divisor.
+    """
+    step = 0
+    for file in np.unique(reads.file).tolist():
+        offsets = np.unique(reads.offset[(reads.file == file) & (reads.length == request)])
+        step = int(np.gcd.reduce(np.append(np.diff(offsets), step)))
+    if not _LEAST_SAMPLE <= step < request:
+        return None
+    evidence = f"HDF5 reads {request:,} B at a time, at distances that are multiples of {step:,} B"
+    return DerivedValue(step, "medium", evidence)
 
 
 def _covers(reads: Reads, parts: Stretches) -> float:
@@ -198,11 +253,8 @@ def threads(reads: Reads) -> DerivedValue:
             "was more than one"
         )
         return DerivedValue(peak, "high" if share > 0.2 else "medium", evidence)
-    return DerivedValue(
-        1,
-        "medium",
-        "no two reads of a rank were in flight at the same time, but threads that never overlap look the same",
-    )
+    evidence = "no two reads of a rank were in flight at the same time, but threads that never overlap look the same"
+    return DerivedValue(1, "medium" if float((reads.end - reads.start).mean()) > _SLOW_S else "low", evidence)
 
 
 def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
@@ -244,7 +296,7 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
     times = total / unique
     own = _own_share(reads, parts, unique) if ranks > 1 else 1 / ranks
     if ranks * own < _DRAWN and times > 1 and _within(parts)[0] < _MIXED:
-        return _drawn(total, unique, times, own, share)
+        return _drawn(total, unique, times, own, share, ranks)
     is_own = own < 0.75 or ranks == 1
     passes_made = times if is_own else times / ranks
     epochs = max(1, round(passes_made))
@@ -263,13 +315,20 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
     )
 
 
-def _drawn(total: int, unique: int, times: float, own: float, share: float) -> Passes:
+def _drawn(total: int, unique: int, times: float, own: float, share: float, ranks: int) -> Passes:
+    """Return the passes of a program whose ranks draw samples from the whole dataset. As many epochs are derived as it
+    takes to read as many bytes.
+    """
     evidence = (
         f"{format_size(total)} were read, {format_size(unique)} of them distinct: each byte {times:.3g} times; "
         f"a rank read some data a second time after {own:.0%} of all data"
     )
     return Passes(
-        DerivedValue(1, "low", f"{evidence}; samples are therefore drawn at random, not read in passes"),
+        DerivedValue(
+            max(1, round(times / ranks)),
+            "low",
+            f"{evidence}; samples are therefore drawn at random, not read in passes",
+        ),
         DerivedValue(
             False,
             "low",
@@ -299,27 +358,6 @@ def _own_share(reads: Reads, parts: Stretches, unique: int) -> float:
     return float(np.median(bytes_read)) / unique
 
 
-class AccessOrder(NamedTuple):
-    """Whether files, and samples within files, are shuffled."""
-
-    files: DerivedValue
-    samples: DerivedValue
-
-
-def order(reads: Reads, parts: Stretches, names: list[str]) -> AccessOrder:
-    """Estimate whether files and samples are shuffled. names: paths of the files. Files that are not shuffled are read
-    in the order of these names.
-    """
-    place = natural(names)[parts.file] if len(names) else parts.file
-    if len(np.unique(parts.file)) >= _FEW_FILES and _jumps(parts) and _within(parts)[0] < _MIXED:
-        evidence = (
-            f"{_changes(parts):.0%} of samples are followed by one from another file; files come in no fixed order"
-        )
-        both = DerivedValue(True, "high", evidence)
-        return AccessOrder(both, both)
-    return AccessOrder(_of_files(parts, place), _of_samples(parts))
-
-
 def natural(names: list[str]) -> Integers:
     """Return the position of each name in the natural order, in which 2 comes before 10."""
     import re
@@ -330,33 +368,8 @@ def natural(names: list[str]) -> Integers:
     return places
 
 
-def _changes(parts: Stretches) -> float:
-    same = parts.rank[1:] == parts.rank[:-1]
-    return float((parts.file[1:] != parts.file[:-1])[same].mean()) if same.any() else 0.0
-
-
-def _jumps(parts: Stretches) -> bool:
-    """Return whether ranks read several samples from each file, but go to another file after most samples."""
-    visits = np.unique(np.stack([parts.rank, parts.file], axis=1), axis=0)
-    return len(parts.rank) > 2 * len(visits) and _changes(parts) > _MIXED
-
-
-def _of_files(parts: Stretches, place: Integers) -> DerivedValue:
-    """Estimate whether files are shuffled, from the order in which each rank reads them for the first time. place:
-    position of each file of `parts` in the order of the names.
-    """
-    correlations = [correlation(_firsts(place[parts.rank == rank])) for rank in np.unique(parts.rank).tolist()]
-    known = [value for value in correlations if value is not None]
-    if not known:
-        return DerivedValue(False, "unknown", "each rank reads too few files to show an order")
-    middle = float(np.median(known))
-    evidence = f"the correlation of file names and time is {middle:.2f}"
-    if middle >= _IN_ORDER:
-        return DerivedValue(False, "high", evidence)
-    return DerivedValue(True, "high" if middle < _MIXED else "low", evidence)
-
-
-def _firsts(values: Integers) -> Integers:
+def first_visits(values: Integers) -> Integers:
+    """Return each value once, in the order in which the values come for the first time."""
     _, first = np.unique(values, return_index=True)
     return values[np.sort(first)]
 
@@ -371,16 +384,6 @@ def correlation(values: Integers) -> float | None:
     return float(np.corrcoef(ranks, np.arange(len(values)))[0, 1])
 
 
-def _of_samples(parts: Stretches) -> DerivedValue:
-    middle, count = _within(parts)
-    if not count:
-        return DerivedValue(False, "unknown", "files have too few samples to show an order")
-    evidence = f"the correlation of offsets and time within a file is {middle:.2f}"
-    if middle >= _IN_ORDER:
-        return DerivedValue(False, "high", evidence)
-    return DerivedValue(True, "high" if middle < _MIXED else "low", evidence)
-
-
 def _within(parts: Stretches) -> tuple[float, int]:
     """Return two values. The first is the correlation between offset and time within a file, as the median over
     (rank, file) pairs. The second is the number of these pairs. If no file has enough samples for a correlation, the
@@ -390,7 +393,7 @@ def _within(parts: Stretches) -> tuple[float, int]:
     key = parts.rank * (int(parts.file.max(initial=0)) + 1) + parts.file
     at = np.argsort(key, kind="stable")
     edges = np.flatnonzero(np.concatenate(([True], np.diff(key[at]) != 0)))
-    pieces = [_firsts(piece) for piece in np.split(parts.offset[at], edges[1:])[:_LOOKED_AT]]
+    pieces = [first_visits(piece) for piece in np.split(parts.offset[at], edges[1:])[:_LOOKED_AT]]
     correlations = [correlation(piece) or 0.0 for piece in pieces if len(piece) >= _FEW_SAMPLES]
     if correlations:
         return float(np.median(correlations)), len(correlations)

@@ -2,21 +2,26 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from dlio_hpc.analysis import timeline_reader
-from dlio_hpc.analysis.log import picture_data
+from dlio_hpc.analysis.log import merged_logs, picture_data, program_logs
 from dlio_hpc.analysis.log.findings import Analysis
 from dlio_hpc.analysis.log.requests import Requests, of_log
 from dlio_hpc.analysis.log.summary import summarise
 from dlio_hpc.analysis.log.view import View
-from dlio_hpc.darshan import clock_alignment, log_reader, log_trust
+from dlio_hpc.darshan import clock_alignment, log_reader, log_trust, worker_logs
 from dlio_hpc.darshan.log import Log, LogFault
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.units import format_size
+
+_WORKERS = (
+    "Darshan's clocks in worker processes are not aligned with the run: pictures are drawn from the benchmark's own "
+    "timeline"
+)
 
 
 class Examined(NamedTuple):
@@ -60,13 +65,30 @@ def log_file(path: Path, only: str | None = None, step_s: float | None = None) -
     """Read and analyse the Darshan log of any program. only: regular expression; files whose path it does not match are
     left out. step_s: length of a step of the timeline in seconds; None for 200 steps.
     """
-    log = log_reader.load(path)
-    examined = files_of(log, path.name, _matching(only), step_s)
+    return logs_of_program([log_reader.load(path)], only, step_s)
+
+
+def logs_of_program(logs: Sequence[Log], only: str | None = None, step_s: float | None = None) -> Examined:
+    """Analyse the logs of the processes of one program as one log. The other parameters are those of log_file(). Raise
+    ConfigError if there are several logs and one of them is from a program with MPI.
+    """
+    title = logs[0].path.name
+    if len(logs) > 1:
+        title = f"{program_logs.short_name(logs[0].job.program) or title} ({len(logs)} logs)"
+    log, faults = merged_logs.merge(logs), [fault for log in logs for fault in _judged(log, len(logs) > 1)]
+    notes = program_logs.merging_notes([log.job for log in logs])
+    examined = _examined(_Subject(title, log, faults, _matching(only), notes, None), None, step_s)
     if examined.view is not None or examined.analysis is None:
         return examined
     heat = [] if only else [log.heat[name] for name in ("POSIX", "STDIO") if name in log.heat]
-    notes = [str(fault) for fault in examined.faults]
-    return examined._replace(view=picture_data.of_counters(path.name, notes, examined.analysis, heat))
+    notes += [str(fault) for fault in examined.faults]
+    return examined._replace(view=picture_data.of_counters(title, notes, examined.analysis, heat))
+
+
+def _judged(log: Log, is_named: bool) -> list[LogFault]:
+    """Return the faults of a log. is_named: whether each fault ends with the name of the log."""
+    faults = log_trust.judge(log)
+    return [fault._replace(text=f"{fault.text} ({log.path.name})") for fault in faults] if is_named else faults
 
 
 def files_of(log: Log, title: str, wanted: Callable[[str], bool], step_s: float | None = None) -> Examined:
@@ -83,7 +105,7 @@ def run(
     """
     subject = None
     if path is not None:
-        log = log_reader.load(path)
+        log = worker_logs.load(path)
         subject = _Subject(title, log, log_trust.judge(log, expected), _data_of(made), list(notes), timeline)
     if timeline is None:
         return _examined(subject, None, step_s) if subject else Examined(title, None, [], None, None, None, None)
@@ -93,6 +115,8 @@ def run(
             return Examined(title, None, [], None, None, timeline, view)
         examined = _examined(subject, record, step_s)
         if examined.view is None:
+            if examined.log is not None and examined.log.workers:
+                notes = (*notes, _WORKERS)
             view = picture_data.of_core(title, [*notes, *map(str, examined.faults)], record)
             examined = examined._replace(view=view)
         return examined

@@ -21,6 +21,8 @@ Floats = npt.NDArray[np.float64]
 # start another checkpoint.
 _PAUSES, _LEAST_PAUSE_S = 0.25, 0.01
 _HEADER_S = 1e-3
+# Requests of one size write checkpoints if they have at least this share of the bytes.
+_MAINLY = 0.8
 # Largest number of auxiliary files that a workload names. Programs with more files organise them in another way.
 MOST = 8
 
@@ -121,9 +123,11 @@ def _write_size(files: Sequence[FileStats], requests: Requests | None) -> Derive
     size = min(usual(lengths), LARGEST_REQUEST)
     if size and lengths.sum() > 0.5 * written:
         share = float(lengths[lengths == size].sum() / lengths.sum())
-        return DerivedValue(
-            size, "high" if share > 0.5 else "low", f"{share:.0%} of bytes were written in requests of {size:,} B"
-        )
+        evidence = f"{share:.0%} of bytes were written in requests of {size:,} B"
+        if share < _MAINLY:
+            mean = min(max(1, round(float(lengths.mean()))), LARGEST_REQUEST)
+            size, evidence = mean, f"{evidence}; mean size of all writes"
+        return DerivedValue(size, "high" if share >= _MAINLY else "low", evidence)
     mean = round(written / max(1, sum(file.writes for file in files)))
     return DerivedValue(max(1, min(mean, LARGEST_REQUEST)), "low", "mean size of all writes to the checkpoint files")
 

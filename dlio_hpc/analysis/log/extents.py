@@ -19,6 +19,11 @@ Floats = npt.NDArray[np.float64]
 _BETWEEN = 8
 # A request smaller than this fraction of the usual size is assumed to read a header, a directory or an index.
 _SMALL = 1 / 16
+# A file with several arrays: requests of one size have at least this share of the bytes that its arrays read, and
+# requests of a smaller array at most that share.
+_MOSTLY, _MINOR = 0.5, 0.3
+# Sizes in bytes of the nodes of an HDF5 index of chunks (B-tree of version 1 with 64 entries), for 1 to 8 dimensions.
+_INDEX_NODES = [24 + 8 * 64 + 65 * (8 + 8 * (dimensions + 1)) for dimensions in range(1, 9)]
 
 
 class Reads(NamedTuple):
@@ -99,28 +104,54 @@ def usual(lengths: Integers) -> int:
     return int(values[np.argmax(values * counts)])
 
 
-def payload(reads: Reads) -> Reads:
-    """Return the reads except those that are too small to be reads of data. A small read that begins where a larger
-    read ended is kept, because it reads the last piece of a sample.
+def payload(reads: Reads, has_arrays: bool = False) -> Reads:
+    """Return the reads of samples; see of_samples()."""
+    return chosen(reads, of_samples(reads, has_arrays))
+
+
+def of_samples(reads: Reads, has_arrays: bool) -> npt.NDArray[np.bool_]:
+    """Return a mask of the reads of samples. Left out are reads of headers, directories and indexes, which are small.
+    In a file with several arrays, such as HDF5, reads of the smaller arrays are left out, too. A read that continues
+    the previous read of the file is kept, because it reads another piece of the same sample.
     """
     is_large = reads.length >= _SMALL * reads.usual
-    ends = set(zip(*(column[is_large].tolist() for column in _where_ended(reads)), strict=True))
-    small = [
-        (rank, file, offset) in ends
-        for rank, file, offset in zip(
-            reads.rank[~is_large].tolist(),
-            reads.file[~is_large].tolist(),
-            reads.offset[~is_large].tolist(),
-            strict=True,
-        )
-    ]
-    keep = is_large.copy()
-    keep[~is_large] = small
-    return chosen(reads, keep)
+    if has_arrays:
+        is_large &= ~is_index_read(reads.length) | (reads.length == reads.usual)
+        is_large &= ~_of_smaller_arrays(reads, is_large)
+    mask: npt.NDArray[np.bool_] = is_large | (_continues(reads, is_large) & ~is_index_read(reads.length))
+    return mask
 
 
-def _where_ended(reads: Reads) -> tuple[Integers, Integers, Integers]:
-    return reads.rank, reads.file, reads.offset + reads.length
+def is_index_read(lengths: Integers) -> npt.NDArray[np.bool_]:
+    """Return a mask of the requests that have the size of a node of an HDF5 index of chunks."""
+    return np.isin(lengths, _INDEX_NODES)
+
+
+def _of_smaller_arrays(reads: Reads, among: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return a mask of the reads of the smaller arrays. Requests of the largest array have the usual size; requests of
+    another array all have another size, and read far fewer bytes. among: mask of the reads that may be of arrays.
+    """
+    total = reads.length[among].sum()
+    if reads.length[among & (reads.length == reads.usual)].sum() < _MOSTLY * total:
+        return np.zeros(len(reads.length), bool)
+    values, which = np.unique(reads.length, return_inverse=True)
+    bytes_read = np.bincount(which, reads.length * among, len(values))
+    small = (bytes_read < _MINOR * total) & (values != reads.usual)
+    marked: npt.NDArray[np.bool_] = small[which] & among
+    return marked
+
+
+def _continues(reads: Reads, is_large: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return a mask of the reads that start where the reader's previous read of the file ended, if that was large."""
+    process = np.zeros(len(reads.rank), np.int64) if reads.process is None else reads.process
+    order = np.lexsort((reads.start, reads.file, process, reads.rank))
+    before, after = order[:-1], order[1:]
+    goes_on = (reads.rank[after] == reads.rank[before]) & (process[after] == process[before])
+    goes_on &= (reads.file[after] == reads.file[before]) & is_large[before]
+    goes_on &= reads.offset[after] == reads.offset[before] + reads.length[before]
+    mask = np.zeros(len(reads.rank), bool)
+    mask[after[goes_on]] = True
+    return mask
 
 
 def chosen(reads: Reads, keep: npt.NDArray[np.bool_]) -> Reads:

@@ -16,16 +16,20 @@ from dlio_hpc.analysis.similarity import io_profile
 from dlio_hpc.darshan import setup
 from dlio_hpc.plan import dataset
 
-Name = Literal["dataset", "auxiliary file", "checkpoint", "output", "library", "other"]
+Name = Literal["dataset", "evaluation data", "auxiliary file", "checkpoint", "output", "library", "other"]
 
 _DATA = re.compile(io_profile.DATA)
 _INSTALLED = re.compile(
-    r"^/(?:usr|bin|lib|lib64|sbin|boot|var/lib)/|/(?:conda|miniconda\d?|venv)/|[.](?:conf|ini|cfg)$"
+    r"^/(?:usr|bin|lib|lib64|sbin|boot|var/lib)/|/(?:conda|miniconda\d?|venv)/|[.](?:conf|ini|cfg|jar|class|properties)$"
 )
 _STREAM = re.compile(r"^<STD(?:IN|OUT|ERR)>$|^/dev/|^(?:pipe|socket|anon_inode):")
 _MODEL = re.compile(
     r"ckpt|checkpoint|weights|snapshot|[.](?:pt|pth|safetensors|keras|pdparams|tfckpt)$|(?:^|[/_.-])model[^/]*$",
     re.IGNORECASE,
+)
+# Words in the names of files, or of their folders, that hold data for evaluation.
+_EVALUATION = re.compile(
+    r"(?:^|[^A-Za-z])(?:val|valid|validation|eval|evaluation|test|testing|dev|holdout)(?:[^A-Za-z]|$)", re.IGNORECASE
 )
 # Extensions of training data.
 _KNOWN = re.compile(
@@ -34,7 +38,8 @@ _KNOWN = re.compile(
 )
 # Files of a kind with more files than this are not auxiliary files, because a workload names each auxiliary file.
 MOST_SIDES = 8
-_ALIKE, _UNLIKE, _MANY = 0.1, 0.1, 4
+_ALIKE, _UNLIKE, _LITTLE, _MANY = 0.1, 0.1, 0.05, 4
+_MESSAGES = (".log", ".out", ".err")
 _TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")
 # Size in bytes of the smallest checkpoint. A smaller file is assumed to be a log or a note, however often it is
 # written.
@@ -88,6 +93,8 @@ def _apart(file: FileStats) -> Role:
         return Role(file, "other", why)
     if file.bytes_written and file.bytes_read < 2 * file.bytes_written:
         return _written(file)
+    if file.path.endswith(_MESSAGES):
+        return Role(file, "other", "read; its name is that of the messages of a program")
     return Role(file, "dataset", "read")
 
 
@@ -131,24 +138,51 @@ def _of_data(files: list[FileStats]) -> list[Role]:
 def _main(files: list[FileStats], name: str, share: float) -> list[Role]:
     patterns = Counter(pattern(file.path) for file in files)
     usual, count = patterns.most_common(1)[0]
-    middle = float(np.median([file.size for file in files]))
+    middle = _middle(files)
+    evaluated = _evaluated(files)
+    small = {file.path for file in _small(files, middle)}
     ending = f"{name!r} files" if name.startswith(".") else f"files called {name!r}"
     why = f"one of {len(files):,} {ending}, from which {share:.1%} of the bytes were read"
     roles = []
     for file in files:
         is_lone = count >= _MANY and pattern(file.path) != usual and patterns[pattern(file.path)] == 1
-        if is_lone and file.size < _UNLIKE * middle:
-            roles.append(
-                Role(
-                    file,
-                    "auxiliary file",
-                    "was read; its name is unlike the others, "
-                    f"and its size is {file.size / middle:.1%} of the median size",
-                )
-            )
+        if file.path in evaluated:
+            roles.append(Role(file, "evaluation data", f"read, and its path has {evaluated[file.path]!r}"))
+        elif file.path in small or (is_lone and file.size < _UNLIKE * middle):
+            size = f"its size is {file.size / middle:.1%} of that of the file that holds the median byte"
+            roles.append(Role(file, "auxiliary file", f"was read, and {size}"))
         else:
             roles.append(Role(file, "dataset", why))
     return roles
+
+
+def _middle(files: list[FileStats]) -> float:
+    """Return the size of the file that holds the median byte, if the files are sorted by size. Small files, however
+    many, hardly change it.
+    """
+    sizes = np.sort([file.size for file in files])
+    return float(sizes[np.searchsorted(np.cumsum(sizes), sizes.sum() / 2)])
+
+
+def _small(files: list[FileStats], middle: float) -> list[FileStats]:
+    """Return the files that are far smaller than the others. Return none if there are many of them, or if much was read
+    from them. middle: usual size of a file in bytes.
+    """
+    small = [file for file in files if file.size < _UNLIKE * middle]
+    read = sum(file.bytes_read for file in small)
+    is_little = read < _LITTLE * sum(file.bytes_read for file in files)
+    return small if len(small) <= MOST_SIDES and is_little else []
+
+
+def _evaluated(files: list[FileStats]) -> dict[str, str]:
+    """Return the paths of the files with evaluation data, each with the word by which it is recognised. Folders that
+    all files share do not count. Return none if these files hold most of the bytes.
+    """
+    folder = os.path.commonpath([os.path.dirname(file.path) for file in files]) if len(files) > 1 else ""
+    matches = {file: _EVALUATION.search(file.path[len(folder) :]) for file in files}
+    marked = {file: match[0].strip("/_.-0123456789") for file, match in matches.items() if match is not None}
+    is_less = sum(file.bytes_read for file in marked) < 0.5 * sum(file.bytes_read for file in files)
+    return {file.path: word for file, word in marked.items()} if is_less else {}
 
 
 def _auxiliary(files: list[FileStats], name: str, share: float) -> list[Role]:

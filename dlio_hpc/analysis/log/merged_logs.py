@@ -3,13 +3,14 @@
 import re
 from collections.abc import Sequence
 
-import numpy as np
-
-from dlio_hpc.darshan.log import Log, LogJob, Records, Trace
+from dlio_hpc.darshan import process_logs
+from dlio_hpc.darshan.log import Log
 from dlio_hpc.errors import ConfigError
 
 # <user>_<exe>_id<job>-<pid>_<date>.darshan
 _PID = re.compile(r"_id\d+-(\d+)_")
+# Programs of the processes that Python's multiprocessing starts with the methods spawn and forkserver.
+_SPAWNED = re.compile(r"multiprocessing[.-](?:spawn|fork|resource_tracker|forkserver)|spawn_main")
 
 
 def merge(logs: Sequence[Log]) -> Log:
@@ -32,21 +33,33 @@ def merge(logs: Sequence[Log]) -> Log:
         job=job,
         modules={name: module for log in logs for name, module in log.modules.items()},
         names={number: path for log in logs for number, path in log.names.items()},
-        counted={name: _counted(parts, name) for name in {name for log in logs for name in log.counted}},
-        traced={name: _traced(parts, name, job) for name in _everywhere(logs)},
+        counted=process_logs.counted(parts),
+        traced=process_logs.traced(parts, job.started),
         faults=[fault for log in logs for fault in log.faults],
         heat={},
     )
 
 
 def _ranks(logs: Sequence[Log]) -> list[int]:
-    """Return the rank of each log. All processes that were forked from one parent get the same rank, even if the parent
-    has no log or the name of the parent's log has no pid.
+    """Return the rank of each log. All processes that were forked or spawned by one parent get the same rank, even if
+    the parent has no log or the name of the parent's log has no pid.
     """
     pids = [match[1] if (match := _PID.search(log.path.name)) else "" for log in logs]
-    parents = [log.job.metadata.get("fork_parent", "") for log in logs]
+    forked = [log.job.metadata.get("fork_parent", "") for log in logs]
+    parents = [parent or _spawner(at, logs, pids) for at, parent in enumerate(forked)]
     number: dict[str, int] = {}
     return [number.setdefault(_root(at, pids, parents), len(number)) for at in range(len(logs))]
+
+
+def _spawner(at: int, logs: Sequence[Log], pids: list[str]) -> str:
+    """Return the pid of the process that spawned a process, or "" if the process was not spawned. Logs do not name this
+    process: it is the one with the largest pid below that of the process.
+    """
+    if not _SPAWNED.search(logs[at].job.program) or not pids[at]:
+        return ""
+    others = [int(pid) for pid, log in zip(pids, logs, strict=True) if pid and not _SPAWNED.search(log.job.program)]
+    earlier = [pid for pid in others if pid < int(pids[at])]
+    return str(max(earlier or others, default=""))
 
 
 def _root(at: int, pids: list[str], parents: list[str]) -> str:
@@ -69,50 +82,3 @@ def _only_parent(at: int, pids: list[str], parents: list[str]) -> str | None:
     wanted = set(parents) - {"", *pids}
     nameless = [number for number, pid in enumerate(pids) if not pid and not parents[number]]
     return wanted.pop() if len(wanted) == 1 and nameless == [at] else None
-
-
-def _everywhere(logs: Sequence[Log]) -> set[str]:
-    """Return the tracing modules whose trace is kept. These modules have a trace in every log that has records, and the
-    traces have the same record type in all these logs. Other traces are left out, because a trace of some processes
-    would be mistaken for a trace of all processes.
-    """
-    moving = [log for log in logs if any(len(records) for records in log.counted.values())]
-    names = set.intersection(*(set(log.traced) for log in moving)) if moving else set()
-    return {name for name in names if len({log.traced[name].segments.dtype for log in moving}) == 1}
-
-
-def _counted(parts: Sequence[tuple[Log, int]], name: str) -> Records:
-    columns = []
-    for log, rank in parts:
-        if name in log.counted:
-            records = log.counted[name].copy()
-            records["rank"] = rank
-            columns.append(records)
-    return np.concatenate(columns)
-
-
-def _traced(parts: Sequence[tuple[Log, int]], name: str, job: LogJob) -> Trace:
-    files, segments = [], []
-    ranks = [rank for _, rank in parts]
-    for at, (log, rank) in enumerate(parts):
-        if name not in log.traced:
-            continue
-        trace = log.traced[name]
-        rows, late = trace.segments.copy(), log.job.started - job.started
-        rows["start"] += late
-        rows["end"] += late
-        if len(set(ranks)) < len(ranks):
-            rows = _with_process(rows, ranks[:at].count(rank))
-        heads = trace.files.copy()
-        heads["rank"] = rank
-        files.append(heads)
-        segments.append(rows)
-    return Trace(np.concatenate(files), np.concatenate(segments))
-
-
-def _with_process(segments: Records, number: int) -> Records:
-    wider = np.empty(len(segments), [*segments.dtype.descr, ("process", "<i8")])
-    for name in segments.dtype.names or ():
-        wider[name] = segments[name]
-    wider["process"] = number
-    return wider

@@ -41,7 +41,7 @@ def of_trace(
         _ranks(analysis, recorded),
         _lanes(analysis, requests, recorded, end),
         records.steps(recorded) if recorded else None,
-        heatmap.of_requests(requests, len(analysis.by_rank), end),
+        heatmap.of_requests(requests, max(analysis.ranks, 1), end),
         io_costs.of_log(analysis),
         analysis.job_s,
     )

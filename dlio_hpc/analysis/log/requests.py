@@ -42,6 +42,14 @@ class Requests(NamedTuple):
         wanted = np.array([path in paths for path in self.paths], bool)
         return wanted[self.file] if len(wanted) else np.zeros(len(self.file), bool)
 
+    def chosen(self, mask: npt.NDArray[np.bool_]) -> "Requests":
+        """Return the requests for which `mask` is True."""
+        process = None if self.process is None else self.process[mask]
+        return Requests(
+            self.rank[mask], self.file[mask], self.write[mask], self.offset[mask], self.length[mask], self.start[mask],
+            self.end[mask], self.thread[mask], self.paths, self.hosts, process,
+        )  # fmt: skip
+
     def times(self, chosen: Any = slice(None)) -> Floats:
         """Return the start and end times of the chosen requests, shape (2, n)."""
         return np.stack([self.start[chosen], self.end[chosen]])

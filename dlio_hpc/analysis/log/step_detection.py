@@ -16,7 +16,15 @@ Floats = npt.NDArray[np.float64]
 
 # Shorter pauses do not separate steps. They lie between two calls of a loop, or are waits for a page.
 _LEAST_S = 0.5e-3
-_FEW, _SHARE, _APART = 5, 0.3, 4.0
+_FEW, _SHARE, _APART = 5, 0.25, 4.0
+# Smallest ratio of two successive pauses, sorted by length, between which the limit may lie. Bytes of two bursts that
+# differ by less than _EVEN are equal. A limit that divides the pauses less clearly than _CLEAR is no limit.
+_GAP, _EVEN, _CLEAR = 1.05, 0.02, 0.25
+# Number of batches that a worker of PyTorch's DataLoader reads ahead by default. Workers read more in their first burst
+# if the first step takes longer than others, up to this many times a batch.
+_PYTORCH_AHEAD, _LATE_START = 2, 3.6
+# Largest number of limits that are tried.
+_MOST_LIMITS = 40
 # Smallest number of bursts of a rank for a reliable pace.
 ENOUGH = 8
 
@@ -44,11 +52,11 @@ class DetectedSteps(NamedTuple):
 def find(reads: Reads) -> DetectedSteps | None:
     """Return the steps of a program, or None if no pauses separate bursts of reads."""
     readers = reads.readers
-    spans = [_span(reads, mine) for mine in readers]
-    limit = _limit(spans)
+    spans = [span(reads, mine) for mine in readers]
+    limit = _limit(reads, readers, spans)
     if limit is None:
         return None
-    made = [_bursts(reads, mine, span, limit) for mine, span in zip(readers, spans, strict=True)]
+    made = [_bursts(reads, mine, covered, limit) for mine, covered in zip(readers, spans, strict=True)]
     several = [bursts for bursts in made if len(bursts.begin) > 2]
     if not several:
         return None
@@ -77,53 +85,85 @@ class _Bursts(NamedTuple):
     bytes: Floats
 
 
-def _span(reads: Reads, mine: Integers) -> Floats:
+def span(reads: Reads, mine: Integers) -> Floats:
     """Return the intervals with at least one of the reads `mine` in flight, shape (2, n)."""
     return intervals.union(np.stack([reads.start, np.maximum(reads.start, reads.end)])[:, mine])
 
 
-def _limit(spans: list[Floats]) -> float | None:
+def _limit(reads: Reads, readers: list[Integers], spans: list[Floats]) -> float | None:
     """Return a limit in seconds: longer pauses are between steps, shorter pauses are within a step. Return None if
-    there is no such limit. The limit is chosen such that the pauses above the limit are most alike, and differ most
-    from the pauses below the limit. A few extreme pauses are ignored in this comparison. If the pauses do not divide
-    into two kinds but their median is long, all of them count as pauses between steps.
+    there is no such limit. Three things make a good limit: pauses above it are far longer than those below it, pauses
+    above it are alike, and the bursts that it separates have the same number of bytes, as steps have.
     """
     pauses = np.sort(np.concatenate([span[0, 1:] - span[1, :-1] for span in spans]))
     whole = sum(float(span[1, -1] - span[0, 0]) for span in spans if span.size)
     tall = pauses[pauses > _LEAST_S]
     if len(tall) < _FEW or tall.sum() < _SHARE * whole:
         return None
-    # The pauses above the limit must make up most of the time: a pause between epochs is not a step.
+    wide = np.flatnonzero(tall[1:] > _GAP * tall[:-1]) + 1
+    wide = wide[np.argsort(-tall[wide] / tall[wide - 1])][:_MOST_LIMITS]
+    limits = [(float(np.sqrt(tall[at] * tall[at - 1])), int(at)) for at in wide.tolist()]
+    limits += [(_LEAST_S, 0)] if np.median(tall) > _APART * _LEAST_S else []
+    # The pauses above the limit must make up much of the time: a pause between epochs is not a step.
     rest = np.cumsum(tall[::-1])[::-1]
-    at = np.arange(1, len(tall) - _FEW + 1)
-    at = at[rest[at] > 0.5 * tall.sum()]
-    if len(at):
-        above = len(tall) - 1 - at
-        rim = above // 10
-        low, high, below = tall[at + rim], tall[at + above - rim], tall[np.maximum(at - 1 - rim, 0)]
-        best = int(np.argmax(low**2 / (below * high)))
-        if low[best] > 2 * below[best] and low[best] > _APART * np.median(tall[: at[best]]):
-            return float(np.sqrt(tall[at[best]] * tall[at[best] - 1]))
-    return float(_LEAST_S) if np.median(tall) > _APART * _LEAST_S else None
+    limits = [(limit, at) for limit, at in limits if len(tall) - at >= _FEW and rest[at] > _SHARE * tall.sum()]
+    ranked = [(round(_clearness(tall, at) * _evenness(reads, readers, spans, limit), 2), limit) for limit, at in limits]
+    best, limit = max(ranked, default=(0.0, 0.0))
+    return limit if best > _CLEAR else None
+
+
+def _clearness(pauses: Floats, at: int) -> float:
+    """Return how clearly the pauses divide into those before index `at` and the others, from 0 to 1. A few extreme
+    pauses on each side are ignored. pauses: in ascending order.
+    """
+    rim = (len(pauses) - 1 - at) // 10
+    low, high = pauses[at + rim], pauses[len(pauses) - 1 - rim]
+    below = pauses[max(at - 1 - rim, 0)] if at else _LEAST_S
+    return float(min(low / below / _APART, 1.0) * np.sqrt(low / high))
+
+
+def _evenness(reads: Reads, readers: list[Integers], spans: list[Floats], limit: float) -> float:
+    """Return the share of the bursts that are alike in bytes, or in the number of visits to files, whichever is larger.
+    Steps that read files of varying size are alike in the second. The first and the last burst of each reader do not
+    count: the first also reads what is read ahead, and the last reads what is left.
+    """
+    starts = np.concatenate(([True], np.diff(reads.file) != 0))
+    shares = [0.0]
+    for weight in (reads.length.astype(np.float64), starts.astype(np.float64)):
+        bursts = [
+            _amounts(reads, mine, covered, limit, weight)[1:-1] for mine, covered in zip(readers, spans, strict=True)
+        ]
+        amounts = np.concatenate(bursts)
+        if len(amounts):
+            usual = np.median(amounts)
+            shares.append(float((np.abs(amounts - usual) <= _EVEN * usual).mean()))
+    return max(shares)
+
+
+def _amounts(reads: Reads, mine: Integers, span: Floats, limit: float, weight: Floats) -> Floats:
+    """Return the sum of the weights of the reads in each burst. weight: weight of each read."""
+    joined = intervals.joined(span, limit)
+    at = np.searchsorted(joined[:, 0], reads.start[mine], "right") - 1
+    return np.bincount(np.maximum(at, 0), weight[mine], len(joined)).astype(np.float64)
 
 
 def _bursts(reads: Reads, mine: Integers, span: Floats, limit: float) -> _Bursts:
     joined = intervals.joined(span, limit)
-    at = np.searchsorted(joined[:, 0], reads.start[mine], "right") - 1
-    size = np.bincount(np.maximum(at, 0), reads.length[mine], len(joined)).astype(np.float64)
+    size = _amounts(reads, mine, span, limit, reads.length.astype(np.float64))
     return _Bursts(joined[:, 0], joined[:, 1], size)
 
 
 class Pace(NamedTuple):
     """Pace of a training run. batch: samples per step. compute_s: seconds of computation per step. ahead: number of
     batches read ahead; 0 without prefetching. begins: start times of steps, as in DetectedSteps; None if they are
-    unknown.
+    unknown. bytes: median bytes that a reader reads in a step.
     """
 
     batch: DerivedValue
     compute_s: DerivedValue
     ahead: DerivedValue
     begins: Floats | None
+    bytes: float = 0.0
 
 
 def pace(steps: DetectedSteps | None, sample: DerivedValue) -> Pace:
@@ -146,7 +186,15 @@ def pace(steps: DetectedSteps | None, sample: DerivedValue) -> Pace:
     seconds, ends = (steps.period_s, "start to start") if is_ahead else (steps.pause_s, "end to start")
     evidence = f"{bursts}, {format_seconds(seconds)} from {ends} (median; half of them within +-{steps.spread:.0%})"
     batch = _batch(steps, sample, bursts, level)
-    return Pace(batch, DerivedValue(seconds / steps.workers, level, evidence), _ahead(steps, is_ahead), steps.begins)
+    if steps.workers > 1 and batch.confidence == "low":  # a worker pauses between samples, too
+        level = weaker(level, "low")
+    return Pace(
+        batch,
+        DerivedValue(seconds / steps.workers, level, evidence),
+        _ahead(steps, is_ahead),
+        steps.begins,
+        steps.bytes,
+    )
 
 
 def _ahead(steps: DetectedSteps, is_ahead: bool) -> DerivedValue:
@@ -160,8 +208,11 @@ def _ahead(steps: DetectedSteps, is_ahead: bool) -> DerivedValue:
         return DerivedValue(
             steps.workers, "low", f"each of {steps.workers} worker processes reads at least one batch ahead"
         )
-    batches = max(steps.workers * round(steps.first) - (steps.workers == 1), steps.workers)
-    return DerivedValue(batches, "medium", f"the first burst is {times} as large as the others")
+    is_default = steps.workers > 1 and steps.first < _LATE_START
+    times_ahead = _PYTORCH_AHEAD if is_default else round(steps.first)
+    batches = max(steps.workers * times_ahead - (steps.workers == 1), steps.workers)
+    level: Confidence = "medium" if steps.workers > 1 else "low"
+    return DerivedValue(batches, level, f"the first burst is {times} as large as the others")
 
 
 def _batch(steps: DetectedSteps, sample: DerivedValue, bursts: str, level: Confidence) -> DerivedValue:

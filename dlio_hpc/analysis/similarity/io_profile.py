@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dlio_hpc.analysis import timeline_reader
 from dlio_hpc.analysis.log.findings import LAST_SIZES, SIZE_BINS, Analysis, Operation
@@ -26,6 +27,10 @@ DATA = (
 )
 # Share of the requests that may differ between two programs without a difference in their pattern similarity.
 SLACK = 0.01
+# If more than this share of the bytes was transferred through STDIO, Darshan does not show the requests to storage.
+_HIDDEN = 0.5
+# Source of profiles of runs without a Darshan log.
+MEASURED = "the benchmark's own measurements"
 _GIB = 2.0**30
 
 
@@ -101,6 +106,9 @@ def of_log(
     """
     operations = [operation for operation in (analysis.read, analysis.write) if operation is not None]
     known = _of_counters(operations) if requests is None else _of_requests(requests)
+    is_hidden = requests is None and analysis.untraced_bytes > _HIDDEN * (analysis.bytes_read + analysis.bytes_written)
+    if is_hidden:  # requests of STDIO are calls of the program, not requests to storage
+        known, operations = {}, []
     source = "Darshan's counters (no complete trace)" if requests is None else "Darshan's trace (DXT)"
     return Profile(
         title,
@@ -135,7 +143,7 @@ def of_core(title: str, result: Result, timeline: bytes | None, application: str
         title,
         "job",
         application,
-        "the benchmark's own measurements",
+        MEASURED,
         ranks=result.ranks,
         io_s=summary.io_time_s,
         bytes=moved + _auxiliary_bytes(summary),
@@ -148,6 +156,16 @@ def of_core(title: str, result: Result, timeline: bytes | None, application: str
         ),
         **known,
     )
+
+
+def by_bins(profile: Profile) -> Profile:
+    """Return a profile whose smallest, largest and median request sizes are the lower edges of four bins per octave, as
+    in profiles of runs without a Darshan log.
+    """
+    sizes = (profile.request_min, profile.request_max, profile.request_median)
+    low, high, median = (request_distance.lower_edge(size) if size else size for size in sizes)
+    around = profile.around_median and tuple(request_distance.lower_edge(size) for size in profile.around_median)
+    return replace(profile, request_min=low, request_max=high, request_median=median, around_median=around)
 
 
 def _untraced(analysis: Analysis) -> list[str]:

@@ -5,6 +5,7 @@ It is the mean number of octaves by which the requests of one distribution must 
 Unlike a comparison of bins, this distance is small for 256 KiB and 260 KiB, and large for 4 KiB and 4 MiB.
 """
 
+import math
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -112,6 +113,15 @@ def quantiles(distribution: RequestDistribution, shares: list[float]) -> list[fl
     at = np.searchsorted(np.cumsum(distribution.weight), np.array(shares) * (1 - 1e-12))
     values: list[float] = distribution.at[np.minimum(at, len(distribution.at) - 1)].tolist()
     return values
+
+
+def lower_edge(size: float) -> float:
+    """Return the lower edge of the bin that a request size falls into, with four bins per octave. Sizes below one byte
+    are returned unchanged.
+    """
+    if size < 1:
+        return size
+    return float(2.0 ** (math.floor(math.log2(size) * _PER_OCTAVE + _SLACK) / _PER_OCTAVE))
 
 
 def _gathered(at: Floats, weight: Floats, grain: Grain) -> RequestDistribution:

@@ -42,6 +42,8 @@ FACTORS = (*PAPER, "bytes_per_sample")
 SEEN = tuple(name for name in PATTERN if name != "bytes_per_sample")
 # Largest difference between two pattern similarities that count as equal.
 TIE = 0.01
+# Pattern similarity that runs of one application usually reach.
+USUAL = 0.95
 _PUBLISHED, _SMALLER = "theta_128_nodes", "theta_8_nodes"
 
 

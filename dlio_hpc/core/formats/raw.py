@@ -2,9 +2,12 @@
 the storage as reading image files, .npy files or .bin files.
 
 Mode `posix` reads samples at their offsets. Mode `framework` is Python's `open(path, "rb").read()`: a request for the
-whole file, and a second request that finds the end of the file.
+whole file, and a second request that finds the end of the file. With `transfer_size`, the file is read as by a library
+that looks at its first bytes before it reads the rest, such as a decoder of images: a request of `transfer_size` bytes
+for the buffer of the file, a request for the rest, and a request that finds the end.
 """
 
+import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -44,11 +47,11 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> SampleReader:
     if workload.reader.mode == "posix":
         return FlatReader(workload, paths, comm, lambda *_: 0)
-    sample = workload.dataset.sample
+    sample, buffer = workload.dataset.sample, workload.reader.transfer_size
 
     def load(path: str, tally: Tally) -> Array:
         with CountedFile(path, tally) as file:
-            values = np.frombuffer(file.readall(), np.uint8)
+            values = np.frombuffer(file.readall() if buffer is None else _read_after_head(file, buffer), np.uint8)
         if sample.stdev is not None:
             return values
         try:
@@ -57,3 +60,12 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
             raise damaged(path, reason) from reason
 
     return WholeFileReader(workload, paths, load)
+
+
+def _read_after_head(file: CountedFile, buffer: int) -> bytes:
+    """Return the contents of a file that is read through a buffer of `buffer` bytes, after a look at its beginning."""
+    through = io.BufferedReader(file, buffer)
+    through.peek(1)
+    data = through.read()
+    through.detach()
+    return data

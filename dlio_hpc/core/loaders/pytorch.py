@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import buffers
 from dlio_hpc.core.buffers import Buffer
+from dlio_hpc.core.darshan_workers import WorkerLogs
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import Paths, SampleReader
 from dlio_hpc.core.io_counters import Tally
@@ -24,9 +26,12 @@ from dlio_hpc.plan.sample_order import Order
 class PyTorchLoader:
     """Loader with `read_threads` worker processes, or without workers if prefetch is 0. Each epoch starts new workers,
     as DataLoader does by default.
+
+    A worker returns the tally of its reads with each batch. Its timestamps are those of the rank's own clock, which all
+    processes of a node share. worker_logs: Darshan's logs of the workers; None if Darshan does not record them.
     """
 
-    def __init__(self, workload: Workload, paths: Paths) -> None:
+    def __init__(self, workload: Workload, paths: Paths, worker_logs: WorkerLogs | None = None) -> None:
         try:
             from torch.utils.data import DataLoader
         except ImportError as fault:
@@ -36,8 +41,10 @@ class PyTorchLoader:
         self._workload = workload
         self._layout = SampleLayout(workload.dataset)
         self._dataset = _Samples(workload, paths)
+        self._worker_logs = worker_logs
+        self._epochs = 0
         keys = workload.reader
-        workers = keys.read_threads if keys.batches_ahead else 0
+        workers = keys.worker_processes
         options: dict[str, Any] = {"num_workers": workers}
         if workers:
             options |= {
@@ -50,7 +57,7 @@ class PyTorchLoader:
         size = self._workload.reader.batch_size
         requested, expected = itertools.tee(in_steps(order, self._layout, first, last, steps, size))
         sampler = (places.sample.tolist() for places in requested if len(places))
-        batches = iter(self._data_loader(batch_sampler=sampler))
+        batches = self._started(sampler)
         while (got := _next(batches)) is not None:
             rows, tally, fault = got
             if fault is not None:
@@ -59,6 +66,14 @@ class PyTorchLoader:
         self._dataset.close()
         for places in expected:
             yield Batch(places, np.empty((0, self._workload.dataset.sample.largest), np.uint8), Tally())
+
+    def _started(self, sampler: Iterator[list[int]]) -> Iterator[Any]:
+        """Start the workers of an epoch. Return the iterator over their batches."""
+        self._epochs += 1
+        logs = self._worker_logs
+        with nullcontext() if logs is None else logs.recorded():
+            begin = None if logs is None else logs.named(self._epochs)
+            return iter(self._data_loader(batch_sampler=sampler, worker_init_fn=begin))
 
     def close(self) -> None:
         """Do nothing, because the workers end with the iteration."""

@@ -53,7 +53,8 @@ _SLAB = 1 << 20
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
     """Write file `number` of the dataset to the open file `descriptor`. HDF5 opens the file by a path that leads
-    through this descriptor, so that no other file can take its place.
+    through this descriptor, so that no other file can take its place. Darshan does not recognise files by such a path;
+    under Darshan, HDF5 therefore opens the file by its own path.
     """
     import h5py
 
@@ -65,7 +66,8 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
         options |= {"compression": dataset.compression}
         options |= {"compression_opts": level} if dataset.compression == "gzip" else {}
     try:
-        file = h5py.File(safe_folders.held(descriptor), "w")
+        path = safe_folders.held(descriptor)
+        file = h5py.File(os.readlink(path) if darshan_fd_gate.is_watched() else path, "w")
         with _discarding_failed_writes(file):
             target = file.create_dataset(NAME, shape, dataset.sample.array_dtype, **options)
             first = 0

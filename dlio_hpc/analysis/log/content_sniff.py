@@ -1,0 +1,133 @@
+"""Detection of the format of files by their content, on a machine that has the files."""
+
+import os
+import stat
+import struct
+from collections.abc import Mapping
+from itertools import islice
+from typing import NamedTuple
+
+# Limits of a look: number of files, bytes of the beginning of a file, records of a TFRecord file.
+_FILES, _HEAD, _RECORDS = 4, 64 << 10, 64
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+_ZIP_LOCAL = struct.Struct("<4s5H3I2H")
+# Bytes before a TFRecord's data (length and its checksum), and bytes around the data.
+_RECORD_HEAD, _RECORD_FRAME = 12, 16
+_LINES = 8
+
+
+class FileContent(NamedTuple):
+    """Format of a file by its content. name: value of `dataset.format`. evidence: what the file shows. sample_bytes:
+    median length of its first records; None if the format does not show records. sizes: evidence of sample_bytes.
+    """
+
+    name: str
+    evidence: str
+    sample_bytes: int | None = None
+    sizes: str = ""
+
+
+def look(files: Mapping[str, int]) -> FileContent | None:
+    """Return the format of the first file whose content shows a known format. files: paths, with the bytes of each file
+    that the program accessed. A smaller file of the same path is another one, such as on another machine. Only the
+    first few files are tried. Return None if no such file exists, can be read or has a known format.
+    """
+    tried = (_look(path, least) for path, least in islice(files.items(), _FILES))
+    return next((content for content in tried if content is not None), None)
+
+
+def _look(path: str, least: int) -> FileContent | None:
+    """Return the format of a file; None if it is unknown. A file that is not a regular file is not opened: opening a
+    device may have effects. O_NONBLOCK guards against a FIFO that takes the place of the file in between.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return None
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size < least:
+            return None
+        return _of_head(path, descriptor, os.pread(descriptor, _HEAD, 0), status.st_size)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _of_head(path: str, descriptor: int, head: bytes, size: int) -> FileContent | None:
+    if head.startswith(_HDF5):
+        return FileContent("hdf5", f"the file {path} begins with the signature of HDF5")
+    if (member := _first_member(head)).endswith(".npy"):
+        return FileContent("npz", f"the file {path} begins with a ZIP archive's member {member}")
+    if lengths := _records(descriptor, head, size):
+        middle = sorted(lengths)[len(lengths) // 2]
+        records = f"the length of the first record of {path}"
+        records = f"the lengths of the first {len(lengths)} records of {path}" if len(lengths) > 1 else records
+        evidence = f"the file {path} begins with the head of a TFRecord, whose checksum is right"
+        return FileContent("tfrecord", evidence, middle or None, records)
+    if values := _columns(head, size):
+        return FileContent("csv", f"the file {path} begins with lines of text of {values:,} values each")
+    return None
+
+
+def _first_member(head: bytes) -> str:
+    """Return the name of the first member of a ZIP archive; "" if the file is not one. The directory of the archive
+    lies at its end and may be far away, so the head of the member is read instead.
+    """
+    if not head.startswith(b"PK\x03\x04") or len(head) < _ZIP_LOCAL.size:
+        return ""
+    length = _ZIP_LOCAL.unpack_from(head)[9]
+    name = head[_ZIP_LOCAL.size : _ZIP_LOCAL.size + length]
+    return name.decode("utf-8", "replace") if len(name) == length else ""
+
+
+def _records(descriptor: int, head: bytes, size: int) -> list[int]:
+    """Return the lengths of the first records of a TFRecord file, from one head to the next. Return an empty list if
+    the file does not begin with a record. A record that the end of the file cuts is left out.
+    """
+    lengths: list[int] = []
+    at = 0
+    while len(lengths) < _RECORDS and at + _RECORD_FRAME <= size:
+        begin = head[at : at + _RECORD_HEAD]
+        if len(begin) < _RECORD_HEAD:
+            begin = os.pread(descriptor, _RECORD_HEAD, at)
+        if len(begin) < _RECORD_HEAD:
+            break
+        length, checksum = struct.unpack("<QI", begin)
+        if masked_crc(begin[:8]) != checksum or length > size - at - _RECORD_FRAME:
+            break
+        lengths.append(length)
+        at += length + _RECORD_FRAME
+    return lengths
+
+
+def masked_crc(data: bytes) -> int:
+    """Return the masked CRC-32C of a few bytes, as TFRecord stores it. The package google_crc32c is not needed."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _columns(head: bytes, size: int) -> int:
+    """Return the number of values in each of the first lines of a CSV file; 0 if the file is not one. The last line
+    counts only if the head has all of it. Two lines are required, because one line of text may contain commas.
+    """
+    whole = head if len(head) >= size else head[: head.rfind(b"\n") + 1]
+    try:
+        text = whole.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return 0
+    if not all(character.isprintable() or character in "\t\r\n" for character in text):
+        return 0
+    lines = [line for line in text.splitlines() if line][:_LINES]
+    if any(line.lstrip()[:1] in ("{", "[", "<") for line in lines):  # JSON or XML
+        return 0
+    counts = {line.count(",") for line in lines}
+    return counts.pop() + 1 if len(lines) > 1 and len(counts) == 1 and counts != {0} else 0

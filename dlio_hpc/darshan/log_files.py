@@ -1,0 +1,59 @@
+"""Darshan logs in folders."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from dlio_hpc.errors import ConfigError, DlioError, unreadable
+
+SUFFIX = ".darshan"
+
+
+def of_folder(folder: Path) -> list[Path]:
+    """Return the logs in a folder, without those in folders below it. Return an empty list if there are none. Raise
+    DlioError if the folder cannot be read.
+    """
+    try:
+        return sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX) and path.is_file())
+    except OSError as fault:
+        raise unreadable(fault, folder) from fault
+
+
+def listed(paths: Iterable[Path]) -> list[Path]:
+    """Return the paths. Each folder among them is replaced by the logs in it. Raise ConfigError for a folder without
+    logs.
+    """
+    logs: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            logs.append(path)
+            continue
+        inside = of_folder(path)
+        if not inside:
+            raise ConfigError(f"{path} has no logs (*{SUFFIX}); dlio-hpc darshan --summary searches the folders below")
+        logs += inside
+    return logs
+
+
+def below(paths: Iterable[Path]) -> tuple[list[Path], list[DlioError]]:
+    """Return the paths, each once. Each folder among them is replaced by all logs below it. Also return a fault for
+    each folder that cannot be read. Raise ConfigError if there are neither logs nor faults.
+    """
+    logs: dict[str, Path] = {}
+    faults: list[DlioError] = []
+    paths = list(paths)
+    for path in paths:
+        for log in _walked(path, faults) if path.is_dir() else [path]:
+            logs.setdefault(os.path.realpath(log), log)
+    if not logs and not faults:
+        raise ConfigError(f"there are no logs (*{SUFFIX}) below {', '.join(map(str, paths))}")
+    return list(logs.values()), faults
+
+
+def _walked(folder: Path, faults: list[DlioError]) -> Iterable[Path]:
+    def complain(fault: OSError) -> None:
+        faults.append(unreadable(fault, folder))
+
+    for place, folders, names in os.walk(folder, onerror=complain):
+        folders.sort()
+        yield from (Path(place, name) for name in sorted(names) if name.endswith(SUFFIX))
