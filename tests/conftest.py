@@ -70,6 +70,26 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> tiers.OneSlu
     return tiers.OneSlurm(config, log)
 
 
+_crashed = pytest.StashKey[list[str]]()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: tiers.OneSlurm) -> None:
+    sched.config.stash.setdefault(_crashed, []).append(crashitem)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Count a test whose process crashed among those that failed last, although pytest-xdist ran it once more: `make
+    test-failed` then runs it alone.
+    """
+    yield
+    if crashed := session.config.stash.get(_crashed, []):
+        assert session.config.cache
+        failed = session.config.cache.get("cache/lastfailed", {})
+        session.config.cache.set("cache/lastfailed", failed | dict.fromkeys(crashed, True))
+
+
 @pytest.fixture(autouse=True)
 def _tier(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test that starts a job, a batch system or a browser has a marker that says so."""
@@ -146,8 +166,7 @@ def _in_this_process(program: str, arguments: list[str], cwd: Path, environment:
     captured = [io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True) for _ in range(2)]
     defaults.load.cache_clear()
     try:
-        os.environ.clear()
-        os.environ.update(environment)
+        _set_environment(environment)
         os.chdir(cwd)
         sys.stdout, sys.stderr = captured
         with open(os.devnull, encoding="utf-8") as sys.stdin:
@@ -155,10 +174,18 @@ def _in_this_process(program: str, arguments: list[str], cwd: Path, environment:
     finally:
         sys.stdout, sys.stderr, sys.stdin = streams
         os.chdir(folder)
-        os.environ.clear()
-        os.environ.update(before)
+        _set_environment(before)
     out, err = (stream.buffer.getvalue().decode() for stream in captured)
     return Outcome(code, out, err)
+
+
+def _set_environment(variables: dict[str, str]) -> None:
+    """Make `variables` the environment of this process. Variables that have their value already are not set again: the
+    threads of TensorFlow read the environment, and setenv(3) is not safe while they do.
+    """
+    for name in os.environ.keys() - variables.keys():
+        del os.environ[name]
+    os.environ.update(variables.items() - os.environ.items())
 
 
 @pytest.fixture(scope="module")
