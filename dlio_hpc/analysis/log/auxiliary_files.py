@@ -35,8 +35,8 @@ class CheckpointWrites(NamedTuple):
 
 
 class _Event(NamedTuple):
-    """One checkpoint. start: time in seconds of the first write of the checkpoint. files: bytes written, by rank and
-    path.
+    """One checkpoint. start: time in seconds of the first write of the checkpoint. files: the bytes that each file has
+    after the checkpoint, by rank and path. If writes leave gaps, as those of HDF5 do, the gaps are included.
     """
 
     start: float
@@ -63,7 +63,7 @@ def checkpoints(
     if traced and requests is not None:
         sizes = sorted([*sizes, *_untraced(files, requests, len(events))])
     evidence = f"{len(events)} checkpoint(s) of {len(sizes)} file(s), {format_size(sum(sizes))}"
-    confidence: Confidence = "high" if traced else "medium"
+    confidence: Confidence = "high" if traced else "medium" if len(events) > 1 else "low"
     keys = {
         "every_steps": _every(events, begins, epochs),
         "files": DerivedValue(sizes[:100], confidence, evidence),
@@ -87,14 +87,26 @@ def _traced(files: Sequence[FileStats], requests: Requests) -> list[_Event]:
     pauses = np.concatenate(([0.0], np.maximum(start[1:] - end[:-1], 0)))
     taken = float(np.median(requests.end[chosen] - start))
     limit = max(_PAUSES * float(pauses.max()), _LEAST_PAUSE_S, 2 * taken)
-    events: list[_Event] = []
+    events: list[tuple[float, dict[tuple[int, str], list[int]]]] = []
     for at, pause in zip(chosen.tolist(), pauses.tolist(), strict=True):
         key = int(requests.rank[at]), requests.paths[requests.file[at]]
-        again = bool(events) and key in events[-1].files and requests.offset[at] == 0 and pause > _HEADER_S
+        again = bool(events) and key in events[-1][1] and requests.offset[at] == 0 and pause > _HEADER_S
         if not events or pause > limit or again:
-            events.append(_Event(float(requests.start[at]), {}))
-        events[-1].files[key] = events[-1].files.get(key, 0) + int(requests.length[at])
-    return events
+            events.append((float(requests.start[at]), {}))
+        events[-1][1].setdefault(key, []).append(at)
+    return [
+        _Event(begin, {key: _written(requests, writes) for key, writes in files.items()}) for begin, files in events
+    ]
+
+
+def _written(requests: Requests, writes: list[int]) -> int:
+    """Return the bytes of a file after these writes. Writes to earlier places, as HDF5 makes them, show that the file
+    is filled in any order, and may have gaps.
+    """
+    begin, length = requests.offset[writes], requests.length[writes]
+    if (np.diff(begin) < 0).any():
+        return int((begin + length).max() - begin.min())
+    return int(length.sum())
 
 
 def _untraced(files: Sequence[FileStats], requests: Requests, number: int) -> list[int]:
@@ -145,7 +157,7 @@ def _counted(files: Sequence[FileStats]) -> list[_Event]:
     for file, at in zip(known, begun, strict=True):
         if not events or at - events[-1].start > limit:
             events.append(_Event(at, {}))
-        events[-1].files[0, file.path] = _size(file)
+        events[-1].files[max(file.rank, 0), file.path] = _size(file)
     times = round(float(np.median([file.bytes_written / max(file.size, 1) for file in known]))) if known else 1
     if times > 1 and len(events) == 1:
         first, last = begun[0], max(file.written_s[1] for file in known if file.written_s is not None)
