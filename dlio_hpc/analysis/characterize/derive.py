@@ -31,6 +31,8 @@ _SIEVE = 64 << 10
 # A program that runs after its last read for more than this many times the time of reading is assumed to compute on
 # data in memory. It must run for more than this many seconds, or write checkpoints.
 _LONGER, _LONG_S = 1.0, 2.0
+# A rank that opens a file less often than this opens it once.
+_ONCE = 1.1
 # Smallest share of the time of reading without reads from which the computation of a step is estimated.
 _IDLE = 0.2
 
@@ -168,6 +170,7 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     keys["compute.time"] = _compute(subject, pace)
     keys["train.epochs"] = per_rank.epochs
     keys["train.steps"] = _part(keys, per_rank, core)
+    keys |= _keep_open(subject, keys, in_streams)
     if sample.hidden:
         keys |= _of_blocks(core, _samples_a_rank(keys, subject.log.job.ranks) * keys["train.epochs"].value)
     return keys, pace
@@ -316,6 +319,20 @@ def _geometry(
             stdev, weaker(sample.confidence, "medium"), "standard deviation of sizes"
         )
     return keys
+
+
+def _keep_open(subject: _Subject, keys: dict[str, DerivedValue], in_streams: bool) -> dict[str, DerivedValue]:
+    """Return the key `reader.keep_open` if a rank opens a file less often than it reads it in epochs, otherwise an empty
+    dict.
+    """
+    epochs = keys["train.epochs"].value
+    if in_streams or subject.kind.loads_files or subject.kind.streams or epochs < 2:
+        return {}
+    opens = sum(file.opens for file in subject.data) / max(sum(file.ranks for file in subject.data), 1)
+    if opens > epochs / 2:
+        return {}
+    evidence = f"a rank opens a file {opens:.3g} time(s) in {epochs} epochs"
+    return {"reader.keep_open": DerivedValue(True, "high" if opens < _ONCE else "medium", evidence)}
 
 
 def _is_mpiio(subject: _Subject) -> bool:
