@@ -322,8 +322,8 @@ def _geometry(
 
 
 def _keep_open(subject: _Subject, keys: dict[str, DerivedValue], in_streams: bool) -> dict[str, DerivedValue]:
-    """Return the key `reader.keep_open` if a rank opens a file less often than it reads it in epochs, otherwise an empty
-    dict.
+    """Return the key `reader.keep_open` if a rank opens a file in fewer epochs than it reads the file, otherwise an
+    empty dict.
     """
     epochs = keys["train.epochs"].value
     if in_streams or subject.kind.loads_files or subject.kind.streams or epochs < 2:
