@@ -120,7 +120,7 @@ def test_faults_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_requests_in_any_order_with_gaps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writes = [[4096, 1000], [0, 96], [0, 96]]
-    keys = f"checkpoint={{files: [8 KiB], fsync: false, writes: {writes}}}"
+    keys = f"checkpoint={{files: [8 KiB], fsync: false, requests: {writes}}}"
     checkpoints, folder = _checkpoints(tmp_path, 0, keys)
     made: list[list[int]] = []
 
@@ -148,10 +148,10 @@ def test_requests_in_any_order_with_gaps(tmp_path: Path, monkeypatch: pytest.Mon
         ("{files: [0]}", "at least one file, and no empty files"),
         ("{every_steps: 0}", "every_steps: expected `int` >= 1"),
         ("{by: some}", "use one of: root, all"),
-        ("{writes: [[0, 8]]}", "writes describe a checkpoint of one file that is not read back"),
-        ("{files: [8], read_back: true, writes: [[0, 8]]}", "one file that is not read back"),
-        ("{files: [8], writes: [[0, 4], [5, 4]]}", "writes go beyond the end of the file, which has 8 bytes"),
-        ("{files: [8], writes: [[0, 0]]}", "each request in writes must have at least 1 byte"),
+        ("{requests: [[0, 8]]}", "requests describe a checkpoint of one file that is not read back"),
+        ("{files: [8], read_back: true, requests: [[0, 8]]}", "one file that is not read back"),
+        ("{files: [8], requests: [[0, 4], [5, 4]]}", "requests go beyond the end of the file, which has 8 bytes"),
+        ("{files: [8], requests: [[0, 0]]}", "each of requests must have at least 1 byte"),
     ],
 )
 def test_what_is_no_checkpoint(keys: str, message: str) -> None:

@@ -64,8 +64,8 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     """Size of a checkpoint in a single file; replaces `files`. Example: 500 MiB"""
     transfer_size: units.Size | None = units.Size(1 << 20)
     """Size of a write request; null: one request per file."""
-    writes: tuple[tuple[units.Natural, units.Size], ...] = ()
-    """Requests that write a checkpoint of one file, as offset and size; they replace `transfer_size`. Libraries write
+    requests: tuple[tuple[units.Natural, units.Size], ...] = ()
+    """Requests that write a checkpoint of one file, as offset and size. They replace `transfer_size`. Libraries write
     headers and arrays in this way. Example: [[0, 96], [4096, 1 MiB]]
     """
     by: Literal["root", "all"] = "root"
@@ -82,16 +82,16 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("transfer_size must be at least 1 byte and at most 1 GiB, or null for one write per file")
         if min(self.sizes, default=0) < 1:
             raise ValueError("a checkpoint needs at least one file, and no empty files")
-        if self.writes:
-            self._check_writes()
+        if self.requests:
+            self._check_requests()
 
-    def _check_writes(self) -> None:
+    def _check_requests(self) -> None:
         if len(self.sizes) != 1 or self.read_back:
-            raise ValueError("writes describe a checkpoint of one file that is not read back; set files to one size")
-        if not all(1 <= length <= LARGEST_REQUEST for _, length in self.writes):
-            raise ValueError("each request in writes must have at least 1 byte and at most 1 GiB")
-        if max(offset + length for offset, length in self.writes) > self.sizes[0]:
-            raise ValueError(f"writes go beyond the end of the file, which has {self.sizes[0]:,} bytes")
+            raise ValueError("requests describe a checkpoint of one file that is not read back; set files to one size")
+        if not all(1 <= length <= LARGEST_REQUEST for _, length in self.requests):
+            raise ValueError("each of requests must have at least 1 byte and at most 1 GiB")
+        if max(offset + length for offset, length in self.requests) > self.sizes[0]:
+            raise ValueError(f"requests go beyond the end of the file, which has {self.sizes[0]:,} bytes")
 
     @property
     def sizes(self) -> tuple[units.Size, ...]:
@@ -102,7 +102,7 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
     def written(self, size: int) -> int:
         """Return the number of bytes that are written to a file of `size` bytes."""
-        return sum(length for _, length in self.writes) or size
+        return sum(length for _, length in self.requests) or size
 
 
 class Train(Struct, frozen=True, forbid_unknown_fields=True):

@@ -79,7 +79,7 @@ class Checkpoints:
         started = now()
         try:
             with self._outputs.opened(name, "wb") as file:
-                fill = self._fill_in_any_order if self._keys.writes else self._fill
+                fill = self._fill_in_any_order if self._keys.requests else self._fill
                 write_s = now() - started + fill(file.fileno(), size)
                 written = now()
                 if self._keys.fsync:
@@ -111,10 +111,10 @@ class Checkpoints:
         return spent
 
     def _fill_in_any_order(self, descriptor: int, size: int) -> float:
-        """Make the requests `writes`, which may leave gaps in the file, and give the file its size. Return the seconds
-        of the requests.
+        """Write a file in the requests that the workload lists. They may leave gaps; the file gets its size. Return the
+        seconds of the requests.
         """
-        requests = self._keys.writes
+        requests = self._keys.requests
         ready = np.empty(max(length for _, length in requests), np.uint8)
         content.fill(ready, self._position)
         started = now()

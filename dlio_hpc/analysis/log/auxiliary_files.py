@@ -81,7 +81,7 @@ def checkpoints(
 
 
 def _irregular(events: Sequence[_Event], sizes: Sequence[int], usual_size: int) -> dict[str, DerivedValue]:
-    """Return the key `writes` if most checkpoints are a single file of the same requests, and these are not requests of
+    """Return the key `requests` if most checkpoints are a single file of the same requests, and these are not requests of
     `usual_size` bytes from the beginning of the file to its end. Otherwise return an empty dict.
     """
     counts = Counter(tuple(writes) for event in events for writes in event.writes.values() if len(event.writes) == 1)
@@ -93,7 +93,7 @@ def _irregular(events: Sequence[_Event], sizes: Sequence[int], usual_size: int) 
     if 2 * count <= len(events) or writes == regular or not is_possible:
         return {}
     evidence = f"{count} of {len(events)} checkpoint(s) were written in these requests"
-    return {"writes": DerivedValue([list(request) for request in writes], "high", evidence)}
+    return {"requests": DerivedValue([list(request) for request in writes], "high", evidence)}
 
 
 def _placed(requests: Requests, writes: list[int]) -> list[tuple[int, int]]:
