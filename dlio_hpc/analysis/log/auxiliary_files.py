@@ -81,8 +81,8 @@ def checkpoints(
 
 
 def _irregular(events: Sequence[_Event], sizes: Sequence[int], usual_size: int) -> dict[str, DerivedValue]:
-    """Return the key `requests` if most checkpoints are a single file of the same requests, and these are not requests of
-    `usual_size` bytes from the beginning of the file to its end. Otherwise return an empty dict.
+    """Return the key `requests` if most checkpoints are a single file of the same requests, and these are not requests
+    of `usual_size` bytes from the beginning of the file to its end. Otherwise return an empty dict.
     """
     counts = Counter(tuple(writes) for event in events for writes in event.writes.values() if len(event.writes) == 1)
     if not counts or len(sizes) != 1:
