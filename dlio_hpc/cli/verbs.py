@@ -1,6 +1,7 @@
 """The commands of dlio-hpc. The module of a command is imported when the command is called."""
 
 import importlib
+import keyword
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ _VERBS = {
     "report": "report", "compare": "compare", "accept": "accept", "baseline": "baseline", "history": "history",
     "similarity": "similarity", "characterize": "characterize", "darshan": "darshan", "archive": "archive",
     "check": "check", "sites": "catalogue", "workloads": "catalogue", "datasets": "datasets",
-    "clean": "clean",
+    "clean": "clean", "import": "import_workload",
 }  # fmt: skip
 
 _Value = TypeVar("_Value")
@@ -60,7 +61,8 @@ class _Verbs(CommandGroup):
         if cmd_name not in _VERBS:
             return None
         module = importlib.import_module(f"dlio_hpc.cli.{_VERBS[cmd_name]}")
-        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        function = cmd_name.replace("-", "_") + "_" * keyword.iskeyword(cmd_name)
+        command: click.Command = getattr(module, function)
         return command
 
 
