@@ -10,11 +10,13 @@ from dlio_hpc import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import written
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
-from dlio_hpc.config import dlio_benchmark_files, dlio_benchmark_source, workload
+from dlio_hpc.config import workload
+from dlio_hpc.config.dlio_benchmark import workload_files
+from dlio_hpc.config.dlio_benchmark.source import is_override
 from dlio_hpc.errors import ConfigError, about
 
 if TYPE_CHECKING:
-    from dlio_hpc.config.dlio_benchmark import Imported
+    from dlio_hpc.config.dlio_benchmark.importing import Imported
 
 
 @click.command(name="import", context_settings=SETTINGS)
@@ -31,14 +33,16 @@ def import_(arguments: tuple[str, ...], output: Path | None) -> int:
 
     Exit code 2: dlio-hpc cannot make the requests of a workload; the message says why and which key to change.
     """
-    overrides = tuple(text for text in arguments if dlio_benchmark_source.is_override(text))
+    overrides = tuple(text for text in arguments if is_override(text))
     names = [text for text in arguments if text not in overrides]
     if len(names) != 1:
-        raise click.UsageError(f"give one FILE, DIR or dlio:NAME, not {len(names)}: {' '.join(names) or 'overrides only'}")
+        raise click.UsageError(
+            f"give one FILE, DIR or dlio:NAME, not {len(names)}: {' '.join(names) or 'overrides only'}"
+        )
     if Path(names[0]).is_dir():
         return _import_folder(Path(names[0]), overrides, output)
-    is_known = dlio_benchmark_files.is_name(names[0])
-    imported = _imported(dlio_benchmark_files.find(names[0]) if is_known else Path(names[0]), overrides)
+    is_known = workload_files.is_name(names[0])
+    imported = _imported(workload_files.find(names[0]) if is_known else Path(names[0]), overrides)
     for line in imported.lines:
         console.say(line)
     if output is None:
@@ -50,9 +54,9 @@ def import_(arguments: tuple[str, ...], output: Path | None) -> int:
 
 def _imported(path: Path, overrides: tuple[str, ...]) -> "Imported":
     """Import a file. Raise ConfigError if the result is not a valid workload."""
-    from dlio_hpc.config import dlio_benchmark
+    from dlio_hpc.config.dlio_benchmark import importing
 
-    imported = dlio_benchmark.load(path, overrides)
+    imported = importing.load(path, overrides)
     workload.Draft(imported.data, imported.source.origin).with_settings({})
     return imported
 
@@ -71,7 +75,7 @@ def _write(path: Path, imported: "Imported") -> None:
 
 def _import_folder(folder: Path, overrides: tuple[str, ...], output: Path | None) -> int:
     """Import all files of a folder, and print a table. Return the exit code."""
-    known = dlio_benchmark_files.files(folder)
+    known = workload_files.files(folder)
     if not known:
         raise ConfigError(f"{folder}: no *.yaml here; give the folder of workload files, such as configs/workload")
     code = 0

@@ -16,9 +16,9 @@ from dlio_hpc.files import url
 _VERBS = {
     "submit": "submit", "estimate": "cost", "status": "jobs", "wait": "jobs", "cancel": "jobs", "collect": "jobs",
     "report": "report", "compare": "compare", "accept": "accept", "baseline": "baseline", "history": "history",
-    "similarity": "similarity", "characterize": "characterize", "darshan": "darshan", "archive": "archive",
-    "check": "check", "sites": "catalogue", "workloads": "catalogue", "datasets": "datasets",
-    "clean": "clean", "import": "import_workload",
+    "similarity": "similarity", "characterize": "characterize", "import": "import_workload", "darshan": "darshan",
+    "archive": "archive", "check": "check", "sites": "catalogue", "workloads": "catalogue", "datasets": "datasets",
+    "clean": "clean",
 }  # fmt: skip
 
 _Value = TypeVar("_Value")

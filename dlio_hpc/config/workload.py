@@ -7,8 +7,9 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct, structs
 
 from dlio_hpc import document, units
-from dlio_hpc.config import dlio_benchmark_files, shipped, workload_rules
+from dlio_hpc.config import shipped, workload_rules
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
+from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST, Reader, fits_blocks
 from dlio_hpc.errors import ConfigError
 
@@ -187,7 +188,7 @@ def draft(name: str, overrides: tuple[str, ...] = (), settings: dict[str, Any] |
     """Read a workload like load(), but return it unchecked, so that more keys can be changed. settings: values by key,
     which are applied before the overrides.
     """
-    data, path, notes = _imported(name) if dlio_benchmark_files.is_name(name) else _read(name)
+    data, path, notes = _imported(name) if workload_files.is_name(name) else _read(name)
     _spell_out(data)
     for key, value in (settings or {}).items():
         document.put(data, key, value, f"{key}={value}")
@@ -208,9 +209,9 @@ def _read(name: str) -> Draft:
 
 def _imported(name: str) -> Draft:
     """Read a workload of dlio_benchmark."""
-    from dlio_hpc.config import dlio_benchmark  # needed only for these names
+    from dlio_hpc.config.dlio_benchmark import importing  # needed only for these names
 
-    imported = dlio_benchmark.load(dlio_benchmark_files.find(name))
+    imported = importing.load(workload_files.find(name))
     return Draft(imported.data, name, tuple(f"{name}: {note}" for note in imported.notes))
 
 

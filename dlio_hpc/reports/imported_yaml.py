@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from dlio_hpc import __version__
-from dlio_hpc.config.dlio_benchmark import Imported, line
-from dlio_hpc.config.dlio_benchmark_keys import REVISION
+from dlio_hpc.config.dlio_benchmark.importing import Imported, line
+from dlio_hpc.config.dlio_benchmark.keys import REVISION
 
 _WIDTH, _COLUMN = 118, 40
 
@@ -21,7 +21,11 @@ def write(imported: Imported) -> str:
     for fact in imported.facts:
         if fact.target:
             key = imported.source.old.get(fact.key, fact.key)
-            given = f"{key}: {imported.source.values[fact.key]}" if fact.key in imported.source.values else key
+            given = (
+                f"{key}: {imported.source.values[fact.key]}"
+                if fact.key in imported.source.values
+                else f"default of {key}"
+            )
             fate = "" if fact.fate == "mapped" else f"{fact.fate}: "
             comments[fact.target].append(f"{given}{f' ({fate}{fact.text})' if fact.text or fate else ''}")
     head = [

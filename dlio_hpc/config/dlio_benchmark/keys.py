@@ -111,7 +111,7 @@ KEYS: dict[str, SourceKey] = {
     "checkpoint.randomize_tensor": SourceKey("flag", True, _MEMORY),
     "checkpoint.ksm": SourceKey("any", None, _MEMORY),
     "model.name": SourceKey("text", "", _REPORT),
-    "model.type": SourceKey("text", ""),
+    "model.type": SourceKey("text", "", "only for the layers of a model"),
     "model.model_size_bytes": SourceKey("number", 10240),
     "model.num_layers": SourceKey("number", -1),
     "model.layer_parameters": SourceKey("any", None),

@@ -2,18 +2,26 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from dlio_hpc import document
-from dlio_hpc.config.dlio_benchmark_keys import KEYS, OLD_NAMES
+from dlio_hpc.config.dlio_benchmark.keys import KEYS, OLD_NAMES
 from dlio_hpc.errors import ConfigError
 
-_EXPECTED = {"count": "a whole number from 0", "number": "a number", "flag": "True or False", "text": "a word"}
+_EXPECTED = {
+    "count": "a whole number from 0",
+    "number": "a number",
+    "flag": "True or False",
+    "text": "a word",
+    "any": "a value",
+}
 # Words that YAML 1.1, which dlio_benchmark reads, takes for false and true, in any case.
 _FLAGS = {"false": False, "off": False, "no": False, "true": True, "on": True, "yes": True}
 
 
-class Source(NamedTuple):
+class Source(Struct, frozen=True):
     """Keys of a workload file, with dots, and their values. path: the file. overrides: options that changed values.
     old: names in the file of keys that are known by their new name.
     """
@@ -56,7 +64,7 @@ class Source(NamedTuple):
 
     def refused(self, key: str, reason: str) -> ConfigError:
         """Return the error for a workload that is refused because of the value of a key."""
-        value = self.values.get(key, f"{KEYS[key].default} (default)")
+        value = self.values.get(key, KEYS[key].default or "not set")
         return ConfigError(f"{self.origin}: {self.old.get(key, key)}: {value}: {reason}")
 
 
@@ -71,7 +79,7 @@ def _fits(kind: str, value: object) -> bool:
     return is_number and (kind == "number" or (isinstance(value, int) and value >= 0))
 
 
-def load(path: Path, overrides: tuple[str, ...] = ()) -> Source:
+def read(path: Path, overrides: tuple[str, ...] = ()) -> Source:
     """Read a workload file of dlio_benchmark, and apply overrides such as ++workload.reader.batch_size=4. Raise
     ConfigError if the file is not a workload.
     """
@@ -79,9 +87,7 @@ def load(path: Path, overrides: tuple[str, ...] = ()) -> Source:
     if isinstance(data, dict) and isinstance(data.get("workload"), dict):
         data = data["workload"]  # the configuration that Hydra keeps of a run
     if not isinstance(data, dict) or not _sections().intersection(data):
-        raise ConfigError(
-            f"{path}: not a workload of dlio_benchmark, which has keys such as dataset, reader and train"
-        )
+        raise ConfigError(f"{path}: not a workload of dlio_benchmark, which has keys such as dataset, reader and train")
     for override in overrides:
         _apply(data, override)
     if isinstance(data.get("data_reader"), dict):
