@@ -93,5 +93,6 @@ def _without_effect(source: Source, key: str) -> Fact:
         if switch and not source[switch]:
             return Fact(key, "ignored", f"{switch} is False")
         return Fact(key, "ignored", KEYS[key].without_effect or "no effect in this workload")
-    hint = name_hint(key, KEYS)
+    section, _, name = key.rpartition(".")
+    hint = name_hint(name, (known.rpartition(".")[2] for known in KEYS if known.rpartition(".")[0] == section))
     return Fact(key, "ignored", f"{hint}dlio_benchmark {REVISION} has no such key")
