@@ -167,6 +167,7 @@ def test_checkpoints_between_steps(folder: Path) -> None:
     made = _workload(folder, "texts")
     assert made.checkpoint is not None
     assert (made.checkpoint.every_steps, made.checkpoint.sizes, made.checkpoint.by) == (250, (4034713312,), "root")
+    assert made.checkpoint.transfer_size == 8 << 20
     assert (made.train.steps, made.train.epochs) == (1000, 1)
     assert (made.reader.transfer_size, made.reader.shuffle.reseed) == (262144, False)
     assert made.dataset.sample.bytes == 50**2 + 38, "the frame of tf.train.Example"

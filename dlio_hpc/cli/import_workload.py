@@ -78,20 +78,21 @@ def _import_folder(folder: Path, overrides: tuple[str, ...], output: Path | None
     known = workload_files.files(folder)
     if not known:
         raise ConfigError(f"{folder}: no *.yaml here; give the folder of workload files, such as configs/workload")
-    code = 0
+    code = refused = 0
     click.echo("| workload | outcome | dataset | differences |\n|---|---|---|---|")
     for name, path in known.items():
         try:
             imported = _imported(path, overrides)
         except ConfigError as fault:
-            code = fault.exit_code
+            code, refused = fault.exit_code, refused + 1
             click.echo(f"| {name} | refused | | {_cell(str(fault).removeprefix(' '.join((str(path), *overrides))))} |")
             continue
         made = workload.Draft(imported.data, name).with_settings({})
         size = units.format_size(made.dataset.size)
-        click.echo(f"| {name} | imported | {made.dataset.format}, {size} | {_cell('; '.join(imported.notes)) or '-'} |")
+        click.echo(f"| {name} | imported | {made.dataset.format}, {size} | {imported.differences or '-'} |")
         if output is not None:
             _write(output / f"{name}.yaml", imported)
+    console.say(f"{len(known) - refused} imported, {refused} refused")
     return code
 
 

@@ -49,6 +49,15 @@ class Imported(NamedTuple):
         """Notes for a plan: the keys without a counterpart of the same effect."""
         return tuple(line(self.source, fact) for fact in self.facts if fact.fate not in _QUIET)
 
+    @property
+    def differences(self) -> str:
+        """The keys of the notes, by their outcome."""
+        keys: dict[str, dict[str, None]] = {}
+        for fact in self.facts:
+            if fact.fate not in _QUIET:
+                keys.setdefault(fact.fate, {})[self.source.old.get(fact.key, fact.key)] = None
+        return "; ".join(f"{fate}: {', '.join(names)}" for fate, names in keys.items())
+
 
 # Outcomes that change no requests.
 _QUIET = ("mapped", "ignored")

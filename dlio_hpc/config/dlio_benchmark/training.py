@@ -84,6 +84,10 @@ def train(source: Source) -> Iterator[Fact]:
         yield Fact("train.total_training_steps", "mapped", text, "train.steps", steps)
 
 
+# Size of the requests in which TensorFlow 2.21 writes a checkpoint.
+_TENSORFLOW_WRITE = 8 << 20
+
+
 def checkpoint(source: Source) -> Iterator[Fact]:
     yield Fact("workflow.checkpoint", "mapped", "" if source["workflow.checkpoint"] else "no checkpoints")
     if not source["workflow.checkpoint"]:
@@ -97,7 +101,9 @@ def checkpoint(source: Source) -> Iterator[Fact]:
         return
     size = int(source["model.model_size_bytes"])
     yield Fact("model.model_size_bytes", "mapped", "", "checkpoint.model_bytes", size)
-    yield Fact("model.model_size_bytes", "mapped", "one request", "checkpoint.transfer_size", None)
+    is_tensorflow = source["framework"] == "tensorflow"
+    text = "tf.train.Checkpoint writes 8 MiB at a time" if is_tensorflow else "torch.save writes a tensor at once"
+    yield Fact("framework", "mapped", text, "checkpoint.transfer_size", _TENSORFLOW_WRITE if is_tensorflow else None)
     yield Fact("checkpoint.fsync", "mapped", f"dlio_benchmark {REVISION} never calls fsync", "checkpoint.fsync", False)
     if steps > 0:
         fate: Fate = "approximated" if epochs > 1 else "mapped"
