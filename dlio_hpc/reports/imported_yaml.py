@@ -3,6 +3,7 @@ dlio_benchmark.
 """
 
 import json
+import re
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from dlio_hpc.config.dlio_benchmark.importing import Imported, line
 from dlio_hpc.config.dlio_benchmark.keys import REVISION
 
 _WIDTH, _COLUMN = 118, 40
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 def write(imported: Imported) -> str:
@@ -63,6 +65,6 @@ def _comment(text: str, column: int) -> list[str]:
 
 def _scalar(value: Any) -> str:
     """Return a value as YAML. JSON is YAML; a plain word needs no quotes."""
-    if isinstance(value, str) and value.isalpha() and value not in {"null", "true", "false"}:
+    if isinstance(value, str) and _WORD.fullmatch(value) and value.lower() not in {"null", "true", "false"}:
         return value
     return json.dumps(value)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dlio_hpc.config.dlio_benchmark.fact import Fact, Fate
 from dlio_hpc.config.dlio_benchmark.formats import FORMATS, IMAGES, format_of, natural_numbers, reads_nothing
 from dlio_hpc.config.dlio_benchmark.keys import ELEMENT_BYTES, REVISION
-from dlio_hpc.config.dlio_benchmark.source import Source
+from dlio_hpc.config.dlio_benchmark.source import SourceWorkload
 
 _DIFFERENCES = {
     "npy": "a file is its bytes, without the header of NumPy",
@@ -20,7 +20,7 @@ _IMAGE_BYTES = {"jpeg": 0.5554, "png": 1.0024}
 _TEXT_BYTES = 3.57
 
 
-def dataset(source: Source) -> Iterator[Fact]:
+def dataset(source: SourceWorkload) -> Iterator[Fact]:
     kind, files = source["dataset.format"], source["dataset.num_files_train"]
     samples = source["dataset.num_samples_per_file"]
     if reads_nothing(source):
@@ -50,7 +50,7 @@ def dataset(source: Source) -> Iterator[Fact]:
     yield Fact("workflow.generate_data", "ignored", "dlio-submit generates the dataset if it does not exist")
 
 
-def _sample(source: Source) -> Iterator[Fact]:
+def _sample(source: SourceWorkload) -> Iterator[Fact]:
     """Yield the size of a sample. Without record_dims, the generator of dlio_benchmark writes a square array whose side
     is the root of record_length_bytes, rounded down. The deviations of its two sides are independent.
     """
@@ -94,7 +94,7 @@ def _is_type_of_ours(element: str) -> bool:
     return element in {"uint8", "int16", "float16", "int32", "float32", "int64", "float64"}
 
 
-def _stdev(source: Source, side: int, item: float) -> Fact:
+def _stdev(source: SourceWorkload, side: int, item: float) -> Fact:
     """Return the standard deviation of the product of two sides, each of which is normally spread around `side`."""
     key = "dataset.record_length_bytes_stdev"
     spread = source[key] / 2 / math.sqrt(source["dataset.record_length_bytes"])
@@ -121,7 +121,7 @@ def _varint_bytes(number: int) -> int:
     return max(1, -(-number.bit_length() // 7))
 
 
-def _chunks(source: Source) -> Iterator[Fact]:
+def _chunks(source: SourceWorkload) -> Iterator[Fact]:
     compression, chunk = source["dataset.compression"], source["dataset.hdf5.chunk_dims"]
     if compression in {"gzip", "lzf"}:
         yield Fact("dataset.compression", "mapped", "", "dataset.compression", compression)
@@ -142,7 +142,7 @@ def _chunks(source: Source) -> Iterator[Fact]:
         yield Fact("dataset.hdf5.chunk_dims", "approximated", text)
 
 
-def _sample_shape(source: Source) -> tuple[int, ...]:
+def _sample_shape(source: SourceWorkload) -> tuple[int, ...]:
     if source["dataset.record_dims"]:
         return natural_numbers(source, "dataset.record_dims")
     return (math.isqrt(int(source["dataset.record_length_bytes"])),) * 2

@@ -7,14 +7,14 @@ from dlio_hpc import document
 from dlio_hpc.config.dlio_benchmark import dataset, reader, refusals, training
 from dlio_hpc.config.dlio_benchmark.fact import Fact
 from dlio_hpc.config.dlio_benchmark.keys import KEYS, REVISION, SWITCHES
-from dlio_hpc.config.dlio_benchmark.source import Source, read
+from dlio_hpc.config.dlio_benchmark.source import SourceWorkload, read
 from dlio_hpc.errors import name_hint
 
 
 class Imported(NamedTuple):
     """A workload that was converted, with the facts about its keys."""
 
-    source: Source
+    source: SourceWorkload
     facts: tuple[Fact, ...]
 
     @property
@@ -67,7 +67,7 @@ _PARTS = (
 )  # fmt: skip
 
 
-def line(source: Source, fact: Fact) -> str:
+def line(source: SourceWorkload, fact: Fact) -> str:
     """Return the outcome for a key as a line of text."""
     key = source.old.get(fact.key, fact.key)
     given = f"{key}: {source.values[fact.key]}" if fact.key in source.values else key
@@ -86,7 +86,7 @@ def load(path: Path, overrides: tuple[str, ...] = ()) -> Imported:
     return converted(read(path, overrides))
 
 
-def converted(source: Source) -> Imported:
+def converted(source: SourceWorkload) -> Imported:
     """Convert a workload. Raise ConfigError if dlio-hpc cannot make the same requests."""
     refusals.check(source)
     facts = [fact for part in _PARTS for fact in part(source)]
@@ -95,13 +95,12 @@ def converted(source: Source) -> Imported:
     return Imported(source, tuple(facts))
 
 
-def _without_effect(source: Source, key: str) -> Fact:
+def _without_effect(source: SourceWorkload, key: str) -> Fact:
     """Return the fact about a key that no part of the workload depends on."""
     if key in KEYS:
         switch = next((on for section, on in SWITCHES.items() if key.startswith(section)), "")
-        if switch and not source[switch]:
-            return Fact(key, "ignored", f"{switch} is False")
-        return Fact(key, "ignored", KEYS[key].without_effect or "no effect in this workload")
+        reason = f"{switch} is False" if switch and not source[switch] else "no effect in this workload"
+        return Fact(key, "ignored", KEYS[key].without_effect or reason)
     section, _, name = key.rpartition(".")
     hint = name_hint(name, (known.rpartition(".")[2] for known in KEYS if known.rpartition(".")[0] == section))
     return Fact(key, "ignored", f"{hint}dlio_benchmark {REVISION} has no such key")

@@ -23,7 +23,7 @@ _UNUSED = f"dlio_benchmark {REVISION} reads this key but does not use it"
 _REPORT = "affects reports of dlio_benchmark only"
 _CREDENTIALS = "for object storage only"
 _ALONE = "only for runs that do nothing but checkpoints"
-_CUSTOM = "only for classes of one's own"
+_CUSTOM = "only for custom classes"
 
 # Keys of parts that a workload may leave out, with the key that turns the part on.
 SWITCHES = {"checkpoint.": "workflow.checkpoint", "model.": "workflow.checkpoint", "evaluation.": "workflow.evaluation"}

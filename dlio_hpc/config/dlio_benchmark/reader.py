@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dlio_hpc.config.dlio_benchmark.fact import Fact, Fate
 from dlio_hpc.config.dlio_benchmark.formats import IMAGES, LOADERS, format_of, loader_of, reads_nothing
 from dlio_hpc.config.dlio_benchmark.keys import REVISION
-from dlio_hpc.config.dlio_benchmark.source import Source
+from dlio_hpc.config.dlio_benchmark.source import SourceWorkload
 
 # Request of Pillow for the data of an image.
 _PILLOW_REQUEST = 64 << 10
 
 
-def reader(source: Source) -> Iterator[Fact]:
+def reader(source: SourceWorkload) -> Iterator[Fact]:
     kind, loader = source["dataset.format"], loader_of(source)
     threads, ahead = source["reader.read_threads"], source["reader.prefetch_size"]
     given = bool(source["reader.data_loader"])
@@ -42,7 +42,7 @@ def reader(source: Source) -> Iterator[Fact]:
                    "reader.load", "memory")  # fmt: skip
 
 
-def _mode(source: Source) -> Iterator[Fact]:
+def _mode(source: SourceWorkload) -> Iterator[Fact]:
     """Yield the mode of reading, and the size of requests."""
     kind, size = source["dataset.format"], source["reader.transfer_size"]
     if format_of(source) == "null":
@@ -76,7 +76,7 @@ def _prefetch(loader: str, threads: int, ahead: int) -> Fact:
     return Fact(key, "mapped", f"{each_worker} for each of {threads} workers", "reader.prefetch", each_worker * threads)
 
 
-def order(source: Source) -> Iterator[Fact]:
+def order(source: SourceWorkload) -> Iterator[Fact]:
     """Yield the order of reading, as the keys ask for it. The revision itself shuffles lists that most of its loaders
     do not use: only the order of files under tf.data is random, unless they are TFRecord files.
     """
@@ -100,7 +100,7 @@ def order(source: Source) -> Iterator[Fact]:
         yield from (Fact(key, "ignored", "no reads are shuffled") for key in ("train.seed", "train.seed_change_epoch"))
 
 
-def _shuffles(source: Source, key: str) -> bool:
+def _shuffles(source: SourceWorkload, key: str) -> bool:
     value = source[key]
     if value not in {"off", "seed", "random"}:
         raise source.refused(key, "use one of: off, seed, random")

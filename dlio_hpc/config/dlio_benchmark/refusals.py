@@ -2,7 +2,7 @@
 
 from dlio_hpc.config.dlio_benchmark.formats import FORMATS, IMAGES, LOADERS, UNREADABLE, loader_of
 from dlio_hpc.config.dlio_benchmark.keys import ELEMENT_BYTES, KEYS, REVISION
-from dlio_hpc.config.dlio_benchmark.source import Source
+from dlio_hpc.config.dlio_benchmark.source import SourceWorkload
 
 # Formats of which dlio_benchmark loads the whole file, and again for each sample with an index.
 _WHOLE = ("npz", "npy", "csv", *IMAGES)
@@ -12,7 +12,7 @@ _RANK_DEPENDENT = (
 )
 
 
-def check(source: Source) -> None:
+def check(source: SourceWorkload) -> None:
     """Raise ConfigError for a workload that makes requests which dlio-hpc cannot make."""
     kind, loader = source["dataset.format"], loader_of(source)
     indexed = loader in {"pytorch", "dali"}
@@ -33,7 +33,7 @@ def check(source: Source) -> None:
             "dlio-hpc reads files of a mounted file system, not objects; set ++workload.storage.storage_type=local_fs",
         ),
         *(
-            (bool(source[key]), key, "the requests of a class of one's own are unknown; remove the key")
+            (bool(source[key]), key, "the requests of a custom class are unknown; remove the key")
             for key in ("reader.data_loader_classname", "reader.reader_classname")
         ),
         (kind in UNREADABLE, "dataset.format", UNREADABLE.get(kind, "")),
@@ -100,12 +100,12 @@ def check(source: Source) -> None:
             raise source.refused(key, reason)
 
 
-def check_checkpoint(source: Source) -> None:
+def check_checkpoint(source: SourceWorkload) -> None:
     """Raise ConfigError for checkpoints that dlio-hpc cannot write."""
     if source["checkpoint.checkpoint_mechanism_classname"]:
         raise source.refused(
             "checkpoint.checkpoint_mechanism_classname",
-            "the requests of a class of one's own are unknown; import the reading without checkpoints: "
+            "the requests of a custom class are unknown; import the reading without checkpoints: "
             "++workload.workflow.checkpoint=False",
         )
     if source["checkpoint.mode"] != "default":

@@ -21,7 +21,7 @@ _EXPECTED = {
 _FLAGS = {"false": False, "off": False, "no": False, "true": True, "on": True, "yes": True}
 
 
-class Source(Struct, frozen=True):
+class SourceWorkload(Struct, frozen=True):
     """Keys of a workload file, with dots, and their values. path: the file. overrides: options that changed values.
     old: names in the file of keys that are known by their new name.
     """
@@ -79,7 +79,7 @@ def _fits(kind: str, value: object) -> bool:
     return is_number and (kind == "number" or (isinstance(value, int) and value >= 0))
 
 
-def read(path: Path, overrides: tuple[str, ...] = ()) -> Source:
+def read(path: Path, overrides: tuple[str, ...] = ()) -> SourceWorkload:
     """Read a workload file of dlio_benchmark, and apply overrides such as ++workload.reader.batch_size=4. Raise
     ConfigError if the file is not a workload.
     """
@@ -96,7 +96,7 @@ def read(path: Path, overrides: tuple[str, ...] = ()) -> Source:
     old = {new: name for name, new in OLD_NAMES.items() if name in values and new not in values}
     for new, name in old.items():
         values[new] = values.pop(name)
-    return Source(path, overrides, values, old)
+    return SourceWorkload(path, overrides, values, old)
 
 
 def is_override(argument: str) -> bool:

@@ -8,7 +8,7 @@ from dlio_hpc.config.dlio_benchmark.fact import Fact, Fate
 from dlio_hpc.config.dlio_benchmark.formats import format_of
 from dlio_hpc.config.dlio_benchmark.keys import KEYS, REVISION
 from dlio_hpc.config.dlio_benchmark.refusals import check_checkpoint
-from dlio_hpc.config.dlio_benchmark.source import Source
+from dlio_hpc.config.dlio_benchmark.source import SourceWorkload
 
 
 class RandomTime(NamedTuple):
@@ -35,7 +35,7 @@ _DISTRIBUTIONS: dict[str, tuple[tuple[str, ...], Callable[..., RandomTime]]] = {
 }  # fmt: skip
 
 
-def _random_time(source: Source, key: str) -> RandomTime:
+def _random_time(source: SourceWorkload, key: str) -> RandomTime:
     """Return the distribution of a time, as dlio_benchmark reads it: a number, or a mapping."""
     value, stdev = source[key], source[f"{key}_stdev"]
     given = dict(value) if isinstance(value, dict) else {"mean": value}
@@ -52,7 +52,7 @@ def _random_time(source: Source, key: str) -> RandomTime:
     return made if made.stdev or made.stdev is None else RandomTime("constant", made.mean, None, made.text)
 
 
-def times(source: Source) -> Iterator[Fact]:
+def times(source: SourceWorkload) -> Iterator[Fact]:
     key = "train.computation_time"
     time = _random_time(source, key)
     fate: Fate = "approximated" if time.text else "mapped"
@@ -65,7 +65,7 @@ def times(source: Source) -> Iterator[Fact]:
     yield from _preprocessing(source)
 
 
-def _preprocessing(source: Source) -> Iterator[Fact]:
+def _preprocessing(source: SourceWorkload) -> Iterator[Fact]:
     key = "reader.preprocess_time"
     time = _random_time(source, key)
     if format_of(source) in {"tfrecord", "null"}:
@@ -76,7 +76,7 @@ def _preprocessing(source: Source) -> Iterator[Fact]:
         yield Fact(key, "mapped" if is_constant else "approximated", text, "reader.preprocess_time", time.mean)
 
 
-def train(source: Source) -> Iterator[Fact]:
+def train(source: SourceWorkload) -> Iterator[Fact]:
     steps = int(source["train.total_training_steps"])
     yield Fact("train.epochs", "mapped", "", "train.epochs", source["train.epochs"])
     if steps > 0:
@@ -88,7 +88,7 @@ def train(source: Source) -> Iterator[Fact]:
 _TENSORFLOW_WRITE = 8 << 20
 
 
-def checkpoint(source: Source) -> Iterator[Fact]:
+def checkpoint(source: SourceWorkload) -> Iterator[Fact]:
     yield Fact("workflow.checkpoint", "mapped", "" if source["workflow.checkpoint"] else "no checkpoints")
     if not source["workflow.checkpoint"]:
         return
@@ -123,7 +123,7 @@ def checkpoint(source: Source) -> Iterator[Fact]:
 _EVALUATION = ("dataset.num_files_eval", "dataset.num_subfolders_eval", "reader.batch_size_eval")
 
 
-def evaluation(source: Source) -> Iterator[Fact]:
+def evaluation(source: SourceWorkload) -> Iterator[Fact]:
     reads = source["workflow.evaluation"] and source["workflow.train"] and source["dataset.num_files_eval"] > 0
     if reads:
         yield Fact("workflow.evaluation", "left out", "files for evaluation are neither generated nor read")
