@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from dlio_hpc.config.dlio_benchmark.fact import Fact, Fate
-from dlio_hpc.config.dlio_benchmark.formats import FORMATS, IMAGES, format_of, natural_numbers, reads_nothing
+from dlio_hpc.config.dlio_benchmark.formats import FORMATS, IMAGES, format_of, loader_of, natural_numbers, reads_nothing
 from dlio_hpc.config.dlio_benchmark.keys import ELEMENT_BYTES, REVISION
 from dlio_hpc.config.dlio_benchmark.source import SourceWorkload
 
@@ -21,6 +21,7 @@ _TEXT_BYTES = 3.57
 
 
 def dataset(source: SourceWorkload) -> Iterator[Fact]:
+    """Yield the facts about the files."""
     kind, files = source["dataset.format"], source["dataset.num_files_train"]
     samples = source["dataset.num_samples_per_file"]
     if reads_nothing(source):
@@ -33,11 +34,7 @@ def dataset(source: SourceWorkload) -> Iterator[Fact]:
         yield Fact("dataset.num_files_train", "mapped", "all ranks read the one file", "dataset.file_access", "shared")
     yield Fact("dataset.num_samples_per_file", "mapped", "", "dataset.samples_per_file", samples)
     if samples > 1:
-        text = (
-            f"all files are read, as by release 2.0.1; dlio_benchmark {REVISION} itself takes a number of files that "
-        )
-        text += "is a multiple of samples per file x batch x ranks"
-        yield Fact("dataset.num_samples_per_file", "approximated", text)
+        yield from _several(source)
     yield from _sample(source)
     if format_of(source) == "hdf5":
         yield from _chunks(source)
@@ -48,6 +45,18 @@ def dataset(source: SourceWorkload) -> Iterator[Fact]:
     is_trained, text = source["workflow.train"], "generates only: submit with --generate only"
     yield Fact("workflow.train", "mapped" if is_trained else "approximated", "" if is_trained else text)
     yield Fact("workflow.generate_data", "ignored", "dlio-submit generates the dataset if it does not exist")
+
+
+def _several(source: SourceWorkload) -> Iterator[Fact]:
+    """Yield the differences that several samples in a file make."""
+    key = "dataset.num_samples_per_file"
+    yield Fact(
+        key, "approximated",
+        f"all files are read, as by release 2.0.1; dlio_benchmark {REVISION} itself takes a number of files that is a "
+        "multiple of samples per file x batch x ranks",
+    )  # fmt: skip
+    if format_of(source) == "hdf5" and loader_of(source) != "tensorflow":
+        yield Fact(key, "approximated", "a file stays open; dlio_benchmark opens it again for each sample")
 
 
 def _sample(source: SourceWorkload) -> Iterator[Fact]:

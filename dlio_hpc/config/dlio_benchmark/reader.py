@@ -13,6 +13,7 @@ _PILLOW_REQUEST = 64 << 10
 
 
 def reader(source: SourceWorkload) -> Iterator[Fact]:
+    """Yield the facts about loader, requests and threads."""
     kind, loader = source["dataset.format"], loader_of(source)
     threads, ahead = source["reader.read_threads"], source["reader.prefetch_size"]
     given = bool(source["reader.data_loader"])

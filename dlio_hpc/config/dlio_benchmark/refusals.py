@@ -80,6 +80,11 @@ def check(source: SourceWorkload) -> None:
             f"use one of: {', '.join(ELEMENT_BYTES)}",
         ),
         (
+            not 1 <= source["dataset.record_length_bytes"] < 2**60 or source["dataset.record_length_bytes_stdev"] < 0,
+            "dataset.record_length_bytes",
+            "expected a number of bytes from 1, and a deviation from 0",
+        ),
+        (
             source["dataset.hdf5.num_dset_per_record"] > 1,
             "dataset.hdf5.num_dset_per_record",
             "dlio-hpc reads a sample from a single dataset; set ++workload.dataset.hdf5.num_dset_per_record=1",

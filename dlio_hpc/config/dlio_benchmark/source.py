@@ -1,8 +1,9 @@
 """A workload file of dlio_benchmark: its keys and values, with the overrides of a Hydra command line."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from msgspec import Struct
 
@@ -75,8 +76,12 @@ def _fits(kind: str, value: object) -> bool:
         return isinstance(value, str)
     if kind == "any":
         return True
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_number and (kind == "number" or (isinstance(value, int) and value >= 0))
+    return is_number(value) and (kind == "number" or (isinstance(value, int) and value >= 0))
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a finite number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def read(path: Path, overrides: tuple[str, ...] = ()) -> SourceWorkload:

@@ -8,7 +8,7 @@ from dlio_hpc.config.dlio_benchmark.fact import Fact, Fate
 from dlio_hpc.config.dlio_benchmark.formats import format_of
 from dlio_hpc.config.dlio_benchmark.keys import KEYS, REVISION
 from dlio_hpc.config.dlio_benchmark.refusals import check_checkpoint
-from dlio_hpc.config.dlio_benchmark.source import SourceWorkload
+from dlio_hpc.config.dlio_benchmark.source import SourceWorkload, is_number
 
 
 class RandomTime(NamedTuple):
@@ -46,13 +46,14 @@ def _random_time(source: SourceWorkload, key: str) -> RandomTime:
         raise source.refused(key, f"type: use one of: {', '.join(filter(None, _DISTRIBUTIONS))}")
     names, make = _DISTRIBUTIONS[kind]
     numbers = [given.get(name) for name in names]
-    if not all(isinstance(number, (int, float)) and number >= 0 for number in numbers):
+    if not all(is_number(number) and number >= 0 for number in numbers):
         raise source.refused(key, f"expected numbers from 0: {', '.join(names)}")
     made = make(*numbers)
     return made if made.stdev or made.stdev is None else RandomTime("constant", made.mean, None, made.text)
 
 
 def times(source: SourceWorkload) -> Iterator[Fact]:
+    """Yield the facts about the times of computation and preprocessing."""
     key = "train.computation_time"
     time = _random_time(source, key)
     fate: Fate = "approximated" if time.text else "mapped"
@@ -77,6 +78,7 @@ def _preprocessing(source: SourceWorkload) -> Iterator[Fact]:
 
 
 def train(source: SourceWorkload) -> Iterator[Fact]:
+    """Yield the facts about the length of the training."""
     steps = int(source["train.total_training_steps"])
     yield Fact("train.epochs", "mapped", "", "train.epochs", source["train.epochs"])
     if steps > 0:
@@ -89,6 +91,7 @@ _TENSORFLOW_WRITE = 8 << 20
 
 
 def checkpoint(source: SourceWorkload) -> Iterator[Fact]:
+    """Yield the facts about checkpoints. Raise ConfigError for checkpoints that dlio-hpc cannot write."""
     yield Fact("workflow.checkpoint", "mapped", "" if source["workflow.checkpoint"] else "no checkpoints")
     if not source["workflow.checkpoint"]:
         return
@@ -124,6 +127,7 @@ _EVALUATION = ("dataset.num_files_eval", "dataset.num_subfolders_eval", "reader.
 
 
 def evaluation(source: SourceWorkload) -> Iterator[Fact]:
+    """Yield the facts about evaluation."""
     reads = source["workflow.evaluation"] and source["workflow.train"] and source["dataset.num_files_eval"] > 0
     if reads:
         yield Fact("workflow.evaluation", "left out", "files for evaluation are neither generated nor read")
