@@ -113,7 +113,7 @@ def checkpoint(source: SourceWorkload) -> Iterator[Fact]:
         text = "steps are counted over all epochs, not from the start of each" if epochs > 1 else ""
         yield Fact("checkpoint.steps_between_checkpoints", fate, text, "checkpoint.every_steps", steps)
         return
-    times = len(range(first, epochs + 1, max(1, between)))
+    times = (epochs - first) // max(1, between) + 1
     if times != epochs:
         text = f"one after each of {epochs} epochs; dlio_benchmark writes {times}"
         yield Fact("checkpoint.checkpoint_after_epoch", "approximated", text)
