@@ -433,6 +433,8 @@ def test_names_of_workloads_of_dlio_benchmark(folder: Path, run: Run) -> None:
     assert planned.code == 0
     (job,) = json.loads(planned.out)["jobs"]
     assert [note for note in job["notes"] if note.startswith("dlio:volumes: reader.file_shuffle: seed: approximated")]
+    assert job["notes"][-1].startswith("dlio:volumes: ignored, no effect on requests: ")
+    assert "model.model_size, " in job["notes"][-1]
     shown = run("dlio-hpc", "workloads", "dlio:photos", **where)
     assert document.parse_yaml(shown.out, "stdout")["dataset"]["files"] == 1024
     assert run("dlio-hpc", "workloads", "dlio:photos", "--json", **where).json["dataset"]["files"] == 1024

@@ -73,7 +73,7 @@ def _sample(source: SourceWorkload) -> Iterator[Fact]:
         shape, key = (max(1, math.isqrt(max(1, int(length)))),) * 2, "dataset.record_length_bytes"
         text = f"{shape[0]} x {shape[1]} values of {_bytes(item)}, as dlio_benchmark rounds the side"
     size = math.prod(shape) * item
-    if kind == "hdf5" and not stdev and _is_type_of_ours(element):
+    if kind == "hdf5" and not stdev and _is_sample_type(element):
         plain = shape[1:] if shape[0] == 1 and len(shape) > 1 and dims else shape
         yield Fact(key, "mapped", text, "dataset.sample.shape", list(plain))
         yield Fact("dataset.record_element_type", "mapped", "", "dataset.sample.dtype", element)
@@ -99,7 +99,7 @@ def _bytes(count: int) -> str:
     return "1 byte" if count == 1 else f"{count} bytes"
 
 
-def _is_type_of_ours(element: str) -> bool:
+def _is_sample_type(element: str) -> bool:
     return element in {"uint8", "int16", "float16", "int32", "float32", "int64", "float64"}
 
 

@@ -47,7 +47,12 @@ class Imported(NamedTuple):
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes for a plan: the keys without a counterpart of the same effect."""
-        return tuple(line(self.source, fact) for fact in self.facts if fact.fate not in _QUIET)
+        differing = tuple(line(self.source, fact) for fact in self.facts if fact.fate not in _QUIET)
+        ignored = [self.source.old.get(fact.key, fact.key) for fact in self.facts if self._is_ignored(fact)]
+        return (*differing, f"ignored, no effect on requests: {', '.join(ignored)}") if ignored else differing
+
+    def _is_ignored(self, fact: Fact) -> bool:
+        return fact.fate == "ignored" and fact.key in self.source.values
 
     @property
     def differences(self) -> str:
