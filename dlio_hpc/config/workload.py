@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 from dlio_hpc import document, units
 from dlio_hpc.config import shipped, workload_rules
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
+from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST, Reader, fits_blocks
 from dlio_hpc.errors import ConfigError
 
@@ -173,10 +174,13 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Draft(NamedTuple):
-    """A workload as plain data, whose keys can still be changed. source: file name and options, for error messages."""
+    """A workload as plain data, whose keys can still be changed. source: file name and options, for error messages.
+    notes: differences to the workload from which this one is imported.
+    """
 
     data: dict[str, Any]
     source: str
+    notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -193,7 +197,7 @@ class Draft(NamedTuple):
 
 def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
     """Read a workload, and apply overrides in the form `key=value`, whose values are read as YAML. name: name of a
-    shipped workload, or path of a file.
+    shipped workload, path of a file, or dlio:NAME for a workload of dlio_benchmark.
     """
     return draft(name, overrides).with_settings({})
 
@@ -202,10 +206,7 @@ def draft(name: str, overrides: tuple[str, ...] = (), settings: dict[str, Any] |
     """Read a workload like load(), but return it unchecked, so that more keys can be changed. settings: values by key,
     which are applied before the overrides.
     """
-    path = shipped.find(shipped.WORKLOADS, name)
-    data = document.read_yaml(path)
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path}: expected a mapping of keys")
+    data, path, notes = _imported(name) if workload_files.is_name(name) else _read(name)
     _spell_out(data)
     for key, value in (settings or {}).items():
         document.put(data, key, value, f"{key}={value}")
@@ -213,7 +214,23 @@ def draft(name: str, overrides: tuple[str, ...] = (), settings: dict[str, Any] |
     for override in overrides:
         document.override(data, override)
         _spell_out(data)
-    return Draft(data, f"{path} with -S" if overrides else str(path))
+    return Draft(data, f"{path} with -S" if overrides else path, notes)
+
+
+def _read(name: str) -> Draft:
+    path = shipped.find(shipped.WORKLOADS, name)
+    data = document.read_yaml(path)
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: expected a mapping of keys")
+    return Draft(data, str(path))
+
+
+def _imported(name: str) -> Draft:
+    """Read a workload of dlio_benchmark."""
+    from dlio_hpc.config.dlio_benchmark import importing  # needed only for these names
+
+    imported = importing.load(workload_files.find(name))
+    return Draft(imported.data, name, tuple(f"{name}: {note}" for note in imported.notes))
 
 
 def _spell_out(data: dict[str, Any]) -> None:
