@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc.analysis.characterize import characterize
+from dlio_hpc.analysis.characterize import characterize, from_counters
 from dlio_hpc.analysis.characterize.characterize import Character
-from dlio_hpc.analysis.log import file_roles, merged_logs
+from dlio_hpc.analysis.log import auxiliary_files, file_roles, merged_logs
 from dlio_hpc.analysis.log.file_stats import FileStats
+from dlio_hpc.analysis.log.requests import Requests
 from dlio_hpc.config import workload
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.darshan import log_reader
@@ -235,6 +236,53 @@ def test_a_checkpoint_is_one_though_its_front_is_written_last(tmp_path: Path) ->
     assert values["checkpoint.every_steps"] is None
     assert len(values["checkpoint.files"]) == 1
     assert values["checkpoint.transfer_size"] == 500_000
+
+
+@pytest.mark.parametrize(
+    ("writes", "size"),
+    [
+        ([(0, 96), (9000, 1000), (96, 4000), (0, 96)], 10_000),  # HDF5 fills a file in any order, and leaves gaps
+        ([(0, 4000), (4000, 1000), (5100, 20)], 5020),  # reads through the same descriptor moved the offset
+    ],
+)
+def test_the_size_of_a_checkpoint_whose_writes_leave_gaps(writes: list[tuple[int, int]], size: int) -> None:
+    offset, length = (np.array(column) for column in zip(*writes, strict=True))
+    zeros = np.zeros(len(writes), np.int32)
+    start, thread = np.arange(len(writes)).astype(float), zeros.astype(np.uint64)
+    requests = Requests(
+        zeros, zeros, zeros == 0, offset, length, start * 1e-5, start * 1e-5 + 1e-6, thread, ["/o/x.h5"], ["n1"]
+    )  # fmt: skip
+    made = auxiliary_files.checkpoints([_seen("/o/x.h5", written=int(length.sum()))], requests, None, 1)
+    assert made is not None
+    assert made.keys["files"].value == [size]
+
+
+@pytest.mark.parametrize(
+    ("times", "opened_by", "epochs", "is_shared", "level"),
+    [
+        (3, 1, 3, True, "medium"),
+        (3, 2, 3, True, "medium"),  # no multiple of the ranks: they share the dataset
+        (4, 2, 2, False, "low"),  # or four epochs of half the dataset each
+        (3.4, 1, 3, True, "low"),
+    ],
+)
+def test_epochs_and_shares_from_counters(
+    times: float, opened_by: int, epochs: int, is_shared: bool, level: str
+) -> None:  # fmt: skip
+    files = [_seen(f"/d/{at}.h5", read=int(times * MIB), size=MIB, ranks=opened_by) for at in range(8)]
+    made = from_counters.epochs(files, 2)
+    assert (made["train.epochs"].value, made["reader.shard"].value) == (epochs, is_shared)
+    assert made["train.epochs"].confidence == level
+
+
+def test_each_rank_that_writes_its_own_file_is_seen_in_the_counters() -> None:
+    files = [
+        _seen(f"/o/rank{rank}.bin", written=2 * MIB, size=MIB, rank=rank, written_s=(rank / 1e4, 2.0))
+        for rank in range(4)
+    ]
+    made = auxiliary_files.checkpoints(files, None, None, 2)
+    assert made is not None
+    assert (made.keys["by"].value, made.keys["files"].value, made.number) == ("all", [MIB], 2)
 
 
 def test_a_stream_of_records_hides_its_samples(tmp_path: Path) -> None:

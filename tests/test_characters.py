@@ -17,12 +17,10 @@ CASES = {case.name: case for case in characters.cases()}
 TRAINING = [name for name, case in CASES.items() if case.is_training]
 # Programs whose reads Darshan does not see, so that their logs do not show that they train: the pages of a mapped file.
 _UNSEEN_BY_DARSHAN = {"wake_words"}
-# Programs whose emulation resembles them less than 0.95, and how much it does. npy_map reads through STDIO, which no
-# emulation does; the others make requests that a workload cannot express.
-_LESS = {
-    "churn_table": 0.6, "clickstream": 0.75, "galaxies": 0.9, "gait_windows": 0.8, "h5_contiguous_shuffled": 0.9,
-    "molecule_graphs": 0.8, "npy_map": 0.3, "torch_iterable": 0.9,
-}  # fmt: skip
+# Programs whose emulation resembles them less than 0.95, and how much it does: each of its archives has several arrays.
+_LESS = {"molecule_graphs": 0.8}
+# Programs that read through STDIO, whose requests to storage Darshan does not count.
+_HIDDEN = {"npy_map"}
 # Programs that computed longer in one of their two runs, because other programs used the machine.
 _BUSY = {"csv_memory", "galaxies", "h5_patches", "torch_loader"}
 # Keys that the two logs of a program do not settle: reads from the page cache hardly overlap, workers pause between
@@ -98,6 +96,9 @@ def test_emulations_resemble_their_programs(name: str, tmp_path: Path) -> None:
     original = program_profiles.of_character(made, name)
     emulation = fidelity.traced(fidelity.derived(made, name, tmp_path), tmp_path, made.log.job.ranks)
     score = similarity.compare(original, emulation).pattern.ratio
+    if name in _HIDDEN:
+        assert score is None
+        return
     assert score is not None
     assert score >= _LESS.get(name, 0.95)
     assert name not in _LESS or score < 0.95, "better than noted; remove it from _LESS"

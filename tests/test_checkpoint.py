@@ -118,6 +118,28 @@ def test_faults_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         checkpoints.save()
 
 
+def test_requests_in_any_order_with_gaps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes = [[4096, 1000], [0, 96], [0, 96]]
+    keys = f"checkpoint={{files: [8 KiB], fsync: false, requests: {writes}}}"
+    checkpoints, folder = _checkpoints(tmp_path, 0, keys)
+    made: list[list[int]] = []
+
+    def record(descriptor: int, data: memoryview) -> int:
+        made.append([os.lseek(descriptor, 0, os.SEEK_CUR), len(data)])
+        return write(descriptor, data)
+
+    write = os.write
+    monkeypatch.setattr(os, "write", record)
+    saved = checkpoints.save()
+    assert made == writes
+    assert saved.bytes == 1192, "bytes are counted as often as they are written"
+    (file,) = folder.iterdir()
+    data = file.read_bytes()
+    assert len(data) == 8192
+    assert not any(data[5096:])
+    assert any(data[4096:5096])
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
@@ -126,6 +148,10 @@ def test_faults_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         ("{files: [0]}", "at least one file, and no empty files"),
         ("{every_steps: 0}", "every_steps: expected `int` >= 1"),
         ("{by: some}", "use one of: root, all"),
+        ("{requests: [[0, 8]]}", "requests describe a checkpoint of one file that is not read back"),
+        ("{files: [8], read_back: true, requests: [[0, 8]]}", "one file that is not read back"),
+        ("{files: [8], requests: [[0, 4], [5, 4]]}", "requests go beyond the end of the file, which has 8 bytes"),
+        ("{files: [8], requests: [[0, 0]]}", "each of requests must have at least 1 byte"),
     ],
 )
 def test_what_is_no_checkpoint(keys: str, message: str) -> None:

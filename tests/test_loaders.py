@@ -1,6 +1,7 @@
 """The same workload gives the same samples in the same order through each loader, each sample exactly once an epoch."""
 
 import multiprocessing
+import os
 import subprocess
 import sys
 import threading
@@ -202,6 +203,30 @@ def test_the_null_format_goes_through_every_loader(loader: Any, threads: int) ->
         assert {batch.rows.shape[1] for batch in batches} == {100}
         assert sum(batch.tally.requests for batch in batches) == last - first
         assert sum(batch.tally.bytes_read + batch.tally.opens for batch in batches) == 0
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+@pytest.mark.parametrize(("format_", "mode"), [("npz", "posix"), ("hdf5", "framework"), ("raw", "posix")])
+def test_files_stay_open_from_epoch_to_epoch(tmp_path: Path, format_: Any, mode: Any, keeps: bool) -> None:
+    dataset = Dataset(format_, 3, 4, Sample(bytes=Size(100)))
+    made = Workload("w", dataset, reader=Reader(mode=mode, prefetch=0, keep_open=keeps))
+    _write(tmp_path, dataset)
+    opened = _open("native", made, tmp_path, 12)
+    opens = [
+        sum(batch.tally.opens for batch in opened.epoch(Order(dataset, made.reader, epoch), 0, 12, 12))
+        for epoch in range(3)
+    ]
+    assert opens == ([3, 0, 0] if keeps else [3, 3, 3])
+    assert len(_descriptors(tmp_path)) == (3 if keeps else 0)
+    opened.close()
+    assert not _descriptors(tmp_path)
+
+
+def _descriptors(folder: Path) -> list[str]:
+    """Return the open files of this process in a folder."""
+    links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+    paths = [os.readlink(link) for link in links if os.path.lexists(link)]
+    return [path for path in paths if path.startswith(f"{folder}/")]
 
 
 @pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])

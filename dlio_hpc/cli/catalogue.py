@@ -8,6 +8,7 @@ from dlio_hpc import document, units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.config import defaults, shipped, site, workload
+from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.errors import ConfigError, about
 
 
@@ -95,7 +96,10 @@ def _show_site(name: str, as_json: bool) -> None:
 @click.argument("name", required=False, metavar="[NAME|FILE]")
 @option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def workloads(name: str | None, as_json: bool) -> None:
-    """List the workloads, or print one (NAME or FILE)."""
+    """List the workloads, or print one (NAME or FILE; dlio:NAME for one of dlio_benchmark)."""
+    if name is not None and workload_files.is_name(name):
+        _show_imported(name, as_json)
+        return
     if name is not None:
         _show(workload.load(name), shipped.find(shipped.WORKLOADS, name), as_json)
         return
@@ -114,6 +118,15 @@ def workloads(name: str | None, as_json: bool) -> None:
         data = listed_workload.dataset
         size = "-" if data.format == "null" else units.format_size(data.size)
         click.echo(f"{file:18} {data.format:9} {size:>10}  {listed_workload.description}{_origin(path)}")
+
+
+def _show_imported(name: str, as_json: bool) -> None:
+    from dlio_hpc.config.dlio_benchmark import importing
+    from dlio_hpc.reports import imported_yaml
+
+    known = workload.load(name)
+    text = imported_yaml.write(importing.load(workload_files.find(name)))
+    click.echo(document.encode(known).decode() if as_json else text, nl=False)
 
 
 def _show(value: object, path: Path, as_json: bool) -> None:

@@ -1,6 +1,7 @@
 """The commands of dlio-hpc. The module of a command is imported when the command is called."""
 
 import importlib
+import keyword
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,8 +16,8 @@ from dlio_hpc.files import url
 _VERBS = {
     "submit": "submit", "estimate": "cost", "status": "jobs", "wait": "jobs", "cancel": "jobs", "collect": "jobs",
     "report": "report", "compare": "compare", "accept": "accept", "baseline": "baseline", "history": "history",
-    "similarity": "similarity", "characterize": "characterize", "darshan": "darshan", "archive": "archive",
-    "check": "check", "sites": "catalogue", "workloads": "catalogue", "datasets": "datasets",
+    "similarity": "similarity", "characterize": "characterize", "import": "import_workload", "darshan": "darshan",
+    "archive": "archive", "check": "check", "sites": "catalogue", "workloads": "catalogue", "datasets": "datasets",
     "clean": "clean",
 }  # fmt: skip
 
@@ -60,7 +61,8 @@ class _Verbs(CommandGroup):
         if cmd_name not in _VERBS:
             return None
         module = importlib.import_module(f"dlio_hpc.cli.{_VERBS[cmd_name]}")
-        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        function = cmd_name.replace("-", "_") + "_" * keyword.iskeyword(cmd_name)
+        command: click.Command = getattr(module, function)
         return command
 
 

@@ -98,6 +98,8 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     """Drop the dataset from the page cache. After the dataset has been generated, all its pages are dropped. Before
     each epoch, the pages of the files that the epoch will read are dropped.
     """
+    keep_open: bool = False
+    """Keep files open from epoch to epoch, at most 64 per rank. false: each epoch opens its files again."""
     reorder_tasks: bool = False
     """Let each rank read the share of the corresponding rank on the next node, as IOR -C does."""
     hints: dict[str, str] = {}
@@ -186,6 +188,10 @@ def _check(reader: Reader) -> None:
             reader.queue_depth is not None and reader.engine != "io_uring",
             "queue_depth needs engine: io_uring; a thread that reads with preadv waits for each request",
         ),
+        (
+            reader.keep_open and (reader.loader != "native" or collective or reader.load == "memory"),
+            "keep_open: true needs loader: native, access: independent and load: on_demand",
+        ),
         (bool(reader.hints) and not collective, "hints are for MPI-IO and need access: collective"),
         (
             reader.multiprocessing_context != "fork" and reader.loader != "pytorch",
@@ -220,6 +226,15 @@ def by_streams(dataset: Dataset, reader: Reader) -> bool:
 def reads_records(dataset: Dataset, reader: Reader) -> bool:
     """Return whether TensorFlow itself, and not dlio-hpc, reads the files."""
     return reader.loader == "tensorflow" and reads_streams(dataset, reader)
+
+
+def keeps_handles(dataset: Dataset, reader: Reader) -> bool:
+    """Return whether a file stays open after a sample was read, for other samples of the file."""
+    if dataset.format == "null" or by_streams(dataset, reader):
+        return False
+    if reader.mode == "framework":
+        return dataset.format in {"hdf5", "tfrecord"}
+    return dataset.compression == "none" or dataset.format == "hdf5"
 
 
 def fits_blocks(dataset: Dataset) -> bool:

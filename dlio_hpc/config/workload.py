@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 from dlio_hpc import document, units
 from dlio_hpc.config import shipped, workload_rules
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
+from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST, Reader, fits_blocks
 from dlio_hpc.errors import ConfigError
 
@@ -64,6 +65,10 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     """Size of a checkpoint in a single file; replaces `files`. Example: 500 MiB"""
     transfer_size: units.Size | None = units.Size(1 << 20)
     """Size of a write request; null: one request per file."""
+    requests: tuple[tuple[units.Natural, units.Size], ...] = ()
+    """Requests that write a checkpoint of one file, as offset and size. They replace `transfer_size`. Libraries write
+    headers and arrays in this way. Example: [[0, 96], [4096, 1 MiB]]
+    """
     by: Literal["root", "all"] = "root"
     """Ranks that write. root: rank 0 only; all: every rank writes its own files."""
     fsync: bool = True
@@ -78,6 +83,16 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("transfer_size must be at least 1 byte and at most 1 GiB, or null for one write per file")
         if min(self.sizes, default=0) < 1:
             raise ValueError("a checkpoint needs at least one file, and no empty files")
+        if self.requests:
+            self._check_requests()
+
+    def _check_requests(self) -> None:
+        if len(self.sizes) != 1 or self.read_back:
+            raise ValueError("requests describe a checkpoint of one file that is not read back; set files to one size")
+        if not all(1 <= length <= LARGEST_REQUEST for _, length in self.requests):
+            raise ValueError("each of requests must have at least 1 byte and at most 1 GiB")
+        if max(offset + length for offset, length in self.requests) > self.sizes[0]:
+            raise ValueError(f"requests go beyond the end of the file, which has {self.sizes[0]:,} bytes")
 
     @property
     def sizes(self) -> tuple[units.Size, ...]:
@@ -85,6 +100,10 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
         if self.model_bytes is not None:
             return (self.model_bytes,)
         return _PAPER_FILES if self.files is None else self.files
+
+    def written(self, size: int) -> int:
+        """Return the number of bytes that are written to a file of `size` bytes."""
+        return sum(length for _, length in self.requests) or size
 
 
 class Train(Struct, frozen=True, forbid_unknown_fields=True):
@@ -155,10 +174,13 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Draft(NamedTuple):
-    """A workload as plain data, whose keys can still be changed. source: file name and options, for error messages."""
+    """A workload as plain data, whose keys can still be changed. source: file name and options, for error messages.
+    notes: differences to the workload from which this one is imported.
+    """
 
     data: dict[str, Any]
     source: str
+    notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -175,7 +197,7 @@ class Draft(NamedTuple):
 
 def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
     """Read a workload, and apply overrides in the form `key=value`, whose values are read as YAML. name: name of a
-    shipped workload, or path of a file.
+    shipped workload, path of a file, or dlio:NAME for a workload of dlio_benchmark.
     """
     return draft(name, overrides).with_settings({})
 
@@ -184,10 +206,7 @@ def draft(name: str, overrides: tuple[str, ...] = (), settings: dict[str, Any] |
     """Read a workload like load(), but return it unchecked, so that more keys can be changed. settings: values by key,
     which are applied before the overrides.
     """
-    path = shipped.find(shipped.WORKLOADS, name)
-    data = document.read_yaml(path)
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path}: expected a mapping of keys")
+    data, path, notes = _imported(name) if workload_files.is_name(name) else _read(name)
     _spell_out(data)
     for key, value in (settings or {}).items():
         document.put(data, key, value, f"{key}={value}")
@@ -195,7 +214,23 @@ def draft(name: str, overrides: tuple[str, ...] = (), settings: dict[str, Any] |
     for override in overrides:
         document.override(data, override)
         _spell_out(data)
-    return Draft(data, f"{path} with -S" if overrides else str(path))
+    return Draft(data, f"{path} with -S" if overrides else path, notes)
+
+
+def _read(name: str) -> Draft:
+    path = shipped.find(shipped.WORKLOADS, name)
+    data = document.read_yaml(path)
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: expected a mapping of keys")
+    return Draft(data, str(path))
+
+
+def _imported(name: str) -> Draft:
+    """Read a workload of dlio_benchmark."""
+    from dlio_hpc.config.dlio_benchmark import importing  # needed only for these names
+
+    imported = importing.load(workload_files.find(name))
+    return Draft(imported.data, name, tuple(f"{name}: {note}" for note in imported.notes))
 
 
 def _spell_out(data: dict[str, Any]) -> None:

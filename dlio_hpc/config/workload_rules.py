@@ -1,7 +1,7 @@
 """Combinations of a workload's `dataset` and `reader` that are rejected. Each message names a setting that works."""
 
 from dlio_hpc.config.dataset_keys import Dataset
-from dlio_hpc.config.reader_keys import BLOCK, Reader, by_streams, fits_blocks, reads_records
+from dlio_hpc.config.reader_keys import BLOCK, Reader, by_streams, fits_blocks, keeps_handles, reads_records
 from dlio_hpc.document import refuse
 
 # The library that loads whole files in framework mode, by format. NumPy and Python read through the buffer of a file,
@@ -36,6 +36,11 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "reader.read_threads: each thread reads a TFRecord file of its own, but with reader.interleave: "
             f"{reader.interleave}, fewer files than threads are read at a time; raise reader.interleave, or leave it "
             "null",
+        ),
+        (
+            reader.keep_open and not keeps_handles(dataset, reader),
+            "reader.keep_open: true has no effect: with these settings, a file is opened whenever it is loaded or read "
+            "from its beginning",
         ),
         (
             kind == "null" and reader.verify_content == "all",

@@ -63,7 +63,8 @@ class Checkpoints:
             write_s, fsync_s = self._write(name, size)
             read_s = self._read_back(name, size) if self._keys.read_back else 0.0
             saved = Saved(
-                saved.write_s + write_s, saved.fsync_s + fsync_s, saved.read_s + read_s, saved.bytes + size
+                saved.write_s + write_s, saved.fsync_s + fsync_s, saved.read_s + read_s,
+                saved.bytes + self._keys.written(size),
             )  # fmt: skip
         return saved
 
@@ -78,7 +79,8 @@ class Checkpoints:
         started = now()
         try:
             with self._outputs.opened(name, "wb") as file:
-                write_s = now() - started + self._fill(file.fileno(), size)
+                fill = self._fill_in_any_order if self._keys.requests else self._fill
+                write_s = now() - started + fill(file.fileno(), size)
                 written = now()
                 if self._keys.fsync:
                     os.fsync(file.fileno())
@@ -107,6 +109,20 @@ class Checkpoints:
                 write_all(descriptor, part[at : at + most].data)
             spent += now() - started
         return spent
+
+    def _fill_in_any_order(self, descriptor: int, size: int) -> float:
+        """Write a file in the requests that the workload lists. They may leave gaps; the file gets its size. Return the
+        seconds of the requests.
+        """
+        requests = self._keys.requests
+        ready = np.empty(max(length for _, length in requests), np.uint8)
+        content.fill(ready, self._position)
+        started = now()
+        for offset, length in requests:
+            os.lseek(descriptor, offset, os.SEEK_SET)
+            write_all(descriptor, ready[:length].data)
+        os.ftruncate(descriptor, size)
+        return now() - started
 
     def _read_back(self, name: str, size: int) -> float:
         """Read the file back and compare it with the written contents. Before that, ask the kernel to drop the file

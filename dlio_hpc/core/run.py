@@ -195,11 +195,14 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
 
 
 def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
-    """Return whether the number of bytes that a run reads is known before the run starts. It is unknown in three cases:
-    the dataset is compressed; samples vary in size, and not exactly all of them are read; or several ranks request the
-    same data in collective HDF5 reads, which read the data only once.
+    """Return whether the number of bytes that a run reads is known before the run starts. It is unknown in four cases:
+    the dataset is compressed; samples vary in size, and not exactly all of them are read; several ranks request the
+    same data in collective HDF5 reads, which read the data only once; or files stay open, so that HDF5's library keeps
+    data in its caches from one epoch to the next.
     """
     dataset, reader = run.workload.dataset, run.workload.reader
+    if reader.keep_open and reader.mode == "framework" and dataset.format == "hdf5":
+        return False
     if reader.access == "collective" and reader.mode == "framework" and not reader.shard:
         return False
     if dataset.sample.stdev is not None and (

@@ -218,7 +218,7 @@ def _auxiliary_load(run: Run) -> tuple[int, int]:
     if (saved := workload.checkpoint) is not None:
         files += len(saved.sizes)
         often = steps // saved.every_steps if saved.every_steps else workload.train.epochs
-        requests += often * sum(-(-size // _LIBRARYS_REQUEST) + 2 for size in saved.sizes)
+        requests += often * (len(saved.requests) + sum(-(-size // _LIBRARYS_REQUEST) + 2 for size in saved.sizes))
     times = {"start": 1, "end": 1, "epoch": workload.train.epochs, "step": max(steps, 1)}
     for side in workload.dataset.auxiliary_files:
         files += 1

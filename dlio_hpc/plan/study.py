@@ -218,7 +218,7 @@ def make(name: str, asked: Sequence[PartRequest], request: JobRequest, about: Ab
     site = asked[0].site
     parts: list[Part] = []
     points: list[Point] = []
-    notes: dict[str, None] = {}
+    notes = dict.fromkeys(note for part in asked for note in part.workload.notes)
     for part in asked:
         of_part = list(_points(part, len(points), notes))
         parts.append(_part(part, of_part))

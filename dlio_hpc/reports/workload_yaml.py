@@ -124,7 +124,7 @@ def _section(keys: dict[str, DerivedValue]) -> list[str]:
             rows.append((f"{' ' * _INDENT}{parts[0]}:", None))
         opened = parts[0] if len(parts) == 2 else ""
         rows.append((f"{' ' * _INDENT * len(parts)}{parts[-1]}: {value(key, estimate.value)}", estimate))
-    column = min(max(len(row) for row, _ in rows) + 2, _MOST_COLUMN)
+    column = min(max(len(row) for row, _ in rows if len(row) <= _WIDTH) + 2, _MOST_COLUMN)
     return [line for row, estimate in rows for line in _commented(row, estimate, column)]
 
 
@@ -132,9 +132,20 @@ def _commented(row: str, estimate: DerivedValue | None, column: int) -> list[str
     """Return a line of YAML with its comment. A long comment continues on the following lines."""
     if estimate is None:
         return [row]
+    if len(row) > _WIDTH:
+        return _long(row, estimate)
     parts = textwrap.wrap(clean(str(estimate)), max(_WIDTH - column - 2, 40)) or [""]
     first = f"{row:<{column}}# {parts[0]}" if len(row) < column else f"{row}  # {parts[0]}"
     return [first, *(f"{'':<{column}}#   {part}" for part in parts[1:])]
+
+
+def _long(row: str, estimate: DerivedValue) -> list[str]:
+    """Return the lines of a value that is longer than a line: the comment comes first."""
+    indent = " " * (len(row) - len(row.lstrip()))
+    comment = textwrap.wrap(
+        clean(str(estimate)), _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}#   "
+    )
+    return [*comment, *textwrap.wrap(row.lstrip(), _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ")]
 
 
 def value(key: str, value: Any) -> str:

@@ -34,10 +34,12 @@ Values = Mapping[str, Any]
 
 class Candidate(NamedTuple):
     """A candidate and how well its predicted requests agree with those in the log. values: value of each key.
-    agreements: agreement in each trait, from 0 to 1. score: mean of the agreements.
+    predicted: median of each trait of its requests. agreements: agreement in each trait, from 0 to 1. score: mean of
+    the agreements.
     """
 
     values: Values
+    predicted: dict[str, float]
     agreements: dict[str, float]
     score: float
 
@@ -52,18 +54,17 @@ def ranked(candidates: Iterable[Values], logged: Sequence[Traits], ranks: int) -
             workload = _workload(values)
         except (msgspec.ValidationError, ValueError):
             continue
-        agreements = traits.agreement(_predicted(workload, ranks), logged)
-        made.append(Candidate(values, agreements, sum(agreements.values()) / max(len(agreements), 1)))
+        predicted = _predicted(workload, ranks)
+        agreements = traits.agreement(predicted, logged)
+        score = sum(agreements.values()) / max(len(agreements), 1)
+        made.append(Candidate(values, traits.medians(predicted), agreements, score))
     return sorted(made, key=lambda candidate: -candidate.score)
 
 
-def margin(candidates: Sequence[Candidate], key: str) -> float:
-    """Return by how much the best candidate agrees better than the best candidate with another value of `key`. Return 1
-    if there is no such candidate.
-    """
-    best = candidates[0]
-    others = [candidate.score for candidate in candidates if candidate.values.get(key) != best.values.get(key)]
-    return best.score - max(others) if others else 1.0
+def runner_up(candidates: Sequence[Candidate], key: str) -> Candidate | None:
+    """Return the best candidate that has another value of `key` than the first candidate, or None."""
+    first = candidates[0].values.get(key)
+    return next((candidate for candidate in candidates if candidate.values.get(key) != first), None)
 
 
 def _predicted(workload: Workload, ranks: int) -> list[Traits]:
@@ -87,26 +88,37 @@ def _workload(values: Values) -> Workload:
 
 
 def order(
-    keys: Mapping[str, DerivedValue], in_turn: int | None, logged: Sequence[Traits], ranks: int, in_streams: bool
+    keys: Mapping[str, DerivedValue], in_turn: DerivedValue, logged: Sequence[Traits], ranks: int, in_streams: bool
 ) -> dict[str, DerivedValue]:
     """Return the keys of the order of files and samples: those of the candidate that agrees best with the log. keys:
-    the other keys of the workload. in_turn: number of files from which the program may read alternately; None if it
-    reads one file after the other. in_streams: whether each file is read from its beginning to its end, in whatever
-    order the program uses its samples.
+    the other keys of the workload. in_turn: estimate of the number of files from which the program reads alternately.
+    in_streams: whether each file is read from its beginning to its end, in whatever order the program uses its samples.
     """
     base = {key: keys[key].value for key in _KEYS if key in keys} | {"reader.read_threads": 1}
     if base["reader.mode"] == "framework" and base["dataset.format"] != "tfrecord":
         del base["reader.transfer_size"]  # a library chooses the size
-    orders = [values for values in _orders(in_turn) if not (in_streams and values["reader.shuffle.samples"])]
+    alternate = in_turn.value if in_turn.confidence in ("high", "medium") else None
+    orders = [values for values in _orders(alternate) if not (in_streams and values["reader.shuffle.samples"])]
     candidates = ranked(({**base, **values} for values in orders), logged, ranks)
     if not candidates or not candidates[0].agreements:
         return {key: DerivedValue(None if key.endswith("interleave") else False, "unknown", "too few reads to show an "
                 "order") for key in _ORDER}  # fmt: skip
-    made = {key: _chosen(candidates, key) for key in _ORDER}
+    shown = traits.medians(logged)
+    made = {key: _chosen(candidates, key, shown) for key in _ORDER}
+    if alternate is None:
+        made["reader.interleave"] = _one_by_one(made, in_turn)
     if in_streams:
         evidence = "files are read from their beginning to their end; reads do not show in which order samples are used"
         made["reader.shuffle.samples"] = DerivedValue(False, "unknown", evidence)
     return made
+
+
+def _one_by_one(order: Mapping[str, DerivedValue], in_turn: DerivedValue) -> DerivedValue:
+    """Return `reader.interleave` for a program that does not read files in turn. in_turn: estimate from the reads."""
+    if order["reader.shuffle.files"].value and order["reader.shuffle.samples"].value:
+        evidence = "samples of all files are shuffled together: any file may be next"
+        return DerivedValue(None, order["reader.shuffle.samples"].confidence, evidence)
+    return in_turn._replace(value=None)
 
 
 def _orders(in_turn: int | None) -> Iterator[Values]:
@@ -120,16 +132,33 @@ def _orders(in_turn: int | None) -> Iterator[Values]:
                 yield dict(zip(_ORDER, (files, samples, ascending, interleave), strict=True))
 
 
-def _chosen(candidates: Sequence[Candidate], key: str) -> DerivedValue:
-    best, apart = candidates[0], margin(candidates, key)
+def _chosen(candidates: Sequence[Candidate], key: str, shown: Mapping[str, float]) -> DerivedValue:
+    """Return the value of `key` of the first candidate. shown: median of each trait in the log."""
+    best, other = candidates[0], runner_up(candidates, key)
+    apart = best.score - other.score if other is not None else 1.0
     level: Confidence = (
         "unknown" if apart < _ALIKE else "low" if apart < _LIKELY else "medium" if apart < _CERTAIN else "high"
     )
     level = level if best.score >= _EXPLAINS else weaker(level, "low")
-    traits_ = ", ".join(f"{name} {value:.2f}" for name, value in best.agreements.items())
-    other = f"with another value at most {best.score - apart:.2f}" if apart < 1 else "other values are not possible"
-    evidence = f"predicted requests agree with the log to {best.score:.2f} ({traits_}), {other}"
-    return DerivedValue(best.values[key], level, evidence)
+    return DerivedValue(best.values[key], level, _reason(best, other, key, shown))
+
+
+def _reason(best: Candidate, other: Candidate | None, key: str, shown: Mapping[str, float]) -> str:
+    """Return the evidence for the value of `key` of the best candidate: the trait in which the log speaks most clearly
+    for it and against `other`, and the agreement of both in all traits.
+    """
+    agrees = f"predicted requests agree with the log to {best.score:.2f}"
+    if other is None:
+        return f"{agrees}; the log shows no other value"
+    value = other.values[key]
+    rival = "null" if value is None else str(value).lower()
+    agrees = f"{agrees}, with {rival} to {other.score:.2f}"
+    names = [name for name in traits.PHRASES if name in best.agreements and name in other.agreements]
+    clearest = max(names, key=lambda name: best.agreements[name] - other.agreements[name], default=None)
+    if clearest is None or best.agreements[clearest] - other.agreements[clearest] < _ALIKE:
+        return agrees
+    log, mine, its = (traits.phrase(clearest, values[clearest]) for values in (shown, best.predicted, other.predicted))
+    return f"{traits.PHRASES[clearest]}: {log}, predicted {mine}, with {rival} {its}; {agrees}"
 
 
 def logged(reads: Reads, places: Integers, by_file: bool) -> list[Traits]:

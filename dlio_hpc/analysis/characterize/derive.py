@@ -31,6 +31,8 @@ _SIEVE = 64 << 10
 # A program that runs after its last read for more than this many times the time of reading is assumed to compute on
 # data in memory. It must run for more than this many seconds, or write checkpoints.
 _LONGER, _LONG_S = 1.0, 2.0
+# A rank that opens a file less often than this opens it once.
+_ONCE = 1.1
 # Smallest share of the time of reading without reads from which the computation of a step is estimated.
 _IDLE = 0.2
 
@@ -115,11 +117,10 @@ def _common(subject: _Subject) -> dict[str, DerivedValue]:
     shared = len(data) == 1 and data[0].ranks > 1
     evidence = f"{len(data):,} files, each opened by {np.median([file.ranks for file in data]):.0f} of {ranks} ranks"
     evidence = f"one file, opened by {data[0].ranks} of {ranks} ranks" if len(data) == 1 else evidence
+    level: Confidence = "high" if len(data) > 1 or shared else "unknown" if ranks == 1 else "medium"
     return {
         "dataset.format": kind.name,
-        "dataset.file_access": DerivedValue(
-            "shared" if shared else "multi", "high" if len(data) > 1 or shared else "medium", evidence
-        ),
+        "dataset.file_access": DerivedValue("shared" if shared else "multi", level, evidence),
         "dataset.files": _count(data),
         "reader.mode": kind.mode,
     }
@@ -160,7 +161,7 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     shown = keys | _by_blocks(subject, request.value) if sample.hidden else keys
     in_order = candidates.order(
         shown,
-        interleave.value if interleave.confidence in ("high", "medium") else None,
+        interleave,
         candidates.logged(core, places, kind.loads_files),
         log.job.ranks,
         in_streams,
@@ -169,6 +170,7 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     keys["compute.time"] = _compute(subject, pace)
     keys["train.epochs"] = per_rank.epochs
     keys["train.steps"] = _part(keys, per_rank, core)
+    keys |= _keep_open(subject, keys, in_streams)
     if sample.hidden:
         keys |= _of_blocks(core, _samples_a_rank(keys, subject.log.job.ranks) * keys["train.epochs"].value)
     return keys, pace
@@ -319,6 +321,20 @@ def _geometry(
     return keys
 
 
+def _keep_open(subject: _Subject, keys: dict[str, DerivedValue], in_streams: bool) -> dict[str, DerivedValue]:
+    """Return the key `reader.keep_open` if a rank opens a file in fewer epochs than it reads the file, otherwise an
+    empty dict.
+    """
+    epochs = keys["train.epochs"].value
+    if in_streams or subject.kind.loads_files or subject.kind.streams or epochs < 2:
+        return {}
+    opens = sum(file.opens for file in subject.data) / max(sum(file.ranks for file in subject.data), 1)
+    if opens > epochs / 2:
+        return {}
+    evidence = f"a rank opens a file {opens:.3g} time(s) in {epochs} epochs"
+    return {"reader.keep_open": DerivedValue(True, "high" if opens < _ONCE else "medium", evidence)}
+
+
 def _is_mpiio(subject: _Subject) -> bool:
     """Return whether the dataset was opened through MPI-IO. If it was, HDF5 had no sieve buffer."""
     paths = {file.path for file in subject.data}
@@ -392,9 +408,7 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     none = "not recorded without a trace (DXT)"
     shuffled = DerivedValue(False, "unknown", none)
     whole = from_counters.compute(records, data, log.job.ranks)
-    epochs, shard = from_counters.epochs(data), from_counters.shard(data, log.job.ranks)
-    if not shard.value:
-        epochs = epochs._replace(value=max(1, round(epochs.value / log.job.ranks)))
+    passes = from_counters.epochs(data, log.job.ranks)
     keys["reader.load"] = DerivedValue("on_demand", "unknown", none)
     keys["reader.batch_size"] = DerivedValue(1, "unknown", none)
     keys["reader.transfer_size"] = request
@@ -402,12 +416,12 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     keys["reader.prefetch"] = DerivedValue(None, "unknown", none)
     keys["reader.shuffle.files"] = from_counters.files_shuffled(log, records)
     keys["reader.shuffle.samples"] = from_counters.samples_shuffled(records) if len(records) else shuffled
-    keys["reader.shard"] = shard
-    per_rank = max(1.0, _samples_a_rank(keys, subject.log.job.ranks) * epochs.value)
+    keys["reader.shard"] = passes["reader.shard"]
+    per_rank = max(1.0, _samples_a_rank(keys, subject.log.job.ranks) * passes["train.epochs"].value)
     keys["compute.time"] = whole._replace(
         value=round(whole.value / per_rank, 6), evidence=f"{whole.evidence}, divided by {per_rank:,.0f} steps"
     )
-    keys["train.epochs"] = epochs
+    keys["train.epochs"] = passes["train.epochs"]
     keys["train.steps"] = DerivedValue(None, "unknown", none)
     return keys, step_detection.pace(None, size)
 
@@ -458,6 +472,8 @@ def _in_memory(subject: _Subject, keys: dict[str, DerivedValue], saved: int) -> 
     unseen = "reads before the first step do not show batches"
     made["reader.batch_size"] = keys["reader.batch_size"]._replace(confidence="unknown", evidence=unseen)
     made["reader.prefetch"] = DerivedValue(None, "unknown", unseen)
+    order = "data in memory are used in any order, without reads"
+    made["reader.shuffle.samples"] = DerivedValue(False, "unknown", order)
     count = max(1.0, _samples_a_rank(keys, subject.log.job.ranks) / keys["reader.batch_size"].value)
     evidence = f"{after:.3g} s of run time after the last read, divided by {epochs} x {count:,.0f} steps"
     made["compute.time"] = DerivedValue(round(after / epochs / count, 6), "low", evidence)

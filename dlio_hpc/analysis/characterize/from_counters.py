@@ -13,6 +13,10 @@ from dlio_hpc.units import format_seconds, format_size
 _IN_ORDER = 0.8
 # One of the request sizes that Darshan records counts as the usual size if it has at least this share of the bytes.
 _SEEN = 0.3
+# Files count as read a whole number of times if the number is as near as this to a whole one.
+_NEAR = 0.1
+# Nearly all files have more than this share.
+_MOST_FILES = 0.9
 # Smallest number of reads per open of a file of which most are reads of samples, not of headers and indexes.
 _MANY = 32
 
@@ -44,25 +48,37 @@ def transfer(records: Records, files: list[FileStats]) -> DerivedValue:
     return DerivedValue(mean, "low", evidence)
 
 
-def epochs(files: list[FileStats]) -> DerivedValue:
-    """Estimate `train.epochs`: bytes read, divided by the size of the files."""
+def epochs(files: list[FileStats], ranks: int) -> dict[str, DerivedValue]:
+    """Estimate `train.epochs` and `reader.shard`. If every rank opens nearly all files, two workloads read the same
+    bytes: one in which each rank reads the whole dataset, and one in which the ranks share it and read it `ranks` times
+    as often. The first is assumed if it has a whole number of epochs.
+    """
     total, sizes = sum(file.bytes_read for file in files), sum(file.size for file in files)
     times = total / sizes if sizes else 1.0
-    near = abs(times - round(times)) < 0.1
-    evidence = f"counters: {format_size(total)} were read, {times:.3g} x the size of all files ({format_size(sizes)})"
-    return DerivedValue(max(1, round(times)), "medium" if near and times > 0.5 else "low", evidence)
-
-
-def shard(files: list[FileStats], ranks: int) -> DerivedValue:
-    """Estimate `reader.shard`. It is False if all ranks read the same data. This is assumed under two conditions:
-    nearly all files are opened by all ranks, and the files are read nearly as many times as there are ranks.
-    """
-    if ranks <= 1:
-        return DerivedValue(True, "unknown", "a single rank")
     by_all = sum(file.ranks >= ranks for file in files) / len(files)
-    times = sum(file.bytes_read for file in files) / max(sum(file.size for file in files), 1)
-    evidence = f"{by_all:.0%} of the files were opened by all ranks; {times:.3g} x the size of all files was read"
-    return DerivedValue(not (by_all > 0.9 and times > 0.9 * ranks), "low", evidence)
+    evidence = f"counters: {format_size(total)} were read, {times:.3g} x the size of all files ({format_size(sizes)})"
+    opened = f"{by_all:.0%} of the files were opened by all ranks"
+    level: Confidence = "medium" if _is_whole(times) else "low"
+    if ranks == 1 or by_all <= _MOST_FILES:
+        shard = DerivedValue(True, "unknown", "a single rank") if ranks == 1 else DerivedValue(True, "low", opened)
+        return {"train.epochs": DerivedValue(max(1, round(times)), level, evidence), "reader.shard": shard}
+    if _is_whole(times / ranks):
+        number = round(times / ranks)
+        other = f"or {round(times)} epochs in which each rank reads its share"
+        return {
+            "train.epochs": DerivedValue(number, "low", f"{evidence}; {opened}: {number} epochs of each rank, {other}"),
+            "reader.shard": DerivedValue(False, "low", f"{opened}; {times:.3g} x the size of all files was read"),
+        }
+    reason = f"{opened}, but {times:.3g} is no multiple of the {ranks} ranks"
+    return {
+        "train.epochs": DerivedValue(max(1, round(times)), level, evidence),
+        "reader.shard": DerivedValue(True, level, reason),
+    }
+
+
+def _is_whole(times: float) -> bool:
+    """Return whether files were read about a whole number of times, and at least once."""
+    return abs(times - round(times)) < _NEAR and times > 0.5
 
 
 def samples_shuffled(records: Records) -> DerivedValue:

@@ -11,6 +11,7 @@ from dlio_hpc.analysis.characterize.prediction import Integers, RequestColumns
 from dlio_hpc.analysis.log.access_pattern import correlation, first_visits
 from dlio_hpc.analysis.similarity import request_distance
 from dlio_hpc.analysis.similarity.request_distance import Grain, RequestDistribution
+from dlio_hpc.units import format_size
 
 # Largest number of requests between two that belong together. Several threads, or several arrays of a file, are read in
 # turn; each of them is followed by itself.
@@ -21,6 +22,13 @@ _FEW_REQUESTS = 6
 _NO_ORDER = 0.55
 # Runs shorter than this are those of a random order; how much shorter is chance.
 _NO_RUN = 0.25
+# Words for the traits that are numbers.
+PHRASES = {
+    "forward": "requests at a higher offset than the request before",
+    "run": "share of a file that is read without a step back",
+    "visit": "bytes read from a file before another file",
+    "file_order": "correlation between the names of files and the order in which they are read",
+}
 
 
 class Traits(NamedTuple):
@@ -83,20 +91,28 @@ def agreement(a: Sequence[Traits], b: Sequence[Traits]) -> dict[str, float]:
     """Return for each trait how well two programs agree in it, from 0 to 1. a, b: traits of the readers of each
     program. A trait that either program does not show is left out.
     """
-    agreements = {}
-    for name in ("forward", "run", "visit", "file_order"):
-        values = [_middle([getattr(traits, name) for traits in program]) for program in (a, b)]
-        if values[0] is not None and values[1] is not None:
-            agreements[name] = _alike(name, values[0], values[1])
+    mine, others = medians(a), medians(b)
+    agreements = {name: _alike(name, mine[name], others[name]) for name in mine if name in others}
     sizes = [_pooled([traits.sizes for traits in program]) for program in (a, b)]
     if (apart := request_distance.distance(*sizes)) is not None:
         agreements["sizes"] = apart.closeness
     return agreements
 
 
-def _middle(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.median(known)) if known else None
+def medians(program: Sequence[Traits]) -> dict[str, float]:
+    """Return the median over the readers of a program for each trait that is a number and that the program shows."""
+    values = {name: [getattr(traits, name) for traits in program] for name in PHRASES}
+    known = {name: [value for value in column if value is not None] for name, column in values.items()}
+    return {name: float(np.median(column)) for name, column in known.items() if column}
+
+
+def phrase(name: str, value: float) -> str:
+    """Return a value of a trait in words, to follow a phrase of PHRASES."""
+    if name == "visit":
+        return format_size(round(value))
+    if name == "file_order":
+        return f"{value:.2f}" if value > _NO_ORDER else "none"
+    return f"{value:.0%}"
 
 
 def _alike(name: str, a: float, b: float) -> float:

@@ -1,6 +1,7 @@
 """Derivation of the checkpoints and the auxiliary files of a program from its log."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +24,8 @@ _PAUSES, _LEAST_PAUSE_S = 0.25, 0.01
 _HEADER_S = 1e-3
 # Requests of one size write checkpoints if they have at least this share of the bytes.
 _MAINLY = 0.8
+# Largest number of write requests that a workload lists.
+_MOST_WRITES = 64
 # Largest number of auxiliary files that a workload names. Programs with more files organise them in another way.
 MOST = 8
 
@@ -35,12 +38,14 @@ class CheckpointWrites(NamedTuple):
 
 
 class _Event(NamedTuple):
-    """One checkpoint. start: time in seconds of the first write of the checkpoint. files: bytes written, by rank and
-    path.
+    """One checkpoint. start: time in seconds of the first write of the checkpoint. files: the bytes that each file has
+    after the checkpoint, by rank and path. If writes leave gaps, as those of HDF5 do, the gaps are included. writes:
+    offset and size of the write requests to each file, in turn; empty if there is no trace.
     """
 
     start: float
     files: dict[tuple[int, str], int]
+    writes: dict[tuple[int, str], list[tuple[int, int]]]
 
 
 def checkpoints(
@@ -63,7 +68,7 @@ def checkpoints(
     if traced and requests is not None:
         sizes = sorted([*sizes, *_untraced(files, requests, len(events))])
     evidence = f"{len(events)} checkpoint(s) of {len(sizes)} file(s), {format_size(sum(sizes))}"
-    confidence: Confidence = "high" if traced else "medium"
+    confidence: Confidence = "high" if traced else "medium" if len(events) > 1 else "low"
     keys = {
         "every_steps": _every(events, begins, epochs),
         "files": DerivedValue(sizes[:100], confidence, evidence),
@@ -72,7 +77,31 @@ def checkpoints(
         "fsync": _fsync(files),
         "read_back": _read_back(files),
     }
-    return CheckpointWrites(keys, len(events))
+    return CheckpointWrites(keys | _irregular(events, sizes, keys["transfer_size"].value), len(events))
+
+
+def _irregular(events: Sequence[_Event], sizes: Sequence[int], usual_size: int) -> dict[str, DerivedValue]:
+    """Return the key `requests` if most checkpoints are a single file of the same requests, and these are not requests
+    of `usual_size` bytes from the beginning of the file to its end. Otherwise return an empty dict.
+    """
+    counts = Counter(tuple(writes) for event in events for writes in event.writes.values() if len(event.writes) == 1)
+    if not counts or len(sizes) != 1:
+        return {}
+    writes, count = counts.most_common(1)[0]
+    regular = tuple((at, min(usual_size, sizes[0] - at)) for at in range(0, sizes[0], usual_size))
+    is_possible = len(writes) <= _MOST_WRITES and max(begin + size for begin, size in writes) <= sizes[0]
+    if 2 * count <= len(events) or writes == regular or not is_possible:
+        return {}
+    evidence = f"{count} of {len(events)} checkpoint(s) were written in these requests"
+    return {"requests": DerivedValue([list(request) for request in writes], "high", evidence)}
+
+
+def _placed(requests: Requests, writes: list[int]) -> list[tuple[int, int]]:
+    """Return offset and size of these writes. Offsets begin at 0: Darshan does not see every opening of a file, and
+    then goes on counting.
+    """
+    begin, length = requests.offset[writes], requests.length[writes]
+    return list(zip((begin - begin.min()).tolist(), length.tolist(), strict=True))
 
 
 def _traced(files: Sequence[FileStats], requests: Requests) -> list[_Event]:
@@ -87,14 +116,31 @@ def _traced(files: Sequence[FileStats], requests: Requests) -> list[_Event]:
     pauses = np.concatenate(([0.0], np.maximum(start[1:] - end[:-1], 0)))
     taken = float(np.median(requests.end[chosen] - start))
     limit = max(_PAUSES * float(pauses.max()), _LEAST_PAUSE_S, 2 * taken)
-    events: list[_Event] = []
+    events: list[tuple[float, dict[tuple[int, str], list[int]]]] = []
     for at, pause in zip(chosen.tolist(), pauses.tolist(), strict=True):
         key = int(requests.rank[at]), requests.paths[requests.file[at]]
-        again = bool(events) and key in events[-1].files and requests.offset[at] == 0 and pause > _HEADER_S
+        again = bool(events) and key in events[-1][1] and requests.offset[at] == 0 and pause > _HEADER_S
         if not events or pause > limit or again:
-            events.append(_Event(float(requests.start[at]), {}))
-        events[-1].files[key] = events[-1].files.get(key, 0) + int(requests.length[at])
-    return events
+            events.append((float(requests.start[at]), {}))
+        events[-1][1].setdefault(key, []).append(at)
+    return [
+        _Event(
+            begin,
+            {key: _written(requests, writes) for key, writes in files.items()},
+            {key: _placed(requests, writes) for key, writes in files.items()},
+        )
+        for begin, files in events
+    ]
+
+
+def _written(requests: Requests, writes: list[int]) -> int:
+    """Return the bytes of a file after these writes. Writes to earlier places, as HDF5 makes them, show that the file
+    is filled in any order, and may have gaps.
+    """
+    begin, length = requests.offset[writes], requests.length[writes]
+    if (np.diff(begin) < 0).any():
+        return int((begin + length).max() - begin.min())
+    return int(length.sum())
 
 
 def _untraced(files: Sequence[FileStats], requests: Requests, number: int) -> list[int]:
@@ -144,13 +190,13 @@ def _counted(files: Sequence[FileStats]) -> list[_Event]:
     events: list[_Event] = []
     for file, at in zip(known, begun, strict=True):
         if not events or at - events[-1].start > limit:
-            events.append(_Event(at, {}))
-        events[-1].files[0, file.path] = _size(file)
+            events.append(_Event(at, {}, {}))
+        events[-1].files[max(file.rank, 0), file.path] = _size(file)
     times = round(float(np.median([file.bytes_written / max(file.size, 1) for file in known]))) if known else 1
     if times > 1 and len(events) == 1:
         first, last = begun[0], max(file.written_s[1] for file in known if file.written_s is not None)
         step = (last - first) / max(times - 1, 1)
-        events = [_Event(first + number * step, events[0].files) for number in range(min(times, 1000))]
+        events = [_Event(first + number * step, events[0].files, {}) for number in range(min(times, 1000))]
     return events
 
 

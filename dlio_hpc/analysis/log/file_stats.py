@@ -17,7 +17,7 @@ class FileStats(NamedTuple):
     """Accesses to a file. size: bytes from the beginning of the file to the end of the access that reached furthest.
     ranks: number of ranks that opened the file. read_s, written_s: time of the first and of the last read (or write) in
     seconds since the job began; None if there was none. buffered: bytes transferred through STDIO, which is not traced.
-    collective: number of collective MPI-IO requests.
+    collective: number of collective MPI-IO requests. rank: the rank that opened the file; -1 if several ranks did.
     """
 
     path: str
@@ -33,6 +33,7 @@ class FileStats(NamedTuple):
     written_s: tuple[float, float] | None
     buffered: int
     collective: int
+    rank: int = -1
 
     @property
     def moved(self) -> int:
@@ -51,6 +52,9 @@ def take(log: Log) -> list[FileStats]:
     collective = _collective(mpiio, ids)
     sizes = _largest(both, ("MAX_BYTE_READ", "MAX_BYTE_WRITTEN"), at, len(ids)) + 1
     ranks = _ranks(both, at, len(ids), log.job.ranks)
+    only = np.full(len(ids), -1, np.int64)
+    only[at] = np.concatenate([records["rank"] for records in both])
+    only[ranks > 1] = -1
     read, written = (_span(both, kind, at, len(ids)) for kind in ("READ", "WRITE"))
     buffered = np.zeros(len(ids), np.int64)
     np.add.at(buffered, at[len(posix) :], counter(stdio, "BYTES_READ") + counter(stdio, "BYTES_WRITTEN"))
@@ -69,6 +73,7 @@ def take(log: Log) -> list[FileStats]:
             _pair(written[:, row]),
             int(buffered[row]),
             collective.get(int(number), 0),
+            int(only[row]),
         )
         for row, number in enumerate(ids)
     ]

@@ -106,8 +106,7 @@ def of_log(
     """
     operations = [operation for operation in (analysis.read, analysis.write) if operation is not None]
     known = _of_counters(operations) if requests is None else _of_requests(requests)
-    is_hidden = requests is None and analysis.untraced_bytes > _HIDDEN * (analysis.bytes_read + analysis.bytes_written)
-    if is_hidden:  # requests of STDIO are calls of the program, not requests to storage
+    if _is_hidden(analysis):  # requests of STDIO are calls of the program, not requests to storage
         known, operations = {}, []
     source = "Darshan's counters (no complete trace)" if requests is None else "Darshan's trace (DXT)"
     return Profile(
@@ -166,6 +165,11 @@ def by_bins(profile: Profile) -> Profile:
     low, high, median = (request_distance.lower_edge(size) if size else size for size in sizes)
     around = profile.around_median and tuple(request_distance.lower_edge(size) for size in profile.around_median)
     return replace(profile, request_min=low, request_max=high, request_median=median, around_median=around)
+
+
+def _is_hidden(analysis: Analysis) -> bool:
+    moved = {name: module.bytes_read + module.bytes_written for name, module in analysis.interfaces.items()}
+    return moved.get("STDIO", 0) > _HIDDEN * (moved.get("STDIO", 0) + moved.get("POSIX", 0))
 
 
 def _untraced(analysis: Analysis) -> list[str]:

@@ -31,7 +31,7 @@ class SampleReader(Protocol):
         """
 
     def close(self) -> None:
-        """Close all files at the end of an epoch."""
+        """Close all files. A later read opens them again."""
 
 
 class Format(NamedTuple):

@@ -34,6 +34,7 @@ class NativeLoader:
         self._layout = SampleLayout(workload.dataset)
         self._batch_size = workload.reader.batch_size
         self._ahead = min(workload.reader.batches_ahead, steps)
+        self._keeps_open = workload.reader.keep_open
         self._threads = threads.of(workload)
         self._preprocessing = Preprocessing(workload) if workload.reader.preprocess_time else None
         try:
@@ -57,7 +58,8 @@ class NativeLoader:
                 yield _collect(self._threads.submit(self._read, places, buffer), places, buffer)
         else:
             yield from self._read_ahead(self._threads, batches)
-        self._reader.close()
+        if not self._keeps_open:
+            self._reader.close()
 
     def _read_ahead(self, threads: Threads, batches: Iterator[Places]) -> Iterator[Batch]:
         pending: deque[tuple[list[Task[Batch]], Places, Buffer, Buffer]] = deque()
@@ -88,6 +90,8 @@ class NativeLoader:
     def close(self) -> None:
         if self._threads is not None:
             self._threads.close()
+        if self._keeps_open:
+            self._reader.close()
         if self._preprocessing is not None:
             self._preprocessing.close()
 

@@ -1,0 +1,1 @@
+"""Conversion of workloads of dlio_benchmark to workloads of dlio-hpc that make the same requests."""

@@ -1,0 +1,19 @@
+"""Outcomes of an import, key by key."""
+
+from typing import Any, Literal, NamedTuple
+
+# mapped: a key of dlio-hpc has the same effect. approximated: a key of dlio-hpc has nearly the same effect. ignored: no
+# effect on the requests of a run. left out: requests of dlio_benchmark that the workload does not make.
+Fate = Literal["mapped", "approximated", "ignored", "left out"]
+
+
+class Fact(NamedTuple):
+    """Outcome of the import for a key of dlio_benchmark. target, value: key of dlio-hpc that is set, and its value; ""
+    for none. text: explanation, which may be empty.
+    """
+
+    key: str
+    fate: Fate
+    text: str = ""
+    target: str = ""
+    value: Any = None

@@ -1,0 +1,111 @@
+"""Conversion of a workload of dlio_benchmark to a workload of dlio-hpc."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dlio_hpc import document
+from dlio_hpc.config.dlio_benchmark import dataset, reader, refusals, training
+from dlio_hpc.config.dlio_benchmark.fact import Fact
+from dlio_hpc.config.dlio_benchmark.keys import KEYS, REVISION, SWITCHES
+from dlio_hpc.config.dlio_benchmark.source import SourceWorkload, read
+from dlio_hpc.errors import name_hint
+
+
+class Imported(NamedTuple):
+    """A workload that was converted, with the facts about its keys."""
+
+    source: SourceWorkload
+    facts: tuple[Fact, ...]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The workload as plain data, as read from a YAML file."""
+        data: dict[str, Any] = {
+            "name": self.source.name,
+            "description": self.description,
+            "source": self.source.command,
+        }
+        for fact in self.facts:
+            if fact.target:
+                document.put(data, fact.target, fact.value, self.source.origin)
+        return data
+
+    @property
+    def description(self) -> str:
+        loader = next(fact.value for fact in self.facts if fact.target == "reader.loader")
+        return f"imported from dlio_benchmark: {self.source['dataset.format']}, read by loader {loader}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Lines about the keys that the file sets, and about other keys without a counterpart of the same effect."""
+        return tuple(line(self.source, fact) for fact in self.facts if self.is_reported(fact))
+
+    def is_reported(self, fact: Fact) -> bool:
+        """Return whether users are to know of the fact: the file sets its key, or it changes requests."""
+        return fact.key in self.source.values or fact.fate not in _QUIET
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes for a plan: the keys without a counterpart of the same effect."""
+        differing = tuple(line(self.source, fact) for fact in self.facts if fact.fate not in _QUIET)
+        ignored = [self.source.old.get(fact.key, fact.key) for fact in self.facts if self._is_ignored(fact)]
+        return (*differing, f"ignored, no effect on requests: {', '.join(ignored)}") if ignored else differing
+
+    def _is_ignored(self, fact: Fact) -> bool:
+        return fact.fate == "ignored" and fact.key in self.source.values
+
+    @property
+    def differences(self) -> str:
+        """The keys of the notes, by their outcome."""
+        keys: dict[str, dict[str, None]] = {}
+        for fact in self.facts:
+            if fact.fate not in _QUIET:
+                keys.setdefault(fact.fate, {})[self.source.old.get(fact.key, fact.key)] = None
+        return "; ".join(f"{fate}: {', '.join(names)}" for fate, names in keys.items())
+
+
+# Outcomes that change no requests.
+_QUIET = ("mapped", "ignored")
+_PARTS = (
+    dataset.dataset, reader.reader, reader.order, training.times, training.train, training.checkpoint,
+    training.evaluation,
+)  # fmt: skip
+
+
+def line(source: SourceWorkload, fact: Fact) -> str:
+    """Return the outcome for a key as a line of text."""
+    key = source.old.get(fact.key, fact.key)
+    given = f"{key}: {source.values[fact.key]}" if fact.key in source.values else key
+    to = f" to {fact.target}={_plain(fact.value)}" if fact.target else ""
+    return f"{given}: {fact.fate}{to}{f' ({fact.text})' if fact.text else ''}"
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+def load(path: Path, overrides: tuple[str, ...] = ()) -> Imported:
+    """Read and convert a workload file of dlio_benchmark. overrides: in the form of Hydra, such as
+    ++workload.reader.batch_size=4. Raise ConfigError if dlio-hpc cannot make the same requests.
+    """
+    return converted(read(path, overrides))
+
+
+def converted(source: SourceWorkload) -> Imported:
+    """Convert a workload. Raise ConfigError if dlio-hpc cannot make the same requests."""
+    refusals.check(source)
+    facts = [fact for part in _PARTS for fact in part(source)]
+    keys = {fact.key for fact in facts}
+    facts += [_without_effect(source, key) for key in source.values if key not in keys]
+    return Imported(source, tuple(facts))
+
+
+def _without_effect(source: SourceWorkload, key: str) -> Fact:
+    """Return the fact about a key that no part of the workload depends on."""
+    if key in KEYS:
+        switch = next((on for section, on in SWITCHES.items() if key.startswith(section)), "")
+        reason = f"{switch} is False" if switch and not source[switch] else "no effect in this workload"
+        return Fact(key, "ignored", KEYS[key].without_effect or reason)
+    section, _, name = key.rpartition(".")
+    hint = name_hint(name, (known.rpartition(".")[2] for known in KEYS if known.rpartition(".")[0] == section))
+    return Fact(key, "ignored", f"{hint}dlio_benchmark {REVISION} has no such key")

@@ -1,0 +1,108 @@
+"""The reading of a workload of dlio_benchmark: loader, requests, threads, and order."""
+
+import math
+from collections.abc import Iterator
+
+from dlio_hpc.config.dlio_benchmark.fact import Fact, Fate
+from dlio_hpc.config.dlio_benchmark.formats import IMAGES, LOADERS, format_of, loader_of, reads_nothing
+from dlio_hpc.config.dlio_benchmark.keys import REVISION
+from dlio_hpc.config.dlio_benchmark.source import SourceWorkload
+
+# Request of Pillow for the data of an image.
+_PILLOW_REQUEST = 64 << 10
+
+
+def reader(source: SourceWorkload) -> Iterator[Fact]:
+    """Yield the facts about loader, requests and threads."""
+    kind, loader = source["dataset.format"], loader_of(source)
+    threads, ahead = source["reader.read_threads"], source["reader.prefetch_size"]
+    given = bool(source["reader.data_loader"])
+    text = "" if given else "the loader of the framework"
+    if loader == "dali":
+        text = "threads of dlio-hpc read as the Python readers under DALI"
+    fate: Fate = "approximated" if loader == "dali" else "mapped"
+    yield Fact("reader.data_loader" if given else "framework", fate, text, "reader.loader", LOADERS[loader])
+    yield Fact("framework", "mapped", "see reader.loader")
+    yield from _mode(source)
+    yield Fact("reader.batch_size", "mapped", "", "reader.batch_size", source["reader.batch_size"])
+    yield Fact("reader.read_threads", "mapped", "0 is the rank itself" if not threads else "", "reader.read_threads",
+               max(1, threads))  # fmt: skip
+    yield _prefetch(loader, threads, ahead)
+    if format_of(source) == "tfrecord":
+        yield Fact("reader.computation_threads", "mapped", "calls that parse batches", "reader.preprocess_threads",
+                   max(1, source["reader.computation_threads"]))  # fmt: skip
+    yield Fact("reader.batch_size", "mapped", "incomplete batches are dropped", "reader.drop_last", True)
+    if loader == "pytorch" and source["reader.multiprocessing_context"] != "fork":
+        is_spawn = source["reader.multiprocessing_context"] == "spawn"
+        yield Fact(
+            "reader.multiprocessing_context", "mapped" if is_spawn else "approximated", "",
+            "reader.multiprocessing_context", "spawn",
+        )  # fmt: skip
+    if source["reader.read_type"] == "memory" and kind != "tfrecord" and not reads_nothing(source):
+        yield Fact("reader.read_type", "approximated", "read before the first step, not when first needed",
+                   "reader.load", "memory")  # fmt: skip
+
+
+def _mode(source: SourceWorkload) -> Iterator[Fact]:
+    """Yield the mode of reading, and the size of requests."""
+    kind, size = source["dataset.format"], source["reader.transfer_size"]
+    if format_of(source) == "null":
+        return
+    if source["reader.odirect"]:
+        yield Fact("reader.odirect", "mapped", "", "reader.direct", True)
+        return
+    if kind in IMAGES:
+        yield Fact("dataset.format", "approximated", "requests of Pillow", "reader.transfer_size", _PILLOW_REQUEST)
+        return
+    if kind == "indexed_binary":
+        return
+    yield Fact("dataset.format", "mapped", "the library of the format reads", "reader.mode", "framework")
+    if kind == "tfrecord" and size is not None:
+        yield Fact("reader.transfer_size", "mapped", "", "reader.transfer_size", size)
+    elif kind != "tfrecord":
+        yield Fact("reader.transfer_size", "ignored", "dlio_benchmark uses it for tfrecord only")
+
+
+def _prefetch(loader: str, threads: int, ahead: int) -> Fact:
+    """Return the number of batches that are read ahead. Each worker of PyTorch reads at least one, and two if the key
+    is 0.
+    """
+    key = "reader.prefetch_size"
+    if loader != "pytorch":
+        least = max(ahead, threads) if ahead and loader != "tensorflow" else ahead
+        return Fact(key, "mapped", "", "reader.prefetch", least)
+    if not threads:
+        return Fact(key, "mapped", "nothing is read ahead without workers", "reader.prefetch", 0)
+    each_worker = math.ceil(ahead / threads) or 2
+    return Fact(key, "mapped", f"{each_worker} for each of {threads} workers", "reader.prefetch", each_worker * threads)
+
+
+def order(source: SourceWorkload) -> Iterator[Fact]:
+    """Yield the order of reading, as the keys ask for it. The revision itself shuffles lists that most of its loaders
+    do not use: only the order of files under tf.data is random, unless they are TFRecord files.
+    """
+    keys = {"reader.file_shuffle": "reader.shuffle.files", "reader.sample_shuffle": "reader.shuffle.samples"}
+    asked = [key for key in keys if _shuffles(source, key)]
+    is_tfrecord, is_tensorflow = format_of(source) == "tfrecord", loader_of(source) == "tensorflow"
+    for key, target in keys.items():
+        text = f"as the key asks; dlio_benchmark {REVISION} itself reads in the order of files: -S {target}=false"
+        if key not in asked:
+            yield Fact(key, "mapped", "no shuffling is the default")
+        elif key == "reader.sample_shuffle" and is_tfrecord:
+            yield Fact(key, "ignored", "shuffles in memory; a file is read from its beginning")
+        elif key == "reader.file_shuffle" and is_tensorflow and not is_tfrecord:
+            yield Fact(key, "mapped", "", target, True)
+        else:
+            yield Fact(key, "approximated", text, target, True)
+    if asked and not (is_tfrecord and asked == ["reader.sample_shuffle"]):
+        yield Fact("train.seed", "mapped", "", "reader.shuffle.seed", source["train.seed"])
+        yield Fact("train.seed_change_epoch", "mapped", "", "reader.shuffle.reseed", source["train.seed_change_epoch"])
+    else:
+        yield from (Fact(key, "ignored", "no reads are shuffled") for key in ("train.seed", "train.seed_change_epoch"))
+
+
+def _shuffles(source: SourceWorkload, key: str) -> bool:
+    value = source[key]
+    if value not in {"off", "seed", "random"}:
+        raise source.refused(key, "use one of: off, seed, random")
+    return bool(value != "off")

@@ -1,0 +1,482 @@
+"""Workloads of dlio_benchmark become workloads that make the same requests, and each key has its outcome."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlio_hpc import document
+from dlio_hpc.config import workload
+from dlio_hpc.config.dlio_benchmark import importing, source
+from dlio_hpc.config.dlio_benchmark.importing import Imported
+from dlio_hpc.config.dlio_benchmark.keys import KEYS, OLD_NAMES
+from dlio_hpc.config.workload import Workload
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.reports import imported_yaml
+from tests.conftest import Run
+
+# Volumes, one per file: the form of MLPerf Storage's 3D U-Net.
+VOLUMES = """
+model:
+  name: volumes
+  type: cnn
+  model_size: 499153191
+framework: pytorch
+workflow: {generate_data: False, train: True, checkpoint: True}
+dataset:
+  data_folder: somewhere/volumes/
+  format: npz
+  num_files_train: 168
+  num_samples_per_file: 1
+  record_length_bytes: 146600628
+  record_length_bytes_stdev: 68341808
+  record_length_bytes_resize: 2097152
+reader:
+  data_loader: pytorch
+  batch_size: 7
+  read_threads: 4
+  file_shuffle: seed
+  sample_shuffle: seed
+train: {epochs: 5, computation_time: 0.323}
+checkpoint: {checkpoint_folder: elsewhere, checkpoint_after_epoch: 5, epochs_between_checkpoints: 2}
+metric: {au: 0.90}
+"""
+# Many small records per file: the form of MLPerf Storage's ResNet-50.
+PHOTOS = """
+model: {name: photos, type: cnn}
+framework: tensorflow
+workflow: {generate_data: False, train: True}
+dataset:
+  num_files_train: 1024
+  num_samples_per_file: 1251
+  record_length_bytes: 114660.07
+  record_length_bytes_resize: 150528
+  data_folder: somewhere/photos
+  format: tfrecord
+train: {computation_time: 0.224, epochs: 5}
+reader: {data_loader: tensorflow, read_threads: 8, computation_threads: 8, batch_size: 400, dont_use_mmap: True}
+"""
+# One record per file, of various sizes: the form of MLPerf Storage's CosmoFlow, with the names of keys of v1.0.
+SKIES = """
+model: skies
+framework: tensorflow
+workflow: {generate_data: False, train: True}
+dataset:
+  data_folder: somewhere/skies
+  num_files_train: 524288
+  num_samples_per_file: 1
+  record_length: 2828486
+  record_length_stdev: 71311
+  format: tfrecord
+reader:
+  data_loader: tensorflow
+  read_threads: 4
+  batch_size: 1
+  file_shuffle: seed
+  sample_shuffle: seed
+  shuffle_size: 2
+train: {epochs: 5, computation_time: 0.0035}
+"""
+# Very many small records, and checkpoints: the form of BERT.
+TEXTS = """
+model: {name: texts, model_size_bytes: 4034713312}
+framework: tensorflow
+workflow: {generate_data: False, train: True, debug: False, checkpoint: True}
+dataset:
+  format: tfrecord
+  num_files_train: 500
+  num_samples_per_file: 313532
+  record_length_bytes: 2500
+  file_prefix: part
+train: {seed_change_epoch: False, computation_time: 0.968, total_training_steps: 1000}
+reader:
+  data_loader: tensorflow
+  computation_threads: 1
+  transfer_size: 262144
+  batch_size: 48
+  file_shuffle: seed
+  sample_shuffle: seed
+checkpoint: {checkpoint_folder: elsewhere, steps_between_checkpoints: 250}
+"""
+SOURCES = {"volumes": VOLUMES, "photos": PHOTOS, "skies": SKIES, "texts": TEXTS}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the four workload files."""
+    made = tmp_path / "configs" / "workload"
+    made.mkdir(parents=True)
+    for name, text in SOURCES.items():
+        (made / f"{name}.yaml").write_text(text)
+    return made
+
+
+def _imported(folder: Path, name: str, *overrides: str) -> Imported:
+    return importing.load(folder / f"{name}.yaml", overrides)
+
+
+def _workload(folder: Path, name: str, *overrides: str) -> Workload:
+    return workload.Draft(_imported(folder, name, *overrides).data, name).with_settings({})
+
+
+def test_large_archives_read_by_pytorch(folder: Path) -> None:
+    made = _workload(folder, "volumes")
+    dataset, reader = made.dataset, made.reader
+    assert (dataset.format, dataset.files, dataset.samples_per_file) == ("npz", 168, 1)
+    assert dataset.sample.bytes == 12107**2, "the generator's side is the root of the length, rounded down"
+    assert dataset.sample.stdev == pytest.approx(68341808 / 2**0.5, rel=0.02), "two sides vary independently"
+    assert (reader.loader, reader.mode, reader.batch_size, reader.read_threads) == ("pytorch", "framework", 7, 4)
+    assert reader.prefetch == 4, "a prefetch of 2 is one batch for each of four workers"
+    assert (reader.shuffle.files, reader.shuffle.samples, reader.shuffle.seed) == (True, True, 123)
+    assert reader.drop_last
+    assert (made.train.epochs, made.train.steps, made.compute.time.mean) == (5, None, 0.323)
+    assert made.checkpoint is not None
+    assert made.checkpoint.sizes == (10240,), "model_size is no key of dlio_benchmark, so its default applies"
+    assert not made.checkpoint.fsync
+    assert made.checkpoint.transfer_size is None
+
+
+def test_many_records_per_file_read_by_tensorflow(folder: Path) -> None:
+    made = _workload(folder, "photos")
+    dataset, reader = made.dataset, made.reader
+    assert (dataset.files, dataset.samples_per_file) == (1024, 1251)
+    # dlio_benchmark writes 914,432 bytes for eight records of 338 x 338 bytes.
+    assert dataset.sample.bytes == 914432 // 8 - 16
+    assert (reader.loader, reader.mode, reader.read_threads) == ("tensorflow", "framework", 8)
+    assert (reader.preprocess_threads, reader.prefetch, reader.transfer_size) == (8, 2, None)
+    assert reader.files_in_turn(dataset) == 8
+    assert not reader.shuffle.files
+    assert made.checkpoint is None
+    notes = _imported(folder, "photos").notes
+    assert [note for note in notes if "dataset.num_samples_per_file: 1251" in note], "the revision trims files"
+
+
+def test_names_of_keys_before_2025(folder: Path) -> None:
+    made, imported = _workload(folder, "skies"), _imported(folder, "skies")
+    assert made.dataset.sample.bytes == 1681**2 + 50
+    assert made.dataset.sample.stdev == pytest.approx(71311 / 2**0.5, rel=0.001)
+    assert made.reader.shuffle.files
+    assert not made.reader.shuffle.samples, "tf.data shuffles records in memory"
+    assert [line for line in imported.lines if line.startswith("dataset.record_length: 2828486: mapped")]
+    assert [line for line in imported.lines if line.startswith("model: skies: ignored")]
+
+
+def test_checkpoints_between_steps(folder: Path) -> None:
+    made = _workload(folder, "texts")
+    assert made.checkpoint is not None
+    assert (made.checkpoint.every_steps, made.checkpoint.sizes, made.checkpoint.by) == (250, (4034713312,), "root")
+    assert made.checkpoint.transfer_size == 8 << 20
+    assert (made.train.steps, made.train.epochs) == (1000, 1)
+    assert (made.reader.transfer_size, made.reader.shuffle.reseed) == (262144, False)
+    assert made.dataset.sample.bytes == 50**2 + 38, "the frame of tf.train.Example"
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_each_key_has_an_outcome_on_stderr_and_in_the_file(folder: Path, name: str, run: Run) -> None:
+    path = folder / f"{name}.yaml"
+    target = folder / "imported.yaml"
+    done = run("dlio-hpc", "import", path, "-o", target)
+    assert done.code == 0
+    text = target.read_text()
+    given = source.read(path)
+    for key in given.values:
+        written = given.old.get(key, key)
+        outcome = next(line for line in done.err.splitlines() if line.startswith(f"{written}: "))
+        assert any(f": {fate}" in outcome for fate in ("mapped", "approximated", "ignored", "left out"))
+        assert f"{written}:" in text
+    assert workload.load(str(target)) == _renamed(_workload(folder, name))
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def _renamed(made: Workload) -> Workload:
+    return document.convert(document.plain(made), Workload, "test")
+
+
+def test_the_file_is_printed_without_an_output(folder: Path, run: Run) -> None:
+    done = run("dlio-hpc", "import", folder / "photos.yaml")
+    data = document.parse_yaml(done.out, "stdout")
+    assert data["name"] == "photos"
+    assert data["source"] == "dlio-hpc import photos.yaml"
+    assert data["dataset"]["files"] == 1024
+
+
+@pytest.mark.parametrize("key", sorted(KEYS))
+def test_every_key_of_dlio_benchmark_is_known(folder: Path, key: str) -> None:
+    """With its own default, no key changes whether the workload can be imported."""
+    default = KEYS[key].default
+    if default in (None, "") or key in {"framework", "dataset.format"}:
+        return
+    imported = _imported(folder, "volumes", f"++workload.{key}={default}")
+    assert [line for line in imported.lines if line.startswith(f"{key}: ")]
+    assert "has no such key" not in "\n".join(line for line in imported.lines if line.startswith(f"{key}: "))
+
+
+def test_old_names_lead_to_keys() -> None:
+    assert set(OLD_NAMES.values()) <= set(KEYS)
+
+
+def test_overrides_of_hydra(folder: Path, run: Run) -> None:
+    given = (
+        "++workload.reader.batch_size=3", "++dataset.num_files_train=12", "+workload.train.epochs=2",
+        "workload.reader.read_threads=2", "++hydra.run.dir=/tmp/x", "++workload.workflow.checkpoint=False",
+    )  # fmt: skip
+    done = run("dlio-hpc", "import", folder / "volumes.yaml", *given)
+    data = document.parse_yaml(done.out, "stdout")
+    assert (data["reader"]["batch_size"], data["reader"]["read_threads"]) == (3, 2)
+    assert (data["dataset"]["files"], data["train"]["epochs"]) == (12, 2)
+    assert "checkpoint" not in data
+    assert data["source"].endswith("++workload.workflow.checkpoint=False")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("++workload.reader.batch_size",), "write ++workload.KEY=VALUE"),
+        (("workload=photos",), "dlio:photos"),
+        (("~workload.reader",), "keys cannot be deleted"),
+        (("++workload.reader.batch_size.x=1",), "has a value and no keys below it"),
+        (("photos.yaml",), "give one FILE, DIR or dlio:NAME, not 2"),
+    ],
+)
+def test_arguments_that_cannot_be(folder: Path, run: Run, arguments: tuple[str, ...], message: str) -> None:
+    done = run("dlio-hpc", "import", folder / "volumes.yaml", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("dataset.format=mmap_indexed_binary", "maps these files into memory"),
+        ("dataset.format=hdf5_opt", "has no reader for it"),
+        ("dataset.format=parquet", "not a format of dlio_benchmark e1919d7; use one of: npz, npy"),
+        ("dataset.num_samples_per_file=4", "loads the whole npz file again for each of its samples"),
+        ("dataset.record_element_type=complex64", "use one of: int8, uint8"),
+        ("dataset.record_dims=[64, 64]", "record_length_bytes_stdev: 68341808: dlio_benchmark refuses it"),
+        ("dataset.record_length_bytes=0", "expected a number of bytes from 1"),
+        ("dataset.record_length_bytes=.inf", "expected a number"),
+        ("dataset.record_length_bytes=1e300", "expected a number of bytes"),
+        ("reader.batch_size=10000000000", "reader: batch_size x"),
+        ("train.computation_time=soon", "expected numbers from 0: mean"),
+        ("train.computation_time=1e9", "compute.time.mean: expected"),
+        ("dataset.hdf5.num_dset_per_record=2", "from a single dataset"),
+        ("dataset.num_files_train=many", "dataset.num_files_train: many: expected a whole number"),
+        ("dataset.num_files_train=-1", "expected a whole number from 0"),
+        ("dataset.num_files_train=0", "dataset.files: expected `int` >= 1"),
+        ("workflow.train=False", "only writes and reads checkpoints"),
+        ("workflow.train=perhaps", "expected True or False"),
+        ("framework=tensorflow", "dlio_benchmark refuses it with framework tensorflow"),
+        ("storage.storage_type=s3", "++workload.storage.storage_type=local_fs"),
+        ("reader.data_loader=native_dali", "use one of: pytorch, tensorflow, dali, synthetic"),
+        ("reader.reader_classname=a.B", "a custom class"),
+        ("reader.data_loader_classname=a.B", "a custom class"),
+        ("reader.file_shuffle=often", "use one of: off, seed, random"),
+        ("checkpoint.checkpoint_mechanism_classname=a.B", "++workload.workflow.checkpoint=False"),
+        ("checkpoint.mode=subset", "depend on the number of ranks"),
+        ("model.num_layers=32", "depend on the number of ranks"),
+        ("model.parallelism.zero_stage=1", "depend on the number of ranks"),
+        ("model.model_size_bytes=0", "expected a number from 1"),
+        ("train.computation_time={type: beta}", "use one of: normal, uniform, gamma, exponential, poisson"),
+        ("train.computation_time={type: gamma, shape: 2}", "expected numbers from 0: shape, scale"),
+    ],
+)
+def test_what_is_refused_says_why_and_what_to_change(folder: Path, run: Run, override: str, message: str) -> None:
+    done = run("dlio-hpc", "import", folder / "volumes.yaml", f"++workload.{override}")
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err.splitlines()[-1]
+    assert "volumes.yaml" in done.err
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (("format=npy",), {"format": "raw", "mode": "framework", "bytes": 1000**2, "transfer_size": None}),
+        (("format=jpeg",), {"format": "raw", "mode": "posix", "bytes": 555400, "transfer_size": 65536}),
+        (("format=png",), {"format": "raw", "mode": "posix", "bytes": 1002400, "transfer_size": 65536}),
+        (("format=indexed_binary", "num_samples_per_file=4"), {"format": "raw", "mode": "posix", "bytes": 1000**2}),
+        (("format=csv",), {"format": "csv", "mode": "framework", "shape": (357000,)}),
+        (("format=hdf5",), {"format": "hdf5", "mode": "framework", "shape": (1000, 1000)}),
+        (("format=hdf5", "record_dims=[1, 30, 40]", "record_element_type=float32"), {"shape": (30, 40)}),
+        (("record_element_type=float64",), {"bytes": 8 * 1000**2}),
+        (("record_dims=[30, 40, 2]", "record_element_type=uint16"), {"bytes": 2 * 30 * 40 * 2}),
+        (("num_files_train=1",), {"file_access": "shared"}),
+        (("format=hdf5", "compression=gzip", "compression_level=6"), {"compression": "gzip", "level": 6}),
+        (("format=hdf5", "hdf5.chunk_dims=[1, 100, 1000]"), {"chunk_shape": (1, 100, 1000)}),
+        (("format=hdf5", "hdf5.max_shape=[1000, 1000]"), {"chunk_shape": (1, 1000, 1000)}),
+        (("format=synthetic",), {"format": "null"}),
+    ],
+)
+def test_formats_and_sizes(folder: Path, overrides: tuple[str, ...], expected: dict[str, Any]) -> None:
+    small = ("record_length_bytes=1000000", "record_length_bytes_stdev=0", *overrides)
+    made = _workload(folder, "volumes", *(f"++workload.dataset.{override}" for override in small))
+    places = (made.dataset.sample, made.dataset, made.reader)
+    actual = {key: next(getattr(place, key) for place in places if hasattr(place, key)) for key in expected}
+    assert actual == expected
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (("read_threads=0",), {"read_threads": 1, "prefetch": 0}),
+        (("prefetch_size=0",), {"prefetch": 8}),
+        (("prefetch_size=9",), {"prefetch": 12}),
+        (("odirect=True",), {"direct": True, "mode": "posix"}),
+        (("read_type=memory",), {"load": "memory"}),
+        (("multiprocessing_context=spawn",), {"multiprocessing_context": "spawn"}),
+        (("preprocess_time=0.01",), {"preprocess_time": 0.01}),
+        (("preprocess_time={mean: 0.01}", "preprocess_time_stdev=0.001"), {"preprocess_time": 0.01}),
+        (("data_loader=dali",), {"loader": "native", "prefetch": 4}),
+        (("file_shuffle=off", "sample_shuffle=off"), {"drop_last": True}),
+    ],
+)
+def test_ways_of_reading(folder: Path, overrides: tuple[str, ...], expected: dict[str, Any]) -> None:
+    reader = _workload(folder, "volumes", *(f"++workload.reader.{override}" for override in overrides)).reader
+    assert {key: getattr(reader, key) for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [
+        ("0.5", ("constant", 0.5, None)),
+        ("{mean: 0.5}", ("constant", 0.5, None)),
+        ("{mean: 0.5, stdev: 0.1}", ("normal", 0.5, 0.1)),
+        ("{mean: 0.5, stdev: 0.1, type: normal}", ("normal", 0.5, 0.1)),
+        ("{mean: 0.5, stdev: 0}", ("constant", 0.5, None)),
+        ("{type: gamma, shape: 4, scale: 0.1}", ("gamma", 0.4, 0.2)),
+        ("{type: exponential, scale: 0.1}", ("exponential", 0.1, None)),
+        ("{type: uniform, min: 0.1, max: 0.5}", ("normal", 0.3, 0.4 / 12**0.5)),
+        ("{type: poisson, lam: 4}", ("normal", 4, 2)),
+    ],
+)
+def test_computation_times(folder: Path, time: str, expected: tuple[str, float, float | None]) -> None:
+    made = _workload(folder, "volumes", f"++workload.train.computation_time={time}").compute.time
+    assert made.distribution == expected[0]
+    assert (made.mean, made.stdev or 0) == pytest.approx((expected[1], expected[2] or 0))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "is_written", "note"),
+    [
+        (("checkpoint_after_epoch=1", "epochs_between_checkpoints=1"), True, ""),
+        (("checkpoint_after_epoch=6",), False, ""),
+        (("steps_between_checkpoints=0",), False, ""),
+        (("steps_between_checkpoints=4",), True, "steps are counted over all epochs"),
+        (("checkpoint_after_epoch=2",), True, "one after each of 5 epochs; dlio_benchmark writes 2"),
+    ],
+)
+def test_times_of_checkpoints(folder: Path, overrides: tuple[str, ...], is_written: bool, note: str) -> None:
+    given = [f"++workload.checkpoint.{override}" for override in overrides]
+    assert (_workload(folder, "volumes", *given).checkpoint is not None) == is_written
+    notes = [text for text in _imported(folder, "volumes", *given).notes if text.startswith("checkpoint")]
+    assert len(notes) == bool(note)
+    assert note in "".join(notes)
+
+
+def test_a_shape_that_is_none(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="expected a list of whole numbers above 0"):
+        _imported(folder, "photos", "++workload.dataset.record_dims=[2, x]")
+
+
+def test_evaluation_is_left_out_and_said_so(folder: Path) -> None:
+    given = ("++workload.workflow.evaluation=True", "++workload.dataset.num_files_eval=8")
+    notes = _imported(folder, "volumes", *given, "++workload.dataset.num_subfolders_train=2").notes
+    assert [note for note in notes if note.startswith("workflow.evaluation: True: left out")]
+    assert [note for note in notes if note.startswith("dataset.num_subfolders_train: 2: approximated")]
+
+
+def test_a_workload_that_only_generates(folder: Path) -> None:
+    given = ("++workload.workflow.train=False", "++workload.workflow.generate_data=True")
+    imported = _imported(folder, "photos", *given)
+    assert [note for note in imported.notes if "--generate only" in note]
+
+
+def test_the_configuration_that_hydra_keeps_of_a_run(folder: Path) -> None:
+    path = folder / "config.yaml"
+    path.write_text("workload:\n" + "".join(f"  {line}\n" for line in PHOTOS.strip().splitlines()))
+    assert importing.load(path).data["dataset"]["files"] == 1024
+
+
+def test_the_section_data_reader(folder: Path) -> None:
+    path = folder / "old.yaml"
+    path.write_text(PHOTOS.replace("\nreader:", "\ndata_reader:"))
+    assert importing.load(path).data["reader"]["batch_size"] == 400
+
+
+@pytest.mark.parametrize("text", ["", "- 1", "name: a\n", "defaults: [_self_]\n"])
+def test_files_that_are_no_workload_of_dlio_benchmark(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "other.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="not a workload of dlio_benchmark"):
+        importing.load(path)
+
+
+def test_a_folder_gives_a_table_and_files(folder: Path, run: Run, tmp_path: Path) -> None:
+    (folder / "bucket.yaml").write_text(VOLUMES + "storage: {storage_type: s3}\n")
+    for given in (folder, folder.parent):
+        done = run("dlio-hpc", "import", given, "-o", tmp_path / "made")
+        assert done.code == 2, "one of them is refused"
+        rows = done.out.splitlines()
+        assert rows[0] == "| workload | outcome | dataset | differences |"
+        assert [row.split(" | ")[0] for row in rows[2:]] == ["| bucket", "| photos", "| skies", "| texts", "| volumes"]
+        assert rows[2].startswith("| bucket | refused | | storage.storage_type: s3: ")
+        assert rows[3].startswith("| photos | imported | tfrecord, 136.4 GiB | ")
+    assert sorted(path.stem for path in (tmp_path / "made").iterdir()) == ["photos", "skies", "texts", "volumes"]
+    assert workload.load(str(tmp_path / "made" / "skies.yaml")).dataset.files == 524288
+    assert run("dlio-hpc", "import", tmp_path).code == 2
+
+
+def test_names_of_workloads_of_dlio_benchmark(folder: Path, run: Run) -> None:
+    where = {"DLIO_HPC_DLIO_CONFIGS": str(folder.parent)}
+    planned = run("dlio-submit", "dlio:volumes", "-s", "local", "--dry-run", "--json", **where)
+    assert planned.code == 0
+    (job,) = json.loads(planned.out)["jobs"]
+    assert [note for note in job["notes"] if note.startswith("dlio:volumes: reader.file_shuffle: seed: approximated")]
+    assert job["notes"][-1].startswith("dlio:volumes: ignored, no effect on requests: ")
+    assert "model.model_size, " in job["notes"][-1]
+    shown = run("dlio-hpc", "workloads", "dlio:photos", **where)
+    assert document.parse_yaml(shown.out, "stdout")["dataset"]["files"] == 1024
+    assert run("dlio-hpc", "workloads", "dlio:photos", "--json", **where).json["dataset"]["files"] == 1024
+    assert run("dlio-hpc", "import", "dlio:skies", **where).code == 0
+    assert run("dlio-hpc", "estimate", f"dlio:{folder / 'texts.yaml'}", "-s", "local").code == 0
+    unknown = run("dlio-submit", "dlio:photo", "-s", "local", **where)
+    assert unknown.code == 2
+    assert "did you mean 'photos'? give one of: photos, skies, texts, volumes" in unknown.err
+    absent = run("dlio-submit", "dlio:photos", "-s", "local", DLIO_HPC_DLIO_CONFIGS=str(folder / "absent"))
+    assert absent.code == 2
+    assert "DLIO_HPC_DLIO_CONFIGS: " in absent.err
+
+
+def test_an_installed_dlio_benchmark_is_found_and_not_imported(
+    folder: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "set DLIO_HPC_DLIO_CONFIGS to the folder" in run("dlio-submit", "dlio:photos", "-s", "local").err
+    package = tmp_path / "site" / "dlio_benchmark"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('must not be imported')")
+    folder.parent.rename(package / "configs")
+    monkeypatch.setattr(sys, "path", [str(package.parent), *sys.path])
+    assert run("dlio-submit", "dlio:photos", "-s", "local", "--dry-run").code == 0
+
+
+def test_comments_hold_no_control_characters(folder: Path) -> None:
+    text = imported_yaml.write(_imported(folder, "photos", '++workload.dataset.data_folder="a\\nname: b"'))
+    assert document.parse_yaml(text, "text")["name"] == "photos"
+
+
+@pytest.mark.job
+def test_an_imported_workload_runs(folder: Path, run: Run, tmp_path: Path) -> None:
+    """A run reads each sample once per epoch, as dlio_benchmark does with this file."""
+    small = (
+        "dataset.num_files_train=17", "dataset.record_length_bytes=100000", "dataset.record_length_bytes_stdev=10000",
+        "reader.batch_size=2", "train.epochs=2", "train.computation_time=0.001",
+    )  # fmt: skip
+    target = tmp_path / "w.yaml"
+    overrides = [f"++workload.{override}" for override in small]
+    assert run("dlio-hpc", "import", folder / "volumes.yaml", *overrides, "-o", target).code == 0
+    done = run("dlio-submit", target, "-s", "local", "--ppn", "2", "-d", tmp_path / "data", "--wait", "--json",
+               "-S", "reader.loader=native")  # fmt: skip
+    assert done.code in {0, 4}, done.err
+    result = json.loads(next((tmp_path / "dlio-runs").glob("*/runs/01-measure/result.json")).read_text())
+    assert result["summary"]["samples"] == 2 * 16, "the incomplete last batch is dropped"
