@@ -11,10 +11,11 @@ from dlio_hpc.analysis.characterize.characterize import Character
 from dlio_hpc.darshan import log_reader
 from tests import fidelity
 from tests.programs import PROGRAMS
+from tests.strangers.truth import PROGRAMS as STRANGERS
 from tests.unseen.truth import PROGRAMS as UNSEEN
 
-Half = Literal["known", "unseen"]
-_LOGS = Path(__file__).parent / "logs/unseen"
+Half = Literal["known", "unseen", "strangers"]
+_LOGS = Path(__file__).parent / "logs"
 # Keys that no log shows, or that are not derived.
 _NOT_DERIVED = {"reader.loader", "reader.preprocess_time", "reader.drop_last"}
 # A size counts as right within 2 % and the 4 KiB of a header, a time within half.
@@ -47,10 +48,15 @@ def cases() -> Iterator[Case]:
         times = {} if program.step_s is None else {"compute.time": program.step_s}
         again = fidelity.logs(name, again=True)
         yield Case(name, "known", fidelity.logs(name), again, program.truth | times, program.training)
-    for name, (_, _, truth, step_s, is_training) in UNSEEN.items():
+    yield from _recorded("unseen", UNSEEN)
+    yield from _recorded("strangers", STRANGERS)
+
+
+def _recorded(half: Half, programs: Any) -> Iterator[Case]:
+    for name, (_, _, truth, step_s, is_training) in programs.items():
         times = {} if step_s is None else {"compute.time": step_s}
-        first, again = (sorted((_LOGS / name / run).glob("*.darshan")) for run in ("first", "again"))
-        yield Case(name, "unseen", first, again, truth | times, is_training)
+        first, again = (sorted((_LOGS / half / name / run).glob("*.darshan")) for run in ("first", "again"))
+        yield Case(name, half, first, again, truth | times, is_training)
 
 
 def character(case: Case, again: bool = False) -> Character:

@@ -15,10 +15,15 @@ from tests.characters import Case, Half
 
 CASES = {case.name: case for case in characters.cases()}
 TRAINING = [name for name, case in CASES.items() if case.is_training]
-# Programs whose reads Darshan does not see, so that their logs do not show that they train: the pages of a mapped file.
-_UNSEEN_BY_DARSHAN = {"wake_words"}
-# Programs whose emulation resembles them less than 0.95, and how much it does: each of its archives has several arrays.
-_LESS = {"molecule_graphs": 0.8}
+# Programs whose logs do not show that they train. Darshan does not see the pages of a mapped file. A program that
+# loads archives once and then saves its state at intervals may be a simulation.
+_UNSEEN_BY_DARSHAN = {"wake_words", "battery_cycles"}
+# Programs whose emulation resembles them less than 0.95, and how much it does. Their files have several arrays, which a
+# workload cannot express; tissue_tiles decodes PNG files, engine_vibration saves states of changing size.
+_LESS = {
+    "engine_vibration": 0.85, "flame_snapshots": 0.85, "molecular_frames": 0.6, "molecule_graphs": 0.8,
+    "tissue_tiles": 0.55, "turbine_loads": 0.9,
+}  # fmt: skip
 # Programs that read through STDIO, whose requests to storage Darshan does not count.
 _HIDDEN = {"npy_map"}
 # Programs that computed longer in one of their two runs, because other programs used the machine.
@@ -26,6 +31,7 @@ _BUSY = {"csv_memory", "galaxies", "h5_patches", "torch_loader"}
 # Keys that the two logs of a program do not settle: reads from the page cache hardly overlap, workers pause between
 # samples as between batches, and evaluation passes lie between steps.
 _UNSETTLED = {
+    "engine_vibration": {"checkpoint.files", "checkpoint.transfer_size"},
     "molecule_graphs": {"reader.batch_size", "reader.prefetch", "compute.time"},
     "ocean_slabs": {"checkpoint.every_steps"},
     "track_hits": {"reader.read_threads", "reader.prefetch"},
@@ -41,11 +47,11 @@ def test_only_programs_that_train_are_training(name: str, is_traced: bool) -> No
     assert bool(made.derived.against) != bool(made.derived.keys)
 
 
-@pytest.mark.parametrize("half", ["known", "unseen"])
+@pytest.mark.parametrize("half", ["known", "unseen", "strangers"])
 @pytest.mark.parametrize("is_traced", [True, False])
 def test_confidence_is_calibrated(half: Half, is_traced: bool) -> None:
     """Values with high confidence are right in 98 of 100 cases. Values with medium confidence are right in 85 of 100
-    for the programs that were at hand, and less often for others and without traces.
+    cases, and in 80 of 100 for the programs of tests/unseen with traces.
     """
     tally: Counter[tuple[str, bool]] = Counter()
     for case in CASES.values():
@@ -53,7 +59,9 @@ def test_confidence_is_calibrated(half: Half, is_traced: bool) -> None:
             made = characters.character(case) if is_traced else characters.from_counters(case)
             tally.update((judged.confidence, judged.is_right) for judged in characters.judged(case, made))
     shares = {level: tally[level, True] / (tally[level, True] + tally[level, False]) for level in ("high", "medium")}
-    least = {"high": 0.98, "medium": 0.85 if (half, is_traced) == ("known", True) else 0.74}
+    # The first log of wafer_defects lacks the reads of one file, and few values have high confidence without traces.
+    high = 0.96 if (half, is_traced) == ("strangers", False) else 0.98
+    least = {"high": high, "medium": 0.80 if (half, is_traced) == ("unseen", True) else 0.85}
     assert {level: share for level, share in shares.items() if share < least[level]} == {}
     assert tally["high", True] > 25
 
@@ -64,6 +72,8 @@ def test_two_runs_of_a_program_give_one_workload(name: str) -> None:
     assert set(first) == set(again)
     unsettled = _UNSETTLED.get(name, set())
     assert not [key for key in unsettled if first[key].confidence == "high"]
+    if name == "wafer_defects":  # its first log lacks the reads of one file
+        unsettled = {"dataset.files", "dataset.sample.stdev", "dataset.sample.bytes"}
     measured = {"compute.time", "checkpoint.transfer_size", "reader.transfer_size"}
     assert [key for key in set(first) - measured - unsettled if first[key].value != again[key].value] == []
     for key in sorted(measured & set(first) - unsettled - ({"compute.time"} if name in _BUSY else set())):

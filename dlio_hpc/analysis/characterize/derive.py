@@ -33,6 +33,7 @@ _SIEVE = 64 << 10
 _LONGER, _LONG_S = 1.0, 2.0
 # A rank that opens a file less often than this opens it once.
 _ONCE = 1.1
+_SAMPLE_KEYS = ("dataset.sample.bytes", "dataset.samples_per_file", "reader.batch_size")
 # Smallest share of the time of reading without reads from which the computation of a step is estimated.
 _IDLE = 0.2
 
@@ -156,7 +157,7 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     keys["reader.prefetch"] = pace.ahead
     keys["reader.shard"] = per_rank.shard
     if not sample.hidden:
-        _doubt_chunks(keys)
+        _doubt_samples(keys, kind)
     places = access_pattern.natural([file.path for file in subject.data])
     shown = keys | _by_blocks(subject, request.value) if sample.hidden else keys
     in_order = candidates.order(
@@ -210,19 +211,35 @@ def _request(subject: _Subject, core: Reads, sample: access_pattern.LogSample, s
     return request
 
 
-def _doubt_chunks(keys: dict[str, DerivedValue]) -> None:
-    """Lower the confidence in `keys` that follow from the size of a sample if that is the size of a chunk."""
-    if "dataset.chunk" not in keys or keys["dataset.chunk"].value != keys["dataset.sample.bytes"].value:
+def _doubt_samples(keys: dict[str, DerivedValue], kind: file_formats.LogFormat) -> None:
+    """Lower the confidence in `keys` that follow from the size of a sample if requests may hold several samples, or
+    only a part of one.
+    """
+    if "dataset.sample.bytes" not in keys:
+        return  # rows of text, whose sizes vary
+    size, count, batch = (keys[key].value for key in _SAMPLE_KEYS)
+    if "dataset.chunk" in keys and keys["dataset.chunk"].value == size:
+        doubt = "a chunk is read in one request, whether it holds one sample or several"
+    elif kind.name.value == "npz" and kind.loads_files:
+        doubt = "an archive is read whole, whether it holds one sample or several"
+    elif batch == 1 and not kind.loads_files:
+        doubt = "a step makes one read, which may hold a sample or a whole batch"
+    elif batch == count > 1:
+        doubt = "a step reads a whole file, whose pieces may be samples or arrays of one sample"
+    else:
         return
-    doubt = "a chunk is read in one request, whether it holds one sample or several"
-    for key in ("dataset.sample.bytes", "dataset.samples_per_file", "reader.batch_size"):
-        level = weaker(keys[key].confidence, "low")
-        keys[key] = keys[key]._replace(confidence=level, evidence=f"{keys[key].evidence}; {doubt}")
+    keys |= {key: _doubted(keys[key], doubt) for key in _SAMPLE_KEYS}
+
+
+def _doubted(value: DerivedValue, doubt: str) -> DerivedValue:
+    return value._replace(confidence=weaker(value.confidence, "low"), evidence=f"{value.evidence}; {doubt}")
 
 
 def _compute(subject: _Subject, pace: Pace) -> DerivedValue:
     """Return `compute.time` for a program whose steps are seen. pandas parses text in the time between reads, too."""
     seconds = pace.compute_s._replace(value=round(pace.compute_s.value, 6))
+    if subject.kind.name.value == "npz" and subject.kind.loads_files and pace.batch.value == 1:
+        return _doubted(seconds, "a file may hold the samples of several steps")
     if subject.kind.name.value != "csv":
         return seconds
     evidence = f"{seconds.evidence}; pandas parses text in this time, too"

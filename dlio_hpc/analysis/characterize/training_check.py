@@ -20,6 +20,8 @@ from dlio_hpc.units import format_size
 
 # Smallest number of files of a kind that only training uses, of passes over the data, and of steps in a pass.
 _MANY_FILES, _AGAIN, _STEPS = 8, 1.5, 4
+# A program that reads its data fewer times than this may compute statistics in two passes.
+_FEW_PASSES = 2.5
 # Smallest number of regular steps of a rank that are a sign of training.
 _REGULAR = 8
 # Smallest difference between the bytes of a step and those of a file, as a share of them.
@@ -53,6 +55,9 @@ def against(roles: Sequence[Role], keys: Mapping[str, DerivedValue], pace: Pace 
         return []
     else:
         reasons = _against_passes(data, written, times, pace)
+        results = file_roles.of(roles, "output")
+        if not reasons and times < _FEW_PASSES and results and len(results) == len(written):
+            reasons = [f"its data were read {times:.3g} times in order, and it saved results, but no model"]
     if reasons and (collective := sum(file.collective for file in written)) and out > size:
         reasons.append(f"{format_size(out)} were written, with {collective:,} collective MPI-IO calls")
     elif reasons and out >= 0.5 * size:

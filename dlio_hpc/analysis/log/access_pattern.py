@@ -233,6 +233,10 @@ def buffer(reads: Reads) -> DerivedValue:
     )
 
 
+# Smallest share of the read time with several reads in flight that shows how many threads read.
+_OVERLAP = 0.1
+
+
 def threads(reads: Reads) -> DerivedValue:
     """Estimate `reader.read_threads`. If a rank has several processes, the estimate is their number. Otherwise, if the
     log has thread numbers, it is the number of threads of a rank. Otherwise, it is the number of reads that a rank has
@@ -252,7 +256,7 @@ def threads(reads: Reads) -> DerivedValue:
             f"up to {peak} reads of a rank were in flight at the same time; during {share:.0%} of its read time, there "
             "was more than one"
         )
-        return DerivedValue(peak, "high" if share > 0.2 else "medium", evidence)
+        return DerivedValue(peak, "high" if share > 0.2 else "medium" if share > _OVERLAP else "low", evidence)
     evidence = "no two reads of a rank were in flight at the same time, but threads that never overlap look the same"
     return DerivedValue(1, "medium" if float((reads.end - reads.start).mean()) > _SLOW_S else "low", evidence)
 

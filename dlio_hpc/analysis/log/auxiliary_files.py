@@ -68,7 +68,8 @@ def checkpoints(
     if traced and requests is not None:
         sizes = sorted([*sizes, *_untraced(files, requests, len(events))])
     evidence = f"{len(events)} checkpoint(s) of {len(sizes)} file(s), {format_size(sum(sizes))}"
-    confidence: Confidence = "high" if traced else "medium" if len(events) > 1 else "low"
+    are_equal = len({tuple(sorted(event.files.values())) for event in events}) == 1
+    confidence: Confidence = "high" if traced and are_equal else "medium" if traced or len(events) > 1 else "low"
     keys = {
         "every_steps": _every(events, begins, epochs),
         "files": DerivedValue(sizes[:100], confidence, evidence),
@@ -89,7 +90,9 @@ def _irregular(events: Sequence[_Event], sizes: Sequence[int], usual_size: int) 
         return {}
     writes, count = counts.most_common(1)[0]
     regular = tuple((at, min(usual_size, sizes[0] - at)) for at in range(0, sizes[0], usual_size))
-    is_possible = len(writes) <= _MOST_WRITES and max(begin + size for begin, size in writes) <= sizes[0]
+    is_possible = len(writes) <= _MOST_WRITES and all(
+        begin + size <= sizes[0] and size <= LARGEST_REQUEST for begin, size in writes
+    )
     if 2 * count <= len(events) or writes == regular or not is_possible:
         return {}
     evidence = f"{count} of {len(events)} checkpoint(s) were written in these requests"

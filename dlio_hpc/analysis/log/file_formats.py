@@ -95,7 +95,7 @@ def detect(data: Sequence[FileStats], requests: Requests | None, reads_content: 
     is_hdf5 = name.value == "hdf5" and requests is not None
     return LogFormat(
         name,
-        _mode(name.value, marks, requests, data),
+        _mode(name.value, marks, requests, data, ending in _IMAGES),
         name.value in ("tfrecord", "csv"),
         content is None and ending in _IMAGES,
         _index_reads(data, requests) if is_hdf5 and requests is not None else 0,
@@ -158,9 +158,14 @@ def _by_marks(ending: str, marks: _Marks | None, files: int) -> DerivedValue:
     return DerivedValue("raw", "medium", f"{evidence}, and requests match no library")
 
 
-def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequence[FileStats]) -> DerivedValue:
+def _mode(
+    name: str, marks: _Marks | None, requests: Requests | None, data: Sequence[FileStats], is_image: bool
+) -> DerivedValue:
     if name == "raw":
-        return _of_raw(marks)
+        mode = _of_raw(marks)
+        if is_image and mode.value == "posix" and marks is not None:
+            return DerivedValue("framework", "medium", "libraries that decode images read whole files")
+        return mode
     if marks is None:
         return DerivedValue(
             "framework", "low", f"{name} files are usually read by the library of the format; no trace shows it (DXT)"
