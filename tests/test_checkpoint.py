@@ -1,13 +1,16 @@
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dlio_hpc.config import site
-from dlio_hpc.config.workload import Checkpoint, load
+from dlio_hpc.config.checkpoint_keys import Checkpoint
+from dlio_hpc.config.workload import load
 from dlio_hpc.core.checkpoint import Checkpoints
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
+from dlio_hpc.plan import plan
 from tests import planning
 from tests.conftest import Run
 
@@ -15,12 +18,15 @@ PAPER = [1024, 1024, 4096, 65536, 4194304]
 
 
 def _checkpoints(tmp_path: Path, rank: int = 0, *overrides: str) -> tuple[Checkpoints, Path]:
-    made = planning.make(
-        load("demo", ("checkpoint={}", *overrides)), site.load("local"), planning.Request(tmp_path, data=tmp_path)
-    )
+    run, keys = _run(tmp_path, "checkpoint={}", *overrides)
+    return Checkpoints(run, keys, rank), Path(run.outputs)
+
+
+def _run(folder: Path, *overrides: str) -> tuple[plan.Run, Checkpoint]:
+    made = planning.make(load("demo", overrides), site.load("local"), planning.Request(folder, data=folder))
     run = made.runs[-1]
     assert run.workload.checkpoint is not None
-    return Checkpoints(run, run.workload.checkpoint, rank), Path(run.outputs)
+    return run, run.workload.checkpoint
 
 
 def test_the_default_is_the_papers_five_files(tmp_path: Path) -> None:
@@ -109,8 +115,8 @@ def test_faults_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         checkpoints.save()
     (folder / "rank00000-0.ckpt").rmdir()
 
-    def cut_short(self: Checkpoints, path: str, size: int) -> tuple[float, float]:
-        (folder / path).touch()
+    def cut_short(self: Checkpoints, name: str, size: int, begin: int) -> tuple[float, float]:
+        (folder / f"{name}.ckpt").touch()
         return 0.0, 0.0
 
     monkeypatch.setattr(Checkpoints, "_write", cut_short)
@@ -202,3 +208,110 @@ def test_a_wrong_bit_is_found_when_a_checkpoint_is_read_back(
     monkeypatch.setattr(os, "posix_fadvise", damage)
     with pytest.raises(InvalidRun, match=rf"{path}: byte {at} is 0x.. when it is read back, 0x.. was written"):
         checkpoints.save()
+
+
+_MODEL = (
+    "checkpoint={model: {layers: 2, hidden: 64, feed_forward: 128, heads: 4, kv_heads: 2, vocabulary: 100},"
+    " parallelism: {data: 2}, zero: 3, reads: 2, keep: 2, verify: true, transfer_size: 64 KiB, %s}"
+)
+
+
+def _pair(folder: Path, more: str, distance: int) -> list[Checkpoints]:
+    """Return the checkpoints of two ranks that have each written three, of which two are kept."""
+    run, keys = _run(folder, _MODEL % more)
+    pair = [Checkpoints(run, keys, rank, 2, distance) for rank in range(2)]
+    for _ in range(3):
+        for checkpoints in pair:
+            checkpoints.save()
+    return pair
+
+
+@pytest.mark.parametrize("distance", [0, 1])
+@pytest.mark.parametrize("more", ["direct: false", "direct: true"])
+def test_the_kept_checkpoints_are_read_by_the_same_or_another_rank(tmp_path: Path, more: str, distance: int) -> None:
+    pair = _pair(tmp_path, more, distance)
+    assert pair[0].restorable() == [2, 3]
+    sizes = [sum(Path(path).stat().st_size for path in checkpoints.paths(3)) for checkpoints in pair]
+    for number in (2, 3):
+        restored = [checkpoints.restore(number) for checkpoints in pair]
+        assert [part.bytes for part in restored] == sizes
+        assert min(part.read_s for part in restored) > 0
+        assert min(part.verify_s for part in restored) > 0
+    names = {Path(path).name.removeprefix("checkpoint001-") for path in pair[0].paths(3)}
+    assert all(name.startswith(f"zero_pp_rank_{distance}_mp_rank_0") for name in names)
+
+
+def test_no_two_files_have_the_same_content(tmp_path: Path) -> None:
+    _pair(tmp_path, "fsync: false", 0)
+    contents = [path.read_bytes()[:4096] for path in tmp_path.rglob("*.ckpt")]
+    assert len(contents) == 2 * 2 * 2
+    assert len(set(contents)) == len(contents)
+
+
+def test_a_wrong_bit_is_found_when_a_checkpoint_is_restored(tmp_path: Path) -> None:
+    pair = _pair(tmp_path, "fsync: false", 1)
+    path = Path(pair[0].paths(2)[1])
+    data = bytearray(path.read_bytes())
+    data[70_000] ^= 1
+    path.write_bytes(data)
+    pair[1].restore(2)
+    with pytest.raises(InvalidRun, match=f"{path}: byte 70000 is 0x"):
+        pair[0].restore(2)
+    path.write_bytes(data[:100])
+    with pytest.raises(InvalidRun, match=f"{path} has 100 bytes, but"):
+        pair[0].restore(2)
+
+
+def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoints, folder = _checkpoints(tmp_path, 0, "checkpoint={model_bytes: 1 MiB, asynchronous: true, fsync: true}")
+    gate = threading.Event()
+    monkeypatch.setattr(os, "fsync", lambda _: gate.wait(30))
+    first = checkpoints.begin()
+    assert not first.done()
+    threading.Timer(0.05, gate.set).start()
+    second = checkpoints.begin()
+    assert first.done(), "the second waits for the first"
+    checkpoints.finish()
+    assert (first.result().bytes, second.result().bytes) == (2**20, 2**20)
+    assert len(list(folder.iterdir())) == 1
+    checkpoints.close()
+
+
+def test_a_fault_of_a_checkpoint_in_the_background_ends_the_run(tmp_path: Path) -> None:
+    checkpoints, folder = _checkpoints(tmp_path, 0, "checkpoint={model_bytes: 1 MiB, asynchronous: true}")
+    folder.mkdir(parents=True)
+    (folder / "rank00000-0.ckpt").mkdir()
+    checkpoints.begin()
+    with pytest.raises(InfrastructureError, match="cannot write"):
+        checkpoints.finish()
+
+
+@pytest.mark.job
+def test_a_job_that_writes_and_reads_the_checkpoints_of_a_model(run: Run, tmp_path: Path) -> None:
+    options = (
+        "-S",
+        "compute.time=0",
+        "-S",
+        "checkpoint.writes=3",
+        "-S",
+        "checkpoint.reads=2",
+        "-S",
+        "checkpoint.verify=true",
+    )
+    done = run(
+        "dlio-submit", "llama3_70b", "--ppn", 2, "-d", "data", "--dataset-size", "8MB", *options, "--wait", "--json"
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    summary = done.job["runs"][-1]["result"]["summary"]
+    saved, restored = summary["checkpoint"], summary["restored"]
+    assert (saved["count"], restored["count"]) == (3, 2)
+    assert restored["bytes_read"] == pytest.approx(saved["bytes_written"] * 2 / 3)
+    assert 7e6 < restored["bytes_read"] / 2 <= 8e6
+    assert saved["safe_s"]["p50"] > 0
+    assert 0 <= restored["gap_s"] < 60
+    assert restored["verify_s"] > 0
+    report = run("dlio-hpc", "report", done.job["archive"]).out
+    assert "checkpoint.model: 2 of the 64 ranks of checkpoint.parallelism write their part" in report
+    assert "restored  2 checkpoints" in report
+    assert "3 checkpoints reached storage (fsync)" in report
+    assert not list((tmp_path / "data").glob("[!.]*")), "nothing of them is left"

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from dlio_hpc.config.site import load as load_site
 from dlio_hpc.config.workload import load
-from dlio_hpc.core import cache_accounting, distributions, disturbance, merge
+from dlio_hpc.core import cache_accounting, distributions, disturbance, merge, restore
 from dlio_hpc.core.distributions import Counts, Floats
 from dlio_hpc.core.io_counters import UNKNOWN, Tally
 from dlio_hpc.core.merge import Host, Merged
@@ -55,8 +55,8 @@ def _merged(
     disturbances = np.zeros((ranks, fetched.shape[1] + 1, disturbance.COLUMNS))
     verified = np.zeros((*fetched.shape, 2))
     return Merged(
-        hosts, TimeBins(1, 0, 1), offsets, steps, histogram, totals, arrivals, saved, verified, sides, sizes, activity,
-        marks, disturbances,
+        hosts, TimeBins(1, 0, 1), offsets, steps, histogram, totals, arrivals, saved,
+        np.zeros((ranks, 0, restore.COLUMNS)), verified, sides, sizes, activity, marks, disturbances,
     )  # fmt: skip
 
 

@@ -2,14 +2,14 @@
 received from storage.
 """
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
 from dlio_hpc.files.filesystem import COUNTED, MEMORY
 from dlio_hpc.plan.plan import Run
-from dlio_hpc.results.run_result import Epoch, Result
+from dlio_hpc.results.run_result import Epoch, RestoreSummary, Result
 from dlio_hpc.units import format_size
 
 Outcome = Literal["storage", "cached", "unknown", "nothing read"]
@@ -22,9 +22,10 @@ _OWN_CACHE = frozenset({"zfs"})
 
 
 class EpochStorage(Struct, frozen=True):
-    """Whether the bytes of an epoch came from storage or from memory. asked: bytes of samples that were requested.
-    arrived: bytes received from the file system; None if they were not counted. cached: share of `asked` that came from
-    memory; None if it is unknown. source: name of the counter, or the fact, from which `cached` follows.
+    """Whether the bytes of an epoch came from storage or from memory. epoch: its number; 0 for the checkpoints that are
+    read after the last step. asked: bytes of samples or checkpoints that were requested. arrived: bytes received from
+    the file system; None if they were not counted. cached: share of `asked` that came from memory; None if it is
+    unknown. source: name of the counter, or the fact, from which `cached` follows.
     """
 
     epoch: int
@@ -32,6 +33,10 @@ class EpochStorage(Struct, frozen=True):
     arrived: int | None
     cached: float | None
     source: str
+
+    @property
+    def name(self) -> str:
+        return f"epoch {self.epoch}" if self.epoch else "the checkpoints that were read"
 
 
 class Storage(Struct, frozen=True):
@@ -70,7 +75,7 @@ class Storage(Struct, frozen=True):
         if outcome == "unknown":
             return f"UNKNOWN: on {self.file_system or 'this file system'}, no counter shows whether storage was read"
         worst = max(self.epochs, key=lambda epoch: epoch.cached or 0.0)
-        share, which = f"{100 * (1 - (worst.cached or 0)):.1f} % from storage", f"epoch {worst.epoch}"
+        share, which = f"{100 * (1 - (worst.cached or 0)):.1f} % from storage", worst.name
         source = worst.source
         if self.idle:
             source += f"; {self.idle} epoch(s) read nothing, because all data were in the ranks' memory"
@@ -86,11 +91,13 @@ def judge(run: Run, result: Result, darshan_bytes: int | None = None) -> Storage
     according to Darshan; None without Darshan.
     """
     epochs = tuple(_epoch(run, result, epoch) for epoch in result.epochs if epoch.bytes_read)
+    idle = len(result.epochs) - len(epochs) if epochs else 0
+    if result.summary is not None and result.summary.restored is not None:
+        epochs = (*epochs, _restored(run, result, result.summary.restored))
     shares = [epoch.cached for epoch in epochs if epoch.cached is not None]
     worst = max(shares, default=None)
     is_fine = bool(epochs) and len(shares) == len(epochs) and (worst or 0) <= LIMIT
-    advice = () if is_fine or not epochs else tuple(_advice(run, result))
-    idle = len(result.epochs) - len(epochs) if epochs else 0
+    advice = () if is_fine or not epochs else tuple(_advice(run, result, epochs))
     dataset, memory = result.dataset.bytes, result.memory_bytes
     return Storage(epochs, worst, result.file_system, dataset, memory, idle, darshan_bytes, advice)
 
@@ -102,7 +109,8 @@ def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
     include other reads and the first share is smaller than the second. If both shares are unknown, the upper limit from
     _outgrown() is used.
     """
-    arrived, cached, source = _counted(run, result, epoch)
+    traffic = _Traffic(epoch.bytes_read, epoch.storage_bytes_read, epoch.client_bytes_asked, epoch.client_bytes_read)
+    arrived, cached, source = _counted(result.file_system, traffic, run.workload.reader.direct)
     resident = _resident(run, result, epoch)
     if cached is None and resident is not None:
         cached, source = resident, "pages in memory before the epoch"
@@ -113,20 +121,49 @@ def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
     return EpochStorage(epoch.epoch, epoch.bytes_read, arrived, cached, source)
 
 
-def _counted(run: Run, result: Result, epoch: Epoch) -> tuple[int | None, float | None, str]:
-    """Return the bytes received from the file system, the share of the requested bytes that came from memory, and the
-    name of the counter. The bytes and the share are None if there is no counter.
+def _restored(run: Run, result: Result, restored: RestoreSummary) -> EpochStorage:
+    """Return whether the checkpoints that were read after the last step came from storage or from memory. If there is
+    no counter, or if it shows less, the share of pages in memory before each of them counts.
     """
-    kind, asked = result.file_system, epoch.bytes_read
+    checkpoint = run.workload.checkpoint
+    is_direct = checkpoint is not None and checkpoint.direct
+    traffic = _Traffic(
+        restored.bytes_read, restored.storage_bytes_read, restored.client_bytes_asked, restored.client_bytes_read
+    )
+    arrived, cached, source = _counted(result.file_system, traffic, is_direct)
+    resident = None if is_direct else restored.page_cache_fraction
+    if resident is not None and resident > (cached or 0.0):
+        cached, source = resident, "pages in memory before the checkpoints were read"
+    return EpochStorage(0, restored.bytes_read, arrived, cached, source)
+
+
+class _Traffic(NamedTuple):
+    """Counts of bytes. asked: bytes that the ranks read. fetched: bytes that the kernel fetched from storage for the
+    ranks. client_asked, client_received: bytes that programs on the nodes read, and that servers sent to them. They are
+    None if they were not counted.
+    """
+
+    asked: int
+    fetched: int | None
+    client_asked: int | None
+    client_received: int | None
+
+
+def _counted(kind: str, traffic: _Traffic, is_direct: bool) -> tuple[int | None, float | None, str]:
+    """Return the bytes received from the file system, the share of the requested bytes that came from memory, and the
+    name of the counter. The bytes and the share are None if there is no counter. kind: file system. is_direct: whether
+    O_DIRECT was used.
+    """
+    asked = traffic.asked
     if kind in MEMORY:
         return 0, 1.0, f"{kind} is memory"
-    if epoch.client_bytes_read is not None:
+    if traffic.client_received is not None:
         # Other processes on the nodes may have read too. All bytes from memory are attributed to the run.
-        missing = max(asked, epoch.client_bytes_asked or 0) - epoch.client_bytes_read
-        return epoch.client_bytes_read, min(1.0, max(0.0, missing / asked)), f"{kind} clients' count"
-    if epoch.storage_bytes_read is not None and kind in COUNTED:
-        return epoch.storage_bytes_read, max(0.0, 1 - epoch.storage_bytes_read / asked), f"kernel's count on {kind}"
-    if run.workload.reader.direct and kind not in _OWN_CACHE:
+        missing = max(asked, traffic.client_asked or 0) - traffic.client_received
+        return traffic.client_received, min(1.0, max(0.0, missing / asked)), f"{kind} clients' count"
+    if traffic.fetched is not None and kind in COUNTED:
+        return traffic.fetched, max(0.0, 1 - traffic.fetched / asked), f"kernel's count on {kind}"
+    if is_direct and kind not in _OWN_CACHE:
         return asked, 0.0, "O_DIRECT bypasses the page cache"
     return None, None, "not counted"
 
@@ -163,11 +200,17 @@ def _outgrown(run: Run, result: Result, epoch: Epoch) -> tuple[float | None, str
     return None, "not counted"
 
 
-def _advice(run: Run, result: Result) -> Iterator[str]:
-    """Yield options of dlio-submit that avoid the cache, the most effective first."""
-    reader, dataset = run.workload.reader, run.workload.dataset
+def _advice(run: Run, result: Result, epochs: Sequence[EpochStorage]) -> Iterator[str]:
+    """Yield options of dlio-submit that avoid the cache, the most effective first. epochs: storage of all epochs."""
+    reader, dataset, checkpoint = run.workload.reader, run.workload.dataset, run.workload.checkpoint
     if result.file_system in MEMORY:
         yield f"--data on a file system other than {result.file_system}"
+        return
+    if checkpoint is not None and all(epoch.cached is None or epoch.cached <= LIMIT for epoch in epochs if epoch.epoch):
+        if not checkpoint.direct:
+            yield "-S checkpoint.direct=true (O_DIRECT)"
+        if not checkpoint.reorder and result.nodes > 1:
+            yield "-S checkpoint.reorder=1 (each node reads what another node wrote)"
         return
     plain = not dataset.is_chunked and dataset.compression == "none" and dataset.format != "csv"
     if not reader.direct and reader.mode == "posix" and reader.access == "independent" and plain:

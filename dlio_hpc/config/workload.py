@@ -1,5 +1,6 @@
 """A workload: the I/O of an application, as described in a YAML file."""
 
+import bisect
 import copy
 import math
 from typing import Any, Literal, NamedTuple
@@ -7,7 +8,8 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct, structs
 
 from dlio_hpc import document, units
-from dlio_hpc.config import shipped, workload_rules
+from dlio_hpc.config import model_states, shipped, workload_rules
+from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
 from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST, Reader, fits_blocks
@@ -50,62 +52,6 @@ class Compute(Struct, frozen=True, forbid_unknown_fields=True):
     """sleep: the rank sleeps and leaves its core to the readers; spin: the rank keeps its core busy."""
 
 
-# Checkpoint of section IV.B of the DLIO paper: two files of 1 KB, one of 4 KB, one of 64 KB, one of 4 MB.
-_PAPER_FILES = tuple(map(units.Size, (1024, 1024, 4096, 65536, 4194304)))
-
-
-class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
-    """The model's state, which ranks write while training waits. Each checkpoint overwrites the previous one."""
-
-    every_steps: units.Positive | None = None
-    """Steps between checkpoints; null: write one at the end of each epoch. Example: 100"""
-    files: tuple[units.Size, ...] | None = None
-    """Sizes of the files of a checkpoint; null: the five files of the DLIO paper. Example: [1 KiB, 4 MiB]"""
-    model_bytes: units.Size | None = None
-    """Size of a checkpoint in a single file; replaces `files`. Example: 500 MiB"""
-    transfer_size: units.Size | None = units.Size(1 << 20)
-    """Size of a write request; null: one request per file."""
-    requests: tuple[tuple[units.Natural, units.Size], ...] = ()
-    """Requests that write a checkpoint of one file, as offset and size. They replace `transfer_size`. Libraries write
-    headers and arrays in this way. Example: [[0, 96], [4096, 1 MiB]]
-    """
-    by: Literal["root", "all"] = "root"
-    """Ranks that write. root: rank 0 only; all: every rank writes its own files."""
-    fsync: bool = True
-    """Call fsync after each file."""
-    read_back: bool = False
-    """Read the files again and compare them with the written data."""
-
-    def __post_init__(self) -> None:
-        if self.files is not None and self.model_bytes is not None:
-            raise ValueError("give either files or model_bytes")
-        if self.transfer_size is not None and not 1 <= self.transfer_size <= LARGEST_REQUEST:
-            raise ValueError("transfer_size must be at least 1 byte and at most 1 GiB, or null for one write per file")
-        if min(self.sizes, default=0) < 1:
-            raise ValueError("a checkpoint needs at least one file, and no empty files")
-        if self.requests:
-            self._check_requests()
-
-    def _check_requests(self) -> None:
-        if len(self.sizes) != 1 or self.read_back:
-            raise ValueError("requests describe a checkpoint of one file that is not read back; set files to one size")
-        if not all(1 <= length <= LARGEST_REQUEST for _, length in self.requests):
-            raise ValueError("each of requests must have at least 1 byte and at most 1 GiB")
-        if max(offset + length for offset, length in self.requests) > self.sizes[0]:
-            raise ValueError(f"requests go beyond the end of the file, which has {self.sizes[0]:,} bytes")
-
-    @property
-    def sizes(self) -> tuple[units.Size, ...]:
-        """Bytes of each file of a checkpoint."""
-        if self.model_bytes is not None:
-            return (self.model_bytes,)
-        return _PAPER_FILES if self.files is None else self.files
-
-    def written(self, size: int) -> int:
-        """Return the number of bytes that are written to a file of `size` bytes."""
-        return sum(length for _, length in self.requests) or size
-
-
 class Train(Struct, frozen=True, forbid_unknown_fields=True):
     """Length of the training."""
 
@@ -144,6 +90,10 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
         if not self.name.strip():
             raise ValueError("name must not be empty")
         workload_rules.check(self.dataset, self.reader)
+        if self.checkpoint is not None and self.checkpoint.writes is not None and self.dataset.format != "null":
+            raise ValueError(
+                "checkpoint.writes is for workloads without a dataset; set checkpoint.every_steps, or remove dataset"
+            )
 
     @property
     def brings_neighbours(self) -> bool:
@@ -192,6 +142,7 @@ class Draft(NamedTuple):
         for key, value in settings.items():
             document.put(data, key, value, f"{key}={value}")
             _spell_out(data)
+        _add_dataset(data)
         return document.convert(data, Workload, self.source)
 
 
@@ -248,6 +199,20 @@ def _spell_out(data: dict[str, Any]) -> None:
         compute["time"] = {"mean": compute["time"]}
 
 
+def _add_dataset(data: dict[str, Any]) -> None:
+    """Give a workload that only writes checkpoints a dataset of which nothing is stored or read, with a sample for each
+    checkpoint. `data` is modified.
+    """
+    checkpoint = data.get("checkpoint")
+    if "dataset" in data or not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("writes"), int):
+        return
+    data["dataset"] = {
+        "format": "null", "files": 1, "samples_per_file": checkpoint["writes"], "sample": {"bytes": 1}
+    }  # fmt: skip
+    data["reader"] = {"shard": False, "prefetch": 0, **data.get("reader", {})}
+    checkpoint["every_steps"] = 1
+
+
 def resized(workload: Workload, size: int, ranks: int) -> Workload:
     """Return the workload with its dataset resized to at most `size` bytes. Samples keep their size and shape.
 
@@ -255,9 +220,14 @@ def resized(workload: Workload, size: int, ranks: int) -> Workload:
     file is reduced only if there would otherwise be fewer files than `ranks`. In a single shared file, the number of
     samples changes, and the dataset is smaller than `size` by less than one sample.
 
+    A workload that only writes the checkpoints of a model gets a narrower model instead: its checkpoint has at most
+    `size` bytes, and as many files and arrays as before.
+
     Raise ConfigError if `size` is less than a sample, or if the format cannot hold the resulting dataset.
     """
-    dataset = workload.dataset
+    dataset, checkpoint = workload.dataset, workload.checkpoint
+    if checkpoint is not None and checkpoint.writes is not None and checkpoint.model is not None:
+        return structs.replace(workload, checkpoint=_narrowed(checkpoint, size, ranks))
     wanted = size // dataset.sample_bytes
     asked = f"--dataset-size {units.format_size(size)}"
     if wanted < 1:
@@ -270,6 +240,23 @@ def resized(workload: Workload, size: int, ranks: int) -> Workload:
         change = change if samples_per_file != dataset.samples_per_file else ""
         raise ConfigError(f"{asked}: {change}{fault}") from fault
     return structs.replace(workload, dataset=made)
+
+
+def _narrowed(checkpoint: Checkpoint, size: int, ranks: int) -> Checkpoint:
+    """Return the checkpoint with a model of smaller widths, so that `ranks` ranks write at most `size` bytes of it. The
+    widest such model is chosen; it is never wider than the given one.
+    """
+    state = checkpoint.state
+    assert state is not None
+
+    def made(hidden: int) -> Checkpoint:
+        model = model_states.narrowed(state.model, hidden)
+        return structs.replace(checkpoint, model=model, parallelism=state.parallelism, zero=state.zero)
+
+    width = bisect.bisect_right(range(1, state.model.hidden + 1), size, key=lambda hidden: made(hidden).size(ranks))
+    if width == 0:
+        raise ConfigError(f"--dataset-size {units.format_size(size)} is too small for a checkpoint of this model")
+    return made(width)
 
 
 def _geometry(dataset: Dataset, wanted: int, ranks: int) -> tuple[int, int]:

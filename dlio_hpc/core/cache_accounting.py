@@ -2,6 +2,7 @@
 epoch. Both numbers show whether the samples came from storage or from memory.
 """
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import numpy as np
 from dlio_hpc.core import client_counters, page_cache
 from dlio_hpc.core.procfs import IO, memory, process_io
 from dlio_hpc.files import filesystem
+from dlio_hpc.files.filesystem import FileSystem
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.plan.sample_order import Order
@@ -29,37 +31,27 @@ _FILES, _FEWEST = 32, 4
 
 
 class Arrivals:
-    """Counts, for each epoch of a rank, the bytes that came from storage and the pages of the dataset that were in
-    memory.
+    """Counts, for each epoch of a rank, the bytes that came from storage and the pages of files that were in memory.
+
+    file_system: file system that is read; None if nothing is read. looks: whether pages are checked. Files on a file
+    system without a page cache are never checked.
     """
 
-    def __init__(self, node: "Intracomm", run: Run, nodes: int) -> None:
-        self._node, self._run = node, run
+    def __init__(self, node: "Intracomm", file_system: FileSystem | None, looks: Callable[[bool], bool]) -> None:
         self._speaks = node.rank == 0
-        file_system = filesystem.of(Path(run.dataset)) if run.workload.dataset.is_stored else None
         self._count = client_counters.counter(file_system) if file_system and self._speaks else None
         is_counted = node.bcast(self._count is not None)
-        # Checking pages opens files, so it is done only if the node has no counters, if the counters may include other
-        # bytes (data adjacent to the requested data, program files), or if the dataset fits into memory. For a dataset
-        # larger than memory the check says little.
-        fits = run.workload.dataset.size < nodes * memory()
-        is_doubtful = not is_counted or run.workload.brings_neighbours or fits
-        self._looks = file_system is not None and file_system.kind in filesystem.PAGED and is_doubtful
+        self._looks = file_system is not None and file_system.kind in filesystem.PAGED and looks(is_counted)
         self._pages = (0, 0)
         self._io: IO | None = None
         self._traffic: client_counters.Traffic | None = None
 
-    def look(self, order: Order, first: int, last: int) -> None:
-        """Check some of the files that this rank will read in the next epoch, and count how many pages of these files
-        are in memory. first, last: range of the rank's positions in `order`; `last` is not included.
+    def look(self, paths: Callable[[], Sequence[str]]) -> None:
+        """Count how many pages of some files that this rank will read next are in memory. paths: function that returns
+        the paths of these files; it is called only if pages are checked.
         """
-        if not self._looks:
-            return
-        last = min(last, first + self._run.steps_per_epoch * self._run.workload.reader.batch_size)
-        places = np.linspace(first, last - 1, max(_FEWEST, _FILES // self._node.size)).astype(int)
-        samples = [int(order.samples(place, place + 1)[0]) for place in places if first <= place < last]
-        numbers = dict.fromkeys(sample // self._run.workload.dataset.samples_per_file for sample in samples)
-        self._pages = page_cache.resident([dataset.file_path(self._run, number) for number in numbers])
+        if self._looks:
+            self._pages = page_cache.resident(paths())
 
     def begin(self) -> None:
         """Read the counters at the start of an epoch."""
@@ -84,3 +76,26 @@ class Arrivals:
         if after is None or self._traffic is None:
             return _UNKNOWN, _UNKNOWN
         return after.asked - self._traffic.asked, after.arrived - self._traffic.arrived
+
+
+def of_samples(node: "Intracomm", run: Run, nodes: int) -> Arrivals:
+    """Return the counts of a run's samples. nodes: number of nodes.
+
+    Checking pages opens files, so it is done only if the node has no counters, if the counters may include other bytes
+    (data adjacent to the requested data, program files), or if the dataset fits into memory. For a dataset larger than
+    memory the check says little.
+    """
+    file_system = filesystem.of(Path(run.dataset)) if run.workload.dataset.is_stored else None
+    fits = run.workload.dataset.size < nodes * memory()
+    return Arrivals(node, file_system, lambda counted: not counted or run.workload.brings_neighbours or fits)
+
+
+def some_files(run: Run, order: Order, first: int, last: int, ranks_on_node: int) -> list[str]:
+    """Return the paths of some files that a rank will read in the next epoch. first, last: range of the rank's
+    positions in `order`; `last` is not included.
+    """
+    last = min(last, first + run.steps_per_epoch * run.workload.reader.batch_size)
+    places = np.linspace(first, last - 1, max(_FEWEST, _FILES // ranks_on_node)).astype(int)
+    samples = [int(order.samples(place, place + 1)[0]) for place in places if first <= place < last]
+    numbers = dict.fromkeys(sample // run.workload.dataset.samples_per_file for sample in samples)
+    return [dataset.file_path(run, number) for number in numbers]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import cache_accounting, clock, distributions, disturbance
+from dlio_hpc.core import cache_accounting, clock, distributions, disturbance, restore
 from dlio_hpc.core.distributions import ASKED, BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
 from dlio_hpc.core.read_activity import Activity, TimeBins, common
 from dlio_hpc.core.train import Recording
@@ -19,6 +19,7 @@ from dlio_hpc.results.run_result import (
     Distribution,
     Disturbance,
     Epoch,
+    RestoreSummary,
     SlowestRank,
     Summary,
 )
@@ -42,7 +43,8 @@ class Merged(NamedTuple):
     offsets (ranks, 1): seconds that were added to the clock of each rank. steps (ranks, steps of all epochs, columns):
     distributions.py defines the columns of a step. histogram (ranks, bins): read latencies. totals (ranks, 10): the
     columns are defined below this class. arrivals (ranks, epochs, columns): cache_accounting.py defines the columns.
-    checkpoints (ranks, n, 7): the columns are defined below this class. verified (ranks, epochs, 2): seconds spent on
+    checkpoints (ranks, n, 7): the columns are defined below this class. restored (ranks, checkpoints, columns):
+    restore.py defines the columns. verified (ranks, epochs, 2): seconds spent on
     comparing contents, and number of samples compared. auxiliary_files (ranks, 6): the fields of
     auxiliary_files.Counts. sizes (ranks, bins): request sizes. activity (ranks, 3, bins): read_activity.py defines the
     rows. time_bins: the time bins of `activity`. marks (ranks, n, 2): timestamps of the marker reads for Darshan.
@@ -58,6 +60,7 @@ class Merged(NamedTuple):
     totals: Floats
     arrivals: Floats
     checkpoints: Floats
+    restored: Floats
     verified: Floats
     auxiliary_files: Floats
     sizes: distributions.Counts
@@ -94,6 +97,7 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Fl
         np.array(totals, float),
         recording.arrivals,
         recording.checkpoints,
+        recording.restored,
         recording.verified,
         np.array(recording.auxiliary_files, float),
         reads.sizes,
@@ -206,6 +210,7 @@ def summary(merged: Merged, run: Run) -> Summary:
         compute_asked_s=float(steps[..., ASKED].mean()),
         slowest_rank=_slowest(merged.hosts, times.busy),
         checkpoint=_checkpoint(merged.checkpoints) if merged.checkpoints.size else None,
+        restored=_restored(merged.restored) if merged.restored.size else None,
         preprocess_s=float(totals[:, _PREPROCESS_S].mean()),
         verify_s=float(merged.verified[..., 0].sum(axis=1).mean()),
         overhead_s=float(totals[:, _OWN_S].mean()),
@@ -229,7 +234,8 @@ def _side_files(counts: Floats) -> AuxiliaryFilesSummary:
 def _checkpoint(saved: Floats) -> CheckpointSummary:
     writers = saved[saved[:, 0, SIZE] > 0]
     size = int(writers[..., SIZE].sum())
-    slowest_write = (writers[..., WRITE_S] + writers[..., FSYNC_S]).max(axis=0).sum()
+    safe = (writers[..., WRITE_S] + writers[..., FSYNC_S]).max(axis=0)
+    slowest_write = safe.sum()
     slowest_read = writers[..., _BACK_S].max(axis=0).sum()
     return CheckpointSummary(
         count=saved.shape[1],
@@ -240,6 +246,28 @@ def _checkpoint(saved: Floats) -> CheckpointSummary:
         read_s=distributions.of_values(writers[..., _BACK_S]) if slowest_read else None,
         write_MBps=float(size / slowest_write / 1e6),
         read_MBps=float(size / slowest_read / 1e6) if slowest_read else None,
+        safe_s=distributions.of_values(safe),
+    )
+
+
+def _restored(rows: Floats) -> RestoreSummary:
+    readers = rows[rows[:, 0, restore.SIZE] > 0]
+    size = int(readers[..., restore.SIZE].sum())
+    slowest = readers[..., restore.READ_S].max(axis=0)
+    arrived = rows[..., restore.ARRIVALS :]
+    looked, resident = (arrived[..., column].sum() for column in (cache_accounting.LOOKED, cache_accounting.RESIDENT))
+    return RestoreSummary(
+        count=rows.shape[1],
+        bytes_read=size,
+        read_s=distributions.of_values(readers[..., restore.READ_S]),
+        slowest_s=distributions.of_values(slowest),
+        read_MBps=float(size / slowest.sum() / 1e6),
+        gap_s=float(rows[:, 0, restore.GAP_S].max()),
+        storage_bytes_read=_total(arrived[..., cache_accounting.FETCHED]),
+        client_bytes_asked=_total(arrived[..., cache_accounting.ASKED]),
+        client_bytes_read=_total(arrived[..., cache_accounting.ARRIVED]),
+        page_cache_fraction=float(resident / looked) if looked else None,
+        verify_s=float(rows[..., restore.VERIFY_S].sum(axis=1).mean()),
     )
 
 

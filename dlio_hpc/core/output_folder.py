@@ -22,17 +22,19 @@ class OutputFolder:
         """Return the path of a file in the folder, for messages."""
         return os.path.join(self._path, name)
 
-    def opened(self, name: str, mode: str) -> AbstractContextManager[Any]:
-        """Open a file in the folder, unbuffered, for a `with` block. Raise ConfigError if the folder is a link or
-        belongs to another user.
+    def opened(self, name: str, mode: str, more: int = 0) -> AbstractContextManager[Any]:
+        """Open a file in the folder, unbuffered, for a `with` block. more: flags of open(2), such as O_DIRECT. Raise
+        ConfigError if the folder is a link or belongs to another user.
 
         Under Darshan, the file is opened by its full path, because Darshan does not resolve names relative to a
         directory descriptor.
         """
         folder = self._opened_folder()
         if darshan_fd_gate.is_watched():
-            return darshan_fd_gate.opened(self.path(name), mode, 0, lambda path, flags: _opened(path, flags, None))
-        return darshan_fd_gate.opened(name, mode, 0, lambda path, flags: _opened(path, flags, folder))
+            path, within = self.path(name), None
+        else:
+            path, within = name, folder
+        return darshan_fd_gate.opened(path, mode, 0, lambda path, flags: _opened(path, flags | more, within))
 
     def _opened_folder(self) -> int:
         if self._folder is None:

@@ -81,7 +81,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         hints=trained.hints if trained else {},
         faults=trained.faults if trained else [],
         gap_s=_gap(directory, plan, run, started),
-        file_system=filesystem.of(Path(run.dataset)).kind if run.workload.dataset.is_stored else "",
+        file_system=_file_system(run),
         memory_bytes=memory,
         disturbance=trained.disturbance if trained else None,
     )
@@ -163,6 +163,13 @@ def _gap(directory: Path, plan: Plan, run: Run, started: str) -> float | None:
         return None
 
 
+def _file_system(run: Run) -> str:
+    """Return the kind of the file system of the dataset or, without a dataset, of the checkpoints."""
+    if run.workload.dataset.is_stored:
+        return filesystem.of(Path(run.dataset)).kind
+    return filesystem.of(Path(run.outputs).parent).kind if run.workload.checkpoint else ""
+
+
 def _facts(run: Run) -> DatasetFacts:
     layout = run.workload.dataset
     size = 0 if layout.format == "null" else layout.size
@@ -179,6 +186,9 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
     if summary.steps < summary.steps_planned:
         return []
     faults = []
+    checkpoint, restored = run.workload.checkpoint, summary.restored
+    if checkpoint is not None and (number := restored.count if restored else 0) < checkpoint.reads:
+        faults.append(f"{number} checkpoints were read, but {checkpoint.reads} were planned")
     if summary.samples != run.samples:
         faults.append(f"{summary.samples} samples were read, but {run.samples} were planned")
     if not _bytes_are_known(run, summary, ranks):

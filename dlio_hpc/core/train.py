@@ -1,6 +1,7 @@
 """The training loop of a rank: wait for a batch, compute, synchronise. Each of these phases is timed separately."""
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -8,9 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import clock, disturbance, own_cost, page_cache
+from dlio_hpc.core import cache_accounting, clock, disturbance, own_cost, page_cache
 from dlio_hpc.core.auxiliary_files import AuxiliaryFiles, Counts
-from dlio_hpc.core.cache_accounting import Arrivals
 from dlio_hpc.core.checkpoint import Checkpoints, Saved
 from dlio_hpc.core.compute import check_cores, draw, emulate
 from dlio_hpc.core.content_check import Verification
@@ -33,6 +33,8 @@ from dlio_hpc.core.loaders import open_loader
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.procfs import ExcludedIO
 from dlio_hpc.core.progress import Progress
+from dlio_hpc.core.restore import COLUMNS as RESTORED
+from dlio_hpc.core.restore import restore
 from dlio_hpc.files import safe_folders
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Run, positions
@@ -58,6 +60,7 @@ class Recording(NamedTuple):
     reads: ReadLog
     arrivals: Floats
     checkpoints: Floats
+    restored: Floats
     verified: Floats
     own_s: float
     counts: Tally
@@ -87,7 +90,7 @@ def train(
         comm,
         workload,
         _Recorder(run, progress),
-        Checkpoints(run, workload.checkpoint, comm.rank) if workload.checkpoint else None,
+        _checkpoints(comm, run, ranks_on_node),
         AuxiliaryFiles(run, comm.rank, apart),
         Verification(workload, partial(dataset.file_path, run)),
         apart,
@@ -96,7 +99,7 @@ def train(
     clock.assemble(comm)
     node: Intracomm = comm.Split_type(MPI.COMM_TYPE_SHARED)  # type: ignore[assignment]
     drop_cache = _CacheDrop(node, run) if workload.reader.drop_cache else None
-    arrivals = Arrivals(node, run, comm.size // node.size)
+    arrivals = cache_accounting.of_samples(node, run, comm.size // node.size)
     meter = Meter(speaks=node.rank == 0)
     loop.auxiliary_files.due("start")
     apart.taken()
@@ -108,7 +111,7 @@ def train(
                 if drop_cache:
                     drop_cache(order, first, last)
                     clock.barrier(comm)  # ranks of a node drop files for each other
-                arrivals.look(order, first, last)
+                arrivals.look(partial(cache_accounting.some_files, run, order, first, last, node.size))
                 before = meter.read()
                 clock.barrier(comm)
                 arrivals.begin()
@@ -118,6 +121,9 @@ def train(
                 loop.record.disturbed(disturbance.between(before, meter.read()))
                 if stopped:
                     break
+            else:
+                if loop.checkpoints:
+                    loop.record.restored = restore(comm, node, run, loop.checkpoints, stop)
             loop.record.disturbed(disturbance.between(begun, meter.read()))
             loop.auxiliary_files.due("end")
             clock.barrier(comm)
@@ -131,6 +137,13 @@ def train(
     return loop.record.recording(loop.auxiliary_files.counts(), workload)
 
 
+def _checkpoints(comm: "Intracomm", run: Run, ranks_on_node: int) -> Checkpoints | None:
+    keys = run.workload.checkpoint
+    if keys is None:
+        return None
+    return Checkpoints(run, keys, comm.rank, comm.size, keys.reorder * ranks_on_node)
+
+
 class _Loop(NamedTuple):
     """The objects that all steps of a rank use."""
 
@@ -142,6 +155,10 @@ class _Loop(NamedTuple):
     verification: Verification
     apart: ExcludedIO
     stop: Stop
+
+    @property
+    def is_asynchronous(self) -> bool:
+        return self.workload.checkpoint is not None and self.workload.checkpoint.asynchronous
 
     def epoch(self, epoch: int, batches: Iterator[Batch]) -> bool:
         """Run the steps of an epoch. Return True if time ran out before the last step of the run, otherwise False."""
@@ -193,7 +210,7 @@ class _Loop(NamedTuple):
             return
         started = clock.now()
         with self.apart:
-            saved = self.checkpoints.save()
+            saved = self.checkpoints.begin() if self.is_asynchronous else self.checkpoints.save()
         clock.barrier(self.comm)
         self.record.checkpoint(epoch, clock.now() - started, saved)
 
@@ -229,7 +246,8 @@ class _Recorder:
         self._reads = ReadLog()
         self._counts = Tally()
         self._done, self._planned = 0, epochs * run.steps_per_epoch
-        self._checkpoints: list[tuple[float, ...]] = []
+        self._checkpoints: list[tuple[float, float, float, Saved | Future[Saved]]] = []
+        self.restored = np.empty((0, RESTORED))
         reader = run.workload.reader
         self._ahead = 2 * reader.batches_ahead + reader.read_threads  # frameworks round up and buffer again
         self._progress = progress
@@ -252,8 +270,8 @@ class _Recorder:
         verified[0] += verify_s
         verified[1] += compared
 
-    def checkpoint(self, epoch: int, pause_s: float, saved: Saved) -> None:
-        self._checkpoints.append((epoch, self._done - epoch * self.steps.shape[1], pause_s, *saved))
+    def checkpoint(self, epoch: int, pause_s: float, saved: "Saved | Future[Saved]") -> None:
+        self._checkpoints.append((epoch, self._done - epoch * self.steps.shape[1], pause_s, saved))
 
     def other_processes_fetched(self) -> int:
         """Return the number of bytes that the kernel fetched from storage during the start of worker processes. Only
@@ -276,9 +294,11 @@ class _Recorder:
         steps = self._rows()
         self._reads.fold(steps)
         own_s = own_cost.seconds(workload, steps, self._reads.waited_s, auxiliary_files.time_s, self._bookkeeping_s)
-        checkpoints = np.array(self._checkpoints, float).reshape(-1, 7)
+        rows = [(*row, *(saved if isinstance(saved, Saved) else saved.result())) for *row, saved in self._checkpoints]
+        checkpoints = np.array(rows, float).reshape(-1, 7)
         arrivals = np.array(self._arrivals)
         verified, disturbances = self._verified[: len(arrivals)], np.array(self._disturbances)
         return Recording(
-            steps, self._reads, arrivals, checkpoints, verified, own_s, self._counts, auxiliary_files, disturbances
-        )
+            steps, self._reads, arrivals, checkpoints, self.restored, verified, own_s, self._counts, auxiliary_files,
+            disturbances,
+        )  # fmt: skip

@@ -52,8 +52,7 @@ def of_run(run: Run, nodes: int, ranks: int, rates: Rates) -> Cost:
         return Cost(rates.launch + written / (nodes * rates.write), 0, written, files)
     workload = run.workload
     saved = _checkpoints(run) * _checkpoint(run, ranks)
-    is_read_back = workload.checkpoint is not None and workload.checkpoint.read_back
-    read = run.bytes + _auxiliary_bytes(run, ranks, "read") + saved * is_read_back
+    read = run.bytes + _auxiliary_bytes(run, ranks, "read") + _read_again(run, ranks, saved)
     written = _auxiliary_bytes(run, ranks, "write") + saved
     preparing = run.samples / ranks * workload.reader.preprocess_time / workload.reader.preprocess_threads
     if workload.reader.load == "memory":
@@ -83,7 +82,7 @@ def of_job(plan: Plan, begun: set[str]) -> JobCost:
             space, files = space + cost.bytes_written, files + cost.files
         costs.append(cost)
     expected = sum(cost.seconds for cost in costs)
-    space += max((_checkpoint(run, plan.ranks) for run in plan.runs if _checkpoints(run)), default=0)
+    space += max((_kept(run) * _checkpoint(run, plan.ranks) for run in plan.runs), default=0)
     return JobCost(
         plan.job,
         plan.nodes,
@@ -139,9 +138,21 @@ def _checkpoints(run: Run) -> int:
     return epochs if checkpoint.every_steps is None else run.steps_per_epoch * epochs // checkpoint.every_steps
 
 
+def _kept(run: Run) -> int:
+    """Return the number of checkpoints that a run stores at the same time."""
+    keys = run.workload.checkpoint
+    return 0 if keys is None else min(keys.keep, _checkpoints(run))
+
+
+def _read_again(run: Run, ranks: int, saved: int) -> int:
+    """Return the bytes of checkpoints that a run reads. saved: bytes of the checkpoints that it writes."""
+    keys = run.workload.checkpoint
+    if keys is None:
+        return 0
+    return saved * keys.read_back + keys.reads * (_kept(run) > 0) * _checkpoint(run, ranks)
+
+
 def _checkpoint(run: Run, ranks: int) -> int:
-    """Return the size in bytes of one checkpoint, summed over all ranks. A run never stores more than this, because
-    each checkpoint replaces the previous one.
-    """
+    """Return the size in bytes of one checkpoint, summed over all ranks."""
     checkpoint = run.workload.checkpoint
-    return 0 if checkpoint is None else sum(checkpoint.sizes) * (ranks if checkpoint.by == "all" else 1)
+    return 0 if checkpoint is None else checkpoint.size(ranks)

@@ -216,9 +216,10 @@ def _auxiliary_load(run: Run) -> tuple[int, int]:
     steps = run.steps_per_epoch * workload.train.epochs
     files = requests = 0
     if (saved := workload.checkpoint) is not None:
-        files += len(saved.sizes)
-        often = steps // saved.every_steps if saved.every_steps else workload.train.epochs
-        requests += often * (len(saved.requests) + sum(-(-size // _LIBRARYS_REQUEST) + 2 for size in saved.sizes))
+        mine = saved.files_of(0)
+        often = (steps // saved.every_steps if saved.every_steps else workload.train.epochs) + saved.reads
+        files += len(mine) * saved.keep
+        requests += often * (len(saved.requests) + sum(-(-file.size // _LIBRARYS_REQUEST) + 2 for file in mine))
     times = {"start": 1, "end": 1, "epoch": workload.train.epochs, "step": max(steps, 1)}
     for side in workload.dataset.auxiliary_files:
         files += 1

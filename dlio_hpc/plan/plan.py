@@ -133,8 +133,8 @@ def warning_time(site: Site, walltime: int) -> int:
 def resolved(workload: Workload) -> Workload:
     """Return a copy of the workload in which defaults that depend on other keys are replaced by their values."""
     reader, dataset, checkpoint = workload.reader, workload.dataset, workload.checkpoint
-    if checkpoint is not None and checkpoint.model_bytes is None:
-        checkpoint = structs.replace(checkpoint, files=checkpoint.sizes)
+    if checkpoint is not None:
+        checkpoint = checkpoint.resolved
     sample = dataset.sample
     if sample.shape is not None:
         sample = structs.replace(sample, dtype=sample.array_dtype)

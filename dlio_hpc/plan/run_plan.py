@@ -89,6 +89,7 @@ def notes(study: Study, point: Point) -> Iterator[str]:
     total = per_epoch * workload.train.epochs
     if workload.checkpoint is not None and total < (workload.checkpoint.every_steps or 0):
         yield f"checkpoint.every_steps: no checkpoint is written, because the run ends after {total} steps"
+    yield from _checkpoint_notes(workload, point)
     yield from _shares_notes(workload, point.ranks)
     if reader.verify_content == "all":
         yield (
@@ -99,6 +100,32 @@ def notes(study: Study, point: Point) -> Iterator[str]:
         yield "reader.reorder_tasks: no effect on a single node, because no other node wrote data"
     if (why_not := watched(study, point)[1]) is not None:
         yield why_not
+
+
+def _checkpoint_notes(workload: Workload, point: Point) -> Iterator[str]:
+    """Yield a note if the ranks write only a part of a model, or if some write nothing; and a note if checkpoints are
+    read by the node that wrote them, or more than once.
+    """
+    checkpoint = workload.checkpoint
+    if checkpoint is None:
+        return
+    state = checkpoint.state
+    if state is not None and point.ranks < state.parallelism.ranks:
+        size = units.format_size(checkpoint.size(point.ranks))
+        yield (
+            f"checkpoint.model: {point.ranks} of the {state.parallelism.ranks} ranks of checkpoint.parallelism write "
+            f"their part of a checkpoint, {size} of {units.format_size(checkpoint.size(state.parallelism.ranks))}"
+        )
+    if state is not None and point.ranks > state.parallelism.ranks:
+        idle = point.ranks - state.parallelism.ranks
+        yield f"checkpoint.model: {idle} of {point.ranks} ranks write nothing; raise checkpoint.parallelism.data"
+    if checkpoint.reorder and checkpoint.reorder % point.nodes == 0:
+        yield f"checkpoint.reorder: no effect on {point.nodes} node(s), because each rank reads its own files"
+    if checkpoint.reads > checkpoint.keep:
+        yield (
+            f"checkpoint.reads: {checkpoint.reads} reads of {checkpoint.keep} stored checkpoint(s): some are read "
+            "again, from memory if they fit; raise checkpoint.keep"
+        )
 
 
 def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from dlio_hpc.analysis.study import disturbances
 from dlio_hpc.analysis.study.disturbances import Repeat
+from dlio_hpc.files.filesystem import MEMORY
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports import banner, job_rows
@@ -51,13 +52,32 @@ def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
             advice = f" To read from storage: {storage.advice[0]}." if storage.advice else ""
             return Banner("not measured", f"{lead}: {storage.text()}.{advice}")
     if set(outcomes.values()) == {"nothing read"}:
-        return Banner(
-            "not measured", "No run read anything from storage: the numbers are those of the benchmark itself."
-        )
+        return _of_writing(measured)
     shares = [run.storage.cached for run in measured if run.storage is not None and run.storage.cached is not None]
     lowest = f"{100 * (1 - max(shares, default=0.0)):.1f} %"
     share = "100 %" if lowest == "100.0 %" else f"at least {lowest}"
+    if all(epoch.epoch == 0 for run in measured if run.storage is not None for epoch in run.storage.epochs):
+        written = _of_writing(measured)
+        if written.state != "good":
+            return written
+        return Banner("good", f"{written.text} {share[0].upper()}{share[1:]} of the bytes read came from storage.")
     return Banner("good", f"Samples and bytes are as planned, and {share} was read from storage.")
+
+
+def _of_writing(measured: Sequence[RunOutcome]) -> Banner:
+    """Return the banner of runs that read no samples: whether their checkpoints reached storage."""
+    results = [run.result for run in measured if run.result is not None]
+    saved = [result.summary.checkpoint for result in results if result.summary and result.summary.checkpoint]
+    if not saved:
+        return Banner(
+            "not measured", "No run read anything from storage: the numbers are those of the benchmark itself."
+        )
+    if kinds := {result.file_system for result in results} & MEMORY:
+        return Banner("not measured", f"The checkpoints were written to memory: {', '.join(sorted(kinds))}.")
+    if any(run.run.workload.checkpoint is not None and not run.run.workload.checkpoint.fsync for run in measured):
+        return Banner("not measured", "The checkpoints may still be in memory: set checkpoint.fsync.")
+    count = sum(checkpoint.count for checkpoint in saved)
+    return Banner("good", f"{count} checkpoints reached storage (fsync); no samples were read.")
 
 
 def _of_repeats(measured: Sequence[RunOutcome]) -> Banner:

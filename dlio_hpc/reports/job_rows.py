@@ -237,6 +237,14 @@ def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
             f"training paused for {format_seconds(saved.pause_s.mean)} per checkpoint"
         )
         lines.append(("saved", text))
+        if saved.safe_s is not None and saved.fsync_s.max:
+            spread = f"after {format_seconds(saved.safe_s.p50)} (median), {format_seconds(saved.safe_s.max)} at most"
+            lines.append(("safe", f"{spread}: write and fsync of the slowest rank"))
+    if (restored := summary.restored) is not None:
+        rate = f"{restored.count} checkpoints, {format_size(restored.bytes_read)} at {restored.read_MBps:.0f} MB/s"
+        slowest = f"slowest rank {format_seconds(restored.slowest_s.p50)} (median)"
+        gap = f"first read {format_seconds(restored.gap_s)} after the last write"
+        lines.append(("restored", f"{rate}; {slowest}; {gap}"))
     if (side := summary.auxiliary_files) is not None:
         text = (
             f"{side.reads} reads ({format_size(side.bytes_read)}), {side.writes} writes "

@@ -13,7 +13,7 @@ from dlio_hpc.units import format_seconds
 
 MetricName = Literal[
     "samples_per_s", "read_MBps", "au", "au_mlperf", "wall_s", "io_time_s", "wait_p99_s", "read_p99_s",
-    "slowest_rank_ratio", "checkpoint_write_MBps", "checkpoint_read_MBps",
+    "slowest_rank_ratio", "checkpoint_write_MBps", "checkpoint_read_MBps", "checkpoint_safe_s",
 ]  # fmt: skip
 # Unit "share": a number from 0 to 1, printed in percent. Unit "x": a ratio.
 Unit = Literal["1/s", "MB/s", "s", "share", "x", ""]
@@ -58,6 +58,14 @@ def _synced(summary: Summary, rate: Literal["write_MBps", "read_MBps"]) -> float
     """
     checkpoint = summary.checkpoint
     return None if checkpoint is None or checkpoint.fsync_s.max == 0 else getattr(checkpoint, rate)
+
+
+def _safe(summary: Summary) -> float | None:
+    """Return the median time until a checkpoint is safe. Return None if it is unknown."""
+    checkpoint = summary.checkpoint
+    if checkpoint is None or checkpoint.safe_s is None or checkpoint.fsync_s.max == 0:
+        return None
+    return checkpoint.safe_s.p50
 
 
 METRICS: dict[MetricName, Metric] = {
@@ -106,10 +114,15 @@ METRICS: dict[MetricName, Metric] = {
         lambda summary: _synced(summary, "write_MBps"),
     ),
     "checkpoint_read_MBps": Metric(
-        "checkpoint read bandwidth", "MB/s", True, "bytes written / seconds in read of the slowest rank / 1e6",
+        "checkpoint read bandwidth", "MB/s", True, "bytes read / seconds in read of the slowest rank / 1e6",
         "timestamps of each checkpoint",
-        "there are no checkpoints, or checkpoint.fsync or checkpoint.read_back is false",
-        lambda summary: _synced(summary, "read_MBps"),
+        "there are no checkpoints, checkpoint.fsync is false, or checkpoint.reads and checkpoint.read_back are not set",
+        lambda summary: _synced(summary, "read_MBps") if summary.restored is None else summary.restored.read_MBps,
+    ),
+    "checkpoint_safe_s": Metric(
+        "time until a checkpoint is safe", "s", False, "seconds in write and fsync of the slowest rank, median",
+        "timestamps of each checkpoint", "there are no checkpoints, or checkpoint.fsync is false",
+        _safe,
     ),
 }  # fmt: skip
 

@@ -46,6 +46,35 @@ class CheckpointSummary(Struct, frozen=True):
     """Bytes written, divided by the time that the slowest rank spends in write and fsync."""
     read_MBps: float | None
     """Bytes written, divided by the time in which the slowest rank reads them back; null: not read back."""
+    safe_s: Distribution | None = None
+    """Time until a checkpoint is safe: write and fsync of the slowest rank; one value per checkpoint."""
+
+
+class RestoreSummary(Struct, frozen=True):
+    """The checkpoints that a run read after its last step."""
+
+    count: int
+    """Number of checkpoints that were read."""
+    bytes_read: int
+    """Bytes that all ranks read."""
+    read_s: Distribution
+    """Time of opening and reading; one value per checkpoint and reading rank."""
+    slowest_s: Distribution
+    """Time of opening and reading of the slowest rank; one value per checkpoint."""
+    read_MBps: float
+    """Bytes read, divided by the time of the slowest rank."""
+    gap_s: float
+    """Time from the end of the last write to the first read."""
+    storage_bytes_read: int | None
+    """Bytes that the kernel fetched from storage for the ranks; null: unknown."""
+    client_bytes_asked: int | None
+    """Bytes that programs on the nodes read, as the clients of the file system count them; null: not counted."""
+    client_bytes_read: int | None
+    """Bytes that servers sent to the nodes, as the clients of the file system count them; null: not counted."""
+    page_cache_fraction: float | None
+    """Share of the pages that were in memory before each checkpoint was read; null: not checked."""
+    verify_s: float
+    """Time of comparing the contents, as the mean over ranks; 0: they were not compared."""
 
 
 class AuxiliaryFilesSummary(Struct, frozen=True):
@@ -200,6 +229,8 @@ class Summary(Struct, frozen=True):
     """The rank that spent the longest time waiting and computing."""
     checkpoint: CheckpointSummary | None = None
     """Checkpoints; null: none."""
+    restored: RestoreSummary | None = None
+    """Checkpoints that were read after the last step; null: none."""
     preprocess_s: float = 0.0
     """Time that the preprocessing threads of a rank spend, summed over the threads, as the mean over ranks."""
     auxiliary_files: AuxiliaryFilesSummary | None = None

@@ -1,0 +1,181 @@
+"""The keys of a workload's `checkpoint`, as frozen structs, and the files that follow from them."""
+
+import functools
+from typing import Literal, NamedTuple
+
+from msgspec import Struct, structs
+
+from dlio_hpc import units
+from dlio_hpc.config import model_states
+from dlio_hpc.config.model_states import MODELS, Model, ModelName, ModelState, Parallelism, Precision, Zero
+from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST
+from dlio_hpc.document import refuse
+
+# Checkpoint of section IV.B of the DLIO paper: two files of 1 KB, one of 4 KB, one of 64 KB, one of 4 MB.
+_PAPER_FILES = tuple(map(units.Size, (1024, 1024, 4096, 65536, 4194304)))
+
+
+class StatePrecision(Struct, frozen=True, forbid_unknown_fields=True):
+    """Number formats of a model's state."""
+
+    weights: Precision = "fp16"
+    """Number format of the weights."""
+    optimizer: Precision = "fp32"
+    """Number format of the optimizer's state."""
+
+
+class CheckpointFile(NamedTuple):
+    """A file that a rank writes, and its size in bytes."""
+
+    name: str
+    size: int
+
+
+class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
+    """The model's state, which ranks write while training waits, and read after the last step."""
+
+    every_steps: units.Positive | None = None
+    """Steps between checkpoints; null: write one at the end of each epoch. Example: 100"""
+    files: tuple[units.Size, ...] | None = None
+    """Sizes of the files of a checkpoint; null: the five files of the DLIO paper. Example: [1 KiB, 4 MiB]"""
+    model_bytes: units.Size | None = None
+    """Size of a checkpoint in a single file; replaces `files`. Example: 500 MiB"""
+    model: ModelName | Model | None = None
+    """Large language model, from which the files of each rank follow; replaces `files`. Fewer ranks than those of
+    `parallelism` write their part of the checkpoint. Example: llama3_8b
+    """
+    parallelism: Parallelism | None = None
+    """Division of the model among ranks; null: that of MLPerf Storage, or a single rank. Example: {tensor: 8, data: 8}
+    """
+    zero: Zero | None = None
+    """Stage of ZeRO. 0: replicas share nothing; 1: they share the optimizer's state; 3: they share weights, too; null:
+    that of MLPerf Storage, or 0.
+    """
+    precision: StatePrecision = StatePrecision()
+    """Number formats of the model's state."""
+    writes: units.Positive | None = None
+    """Number of checkpoints in a workload without a dataset: each step computes and writes a checkpoint. null: as many
+    as `every_steps` gives. Example: 10
+    """
+    reads: units.Natural = 0
+    """Number of checkpoints that are read after the last step. Example: 10"""
+    reorder: units.Natural = 0
+    """Number of nodes between the rank that writes a file and the rank that reads it: 0: the same rank. Example: 1"""
+    keep: units.Positive = 1
+    """Number of checkpoints that stay on storage. A later checkpoint overwrites the oldest. Example: 10"""
+    asynchronous: bool = False
+    """Write while training goes on. Training waits only until the previous checkpoint is written."""
+    transfer_size: units.Size | None = units.Size(1 << 20)
+    """Size of a request; null: one request per file."""
+    requests: tuple[tuple[units.Natural, units.Size], ...] = ()
+    """Requests that write a checkpoint of one file, as offset and size. They replace `transfer_size`. Libraries write
+    headers and arrays in this way. Example: [[0, 96], [4096, 1 MiB]]
+    """
+    by: Literal["root", "all"] = "root"
+    """Ranks that write. root: rank 0 only; all: every rank writes its own files. With `model`, the model decides."""
+    direct: bool = False
+    """Write and read with O_DIRECT, which bypasses the page cache."""
+    fsync: bool = True
+    """Call fsync after each file."""
+    read_back: bool = False
+    """Read the files again and compare them with the written data."""
+    verify: bool = False
+    """Compare the files that `reads` reads with the written data."""
+
+    def __post_init__(self) -> None:
+        refuse(
+            (
+                sum(value is not None for value in (self.files, self.model_bytes, self.model)) > 1,
+                "give either files or model_bytes" if self.model is None else "model replaces files and model_bytes",
+            ),
+            (
+                self.model is None and (self.parallelism is not None or self.zero is not None),
+                "parallelism and zero divide a model; set model",
+            ),
+            (
+                self.transfer_size is not None and not 1 <= self.transfer_size <= LARGEST_REQUEST,
+                "transfer_size must be at least 1 byte and at most 1 GiB, or null for one write per file",
+            ),
+            (
+                self.direct and (self.transfer_size or 0) % BLOCK > 0,
+                f"direct: true needs a transfer_size that is a multiple of {BLOCK} bytes",
+            ),
+            (
+                self.asynchronous and self.read_back,
+                "asynchronous: true does not go with read_back; set reads, which reads after the last step",
+            ),
+            (
+                not self.reads and (self.reorder > 0 or self.verify),
+                "reorder and verify are for reading checkpoints; set reads",
+            ),
+            (
+                self.model is None and min(self.sizes, default=0) < 1,
+                "a checkpoint needs at least one file, and no empty files",
+            ),
+        )
+        if self.requests:
+            self._check_requests()
+
+    def _check_requests(self) -> None:
+        sizes = self.sizes
+        reads = self.read_back or self.reads > 0 or self.direct
+        refuse(
+            (
+                self.model is not None or len(sizes) != 1 or reads,
+                "requests describe a checkpoint of one file that is not read back; set files to one size",
+            ),
+            (
+                not all(1 <= length <= LARGEST_REQUEST for _, length in self.requests),
+                "each of requests must have at least 1 byte and at most 1 GiB",
+            ),
+        )
+        if max(offset + length for offset, length in self.requests) > sizes[0]:
+            raise ValueError(f"requests go beyond the end of the file, which has {sizes[0]:,} bytes")
+
+    @property
+    def sizes(self) -> tuple[units.Size, ...]:
+        """Bytes of each file that a rank writes, without a model."""
+        if self.model_bytes is not None:
+            return (self.model_bytes,)
+        return _PAPER_FILES if self.files is None else self.files
+
+    @property
+    def state(self) -> ModelState | None:
+        """The model with its parallelism, ZeRO stage and precision; None without a model."""
+        if self.model is None:
+            return None
+        known = MODELS[self.model] if isinstance(self.model, str) else ModelState(self.model, Parallelism(), 0)
+        return known._replace(
+            parallelism=known.parallelism if self.parallelism is None else self.parallelism,
+            zero=known.zero if self.zero is None else self.zero,
+            weights=self.precision.weights,
+            optimizer=self.precision.optimizer,
+        )
+
+    @property
+    def resolved(self) -> "Checkpoint":
+        """The checkpoint with the values of all defaults: sizes of files, or the model's architecture."""
+        if (state := self.state) is not None:
+            return structs.replace(self, model=state.model, parallelism=state.parallelism, zero=state.zero)
+        return self if self.model_bytes is not None else structs.replace(self, files=self.sizes)
+
+    def files_of(self, rank: int) -> list[CheckpointFile]:
+        """Return the files of a checkpoint that `rank` writes."""
+        if (state := self.state) is not None:
+            return [CheckpointFile(file.name, file.size) for file in model_states.files(state, rank)]
+        if rank and self.by == "root":
+            return []
+        return [CheckpointFile(f"rank{rank:05}-{number}", size) for number, size in enumerate(self.sizes)]
+
+    def size(self, ranks: int) -> int:
+        """Return the bytes of a checkpoint that `ranks` ranks write."""
+        return _size(self, ranks)
+
+    def written(self, size: int) -> int:
+        """Return the number of bytes that are written to a file of `size` bytes."""
+        return sum(length for _, length in self.requests) or size
+
+
+@functools.lru_cache(maxsize=64)
+def _size(checkpoint: Checkpoint, ranks: int) -> int:
+    return sum(file.size for rank in range(ranks) for file in checkpoint.files_of(rank))

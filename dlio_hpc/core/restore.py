@@ -1,0 +1,53 @@
+"""Reading of checkpoints after the last step of a run, as a restart reads them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlio_hpc.core import clock
+from dlio_hpc.core.cache_accounting import Arrivals
+from dlio_hpc.core.checkpoint import Checkpoints
+from dlio_hpc.core.distributions import Floats
+from dlio_hpc.core.early_stop import Stop
+from dlio_hpc.files import filesystem
+from dlio_hpc.plan.plan import Run
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+# Columns of the record of a restored checkpoint. GAP_S: seconds since the last write ended, or since the previous
+# checkpoint was read. READ_S, SIZE, VERIFY_S: the fields of checkpoint.Restored. The columns after them are those of
+# cache_accounting.py.
+GAP_S, READ_S, SIZE, VERIFY_S, ARRIVALS = range(5)
+COLUMNS = 9
+
+
+def restore(comm: "Intracomm", node: "Intracomm", run: Run, checkpoints: Checkpoints, stop: Stop) -> Floats:
+    """Read the checkpoints that are on storage in turn, `checkpoint.reads` in total or as many as the time allows.
+    Before that, drop the files that ranks of this node have written from its page cache. Return a row for each
+    checkpoint that was read, shape (checkpoints, COLUMNS).
+    """
+    checkpoint = run.workload.checkpoint
+    assert checkpoint is not None
+    checkpoints.finish()
+    clock.barrier(comm)
+    before = clock.now()
+    rows: list[tuple[float, ...]] = []
+    if not checkpoint.reads:
+        return np.empty((0, COLUMNS))
+    checkpoints.forget()
+    arrivals = Arrivals(node, filesystem.of(Path(run.outputs)), lambda _: not checkpoint.direct)
+    numbers = checkpoints.restorable()
+    for turn in range(checkpoint.reads):
+        number = numbers[turn % len(numbers)]
+        arrivals.look(lambda number=number: checkpoints.paths(number))  # type: ignore[misc]
+        if stop.barrier():
+            break
+        arrivals.begin()
+        started = clock.now()
+        restored = checkpoints.restore(number)
+        clock.barrier(comm)
+        rows.append((started - before, *restored, *arrivals.end(0)))
+        before = clock.now()
+    return np.array(rows).reshape(-1, COLUMNS)
