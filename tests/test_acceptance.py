@@ -497,7 +497,7 @@ def _mlperf(name: str = "unet3d_h100", **changes: Any) -> Entry:
 
 def _by_mlperf(job: Entry, place: str | None = "ext4 /home") -> tuple[int, set[str]]:
     """Return the exit code and the keys of the criteria that are not met."""
-    rules = criteria_file.load("mlperf_storage")
+    rules = criteria_file.load("mlperf_storage_v2")
     judged = acceptance.judge(rules, [structs.replace(job, results_on=place or "")])
     return judged.exit_code, {check.key for check in judged.checks if check.outcome not in ("pass", "skipped")}
 
@@ -563,7 +563,7 @@ def test_mlperf_in_two_jobs_has_a_gap() -> None:
         for measurement in JUST.measurements[4:]
     ]
     jobs = [structs.replace(JUST, measurements=JUST.measurements[:4]), entry(later, "job-2")]
-    judged = acceptance.judge(criteria_file.load("mlperf_storage"), jobs)
+    judged = acceptance.judge(criteria_file.load("mlperf_storage_v2"), jobs)
     (gaps,) = (check for check in judged.checks if check.outcome == "fail")
     advice = ("make all runs in one batch job, with --warmup, --repeat and enough --time",)
     assert (gaps.key, gaps.advice) == ("gaps", advice)
@@ -780,7 +780,10 @@ def test_bad_input_is_told(run: Run, tmp_path: Path) -> None:
     assert run("dlio-hpc", "accept", "tune").code == 2
     unknown = run("dlio-hpc", "accept", "tune", "--criteria", "strict")
     assert unknown.code == 2
-    assert "give a YAML file or one of: acceptance, mlperf_storage, nightly" in unknown.err
+    assert (
+        "give a YAML file or one of: acceptance, checkpointing, mlperf_storage_v2, mlperf_storage_v3, nightly"
+        in unknown.err
+    )
     assert run("dlio-hpc", "accept", "nothing", "--criteria", "mine.yaml").code == 2
 
 

@@ -470,7 +470,7 @@ def _pages(folder: Path) -> dict[str, Document]:
     entries = [nights.entry(night, values) for night, values in enumerate(_alike(4))]
     blocks = history_rows.blocks(entries, [], "samples_per_s")
     accepted = acceptance.judge(
-        criteria_file.load("mlperf_storage"), [judged.repeats("au", [0.5, 0.9, 0.7], storage=judged.storage(None))]
+        criteria_file.load("mlperf_storage_v2"), [judged.repeats("au", [0.5, 0.9, 0.7], storage=judged.storage(None))]
     )
     compared = baseline_comparison.judge([entries[-1]], entries, [nights.accepted(entries[0])])
     return {

@@ -19,7 +19,13 @@ PAPER = ("cosmic_tagger", "ffn", "cosmoflow", "candle", "frnn", "imagenet", "cli
 MLPERF = tuple(f"{name}_{gpu}" for name in ("unet3d", "cosmoflow", "resnet50") for gpu in ("h100", "a100"))
 
 # What makes each short here: the least dataset, and no waiting for emulated work.
-_SIZES = {"unet3d_h100": "300MiB", "cosmoflow": "64MiB", "candle": "10MiB", "imagenet": "32MiB"}
+_SIZES = {
+    "unet3d_h100": "300MiB",
+    "unet3d_b200": "300MiB",
+    "cosmoflow": "64MiB",
+    "candle": "10MiB",
+    "imagenet": "32MiB",
+}
 _SHORT: dict[str, tuple[str, ...]] = {
     "climate": ("train.steps=4",),
     "l2hmc": ("train.steps=4", "checkpoint.every_steps=2"),

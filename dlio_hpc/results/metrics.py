@@ -14,6 +14,7 @@ from dlio_hpc.units import format_seconds
 MetricName = Literal[
     "samples_per_s", "read_MBps", "au", "au_mlperf", "wall_s", "io_time_s", "wait_p99_s", "read_p99_s",
     "slowest_rank_ratio", "checkpoint_write_MBps", "checkpoint_read_MBps", "checkpoint_safe_s",
+    "restore_s", "restore_gap_s",
 ]  # fmt: skip
 # Unit "share": a number from 0 to 1, printed in percent. Unit "x": a ratio.
 Unit = Literal["1/s", "MB/s", "s", "share", "x", ""]
@@ -123,6 +124,16 @@ METRICS: dict[MetricName, Metric] = {
         "time until a checkpoint is safe", "s", False, "seconds in write and fsync of the slowest rank, median",
         "timestamps of each checkpoint", "there are no checkpoints, or checkpoint.fsync is false",
         _safe,
+    ),
+    "restore_s": Metric(
+        "time to read a checkpoint", "s", False, "seconds in open and read of the slowest rank, median",
+        "timestamps of each checkpoint", "checkpoint.reads is not set",
+        lambda summary: None if summary.restored is None else summary.restored.slowest_s.p50,
+    ),
+    "restore_gap_s": Metric(
+        "gap before checkpoints are read", "s", False, "first read - end of the last write",
+        "timestamps of each checkpoint", "checkpoint.reads is not set",
+        lambda summary: None if summary.restored is None else summary.restored.gap_s,
     ),
 }  # fmt: skip
 

@@ -57,6 +57,12 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """Minimum checkpoint write bandwidth in MB/s. Example: 50000"""
     min_checkpoint_read_MBps: Rate | None = None
     """Minimum checkpoint read bandwidth in MB/s. Example: 50000"""
+    max_checkpoint_safe: units.Seconds | None = None
+    """Maximum time until a checkpoint is safe: write and fsync of the slowest rank. Example: 60 s"""
+    max_restore: units.Seconds | None = None
+    """Maximum time to read a checkpoint: open and read of the slowest rank. Example: 60 s"""
+    max_restore_gap: units.Seconds | None = None
+    """Maximum time from the last write of a checkpoint to the first read. Example: 30 s"""
     max_slowest_rank_ratio: Ratio | None = None
     """Maximum ratio of the slowest rank's time to the median time of all ranks. Example: 1.2"""
     max_read_p99: units.Seconds | None = None
