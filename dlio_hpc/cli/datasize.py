@@ -1,0 +1,42 @@
+"""dlio-hpc datasize: print the smallest dataset that MLPerf Storage allows."""
+
+import click
+from msgspec import structs
+
+from dlio_hpc import units
+from dlio_hpc.cli import console
+from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.config import workload as workloads
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.plan import dataset_size
+from dlio_hpc.plan.dataset_size import STEPS, TIMES_MEMORY
+
+
+@click.command(context_settings=SETTINGS)
+@click.argument("workload")
+@option("--nodes", "-N", type=click.IntRange(1), default=1, show_default=True, help="Number of nodes.")
+@option("--ppn", type=click.IntRange(1), required=True, help="Number of ranks per node (emulated accelerators).")
+@option("--memory", required=True, metavar="SIZE", help="Memory of a node, such as 512GiB.")
+@option("--set", "-S", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key of the workload.")
+@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def datasize(workload: str, nodes: int, ppn: int, memory: str, settings: tuple[str, ...], as_json: bool) -> None:
+    """Print the smallest dataset that MLPerf Storage allows for WORKLOAD: at least 500 steps per epoch, and five times
+    the memory of all nodes. Nothing is generated.
+
+    Example: dlio-hpc datasize unet3d_b200 -N 8 --ppn 8 --memory 512GiB
+    """
+    try:
+        size = units.size(memory)
+    except ValueError as fault:
+        raise ConfigError(f"--memory {memory}: {fault}") from fault
+    if size < 1:
+        raise ConfigError("--memory must be the memory of a node, such as 512GiB")
+    made = dataset_size.smallest(workloads.load(workload, settings), nodes, ppn, size)
+    if as_json:
+        console.print_json({"workload": workload, "nodes": nodes, "ranks_per_node": ppn, **structs.asdict(made)})
+        return
+    click.echo(
+        f"{made.files:,} file(s) x {made.samples_per_file:,} sample(s), {units.format_size(made.bytes)}: {made.key}"
+    )
+    click.echo(f"{STEPS} steps per epoch on {nodes * ppn:,} ranks: {made.for_steps:,} samples")
+    click.echo(f"{TIMES_MEMORY} x the memory of {nodes:,} node(s), {memory} each: {made.for_memory:,} samples")
