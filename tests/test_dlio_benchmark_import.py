@@ -265,7 +265,7 @@ def test_arguments_that_cannot_be(folder: Path, run: Run, arguments: tuple[str, 
         ("dataset.num_files_train=many", "dataset.num_files_train: many: expected a whole number"),
         ("dataset.num_files_train=-1", "expected a whole number from 0"),
         ("dataset.num_files_train=0", "dataset.files: expected `int` >= 1"),
-        ("workflow.train=False", "only writes and reads checkpoints"),
+        ("workflow.train=False", "model.num_layers: -1: expected the number of layers of a transformer"),
         ("workflow.train=perhaps", "expected True or False"),
         ("framework=tensorflow", "dlio_benchmark refuses it with framework tensorflow"),
         ("storage.storage_type=s3", "++workload.storage.storage_type=local_fs"),
@@ -287,6 +287,64 @@ def test_what_is_refused_says_why_and_what_to_change(folder: Path, run: Run, ove
     assert (done.code, done.out) == (2, "")
     assert message in done.err.splitlines()[-1]
     assert "volumes.yaml" in done.err
+
+
+_LARGE = """\
+# Only checkpoints, in the form of MLPerf Storage's llama3_70b.
+model:
+  name: big
+  type: transformer
+  num_layers: 80
+  model_datatype: fp16
+  optimizer_datatype: fp32
+  parallelism: {tensor: 8, pipeline: 1, zero_stage: 3}
+  transformer:
+    {vocab_size: 128256, hidden_size: 8192, ffn_hidden_size: 28672, num_attention_heads: 128, num_kv_heads: 8}
+framework: pytorch
+workflow: {generate_data: False, train: False, checkpoint: True}
+checkpoint:
+  checkpoint_folder: elsewhere
+  time_between_checkpoints: 5
+  num_checkpoints_write: 4
+  num_checkpoints_read: 3
+  fsync: True
+"""
+
+
+def test_checkpoints_of_a_large_model(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "big.yaml").write_text(_LARGE)
+    done = run("dlio-hpc", "import", tmp_path / "big.yaml", "-o", tmp_path / "made.yaml")
+    assert done.code == 0, done.err
+    made, shipped_one = workload.load(str(tmp_path / "made.yaml")), workload.load("llama3_70b")
+    assert made.checkpoint is not None
+    assert shipped_one.checkpoint is not None
+    assert made.checkpoint.state == shipped_one.checkpoint.state
+    assert (made.checkpoint.writes, made.checkpoint.reads, made.checkpoint.keep) == (4, 3, 4)
+    assert (made.dataset.format, made.dataset.samples) == ("null", 4)
+    assert made.compute.time.mean == pytest.approx(5)
+    assert "MLPerf Storage's number of ranks is assumed, 64" in done.err
+    assert "| big | imported | checkpoints, 64 ranks, 911.2 GiB |" in run("dlio-hpc", "import", tmp_path).out
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.num_layers=81", "set ++workload.model.parallelism.data to the number of replicas"),
+        ("model.parallelism.zero_stage=2", "dlio-hpc knows the stages 0, 1 and 3"),
+        ("model.model_datatype=int4", "use one of: fp32, bf16, fp16"),
+        ("checkpoint.num_checkpoints_write=0", "that the same run has written"),
+        ("model.layer_parameters=[1]", "have no counterpart"),
+        ("framework=tensorflow", "only PyTorch writes the files of each rank"),
+        ("checkpoint.checkpoint_mechanism_classname=a.B", "a custom class"),
+    ],
+)
+def test_checkpoints_of_a_large_model_that_are_refused(
+    tmp_path: Path, run: Run, override: str, message: str
+) -> None:  # fmt: skip
+    (tmp_path / "big.yaml").write_text(_LARGE)
+    done = run("dlio-hpc", "import", tmp_path / "big.yaml", f"++workload.{override}")
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

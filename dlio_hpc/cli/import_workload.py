@@ -88,12 +88,19 @@ def _import_folder(folder: Path, overrides: tuple[str, ...], output: Path | None
             click.echo(f"| {name} | refused | | {_cell(str(fault).removeprefix(' '.join((str(path), *overrides))))} |")
             continue
         made = workload.Draft(imported.data, name).with_settings({})
-        size = units.format_size(made.dataset.size)
-        click.echo(f"| {name} | imported | {made.dataset.format}, {size} | {imported.differences or '-'} |")
+        click.echo(f"| {name} | imported | {_data(made)} | {imported.differences or '-'} |")
         if output is not None:
             _write(output / f"{name}.yaml", imported)
     console.say(f"{len(known) - refused} imported, {refused} refused")
     return code
+
+
+def _data(made: workload.Workload) -> str:
+    """Return the format and the size of a workload's dataset, or the size of its checkpoints if it has no dataset."""
+    if made.checkpoint is not None and (state := made.checkpoint.state) is not None:
+        ranks = state.parallelism.ranks
+        return f"checkpoints, {ranks} ranks, {units.format_size(made.checkpoint.size(ranks))}"
+    return f"{made.dataset.format}, {units.format_size(made.dataset.size)}"
 
 
 def _cell(text: str) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlio_hpc import document
-from dlio_hpc.config.dlio_benchmark import dataset, reader, refusals, training
+from dlio_hpc.config.dlio_benchmark import dataset, large_models, reader, refusals, training
 from dlio_hpc.config.dlio_benchmark.fact import Fact
 from dlio_hpc.config.dlio_benchmark.keys import KEYS, REVISION, SWITCHES
 from dlio_hpc.config.dlio_benchmark.source import SourceWorkload, read
@@ -32,6 +32,8 @@ class Imported(NamedTuple):
 
     @property
     def description(self) -> str:
+        if large_models.is_alone(self.source):
+            return "imported from dlio_benchmark: checkpoints of a large language model"
         loader = next(fact.value for fact in self.facts if fact.target == "reader.loader")
         return f"imported from dlio_benchmark: {self.source['dataset.format']}, read by loader {loader}"
 
@@ -93,8 +95,11 @@ def load(path: Path, overrides: tuple[str, ...] = ()) -> Imported:
 
 def converted(source: SourceWorkload) -> Imported:
     """Convert a workload. Raise ConfigError if dlio-hpc cannot make the same requests."""
-    refusals.check(source)
-    facts = [fact for part in _PARTS for fact in part(source)]
+    if large_models.is_alone(source):
+        facts = list(large_models.checkpoints(source))
+    else:
+        refusals.check(source)
+        facts = [fact for part in _PARTS for fact in part(source)]
     keys = {fact.key for fact in facts}
     facts += [_without_effect(source, key) for key in source.values if key not in keys]
     return Imported(source, tuple(facts))
@@ -102,6 +107,8 @@ def converted(source: SourceWorkload) -> Imported:
 
 def _without_effect(source: SourceWorkload, key: str) -> Fact:
     """Return the fact about a key that no part of the workload depends on."""
+    if key in KEYS and large_models.is_alone(source):
+        return Fact(key, "ignored", large_models.without_effect(key))
     if key in KEYS:
         switch = next((on for section, on in SWITCHES.items() if key.startswith(section)), "")
         reason = f"{switch} is False" if switch and not source[switch] else "no effect in this workload"

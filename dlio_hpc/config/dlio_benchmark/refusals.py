@@ -18,11 +18,6 @@ def check(source: SourceWorkload) -> None:
     indexed = loader in {"pytorch", "dali"}
     rules: tuple[tuple[bool, str, str], ...] = (
         (
-            not source["workflow.train"] and source["workflow.checkpoint"],
-            "workflow.train",
-            "the workload only writes and reads checkpoints; dlio-hpc measures checkpoints as a part of training",
-        ),
-        (
             not source["workflow.train"] and not source["workflow.generate_data"],
             "workflow.train",
             "the workload reads no training data; set ++workload.workflow.train=True",
