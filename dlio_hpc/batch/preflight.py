@@ -59,7 +59,7 @@ def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightF
     yield from _guarded("submission", lambda: _submission(plans))
     yield from _guarded("folders", lambda: _folders(made))
     for folder in made.folders:
-        yield from _storage(made.site.layout, folder, [run for run in needed if os.path.dirname(run.dataset) == folder])
+        yield from _storage(made.site.layout, folder, [run for run in needed if run.data == folder])
     yield from _guarded("batch system", lambda: _batch_system(made))
     yield from _guarded("preload", lambda: _preload(made))
     if patience_s is None:
@@ -128,13 +128,21 @@ def _folders(made: Plan) -> Iterator[PreflightFinding]:
     nearest existing parent.
     """
     sound = True
-    data = [("data" if len(made.folders) == 1 else "ab", folder) for folder in made.folders]
+    written = [
+        folder for folder in made.folders if any(run.data == folder and not _is_read_only(run) for run in made.runs)
+    ]
+    data = [("data" if len(made.folders) == 1 else "ab", folder) for folder in written]
     for name, folder in (*data, ("runs", os.path.dirname(made.directory)), ("archive", made.archive)):
         if (why := filesystem.unwritable(folder)) is not None:
             sound = False
             yield PreflightFinding("fault", "folders", f"--{name} {folder}: {why}", InfrastructureError.exit_code)
     if sound:
         yield PreflightFinding("ok", "folders", "the folders for data, runs and archives are writable")
+
+
+def _is_read_only(run: Run) -> bool:
+    """Return whether the run writes nothing below the data directory, because it reads an existing dataset."""
+    return run.workload.dataset.existing is not None
 
 
 def _layout(asked: Layout | None, folder: str) -> Iterator[PreflightFinding]:

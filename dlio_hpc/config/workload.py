@@ -17,7 +17,11 @@ from dlio_hpc.errors import ConfigError
 TENSORFLOW_BUFFER = 256 << 10
 
 # Keys that accept a plain value instead of a mapping, and the type of that value; see _spell_out().
-SHORT_FORMS: dict[str, type] = {"dataset.chunk": units.Size, "compute.time": units.Seconds}
+SHORT_FORMS: dict[str, type] = {
+    "dataset.chunk": units.Size, "dataset.existing": str, "compute.time": units.Seconds,
+}  # fmt: skip
+# Keys of a dataset that a scan of existing files sets, with the values that they have before the scan.
+_UNSCANNED = {"files": 1, "samples_per_file": 1, "sample": {"bytes": 1}}
 
 
 class ComputeTime(Struct, frozen=True, forbid_unknown_fields=True):
@@ -234,8 +238,8 @@ def _imported(name: str) -> Draft:
 
 
 def _spell_out(data: dict[str, Any]) -> None:
-    """Replace short forms in `data`, such as `format: null`, `chunk: 64 KiB` and `time: 0.1`, by the full forms. `data`
-    is modified.
+    """Replace short forms in `data`, such as `format: null`, `chunk: 64 KiB` and `time: 0.1`, by the full forms. For
+    existing files, fill in the keys that their scan sets. `data` is modified.
     """
     dataset, compute = data.get("dataset"), data.get("compute")
     if isinstance(dataset, dict):
@@ -244,6 +248,11 @@ def _spell_out(data: dict[str, Any]) -> None:
         chunk = dataset.get("chunk")
         if chunk is not None and not isinstance(chunk, dict):
             dataset["chunk"] = {"shape" if isinstance(chunk, list) else "bytes": chunk}
+        if isinstance(dataset.get("existing"), str):
+            dataset["existing"] = {"glob": dataset["existing"]}
+        if dataset.get("existing") is not None:
+            for key, value in _UNSCANNED.items():
+                dataset.setdefault(key, copy.deepcopy(value))
     if isinstance(compute, dict) and "time" in compute and not isinstance(compute["time"], dict):
         compute["time"] = {"mean": compute["time"]}
 
@@ -260,6 +269,11 @@ def resized(workload: Workload, size: int, ranks: int) -> Workload:
     dataset = workload.dataset
     wanted = size // dataset.sample_bytes
     asked = f"--dataset-size {units.format_size(size)}"
+    if dataset.existing is not None:
+        raise ConfigError(
+            f"{asked}: an existing dataset keeps its size; select fewer files with --existing, or read fewer samples "
+            "with -S train.steps=N"
+        )
     if wanted < 1:
         raise ConfigError(f"{asked} is less than one sample, which has {units.format_size(dataset.sample_bytes)}")
     files, samples_per_file = _geometry(dataset, wanted, ranks)

@@ -43,6 +43,11 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "from its beginning",
         ),
         (
+            dataset.existing is not None and reader.verify_content == "all",
+            "reader.verify_content: the contents of existing files are not known, so there is nothing to compare them "
+            "with; set verify_content: none",
+        ),
+        (
             kind == "null" and reader.verify_content == "all",
             "reader.verify_content: the null format has no content to compare; set verify_content: first or none",
         ),

@@ -10,7 +10,7 @@ import numpy as np
 from dlio_hpc.core import client_counters, page_cache
 from dlio_hpc.core.procfs import IO, memory, process_io
 from dlio_hpc.files import filesystem
-from dlio_hpc.plan import dataset
+from dlio_hpc.plan import dataset, sample_index
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.plan.sample_order import Order
 
@@ -57,8 +57,9 @@ class Arrivals:
             return
         last = min(last, first + self._run.steps_per_epoch * self._run.workload.reader.batch_size)
         places = np.linspace(first, last - 1, max(_FEWEST, _FILES // self._node.size)).astype(int)
-        samples = [int(order.samples(place, place + 1)[0]) for place in places if first <= place < last]
-        numbers = dict.fromkeys(sample // self._run.workload.dataset.samples_per_file for sample in samples)
+        samples = [order.samples(place, place + 1)[0] for place in places if first <= place < last]
+        files = sample_index.file_numbers(self._run.workload.dataset, np.array(samples, np.uint64))
+        numbers = dict.fromkeys(files.tolist())
         self._pages = page_cache.resident([dataset.file_path(self._run, number) for number in numbers])
 
     def begin(self) -> None:

@@ -166,7 +166,8 @@ def _gap(directory: Path, plan: Plan, run: Run, started: str) -> float | None:
 def _facts(run: Run) -> DatasetFacts:
     layout = run.workload.dataset
     size = 0 if layout.format == "null" else layout.size
-    return DatasetFacts(run.dataset, run.fingerprint, layout.format, layout.files, layout.samples, size)
+    is_existing = layout.existing is not None
+    return DatasetFacts(run.dataset, run.fingerprint, layout.format, layout.files, layout.samples, size, is_existing)
 
 
 def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
@@ -205,9 +206,7 @@ def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
         return False
     if reader.access == "collective" and reader.mode == "framework" and not reader.shard:
         return False
-    if dataset.sample.stdev is not None and (
-        summary.samples_left_out or planned_bytes.factor(run.workload, ranks) != 1
-    ):
+    if dataset.sizes_vary and (summary.samples_left_out or planned_bytes.factor(run.workload, ranks) != 1):
         return False
     return dataset.compression == "none"
 

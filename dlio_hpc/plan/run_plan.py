@@ -29,21 +29,23 @@ def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run
     generates = kind == "generate"
     folder = point.data or study.data
     samples = dataset.samples if generates else plan.samples_per_epoch(workload, ranks) * epochs
-    size = dataset.samples * dataset.sample_bytes * (dataset.format != "null")
+    size = dataset.size * (dataset.format != "null")
+    is_existing = dataset.existing is not None
+    layout = None if is_existing else point.layout
     return Run(
         number=0,
         name=name,
         kind=kind,
         workload=workload,
-        dataset=os.path.join(folder, plan.dataset_name(dataset, point.layout)),
-        fingerprint=plan.fingerprint(dataset, point.layout),
-        outputs=os.path.join(folder, f"outputs-{job}"),
+        dataset=folder if is_existing else os.path.join(folder, plan.dataset_name(dataset, layout)),
+        fingerprint=plan.fingerprint(dataset, layout),
+        outputs=os.path.join(study.runs if is_existing else folder, f"outputs-{job}"),
         steps_per_epoch=0 if generates else steps,
         samples=samples,
         bytes=size if generates else planned_bytes.planned(workload, ranks, samples),
         darshan=watched(study, point)[0],
         tf_profile=study.tf_profile and not generates,
-        layout=point.layout,
+        layout=layout,
     )
 
 
@@ -76,6 +78,8 @@ def notes(study: Study, point: Point) -> Iterator[str]:
     """
     workload = point.workload
     dataset, reader, steps = workload.dataset, plan.resolved(workload).reader, workload.train.steps
+    if dataset.existing is not None:
+        yield from _existing_notes(point)
     per_epoch = plan.steps_per_epoch(workload, point.ranks)
     if steps is not None and per_epoch < steps:
         yield f"train.steps: the dataset has samples for only {per_epoch} of the {steps} steps per epoch"
@@ -99,6 +103,22 @@ def notes(study: Study, point: Point) -> Iterator[str]:
         yield "reader.reorder_tasks: no effect on a single node, because no other node wrote data"
     if (why_not := watched(study, point)[1]) is not None:
         yield why_not
+
+
+def _existing_notes(point: Point) -> Iterator[str]:
+    """Yield notes on what is different if existing files are read."""
+    workload = point.workload
+    yield (
+        "existing dataset: its contents are not compared with anything, because nothing is known about them; samples "
+        "and bytes are counted and compared with the scan"
+    )
+    if workload.checkpoint is not None or any(side.access == "write" for side in workload.dataset.auxiliary_files):
+        yield (
+            "existing dataset: nothing is written to its folder; checkpoints and auxiliary files are written to the "
+            "folder of runs, and so to its file system (to write none: -S checkpoint=null)"
+        )
+    if point.layout is not None:
+        yield "existing dataset: the Lustre layout of the site is not set, because the files exist already"
 
 
 def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:

@@ -31,7 +31,7 @@ class Batches:
         self._workload = workload
         self._reader = FORMATS[workload.dataset.format].reader(workload, paths, None)
         self._layout = SampleLayout(workload.dataset)
-        self._width = workload.dataset.sample.largest
+        self._width = workload.dataset.largest_in_memory
         self._preprocessing = DatasetPreprocessing(tf, workload)
         self._tallies: dict[int, Tally] = {}
         self._faults: list[DlioError] = []

@@ -1,0 +1,209 @@
+"""Scan of an existing dataset. The samples of all files are found once and kept in an index in the folder of runs. A
+later submission reuses the index if names, sizes and times of changes of all files are the same.
+"""
+
+import hashlib
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from msgspec import structs
+
+from dlio_hpc import document, units
+from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample, Scan
+from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.files import rundir
+from dlio_hpc.plan import existing_files, file_scans, sample_index
+from dlio_hpc.plan.existing_files import Listing
+from dlio_hpc.plan.file_scans import Array, ScannedFile
+from dlio_hpc.plan.sample_index import SampleIndex
+
+Report = Callable[[str], None]
+
+# Number of files that are scanned at the same time. A scan waits for the storage most of the time.
+_AT_ONCE = 16
+# Seconds between two lines of progress.
+_INTERVAL_S = 2.0
+# Number of files of which a job checks that they have not changed since the scan.
+_CHECKED = 4096
+
+
+class Place(NamedTuple):
+    """Folders that a scan uses. data: data directory, to which the pattern is relative. runs: folder of runs, which
+    holds the indices.
+    """
+
+    data: str
+    runs: str
+
+
+def described(dataset: Dataset, place: Place, report: Report) -> Dataset:
+    """Scan an existing dataset, unless there is an index of it. Return the dataset with the numbers and sizes of its
+    files and samples. The index is not written; sample_index.write() does this at submission. report: function that is
+    called with lines of progress. Raise ConfigError if no file matches, or if a file does not have the format.
+    """
+    assert dataset.existing is not None
+    listing = existing_files.listed(place.data, dataset.existing.glob, _Progress(report, "files listed"))
+    folder = os.path.join(place.runs, rundir.DATASET_INDEXES, _key(dataset, listing))
+    array = None
+    if sample_index.exists(folder):
+        index = sample_index.opened(folder)
+        array = _of_files(listing, [0], dataset)[0].array  # the form is the same in all files
+    else:
+        started = time.monotonic()
+        files = _of_files(listing, range(len(listing.names)), dataset, _Progress(report, "files scanned"))
+        array = _common_array(listing, files)
+        index = sample_index.made(folder, listing, [file.samples for file in files])
+        report(_summary(index, time.monotonic() - started))
+    try:
+        return _with_scan(dataset, index, array)
+    except ValueError as fault:
+        raise ConfigError(f"--existing {dataset.existing.glob}: {fault}") from fault
+
+
+class _Progress:
+    """Function that reports a number of files, at most every two seconds."""
+
+    def __init__(self, report: Report, what: str) -> None:
+        self._report = report
+        self._what = what
+        self._last = time.monotonic()
+
+    def __call__(self, done: int, of: str = "") -> None:
+        if time.monotonic() - self._last > _INTERVAL_S:
+            self._last = time.monotonic()
+            self._report(f"existing dataset: {done}{of} {self._what}")
+
+
+def _summary(index: SampleIndex, seconds: float) -> str:
+    size = units.format_size(int(index.sizes.sum()))
+    return f"existing dataset: {index.files} files with {index.samples} samples ({size}) scanned in {seconds:.1f} s"
+
+
+def _key(dataset: Dataset, listing: Listing) -> str:
+    """Return the name of an index. It depends on everything that the result of the scan depends on."""
+    existing = dataset.existing
+    assert existing is not None
+    settings = (sample_index.VERSION, dataset.format, existing.array, existing.sample_bytes, listing.folder)
+    digest = hashlib.sha256(document.encode(settings))
+    digest.update("\0".join(listing.names).encode(errors="surrogateescape"))
+    digest.update(listing.sizes.tobytes() + listing.changes.tobytes())
+    return digest.hexdigest()[:24]
+
+
+def _of_files(
+    listing: Listing, numbers: "list[int] | range", dataset: Dataset, progress: "_Progress | None" = None
+) -> list[ScannedFile]:
+    """Scan the files with these numbers, several at the same time."""
+
+    def scan(number: int) -> ScannedFile:
+        return file_scans.scan(os.path.join(listing.folder, listing.names[number]), int(listing.sizes[number]), dataset)
+
+    files = []
+    with ThreadPoolExecutor(_AT_ONCE, "scan") as threads:
+        try:
+            for file in threads.map(scan, numbers):
+                files.append(file)
+                if progress is not None:
+                    progress(len(files), f" of {len(numbers)}")
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+    return files
+
+
+def renew(dataset: Dataset, data: str, report: Report) -> None:
+    """Check that the files of an existing dataset are those that were scanned, before more jobs of a study are
+    submitted. If the index is missing, make it again. Raise ConfigError if files have changed. data: data directory.
+    """
+    existing = dataset.existing
+    assert existing is not None
+    assert existing.scan is not None
+    listing = existing_files.listed(data, existing.glob, _Progress(report, "files listed"))
+    folder = existing.scan.index
+    if os.path.basename(folder) != _key(dataset, listing):
+        raise ConfigError(
+            f"--existing {existing.glob}: the files below {data} have changed since the study was submitted, so its "
+            "measurements could not be compared; submit a new study"
+        )
+    if not sample_index.exists(folder):
+        files = _of_files(listing, range(len(listing.names)), dataset, _Progress(report, "files scanned"))
+        sample_index.made(folder, listing, [file.samples for file in files])
+
+
+def check_unchanged(data: str, dataset: Dataset) -> None:
+    """Check in a job that files of an existing dataset are as they were when they were scanned. At most 4096 files,
+    evenly spaced, are checked; every file is checked at submission. Raise InvalidRun if a file is missing or has
+    changed.
+    """
+    index = sample_index.of(dataset)
+    assert index is not None
+    numbers = np.unique(np.linspace(0, index.files - 1, min(index.files, _CHECKED)).astype(np.int64))
+    for number in numbers.tolist():
+        path = os.path.join(data, index.name(number))
+        try:
+            now = existing_files.status(path)
+        except ConfigError as fault:
+            raise InvalidRun(
+                f"{fault}; it was there when the dataset was scanned: submit the workload again"
+            ) from fault
+        if now != (index.sizes[number], index.changes[number]):
+            raise InvalidRun(
+                f"{path} has changed since the dataset was scanned; submit the workload again, which scans it again"
+            )
+
+
+def _common_array(listing: Listing, files: list[ScannedFile]) -> Array | None:
+    """Return the form of the array in the files. Raise ConfigError if files differ in it."""
+    first = files[0].array
+    for name, file in zip(listing.names, files, strict=True):
+        if file.array != first:
+            raise ConfigError(
+                f"{os.path.join(listing.folder, name)} holds samples of {_form(file.array)}, but {listing.names[0]} "
+                f"holds samples of {_form(first)}; choose a pattern that matches only files of one form"
+            )
+    return first
+
+
+def _form(array: Array | None) -> str:
+    assert array is not None
+    chunk = "" if array.chunk is None else f" in chunks of {list(array.chunk)}"
+    return f"{array.dtype} of shape {list(array.shape)}{chunk}, compression {array.compression}"
+
+
+def _with_scan(dataset: Dataset, index: SampleIndex, array: Array | None) -> Dataset:
+    """Return the dataset with the keys that describe the scanned files. Raise ValueError if the keys of the dataset do
+    not allow these files.
+    """
+    counts = np.diff(index.starts)
+    if not index.samples:
+        raise ValueError("the files hold no samples")
+    assert dataset.existing is not None
+    scan = Scan(
+        fingerprint=sample_index.fingerprint(index, dataset.format),
+        index=index.folder,
+        samples=index.samples,
+        bytes=units.Size(index.total),
+        largest=units.Size(index.largest),
+        largest_file=units.Size(int(index.sizes.max())),
+        counts_vary=bool((counts != counts[0]).any()),
+        sizes_vary=index.ends is not None,
+    )
+    sample = Sample(bytes=units.Size(max(1, round(index.total / index.samples))))
+    if array is not None:
+        sample = Sample(shape=array.shape, dtype=array.dtype)  # type: ignore[arg-type]
+    return structs.replace(
+        dataset,
+        files=index.files,
+        samples_per_file=int(counts.max()),
+        sample=sample,
+        chunk=None if array is None or array.chunk is None else Chunk(shape=array.chunk),
+        compression="none" if array is None else array.compression,
+        level=None,
+        random_bits=8,
+        compression_ratio=None,
+        existing=structs.replace(dataset.existing, scan=scan),
+    )
