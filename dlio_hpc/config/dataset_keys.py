@@ -147,6 +147,8 @@ class Scan(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether files have different numbers of samples. Example: true"""
     sizes_vary: bool
     """Whether samples have different sizes. Example: true"""
+    needs_library: bool = False
+    """Whether only the library of the format can read the samples, for example because of a filter of HDF5."""
 
 
 class Existing(Struct, frozen=True, forbid_unknown_fields=True):

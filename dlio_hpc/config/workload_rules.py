@@ -65,6 +65,11 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "reader.mode: posix cannot decompress lzf; only HDF5 can. Set mode: framework",
         ),
         (
+            not framework and dataset.scan is not None and dataset.scan.needs_library,
+            "reader.mode: posix cannot read these existing files, because they are compressed or have filters that "
+            "only the library of their format reads; set mode: framework",
+        ),
+        (
             reader.direct and not plain,
             "reader.direct: true needs contiguous samples: no chunk, no compression",
         ),

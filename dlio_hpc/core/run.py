@@ -208,7 +208,7 @@ def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
         return False
     if dataset.sizes_vary and (summary.samples_left_out or planned_bytes.factor(run.workload, ranks) != 1):
         return False
-    return dataset.compression == "none"
+    return dataset.compression == "none" and not (dataset.scan and dataset.scan.needs_library)
 
 
 def _placement_faults(plan: Plan, hosts: list[str]) -> list[str]:

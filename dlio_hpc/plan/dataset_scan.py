@@ -17,8 +17,8 @@ from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample, Scan
 from dlio_hpc.errors import ConfigError, InvalidRun
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import existing_files, file_scans, sample_index
+from dlio_hpc.plan.array_scans import Array, ScannedFile
 from dlio_hpc.plan.existing_files import Listing
-from dlio_hpc.plan.file_scans import Array, ScannedFile
 from dlio_hpc.plan.sample_index import SampleIndex
 
 Report = Callable[[str], None]
@@ -191,6 +191,7 @@ def _with_scan(dataset: Dataset, index: SampleIndex, array: Array | None) -> Dat
         largest_file=units.Size(int(index.sizes.max())),
         counts_vary=bool((counts != counts[0]).any()),
         sizes_vary=index.ends is not None,
+        needs_library=array is not None and array.needs_library,
     )
     sample = Sample(bytes=units.Size(max(1, round(index.total / index.samples))))
     if array is not None:

@@ -4,12 +4,13 @@ import os
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 import numpy as np
 
 from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
 from dlio_hpc.errors import ConfigError, InfrastructureError, of_system
+from dlio_hpc.plan import array_scans
+from dlio_hpc.plan.array_scans import ScannedFile
 from dlio_hpc.plan.sample_index import FileSamples
 
 # First bytes of images, by the endings of their names. Any of them is accepted for any of the endings, because
@@ -20,24 +21,6 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _TFRECORD_HEAD = 12
 # Bytes that the scan of a TFRecord file reads at once. It reads whole blocks only while records are smaller.
 _BLOCK = 64 << 10
-
-
-class Array(NamedTuple):
-    """Array in a file whose first axis counts samples. shape, dtype: those of a sample. chunk: shape of a chunk, for
-    chunked HDF5; else None. compression: as in the key dataset.compression.
-    """
-
-    shape: tuple[int, ...]
-    dtype: str
-    chunk: tuple[int, ...] | None = None
-    compression: str = "none"
-
-
-class ScannedFile(NamedTuple):
-    """Result of the scan of a file. array: form of the file's array, for formats that have arrays."""
-
-    samples: FileSamples
-    array: Array | None = None
 
 
 def raw(path: str, size: int, dataset: Dataset) -> ScannedFile:
@@ -111,7 +94,17 @@ def _record_length(path: str, offset: int, head: bytes) -> int:
     )
 
 
-_SCANS: dict[str, Callable[[str, int, Dataset], ScannedFile]] = {"raw": raw, "tfrecord": tfrecord}
+def _npz(path: str, _: int, dataset: Dataset) -> ScannedFile:
+    return array_scans.npz(path, dataset.existing.array if dataset.existing else None)
+
+
+def _hdf5(path: str, _: int, dataset: Dataset) -> ScannedFile:
+    return array_scans.hdf5(path, dataset.existing.array if dataset.existing else None)
+
+
+_SCANS: dict[str, Callable[[str, int, Dataset], ScannedFile]] = {
+    "raw": raw, "tfrecord": tfrecord, "npz": _npz, "hdf5": _hdf5,
+}  # fmt: skip
 
 
 def scan(path: str, size: int, dataset: Dataset) -> ScannedFile:
