@@ -66,8 +66,8 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             not framework and dataset.scan is not None and dataset.scan.needs_library,
-            "reader.mode: posix cannot read these existing files, because they are compressed or have filters that "
-            "only the library of their format reads; set mode: framework",
+            "reader.mode: posix cannot read these existing files, because they are compressed or have filters, or "
+            "because their chunks differ; only the library of their format reads them: set mode: framework",
         ),
         (
             reader.direct and not plain,

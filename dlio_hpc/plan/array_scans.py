@@ -7,13 +7,13 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dlio_hpc.config.dataset_keys import ITEM_BYTES
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.plan.sample_index import FileSamples
+from dlio_hpc.plan.sample_index import Array, FileSamples, ScannedFile
 
 # Errors of zipfile and numpy for a file that is not an npz file, or is corrupted.
 _BAD_NPZ = (zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, ValueError, KeyError, EOFError,
@@ -25,26 +25,6 @@ _SUFFIX = ".npy"
 _LOCAL_HEADER = 30
 # Filters of HDF5 (H5Zpublic.h), and of h5py, by their numbers.
 _COMPRESSIONS = {1: "gzip", 32000: "lzf"}
-
-
-class Array(NamedTuple):
-    """Array in a file. shape, dtype: those of a sample. chunk: shape of a chunk, for chunked HDF5; else None.
-    compression: as in the key dataset.compression. needs_library: whether only the library of the format can read the
-    samples.
-    """
-
-    shape: tuple[int, ...]
-    dtype: str
-    chunk: tuple[int, ...] | None = None
-    compression: str = "none"
-    needs_library: bool = False
-
-
-class ScannedFile(NamedTuple):
-    """Result of the scan of a file. array: form of the file's array; None for formats without arrays."""
-
-    samples: FileSamples
-    array: Array | None = None
 
 
 def npz(path: str, name: str | None) -> ScannedFile:
@@ -130,7 +110,7 @@ def _form(stored: Any) -> Array:
     has_place = chunk is not None or stored.id.get_offset() is not None
     fits = chunk is None or all(map(int.__le__, chunk[1:], sample))
     if chunk is not None:
-        chunk = tuple(map(min, chunk, (max(1, stored.shape[0]), *sample)))
+        chunk = (chunk[0], *map(min, chunk[1:], sample))
     return Array(sample, stored.dtype.name, chunk, compression, not (is_plain and has_place and fits))
 
 

@@ -17,9 +17,8 @@ from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample, Scan
 from dlio_hpc.errors import ConfigError, InvalidRun
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import existing_files, file_scans, sample_index
-from dlio_hpc.plan.array_scans import Array, ScannedFile
 from dlio_hpc.plan.existing_files import Listing
-from dlio_hpc.plan.sample_index import SampleIndex
+from dlio_hpc.plan.sample_index import Array, SampleIndex, ScannedFile
 
 Report = Callable[[str], None]
 
@@ -48,18 +47,14 @@ def described(dataset: Dataset, place: Place, report: Report) -> Dataset:
     assert dataset.existing is not None
     listing = existing_files.listed(place.data, dataset.existing.glob, _Progress(report, "files listed"))
     folder = os.path.join(place.runs, rundir.DATASET_INDEXES, _key(dataset, listing))
-    array = None
     if sample_index.exists(folder):
         index = sample_index.opened(folder)
-        array = _of_files(listing, [0], dataset)[0].array  # the form is the same in all files
     else:
         started = time.monotonic()
-        files = _of_files(listing, range(len(listing.names)), dataset, _Progress(report, "files scanned"))
-        array = _common_array(listing, files)
-        index = sample_index.made(folder, listing, [file.samples for file in files])
+        index = _indexed(folder, listing, dataset, report)
         report(_summary(index, time.monotonic() - started))
     try:
-        return _with_scan(dataset, index, array)
+        return _with_scan(dataset, index)
     except ValueError as fault:
         raise ConfigError(f"--existing {dataset.existing.glob}: {fault}") from fault
 
@@ -94,10 +89,14 @@ def _key(dataset: Dataset, listing: Listing) -> str:
     return digest.hexdigest()[:24]
 
 
-def _of_files(
-    listing: Listing, numbers: "list[int] | range", dataset: Dataset, progress: "_Progress | None" = None
-) -> list[ScannedFile]:
-    """Scan the files with these numbers, several at the same time."""
+def _indexed(folder: str, listing: Listing, dataset: Dataset, report: Report) -> SampleIndex:
+    """Scan all files, and return their index, which is kept in memory."""
+    files = _of_files(listing, dataset, _Progress(report, "files scanned"))
+    return sample_index.made(folder, listing, [file.samples for file in files], _common_array(listing, files))
+
+
+def _of_files(listing: Listing, dataset: Dataset, progress: "_Progress") -> list[ScannedFile]:
+    """Scan the files, several at the same time."""
 
     def scan(number: int) -> ScannedFile:
         return file_scans.scan(os.path.join(listing.folder, listing.names[number]), int(listing.sizes[number]), dataset)
@@ -105,10 +104,9 @@ def _of_files(
     files = []
     with ThreadPoolExecutor(_AT_ONCE, "scan") as threads:
         try:
-            for file in threads.map(scan, numbers):
+            for file in threads.map(scan, range(len(listing.names))):
                 files.append(file)
-                if progress is not None:
-                    progress(len(files), f" of {len(numbers)}")
+                progress(len(files), f" of {len(listing.names)}")
         except BaseException:
             threads.shutdown(wait=False, cancel_futures=True)
             raise
@@ -130,8 +128,7 @@ def renew(dataset: Dataset, data: str, report: Report) -> None:
             "measurements could not be compared; submit a new study"
         )
     if not sample_index.exists(folder):
-        files = _of_files(listing, range(len(listing.names)), dataset, _Progress(report, "files scanned"))
-        sample_index.made(folder, listing, [file.samples for file in files])
+        _indexed(folder, listing, dataset, report)
 
 
 def check_unchanged(data: str, dataset: Dataset) -> None:
@@ -157,28 +154,32 @@ def check_unchanged(data: str, dataset: Dataset) -> None:
 
 
 def _common_array(listing: Listing, files: list[ScannedFile]) -> Array | None:
-    """Return the form of the array in the files. Raise ConfigError if files differ in it."""
+    """Return the form of the array in the files. If chunks or filters differ between files, only the library can read
+    them. Raise ConfigError if the samples differ in shape or type.
+    """
     first = files[0].array
-    for name, file in zip(listing.names, files, strict=True):
-        if file.array != first:
-            raise ConfigError(
-                f"{os.path.join(listing.folder, name)} holds samples of {_form(file.array)}, but {listing.names[0]} "
-                f"holds samples of {_form(first)}; choose a pattern that matches only files of one form"
-            )
-    return first
+    if first is None:
+        return None
+    forms = {file.array for file in files if file.array is not None}
+    if len({(form.shape, form.dtype) for form in forms}) > 1:
+        name, other = next(
+            (name, file.array)
+            for name, file in zip(listing.names, files, strict=True)
+            if file.array is not None and file.array[:2] != first[:2]
+        )
+        raise ConfigError(
+            f"{os.path.join(listing.folder, name)} holds samples of {other.dtype} of shape {list(other.shape)}, but "
+            f"{listing.names[0]} holds samples of {first.dtype} of shape {list(first.shape)}; choose a pattern that "
+            "matches only files with the same samples"
+        )
+    return first._replace(needs_library=True) if len(forms) > 1 else first
 
 
-def _form(array: Array | None) -> str:
-    assert array is not None
-    chunk = "" if array.chunk is None else f" in chunks of {list(array.chunk)}"
-    return f"{array.dtype} of shape {list(array.shape)}{chunk}, compression {array.compression}"
-
-
-def _with_scan(dataset: Dataset, index: SampleIndex, array: Array | None) -> Dataset:
+def _with_scan(dataset: Dataset, index: SampleIndex) -> Dataset:
     """Return the dataset with the keys that describe the scanned files. Raise ValueError if the keys of the dataset do
     not allow these files.
     """
-    counts = np.diff(index.starts)
+    counts, array = np.diff(index.starts), index.array
     if not index.samples:
         raise ValueError("the files hold no samples")
     assert dataset.existing is not None
@@ -194,14 +195,17 @@ def _with_scan(dataset: Dataset, index: SampleIndex, array: Array | None) -> Dat
         needs_library=array is not None and array.needs_library,
     )
     sample = Sample(bytes=units.Size(max(1, round(index.total / index.samples))))
+    most, chunk = int(counts.max()), None
     if array is not None:
         sample = Sample(shape=array.shape, dtype=array.dtype)  # type: ignore[arg-type]
+        # A chunk may be larger than the array of a file, if the array can grow.
+        chunk = None if array.chunk is None else Chunk(shape=(min(array.chunk[0], most), *array.chunk[1:]))
     return structs.replace(
         dataset,
         files=index.files,
-        samples_per_file=int(counts.max()),
+        samples_per_file=most,
         sample=sample,
-        chunk=None if array is None or array.chunk is None else Chunk(shape=array.chunk),
+        chunk=chunk,
         compression="none" if array is None else array.compression,
         level=None,
         random_bits=8,

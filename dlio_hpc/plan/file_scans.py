@@ -10,8 +10,7 @@ import numpy as np
 from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
 from dlio_hpc.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.plan import array_scans
-from dlio_hpc.plan.array_scans import ScannedFile
-from dlio_hpc.plan.sample_index import FileSamples
+from dlio_hpc.plan.sample_index import FileSamples, ScannedFile
 
 # First bytes of images, by the endings of their names. Any of them is accepted for any of the endings, because
 # collections of images have files with wrong endings.

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -21,9 +22,23 @@ VERSION = 1
 _NAMES, _NAME_ENDS, _FILES, _ENDS = "names.npy", "name-ends.npy", "files.npy", "sample-ends.npy"
 # Array of one value, instead of _ENDS if all samples have the same size.
 _SIZE = "sample-size.npy"
+_ARRAY = "array.json"
 # Rows of the array _FILES, which has a column for each file and one more.
 _STARTS, _BEGINS, _SIZES, _CHANGES = range(4)
 _PAGE = 512  # values of eight bytes
+
+
+class Array(NamedTuple):
+    """Form of the arrays in files of npz or HDF5. shape, dtype: those of a sample. chunk: shape of a chunk, for chunked
+    HDF5; else None. compression: as in the key dataset.compression. needs_library: whether only the library of the
+    format can read the samples.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    chunk: tuple[int, ...] | None = None
+    compression: str = "none"
+    needs_library: bool = False
 
 
 class SampleIndex(NamedTuple):
@@ -33,7 +48,8 @@ class SampleIndex(NamedTuple):
     begins (files): offset in the file of its first sample. sizes, changes (files): size in bytes of the file, and time
     of its last change in nanoseconds. size: bytes of each sample, if all samples have the same size; else 0. ends
     (samples + 1): total size of the samples before each sample, and of all samples; None if all samples have the same
-    size. names, name_ends: bytes of all names, and the end of each.
+    size. names, name_ends: bytes of all names, and the end of each. array: form of the arrays in the files; None for
+    formats without arrays.
     """
 
     folder: str
@@ -45,6 +61,7 @@ class SampleIndex(NamedTuple):
     ends: Numbers | None
     names: npt.NDArray[np.uint8]
     name_ends: Numbers
+    array: Array | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Have another process open the index, instead of copying it there."""
@@ -89,6 +106,13 @@ class FileSamples(NamedTuple):
     sizes: Numbers
 
 
+class ScannedFile(NamedTuple):
+    """Result of the scan of a file. array: form of its array; None for formats without arrays."""
+
+    samples: FileSamples
+    array: Array | None = None
+
+
 # Indices that were made by this process and are not written yet, by their folders.
 _unwritten: dict[str, SampleIndex] = {}
 
@@ -107,8 +131,10 @@ def file_numbers(dataset: Dataset, samples: npt.NDArray[np.uint64]) -> npt.NDArr
     return samples // np.uint64(dataset.samples_per_file)
 
 
-def made(folder: str, listing: Listing, samples: list[FileSamples]) -> SampleIndex:
-    """Return the index of scanned files. It is kept in memory until write() writes it."""
+def made(folder: str, listing: Listing, samples: list[FileSamples], array: Array | None) -> SampleIndex:
+    """Return the index of scanned files. It is kept in memory until write() writes it. array: form of the arrays in the
+    files.
+    """
     names = [os.fsencode(name) for name in listing.names]
     counts = np.array([len(of_file.sizes) for of_file in samples], np.int64)
     sizes = np.concatenate([of_file.sizes for of_file in samples])
@@ -123,6 +149,7 @@ def made(folder: str, listing: Listing, samples: list[FileSamples]) -> SampleInd
         None if is_uniform else _sums(sizes),
         np.frombuffer(b"".join(names), np.uint8),
         np.cumsum([len(name) for name in names]),
+        array,
     )
     _unwritten[folder] = index
     opened.cache_clear()
@@ -140,7 +167,7 @@ def fingerprint(index: SampleIndex, kind: str) -> str:
     the files and on the locations of the samples, and not on the folder or on the times of changes: a copy of the files
     has the same fingerprint. kind: format of the files.
     """
-    digest = hashlib.sha256(f"{VERSION} {kind} {index.files} {index.starts[-1]}".encode())
+    digest = hashlib.sha256(f"{VERSION} {kind} {index.files} {index.samples} {index.array}".encode())
     size = np.array([index.size])
     for part in (index.names, index.name_ends, index.starts, index.begins, index.sizes, size, index.ends):
         digest.update(b"" if part is None else part.tobytes())
@@ -155,6 +182,7 @@ def opened(folder: str) -> SampleIndex:
     if folder in _unwritten:
         return _unwritten[folder]
     try:
+        array = msgspec.json.decode(Path(folder, _ARRAY).read_bytes(), type=Array | None)
         names, name_ends, files = (_mapped(folder, name) for name in (_NAMES, _NAME_ENDS, _FILES))
         is_uniform = os.path.exists(os.path.join(folder, _SIZE))
         size = int(_mapped(folder, _SIZE)[0]) if is_uniform else 0
@@ -163,12 +191,12 @@ def opened(folder: str) -> SampleIndex:
         raise ConfigError(f"the index of the dataset, {folder}, is missing; submit the workload again") from fault
     except OSError as fault:
         raise InfrastructureError(f"cannot read {of_system(fault, folder)}") from fault
-    except (ValueError, EOFError) as fault:
+    except (ValueError, EOFError, msgspec.DecodeError) as fault:
         raise ConfigError(
             f"the index {folder} is corrupted: {fault}; remove it and submit the workload again"
         ) from fault
     begins, sizes, changes = (files[row][:-1] for row in (_BEGINS, _SIZES, _CHANGES))
-    return SampleIndex(folder, files[_STARTS], begins, sizes, changes, size, ends, names, name_ends)
+    return SampleIndex(folder, files[_STARTS], begins, sizes, changes, size, ends, names, name_ends, array)
 
 
 def _mapped(folder: str, name: str) -> Any:
@@ -197,6 +225,7 @@ def write(folder: str) -> None:
     hidden = target.with_name(rundir.temporary_name(target.name))
     try:
         hidden.mkdir(parents=True)
+        rundir.write(hidden / _ARRAY, msgspec.json.encode(index.array))
         np.save(hidden / _NAMES, index.names)
         np.save(hidden / _NAME_ENDS, index.name_ends)
         np.save(hidden / _FILES, files)
