@@ -81,7 +81,7 @@ def unscanned(kind: str, glob: str, existing: dict[str, Any] | None = None, **re
 
 def scanned(data: Path, runs: Path, made: Workload, is_kept: bool = True) -> Workload:
     """Scan the dataset of a workload, as a submission does. is_kept: whether to write the index."""
-    place = dataset_scan.Place(str(data), str(runs))
+    place = dataset_scan.ScanFolders(str(data), str(runs))
     described = dataset_scan.described(made.dataset, place, lambda _: None)
     assert described.scan is not None
     if is_kept:

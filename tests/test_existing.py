@@ -308,7 +308,7 @@ def test_progress_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     existing.images(tmp_path / "data")
     monkeypatch.setattr(dataset_scan, "_INTERVAL_S", 0)
     lines: list[str] = []
-    place = dataset_scan.Place(str(tmp_path / "data"), str(tmp_path))
+    place = dataset_scan.ScanFolders(str(tmp_path / "data"), str(tmp_path))
     dataset_scan.described(existing.unscanned("raw", "**").dataset, place, lines.append)
     assert "existing dataset: 11 of 11 files scanned" in lines
     assert lines[-1].startswith("existing dataset: 11 files with 11 samples (")

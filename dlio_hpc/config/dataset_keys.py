@@ -1,7 +1,7 @@
 """The keys of a workload's `dataset`, as frozen structs, and a check that rejects invalid combinations."""
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct
 
@@ -176,7 +176,8 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # Formats of existing files that can be read.
-EXISTING_FORMATS = ("raw", "tfrecord", "npz", "hdf5")
+ExistingFormat = Literal["raw", "tfrecord", "npz", "hdf5"]
+EXISTING_FORMATS: tuple[str, ...] = get_args(ExistingFormat)
 
 
 class Dataset(Struct, frozen=True, forbid_unknown_fields=True):

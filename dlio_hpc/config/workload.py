@@ -20,8 +20,6 @@ TENSORFLOW_BUFFER = 256 << 10
 SHORT_FORMS: dict[str, type] = {
     "dataset.chunk": units.Size, "dataset.existing": str, "compute.time": units.Seconds,
 }  # fmt: skip
-# Keys of a dataset that a scan of existing files sets, with the values that they have before the scan.
-_UNSCANNED = {"files": 1, "samples_per_file": 1, "sample": {"bytes": 1}}
 
 
 class ComputeTime(Struct, frozen=True, forbid_unknown_fields=True):
@@ -251,8 +249,10 @@ def _spell_out(data: dict[str, Any]) -> None:
         if isinstance(dataset.get("existing"), str):
             dataset["existing"] = {"glob": dataset["existing"]}
         if dataset.get("existing") is not None:
-            for key, value in _UNSCANNED.items():
-                dataset.setdefault(key, copy.deepcopy(value))
+            dataset.setdefault("files", 1)
+            dataset.setdefault("samples_per_file", 1)
+            if dataset.get("sample") is None:
+                document.put(dataset, "sample.bytes", 1, "sample")
     if isinstance(compute, dict) and "time" in compute and not isinstance(compute["time"], dict):
         compute["time"] = {"mean": compute["time"]}
 

@@ -30,7 +30,7 @@ _INTERVAL_S = 2.0
 _CHECKED = 4096
 
 
-class Place(NamedTuple):
+class ScanFolders(NamedTuple):
     """Folders that a scan uses. data: data directory, to which the pattern is relative. runs: folder of runs, which
     holds the indices.
     """
@@ -39,7 +39,7 @@ class Place(NamedTuple):
     runs: str
 
 
-def described(dataset: Dataset, place: Place, report: Report) -> Dataset:
+def described(dataset: Dataset, place: ScanFolders, report: Report) -> Dataset:
     """Scan an existing dataset, unless there is an index of it. Return the dataset with the numbers and sizes of its
     files and samples. The index is not written; sample_index.write() does this at submission. report: function that is
     called with lines of progress. Raise ConfigError if no file matches, or if a file does not have the format.

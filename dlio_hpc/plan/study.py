@@ -282,7 +282,7 @@ def _scans(data: str, runs: str, report: Callable[[str], None]) -> Callable[[Wor
 
         key = document.encode(workload.dataset)
         if key not in known:
-            known[key] = dataset_scan.described(workload.dataset, dataset_scan.Place(data, runs), report)
+            known[key] = dataset_scan.described(workload.dataset, dataset_scan.ScanFolders(data, runs), report)
         try:
             return structs.replace(workload, dataset=known[key])
         except ValueError as fault:
