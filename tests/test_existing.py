@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -22,10 +23,10 @@ from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.core.sample_layout import SampleLayout
-from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.plan import dataset_scan, existing_files, file_scans, plan, sample_index
 from dlio_hpc.plan.sample_order import IrregularFiles, Order
-from tests import existing
+from tests import existing, rings
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 
@@ -104,7 +105,7 @@ def test_records_of_files_with_different_numbers(
     tmp_path: Path, loader: str, mode: str, threads: int, shuffle: Shuffle
 ) -> None:
     contents = existing.records(tmp_path / "data", existing.payloads())
-    keys = {
+    keys: dict[str, Any] = {
         "loader": loader,
         "mode": mode,
         "batch_size": 4,
@@ -121,7 +122,7 @@ def test_records_of_files_with_different_numbers(
 @pytest.mark.parametrize("loader", ["native", "tensorflow"])
 def test_files_in_turn(tmp_path: Path, loader: str, turn: int) -> None:
     contents = existing.records(tmp_path / "data", existing.payloads())
-    keys = {"loader": loader, "batch_size": 3, "interleave": turn, "shuffle": {"files": True}}
+    keys: dict[str, Any] = {"loader": loader, "batch_size": 3, "interleave": turn, "shuffle": {"files": True}}
     for mode in ("posix", "framework"):
         made = existing.unscanned("tfrecord", "*", mode=mode, **keys)
         _check_epochs(loader, existing.scanned(tmp_path / "data", tmp_path, made), tmp_path / "data", contents)
@@ -131,7 +132,7 @@ def test_files_in_turn(tmp_path: Path, loader: str, turn: int) -> None:
 @pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
 def test_records_of_files_with_equal_numbers(tmp_path: Path, loader: str, sizes: tuple[int, int]) -> None:
     contents = existing.records(tmp_path / "data", existing.payloads((6,) * 5, sizes))
-    keys = {"loader": loader, "mode": "framework", "batch_size": 4, "shuffle": {"samples": True}}
+    keys: dict[str, Any] = {"loader": loader, "mode": "framework", "batch_size": 4, "shuffle": {"samples": True}}
     made = existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("tfrecord", "*", **keys))
     assert (made.dataset.counts_vary, made.dataset.sizes_vary) == (False, sizes[0] != sizes[1])
     assert made.dataset.samples_per_file == 6
@@ -143,7 +144,13 @@ def test_records_of_files_with_equal_numbers(tmp_path: Path, loader: str, sizes:
 @pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
 def test_images(tmp_path: Path, loader: str, mode: str, shuffle: Shuffle) -> None:
     contents = existing.images(tmp_path / "data")
-    keys = {"loader": loader, "mode": mode, "batch_size": 2, "read_threads": 2, "shuffle": structs.asdict(shuffle)}
+    keys: dict[str, Any] = {
+        "loader": loader,
+        "mode": mode,
+        "batch_size": 2,
+        "read_threads": 2,
+        "shuffle": structs.asdict(shuffle),
+    }
     made = existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("raw", "**/*.[jp][pn]g", **keys))
     assert made.dataset.size == sum(map(len, contents))
     assert made.dataset.largest == max(map(len, contents))
@@ -166,20 +173,15 @@ def test_images(tmp_path: Path, loader: str, mode: str, shuffle: Shuffle) -> Non
     ids=str,
 )
 def test_other_ways_to_read(tmp_path: Path, keys: dict[str, Any]) -> None:
-    from dlio_hpc.core import io_uring
-
-    if "engine" in keys and not hasattr(io_uring, "Ring"):
-        pytest.skip("no io_uring here")
+    if "engine" in keys:
+        rings.required()
     contents = existing.images(tmp_path / "data")
     ways: list[tuple[str, list[bytes]]] = [("raw", contents)]
     if keys.get("mode") != "framework":
         ways.append(("tfrecord", existing.records(tmp_path / "records", existing.payloads())))
     for kind, expected in ways:
         data = tmp_path / ("data" if kind == "raw" else "records")
-        try:
-            made = existing.scanned(data, tmp_path, existing.unscanned(kind, "**/*.*", **keys))
-        except ConfigError as fault:
-            pytest.fail(f"{kind}: {fault}")
+        made = existing.scanned(data, tmp_path, existing.unscanned(kind, "**/*.*", **keys))
         if keys.get("shuffle", {}).get("ascending"):
             order = Order(made.dataset, made.reader, 0)
             steps = plan.steps_per_epoch(made, 1)
@@ -459,3 +461,34 @@ def test_files_that_shrink_or_vanish_are_named(tmp_path: Path, mode: str) -> Non
         _check_epochs("native", made, tmp_path / "data", contents)
     with pytest.raises(InvalidRun, match=r"part-04[.]tfrecord is missing"):
         dataset_scan.check_unchanged(str(tmp_path / "data"), made.dataset)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="becoming another user takes root")
+@pytest.mark.parametrize("kind", ["raw", "tfrecord"])
+def test_files_of_other_users_are_read_or_named(kind: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "runs").mkdir()
+        existing.records(folder / "data", existing.payloads())
+        os.chown(folder / "runs", 61002, 61002)
+        try:
+            os.seteuid(61002)
+            made = existing.scanned(
+                folder / "data",
+                folder / "runs",
+                existing.unscanned(kind, "part-0[1-6]*" if kind == "tfrecord" else "part-01*"),
+            )
+            assert made.dataset.samples
+            os.seteuid(0)
+            (folder / "data" / "part-01.tfrecord").chmod(0o600)
+            os.seteuid(61002)
+            with pytest.raises(ConfigError, match=r"cannot read .*part-01.tfrecord: Permission denied; ask its owner"):
+                existing.scanned(folder / "data", folder / "runs2", existing.unscanned(kind, "part-01*"))
+            os.seteuid(0)
+            (folder / "data").chmod(0o700)
+            os.seteuid(61002)
+            with pytest.raises(InfrastructureError, match=r"cannot list .*data"):
+                existing.scanned(folder / "data", folder / "runs2", existing.unscanned(kind, "part-0*"))
+        finally:
+            os.seteuid(0)
