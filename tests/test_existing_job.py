@@ -14,6 +14,7 @@ from dlio_hpc.plan import sample_index
 from dlio_hpc.results.run_result import Result, Summary
 from tests import existing, planning, straced
 from tests.conftest import Outcome, Run
+from tests.standins import libdarshan
 
 pytestmark = pytest.mark.job
 
@@ -168,6 +169,31 @@ def test_baselines_know_the_files_and_not_the_index(run: Run, photos: Path, tmp_
 def _key(job: Any) -> str:
     (measurement,) = job["measurements"]
     return str(measurement["key"]["settings"])
+
+
+def test_darshan_counts_the_same_bytes(run: Run, photos: Path, tmp_path: Path) -> None:
+    """Files in different folders may have the same name."""
+    shutil.copytree(tmp_path / "data" / "class0", tmp_path / "data" / "class2")
+    library = libdarshan.install(tmp_path / "lib")
+    darshan = ("-S", f"site.darshan={library}", "-S", libdarshan.rank_environment(""))
+    done = _submit(run, photos, *darshan, "--wait", "--json")
+    assert done.code == 0, done.err
+    verdict = done.job["runs"][0]["darshan"]
+    total = 2 * sum(path.stat().st_size for path in (tmp_path / "data").rglob("*.*"))
+    assert (verdict["faults"], verdict["differences"], verdict["why_not"]) == ([], [], None)
+    assert verdict["bytes"] == {"darshan": total, "core": total, "planned": total}
+    shutil.rmtree(tmp_path / "dlio-runs" / rundir.DATASET_INDEXES)
+    existing.forget()
+    report = run("dlio-hpc", "report", done.job["archive"], "--json")
+    assert report.code == 0, "a report needs no index"
+    assert len(report.job["runs"][0]["analysis"]["files"]) == 17
+
+
+def test_the_preflight_writes_nothing_to_the_data(run: Run, photos: Path, tmp_path: Path) -> None:
+    done = run("dlio-hpc", "check", photos, "-s", "local", "-d", "data", "--existing", "**", "--no-launch")
+    assert done.code == 0, done.out
+    assert "the folders for runs and archives are writable" in done.out
+    assert not (tmp_path / "dlio-runs").exists()
 
 
 def _counted(folder: Path, kind: str, **keys: Any) -> tuple[Summary, int, list[int]]:

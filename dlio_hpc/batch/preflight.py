@@ -128,21 +128,16 @@ def _folders(made: Plan) -> Iterator[PreflightFinding]:
     nearest existing parent.
     """
     sound = True
-    written = [
-        folder for folder in made.folders if any(run.data == folder and not _is_read_only(run) for run in made.runs)
-    ]
-    data = [("data" if len(made.folders) == 1 else "ab", folder) for folder in written]
+    # Nothing is written to existing datasets.
+    written = {run.data for run in made.runs if run.workload.dataset.existing is None}
+    data = [("data" if len(made.folders) == 1 else "ab", folder) for folder in made.folders if folder in written]
     for name, folder in (*data, ("runs", os.path.dirname(made.directory)), ("archive", made.archive)):
         if (why := filesystem.unwritable(folder)) is not None:
             sound = False
             yield PreflightFinding("fault", "folders", f"--{name} {folder}: {why}", InfrastructureError.exit_code)
     if sound:
-        yield PreflightFinding("ok", "folders", "the folders for data, runs and archives are writable")
-
-
-def _is_read_only(run: Run) -> bool:
-    """Return whether the run writes nothing below the data directory, because it reads an existing dataset."""
-    return run.workload.dataset.existing is not None
+        names = "data, runs and archives" if data else "runs and archives"
+        yield PreflightFinding("ok", "folders", f"the folders for {names} are writable")
 
 
 def _layout(asked: Layout | None, folder: str) -> Iterator[PreflightFinding]:
