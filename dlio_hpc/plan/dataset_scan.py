@@ -6,7 +6,6 @@ import hashlib
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -22,8 +21,6 @@ from dlio_hpc.plan.sample_index import Array, SampleIndex, ScannedFile
 
 Report = Callable[[str], None]
 
-# Number of files that are scanned at the same time. A scan waits for the storage most of the time.
-_AT_ONCE = 16
 # Seconds between two lines of progress.
 _INTERVAL_S = 2.0
 # Number of files of which a job checks that they have not changed since the scan.
@@ -60,17 +57,19 @@ def described(dataset: Dataset, place: ScanFolders, report: Report) -> Dataset:
 
 
 class _Progress:
-    """Function that reports a number of files, at most every two seconds."""
+    """Function that reports a number of files, at most every two seconds. total: number of all files; 0: unknown."""
 
     def __init__(self, report: Report, what: str) -> None:
         self._report = report
         self._what = what
         self._last = time.monotonic()
+        self.total = 0
 
-    def __call__(self, done: int, of: str = "") -> None:
+    def __call__(self, done: int) -> None:
         if time.monotonic() - self._last > _INTERVAL_S:
             self._last = time.monotonic()
-            self._report(f"existing dataset: {done}{of} {self._what}")
+            of_total = f" of {self.total}" if self.total else ""
+            self._report(f"existing dataset: {done}{of_total} {self._what}")
 
 
 def _summary(index: SampleIndex, seconds: float) -> str:
@@ -101,16 +100,8 @@ def _of_files(listing: Listing, dataset: Dataset, progress: "_Progress") -> list
     def scan(number: int) -> ScannedFile:
         return file_scans.scan(os.path.join(listing.folder, listing.names[number]), int(listing.sizes[number]), dataset)
 
-    files = []
-    with ThreadPoolExecutor(_AT_ONCE, "scan") as threads:
-        try:
-            for file in threads.map(scan, range(len(listing.names))):
-                files.append(file)
-                progress(len(files), f" of {len(listing.names)}")
-        except BaseException:
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
-    return files
+    progress.total = len(listing.names)
+    return existing_files.in_parallel(scan, range(len(listing.names)), progress)
 
 
 def renew(dataset: Dataset, data: str, report: Report) -> None:

@@ -4,9 +4,11 @@ changes.
 
 import fnmatch
 import os
+import re
 import stat
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,11 @@ from dlio_hpc.errors import ConfigError, InfrastructureError, of_system
 
 Numbers = npt.NDArray[np.int64]
 
+S = TypeVar("S")
+T = TypeVar("T")
+
+# Number of threads, and number of files that a thread takes at a time.
+_AT_ONCE, _PART = 16, 32
 _WILDCARDS = set("*?[")
 _ANY_FOLDERS = "**"
 
@@ -42,18 +49,32 @@ def listed(folder: str, pattern: str, on_progress: Callable[[int], None] = lambd
     regular file. Raise InfrastructureError if a folder cannot be read. on_progress: function that is called with the
     number of files so far.
     """
-    names, statuses = [], []
-    for name in sorted(set(_matching(folder, "", pattern.split("/")))):
-        names.append(name)
-        statuses.append(status(os.path.join(folder, name)))
-        on_progress(len(names))
+    names = sorted(set(_matching(folder, "", pattern.split("/"))))
     if not names:
         raise ConfigError(
             f"--existing {pattern}: no file below {folder} matches; the pattern is relative to --data, and ** matches "
             "any number of folders"
         )
+    statuses = in_parallel(lambda name: status(os.path.join(folder, name)), names, on_progress)
     table = np.array(statuses, np.int64)
     return Listing(folder, names, table[:, 0].copy(), table[:, 1].copy())
+
+
+def in_parallel(action: Callable[[S], T], items: Sequence[S], on_progress: Callable[[int], None]) -> list[T]:
+    """Return the results of `action` for all items. Several threads call it at the same time, because they wait for the
+    storage. on_progress: function that is called with the number of results so far.
+    """
+    results: list[T] = []
+    parts = [items[first : first + _PART] for first in range(0, len(items), _PART)]
+    with ThreadPoolExecutor(_AT_ONCE, "files") as threads:
+        try:
+            for done in threads.map(lambda part: [action(item) for item in part], parts):
+                results += done
+                on_progress(len(results))
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+    return results
 
 
 def status(path: str) -> FileStatus:
@@ -83,21 +104,26 @@ def _matching(root: str, below: str, parts: list[str]) -> Iterator[str]:
             if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
                 yield from _matching(root, os.path.join(below, entry.name), parts)
         return
-    for name in _named(root, below, first):
+    for name, is_folder in _named(root, below, first):
         path = os.path.join(below, name)
-        is_folder = os.path.isdir(os.path.join(root, path))
         if rest and is_folder:
             yield from _matching(root, path, rest)
         elif not rest and not is_folder:
             yield path
 
 
-def _named(root: str, below: str, pattern: str) -> list[str]:
-    """Return the names in the folder `below` that match a pattern without slashes."""
+def _named(root: str, below: str, pattern: str) -> Iterator[tuple[str, bool]]:
+    """Yield the names in the folder `below` that match a pattern without slashes, and whether they are folders."""
     if not _WILDCARDS & set(pattern):
-        return [pattern] if os.path.lexists(os.path.join(root, below, pattern)) else []
-    names = [entry.name for entry in _entries(root, below) if fnmatch.fnmatchcase(entry.name, pattern)]
-    return [name for name in names if pattern.startswith(".") or not name.startswith(".")]
+        path = os.path.join(root, below, pattern)
+        if os.path.lexists(path):
+            yield pattern, os.path.isdir(path)
+        return
+    shows_hidden = pattern.startswith(".")
+    matches = re.compile(fnmatch.translate(pattern)).match
+    for entry in _entries(root, below):
+        if matches(entry.name) and (shows_hidden or not entry.name.startswith(".")):
+            yield entry.name, entry.is_dir()
 
 
 def _entries(root: str, below: str) -> list["os.DirEntry[str]"]:
