@@ -4,18 +4,20 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from dlio_hpc import document
 from dlio_hpc.config.reader_keys import Shuffle
-from dlio_hpc.config.workload import Workload
+from dlio_hpc.config.workload import Draft, Workload
 from dlio_hpc.core import formats
 from dlio_hpc.core.content_check import Verification
 from dlio_hpc.core.io_counters import Tally
@@ -492,3 +494,44 @@ def test_files_of_other_users_are_read_or_named(kind: str) -> None:
                 existing.scanned(folder / "data", folder / "runs2", existing.unscanned(kind, "part-0*"))
         finally:
             os.seteuid(0)
+
+
+def test_a_scanned_workload_can_be_written_and_read_again(tmp_path: Path) -> None:
+    existing.arrays(tmp_path / "data", "hdf5", chunks=(2, 6, 10))
+    made = existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("hdf5", "*", {"array": "train/images"}))
+    assert Draft(document.plain(made), "test").with_settings({}) == made
+    assert document.decode(document.encode(made), Workload, "test") == made
+
+
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Return the contents of a file of each format."""
+    folder = tmp_path_factory.mktemp("intact")
+    existing.records(folder / "tfrecord", existing.payloads((4,)))
+    existing.arrays(folder / "npz", "npz", (4,))
+    existing.arrays(folder / "hdf5", "hdf5", (4,), chunks=(2, 6, 25), compression="gzip")
+    existing.images(folder / "raw", 1)
+    return {kind: next((folder / kind).rglob("*.*")).read_bytes() for kind in ("tfrecord", "npz", "hdf5", "raw")}
+
+
+@pytest.mark.parametrize("kind", ["tfrecord", "npz", "hdf5", "raw"])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 1 << 14), st.binary(min_size=1, max_size=8)), max_size=4),
+    length=st.integers(0, 1 << 14),
+)
+def test_a_damaged_file_is_scanned_or_refused(
+    kind: str, changes: list[tuple[int, bytes]], length: int, intact: dict[str, bytes], tmp_path: Path
+) -> None:
+    content = bytearray(intact[kind])
+    for offset, change in changes:
+        begin = offset % len(content)
+        content[begin : begin + len(change)] = change
+    content = content[: length or None]
+    path = tmp_path / "damaged.jpg"
+    path.write_bytes(content)
+    names = {"npz": "images", "hdf5": "train/images"}
+    made = existing.unscanned(kind, "*", {"array": names.get(kind)})
+    with suppress(ConfigError):
+        file = file_scans.scan(str(path), len(content), made.dataset)
+        assert (file.samples.sizes > 0).all()

@@ -1,5 +1,7 @@
 """Scan of an existing file that holds named arrays: npz and HDF5. The first axis of an array counts samples."""
 
+import errno
+import math
 import os
 import re
 import struct
@@ -23,12 +25,14 @@ _BAD_HDF5 = (RuntimeError, ValueError, KeyError, TypeError, AttributeError)
 _SUFFIX = ".npy"
 # Size of a local header in a ZIP file, without the name and the extra field.
 _LOCAL_HEADER = 30
+# Maximum number of samples in a file. The header of a damaged file may state any number.
+_MOST_SAMPLES = 10**8
 # Filters of HDF5 (H5Zpublic.h), and of h5py, by their numbers.
 _COMPRESSIONS = {1: "gzip", 32000: "lzf"}
 
 
-def npz(path: str, name: str | None) -> ScannedFile:
-    """Scan the array `name` of an npz file, or its only array if `name` is None."""
+def npz(path: str, size: int, name: str | None) -> ScannedFile:
+    """Scan the array `name` of an npz file, or its only array if `name` is None. size: bytes of the file."""
     try:
         with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
             members = {
@@ -42,7 +46,9 @@ def npz(path: str, name: str | None) -> ScannedFile:
                 header = stream.tell()
             file.seek(member.header_offset)
             lengths = struct.unpack("<2H", file.read(_LOCAL_HEADER)[-4:])
-    except _BAD_NPZ as fault:
+    except (*_BAD_NPZ, OSError) as fault:
+        if isinstance(fault, OSError) and fault.errno != errno.EINVAL:  # a wrong offset
+            raise
         raise ConfigError(
             f"{path} is not an npz file that can be read, or is corrupted: {_line(fault)}; set dataset.format to the "
             "format of the files, or choose another pattern"
@@ -53,7 +59,7 @@ def npz(path: str, name: str | None) -> ScannedFile:
     is_stored = member.compress_type == zipfile.ZIP_STORED
     begin = member.header_offset + _LOCAL_HEADER + sum(lengths) + header if is_stored else 0
     form = Array(shape[1:], dtype.name, None, "none" if is_stored else "gzip", not is_stored)
-    return ScannedFile(_samples(begin, shape, dtype), form)
+    return ScannedFile(_samples(path, size if is_stored else None, begin, shape, dtype), form)
 
 
 def _header(stream: Any) -> tuple[tuple[int, ...], bool, Any]:
@@ -66,8 +72,8 @@ def _header(stream: Any) -> tuple[tuple[int, ...], bool, Any]:
     return header
 
 
-def hdf5(path: str, name: str | None) -> ScannedFile:
-    """Scan the HDF5 dataset `name` of a file, or its only one if `name` is None."""
+def hdf5(path: str, size: int, name: str | None) -> ScannedFile:
+    """Scan the HDF5 dataset `name` of a file, or its only one if `name` is None. size: bytes of the file."""
     import h5py
 
     if not h5py.is_hdf5(path):
@@ -82,7 +88,9 @@ def hdf5(path: str, name: str | None) -> ScannedFile:
                 raise ConfigError(f"{path}: {name} is a group; name a dataset in it with dataset.existing.array")
             shape, dtype = stored.shape, stored.dtype
             _check_array(path, shape, dtype)
-            return ScannedFile(_samples(stored.id.get_offset() or 0, shape, dtype), _form(stored))
+            offset = stored.id.get_offset()
+            within = size if offset is not None else None
+            return ScannedFile(_samples(path, within, offset or 0, shape, dtype), _form(stored))
     except (*_BAD_HDF5, OSError) as fault:
         if getattr(fault, "errno", None):
             raise
@@ -142,8 +150,19 @@ def _check_array(path: str, shape: Sequence[int], dtype: Any) -> None:
         )
 
 
-def _samples(begin: int, shape: Sequence[int], dtype: Any) -> FileSamples:
-    size = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
+def _samples(path: str, end: int | None, begin: int, shape: Sequence[int], dtype: Any) -> FileSamples:
+    """Return the samples of an array. begin: offset of the first sample. end: byte of the file before which the array
+    must end; None if its samples do not follow each other.
+    """
+    size = math.prod(shape[1:]) * dtype.itemsize
+    if end is not None and begin + shape[0] * size > end:
+        raise ConfigError(
+            f"{path} is truncated: its array ends at byte {begin + shape[0] * size}, but the file has {end} bytes"
+        )
+    if shape[0] > _MOST_SAMPLES or size >= 2**63:
+        raise ConfigError(
+            f"{path}: the array has the shape {list(shape)}; at most {_MOST_SAMPLES} samples in a file can be read"
+        )
     return FileSamples(begin, np.full(shape[0], size, np.int64))
 
 

@@ -93,12 +93,12 @@ def _record_length(path: str, offset: int, head: bytes) -> int:
     )
 
 
-def _npz(path: str, _: int, dataset: Dataset) -> ScannedFile:
-    return array_scans.npz(path, dataset.existing.array if dataset.existing else None)
+def _npz(path: str, size: int, dataset: Dataset) -> ScannedFile:
+    return array_scans.npz(path, size, dataset.existing.array if dataset.existing else None)
 
 
-def _hdf5(path: str, _: int, dataset: Dataset) -> ScannedFile:
-    return array_scans.hdf5(path, dataset.existing.array if dataset.existing else None)
+def _hdf5(path: str, size: int, dataset: Dataset) -> ScannedFile:
+    return array_scans.hdf5(path, size, dataset.existing.array if dataset.existing else None)
 
 
 _SCANS: dict[str, Callable[[str, int, Dataset], ScannedFile]] = {
