@@ -25,6 +25,8 @@ Report = Callable[[str], None]
 _INTERVAL_S = 2.0
 # Number of files of which a job checks that they have not changed since the scan.
 _CHECKED = 4096
+# Nanoseconds.
+_SECOND = 10**9
 
 
 class ScanFolders(NamedTuple):
@@ -124,8 +126,8 @@ def renew(dataset: Dataset, data: str, report: Report) -> None:
 
 def check_unchanged(data: str, dataset: Dataset) -> None:
     """Check in a job that files of an existing dataset are as they were when they were scanned. At most 4096 files,
-    evenly spaced, are checked; every file is checked at submission. Raise InvalidRun if a file is missing or has
-    changed.
+    evenly spaced, are checked; every file is checked at submission. Times are compared in seconds, because the mounts
+    of a file system on other nodes may round them. Raise InvalidRun if a file is missing or has changed.
     """
     index = sample_index.of(dataset)
     assert index is not None
@@ -138,7 +140,7 @@ def check_unchanged(data: str, dataset: Dataset) -> None:
             raise InvalidRun(
                 f"{fault}; it was there when the dataset was scanned: submit the workload again"
             ) from fault
-        if now != (index.sizes[number], index.changes[number]):
+        if (now.size, now.changed // _SECOND) != (index.sizes[number], index.changes[number] // _SECOND):
             raise InvalidRun(
                 f"{path} has changed since the dataset was scanned; submit the workload again, which scans it again"
             )

@@ -78,8 +78,6 @@ def notes(study: Study, point: Point) -> Iterator[str]:
     """
     workload = point.workload
     dataset, reader, steps = workload.dataset, plan.resolved(workload).reader, workload.train.steps
-    if dataset.existing is not None:
-        yield from _existing_notes(point)
     per_epoch = plan.steps_per_epoch(workload, point.ranks)
     if steps is not None and per_epoch < steps:
         yield f"train.steps: the dataset has samples for only {per_epoch} of the {steps} steps per epoch"
@@ -103,22 +101,6 @@ def notes(study: Study, point: Point) -> Iterator[str]:
         yield "reader.reorder_tasks: no effect on a single node, because no other node wrote data"
     if (why_not := watched(study, point)[1]) is not None:
         yield why_not
-
-
-def _existing_notes(point: Point) -> Iterator[str]:
-    """Yield notes on what is different if existing files are read."""
-    workload = point.workload
-    yield (
-        "existing dataset: its contents are not compared with anything, because nothing is known about them; samples "
-        "and bytes are counted and compared with the scan"
-    )
-    if workload.checkpoint is not None or any(side.access == "write" for side in workload.dataset.auxiliary_files):
-        yield (
-            "existing dataset: nothing is written to its folder; checkpoints and auxiliary files are written to the "
-            "folder of runs, and so to its file system (to write none: -S checkpoint=null)"
-        )
-    if point.layout is not None:
-        yield "existing dataset: the Lustre layout of the site is not set, because the files exist already"
 
 
 def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:

@@ -340,6 +340,7 @@ def _points(
             workload, layout = _varied(asked, places)
             _check_existing(asked, workload)
             workload = scan(workload)
+            notes |= dict.fromkeys(_existing_notes(workload, layout))
             workload = _sized(asked, workload, most, notes)
             same = known.setdefault(document.encode((plan.resolved(workload), layout)), title)
             if same != title:
@@ -370,6 +371,23 @@ def _check_existing(asked: PartRequest, workload: Workload) -> None:
         raise ConfigError("site.layout: the files of an existing dataset keep their layout; vary another key")
     if asked.dataset_size is not None:
         resized(workload, asked.dataset_size, 1)  # raises the error that says what to do
+
+
+def _existing_notes(workload: Workload, layout: Layout | None) -> Iterator[str]:
+    """Yield notes on what is different if existing files are read. layout: Lustre layout that the site requests."""
+    if workload.dataset.existing is None:
+        return
+    yield (
+        "existing dataset: its contents are not compared with anything, because nothing is known about them; samples "
+        "and bytes are counted and compared with the scan"
+    )
+    if workload.checkpoint is not None or any(side.access == "write" for side in workload.dataset.auxiliary_files):
+        yield (
+            "existing dataset: nothing is written to its folder; checkpoints and auxiliary files are written to the "
+            "folder of runs, and so to its file system (to write none: -S checkpoint=null)"
+        )
+    if layout is not None:
+        yield "existing dataset: the Lustre layout of the site is not set, because the files exist already"
 
 
 def _sides(point: Point, folders: Sequence[str]) -> Iterator[Point]:
