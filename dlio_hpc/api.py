@@ -38,11 +38,13 @@ def _silent(_: str) -> None:
     """Ignore a line."""
 
 
-def plan_jobs(options: Options) -> "Planned":
-    """Plan jobs without submitting them. Raise ConfigError if the site does not allow them."""
+def plan_jobs(options: Options, report: Report = _silent) -> "Planned":
+    """Plan jobs without submitting them. Existing datasets are scanned; report: function that is called with lines on
+    the progress. Raise ConfigError if the site does not allow the jobs.
+    """
     from dlio_hpc.plan import planned
 
-    made = planned.planned(options)
+    made = planned.planned(options, report)
     _check_criteria(made)
     return made
 
@@ -77,7 +79,7 @@ def submit(options: Options, after: Sequence[Path] = (), report: Report = _silen
     """Plan jobs and submit them. after: directories of earlier jobs; the new jobs start when the earlier jobs have
     ended successfully.
     """
-    return start(plan_jobs(options), after, report)
+    return start(plan_jobs(options, report), after, report)
 
 
 def start(

@@ -47,6 +47,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "test_core_job.py::test_one_file_is_read_collectively[hdf5-0-2]",
         "test_counts.py::test_reads_and_bytes_are_those_of_the_datasets_files[dataset.format=hdf5 dataset.chunk=4KiB]",
         "test_streams.py::test_ranks_together_read_the_dataset_once[native]",
+        "test_existing_job.py::test_a_job_reads_images_and_leaves_them_alone",
         "test_verification.py::test_a_run_with_a_wrong_bit_is_invalid",
     ),
     "cached is called cached": (

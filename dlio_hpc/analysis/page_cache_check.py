@@ -220,7 +220,7 @@ def _advice(run: Run, result: Result, epochs: Sequence[EpochStorage]) -> Iterato
     if not reader.reorder_tasks and result.nodes > 1:
         yield "-S reader.reorder_tasks=true (each node reads what another node wrote)"
     memory = result.memory_bytes
-    if memory and result.dataset.bytes < ENOUGH * memory:
+    if memory and result.dataset.bytes < ENOUGH * memory and dataset.existing is None:
         unit = dataset.sample_bytes * (1 if dataset.file_access == "shared" else dataset.samples_per_file)
         mebibytes = -(-(ENOUGH * memory + unit) // 2**20)  # the resized dataset may be one file smaller
         yield (

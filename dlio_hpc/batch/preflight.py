@@ -59,7 +59,7 @@ def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightF
     yield from _guarded("submission", lambda: _submission(plans))
     yield from _guarded("folders", lambda: _folders(made))
     for folder in made.folders:
-        yield from _storage(made.site.layout, folder, [run for run in needed if os.path.dirname(run.dataset) == folder])
+        yield from _storage(made.site.layout, folder, [run for run in needed if run.data == folder])
     yield from _guarded("batch system", lambda: _batch_system(made))
     yield from _guarded("preload", lambda: _preload(made))
     if patience_s is None:
@@ -128,13 +128,16 @@ def _folders(made: Plan) -> Iterator[PreflightFinding]:
     nearest existing parent.
     """
     sound = True
-    data = [("data" if len(made.folders) == 1 else "ab", folder) for folder in made.folders]
+    # Nothing is written to existing datasets.
+    written = {run.data for run in made.runs if run.workload.dataset.existing is None}
+    data = [("data" if len(made.folders) == 1 else "ab", folder) for folder in made.folders if folder in written]
     for name, folder in (*data, ("runs", os.path.dirname(made.directory)), ("archive", made.archive)):
         if (why := filesystem.unwritable(folder)) is not None:
             sound = False
             yield PreflightFinding("fault", "folders", f"--{name} {folder}: {why}", InfrastructureError.exit_code)
     if sound:
-        yield PreflightFinding("ok", "folders", "the folders for data, runs and archives are writable")
+        names = "data, runs and archives" if data else "runs and archives"
+        yield PreflightFinding("ok", "folders", f"the folders for {names} are writable")
 
 
 def _layout(asked: Layout | None, folder: str) -> Iterator[PreflightFinding]:

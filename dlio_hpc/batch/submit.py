@@ -69,6 +69,7 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
     scheduler = SCHEDULERS[plan.site.scheduler]
     directory = Path(plan.directory)
     record = job_record.planned(plan, scheduler.command(plan, after), after.all)
+    _keep_indices(plan)
     _write(directory, plan, record, study)
     # the lock keeps other processes from treating the job as stray before its id is recorded
     with _uninterrupted(), rundir.locked(directory):
@@ -199,6 +200,15 @@ def _write(directory: Path, plan: Plan, record: job_record.Job, study: Study | N
         ) from fault
 
 
+def _keep_indices(plan: Plan) -> None:
+    """Write the indices of the existing datasets that the job reads."""
+    scans = [run.workload.dataset.scan for run in plan.runs]
+    for index in dict.fromkeys(scan.index for scan in scans if scan is not None):
+        from dlio_hpc.plan import sample_index  # imports numpy
+
+        sample_index.write(index)
+
+
 def _environment(plan: Plan, folder: Path) -> Path | None:
     """Return the archive of the ranks' Python environment, which is kept in `folder` for all jobs. Return None if the
     site does not stage the environment.
@@ -241,7 +251,7 @@ def _check_folders(plans: Sequence[Plan]) -> None:
     are not checked, because they may belong to another user.
     """
     runs = [run for plan in plans for run in plan.runs]
-    folders = dict.fromkeys(os.path.dirname(run.dataset) for run in runs if dataset.writes(run))
+    folders = dict.fromkeys(run.data for run in runs if dataset.writes(run))
     for folder in folders:
         if (why := filesystem.unwritable(folder)) is not None:
             raise InfrastructureError(f"--data {folder}: {why}; choose another folder")

@@ -32,7 +32,7 @@ def check(options: Options, launch: bool, patience_s: float, as_json: bool) -> i
 
     if options.workload is None and options.study is None and options.suite is None:
         options = structs.replace(options, workload="demo")
-    plans = planned.draft(options).jobs
+    plans = planned.draft(options, console.say).jobs
     findings = []
     for finding in preflight.look(plans, patience_s if launch else None):
         findings.append(finding)

@@ -46,6 +46,8 @@ _OPTIONS = (
     option("-J", "--job-option", "job_options", multiple=True, type=_Lines(), metavar="OPT",
            help="Pass this option to the batch system unchanged; repeatable."),
     option("-d", "--data", type=PATH, metavar="DIR", help="Folder for datasets: the file system under test."),
+    option("--existing", metavar="GLOB",
+           help="Read these existing files, and generate nothing; GLOB is relative to --data: 'train/*.jpg'."),
     option("--ab", type=PATH, nargs=2, metavar="DIR_A DIR_B",
            help="Compare two file systems in one job, in the order ABBA, instead of --data."),
     option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True,

@@ -61,11 +61,11 @@ def submit(
         _check_resume(context, options)
         defaults = {key: None for key in RESUMABLE if _is_default(context, key)}
         return _resume(resume, structs.replace(options, **defaults), manner)
-    planned = api.plan_jobs(options)
+    report, verbose = _reporters(manner)
+    planned = api.plan_jobs(options, report)
     if manner.dry_run:
         _show(planned, manner)
         return 0
-    report, verbose = _reporters(manner)
     submission = api.start(planned, parents, report, verbose)
     return _afterwards(submission.study, list(submission.directories), manner)
 

@@ -1,7 +1,7 @@
 """The keys of a workload's `dataset`, as frozen structs, and a check that rejects invalid combinations."""
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct
 
@@ -128,8 +128,60 @@ class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
         return self.bytes * self.count if self.size is None else self.size
 
 
+class Scan(Struct, frozen=True, forbid_unknown_fields=True):
+    """Results of the scan of an existing dataset. dlio-hpc writes them to plans; they cannot be set."""
+
+    fingerprint: str
+    """Fingerprint of names, sizes and samples of the files. Example: 03c25a44c247"""
+    index: str
+    """Folder of the index, which holds the locations of all samples. Example: /home/me/dlio-runs/dataset-indexes/3f"""
+    samples: units.Positive
+    """Number of samples. Example: 1281167"""
+    bytes: units.Size
+    """Size of all samples. Example: 140 GiB"""
+    largest: units.Size
+    """Size of the largest sample. Example: 15 MiB"""
+    largest_file: units.Size
+    """Size of the largest file. Example: 150 MiB"""
+    counts_vary: bool
+    """Whether files have different numbers of samples. Example: true"""
+    sizes_vary: bool
+    """Whether samples have different sizes. Example: true"""
+    needs_library: bool = False
+    """Whether only the library of the format can read the samples, for example because of a filter of HDF5."""
+
+
+class Existing(Struct, frozen=True, forbid_unknown_fields=True):
+    """Existing files that are read instead of generated ones. The files are never written to or removed."""
+
+    glob: str
+    """Pattern of the paths of the files, relative to the data directory. `*`, `?` and `[...]` match within a name; `**`
+    matches any number of folders. Example: train/*.tfrecord
+    """
+    array: str | None = None
+    """Name of the array in each file, for HDF5 and npz; its first axis counts samples. null: the only array of the
+    file. Example: images
+    """
+    sample_bytes: units.Size | None = None
+    """Size of each sample, for raw files that hold several samples; null: each file is one sample. Example: 150 KiB"""
+    scan: Scan | None = None
+    """Results of the scan; leave null."""
+
+    def __post_init__(self) -> None:
+        parts = self.glob.split("/")
+        if not self.glob or "" in parts or ".." in parts or "." in parts or "\0" in self.glob:
+            raise ValueError(f"glob {self.glob!r} must be a path relative to the data directory, such as train/*.jpg")
+        if self.sample_bytes is not None and self.sample_bytes < 1:
+            raise ValueError("sample_bytes must be at least 1")
+
+
+# Formats of existing files that can be read.
+ExistingFormat = Literal["raw", "tfrecord", "npz", "hdf5"]
+EXISTING_FORMATS: tuple[str, ...] = get_args(ExistingFormat)
+
+
 class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
-    """The files that are generated and read."""
+    """The files that are generated and read, or the existing files that are read."""
 
     format: Literal["tfrecord", "hdf5", "npz", "raw", "csv", "null"]
     """Format of the files. With null there are no files: the run measures the overhead of the tool."""
@@ -159,13 +211,38 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     """
     auxiliary_files: tuple[AuxiliaryFile, ...] = ()
     """Small files that are read or written in addition to the samples."""
+    existing: Existing | None = None
+    """Existing files to read instead of generated ones; null: the dataset is generated. A scan of the files then
+    replaces `files`, `samples_per_file` and `sample`. A pattern alone, such as train/*.jpg, is short for
+    {glob: train/*.jpg}. Example: {glob: train/*.jpg}
+    """
 
     def __post_init__(self) -> None:
         _check(self)
 
     @property
+    def scan(self) -> Scan | None:
+        """Results of the scan, if the dataset is an existing one that has been scanned."""
+        return None if self.existing is None else self.existing.scan
+
+    @property
     def samples(self) -> int:
-        return self.files * self.samples_per_file
+        return self.files * self.samples_per_file if self.scan is None else self.scan.samples
+
+    @property
+    def counts_vary(self) -> bool:
+        """Whether files have different numbers of samples. `samples_per_file` is then the largest number."""
+        return self.scan is not None and self.scan.counts_vary
+
+    @property
+    def sizes_vary(self) -> bool:
+        """Whether samples have different sizes. The size of `sample` is then their mean."""
+        return self.sample.stdev is not None if self.scan is None else self.scan.sizes_vary
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the array in a file is one-dimensional and holds the bytes of all samples of the file."""
+        return self.sample.stdev is not None or (self.existing is not None and self.format == "raw")
 
     @property
     def sample_bytes(self) -> int:
@@ -177,12 +254,25 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def largest(self) -> int:
         """Upper bound on the size in bytes of a sample in its file before compression."""
+        if self.scan is not None:
+            return self.scan.largest
         return self.sample_bytes if self.sample.stdev is None else self.sample.largest
+
+    @property
+    def largest_in_memory(self) -> int:
+        """Upper bound on the size in bytes of a sample in memory."""
+        return self.sample.largest if self.scan is None else self.scan.largest
 
     @property
     def size(self) -> int:
         """Bytes of all samples of the dataset before compression, without the headers of the formats."""
-        return self.samples * self.sample_bytes
+        return self.samples * self.sample_bytes if self.scan is None else self.scan.bytes
+
+    def bytes_of(self, samples: int) -> int:
+        """Return the bytes of `samples` samples before compression. If sizes vary, the result is exact for whole
+        datasets, and otherwise computed from the mean.
+        """
+        return self.size * samples // self.samples
 
     @property
     def array_shape(self) -> tuple[int, ...]:
@@ -190,7 +280,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
         is one-dimensional and holds bytes. Its length is exact if files have several samples. If each file
         has one sample, it is the mean length of the arrays.
         """
-        if self.sample.stdev is not None:
+        if self.is_flat:
             return (self.samples_per_file * self.sample.size,)
         return (self.samples_per_file, *self.sample.array_shape)
 
@@ -213,8 +303,13 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_stored(self) -> bool:
-        """Whether the dataset has files that must be generated: sample files, or auxiliary files that runs read."""
+        """Whether the dataset has files: sample files, or auxiliary files that runs read."""
         return self.format != "null" or any(side.access == "read" for side in self.auxiliary_files)
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether the dataset has files that must be generated."""
+        return self.is_stored and self.existing is None
 
 
 def _chunk_of(shape: tuple[int, ...], values: int) -> tuple[int, ...]:
@@ -268,8 +363,33 @@ def _check(dataset: Dataset) -> None:
         ),
         (len(set(names)) < len(names), "auxiliary_files: names must be unique"),
     )
+    if dataset.existing is not None:
+        _check_existing(dataset, dataset.existing)
     if dataset.is_chunked:
         _check_chunk(dataset)
+
+
+def _check_existing(dataset: Dataset, existing: Existing) -> None:
+    kind = dataset.format
+    refuse(
+        (
+            kind not in EXISTING_FORMATS,
+            f"existing: files of format: {kind} cannot be read; set format to one of {', '.join(EXISTING_FORMATS)}",
+        ),
+        (
+            existing.array is not None and kind not in {"hdf5", "npz"},
+            f"existing.array is for HDF5 and npz; format: {kind} has no named arrays; leave array null",
+        ),
+        (
+            existing.sample_bytes is not None and kind != "raw",
+            f"existing.sample_bytes is for format: raw; the scan takes the sizes from {kind} files; leave it null",
+        ),
+        (
+            any(side.access == "read" for side in dataset.auxiliary_files),
+            "existing: auxiliary files with access: read are stored with a generated dataset, but nothing is written "
+            "to an existing one; set auxiliary_files: []",
+        ),
+    )
 
 
 def _check_chunk(dataset: Dataset) -> None:

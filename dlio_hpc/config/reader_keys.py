@@ -241,12 +241,13 @@ def fits_blocks(dataset: Dataset) -> bool:
     """Return whether O_DIRECT can read each sample without other bytes, because it begins and ends at a block of its
     file.
     """
-    sample = dataset.sample
-    return dataset.format in {"raw", "npz"} and sample.stdev is None and sample.size % BLOCK == 0
+    formats = {"raw"} if dataset.existing is not None else {"raw", "npz"}
+    return dataset.format in formats and not dataset.sizes_vary and dataset.sample.size % BLOCK == 0
 
 
 def shares_files(dataset: Dataset, reader: Reader, ranks: int) -> bool:
     """Return whether the ranks divide the files among themselves, not the samples. Streams are divided in this way,
-    because two ranks that shared a file would both have to read all of it.
+    because two ranks that shared a file would both have to read all of it. If files have different numbers of samples,
+    the samples are divided, so that every rank has the same number of steps.
     """
-    return reader.shard and dataset.files >= ranks and reads_streams(dataset, reader)
+    return reader.shard and dataset.files >= ranks and reads_streams(dataset, reader) and not dataset.counts_vary

@@ -19,7 +19,9 @@ from dlio_hpc.errors import ConfigError
 TENSORFLOW_BUFFER = 256 << 10
 
 # Keys that accept a plain value instead of a mapping, and the type of that value; see _spell_out().
-SHORT_FORMS: dict[str, type] = {"dataset.chunk": units.Size, "compute.time": units.Seconds}
+SHORT_FORMS: dict[str, type] = {
+    "dataset.chunk": units.Size, "dataset.existing": str, "compute.time": units.Seconds,
+}  # fmt: skip
 
 
 class ComputeTime(Struct, frozen=True, forbid_unknown_fields=True):
@@ -185,8 +187,8 @@ def _imported(name: str) -> Draft:
 
 
 def _spell_out(data: dict[str, Any]) -> None:
-    """Replace short forms in `data`, such as `format: null`, `chunk: 64 KiB` and `time: 0.1`, by the full forms. `data`
-    is modified.
+    """Replace short forms in `data`, such as `format: null`, `chunk: 64 KiB` and `time: 0.1`, by the full forms. For
+    existing files, fill in the keys that their scan sets. `data` is modified.
     """
     dataset, compute = data.get("dataset"), data.get("compute")
     if isinstance(dataset, dict):
@@ -195,6 +197,13 @@ def _spell_out(data: dict[str, Any]) -> None:
         chunk = dataset.get("chunk")
         if chunk is not None and not isinstance(chunk, dict):
             dataset["chunk"] = {"shape" if isinstance(chunk, list) else "bytes": chunk}
+        if isinstance(dataset.get("existing"), str):
+            dataset["existing"] = {"glob": dataset["existing"]}
+        if dataset.get("existing") is not None:
+            dataset.setdefault("files", 1)
+            dataset.setdefault("samples_per_file", 1)
+            if dataset.get("sample") is None:
+                document.put(dataset, "sample.bytes", 1, "sample")
     if isinstance(compute, dict) and "time" in compute and not isinstance(compute["time"], dict):
         compute["time"] = {"mean": compute["time"]}
 
@@ -230,6 +239,11 @@ def resized(workload: Workload, size: int, ranks: int) -> Workload:
         return structs.replace(workload, checkpoint=_narrowed(checkpoint, size, ranks))
     wanted = size // dataset.sample_bytes
     asked = f"--dataset-size {units.format_size(size)}"
+    if dataset.existing is not None:
+        raise ConfigError(
+            f"{asked}: an existing dataset keeps its size; select fewer files with --existing, or read fewer samples "
+            "with -S train.steps=N"
+        )
     if wanted < 1:
         raise ConfigError(f"{asked} is less than one sample, which has {units.format_size(dataset.sample_bytes)}")
     files, samples_per_file = _geometry(dataset, wanted, ranks)

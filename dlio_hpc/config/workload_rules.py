@@ -43,6 +43,11 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "from its beginning",
         ),
         (
+            dataset.existing is not None and reader.verify_content == "all",
+            "reader.verify_content: the contents of existing files are not known, so there is nothing to compare them "
+            "with; set verify_content: none",
+        ),
+        (
             kind == "null" and reader.verify_content == "all",
             "reader.verify_content: the null format has no content to compare; set verify_content: first or none",
         ),
@@ -58,6 +63,11 @@ def check(dataset: Dataset, reader: Reader) -> None:
         (
             not framework and dataset.compression == "lzf",
             "reader.mode: posix cannot decompress lzf; only HDF5 can. Set mode: framework",
+        ),
+        (
+            not framework and dataset.scan is not None and dataset.scan.needs_library,
+            "reader.mode: posix cannot read these existing files, because they are compressed or have filters, or "
+            "because their chunks differ; only the library of their format reads them: set mode: framework",
         ),
         (
             reader.direct and not plain,

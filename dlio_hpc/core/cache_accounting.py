@@ -12,7 +12,7 @@ from dlio_hpc.core import client_counters, page_cache
 from dlio_hpc.core.procfs import IO, memory, process_io
 from dlio_hpc.files import filesystem
 from dlio_hpc.files.filesystem import FileSystem
-from dlio_hpc.plan import dataset
+from dlio_hpc.plan import dataset, sample_index
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.plan.sample_order import Order
 
@@ -96,6 +96,6 @@ def some_files(run: Run, order: Order, first: int, last: int, ranks_on_node: int
     """
     last = min(last, first + run.steps_per_epoch * run.workload.reader.batch_size)
     places = np.linspace(first, last - 1, max(_FEWEST, _FILES // ranks_on_node)).astype(int)
-    samples = [int(order.samples(place, place + 1)[0]) for place in places if first <= place < last]
-    numbers = dict.fromkeys(sample // run.workload.dataset.samples_per_file for sample in samples)
-    return [dataset.file_path(run, number) for number in numbers]
+    samples = [order.samples(place, place + 1)[0] for place in places if first <= place < last]
+    files = sample_index.file_numbers(run.workload.dataset, np.array(samples, np.uint64))
+    return [dataset.file_path(run, number) for number in dict.fromkeys(files.tolist())]

@@ -27,7 +27,8 @@ class Verification:
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
         self._format = FORMATS[workload.dataset.format]
-        self._extent = workload.reader.verify_content if workload.dataset.format != "null" else "none"
+        is_known = workload.dataset.format != "null" and workload.dataset.existing is None
+        self._extent = workload.reader.verify_content if is_known else "none"
         self._compressibility = compressibility(workload.dataset)
         self._paths = paths
         self._beginnings: list[tuple[Places, bytes]] = []

@@ -21,6 +21,8 @@ from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, unread
 MOST_VIEWS = 1024
 # Appended to messages about a missing file of the dataset.
 ABSENT = "; the dataset may have been removed or never generated"
+# Advice in messages about a corrupted file of the dataset.
+GENERATE_AGAIN = "remove the dataset's folder and generate it again"
 
 
 class ReadRequests(NamedTuple):
@@ -108,7 +110,7 @@ class OpenFile(NamedTuple):
     def _too_short(self, wanted: tuple[int, int]) -> InvalidRun:
         return InvalidRun(
             f"{self.path} ends at byte {os.fstat(self.descriptor).st_size}, but data were expected from byte "
-            f"{wanted[0]} to {wanted[1]}: the file is truncated; remove the dataset's folder and generate it again"
+            f"{wanted[0]} to {wanted[1]}: the file is truncated; {GENERATE_AGAIN}"
         )
 
     def find_end(self, offset: int, tally: Tally) -> None:

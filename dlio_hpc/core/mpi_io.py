@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.files import ReadRequests
+from dlio_hpc.core.files import GENERATE_AGAIN, ReadRequests
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 
@@ -58,7 +58,7 @@ class CollectiveFile:
         if self._size < end:  # the MPI status does not report a read past the end
             raise InvalidRun(
                 f"{self._path} ends at byte {self._size}, but samples were expected up to byte {end}: the file is "
-                "truncated; remove the dataset's folder and generate it again"
+                f"truncated; {GENERATE_AGAIN}"
             )
         addresses = [mpi.Get_address(view) for _, view in pieces]
         in_file = mpi.BYTE.Create_hindexed(lengths, offsets).Commit()

@@ -13,6 +13,7 @@ import numpy as np
 
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.loaders.loader import STRETCH
+from dlio_hpc.plan import sample_index
 from dlio_hpc.plan.plan import share
 from dlio_hpc.plan.sample_order import Order
 
@@ -95,7 +96,7 @@ def files_of(node: "Intracomm", workload: Workload, order: Order, first: int, la
     latest = -1
     for begin in range(first, last, STRETCH):
         samples = order.samples(begin, min(begin + STRETCH, last))
-        for number in np.unique(samples // np.uint64(workload.dataset.samples_per_file)).tolist():
+        for number in np.unique(sample_index.file_numbers(workload.dataset, samples)).tolist():
             if number != latest:
                 yield number
             latest = number

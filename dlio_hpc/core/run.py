@@ -173,7 +173,8 @@ def _file_system(run: Run) -> str:
 def _facts(run: Run) -> DatasetFacts:
     layout = run.workload.dataset
     size = 0 if layout.format == "null" else layout.size
-    return DatasetFacts(run.dataset, run.fingerprint, layout.format, layout.files, layout.samples, size)
+    is_existing = layout.existing is not None
+    return DatasetFacts(run.dataset, run.fingerprint, layout.format, layout.files, layout.samples, size, is_existing)
 
 
 def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
@@ -215,11 +216,9 @@ def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
         return False
     if reader.access == "collective" and reader.mode == "framework" and not reader.shard:
         return False
-    if dataset.sample.stdev is not None and (
-        summary.samples_left_out or planned_bytes.factor(run.workload, ranks) != 1
-    ):
+    if dataset.sizes_vary and (summary.samples_left_out or planned_bytes.factor(run.workload, ranks) != 1):
         return False
-    return dataset.compression == "none"
+    return dataset.compression == "none" and not (dataset.scan and dataset.scan.needs_library)
 
 
 def _placement_faults(plan: Plan, hosts: list[str]) -> list[str]:

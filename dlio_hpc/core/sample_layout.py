@@ -1,5 +1,5 @@
-"""Location and size of each sample in the files of a dataset. Both are computed when they are needed; there is no table
-of samples.
+"""Location and size of each sample in the files of a dataset. For generated datasets, both are computed when they are
+needed; there is no table of samples. For existing datasets, they are taken from the index that the scan made.
 """
 
 from collections.abc import Iterator
@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.plan import sample_index
+from dlio_hpc.plan.sample_index import SampleIndex
 from dlio_hpc.plan.sample_order import mix, mix_all
 
 Samples = npt.NDArray[np.uint64]
@@ -22,7 +24,8 @@ _WORDS, _MIDDLE = 3, 12 * 65535 // 2
 class Place(NamedTuple):
     """Location of a sample. sample: number of the sample in the dataset. file: number of the file that holds it.
     within: index of the sample in that file. offset: total bytes of the samples before this sample in the file. size:
-    bytes of the sample in memory. position: offset of the sample in the generated content stream.
+    bytes of the sample in memory. position: offset of the sample in the generated content stream; of no meaning in an
+    existing dataset.
     """
 
     sample: int
@@ -91,6 +94,8 @@ class SampleLayout:
     """
 
     def __init__(self, dataset: Dataset) -> None:
+        self._index = sample_index.of(dataset)
+        self._is_flat = dataset.is_flat
         self._samples_per_file = dataset.samples_per_file
         self._last = dataset.samples - 1
         self._array_shape = dataset.array_shape
@@ -100,6 +105,8 @@ class SampleLayout:
 
     def of(self, samples: Samples) -> Places:
         """Return the locations of `samples`, in the same order."""
+        if self._index is not None:
+            return _indexed(self._index, samples)
         count, size = self._samples_per_file, self._mean
         table = np.empty((len(Place._fields), len(samples)), np.int64)
         numbers, files, withins, offsets, sizes, positions = table
@@ -118,8 +125,25 @@ class SampleLayout:
 
     def in_file(self, number: int) -> Places:
         """Return the locations of all samples in file `number`."""
-        first = number * self._samples_per_file
-        return self.of(np.arange(first, first + self._samples_per_file, dtype=np.uint64))
+        first = number * self._samples_per_file if self._index is None else int(self._index.starts[number])
+        return self.of(np.arange(first, first + self.count(number), dtype=np.uint64))
+
+    def count(self, number: int) -> int:
+        """Return the number of samples in file `number`."""
+        return self._samples_per_file if self._index is None else self._index.count(number)
+
+    def files(self, samples: Samples) -> Numbers:
+        """Return the number of the file that holds each of `samples`."""
+        if self._index is None:
+            return (samples // np.uint64(self._samples_per_file)).astype(np.int64)
+        return self._index.file_numbers(samples)
+
+    @property
+    def begins(self) -> Numbers | None:
+        """Offset of the first sample in each file of an existing dataset; None for a generated dataset, in which it is
+        the same in all files.
+        """
+        return None if self._index is None else self._index.begins
 
     def position(self, number: int) -> int:
         """Return the offset in the content stream at which the contents of file `number` start."""
@@ -138,15 +162,19 @@ class SampleLayout:
 
     def file_size(self, number: int) -> int:
         """Return the total bytes of the samples in file `number`."""
+        if self._index is not None:
+            return int(self.in_file(number).size.sum())
         if self._stdev and self._samples_per_file == 1:
             return int(self.in_file(number).size[0])
         return self._samples_per_file * self._mean
 
     def array_shape(self, number: int) -> tuple[int, ...]:
-        """Return the shape of the array in file `number`: (samples, *sample shape), or (bytes,) if sample
-        sizes vary.
+        """Return the shape of the array in file `number`: (samples, *sample shape), or (bytes,) if the array holds the
+        bytes of all samples.
         """
-        return (self.file_size(number),) if self._stdev else self._array_shape
+        if self._is_flat:
+            return (self.file_size(number),)
+        return self._array_shape if self._index is None else (self.count(number), *self._array_shape[1:])
 
     def _spread(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
         """Return two arrays with an element per sample. First array: the number of bytes by which the start of the
@@ -176,3 +204,22 @@ class SampleLayout:
         most = self._mean - 1
         np.clip(total * self._stdev >> 16, -most, most, out=total)
         return total
+
+
+def _indexed(index: SampleIndex, samples: Samples) -> Places:
+    """Return the locations of samples of an existing dataset."""
+    table = np.empty((len(Place._fields), len(samples)), np.int64)
+    numbers, files, withins, offsets, sizes, positions = table
+    numbers[:] = samples
+    files[:] = index.file_numbers(numbers)
+    firsts = index.starts[files]
+    np.subtract(numbers, firsts, out=withins)
+    if index.ends is None:
+        np.multiply(withins, index.size, out=offsets)
+        sizes[:] = index.size
+    else:
+        begins = index.ends[numbers]
+        np.subtract(begins, index.ends[firsts], out=offsets)
+        np.subtract(index.ends[numbers + 1], begins, out=sizes)
+    positions[:] = 0
+    return Places(table)

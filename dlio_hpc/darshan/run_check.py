@@ -2,7 +2,6 @@
 counted and with the plan.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from dlio_hpc.darshan.log import Log
 from dlio_hpc.darshan.log_verdict import Bytes, LogVerdict, Reason, decode_probe
 from dlio_hpc.errors import DlioError
 from dlio_hpc.files import rundir
-from dlio_hpc.plan import darshan_needs, dataset
+from dlio_hpc.plan import darshan_needs, dataset, sample_index
 from dlio_hpc.plan.plan import Plan, Run, positions
 from dlio_hpc.plan.sample_order import Order
 from dlio_hpc.results import run_result
@@ -150,13 +149,15 @@ def _recorded(log: Log, run: Run, direction: str) -> dict[tuple[int, int], int]:
     if records is None:
         return {}
     recorded: dict[tuple[int, int], int] = {}
-    numbers = {os.path.basename(dataset.file_path(run, number)): number for number in range(run.workload.dataset.files)}
+    numbers = {_name(run, number): number for number in range(run.workload.dataset.files)}
     folders = setup.dataset_folders(run)
-    files = {
-        number: numbers[os.path.basename(path)]
+    names = {
+        number: path.removeprefix(f"{folder}/")
         for number, path in log.names.items()
-        if os.path.dirname(path) in folders and os.path.basename(path) in numbers
+        for folder in folders
+        if path.startswith(f"{folder}/")
     }
+    files = {number: numbers[name] for number, name in names.items() if name in numbers}
     for record, rank, count in zip(
         records["id"].tolist(), records["rank"].tolist(), records[f"BYTES_{direction}"].tolist(), strict=True
     ):
@@ -164,6 +165,11 @@ def _recorded(log: Log, run: Run, direction: str) -> dict[tuple[int, int], int]:
             key = rank, files[record]
             recorded[key] = recorded.get(key, 0) + count
     return recorded
+
+
+def _name(run: Run, number: int) -> str:
+    """Return the path of file `number`, relative to the folder of the dataset."""
+    return dataset.file_path(run, number).removeprefix(f"{run.dataset}/")
 
 
 def _differences(
@@ -225,7 +231,7 @@ def _short_files(recorded: dict[tuple[int, int], int], plan: Plan, run: Run) -> 
     """
     workload = run.workload
     layout, epochs = workload.dataset, workload.train.epochs
-    unknown = layout.compression != "none" or layout.sample.stdev is not None or layout.format == "null"
+    unknown = layout.compression != "none" or layout.sizes_vary or layout.format == "null"
     if unknown or workload.reader.access == "collective":
         return
     if layout.samples * epochs * (1 if workload.reader.shard else plan.ranks) > _MOST_SAMPLES:
@@ -235,14 +241,13 @@ def _short_files(recorded: dict[tuple[int, int], int], plan: Plan, run: Run) -> 
         for number in np.flatnonzero(wanted).tolist():
             count = recorded.get((rank, number), 0)
             if count < wanted[number]:
-                name = os.path.basename(dataset.file_path(run, number))
-                yield rank, f"Darshan recorded {count} bytes of {name}, but {wanted[number]} were planned"
+                yield rank, f"Darshan recorded {count} bytes of {_name(run, number)}, but {wanted[number]} were planned"
 
 
 def samples_of_files(plan: Plan, run: Run, rank: int) -> Counts:
     """Return how many samples of each file the rank reads from storage in the whole run."""
     workload = run.workload
-    reader, per_file = workload.reader, np.uint64(workload.dataset.samples_per_file)
+    reader = workload.reader
     first, last = positions(workload, plan.ranks, rank, plan.ranks_per_node)
     taken = last - first
     in_memory = reader.load == "memory"
@@ -251,5 +256,6 @@ def samples_of_files(plan: Plan, run: Run, rank: int) -> Counts:
     counts = np.zeros(workload.dataset.files, np.int64)
     for epoch in range(1 if in_memory else workload.train.epochs):
         samples = Order(workload.dataset, reader, epoch, rank, plan.ranks).samples(first, first + taken)
-        counts += np.bincount((samples // per_file).astype(np.int64), minlength=len(counts))
+        files = sample_index.file_numbers(workload.dataset, samples).astype(np.int64)
+        counts += np.bincount(files, minlength=len(counts))
     return counts

@@ -39,6 +39,8 @@ ERROR = "error.json"
 TF_PROFILE = "tf-profile"
 # Folder beside the directories of jobs: the Python environments that jobs unpack on their nodes.
 PYTHON_ENVIRONMENTS = "python-environments"
+# Folder beside the directories of jobs: the indices of existing datasets.
+DATASET_INDEXES = "dataset-indexes"
 # Names in the folder of archives, not in a job's directory.
 HISTORY, HISTORY_LOCK, BASELINES = "history.db", "history.lock", "baselines"
 # Maximum size in bytes of a JSON document of a job, an archive or a study. The plan of a study with 10,000 points is

@@ -200,7 +200,7 @@ def _files_read(plan: Plan, run: Run) -> tuple[int, int]:
     workload = run.workload
     dataset, reader, epochs = workload.dataset, workload.reader, workload.train.epochs
     per_rank = largest_share(workload, plan.ranks)
-    if reader.shuffle.files and reader.shuffle.samples:
+    if (reader.shuffle.files and reader.shuffle.samples) or dataset.counts_vary:
         an_epoch = min(dataset.files, per_rank)
     else:
         an_epoch = min(dataset.files, -(-per_rank // dataset.samples_per_file) + reader.files_in_turn(dataset))

@@ -44,7 +44,12 @@ def file_name(dataset: Dataset, number: int) -> str:
 
 
 def file_path(run: Run, number: int) -> str:
-    return os.path.join(run.dataset, file_name(run.workload.dataset, number))
+    dataset = run.workload.dataset
+    if dataset.scan is None:
+        return os.path.join(run.dataset, file_name(dataset, number))
+    from dlio_hpc.plan import sample_index  # imports numpy
+
+    return os.path.join(run.dataset, sample_index.opened(dataset.scan.index).name(number))
 
 
 def side_name(side: AuxiliaryFile) -> str:
@@ -228,6 +233,8 @@ def writes(run: Run) -> bool:
     """Return whether the run writes anything below the data directory: a dataset, checkpoints or auxiliary files."""
     if run.kind == "generate":
         return is_unwritten(run)
+    if run.workload.dataset.existing is not None:
+        return False  # they are written elsewhere
     sides_written = any(side.access == "write" for side in run.workload.dataset.auxiliary_files)
     return run.workload.checkpoint is not None or sides_written
 
@@ -283,7 +290,14 @@ def _known_paths(run: Run) -> list[str]:
 
 
 def require(run: Run) -> None:
-    """Raise ConfigError unless the run's dataset exists and is complete. The message lists the datasets that exist."""
+    """Raise ConfigError unless the run's dataset exists and is complete. The message lists the datasets that exist.
+    Raise InvalidRun if an existing dataset has changed since it was scanned.
+    """
+    if run.workload.dataset.existing is not None:
+        from dlio_hpc.plan import dataset_scan  # imports numpy
+
+        dataset_scan.check_unchanged(run.dataset, run.workload.dataset)
+        return
     if not run.workload.dataset.is_stored or is_complete(run):
         return
     folder = Path(run.dataset)
@@ -299,7 +313,7 @@ def needs(run: Run) -> tuple[float, int]:
     complete.
     """
     dataset = run.workload.dataset
-    if not dataset.is_stored or not is_unwritten(run):
+    if not dataset.is_generated or not is_unwritten(run):
         return 0, 0
     return payload(dataset) * _SPARE, file_count(dataset) + len(sides(dataset)) + 1
 

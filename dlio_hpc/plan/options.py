@@ -41,6 +41,9 @@ class Options(Struct, frozen=True, kw_only=True):
     """Options for the batch system, verbatim."""
     data: Path | None = None
     """Folder for datasets, on the file system under test."""
+    existing: str | None = None
+    """Pattern of existing files to read, relative to `data`, such as train/*.tfrecord; None: the dataset is generated.
+    """
     ab: tuple[Path, Path] | None = None
     """Two folders for datasets, on the file systems to be compared; replaces `data`."""
     runs: Path = Path("dlio-runs")

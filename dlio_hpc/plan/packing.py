@@ -64,13 +64,13 @@ def plans(
     """
     _check(study)
     wanted = order(study) if wanted is None else list(wanted)
-    is_stored = any(point.workload.dataset.is_stored for point in study.points)
+    is_generated = any(point.workload.dataset.is_generated for point in study.points)
     if study.generate == "only":
-        if not is_stored:
+        if not is_generated:
             raise ConfigError("--generate only: the null format has no data to generate")
         return (_generating(study, study.study if study.is_plain else f"{study.study}-generate"),)
     ahead = []
-    if study.generate == "separate" and is_stored:
+    if study.generate == "separate" and is_generated:
         ahead = [_generating(study, f"{study.study}-generate")]
     slower, written = _slower(study, taken), set[str]()
     groups = [group for scale in _scales(study, wanted) for group in _split(study, scale, slower, written)]
@@ -91,6 +91,11 @@ def _check(study: Study) -> None:
         check_options("--job-option", study.job_options)
     except ValueError as fault:
         raise ConfigError(str(fault)) from fault
+    if study.generate in ("separate", "only") and any(point.workload.dataset.existing for point in study.points):
+        raise ConfigError(
+            f"--generate {study.generate}: an existing dataset is read as it is and never generated; leave --generate "
+            "out"
+        )
     for point in study.points:
         try:
             run_plan.check(study, point)
@@ -172,7 +177,7 @@ def _expected(study: Study, number: int) -> _Expected:
     point, rates = study.points[number], study.site.expected_rates
     generate, measure = (run_plan.of_point(study, point, kind, kind, "") for kind in _BOTH)
     takes = cost.of_run(measure, point.nodes, point.ranks, rates).seconds
-    made = study.generate == "auto" and point.workload.dataset.is_stored
+    made = study.generate == "auto" and point.workload.dataset.is_generated
     writing = cost.of_run(generate, point.nodes, point.ranks, rates).seconds if made else 0.0
     return _Expected(generate.dataset, writing, rates.launch * made, study.warmup * takes, takes)
 
@@ -216,7 +221,7 @@ def _runs(study: Study, points: Sequence[Point], kind: Kind, job: str) -> list[R
     """Return a run of the kind `kind` for each point. If `kind` is "generate", leave out points whose dataset has no
     files.
     """
-    some = [point for point in points if kind != "generate" or point.workload.dataset.is_stored]
+    some = [point for point in points if kind != "generate" or point.workload.dataset.is_generated]
     return [
         run_plan.of_point(study, point, kind, _numbered(kind, number, len(some)), job)
         for number, point in enumerate(some)

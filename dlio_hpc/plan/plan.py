@@ -54,6 +54,13 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
     point: int | None = None
     repeat: int = 0
 
+    @property
+    def data(self) -> str:
+        """Data directory, which holds the folder of the dataset. An existing dataset has no folder of its own: its
+        files have names relative to the data directory.
+        """
+        return self.dataset if self.workload.dataset.existing is not None else os.path.dirname(self.dataset)
+
 
 class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     """A batch job. titles: titles of the study's points that the job measures, by the number of the point; empty if the
@@ -95,7 +102,7 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def folders(self) -> tuple[str, ...]:
         """Folders that hold the dataset folders of the job. They are on the file systems under test."""
-        return tuple(dict.fromkeys(os.path.dirname(run.dataset) for run in self.runs)) or (self.data,)
+        return tuple(dict.fromkeys(run.data for run in self.runs)) or (self.data,)
 
     @property
     def warning_time(self) -> int:
@@ -156,6 +163,7 @@ def resolved(workload: Workload) -> Workload:
             prefetch=reader.batches_ahead,
             transfer_size=workload.request_size,
             verify=dataset.format == "tfrecord" and reader.verifies,
+            verify_content=reader.verify_content if dataset.existing is None else "none",
         ),
     )
 
@@ -222,10 +230,13 @@ def fingerprint(dataset: Dataset, layout: Layout | None = None) -> str:
     """Return the fingerprint of a dataset: twelve hexadecimal digits. Two datasets have the same fingerprint if and
     only if one can replace the other.
     """
+    if dataset.scan is not None:
+        return dataset.scan.fingerprint
     auxiliary_files = [(side.name, side.file_size) for side in dataset.auxiliary_files if side.access == "read"]
     stored = document.plain(structs.replace(dataset, auxiliary_files=()))
     if dataset.compression_ratio is None:
         del stored["compression_ratio"]  # datasets generated before this key existed keep their fingerprints
+    del stored["existing"]
     parts = (_CONTENT, stored, auxiliary_files) if layout is None else (_CONTENT, stored, auxiliary_files, layout)
     return hashlib.sha256(document.encode(parts)).hexdigest()[:12]
 

@@ -1,6 +1,8 @@
 """Planning of a study and its jobs from the options of a command."""
 
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,9 +34,15 @@ class Planned(NamedTuple):
         return list(dict.fromkeys(note for job in self.jobs for note in job.notes))
 
 
-def planned(options: Options) -> Planned:
-    """Plan the study and its jobs. Raise ConfigError if the site does not allow them."""
-    drafted = draft(options)
+def _silent(_: str) -> None:
+    """Ignore a line."""
+
+
+def planned(options: Options, report: Callable[[str], None] = _silent) -> Planned:
+    """Plan the study and its jobs. report: function that is called with lines on the progress of scans of existing
+    datasets. Raise ConfigError if the site does not allow the jobs.
+    """
+    drafted = draft(options, report)
     check(drafted)
     return drafted
 
@@ -46,10 +54,10 @@ def check(drafted: Planned) -> None:
         site_limits.check_cost(drafted.study.site, cost.of_jobs(drafted.jobs))
 
 
-def draft(options: Options) -> Planned:
-    """Plan the study and its jobs without checking the limits of the site."""
+def draft(options: Options, report: Callable[[str], None] = _silent) -> Planned:
+    """Plan the study and its jobs without checking the limits of the site. report: as in planned()."""
     path, folders = _file(options), _folders(options)
-    of_site, of_workload = _separated(options.overrides)
+    of_site, of_workload = _separated((*_existing(options), *options.overrides))
     machine = site.load(options.site or site.here(), of_site)
     if path is None:
         if options.full:
@@ -66,7 +74,7 @@ def draft(options: Options) -> Planned:
     for part in parts:
         _check_fixed(part.axes, options.overrides)
     request = _request(options, folders, repeat, warmup)
-    made = study.make(plan.job_name(name), parts, request, about)
+    made = study.make(plan.job_name(name), parts, request, about, report)
     return Planned(made, packing.plans(made))
 
 
@@ -100,6 +108,11 @@ def _folders(options: Options) -> tuple[str, ...]:
     if os.path.realpath(folders[0]) == os.path.realpath(folders[1]):
         raise ConfigError(f"--ab: {folders[0]} and {folders[1]} are the same folder")
     return folders
+
+
+def _existing(options: Options) -> tuple[str, ...]:
+    """Return the override of the workload for the option --existing."""
+    return () if options.existing is None else (f"dataset.existing.glob={json.dumps(options.existing)}",)
 
 
 def _separated(overrides: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -6,7 +6,7 @@ read a whole file even if a rank needs only some of its samples.
 """
 
 from dlio_hpc.config import reader_keys
-from dlio_hpc.config.dataset_keys import TFRECORD_FRAME
+from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
 from dlio_hpc.config.workload import TENSORFLOW_BUFFER, Workload
 from dlio_hpc.plan import interleave, plan
 from dlio_hpc.plan.interleave import FileGroups
@@ -26,14 +26,14 @@ def payload(workload: Workload, ranks: int, samples: int) -> int:
         return 0
     if workload.reader.load == "memory":
         samples = workload.dataset.samples * (1 if workload.reader.shard else ranks)
-    return samples * workload.dataset.sample_bytes
+    return workload.dataset.bytes_of(samples)
 
 
 def planned(workload: Workload, ranks: int, samples: int) -> int:
     """Return how many bytes all ranks read from storage to get `samples` samples. Bytes are counted before compression.
     The frames of records are not counted.
     """
-    if not reader_keys.by_streams(workload.dataset, workload.reader):
+    if not reader_keys.by_streams(workload.dataset, workload.reader) or _is_irregular(workload.dataset):
         return payload(workload, ranks, samples)
     return _streamed(workload, ranks) * (1 if workload.reader.load == "memory" else workload.train.epochs)
 
@@ -55,7 +55,23 @@ def most(workload: Workload, ranks: int, planned: int) -> int | None:
         return None
     framed = planned * (dataset.sample.size + TFRECORD_FRAME) / dataset.sample.size
     by_process = reader_keys.reads_records(dataset, reader)
-    return int(framed * SPARE) + ranks * _SPARE_OF_A_PROCESS * by_process
+    return int(framed * SPARE) + ranks * _SPARE_OF_A_PROCESS * by_process + _of_shared_files(workload, ranks)
+
+
+def _is_irregular(dataset: Dataset) -> bool:
+    """Return whether the records of existing files differ in size, or the files in their number of records."""
+    return dataset.existing is not None and (dataset.counts_vary or dataset.sizes_vary)
+
+
+def _of_shared_files(workload: Workload, ranks: int) -> int:
+    """Return an upper bound on the bytes that ranks read in addition to their samples, if two ranks share files of
+    irregular records. At both ends of its share, a rank may read the files of a group that other ranks read too.
+    """
+    dataset = workload.dataset
+    if dataset.scan is None or not _is_irregular(dataset):
+        return 0
+    groups = 2 * ranks * workload.train.epochs
+    return groups * interleave.of(dataset, workload.reader, ranks).at_once * dataset.scan.largest_file
 
 
 def _streamed(workload: Workload, ranks: int) -> int:

@@ -29,21 +29,23 @@ def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run
     generates = kind == "generate"
     folder = point.data or study.data
     samples = dataset.samples if generates else plan.samples_per_epoch(workload, ranks) * epochs
-    size = dataset.samples * dataset.sample_bytes * (dataset.format != "null")
+    size = dataset.size * (dataset.format != "null")
+    is_existing = dataset.existing is not None
+    layout = None if is_existing else point.layout
     return Run(
         number=0,
         name=name,
         kind=kind,
         workload=workload,
-        dataset=os.path.join(folder, plan.dataset_name(dataset, point.layout)),
-        fingerprint=plan.fingerprint(dataset, point.layout),
-        outputs=os.path.join(folder, f"outputs-{job}"),
+        dataset=folder if is_existing else os.path.join(folder, plan.dataset_name(dataset, layout)),
+        fingerprint=plan.fingerprint(dataset, layout),
+        outputs=os.path.join(study.runs if is_existing else folder, f"outputs-{job}"),
         steps_per_epoch=0 if generates else steps,
         samples=samples,
         bytes=size if generates else planned_bytes.planned(workload, ranks, samples),
         darshan=watched(study, point)[0],
         tf_profile=study.tf_profile and not generates,
-        layout=point.layout,
+        layout=layout,
     )
 
 

@@ -17,6 +17,7 @@ from dlio_hpc.plan import interleave
 from dlio_hpc.plan.plan import share
 
 Indices = npt.NDArray[np.uint64]
+Numbers = npt.NDArray[np.int64]
 
 _ROUNDS = 4
 _WORD = (1 << 64) - 1
@@ -33,15 +34,19 @@ class Order:
         self.file_groups = interleave.of(dataset, reader, ranks)
         self._samples_per_file = dataset.samples_per_file
         self._files = dataset.files
+        self._samples = dataset.samples
         self._shuffle = shuffle
         own = 0 if reader.shard else mix(rank)
         self._key = mix(mix(shuffle.seed) ^ own ^ (epoch if shuffle.reseed else 0))
+        self._irregular = self._irregular_order(dataset) if dataset.counts_vary else None
 
     def samples(self, first: int, last: int) -> Indices:
         """Return the numbers of the samples at positions `first` to `last` (exclusive)."""
         positions = np.arange(first, last, dtype=np.uint64)
         if self._shuffle.files and self._shuffle.samples:
-            return permute(positions, self._files * self._samples_per_file, self._keys(0))
+            return permute(positions, self._samples, self._keys(0))
+        if self._irregular is not None:
+            return self._of_irregular(self._irregular, first, last)
         size = np.uint64(self._samples_per_file)
         if self.file_groups.at_once == 1:
             files, within = positions // size, positions % size
@@ -52,6 +57,40 @@ class Order:
         if self._shuffle.samples:
             within = permute(within, self._samples_per_file, [mix_all(files + np.uint64(k)) for k in self._keys(2)])
         return files * size + within
+
+    @property
+    def irregular(self) -> "IrregularFiles | None":
+        """Order of the files, if files have different numbers of samples; else None."""
+        return self._irregular
+
+    def _irregular_order(self, dataset: Dataset) -> "IrregularFiles":
+        from dlio_hpc.plan import sample_index
+
+        index = sample_index.of(dataset)
+        assert index is not None
+        files = np.arange(self._files, dtype=np.uint64)
+        if self._shuffle.files:
+            files = permute(files, self._files, self._keys(1))
+        return IrregularFiles(files.astype(np.int64), index.starts, self.file_groups.at_once)
+
+    def _of_irregular(self, order: "IrregularFiles", first: int, last: int) -> Indices:
+        files, within = order.located(first, last)
+        if self._shuffle.samples:
+            within = self._permuted_in_files(files, within, order.counts(files))
+        return (order.starts[files] + within).astype(np.uint64)
+
+    def _permuted_in_files(self, files: Numbers, within: Numbers, counts: Numbers) -> Numbers:
+        """Permute the indices of samples in each file. files, within, counts: for each sample, its file, its index in
+        the file, and the number of samples in the file.
+        """
+        permuted = within.copy()
+        by_file = np.argsort(files, kind="stable")
+        begins = np.flatnonzero(np.diff(files[by_file], prepend=-1))
+        for chosen in np.split(by_file, begins[1:]):
+            if len(chosen) and counts[chosen[0]] > 1:
+                keys = [mix_all(files[chosen[:1]].astype(np.uint64) + key)[0] for key in self._keys(2)]
+                permuted[chosen] = permute(within[chosen].astype(np.uint64), int(counts[chosen[0]]), keys)
+        return permuted
 
     @property
     def ascending(self) -> bool:
@@ -90,6 +129,70 @@ class Order:
 
     def _keys(self, purpose: int) -> list[Any]:
         return [np.uint64(mix(self._key + purpose * _ROUNDS + number)) for number in range(_ROUNDS)]
+
+
+class IrregularFiles:
+    """Order of files that have different numbers of samples, in an epoch. As with other files, samples are read from
+    groups of files: one sample from each file of the group, then the next sample from each file that has one.
+
+    files: numbers of the files in the order of the epoch. starts: number of the first sample of each file. at_once:
+    number of files in a group.
+    """
+
+    def __init__(self, files: Numbers, starts: Numbers, at_once: int) -> None:
+        self.files = files
+        self.starts = starts
+        self.at_once = at_once
+        self._ends = np.cumsum(self.counts(files))
+        self._last: tuple[int, Numbers, Numbers] = -1, files[:0], files[:0]
+
+    def counts(self, files: Numbers) -> Numbers:
+        """Return the number of samples of each of `files`."""
+        counts: Numbers = self.starts[files + 1] - self.starts[files]
+        return counts
+
+    def group(self, position: int) -> int:
+        """Return the number of the group that holds `position`."""
+        return int(np.searchsorted(self._ends, position, "right")) // self.at_once
+
+    def positions(self, group: int) -> tuple[int, int]:
+        """Return the first position of a group, and the first position after the group."""
+        first, last = group * self.at_once, min((group + 1) * self.at_once, len(self.files))
+        return int(self._ends[first - 1]) if first else 0, int(self._ends[last - 1])
+
+    def located(self, first: int, last: int) -> tuple[Numbers, Numbers]:
+        """Return, for each position from `first` to `last` (exclusive), the file of its sample, and the index of the
+        sample in the file.
+        """
+        if self.at_once == 1:
+            positions = np.arange(first, last)
+            places = np.searchsorted(self._ends, positions, "right")
+            files = self.files[places]
+            return files, positions - (self._ends[places] - self.counts(files))
+        parts = [(self.files[:0], self.files[:0])]
+        while first < last:
+            group = self.group(first)
+            begin, end = self.positions(group)
+            files, within = self._in_turn(group)
+            stop = min(last, end)
+            parts.append((files[first - begin : stop - begin], within[first - begin : stop - begin]))
+            first = stop
+        files, within = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return files, within
+
+    def _in_turn(self, group: int) -> tuple[Numbers, Numbers]:
+        """Return the file and the index in the file for each position of a group. The result for the last group is
+        kept, because a group may be asked for many times.
+        """
+        kept = self._last
+        if kept[0] != group:
+            files = self.files[group * self.at_once : (group + 1) * self.at_once]
+            counts = self.counts(files)
+            places = np.repeat(np.arange(len(files)), counts)
+            within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+            by_turn = np.lexsort((places, within))
+            kept = self._last = group, files[places[by_turn]], within[by_turn]
+        return kept[1], kept[2]
 
 
 def permute(indices: Indices, count: int, keys: list[Any]) -> Indices:

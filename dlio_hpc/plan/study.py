@@ -4,13 +4,14 @@ numbers of nodes and ranks.
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
 
 from dlio_hpc import __version__, document, units
+from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.site import resolved as resolved_site
@@ -211,23 +212,31 @@ class PartRequest(Struct, frozen=True):
 _NO_ABOUT = About()
 
 
-def make(name: str, asked: Sequence[PartRequest], request: JobRequest, about: About = _NO_ABOUT) -> Study:
-    """Return the study `name` (see plan.job_name). Raise ConfigError if the options, workloads and site do not fit
-    together.
+def _silent(_: str) -> None:
+    """Ignore a line."""
+
+
+def make(
+    name: str, asked: Sequence[PartRequest], request: JobRequest, about: About = _NO_ABOUT,
+    report: Callable[[str], None] = _silent,
+) -> Study:  # fmt: skip
+    """Return the study `name` (see plan.job_name). Existing datasets are scanned. report: function that is called with
+    lines on the progress of scans. Raise ConfigError if the options, workloads and site do not fit together.
     """
     site = asked[0].site
+    data, runs = plan.data_directory(site, request.data), plan.absolute(request.runs)
+    scan = _scans(data, runs, report)
     parts: list[Part] = []
     points: list[Point] = []
     notes = dict.fromkeys(note for part in asked for note in part.workload.notes)
     for part in asked:
-        of_part = list(_points(part, len(points), notes))
-        parts.append(_part(part, of_part))
+        of_part = list(_points(part, len(points), notes, scan))
+        parts.append(_part(part, of_part, scan))
         points += of_part
     if len(points) * (request.repeat + request.warmup) > _MOST:
         raise _too_large()
     if any(part.folders for part in asked) and request.repeat % 2:
         notes["--ab: with an odd --repeat, A is measured first once more often than B; use an even --repeat"] = None
-    runs = plan.absolute(request.runs)
     return Study(
         version=__version__,
         study=name,
@@ -235,7 +244,7 @@ def make(name: str, asked: Sequence[PartRequest], request: JobRequest, about: Ab
         created=units.utc_now(),
         runs=runs,
         archive=plan.absolute(request.archive) if request.archive else os.path.join(runs, "archive"),
-        data=plan.data_directory(site, request.data),
+        data=data,
         site=resolved_site(site),
         walltime=request.walltime or site.walltime,
         account=request.account or site.account,
@@ -260,9 +269,31 @@ def _too_large() -> ConfigError:
     return ConfigError(f"the study has more than {_MOST} measurements; vary fewer values, or lower --repeat")
 
 
-def _part(asked: PartRequest, points: list[Point]) -> Part:
+def _scans(data: str, runs: str, report: Callable[[str], None]) -> Callable[[Workload], Workload]:
+    """Return a function that describes the scanned dataset in a workload whose dataset exists already. Other workloads
+    are returned unchanged. Each dataset is scanned once.
+    """
+    known: dict[bytes, Dataset] = {}
+
+    def scanned(workload: Workload) -> Workload:
+        if workload.dataset.existing is None:
+            return workload
+        from dlio_hpc.plan import dataset_scan  # imports numpy
+
+        key = document.encode(workload.dataset)
+        if key not in known:
+            known[key] = dataset_scan.described(workload.dataset, dataset_scan.ScanFolders(data, runs), report)
+        try:
+            return structs.replace(workload, dataset=known[key])
+        except ValueError as fault:
+            raise ConfigError(f"--existing {workload.dataset.existing.glob}: {fault}") from fault
+
+    return scanned
+
+
+def _part(asked: PartRequest, points: list[Point], scan: Callable[[Workload], Workload]) -> Part:
     try:
-        base = plan.resolved(asked.workload.with_settings({}))
+        base = plan.resolved(scan(asked.workload.with_settings({})))
     except ConfigError:
         base = None  # the workload is valid only with values for the varied keys
     fewest = min(points, key=lambda point: point.ranks).ranks
@@ -296,7 +327,9 @@ def _is_base(point: Point, base: Workload, asked: PartRequest) -> bool:
     return is_first and point.layout == asked.site.layout and plan.resolved(workload) == base
 
 
-def _points(asked: PartRequest, first: int, notes: dict[str, None]) -> Iterator[Point]:
+def _points(
+    asked: PartRequest, first: int, notes: dict[str, None], scan: Callable[[Workload], Workload]
+) -> Iterator[Point]:
     scales = _scales(asked)
     most = max(nodes * ranks_per_node for nodes, ranks_per_node in scales)
     number = first
@@ -305,6 +338,9 @@ def _points(asked: PartRequest, first: int, notes: dict[str, None]) -> Iterator[
         title = ", ".join(f"{axis.key}={axis.labels[places[axis.key]]}" for axis in asked.axes)
         try:
             workload, layout = _varied(asked, places)
+            _check_existing(asked, workload)
+            workload = scan(workload)
+            notes |= dict.fromkeys(_existing_notes(workload, layout))
             workload = _sized(asked, workload, most, notes)
             same = known.setdefault(document.encode((plan.resolved(workload), layout)), title)
             if same != title:
@@ -320,6 +356,38 @@ def _points(asked: PartRequest, first: int, notes: dict[str, None]) -> Iterator[
             for side in _sides(point, asked.folders):
                 yield side
                 number += 1
+
+
+def _check_existing(asked: PartRequest, workload: Workload) -> None:
+    """Raise ConfigError if the part asks for something that is not possible with existing files."""
+    if workload.dataset.existing is None:
+        return
+    if asked.folders:
+        raise ConfigError(
+            "--ab: existing datasets in two folders are not compared in one study; submit the workload once with "
+            "--data of each folder"
+        )
+    if any(axis.is_layout for axis in asked.axes):
+        raise ConfigError("site.layout: the files of an existing dataset keep their layout; vary another key")
+    if asked.dataset_size is not None:
+        resized(workload, asked.dataset_size, 1)  # raises the error that says what to do
+
+
+def _existing_notes(workload: Workload, layout: Layout | None) -> Iterator[str]:
+    """Yield notes on what is different if existing files are read. layout: Lustre layout that the site requests."""
+    if workload.dataset.existing is None:
+        return
+    yield (
+        "existing dataset: its contents are not compared with anything, because nothing is known about them; samples "
+        "and bytes are counted and compared with the scan"
+    )
+    if workload.checkpoint is not None or any(side.access == "write" for side in workload.dataset.auxiliary_files):
+        yield (
+            "existing dataset: nothing is written to its folder; checkpoints and auxiliary files are written to the "
+            "folder of runs, and so to its file system (to write none: -S checkpoint=null)"
+        )
+    if layout is not None:
+        yield "existing dataset: the Lustre layout of the site is not set, because the files exist already"
 
 
 def _sides(point: Point, folders: Sequence[str]) -> Iterator[Point]:

@@ -80,7 +80,19 @@ def start(
         if not lacked.planned.jobs:
             return lacked, None
         submit.check(lacked.planned.jobs)
+        _renew_scans(lacked.planned, report)
         for directory in lacked.stray:
             cancel(directory)
         ids = [batch_id for job in lacked.live if (batch_id := job.job.batch_id) is not None]
         return lacked, submission.hand_over(lacked.planned, (), ids, report, verbose)
+
+
+def _renew_scans(planned: Planned, report: Report) -> None:
+    """Check that existing datasets have not changed since the study was submitted. Raise ConfigError if one has."""
+    runs = {
+        scan.index: run for job in planned.jobs for run in job.runs if (scan := run.workload.dataset.scan) is not None
+    }
+    for run in runs.values():
+        from dlio_hpc.plan import dataset_scan  # imports numpy
+
+        dataset_scan.renew(run.workload.dataset, run.dataset, report)

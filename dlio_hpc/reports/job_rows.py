@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from dlio_hpc.analysis.study import disturbances
 from dlio_hpc.analysis.study.disturbances import Repeat
+from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.files import rundir
 from dlio_hpc.lustre.layout_record import Record, describe
@@ -29,15 +30,23 @@ def workload(outcome: JobOutcome) -> str:
     plan = outcome.plan
     work = plan.runs[0].workload
     dataset, reader = work.dataset, work.reader
-    size = "no data" if dataset.format == "null" else format_size(dataset.size)
     readers = "worker process(es)" if reader.worker_processes else "reader thread(s)"
     return (
-        f"{work.name}: {dataset.format}, {dataset.files} files x {dataset.samples_per_file} samples of "
-        f"{format_size(dataset.sample_bytes)} ({size})\n"
+        f"{work.name}: {dataset.format}, {_geometry(dataset)}\n"
         f"{plan.nodes} node(s) x {plan.ranks_per_node} ranks, "
         f"batch {reader.batch_size}, {reader.read_threads} {readers}, {work.train.epochs} epoch(s)\n"
         f"{reader.loader} loader, {', '.join(_ways(work))}" + _several(plan)
     )
+
+
+def _geometry(dataset: Dataset) -> str:
+    """Return a phrase with the numbers of files and samples, and with their sizes."""
+    size = "no data" if dataset.format == "null" else format_size(dataset.size)
+    sample = f"{format_size(dataset.sample_bytes)}{' on average' if dataset.sizes_vary else ''}"
+    existing = "" if dataset.existing is None else "existing, contents not compared: "
+    if dataset.counts_vary:
+        return f"{existing}{dataset.files} files with {dataset.samples} samples of {sample} ({size})"
+    return f"{existing}{dataset.files} files x {dataset.samples_per_file} samples of {sample} ({size})"
 
 
 def _several(plan: Plan) -> str:

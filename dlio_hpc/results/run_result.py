@@ -262,6 +262,8 @@ class DatasetFacts(Struct, frozen=True):
     """Number of samples."""
     bytes: int
     """Bytes of the samples before compression."""
+    is_existing: bool = False
+    """True if the dataset existed before and was not generated; its contents are then not compared with anything."""
 
 
 class Generated(Struct, frozen=True):

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from dlio_hpc import document
 from dlio_hpc.analysis.page_cache_check import Storage
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import lustre_layout
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.errors import InvalidRun
 from dlio_hpc.lustre import layout_record
 from dlio_hpc.lustre.layout_record import Record
@@ -134,7 +134,7 @@ def of(outcome: JobOutcome) -> Entry:
         hosts=tuple(dict.fromkeys(host for result in results for host in result.hosts)),
         versions=results[-1].versions if results else {},
         results_on=str(outcome.environment.get("results_on", "")),
-        workloads={_settings(run.run): json.loads(document.encode(run.run.workload)) for run in measured},
+        workloads={_settings(run.run): json.loads(document.encode(_placeless(run.run.workload))) for run in measured},
         measurements=tuple(_measurement(outcome, run) for run in measured),
     )
 
@@ -194,7 +194,7 @@ def _measurement(outcome: JobOutcome, run: RunOutcome) -> Measurement:
         kind=planned.kind,
         title="" if planned.point is None else outcome.plan.titles.get(planned.point, ""),
         repeat=planned.repeat,
-        data=os.path.dirname(planned.dataset),
+        data=planned.data,
         key=key(outcome, run),
         started="" if result is None else result.started,
         ended="" if result is None else result.ended,
@@ -247,7 +247,18 @@ def _layout(layout: Record | None, run: Run) -> str:
 
 
 def _settings(run: Run) -> str:
-    return _digest(structs.replace(run.workload, description="", source=""))
+    return _digest(structs.replace(_placeless(run.workload), description="", source=""))
+
+
+def _placeless(workload: Workload) -> Workload:
+    """Return the workload without the folder of the index of an existing dataset, which says nothing about the dataset.
+    The fingerprint of the scan remains.
+    """
+    existing = workload.dataset.existing
+    if existing is None or existing.scan is None:
+        return workload
+    existing = structs.replace(existing, scan=structs.replace(existing.scan, index=""))
+    return structs.replace(workload, dataset=structs.replace(workload.dataset, existing=existing))
 
 
 def _digest(value: Struct) -> str:

@@ -1,7 +1,14 @@
 """File formats. Each format has a module that writes its files and reads them on a rank."""
 
+from typing import TYPE_CHECKING
+
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.formats import csv, hdf5, npz, null, raw, tfrecord
-from dlio_hpc.core.formats.format import Format
+from dlio_hpc.core.formats.existing import ExistingReader
+from dlio_hpc.core.formats.format import Format, Paths, SampleReader
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
 
 FORMATS: dict[str, Format] = {
     "tfrecord": Format(tfrecord.write, tfrecord.reader, tfrecord.fault),
@@ -11,3 +18,11 @@ FORMATS: dict[str, Format] = {
     "csv": Format(csv.write, csv.reader, csv.fault, csv.head, csv.fill),
     "null": Format(null.write, null.reader, null.fault),
 }
+
+
+def reader(workload: Workload, paths: Paths, comm: "Intracomm | None") -> SampleReader:
+    """Return a reader of the dataset's files. paths: function that returns the path of the file with a given number.
+    comm: communicator for collective access, or None.
+    """
+    of_format = FORMATS[workload.dataset.format].reader(workload, paths, comm)
+    return of_format if workload.dataset.existing is None else ExistingReader(of_format)

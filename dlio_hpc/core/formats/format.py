@@ -10,6 +10,7 @@ from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.content import Compressibility, Rows
+from dlio_hpc.core.files import GENERATE_AGAIN
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import Places
 from dlio_hpc.errors import InvalidRun
@@ -51,12 +52,13 @@ class Format(NamedTuple):
     fill: Callable[[Rows, int, Compressibility], None] = content.fill
 
 
+# Part of messages about a file that cannot be read.
+FOREIGN = "is not a dlio-hpc dataset file, or is corrupted"
+
+
 def damaged(path: str, fault: object) -> InvalidRun:
     """Return the error for a file that cannot be read because it is corrupted or does not belong to the dataset."""
-    return InvalidRun(
-        f"{path} is not a dlio-hpc dataset file, or is corrupted: {fault}; remove the dataset's folder and generate it "
-        "again"
-    )
+    return InvalidRun(f"{path} {FOREIGN}: {fault}; {GENERATE_AGAIN}")
 
 
 def as_bytes(values: object) -> Rows:

@@ -23,7 +23,7 @@ from dlio_hpc.config.dataset_keys import LEVEL, Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.compression import compressibility
-from dlio_hpc.core.formats.format import Paths, SampleReader, damaged
+from dlio_hpc.core.formats.format import FOREIGN, Paths, SampleReader, damaged
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader, buffered
 from dlio_hpc.core.io_counters import Tally
@@ -33,7 +33,8 @@ from dlio_hpc.core.write_back import written_early
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-_MEMBER = "x.npy"
+_NAME = "x"
+_MEMBER = f"{_NAME}.npy"
 # ZIP's local header (30 bytes), the member's name and the ZIP64 field. The .npy header is padded so that the data begin
 # on a page boundary, for direct I/O and stripe boundaries.
 _LOCAL_HEADER = 30 + len(_MEMBER) + 20
@@ -97,7 +98,7 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
                 stream._expected_crc = None  # type: ignore[attr-defined]  # the first difference says more
                 at = file_comparison.first_difference(stream, checksum)
     except _DAMAGE as fault:
-        return f"is not a dlio-hpc dataset file, or is corrupted: {fault}"
+        return f"{FOREIGN}: {fault}"
     if at is None:
         return None if checksum.value == member.CRC else f"the checksum of {_MEMBER} is wrong"
     where = f"byte {at + _LOCAL_HEADER}" if stored else f"byte {at} of {_MEMBER}"
@@ -141,26 +142,29 @@ def _frame_fault(file: IO[bytes], directory: int, member: zipfile.ZipInfo, store
 
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> SampleReader:
     if workload.reader.mode == "framework":
-        return WholeFileReader(workload, paths, partial(_load, workload.reader.transfer_size))
+        existing = workload.dataset.existing
+        name = _NAME if existing is None else existing.array
+        return WholeFileReader(workload, paths, partial(_load, workload.reader.transfer_size, name))
     if workload.dataset.compression == "gzip":
         return WholeFileReader(workload, paths, _Inflate(workload))
     return FlatReader(workload, paths, comm, lambda *_: DATA_OFFSET)
 
 
-def _load(buffer: int | None, path: str, tally: Tally) -> Array:
-    """Load an array like numpy.load(path), through a buffer of `buffer` bytes. If `buffer` is None, open() chooses the
-    size of the buffer, according to the file system's recommendation (st_blksize). This is a page on most file systems
-    and 4 MiB on Lustre. On Lustre, the buffer therefore reads more bytes than NumPy requests.
+def _load(buffer: int | None, name: str | None, path: str, tally: Tally) -> Array:
+    """Load the array `name` of a file, or its only array if `name` is None, like numpy.load(path), through a buffer of
+    `buffer` bytes. If `buffer` is None, open() chooses the size of the buffer, according to the file system's
+    recommendation (st_blksize). This is a page on most file systems and 4 MiB on Lustre. On Lustre, the buffer
+    therefore reads more bytes than NumPy requests.
     """
     before = tally.bytes_read
     try:
         try:
-            array, member = _loaded(buffer, path, tally)
+            array, member = _loaded(buffer, name, path, tally)
         except SystemError:
             # NumPy parses the header with ast.literal_eval(). Before Python 3.11.8 this function may fail for a correct
             # header if another thread parses at the same time (gh-106905). The bytes of the second read count as
             # overhead.
-            array, member = _loaded(buffer, path, tally)
+            array, member = _loaded(buffer, name, path, tally)
     except _DAMAGE as fault:
         raise damaged(path, fault) from fault
     payload = array.nbytes if member.compress_type == zipfile.ZIP_STORED else member.compress_size
@@ -168,13 +172,14 @@ def _load(buffer: int | None, path: str, tally: Tally) -> Array:
     return array
 
 
-def _loaded(buffer: int | None, path: str, tally: Tally) -> tuple[Array, zipfile.ZipInfo]:
+def _loaded(buffer: int | None, name: str | None, path: str, tally: Tally) -> tuple[Array, zipfile.ZipInfo]:
     """Return two values: the array of a file, and the entry of this array in the directory of the archive."""
     counted = CountedFile(path, tally)
     try:
         with buffered(counted, buffer) as file, np.load(file) as archive:
-            array: Array = archive["x"]
-            (member,) = (info for info in archive.zip.infolist() if info.filename == _MEMBER)
+            (stored,) = archive.files if name is None else (name,)
+            array: Array = archive[stored]
+            (member,) = (info for info in archive.zip.infolist() if info.filename == f"{stored}.npy")
     except zipfile.BadZipFile:
         if counted.fault is not None:
             raise counted.fault from None

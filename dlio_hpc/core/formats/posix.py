@@ -10,7 +10,7 @@ from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.files import MOST_VIEWS, OpenFiles, ReadRequests
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Numbers, Places
+from dlio_hpc.core.sample_layout import Numbers, Places, SampleLayout
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -30,8 +30,9 @@ class Transport(Protocol):
 
 class FlatReader:
     """Reader of files in which samples follow each other. start: function that returns the offset of the first sample
-    in a file. It is called only once, because this offset is the same in all files. gap: number of bytes between two
-    samples. If `transfer_size` is larger than a sample, adjacent samples are read in one request.
+    in a file. It is called only once, because this offset is the same in all generated files. For existing files, the
+    index has the offset in each file. gap: number of bytes between two samples. If `transfer_size` is larger than a
+    sample, adjacent samples are read in one request.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class FlatReader:
         self._paths = paths
         self._start_of = start
         self._start: int | None = None
+        self._starts = SampleLayout(workload.dataset).begins
         self._gap = gap
         self._transport = transport(workload, paths, comm)
         self.merges = (workload.reader.transfer_size or 0) > workload.dataset.largest
@@ -60,6 +62,8 @@ class FlatReader:
 
     def begins(self, places: Places, tally: Tally) -> Numbers:
         """Return the offset of each sample in its file. places: at least one sample."""
+        if self._starts is not None:
+            return places.offset + self._starts[places.file] + places.within * self._gap
         if self._start is None:
             self._start = self._start_of(int(places.file[0]), tally)
         begins = places.offset

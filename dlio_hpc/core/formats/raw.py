@@ -47,15 +47,15 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> SampleReader:
     if workload.reader.mode == "posix":
         return FlatReader(workload, paths, comm, lambda *_: 0)
-    sample, buffer = workload.dataset.sample, workload.reader.transfer_size
+    dataset, buffer = workload.dataset, workload.reader.transfer_size
 
     def load(path: str, tally: Tally) -> Array:
         with CountedFile(path, tally) as file:
             values = np.frombuffer(file.readall() if buffer is None else _read_after_head(file, buffer), np.uint8)
-        if sample.stdev is not None:
+        if dataset.is_flat:
             return values
         try:
-            return values.view(sample.array_dtype).reshape(-1, *sample.array_shape)
+            return values.view(dataset.sample.array_dtype).reshape(-1, *dataset.sample.array_shape)
         except ValueError as reason:
             raise damaged(path, reason) from reason
 

@@ -127,11 +127,10 @@ class Stream:
         self._verifies = workload.reader.verifies
         self._lock = threading.Lock()
         self._frames = 0
-        frames = workload.dataset.samples_per_file * FRAME
         block_size = workload.request_size or TENSORFLOW_BUFFER
         self._streams = Streams(
             paths,
-            lambda number: self._places.file_size(number) + frames,
+            lambda number: self._places.file_size(number) + self._places.count(number) * FRAME,
             block_size,
             whole=workload.reader.shuffle.samples,
         )

@@ -17,7 +17,7 @@ from dlio_hpc.core import darshan_fd_gate
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.files import ABSENT
+from dlio_hpc.core.files import ABSENT, GENERATE_AGAIN
 from dlio_hpc.core.formats.format import Paths, as_bytes
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import Places, SampleLayout
@@ -63,7 +63,7 @@ class WholeFileReader:
         if array.shape != shape or array.dtype != dtype:
             raise InvalidRun(
                 f"{path} holds {array.dtype} of shape {array.shape}, expected {dtype} of shape {shape}; "
-                "remove the dataset's folder and generate it again"
+                f"{GENERATE_AGAIN}"
             )
         return as_bytes(array)
 

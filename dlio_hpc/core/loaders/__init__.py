@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from dlio_hpc.config.workload import Train
-from dlio_hpc.core import darshan_workers
-from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core import darshan_workers, formats
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
@@ -34,8 +33,7 @@ def open_loader(comm: "Intracomm", run: Run, ranks_on_node: int, whole: bool = F
         from dlio_hpc.core.loaders.pytorch import PyTorchLoader
 
         return PyTorchLoader(workload, paths, darshan_workers.of_rank(comm.rank, workload) if run.darshan else None)
-    reader = FORMATS[workload.dataset.format].reader(workload, paths, comm)
-    return NativeLoader(workload, reader, run.steps_per_epoch)
+    return NativeLoader(workload, formats.reader(workload, paths, comm), run.steps_per_epoch)
 
 
 def _in_memory(comm: "Intracomm", run: Run, ranks_on_node: int) -> Loader:

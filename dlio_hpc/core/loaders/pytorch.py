@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import buffers
+from dlio_hpc.core import buffers, formats
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.darshan_workers import WorkerLogs
-from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import Paths, SampleReader
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, in_steps
@@ -65,7 +64,7 @@ class PyTorchLoader:
             yield Batch(next(expected), rows.numpy(), tally)
         self._dataset.close()
         for places in expected:
-            yield Batch(places, np.empty((0, self._workload.dataset.sample.largest), np.uint8), Tally())
+            yield Batch(places, np.empty((0, self._workload.dataset.largest_in_memory), np.uint8), Tally())
 
     def _started(self, sampler: Iterator[list[int]]) -> Iterator[Any]:
         """Start the workers of an epoch. Return the iterator over their batches."""
@@ -110,7 +109,7 @@ class _Samples:
                 # those of its parent.
                 before = process_io() if is_worker else None
                 tally.fetched = before.fetched if before is not None else 0
-                self._reader = FORMATS[self._workload.dataset.format].reader(self._workload, self._paths, None)
+                self._reader = formats.reader(self._workload, self._paths, None)
             places = self._layout.of(np.array(samples, np.uint64))
             self._reader.read(places, buffer, tally)
         except DlioError as fault:
@@ -129,7 +128,7 @@ class _Samples:
         """
         import torch
 
-        width = self._workload.dataset.sample.largest
+        width = self._workload.dataset.largest_in_memory
         storage = torch.UntypedStorage._new_shared(samples * width)
         tensor = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (samples, width))
         return tensor, buffers.over(tensor.numpy())
@@ -141,7 +140,7 @@ class _Samples:
         import torch
 
         if self._buffer is None:
-            self._buffer = buffers.allocate(self._workload.reader.batch_size, self._workload.dataset.sample.largest)
+            self._buffer = buffers.allocate(self._workload.reader.batch_size, self._workload.dataset.largest_in_memory)
         part = self._buffer.part(slice(samples))
         return torch.from_numpy(part.rows), part
 

@@ -3,7 +3,7 @@
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -143,10 +143,9 @@ class Lanes:
         files = places.file
         tasks = []
         for file in dict.fromkeys(files.tolist()):
-            # The indices are evenly spaced if files are read in turn, and adjacent if samples are sorted.
-            indices = np.flatnonzero(files == file).tolist()
-            part = slice(indices[0], indices[-1] + 1, indices[1] - indices[0] if len(indices) > 1 else 1)
-            tasks.append(self._lane(file).submit(read, places.part(part), buffer.part(part)))
+            lane = self._lane(file)
+            parts = _even_slices(np.flatnonzero(files == file).tolist())
+            tasks += [lane.submit(read, places.part(part), buffer.part(part)) for part in parts]
         return tasks
 
     def _lane(self, file: int) -> TaskQueue:
@@ -161,3 +160,18 @@ class Lanes:
     def close(self) -> None:
         for queue in self._queues:
             queue.close()
+
+
+def _even_slices(indices: list[int]) -> Iterator[slice]:
+    """Yield slices that together have the `indices`, which are in ascending order. A single slice suffices if indices
+    are evenly spaced, as when files are read in turn, or adjacent, as when samples are sorted. Otherwise, files have
+    different numbers of samples.
+    """
+    first = 0
+    while first < len(indices):
+        step = indices[first + 1] - indices[first] if first + 1 < len(indices) else 1
+        last = first + 1
+        while last < len(indices) and indices[last] - indices[last - 1] == step:
+            last += 1
+        yield slice(indices[first], indices[last - 1] + 1, step)
+        first = last

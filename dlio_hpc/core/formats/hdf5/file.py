@@ -12,7 +12,7 @@ import numpy as np
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.core import darshan_fd_gate, procfs
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.files import ABSENT
+from dlio_hpc.core.files import ABSENT, GENERATE_AGAIN
 from dlio_hpc.core.formats.format import damaged
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import SampleLayout
@@ -55,18 +55,19 @@ class Hdf5File:
         try:
             with darshan_fd_gate.opening():
                 self._file = h5py.File(path, "r", **driver)
-            self.dataset = self._file[NAME]
+            self.dataset = self._file[NAME if dataset.existing is None else _existing_name(dataset, self._file)]
             actual = (self.dataset.shape, self.dataset.dtype, self.dataset.chunks, self.dataset.compression or "none")
         except DAMAGE as fault:
             raise unusable(path, fault) from fault
         places = SampleLayout(dataset)
         shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
-        expected = (shape, np.dtype(dataset.sample.array_dtype), chunk, dataset.compression)
+        if dataset.existing is not None:
+            chunk, compression = actual[2:]  # the scan has checked them
+        else:
+            compression = dataset.compression
+        expected = (shape, np.dtype(dataset.sample.array_dtype), chunk, compression)
         if actual != expected:
-            raise InvalidRun(
-                f"{path} holds {_described(*actual)}, expected {_described(*expected)}; remove the dataset's folder "
-                "and generate it again"
-            )
+            raise InvalidRun(f"{path} holds {_described(*actual)}, expected {_described(*expected)}; {GENERATE_AGAIN}")
 
     @property
     def descriptor(self) -> int:
@@ -78,6 +79,17 @@ class Hdf5File:
         """Close the file. Errors are ignored, because nothing was written."""
         with darshan_fd_gate.closing(), suppress(OSError, RuntimeError):
             self._file.close()
+
+
+def _existing_name(dataset: Dataset, file: Any) -> str:
+    """Return the name of the HDF5 dataset to read in an existing file. If none is set, the file has only one."""
+    assert dataset.existing is not None
+    if dataset.existing.array is not None:
+        return dataset.existing.array
+    import h5py
+
+    name: str = file.visititems(lambda name, item: name if isinstance(item, h5py.Dataset) else None)
+    return name
 
 
 def _described(shape: tuple[int, ...], dtype: Any, chunk: tuple[int, ...] | None, compression: str) -> str:

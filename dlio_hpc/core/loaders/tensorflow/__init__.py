@@ -38,7 +38,7 @@ class TensorFlowLoader:
         self._workload = workload
         self._paths = paths
         self._layout = SampleLayout(workload.dataset)
-        self._width = workload.dataset.sample.largest
+        self._width = workload.dataset.largest_in_memory
         self._pipeline: Any = None
         self._span: TimeSpan | None = None
         self._source: Source

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import buffers
+from dlio_hpc.core import buffers, formats
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import in_steps
@@ -29,9 +28,9 @@ class Batches:
     def __init__(self, tf: Any, workload: Workload, paths: Paths) -> None:
         self._tf = tf
         self._workload = workload
-        self._reader = FORMATS[workload.dataset.format].reader(workload, paths, None)
+        self._reader = formats.reader(workload, paths, None)
         self._layout = SampleLayout(workload.dataset)
-        self._width = workload.dataset.sample.largest
+        self._width = workload.dataset.largest_in_memory
         self._preprocessing = DatasetPreprocessing(tf, workload)
         self._tallies: dict[int, Tally] = {}
         self._faults: list[DlioError] = []

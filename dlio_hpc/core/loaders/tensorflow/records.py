@@ -12,6 +12,8 @@ from dlio_hpc.config.dataset_keys import TFRECORD_FRAME
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import procfs
 from dlio_hpc.core.content import WORD, Rows
+from dlio_hpc.core.files import GENERATE_AGAIN
+from dlio_hpc.core.formats.existing import SCAN_AGAIN
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.tensorflow.source import DatasetPreprocessing, TimeSpan, parallel
@@ -66,11 +68,18 @@ class Records:
             self._other_reads = (requested, difference.calls + 2)
 
     def pipeline(self, span: TimeSpan, groups: FileGroups) -> Any:
-        tf, keys = self._tf, self._workload.reader
+        tf = self._tf
+        if self._workload.dataset.counts_vary:
+            return self._batched(self._irregular(span))
         parts = [self._in_turn(begin, end, groups) for begin, end in groups.parts(span.first, span.last)]
         records = parts[0] if parts else tf.data.Dataset.from_tensor_slices(tf.constant([], tf.string))
         for part in parts[1:]:
             records = records.concatenate(part)
+        return self._batched(records)
+
+    def _batched(self, records: Any) -> Any:
+        """Return a tf.data.Dataset of batches of these records."""
+        keys = self._workload.reader
         if self._whole or keys.preprocess_time:
             records = records.map(self._prepared, **parallel(keys, keys.preprocess_threads))
         batches = records.batch(keys.batch_size)
@@ -126,6 +135,47 @@ class Records:
                     yield self._path(number), places if shuffled else np.array([self._byte(wanted[0]), len(wanted)])
             begin = end
 
+    def _irregular(self, span: TimeSpan) -> Any:
+        """Return a tf.data.Dataset of the records of files that have different numbers of records. The limits of the
+        groups of files then differ between epochs. Therefore, a generator yields the groups of an epoch, and the files
+        of each group are interleaved.
+        """
+        tf, keys = self._tf, self._workload.reader
+        records = self._shuffled if keys.shuffle.samples else self._from_offset
+        signature = (tf.TensorSpec((None,), tf.string), tf.TensorSpec((None, None), tf.int64))
+        groups = tf.data.Dataset.from_generator(lambda: self._groups(span), output_signature=signature)
+
+        def in_turn(paths: Any, wanted: Any) -> Any:
+            files = tf.data.Dataset.from_tensor_slices((paths, wanted))
+            return files.interleave(
+                records, keys.files_in_turn(self._workload.dataset), 1,
+                num_parallel_calls=keys.read_threads, deterministic=True,
+            )  # fmt: skip
+
+        return groups.flat_map(in_turn)
+
+    def _groups(self, span: TimeSpan) -> Iterator[tuple[list[str], Withins]]:
+        """Yield the files of each group, and for each file the records to read from it, as _files() does. Rows of
+        indices of records are filled up with -1.
+        """
+        order = None if self._order is None else self._order.irregular
+        if self._order is None or order is None:
+            return
+        shuffled, begin = self._workload.reader.shuffle.samples, span.first
+        while begin < span.last:
+            end = min(span.last, order.positions(order.group(begin))[1])
+            places = self._places.of(self._order.samples(begin, end))
+            files, where, counts = np.unique(places.file, return_index=True, return_counts=True)
+            rows = np.full((len(files), counts.max() if shuffled else 2), -1, np.int64)
+            for row, number, first, count in zip(rows, files, where, counts, strict=True):
+                if shuffled:
+                    row[:count] = places.within[places.file == number]
+                else:
+                    row[:] = places.offset[first] + places.within[first] * TFRECORD_FRAME, count
+            by_turn = np.argsort(where)
+            yield [self._path(number) for number in files[by_turn].tolist()], rows[by_turn]
+            begin = end
+
     def _byte(self, sample: int) -> int:
         """Return the offset of the sample's record in its file."""
         (place,) = self._places.of(np.array([sample], np.uint64))
@@ -155,6 +205,7 @@ class Records:
     def _shuffled(self, path: Any, wanted: Any) -> Any:
         """Return the wanted records of a file that is read as a whole."""
         whole = self._records(path).batch(self._workload.dataset.samples_per_file)
+        wanted = self._tf.boolean_mask(wanted, wanted >= 0)
         return whole.map(lambda all_records: self._tf.gather(all_records, wanted)).unbatch()
 
     def _records(self, paths: Any) -> Any:
@@ -162,13 +213,13 @@ class Records:
 
     def _prepared(self, record: Any) -> Any:
         """Return a record after its preprocessing, decoded to bytes if rows hold whole samples."""
-        tf, sample = self._tf, self._workload.dataset.sample
+        tf, dataset = self._tf, self._workload.dataset
         record = self._preprocessing(record)
         if not self._whole:
             return record
-        if sample.stdev is None:
-            return tf.ensure_shape(tf.io.decode_raw(record, tf.uint8), (sample.size,))
-        return tf.io.decode_raw(record, tf.uint8, fixed_length=sample.largest)
+        if not dataset.sizes_vary:
+            return tf.ensure_shape(tf.io.decode_raw(record, tf.uint8), (dataset.sample.size,))
+        return tf.io.decode_raw(record, tf.uint8, fixed_length=dataset.largest_in_memory)
 
     def _with_beginnings(self, records: Any) -> tuple[Any, Any, Any]:
         """Return three values: a batch of records, the first bytes of each of them, and their sizes."""
@@ -196,11 +247,12 @@ class Records:
         return rows, tally
 
     def _check_sizes(self, sizes: npt.NDArray[np.int32]) -> None:
-        sample = self._workload.dataset.sample
-        if sample.stdev is None and (sizes != sample.size).any():
+        dataset = self._workload.dataset
+        sample = dataset.sample
+        if not dataset.sizes_vary and (sizes != sample.size).any():
+            remedy = GENERATE_AGAIN if dataset.existing is None else SCAN_AGAIN
             raise InvalidRun(
-                f"TensorFlow delivered records of {sorted(set(sizes.tolist()))} bytes, expected {sample.size}; remove "
-                "the dataset's folder and generate it again"
+                f"TensorFlow delivered records of {sorted(set(sizes.tolist()))} bytes, expected {sample.size}; {remedy}"
             )
 
     def fault(self, fault: Any, paths: list[str]) -> DlioError:

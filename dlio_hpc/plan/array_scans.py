@@ -1,0 +1,170 @@
+"""Scan of an existing file that holds named arrays: npz and HDF5. The first axis of an array counts samples."""
+
+import errno
+import math
+import os
+import re
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dlio_hpc.config.dataset_keys import ITEM_BYTES
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.plan.sample_index import Array, FileSamples, ScannedFile
+
+# Errors of zipfile and numpy for a file that is not an npz file, or is corrupted.
+_BAD_NPZ = (zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, ValueError, KeyError, EOFError,
+            SyntaxError, RuntimeError, NotImplementedError)  # fmt: skip
+# Errors of h5py for a corrupted file.
+_BAD_HDF5 = (RuntimeError, ValueError, KeyError, TypeError, AttributeError)
+_SUFFIX = ".npy"
+# Size of a local header in a ZIP file, without the name and the extra field.
+_LOCAL_HEADER = 30
+# Maximum number of samples in a file. The header of a damaged file may state any number.
+_MOST_SAMPLES = 10**8
+# Filters of HDF5 (H5Zpublic.h), and of h5py, by their numbers.
+_COMPRESSIONS = {1: "gzip", 32000: "lzf"}
+
+
+def npz(path: str, size: int, name: str | None) -> ScannedFile:
+    """Scan the array `name` of an npz file, or its only array if `name` is None. size: bytes of the file."""
+    try:
+        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+            members = {
+                info.filename.removesuffix(_SUFFIX): info
+                for info in archive.infolist()
+                if info.filename.endswith(_SUFFIX)
+            }
+            member = members[_chosen(path, name, list(members))]
+            with archive.open(member) as stream:
+                shape, is_fortran, dtype = _header(stream)
+                header = stream.tell()
+            file.seek(member.header_offset)
+            lengths = struct.unpack("<2H", file.read(_LOCAL_HEADER)[-4:])
+    except (*_BAD_NPZ, OSError) as fault:
+        if isinstance(fault, OSError) and fault.errno != errno.EINVAL:  # a wrong offset
+            raise
+        raise ConfigError(
+            f"{path} is not an npz file that can be read, or is corrupted: {_line(fault)}; set dataset.format to the "
+            "format of the files, or choose another pattern"
+        ) from fault
+    _check_array(path, shape, dtype)
+    if is_fortran:
+        raise ConfigError(f"{path}: the array is in Fortran order, so its samples are scattered; store it in C order")
+    is_stored = member.compress_type == zipfile.ZIP_STORED
+    begin = member.header_offset + _LOCAL_HEADER + sum(lengths) + header if is_stored else 0
+    form = Array(shape[1:], dtype.name, None, "none" if is_stored else "gzip", not is_stored)
+    return ScannedFile(_samples(path, size if is_stored else None, begin, shape, dtype), form)
+
+
+def _header(stream: Any) -> tuple[tuple[int, ...], bool, Any]:
+    """Read the header of an array. Return its shape, whether it is in Fortran order, and its type."""
+    from numpy.lib import format as npy
+
+    version = npy.read_magic(stream)
+    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    header: tuple[tuple[int, ...], bool, Any] = read(stream)
+    return header
+
+
+def hdf5(path: str, size: int, name: str | None) -> ScannedFile:
+    """Scan the HDF5 dataset `name` of a file, or its only one if `name` is None. size: bytes of the file."""
+    import h5py
+
+    if not h5py.is_hdf5(path):
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))  # is_hdf5() is false for a file that cannot be read, too
+        raise ConfigError(
+            f"{path} is not an HDF5 file; set dataset.format to the format of the files, or choose another pattern"
+        )
+    try:
+        with h5py.File(path, "r") as file:
+            stored = file[_chosen(path, name, _names(file))]
+            if not isinstance(stored, h5py.Dataset):
+                raise ConfigError(f"{path}: {name} is a group; name a dataset in it with dataset.existing.array")
+            shape, dtype = stored.shape, stored.dtype
+            _check_array(path, shape, dtype)
+            offset = stored.id.get_offset()
+            within = size if offset is not None else None
+            return ScannedFile(_samples(path, within, offset or 0, shape, dtype), _form(stored))
+    except (*_BAD_HDF5, OSError) as fault:
+        if getattr(fault, "errno", None):
+            raise
+        raise ConfigError(f"{path} is corrupted: {_line(fault)}; choose a pattern that leaves it out") from fault
+
+
+def _names(file: Any) -> list[str]:
+    """Return the names of all HDF5 datasets in a file."""
+    import h5py
+
+    names: list[str] = []
+    file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+    return names
+
+
+def _form(stored: Any) -> Array:
+    """Return the form of an HDF5 dataset. Only the library can read data with filters other than gzip, data without a
+    place of their own in the file, and chunks that reach beyond a sample.
+    """
+    properties = stored.id.get_create_plist()
+    filters = [properties.get_filter(number)[0] for number in range(properties.get_nfilters())]
+    compression = next((_COMPRESSIONS[code] for code in filters if code in _COMPRESSIONS), "none")
+    sample, chunk = tuple(stored.shape[1:]), stored.chunks
+    is_plain = filters == [code for code in filters if code in _COMPRESSIONS]
+    has_place = chunk is not None or stored.id.get_offset() is not None
+    fits = chunk is None or all(map(int.__le__, chunk[1:], sample))
+    if chunk is not None:
+        chunk = (chunk[0], *map(min, chunk[1:], sample))
+    return Array(sample, stored.dtype.name, chunk, compression, not (is_plain and has_place and fits))
+
+
+def _chosen(path: str, name: str | None, names: Sequence[str]) -> str:
+    """Return the name of the array to read. Raise ConfigError if there is no such array, or if the choice is open."""
+    listing = ", ".join(names[:10]) or "none"
+    if name is not None:
+        if name.strip("/") not in names:
+            raise ConfigError(f"{path} has no array {name} (it has: {listing}); set dataset.existing.array")
+        return name.strip("/")
+    if len(names) != 1:
+        raise ConfigError(
+            f"{path} does not hold exactly one array (it holds: {listing}); name the one to read with -S "
+            "dataset.existing.array=NAME"
+        )
+    return names[0]
+
+
+def _check_array(path: str, shape: Sequence[int], dtype: Any) -> None:
+    if dtype.name not in ITEM_BYTES or not dtype.isnative:
+        raise ConfigError(
+            f"{path}: arrays of type {dtype.str} cannot be read; possible types are {', '.join(ITEM_BYTES)}, in the "
+            "byte order of this machine"
+        )
+    if len(shape) < 2 or not all(shape[1:]):
+        raise ConfigError(
+            f"{path}: the array has the shape {list(shape)}, but needs a first axis that counts samples and at least "
+            "one other axis; choose another array with dataset.existing.array"
+        )
+
+
+def _samples(path: str, end: int | None, begin: int, shape: Sequence[int], dtype: Any) -> FileSamples:
+    """Return the samples of an array. begin: offset of the first sample. end: byte of the file before which the array
+    must end; None if its samples do not follow each other.
+    """
+    size = math.prod(shape[1:]) * dtype.itemsize
+    if end is not None and begin + shape[0] * size > end:
+        raise ConfigError(
+            f"{path} is truncated: its array ends at byte {begin + shape[0] * size}, but the file has {end} bytes"
+        )
+    if shape[0] > _MOST_SAMPLES or size >= 2**63:
+        raise ConfigError(
+            f"{path}: the array has the shape {list(shape)}; at most {_MOST_SAMPLES} samples in a file can be read"
+        )
+    return FileSamples(begin, np.full(shape[0], size, np.int64))
+
+
+def _line(fault: Exception) -> str:
+    return re.sub(r"\s+", " ", str(fault)) or type(fault).__name__

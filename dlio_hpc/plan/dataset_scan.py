@@ -1,0 +1,207 @@
+"""Scan of an existing dataset. The samples of all files are found once and kept in an index in the folder of runs. A
+later submission reuses the index if names, sizes and times of changes of all files are the same.
+"""
+
+import hashlib
+import os
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from msgspec import structs
+
+from dlio_hpc import document, units
+from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample, Scan
+from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.files import rundir
+from dlio_hpc.plan import existing_files, file_scans, sample_index
+from dlio_hpc.plan.existing_files import Listing
+from dlio_hpc.plan.sample_index import Array, SampleIndex, ScannedFile
+
+Report = Callable[[str], None]
+
+# Seconds between two lines of progress.
+_INTERVAL_S = 2.0
+# Number of files of which a job checks that they have not changed since the scan.
+_CHECKED = 4096
+# Nanoseconds.
+_SECOND = 10**9
+
+
+class ScanFolders(NamedTuple):
+    """Folders that a scan uses. data: data directory, to which the pattern is relative. runs: folder of runs, which
+    holds the indices.
+    """
+
+    data: str
+    runs: str
+
+
+def described(dataset: Dataset, place: ScanFolders, report: Report) -> Dataset:
+    """Scan an existing dataset, unless there is an index of it. Return the dataset with the numbers and sizes of its
+    files and samples. The index is not written; sample_index.write() does this at submission. report: function that is
+    called with lines of progress. Raise ConfigError if no file matches, or if a file does not have the format.
+    """
+    assert dataset.existing is not None
+    listing = existing_files.listed(place.data, dataset.existing.glob, _Progress(report, "files listed"))
+    folder = os.path.join(place.runs, rundir.DATASET_INDEXES, _key(dataset, listing))
+    if sample_index.exists(folder):
+        index = sample_index.opened(folder)
+    else:
+        started = time.monotonic()
+        index = _indexed(folder, listing, dataset, report)
+        report(_summary(index, time.monotonic() - started))
+    try:
+        return _with_scan(dataset, index)
+    except ValueError as fault:
+        raise ConfigError(f"--existing {dataset.existing.glob}: {fault}") from fault
+
+
+class _Progress:
+    """Function that reports a number of files, at most every two seconds. total: number of all files; 0: unknown."""
+
+    def __init__(self, report: Report, what: str) -> None:
+        self._report = report
+        self._what = what
+        self._last = time.monotonic()
+        self.total = 0
+
+    def __call__(self, done: int) -> None:
+        if time.monotonic() - self._last > _INTERVAL_S:
+            self._last = time.monotonic()
+            of_total = f" of {self.total}" if self.total else ""
+            self._report(f"existing dataset: {done}{of_total} {self._what}")
+
+
+def _summary(index: SampleIndex, seconds: float) -> str:
+    size = units.format_size(int(index.sizes.sum()))
+    return f"existing dataset: {index.files} files with {index.samples} samples ({size}) scanned in {seconds:.1f} s"
+
+
+def _key(dataset: Dataset, listing: Listing) -> str:
+    """Return the name of an index. It depends on everything that the result of the scan depends on."""
+    existing = dataset.existing
+    assert existing is not None
+    settings = (sample_index.VERSION, dataset.format, existing.array, existing.sample_bytes, listing.folder)
+    digest = hashlib.sha256(document.encode(settings))
+    digest.update("\0".join(listing.names).encode(errors="surrogateescape"))
+    digest.update(listing.sizes.tobytes() + listing.changes.tobytes())
+    return digest.hexdigest()[:24]
+
+
+def _indexed(folder: str, listing: Listing, dataset: Dataset, report: Report) -> SampleIndex:
+    """Scan all files, and return their index, which is kept in memory."""
+    files = _of_files(listing, dataset, _Progress(report, "files scanned"))
+    return sample_index.made(folder, listing, [file.samples for file in files], _common_array(listing, files))
+
+
+def _of_files(listing: Listing, dataset: Dataset, progress: "_Progress") -> list[ScannedFile]:
+    """Scan the files, several at the same time."""
+
+    def scan(number: int) -> ScannedFile:
+        return file_scans.scan(os.path.join(listing.folder, listing.names[number]), int(listing.sizes[number]), dataset)
+
+    progress.total = len(listing.names)
+    return existing_files.in_parallel(scan, range(len(listing.names)), progress)
+
+
+def renew(dataset: Dataset, data: str, report: Report) -> None:
+    """Check that the files of an existing dataset are those that were scanned, before more jobs of a study are
+    submitted. If the index is missing, make it again. Raise ConfigError if files have changed. data: data directory.
+    """
+    existing = dataset.existing
+    assert existing is not None
+    assert existing.scan is not None
+    listing = existing_files.listed(data, existing.glob, _Progress(report, "files listed"))
+    folder = existing.scan.index
+    if os.path.basename(folder) != _key(dataset, listing):
+        raise ConfigError(
+            f"--existing {existing.glob}: the files below {data} have changed since the study was submitted, so its "
+            "measurements could not be compared; submit a new study"
+        )
+    if not sample_index.exists(folder):
+        _indexed(folder, listing, dataset, report)
+
+
+def check_unchanged(data: str, dataset: Dataset) -> None:
+    """Check in a job that files of an existing dataset are as they were when they were scanned. At most 4096 files,
+    evenly spaced, are checked; every file is checked at submission. Times are compared in seconds, because the mounts
+    of a file system on other nodes may round them. Raise InvalidRun if a file is missing or has changed.
+    """
+    index = sample_index.of(dataset)
+    assert index is not None
+    numbers = np.unique(np.linspace(0, index.files - 1, min(index.files, _CHECKED)).astype(np.int64))
+    for number in numbers.tolist():
+        path = os.path.join(data, index.name(number))
+        try:
+            now = existing_files.status(path)
+        except ConfigError as fault:
+            raise InvalidRun(
+                f"{fault}; it was there when the dataset was scanned: submit the workload again"
+            ) from fault
+        if (now.size, now.changed // _SECOND) != (index.sizes[number], index.changes[number] // _SECOND):
+            raise InvalidRun(
+                f"{path} has changed since the dataset was scanned; submit the workload again, which scans it again"
+            )
+
+
+def _common_array(listing: Listing, files: list[ScannedFile]) -> Array | None:
+    """Return the form of the array in the files. If chunks or filters differ between files, only the library can read
+    them. Raise ConfigError if the samples differ in shape or type.
+    """
+    first = files[0].array
+    if first is None:
+        return None
+    forms = {file.array for file in files if file.array is not None}
+    if len({(form.shape, form.dtype) for form in forms}) > 1:
+        name, other = next(
+            (name, file.array)
+            for name, file in zip(listing.names, files, strict=True)
+            if file.array is not None and file.array[:2] != first[:2]
+        )
+        raise ConfigError(
+            f"{os.path.join(listing.folder, name)} holds samples of {other.dtype} of shape {list(other.shape)}, but "
+            f"{listing.names[0]} holds samples of {first.dtype} of shape {list(first.shape)}; choose a pattern that "
+            "matches only files with the same samples"
+        )
+    return first._replace(needs_library=True) if len(forms) > 1 else first
+
+
+def _with_scan(dataset: Dataset, index: SampleIndex) -> Dataset:
+    """Return the dataset with the keys that describe the scanned files. Raise ValueError if the keys of the dataset do
+    not allow these files.
+    """
+    counts, array = np.diff(index.starts), index.array
+    if not index.samples:
+        raise ValueError("the files hold no samples")
+    assert dataset.existing is not None
+    scan = Scan(
+        fingerprint=sample_index.fingerprint(index, dataset.format),
+        index=index.folder,
+        samples=index.samples,
+        bytes=units.Size(index.total),
+        largest=units.Size(index.largest),
+        largest_file=units.Size(int(index.sizes.max())),
+        counts_vary=bool((counts != counts[0]).any()),
+        sizes_vary=index.ends is not None,
+        needs_library=array is not None and array.needs_library,
+    )
+    sample = Sample(bytes=units.Size(max(1, round(index.total / index.samples))))
+    most, chunk = int(counts.max()), None
+    if array is not None:
+        sample = Sample(shape=array.shape, dtype=array.dtype)  # type: ignore[arg-type]
+        # A chunk may be larger than the array of a file, if the array can grow.
+        chunk = None if array.chunk is None else Chunk(shape=(min(array.chunk[0], most), *array.chunk[1:]))
+    return structs.replace(
+        dataset,
+        files=index.files,
+        samples_per_file=most,
+        sample=sample,
+        chunk=chunk,
+        compression="none" if array is None else array.compression,
+        level=None,
+        random_bits=8,
+        compression_ratio=None,
+        existing=structs.replace(dataset.existing, scan=scan),
+    )

@@ -1,0 +1,139 @@
+"""Existing files that a pattern selects: their names below the data directory, their sizes, and the times of their last
+changes.
+"""
+
+import fnmatch
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc.errors import ConfigError, InfrastructureError, of_system
+
+Numbers = npt.NDArray[np.int64]
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+# Number of threads, and number of files that a thread takes at a time.
+_AT_ONCE, _PART = 16, 32
+_WILDCARDS = set("*?[")
+_ANY_FOLDERS = "**"
+
+
+class FileStatus(NamedTuple):
+    """Size of a file in bytes, and the time of its last change in nanoseconds."""
+
+    size: int
+    changed: int
+
+
+class Listing(NamedTuple):
+    """Files in a folder, sorted by name. names: paths relative to the folder. sizes: bytes. changes: times of the last
+    change in nanoseconds.
+    """
+
+    folder: str
+    names: list[str]
+    sizes: Numbers
+    changes: Numbers
+
+
+def listed(folder: str, pattern: str, on_progress: Callable[[int], None] = lambda _: None) -> Listing:
+    """List the files below `folder` that match `pattern`. Raise ConfigError if there are none, or if one is not a
+    regular file. Raise InfrastructureError if a folder cannot be read. on_progress: function that is called with the
+    number of files so far.
+    """
+    names = sorted(set(_matching(folder, "", pattern.split("/"))))
+    if not names:
+        raise ConfigError(
+            f"--existing {pattern}: no file below {folder} matches; the pattern is relative to --data, and ** matches "
+            "any number of folders"
+        )
+    statuses = in_parallel(lambda name: status(os.path.join(folder, name)), names, on_progress)
+    table = np.array(statuses, np.int64)
+    return Listing(folder, names, table[:, 0].copy(), table[:, 1].copy())
+
+
+def in_parallel(action: Callable[[S], T], items: Sequence[S], on_progress: Callable[[int], None]) -> list[T]:
+    """Return the results of `action` for all items. Several threads call it at the same time, because they wait for the
+    storage. on_progress: function that is called with the number of results so far.
+    """
+    results: list[T] = []
+    parts = [items[first : first + _PART] for first in range(0, len(items), _PART)]
+    with ThreadPoolExecutor(_AT_ONCE, "files") as threads:
+        try:
+            for done in threads.map(lambda part: [action(item) for item in part], parts):
+                results += done
+                on_progress(len(results))
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+    return results
+
+
+def status(path: str) -> FileStatus:
+    """Return the size and the time of the last change of a file. Raise ConfigError if it is missing or not a regular
+    file.
+    """
+    try:
+        known = os.stat(path)
+    except FileNotFoundError as fault:
+        raise ConfigError(f"{path} is missing, or is a link to a missing file") from fault
+    except OSError as fault:
+        raise InfrastructureError(f"cannot read {of_system(fault, path)}") from fault
+    if not stat.S_ISREG(known.st_mode):
+        raise ConfigError(f"{path} is not a regular file; choose a pattern that matches only the files of the dataset")
+    return FileStatus(known.st_size, known.st_mtime_ns)
+
+
+def _matching(root: str, below: str, parts: list[str]) -> Iterator[str]:
+    """Yield the paths, relative to `root`, of entries in the folder `below` that match the parts of a pattern. As in a
+    shell, wildcards match no names that begin with a dot, and ** follows no links. Folders that match the last part are
+    left out.
+    """
+    first, *rest = parts
+    if first == _ANY_FOLDERS:
+        yield from _matching(root, below, rest or ["*"])
+        for entry in _entries(root, below):
+            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
+                yield from _matching(root, os.path.join(below, entry.name), parts)
+        return
+    for name, is_folder in _named(root, below, first):
+        path = os.path.join(below, name)
+        if rest and is_folder:
+            yield from _matching(root, path, rest)
+        elif not rest and not is_folder:
+            yield path
+
+
+def _named(root: str, below: str, pattern: str) -> Iterator[tuple[str, bool]]:
+    """Yield the names in the folder `below` that match a pattern without slashes, and whether they are folders."""
+    if not _WILDCARDS & set(pattern):
+        path = os.path.join(root, below, pattern)
+        if os.path.lexists(path):
+            yield pattern, os.path.isdir(path)
+        return
+    shows_hidden = pattern.startswith(".")
+    matches = re.compile(fnmatch.translate(pattern)).match
+    for entry in _entries(root, below):
+        if matches(entry.name) and (shows_hidden or not entry.name.startswith(".")):
+            yield entry.name, entry.is_dir()
+
+
+def _entries(root: str, below: str) -> list["os.DirEntry[str]"]:
+    folder = os.path.join(root, below)
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except FileNotFoundError as fault:
+        raise ConfigError(f"--data {folder}: there is no such folder") from fault
+    except NotADirectoryError as fault:
+        raise ConfigError(f"--data {folder} is not a folder") from fault
+    except OSError as fault:
+        raise InfrastructureError(f"cannot list {of_system(fault, folder)}") from fault

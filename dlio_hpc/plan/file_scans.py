@@ -1,0 +1,136 @@
+"""Scan of an existing file for its samples, for each format. A scan checks that the file has the format."""
+
+import os
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
+from dlio_hpc.errors import ConfigError, InfrastructureError, of_system
+from dlio_hpc.plan import array_scans
+from dlio_hpc.plan.sample_index import FileSamples, ScannedFile
+
+# First bytes of images, by the endings of their names. Any of them is accepted for any of the endings, because
+# collections of images have files with wrong endings.
+_IMAGE_NAMES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff")
+_IMAGE_MAGICS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")
+_GZIP_MAGIC = b"\x1f\x8b"
+_TFRECORD_HEAD = 12
+# Bytes that the scan of a TFRecord file reads at once. It reads whole blocks only while records are smaller.
+_BLOCK = 64 << 10
+
+
+def raw(path: str, size: int, dataset: Dataset) -> ScannedFile:
+    """Scan a raw file: it is one sample, or holds samples of the size `existing.sample_bytes`. A file with the name of
+    an image must begin like an image.
+    """
+    if not size:
+        raise ConfigError(f"{path} is empty; choose a pattern that leaves it out")
+    is_image = path.lower().endswith(_IMAGE_NAMES)
+    with _opened(path) as descriptor:
+        magic = os.pread(descriptor, 8, 0) if is_image else b""
+    if is_image and not magic.startswith(_IMAGE_MAGICS):
+        raise ConfigError(
+            f"{path} is not an image: it begins with {magic.hex()}; choose a pattern that leaves it out, or repair it"
+        )
+    part = size if dataset.existing is None else dataset.existing.sample_bytes or size
+    if size % part:
+        raise ConfigError(
+            f"{path} has {size} bytes, which is not a multiple of dataset.existing.sample_bytes: {part}; set the size "
+            "of the samples in these files, or null if each file is one sample"
+        )
+    return ScannedFile(FileSamples(0, np.full(size // part, part, np.int64)))
+
+
+def tfrecord(path: str, size: int, dataset: Dataset) -> ScannedFile:
+    """Scan a TFRecord file: read the head of each record, and verify the checksum of its length."""
+    sizes = []
+    with _opened(path) as descriptor:
+        offset = 0
+        for head in _heads(descriptor, size):
+            length = _record_length(path, offset, head)
+            if not length:
+                raise ConfigError(f"{path}: the record at byte {offset} is empty; such files cannot be read")
+            offset += length + TFRECORD_FRAME
+            sizes.append(length)
+            if offset > size:
+                raise ConfigError(
+                    f"{path} is truncated: its last record ends at byte {offset}, but the file has {size} bytes"
+                )
+    return ScannedFile(FileSamples(_TFRECORD_HEAD, np.array(sizes, np.int64)))
+
+
+def _heads(descriptor: int, size: int) -> Iterator[bytes]:
+    """Yield the head of each record of a TFRecord file. The lengths in the heads must be valid."""
+    offset = begin = 0
+    block = b""
+    while offset < size:
+        if not begin <= offset <= begin + len(block) - _TFRECORD_HEAD:
+            is_near = offset - begin < _BLOCK
+            begin, block = offset, os.pread(descriptor, _BLOCK if is_near else _TFRECORD_HEAD, offset)
+        head = block[offset - begin :][:_TFRECORD_HEAD]
+        yield head
+        offset += int.from_bytes(head[:8], "little") + TFRECORD_FRAME
+
+
+def _record_length(path: str, offset: int, head: bytes) -> int:
+    """Return the length in the head of a record. Raise ConfigError if the checksum of the length is wrong."""
+    import google_crc32c
+
+    crc = google_crc32c.value(head[:8])
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    if len(head) == _TFRECORD_HEAD and struct.unpack("<I", head[8:])[0] == masked:
+        return int.from_bytes(head[:8], "little")
+    if not offset and head.startswith(_GZIP_MAGIC):
+        raise ConfigError(f"{path} is compressed with gzip; only TFRecord files without compression can be read")
+    if offset:
+        raise ConfigError(f"{path} is corrupted: there is no record at byte {offset}, where the record before it ends")
+    raise ConfigError(
+        f"{path} is not a TFRecord file: the checksum of its first record's length is wrong; set dataset.format to "
+        "the format of the files, or choose another pattern"
+    )
+
+
+def _npz(path: str, size: int, dataset: Dataset) -> ScannedFile:
+    return array_scans.npz(path, size, dataset.existing.array if dataset.existing else None)
+
+
+def _hdf5(path: str, size: int, dataset: Dataset) -> ScannedFile:
+    return array_scans.hdf5(path, size, dataset.existing.array if dataset.existing else None)
+
+
+_SCANS: dict[str, Callable[[str, int, Dataset], ScannedFile]] = {
+    "raw": raw, "tfrecord": tfrecord, "npz": _npz, "hdf5": _hdf5,
+}  # fmt: skip
+
+
+def scan(path: str, size: int, dataset: Dataset) -> ScannedFile:
+    """Return the samples of the file at `path`. size: bytes of the file. Raise ConfigError if the file does not have
+    the format of the dataset, and InfrastructureError if it cannot be read.
+    """
+    try:
+        return _SCANS[dataset.format](path, size, dataset)
+    except OSError as fault:
+        raise _unreadable(path, fault) from fault
+
+
+def _unreadable(path: str, fault: OSError) -> ConfigError | InfrastructureError:
+    if isinstance(fault, PermissionError):
+        return ConfigError(
+            f"cannot read {path}: {fault.strerror}; ask its owner for read permission, or choose a pattern that leaves "
+            "it out"
+        )
+    return InfrastructureError(f"cannot read {of_system(fault, path)}")
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[int]:
+    """Open a file for reading in a `with` block, and yield its descriptor. The kernel is asked not to read ahead."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,251 @@
+"""Index of an existing dataset: its files, and the location of each sample in them. The index is a folder of NumPy
+arrays, which ranks map into memory.
+"""
+
+import functools
+import hashlib
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.errors import ConfigError, InfrastructureError, of_system
+from dlio_hpc.files import rundir, safe_folders
+from dlio_hpc.plan.existing_files import Listing, Numbers
+
+# Version of the files of an index. It is part of the name of every index.
+VERSION = 1
+_NAMES, _NAME_ENDS, _FILES, _ENDS = "names.npy", "name-ends.npy", "files.npy", "sample-ends.npy"
+# Array of one value, instead of _ENDS if all samples have the same size.
+_SIZE = "sample-size.npy"
+_ARRAY = "array.json"
+# Rows of the array _FILES, which has a column for each file and one more.
+_STARTS, _BEGINS, _SIZES, _CHANGES = range(4)
+_PAGE = 512  # values of eight bytes
+
+
+class Array(NamedTuple):
+    """Form of the arrays in files of npz or HDF5. shape, dtype: those of a sample. chunk: shape of a chunk, for chunked
+    HDF5; else None. compression: as in the key dataset.compression. needs_library: whether only the library of the
+    format can read the samples.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    chunk: tuple[int, ...] | None = None
+    compression: str = "none"
+    needs_library: bool = False
+
+
+class SampleIndex(NamedTuple):
+    """Files and samples of an existing dataset.
+
+    folder: folder of the index. starts (files + 1): number of the first sample of each file, and the number of samples.
+    begins (files): offset in the file of its first sample. sizes, changes (files): size in bytes of the file, and time
+    of its last change in nanoseconds. size: bytes of each sample, if all samples have the same size; else 0. ends
+    (samples + 1): total size of the samples before each sample, and of all samples; None if all samples have the same
+    size. names, name_ends: bytes of all names, and the end of each. array: form of the arrays in the files; None for
+    formats without arrays.
+    """
+
+    folder: str
+    starts: Numbers
+    begins: Numbers
+    sizes: Numbers
+    changes: Numbers
+    size: int
+    ends: Numbers | None
+    names: npt.NDArray[np.uint8]
+    name_ends: Numbers
+    array: Array | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Have another process open the index, instead of copying it there."""
+        return opened, (self.folder,)
+
+    @property
+    def files(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def samples(self) -> int:
+        return int(self.starts[-1])
+
+    @property
+    def total(self) -> int:
+        """Total size of all samples in bytes."""
+        return self.samples * self.size if self.ends is None else int(self.ends[-1])
+
+    @property
+    def largest(self) -> int:
+        """Size of the largest sample in bytes."""
+        return self.size if self.ends is None else int(np.diff(self.ends).max())
+
+    def name(self, number: int) -> str:
+        """Return the name of file `number`, relative to the data directory."""
+        begin = int(self.name_ends[number - 1]) if number else 0
+        return os.fsdecode(self.names[begin : int(self.name_ends[number])].tobytes())
+
+    def file_numbers(self, samples: npt.NDArray[Any]) -> Numbers:
+        """Return the number of the file that holds each of `samples`."""
+        return np.searchsorted(self.starts, samples.astype(np.int64), "right") - 1
+
+    def count(self, number: int) -> int:
+        """Return the number of samples in file `number`."""
+        return int(self.starts[number + 1] - self.starts[number])
+
+
+class FileSamples(NamedTuple):
+    """Samples of a file. begin: offset of the first sample in the file. sizes: bytes of each sample."""
+
+    begin: int
+    sizes: Numbers
+
+
+class ScannedFile(NamedTuple):
+    """Result of the scan of a file. array: form of its array; None for formats without arrays."""
+
+    samples: FileSamples
+    array: Array | None = None
+
+
+# Indices that were made by this process and are not written yet, by their folders.
+_unwritten: dict[str, SampleIndex] = {}
+
+
+def of(dataset: Dataset) -> SampleIndex | None:
+    """Return the index of an existing dataset, or None if the dataset is generated or not scanned yet."""
+    return None if dataset.scan is None else opened(dataset.scan.index)
+
+
+def file_numbers(dataset: Dataset, samples: npt.NDArray[np.uint64]) -> npt.NDArray[Any]:
+    """Return the number of the file that holds each of `samples`."""
+    if dataset.counts_vary:
+        index = of(dataset)
+        assert index is not None
+        return index.file_numbers(samples)
+    return samples // np.uint64(dataset.samples_per_file)
+
+
+def made(folder: str, listing: Listing, samples: list[FileSamples], array: Array | None) -> SampleIndex:
+    """Return the index of scanned files. It is kept in memory until write() writes it. array: form of the arrays in the
+    files.
+    """
+    names = [os.fsencode(name) for name in listing.names]
+    counts = np.array([len(of_file.sizes) for of_file in samples], np.int64)
+    sizes = np.concatenate([of_file.sizes for of_file in samples])
+    is_uniform = len(sizes) > 0 and bool((sizes == sizes[0]).all())
+    index = SampleIndex(
+        folder,
+        _sums(counts),
+        np.array([of_file.begin for of_file in samples], np.int64),
+        listing.sizes,
+        listing.changes,
+        int(sizes[0]) if is_uniform else 0,
+        None if is_uniform else _sums(sizes),
+        np.frombuffer(b"".join(names), np.uint8),
+        np.cumsum([len(name) for name in names]),
+        array,
+    )
+    _unwritten[folder] = index
+    opened.cache_clear()
+    return index
+
+
+def _sums(values: Numbers) -> Numbers:
+    sums = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(values, out=sums[1:])
+    return sums
+
+
+def fingerprint(index: SampleIndex, kind: str) -> str:
+    """Return the fingerprint of an existing dataset, twelve hexadecimal digits. It depends on the names and sizes of
+    the files and on the locations of the samples, and not on the folder or on the times of changes: a copy of the files
+    has the same fingerprint. kind: format of the files.
+    """
+    digest = hashlib.sha256(f"{VERSION} {kind} {index.files} {index.samples} {index.array}".encode())
+    size = np.array([index.size])
+    for part in (index.names, index.name_ends, index.starts, index.begins, index.sizes, size, index.ends):
+        digest.update(b"" if part is None else part.tobytes())
+    return digest.hexdigest()[:12]
+
+
+@functools.lru_cache(16)
+def opened(folder: str) -> SampleIndex:
+    """Open an index. All its pages are read now, so that no read of the index falls into the measurement. Raise
+    ConfigError if the index does not exist or is corrupted, and InfrastructureError if it cannot be read.
+    """
+    if folder in _unwritten:
+        return _unwritten[folder]
+    try:
+        array = msgspec.json.decode(Path(folder, _ARRAY).read_bytes(), type=Array | None)
+        names, name_ends, files = (_mapped(folder, name) for name in (_NAMES, _NAME_ENDS, _FILES))
+        is_uniform = os.path.exists(os.path.join(folder, _SIZE))
+        size = int(_mapped(folder, _SIZE)[0]) if is_uniform else 0
+        ends = None if is_uniform else _mapped(folder, _ENDS)
+    except FileNotFoundError as fault:
+        raise ConfigError(f"the index of the dataset, {folder}, is missing; submit the workload again") from fault
+    except OSError as fault:
+        raise InfrastructureError(f"cannot read {of_system(fault, folder)}") from fault
+    except (ValueError, EOFError, msgspec.DecodeError) as fault:
+        raise ConfigError(
+            f"the index {folder} is corrupted: {fault}; remove it and submit the workload again"
+        ) from fault
+    begins, sizes, changes = (files[row][:-1] for row in (_BEGINS, _SIZES, _CHANGES))
+    return SampleIndex(folder, files[_STARTS], begins, sizes, changes, size, ends, names, name_ends, array)
+
+
+def _mapped(folder: str, name: str) -> Any:
+    array = np.asarray(np.load(os.path.join(folder, name), mmap_mode="r", allow_pickle=False))
+    array.reshape(-1)[::_PAGE].sum()
+    return array
+
+
+def exists(folder: str) -> bool:
+    """Return whether an index exists, on storage or in the memory of this process."""
+    return folder in _unwritten or os.path.isdir(folder)
+
+
+def write(folder: str) -> None:
+    """Write the index that this process made for `folder`. Do nothing if it is written already. Raise
+    InfrastructureError if it cannot be written.
+    """
+    index = _unwritten.get(folder)
+    if index is None or os.path.isdir(folder):
+        return
+    files = np.zeros((4, index.files + 1), np.int64)
+    files[_STARTS] = index.starts
+    for row, values in ((_BEGINS, index.begins), (_SIZES, index.sizes), (_CHANGES, index.changes)):
+        files[row, :-1] = values
+    target = Path(folder)
+    hidden = target.with_name(rundir.temporary_name(target.name))
+    try:
+        hidden.mkdir(parents=True)
+        rundir.write(hidden / _ARRAY, msgspec.json.encode(index.array))
+        np.save(hidden / _NAMES, index.names)
+        np.save(hidden / _NAME_ENDS, index.name_ends)
+        np.save(hidden / _FILES, files)
+        if index.ends is None:
+            np.save(hidden / _SIZE, np.array([index.size]))
+        else:
+            np.save(hidden / _ENDS, index.ends)
+        _renamed(hidden, target)
+    except OSError as fault:
+        safe_folders.discard(hidden)
+        raise InfrastructureError(
+            f"cannot write the index of the dataset: {of_system(fault, folder)}; choose another --runs"
+        ) from fault
+
+
+def _renamed(hidden: Path, target: Path) -> None:
+    """Give a new index its name. If another process has written the same index meanwhile, keep that one."""
+    try:
+        hidden.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+        safe_folders.discard(hidden)

@@ -1,0 +1,96 @@
+"""Files as applications write them, with the libraries that applications use."""
+
+import io
+import struct
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from msgspec import structs
+from PIL import Image
+
+from dlio_hpc.config.workload import Draft, Workload
+from dlio_hpc.core.formats.tfrecord import head, masked_crc
+from dlio_hpc.plan import dataset_scan, sample_index
+
+# Numbers of records of the files that the tests write: different ones, and none.
+COUNTS = (5, 9, 0, 3, 12, 1, 7)
+
+
+def images(folder: Path, count: int = 11) -> list[bytes]:
+    """Write JPEG and PNG files in two folders. Return their contents in the order of their names."""
+    contents = {}
+    rng = np.random.default_rng(1)
+    for number in range(count):
+        pixels = rng.integers(0, 255, (20 + 3 * number, 30, 3), dtype=np.uint8)
+        name = f"class{number % 2}/{number:02}.{'png' if number % 3 else 'jpg'}"
+        memory = io.BytesIO()
+        Image.fromarray(pixels).save(memory, "PNG" if number % 3 else "JPEG")
+        contents[name] = memory.getvalue()
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(contents[name])
+    return [contents[name] for name in sorted(contents)]
+
+
+def payloads(counts: tuple[int, ...] = COUNTS, sizes: tuple[int, int] = (1, 3000)) -> list[list[bytes]]:
+    """Return random records for each file."""
+    rng = np.random.default_rng(2)
+    return [[rng.bytes(int(rng.integers(*sizes, endpoint=True))) for _ in range(count)] for count in counts]
+
+
+def records(folder: Path, files: list[list[bytes]]) -> list[bytes]:
+    """Write TFRecord files. Return all records."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, payload in enumerate(files):
+        content = b"".join(head(len(one)) + one + struct.pack("<I", masked_crc(one)) for one in payload)
+        (folder / f"part-{number:02}.tfrecord").write_bytes(content)
+    return [record for file in files for record in file]
+
+
+def arrays(folder: Path, kind: str, counts: tuple[int, ...] = (5, 9, 3, 12), **keys: Any) -> list[bytes]:
+    """Write files with an array `images` and an array of labels. Return the bytes of all samples. keys: arguments of
+    create_dataset().
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(3)
+    samples = []
+    for number, count in enumerate(counts):
+        values = rng.normal(size=(count, 6, 25)).astype("float32")
+        samples += [value.tobytes() for value in values]
+        path = folder / f"{number}.{kind}"
+        if kind == "npz":
+            (np.savez_compressed if keys else np.savez)(path, images=values, labels=np.arange(count))
+        else:
+            with h5py.File(path, "w") as file:
+                file.create_dataset("train/images", data=values, **keys)
+                file["labels"] = np.arange(count)
+    return samples
+
+
+def unscanned(kind: str, glob: str, existing: dict[str, Any] | None = None, **reader: Any) -> Workload:
+    data = {
+        "name": "w",
+        "dataset": {"format": kind, "files": 1, "samples_per_file": 1, "sample": {"bytes": 1},
+                    "existing": {"glob": glob, **(existing or {})}},
+        "reader": reader,
+    }  # fmt: skip
+    return Draft(data, "test").with_settings({})
+
+
+def scanned(data: Path, runs: Path, made: Workload, is_kept: bool = True) -> Workload:
+    """Scan the dataset of a workload, as a submission does. is_kept: whether to write the index."""
+    place = dataset_scan.ScanFolders(str(data), str(runs))
+    described = dataset_scan.described(made.dataset, place, lambda _: None)
+    assert described.scan is not None
+    if is_kept:
+        sample_index.write(described.scan.index)
+        forget()
+    return structs.replace(made, dataset=described)
+
+
+def forget() -> None:
+    """Forget the indices that this process holds, as a new process does."""
+    sample_index._unwritten.clear()
+    sample_index.opened.cache_clear()
