@@ -241,8 +241,8 @@ def fits_blocks(dataset: Dataset) -> bool:
     """Return whether O_DIRECT can read each sample without other bytes, because it begins and ends at a block of its
     file.
     """
-    sample = dataset.sample
-    return dataset.format in {"raw", "npz"} and sample.stdev is None and sample.size % BLOCK == 0
+    sample, is_whole = dataset.sample, dataset.arrays is None
+    return dataset.format in {"raw", "npz"} and is_whole and sample.stdev is None and sample.size % BLOCK == 0
 
 
 def shares_files(dataset: Dataset, reader: Reader, ranks: int) -> bool:

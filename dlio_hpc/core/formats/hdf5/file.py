@@ -13,6 +13,7 @@ from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.core import darshan_fd_gate, procfs
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.files import ABSENT
+from dlio_hpc.core.formats import arrays
 from dlio_hpc.core.formats.format import damaged
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import SampleLayout
@@ -45,8 +46,8 @@ def looking_up(tally: Tally) -> Iterator[None]:
 
 
 class Hdf5File:
-    """An open HDF5 file and the HDF5 dataset in it. The constructor raises InvalidRun if the file does not hold the
-    expected HDF5 dataset.
+    """An open HDF5 file and the HDF5 datasets in it, one per array. The constructor raises InvalidRun if the file does
+    not hold the expected HDF5 datasets.
     """
 
     def __init__(self, path: str, dataset: Dataset, number: int, **driver: Any) -> None:
@@ -55,18 +56,24 @@ class Hdf5File:
         try:
             with darshan_fd_gate.opening():
                 self._file = h5py.File(path, "r", **driver)
-            self.dataset = self._file[NAME]
-            actual = (self.dataset.shape, self.dataset.dtype, self.dataset.chunks, self.dataset.compression or "none")
+            self.datasets = [self._file[name] for name in names(dataset)]
+            actual = [(array.shape, array.dtype, array.chunks, array.compression or "none") for array in self.datasets]
         except DAMAGE as fault:
             raise unusable(path, fault) from fault
         places = SampleLayout(dataset)
-        shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
-        expected = (shape, np.dtype(dataset.sample.array_dtype), chunk, dataset.compression)
-        if actual != expected:
-            raise InvalidRun(
-                f"{path} holds {_described(*actual)}, expected {_described(*expected)}; remove the dataset's folder "
-                "and generate it again"
-            )
+        chunk, dtype = chunk_of(dataset, places, number), np.dtype(dataset.sample.array_dtype)
+        for held, shape in zip(actual, arrays.shapes(dataset, places, number), strict=True):
+            expected = (shape, dtype, chunk, dataset.compression)
+            if held != expected:
+                raise InvalidRun(
+                    f"{path} holds {_described(*held)}, expected {_described(*expected)}; remove the dataset's folder "
+                    "and generate it again"
+                )
+
+    @property
+    def dataset(self) -> Any:
+        """The HDF5 dataset of a file with one array."""
+        return self.datasets[0]
 
     @property
     def descriptor(self) -> int:
@@ -78,6 +85,11 @@ class Hdf5File:
         """Close the file. Errors are ignored, because nothing was written."""
         with darshan_fd_gate.closing(), suppress(OSError, RuntimeError):
             self._file.close()
+
+
+def names(dataset: Dataset) -> list[str]:
+    """Return the names of the HDF5 datasets in a file."""
+    return [part.name for part in arrays.parts(dataset)] or [NAME]
 
 
 def _described(shape: tuple[int, ...], dtype: Any, chunk: tuple[int, ...] | None, compression: str) -> str:
