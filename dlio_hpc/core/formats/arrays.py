@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SMALL = 64 << 10
 
 
-class Part(NamedTuple):
+class SamplePart(NamedTuple):
     """Part of each sample that an array holds. name: name of the array. first: offset of the part in the sample. size:
     bytes of the part.
     """
@@ -42,11 +42,11 @@ class Part(NamedTuple):
         return row[self.first : self.first + self.size]
 
 
-def parts(dataset: Dataset) -> list[Part]:
+def parts(dataset: Dataset) -> list[SamplePart]:
     """Return the parts of a sample in the order of the arrays. The list is empty if files hold one array."""
     listed, first = [], 0
     for number, size in enumerate(dataset.arrays or ()):
-        listed.append(Part(f"x{number}", first, int(size)))
+        listed.append(SamplePart(f"x{number}", first, int(size)))
         first += size
     return listed
 
@@ -67,7 +67,7 @@ def holder(dataset: Dataset, places: SampleLayout, number: int, index: int, offs
     return number * dataset.samples_per_file + offset // dataset.arrays[index]
 
 
-def slabs(dataset: Dataset, number: int, part: Part) -> Iterator[Rows]:
+def slabs(dataset: Dataset, number: int, part: SamplePart) -> Iterator[Rows]:
     """Yield the generated rows of an array of file `number` in slabs of about 1 MiB, but at least one row. A slab is
     valid only until the next slab is requested.
     """

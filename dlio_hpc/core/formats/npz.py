@@ -117,7 +117,7 @@ def _members(dataset: Dataset, number: int) -> list[_Member]:
     return members
 
 
-def _rows(dataset: Dataset, number: int, part: arrays.Part) -> Iterator[memoryview]:
+def _rows(dataset: Dataset, number: int, part: arrays.SamplePart) -> Iterator[memoryview]:
     for slab in arrays.slabs(dataset, number, part):
         yield slab.reshape(-1).data
 

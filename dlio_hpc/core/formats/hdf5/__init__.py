@@ -171,7 +171,7 @@ def _content_fault(path: str, file: Hdf5File, dataset: Dataset, number: int, ind
     at = first = 0
     try:
         for slab in array.slabs:
-            actual, expected = as_bytes(file.datasets[index][first : first + len(slab)]), as_bytes(slab)
+            actual, expected = as_bytes(file.array(index)[first : first + len(slab)]), as_bytes(slab)
             first += len(slab)
             wrong = file_comparison.difference(actual, expected)
             if wrong is not None:
@@ -206,7 +206,7 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 def _starts(path: str, dataset: Dataset, number: int, tally: Tally) -> list[int]:
     """Return the offset of each contiguous array in a file."""
     with looking_up(tally), contextlib.closing(Hdf5File(path, dataset, number)) as file:
-        offsets: list[int | None] = [array.id.get_offset() for array in file.datasets]
+        offsets: list[int | None] = [array.id.get_offset() for array in file.arrays]
     if None in offsets:
         raise damaged(path, "its dataset has no storage in the file")
     return [offset for offset in offsets if offset is not None]

@@ -46,34 +46,53 @@ def looking_up(tally: Tally) -> Iterator[None]:
 
 
 class Hdf5File:
-    """An open HDF5 file and the HDF5 datasets in it, one per array. The constructor raises InvalidRun if the file does
-    not hold the expected HDF5 datasets.
+    """An open HDF5 file and the HDF5 datasets in it, one per array. The constructor opens the first of them, and the
+    others are opened when they are needed, as programs do. An HDF5 dataset that is missing, or is not as expected,
+    raises InvalidRun when it is opened.
     """
 
     def __init__(self, path: str, dataset: Dataset, number: int, **driver: Any) -> None:
         import h5py
 
+        self._path, self._layout, self._number = path, dataset, number
         try:
             with darshan_fd_gate.opening():
                 self._file = h5py.File(path, "r", **driver)
-            self.datasets = [self._file[name] for name in names(dataset)]
-            actual = [(array.shape, array.dtype, array.chunks, array.compression or "none") for array in self.datasets]
         except DAMAGE as fault:
             raise unusable(path, fault) from fault
-        places = SampleLayout(dataset)
-        chunk, dtype = chunk_of(dataset, places, number), np.dtype(dataset.sample.array_dtype)
-        for held, shape in zip(actual, arrays.shapes(dataset, places, number), strict=True):
-            expected = (shape, dtype, chunk, dataset.compression)
-            if held != expected:
-                raise InvalidRun(
-                    f"{path} holds {_described(*held)}, expected {_described(*expected)}; remove the dataset's folder "
-                    "and generate it again"
-                )
+        self._names = [part.name for part in arrays.parts(dataset)] or [NAME]
+        self._arrays: dict[int, Any] = {}
+        self.dataset = self.array(0)
+
+    def array(self, index: int) -> Any:
+        """Return the HDF5 dataset that holds the array `index` of the file."""
+        array = self._arrays.get(index)
+        if array is None:
+            array = self._arrays[index] = self._opened(index)
+        return array
 
     @property
-    def dataset(self) -> Any:
-        """The HDF5 dataset of a file with one array."""
-        return self.datasets[0]
+    def arrays(self) -> Iterator[Any]:
+        """All HDF5 datasets of the file."""
+        return map(self.array, range(len(self._names)))
+
+    def _opened(self, index: int) -> Any:
+        """Open an HDF5 dataset, and check that it is as expected."""
+        dataset, number = self._layout, self._number
+        try:
+            array = self._file[self._names[index]]
+            actual = (array.shape, array.dtype, array.chunks, array.compression or "none")
+        except DAMAGE as fault:
+            raise unusable(self._path, fault) from fault
+        places = SampleLayout(dataset)
+        shape, chunk = arrays.shapes(dataset, places, number)[index], chunk_of(dataset, places, number)
+        expected = (shape, np.dtype(dataset.sample.array_dtype), chunk, dataset.compression)
+        if actual != expected:
+            raise InvalidRun(
+                f"{self._path} holds {_described(*actual)}, expected {_described(*expected)}; remove the dataset's "
+                "folder and generate it again"
+            )
+        return array
 
     @property
     def descriptor(self) -> int:
@@ -85,11 +104,6 @@ class Hdf5File:
         """Close the file. Errors are ignored, because nothing was written."""
         with darshan_fd_gate.closing(), suppress(OSError, RuntimeError):
             self._file.close()
-
-
-def names(dataset: Dataset) -> list[str]:
-    """Return the names of the HDF5 datasets in a file."""
-    return [part.name for part in arrays.parts(dataset)] or [NAME]
 
 
 def _described(shape: tuple[int, ...], dtype: Any, chunk: tuple[int, ...] | None, compression: str) -> str:

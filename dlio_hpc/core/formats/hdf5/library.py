@@ -57,9 +57,9 @@ class Library:
         calls = len(tally.starts)
         split = self._calls_of_parts if self._parts else self._calls
         for call in split(list(places), buffer.rows):
-            self._read(self._files.get(call.place.file, tally).datasets[call.array], call, tally)
+            self._read(self._files.get(call.place.file, tally).array(call.array), call, tally)
         for _ in range(self._calls_per_batch - len(places)):
-            for source in self._files.get(0, tally).datasets:
+            for source in self._files.get(0, tally).arrays:
                 _transfer(source, (), buffer.rows[:0], collective=True)
         after = procfs.thread_io()
         if before is None or after is None:
