@@ -496,8 +496,8 @@ def test_slabs_are_calls_of_the_transfer_size(tmp_path: Path) -> None:
 def test_direct_access_reads_whole_blocks(tmp_path: Path) -> None:
     folder = Path(tempfile.mkdtemp(dir=Path(__file__).parent))  # /tmp may have no O_DIRECT
     try:
-        for kind, sample in product(("npz", "tfrecord", "hdf5", "raw"), (_FIXED, _SPREAD)):
-            dataset = _dataset(kind, sample)
+        ways = product(("npz", "tfrecord", "hdf5", "raw"), (_FIXED, _SPREAD))
+        for dataset in [*(_dataset(*way) for way in ways), _SEVERAL[0], _SEVERAL[6]]:
             _write(folder, dataset)
             for size in (None, 4096, 8192):
                 reader = _reader(folder, dataset, "posix", size, direct=True)
