@@ -69,7 +69,7 @@ def of_archives(reads: Reads) -> DerivedValue | None:
     buffer = _first_request(reads)
     shown = [archive for visit in _visits(reads, _opens_archive) if (archive := _archive(visit, buffer)) is not None]
     archive = _prevailing(shown)
-    if archive is None or not 2 <= archive.arrays <= _MOST or not archive.members or archive.members[0] != 0:
+    if archive is None or not 2 <= archive.arrays <= _MOST or archive.members[:1] != (0,):
         return None
     if len(archive.members) > archive.arrays:
         return None
