@@ -100,6 +100,17 @@ def test_one_file_is_read_collectively(measured: Any, tmp_path: Path, kind: str,
     _check_activity(tmp_path, result)
 
 
+@pytest.mark.parametrize("kind", ["npz", "hdf5"])
+def test_several_arrays_are_read_collectively(measured: Any, kind: str) -> None:
+    keys = ("reader.access=collective", f"dataset.format={kind}", "reader.batch_size=7", "reader.verify_content=all")
+    arrays = ("dataset.sample={bytes: 12000}", "dataset.arrays=[9000, 2980, 8, 12]")
+    summary = _shared(lambda *overrides: measured(*overrides, ppn=4), *keys, *arrays)["summary"]
+    assert summary["samples"] == summary["samples_verified"] == 60
+    assert summary["bytes_read"] == 60 * 12_000
+    looked_up = summary["reads"] - summary["steps"] * 4
+    assert (looked_up > 0) == (kind == "hdf5"), "a call per step and rank"
+
+
 def test_an_mpi_whose_collective_reads_abort_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"does not work with MPICH 4\.0\.2 under mpi4py 4\.1\.2; use a newer MPICH"):
         check_library("MPICH Version:      4.0.2\nMPICH Release date: ...", "4.1.2")

@@ -14,6 +14,7 @@ from tests import planning, straced
 
 RANKS = 2
 _CHUNKED = ("dataset.format=hdf5", "dataset.chunk=4KiB")
+_ARRAYS = ("dataset.sample={bytes: 12000}", "dataset.arrays=[9000, 2980, 8, 12]")
 _RECORDS = ("dataset.format=tfrecord", "reader.mode=framework", "reader.loader=tensorflow")
 
 
@@ -53,6 +54,13 @@ def _measured(folder: Path, workload: Path | str, *keys: str) -> tuple[Run, Summ
         ("dataset.format=npz", "reader.loader=pytorch", "reader.multiprocessing_context=spawn"),
         (*_CHUNKED, "reader.loader=tensorflow"),
         ("dataset.format=npz", "reader.mode=framework"),
+        _ARRAYS,
+        (*_ARRAYS, "reader.mode=framework"),
+        (*_ARRAYS, "reader.mode=framework", "reader.loader=pytorch", "reader.transfer_size=1MiB"),
+        (*_ARRAYS, "reader.loader=tensorflow"),
+        (*_ARRAYS, "dataset.format=hdf5"),
+        (*_ARRAYS, "dataset.format=hdf5", "reader.mode=framework"),
+        (*_ARRAYS, "dataset.format=hdf5", "reader.mode=framework", "reader.loader=pytorch"),
         ("dataset.format=csv", "reader.mode=framework"),
         ("dataset.format=raw", "reader.mode=framework"),
         ("dataset.format=tfrecord", "reader.mode=framework"),

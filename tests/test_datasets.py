@@ -23,14 +23,17 @@ from tests import planning, written
 from tests.conftest import Run
 
 _SPREAD = ("dataset.sample={bytes: 1000, stdev: 200, seed: 3}",)
+_ARRAYS = ("dataset.sample={bytes: 840}", "dataset.arrays=[700, 120, 8, 12]")
 _STORED: dict[str, tuple[str, ...]] = {
     "npz": (),
     "npz spread": _SPREAD,
+    "npz arrays": _ARRAYS,
     "npz gzip": ("dataset.compression=gzip", "dataset.random_bits=3"),
     "tfrecord": ("dataset.format=tfrecord",),
     "tfrecord spread": ("dataset.format=tfrecord", *_SPREAD),
     "hdf5": ("dataset.format=hdf5",),
     "hdf5 spread": ("dataset.format=hdf5", *_SPREAD),
+    "hdf5 arrays": ("dataset.format=hdf5", *_ARRAYS),
     "hdf5 chunked": ("dataset.format=hdf5", "dataset.chunk=[2, 7, 3]"),
     "hdf5 gzip": ("dataset.format=hdf5", "dataset.compression=gzip", "dataset.random_bits=3"),
     "hdf5 lzf": ("dataset.format=hdf5", "dataset.compression=lzf", "dataset.random_bits=3", "reader.mode=framework"),
@@ -77,9 +80,10 @@ def _places(path: Path) -> list[int]:
     if path.suffix != ".hdf5":
         return [0, path.stat().st_size // 3, path.stat().st_size // 2]
     with h5py.File(path) as file:
-        array = file["x"].id
+        first, last = min(file), max(file)
+        array = file[first].id
         if (offset := array.get_offset()) is not None:
-            return [0, offset, offset + 2000]
+            return [0, offset, offset + 2000, file[last].id.get_offset() + 7]
         chunks = [array.get_chunk_info(number) for number in range(array.get_num_chunks())]
     return [0, chunks[0].byte_offset, chunks[-1].byte_offset]
 
@@ -103,10 +107,15 @@ def test_a_flipped_byte_is_found_in_every_format(tmp_path: Path, name: str) -> N
     [
         ("npz", 4096 + 2 * 840, "byte 5776 differs from the generated contents (sample 7)"),
         ("npz", 4095, "byte 4095 differs from the generated contents"),
+        # The archive has headers of 184 bytes; the arrays have 3500, 600, 40 and 60 bytes.
+        ("npz arrays", 3684 + 184 + 3 * 120 + 1, "byte 4229 differs from the generated contents (sample 8)"),
+        ("npz arrays", 3684 + 184 + 600 + 100, "byte 4568 differs from the generated contents"),
+        ("npz arrays", 3684 + 14, "its header and its directory differ"),
         ("npz gzip", 0, "is not a dlio-hpc dataset file, or is corrupted: "),
         ("tfrecord", 3 * 856 - 1, "byte 2567 differs from the generated contents (sample 7)"),
         ("tfrecord spread", 5079, "byte 5079 differs from the generated contents (sample 9)"),
         ("hdf5", 2048 + 3 * 840, "byte 2520 of its array differs from the generated contents (sample 8)"),
+        ("hdf5 arrays", 2048 + 3 * 700, "byte 2100 of its array x0 differs from the generated contents (sample 8)"),
         ("csv", 4 * 2100, "byte 8400 differs from the generated contents (sample 9)"),
         ("one a file", 4200, "byte 4200 differs from the generated contents (sample 1)"),
     ],
@@ -119,7 +128,19 @@ def test_a_fault_is_told_by_byte_and_sample(tmp_path: Path, name: str, at: int, 
 
 
 @pytest.mark.parametrize(
-    "name", ["npz", "npz gzip", "tfrecord", "hdf5", "hdf5 gzip", "hdf5 chunked", "csv", "one a file"]
+    "name",
+    [
+        "npz",
+        "npz arrays",
+        "npz gzip",
+        "tfrecord",
+        "hdf5 arrays",
+        "hdf5",
+        "hdf5 gzip",
+        "hdf5 chunked",
+        "csv",
+        "one a file",
+    ],
 )
 @pytest.mark.parametrize("quick", [True, False])
 def test_missing_extra_and_cut_files_are_found(tmp_path: Path, name: str, quick: bool) -> None:

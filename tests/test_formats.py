@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader as ReaderKeys
@@ -135,7 +136,17 @@ _CASES += [
     for sample, level, mode in product((_FIXED, _SPREAD), (0, 9), ("posix", "framework"))
 ]
 _CASES += [(_dataset("npz", compression="gzip", random_bits=1), "posix", 100, {})]
+# Samples of 70 KB are generated part by part, smaller samples as a whole.
+_SIZES = ((700, 120, 8, 12), (1, 69_999), (3, 1 << 20, 8))
+_SEVERAL = [
+    _dataset(kind, Sample(bytes=Size(sum(sizes))), files=4, per_file=per_file, arrays=tuple(map(Size, sizes)))
+    for kind, sizes, per_file in product(("npz", "hdf5"), _SIZES, (5, 1))
+]
+_CASES += [(dataset, mode, None, {}) for dataset, mode in product(_SEVERAL, ("posix", "framework"))]
+_CASES += [(dataset, "posix", 100, {}) for dataset in (_SEVERAL[0], _SEVERAL[6])]
+_CASES += [(dataset, "framework", 100, {}) for dataset in _SEVERAL[:6:2]]
 _RING = {"engine": "io_uring"}
+_CASES += [(dataset, "posix", size, _RING) for dataset, size in product((_SEVERAL[0], _SEVERAL[7]), (None, 100))]
 _CASES += [
     (_dataset(kind, sample), "posix", size, _RING)
     for kind, sample in product(("npz", "tfrecord", "hdf5", "raw"), (_FIXED, _SPREAD))
@@ -163,7 +174,8 @@ def _name(case: tuple[Dataset, str, int | None, dict[str, Any]]) -> str:
     dataset, mode, size, keys = case
     chunk = dataset.chunk_shape if dataset.is_chunked else None
     spread = "spread" if dataset.sample.stdev else "fixed"
-    parts = [dataset.format, mode, spread, size, chunk, dataset.compression, dataset.level, dataset.files, *keys]
+    stored = [dataset.compression, dataset.level, dataset.files, dataset.samples_per_file, dataset.arrays]
+    parts = [dataset.format, mode, spread, size, chunk, *stored, *keys]
     return "-".join(str(part).replace(" ", "") for part in parts)
 
 
@@ -248,6 +260,74 @@ def test_numpy_reads_what_is_written(tmp_path: Path) -> None:
     assert [row.tobytes() for row in array] == _expected(dataset, [5, 6, 7, 8, 9])
     data = (tmp_path / "0").read_bytes()
     assert data[npz.DATA_OFFSET :].startswith(_expected(dataset, [0])[0]), "the data begin on a page"
+
+
+def test_numpy_reads_the_arrays_where_it_would_put_them(tmp_path: Path) -> None:
+    dataset = _SEVERAL[0]
+    _write(tmp_path, dataset)
+    with np.load(tmp_path / "1") as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    assert [(name, array.shape, array.dtype) for name, array in arrays.items()] == [
+        (f"x{number}", (5, size), np.uint8) for number, size in enumerate(_SIZES[0])
+    ]
+    assert [row.tobytes() for row in np.hstack(list(arrays.values()))] == _expected(dataset, [5, 6, 7, 8, 9])
+    np.savez(tmp_path / "own.npz", **arrays)
+    places = [
+        [
+            (entry.filename, entry.header_offset, entry.file_size)
+            for entry in zipfile.ZipFile(tmp_path / name).infolist()
+        ]
+        for name in ("1", "own.npz")
+    ]
+    assert places[0] == places[1]
+    assert (tmp_path / "1").stat().st_size == (tmp_path / "own.npz").stat().st_size
+
+
+def test_h5py_reads_the_arrays(tmp_path: Path) -> None:
+    dataset = _SEVERAL[6]
+    assert dataset.format == "hdf5"
+    _write(tmp_path, dataset)
+    with h5py.File(tmp_path / "1") as file:
+        assert sorted(file) == ["x0", "x1", "x2", "x3"]
+        arrays = [file[f"x{number}"][...] for number in range(4)]
+        assert all(file[name].chunks is None for name in file)
+    assert [array.shape for array in arrays] == [(5, size) for size in _SIZES[0]]
+    assert [row.tobytes() for row in np.hstack(arrays)] == _expected(dataset, [5, 6, 7, 8, 9])
+
+
+@pytest.mark.parametrize("dataset", [_SEVERAL[0], _SEVERAL[6]], ids=lambda dataset: dataset.format)
+def test_a_request_is_made_for_each_array(tmp_path: Path, dataset: Dataset) -> None:
+    _write(tmp_path, dataset)
+    reader = _reader(tmp_path, dataset, "posix")
+    _read(reader, dataset, [0])  # looks up where the arrays begin
+    _, tally = _read(reader, dataset, [4, 2, 7])
+    assert tally.sizes == list(_SIZES[0]) * 3
+    assert (tally.requests, tally.bytes_read, tally.overhead_bytes, tally.opens) == (12, 3 * 840, 0, 1)
+    reader.close()
+
+
+def test_numpy_loads_all_arrays_and_h5py_makes_a_call_for_each(tmp_path: Path) -> None:
+    npz_files, hdf5_files = _SEVERAL[0], _SEVERAL[6]
+    _write(tmp_path, npz_files)
+    _, tally = _read(_reader(tmp_path, npz_files, "framework"), npz_files, [3])
+    assert tally.bytes_read == 5 * 840
+    assert tally.overhead_bytes > 0, "headers"
+    assert tally.opens == 1
+    _write(tmp_path, hdf5_files)
+    _, tally = _read(_reader(tmp_path, hdf5_files, "framework"), hdf5_files, [3, 4])
+    assert len(tally.starts) == 2 * 4
+
+
+@pytest.mark.parametrize("mode", ["posix", "framework"])
+def test_files_of_other_arrays_are_named(tmp_path: Path, mode: str) -> None:
+    for dataset in (_SEVERAL[0], _SEVERAL[6]):
+        other = structs.replace(dataset, arrays=(Size(800), Size(40)))
+        _write(tmp_path, other)
+        if (dataset.format, mode) != ("npz", "posix"):
+            with pytest.raises(InvalidRun, match=f"{tmp_path}/0"):
+                _read(_reader(tmp_path, dataset, mode), dataset, [0])
+        fault = FORMATS[dataset.format].fault(str(tmp_path / "0"), dataset, 0, False)
+        assert fault is not None
 
 
 def test_deflated_archives_are_deflated(tmp_path: Path) -> None:
@@ -416,8 +496,8 @@ def test_slabs_are_calls_of_the_transfer_size(tmp_path: Path) -> None:
 def test_direct_access_reads_whole_blocks(tmp_path: Path) -> None:
     folder = Path(tempfile.mkdtemp(dir=Path(__file__).parent))  # /tmp may have no O_DIRECT
     try:
-        for kind, sample in product(("npz", "tfrecord", "hdf5", "raw"), (_FIXED, _SPREAD)):
-            dataset = _dataset(kind, sample)
+        ways = product(("npz", "tfrecord", "hdf5", "raw"), (_FIXED, _SPREAD))
+        for dataset in [*(_dataset(*way) for way in ways), _SEVERAL[0], _SEVERAL[6]]:
             _write(folder, dataset)
             for size in (None, 4096, 8192):
                 reader = _reader(folder, dataset, "posix", size, direct=True)

@@ -151,6 +151,29 @@ def test_each_sample_once_in_the_same_order(
     assert sorted(number for rank in samples for batch in rank for number in batch) == list(range(35))
 
 
+@pytest.mark.parametrize("shuffle", _SHUFFLES, ids=lambda s: f"files={s.files},samples={s.samples}")
+@pytest.mark.parametrize(("kind", "per_file"), [("npz", 7), ("npz", 1), ("hdf5", 7), ("hdf5", 1)])
+@pytest.mark.parametrize("mode", _MODES)
+@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+def test_samples_of_several_arrays(
+    tmp_path: Path, loader: Any, mode: Any, kind: Any, per_file: int, shuffle: Shuffle
+) -> None:
+    arrays = (Size(300), Size(92), Size(8))
+    dataset = Dataset(kind, 35 // per_file, per_file, Sample(bytes=Size(400)), arrays=arrays)
+    keys = Reader(loader=loader, mode=mode, batch_size=4, read_threads=2, shuffle=shuffle)
+    made = Workload("w", dataset, reader=keys)
+    _write(tmp_path, dataset)
+    assert _epoch(loader, made, tmp_path) == _expected(made)
+
+
+def test_several_arrays_are_read_from_interleaved_files(tmp_path: Path) -> None:
+    dataset = Dataset("hdf5", 5, 7, Sample(bytes=Size(400)), arrays=(Size(300), Size(100)))
+    for mode in ("posix", "framework"):
+        made = Workload("w", dataset, reader=Reader(mode=mode, batch_size=4, interleave=2))
+        _write(tmp_path, dataset)
+        assert _epoch("native", made, tmp_path) == _expected(made)
+
+
 @pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
 @pytest.mark.parametrize(
     ("kind", "per_file"), [("tfrecord", 35), ("tfrecord", 7), ("tfrecord", 1), ("npz", 7), ("hdf5", 1)]

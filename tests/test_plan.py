@@ -59,6 +59,9 @@ def test_fingerprints_depend_on_the_geometry_alone() -> None:
     assert plan.fingerprint(dataset) == plan.fingerprint(replace(dataset)) == "122ee4f6c24a"
     assert plan.fingerprint(dataset) != plan.fingerprint(replace(dataset, files=65))
     assert plan.dataset_name(dataset) == "npz-64x4x1MiB-122ee4f6c24a"
+    sample = Sample(bytes=units.Size(100))
+    divisions = [None, *((units.Size(size), units.Size(100 - size)) for size in (10, 20))]
+    assert len({plan.fingerprint(replace(dataset, sample=sample, arrays=arrays)) for arrays in divisions}) == 3
 
 
 def _make(request: planning.Request, *overrides: str) -> Plan:

@@ -96,17 +96,22 @@ def _compared(folder: Path, dataset: Dataset, **keys: Any) -> int:
 
 
 _PLAIN = [_dataset(kind) for kind in ("npz", "raw", "tfrecord", "hdf5", "csv")]
+_SEVERAL = [
+    _dataset(kind, sample=Sample(bytes=Size(_BYTES)), arrays=(Size(100), Size(200), Size(_BYTES - 300)))
+    for kind in ("npz", "hdf5")
+]
 _PACKED = [
     _dataset("npz", compression="gzip", random_bits=8),
     _dataset("hdf5", compression="gzip", compression_ratio=2.0),
     _dataset("hdf5", chunk=Chunk(bytes=Size(100))),
     _dataset("tfrecord", sample=Sample(bytes=Size(_BYTES), stdev=Size(1))),
 ]
-_WAYS = [(dataset, mode) for dataset in (*_PLAIN, *_PACKED) for mode in ("posix", "framework")]
+_WAYS = [(dataset, mode) for dataset in (*_PLAIN, *_SEVERAL, *_PACKED) for mode in ("posix", "framework")]
 
 
 def _named(value: Any) -> str:
-    return f"{value.format} {value.compression}" if isinstance(value, Dataset) else str(value)
+    arrays = f" {len(value.arrays)} arrays" if isinstance(value, Dataset) and value.arrays else ""
+    return f"{value.format} {value.compression}{arrays}" if isinstance(value, Dataset) else str(value)
 
 
 @pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch", "memory"])
@@ -128,7 +133,7 @@ def test_a_wrong_bit_of_any_sample_is_found(tmp_path: Path, dataset: Dataset, mo
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.sampled_from(_PLAIN), st.integers(0, 8 * 16 * _BYTES - 1))
+@given(st.sampled_from([*_PLAIN, *_SEVERAL]), st.integers(0, 8 * 16 * _BYTES - 1))
 def test_no_bit_is_passed_over(tmp_path: Path, dataset: Dataset, bit: int) -> None:
     for left in tmp_path.iterdir():
         left.unlink()  # HDF5 keeps a file open that it cannot read to its end

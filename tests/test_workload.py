@@ -162,6 +162,7 @@ def test_a_plan_has_nothing_implicit() -> None:
 
 
 _H5, _TF = "dataset.format=hdf5", "dataset.format=tfrecord"
+_ARRAYS = ("dataset.sample={bytes: 100}", "dataset.arrays=[64, 36]")
 _SHARED = ("dataset.file_access=shared", "dataset.files=1")
 _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
 
@@ -180,6 +181,29 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
         ((_H5, "dataset.samples_per_file=9000", "dataset.chunk=8GiB"), "HDF5 requires chunks below 4 GiB"),
         (("dataset.format=tfrecord", "dataset.compression=gzip"), "compression: gzip needs format: hdf5"),
         (("dataset.compression=lzf",), "compression: lzf needs format: hdf5 (gzip, lzf) or npz (gzip), not npz"),
+        (("dataset.format=raw", *_ARRAYS), "dataset: arrays needs format: npz or hdf5; a file of format: raw cannot"),
+        (("dataset.compression=gzip", *_ARRAYS), "dataset: arrays are stored contiguously and without compression"),
+        ((_H5, "dataset.chunk=64", *_ARRAYS), "dataset: arrays are stored contiguously and without compression"),
+        (("dataset.arrays=[64, 36]",), "dataset: arrays divides samples of one size, given in bytes: set sample.bytes"),
+        (("dataset.sample={bytes: 100, stdev: 2}", "dataset.arrays=[64, 36]"), "and leave shape, dtype and stdev null"),
+        (("dataset.sample={bytes: 100}", "dataset.arrays=[64, 0, 36]"), "an array of a sample has at least 1 byte"),
+        (
+            ("dataset.sample={bytes: 100}", "dataset.arrays=[64, 32]"),
+            "dataset: arrays: the sizes add up to 96 bytes, but a sample has 100 bytes; set sample.bytes: 96",
+        ),
+        (("dataset.sample={bytes: 100}", "dataset.arrays=[100]"), "dataset.arrays: expected `array` of length >= 2"),
+        (
+            (*_ARRAYS, "reader.transfer_size=101"),
+            "reader.transfer_size: with dataset.arrays, at least one request is made for each array of a sample",
+        ),
+        (
+            (*_ARRAYS, _H5, "reader.mode=framework", "reader.transfer_size=1MiB"),
+            "reader.transfer_size: with dataset.arrays, each call of h5py reads an array of a sample",
+        ),
+        (
+            (*_ARRAYS, "reader.engine=io_uring", "reader.direct=true"),
+            "one array, and a sample size that is a multiple of 4096 bytes",
+        ),
         (("dataset.level=3",), "level needs compression: gzip"),
         (("dataset.compression=gzip", "dataset.level=10"), "dataset.level: expected `int` <= 9"),
         (("dataset.random_bits=0",), "dataset.random_bits: expected `int` >= 1"),

@@ -17,6 +17,7 @@ LEVEL = 4
 ITEM_BYTES = {"uint8": 1, "int16": 2, "float16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
 # HDF5's limit on the bytes of a chunk (H5Pset_chunk).
 _LARGEST_CHUNK = 2**32
+_HOLD_ARRAYS = ("npz", "hdf5")
 _COMPRESSIONS = {"hdf5": {"none", "gzip", "lzf"}, "npz": {"none", "gzip"}}
 
 
@@ -191,6 +192,10 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     """Number of samples in each file. Example: 4"""
     sample: Sample
     """Shape or size of a sample."""
+    arrays: Annotated[tuple[units.Size, ...], Meta(min_length=2, max_length=64)] | None = None
+    """Bytes of each array of a sample, for npz and HDF5 files with several arrays, such as images, masks and labels;
+    null: one array. The sizes add up to `sample.bytes`. Example: [76 KiB, 12 KiB, 8]
+    """
     file_access: Literal["multi", "shared"] = "multi"
     """multi: many files; shared: a single file that all ranks read."""
     chunk: Chunk | None = None
@@ -365,6 +370,8 @@ def _check(dataset: Dataset) -> None:
     )
     if dataset.existing is not None:
         _check_existing(dataset, dataset.existing)
+    if dataset.arrays is not None:
+        _check_arrays(dataset, dataset.arrays)
     if dataset.is_chunked:
         _check_chunk(dataset)
 
@@ -385,9 +392,41 @@ def _check_existing(dataset: Dataset, existing: Existing) -> None:
             f"existing.sample_bytes is for format: raw; the scan takes the sizes from {kind} files; leave it null",
         ),
         (
+            dataset.arrays is not None,
+            "existing: arrays is for generated datasets; name the array that is read in existing.array, and leave "
+            "arrays null",
+        ),
+        (
             any(side.access == "read" for side in dataset.auxiliary_files),
             "existing: auxiliary files with access: read are stored with a generated dataset, but nothing is written "
             "to an existing one; set auxiliary_files: []",
+        ),
+    )
+
+
+def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
+    sample, total = dataset.sample, sum(arrays)
+    refuse(
+        (
+            dataset.format not in _HOLD_ARRAYS,
+            f"arrays needs format: {' or '.join(_HOLD_ARRAYS)}; a file of format: {dataset.format} cannot hold several "
+            "arrays; leave arrays null",
+        ),
+        (
+            dataset.chunk is not None or dataset.compression != "none",
+            "arrays are stored contiguously and without compression: leave chunk null and set compression: none, or "
+            "leave arrays null",
+        ),
+        (
+            sample.bytes is None or sample.stdev is not None,
+            "arrays divides samples of one size, given in bytes: set sample.bytes to the sum of the sizes, and leave "
+            "shape, dtype and stdev null",
+        ),
+        (min(arrays) < 1, "arrays: an array of a sample has at least 1 byte"),
+        (
+            sample.bytes != total,
+            f"arrays: the sizes add up to {total} bytes, but a sample has {sample.bytes} bytes; set sample.bytes: "
+            f"{total}, or change the sizes",
         ),
     )
 

@@ -242,7 +242,8 @@ def fits_blocks(dataset: Dataset) -> bool:
     file.
     """
     formats = {"raw"} if dataset.existing is not None else {"raw", "npz"}
-    return dataset.format in formats and not dataset.sizes_vary and dataset.sample.size % BLOCK == 0
+    is_whole = dataset.arrays is None and not dataset.sizes_vary
+    return dataset.format in formats and is_whole and dataset.sample.size % BLOCK == 0
 
 
 def shares_files(dataset: Dataset, reader: Reader, ranks: int) -> bool:

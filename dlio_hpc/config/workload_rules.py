@@ -27,6 +27,20 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "reader.transfer_size needs mode: posix; in mode: framework, pandas chooses the request size",
         ),
         (
+            dataset.arrays is not None and framework and kind == "hdf5" and reader.transfer_size is not None,
+            "reader.transfer_size: with dataset.arrays, each call of h5py reads an array of a sample; leave "
+            "transfer_size null",
+        ),
+        (
+            dataset.arrays is not None
+            and not framework
+            and reader.access == "independent"
+            and not reader.direct
+            and (reader.transfer_size or 0) > dataset.largest,
+            "reader.transfer_size: with dataset.arrays, at least one request is made for each array of a sample; leave "
+            "transfer_size null, or set it to at most the size of a sample",
+        ),
+        (
             (reader.interleave or 1) > 1 and kind in LIBRARIES and (framework or not plain),
             "reader.interleave: with these settings, a whole file would be loaded for every sample; leave interleave "
             "null",
@@ -86,7 +100,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
         (
             reader.engine == "io_uring" and reader.direct and not fits_blocks(dataset),
             "reader.engine: io_uring with direct: true needs samples that begin and end at a block of the file: "
-            f"format: raw or npz, and a sample size that is a multiple of {BLOCK} bytes",
+            f"format: raw or npz, one array, and a sample size that is a multiple of {BLOCK} bytes",
         ),
     )
     if reader.access == "collective":

@@ -179,16 +179,21 @@ def _load(plan: Plan, run: Run) -> tuple[int, int]:
 
 def _per_opening(workload: Workload) -> int:
     """Return how many requests to count for each open of a file, in addition to those that read samples. If the offsets
-    of samples are computed and not looked up in the file, one request is counted as a margin.
+    of samples are computed and not looked up in the file, one request is counted as a margin. Libraries look up each
+    array of a file.
     """
     looks = workload.reader.mode == "framework" or workload.dataset.format == "hdf5"
-    return _PER_OPENING if looks or workload.dataset.compression != "none" else 1
+    if looks or workload.dataset.compression != "none":
+        return _PER_OPENING * len(workload.dataset.arrays or (1,))
+    return 1
 
 
 def _per_sample(dataset: Dataset, request: int) -> int:
     """Return the maximum number of requests for a sample. request: size of a request in bytes. A sample that is stored
-    in chunks takes at least one request per chunk.
+    in chunks takes at least one request per chunk, and a sample in several arrays at least one per array.
     """
+    if dataset.arrays is not None:
+        return sum(-(-size // max(request, 1)) + 1 for size in dataset.arrays)
     if dataset.is_chunked:
         chunk = math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
         request = min(request, chunk)

@@ -234,8 +234,9 @@ def fingerprint(dataset: Dataset, layout: Layout | None = None) -> str:
         return dataset.scan.fingerprint
     auxiliary_files = [(side.name, side.file_size) for side in dataset.auxiliary_files if side.access == "read"]
     stored = document.plain(structs.replace(dataset, auxiliary_files=()))
-    if dataset.compression_ratio is None:
-        del stored["compression_ratio"]  # datasets generated before this key existed keep their fingerprints
+    for key in ("compression_ratio", "arrays"):
+        if stored[key] is None:
+            del stored[key]  # datasets generated before this key existed keep their fingerprints
     del stored["existing"]
     parts = (_CONTENT, stored, auxiliary_files) if layout is None else (_CONTENT, stored, auxiliary_files, layout)
     return hashlib.sha256(document.encode(parts)).hexdigest()[:12]

@@ -76,6 +76,7 @@ def _ways(workload: Workload) -> list[str]:
         (reader.direct, "direct"),
         (reader.engine != "preadv", reader.engine),
         (reader.drop_cache, "cache dropped"),
+        (dataset.arrays is not None, f"{len(dataset.arrays or ())} arrays per sample"),
         (chunk is not None, f"chunks of {'x'.join(map(str, chunk or ()))}"),
         (dataset.compression != "none", f"{dataset.compression}{level}"),
     )

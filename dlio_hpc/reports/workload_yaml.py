@@ -156,7 +156,7 @@ def value(key: str, value: Any) -> str:
         return str(value).lower()
     if key in _SIZES:
         return size(value)
-    if key == "checkpoint.files":
+    if key in ("checkpoint.files", "dataset.arrays"):
         return f"[{', '.join(map(size, value))}]"
     if key == "compute.time":
         return f"{value:.4g}" if value >= 1e-4 else "0"

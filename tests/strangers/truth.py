@@ -66,7 +66,7 @@ PROGRAMS: dict[str, Truth] = {
         2,
         ("mpi4py",),
         {
-            # Three arrays; the language has one. Records are mixed in memory, after the whole file was read.
+            # Three arrays in a file. Records are mixed in memory, after the whole file was read.
             "dataset.format": "npz",
             "dataset.file_access": "multi",
             "dataset.files": 40,
@@ -213,8 +213,8 @@ PROGRAMS: dict[str, Truth] = {
         1,
         ("torch", "h5py"),
         {
-            # Positions, forces and energy: three arrays of the file; the language has one. Positions and forces are
-            # compressed, in chunks of a frame of either array.
+            # Positions, forces and energy: three arrays of the file. Positions and forces are compressed, in chunks of
+            # a frame of either array; the language has several arrays without chunks only.
             "dataset.format": "hdf5",
             "dataset.file_access": "multi",
             "dataset.files": 12,
@@ -240,7 +240,7 @@ PROGRAMS: dict[str, Truth] = {
         4,
         ("h5py", "mpi4py"),
         {
-            # Four arrays; the language has one.
+            # Four arrays in a file.
             "dataset.format": "hdf5",
             "dataset.file_access": "multi",
             "dataset.files": 64,

@@ -96,7 +96,7 @@ PROGRAMS: dict[str, Truth] = {
             "dataset.file_access": "multi",
             "dataset.files": 204,
             "dataset.samples_per_file": 1,
-            # Four arrays; the language has one. The file has 92,622 bytes.
+            # Four arrays. The file has 92,622 bytes.
             "dataset.sample.bytes": 91_640,
             "reader.mode": "framework",
             "reader.load": "on_demand",

@@ -24,8 +24,8 @@ _EXPLAINS = 0.75
 # Keys of a workload from which the requests for samples are predicted.
 _KEYS = (
     "dataset.format", "dataset.file_access", "dataset.files", "dataset.samples_per_file", "dataset.sample.bytes",
-    "dataset.sample.shape", "dataset.chunk", "reader.mode", "reader.batch_size", "reader.transfer_size",
-    "reader.read_threads", "reader.shard",
+    "dataset.sample.shape", "dataset.arrays", "dataset.chunk", "reader.mode", "reader.batch_size",
+    "reader.transfer_size", "reader.read_threads", "reader.shard",
 )  # fmt: skip
 _ORDER = ("reader.shuffle.files", "reader.shuffle.samples", "reader.shuffle.ascending", "reader.interleave")
 

@@ -7,7 +7,15 @@ import numpy as np
 
 from dlio_hpc.analysis.characterize import candidates, fitting, from_counters, small_reads, training_check
 from dlio_hpc.analysis.characterize.evidence import Confidence, DerivedValue, weaker
-from dlio_hpc.analysis.log import access_pattern, auxiliary_files, extents, file_formats, file_roles, step_detection
+from dlio_hpc.analysis.log import (
+    access_pattern,
+    auxiliary_files,
+    extents,
+    file_arrays,
+    file_formats,
+    file_roles,
+    step_detection,
+)
 from dlio_hpc.analysis.log import file_stats as files_of
 from dlio_hpc.analysis.log.auxiliary_files import AuxiliaryGroup
 from dlio_hpc.analysis.log.extents import Reads
@@ -158,6 +166,7 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     keys["reader.shard"] = per_rank.shard
     if not sample.hidden:
         _doubt_samples(keys, kind)
+    keys |= _arrays(subject, keys)
     places = access_pattern.natural([file.path for file in subject.data])
     shown = keys | _by_blocks(subject, request.value) if sample.hidden else keys
     in_order = candidates.order(
@@ -233,6 +242,36 @@ def _doubt_samples(keys: dict[str, DerivedValue], kind: file_formats.LogFormat) 
 
 def _doubted(value: DerivedValue, doubt: str) -> DerivedValue:
     return value._replace(confidence=weaker(value.confidence, "low"), evidence=f"{value.evidence}; {doubt}")
+
+
+def _arrays(subject: _Subject, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
+    """Return the key `dataset.arrays` and those that it changes if each file holds several arrays and the log shows
+    their sizes, otherwise an empty dict. The arrays of a file are taken for those of one sample.
+    """
+    assert subject.reads is not None
+    if "dataset.sample.stdev" in keys or "dataset.chunk" in keys or subject.kind.index_reads:
+        return {}
+    if subject.kind.is_numpy and keys["dataset.samples_per_file"].value == 1:
+        return _of_arrays(file_arrays.of_archives(subject.reads), keys)
+    if (keys["dataset.format"].value, keys["reader.mode"].value) != ("hdf5", "framework"):
+        return {}
+    arrays, count = file_arrays.of_hdf5(subject.reads), keys["dataset.samples_per_file"].value
+    if arrays is None or keys["reader.batch_size"].value % count:
+        return {}
+    reason, batch = "a file is taken for a sample, because headers lie between its pieces", keys["reader.batch_size"]
+    return _of_arrays(arrays, keys) | {
+        "dataset.samples_per_file": DerivedValue(1, "low", reason),
+        "reader.batch_size": batch._replace(value=batch.value // count, evidence=f"{batch.evidence}; {reason}"),
+    }
+
+
+def _of_arrays(arrays: DerivedValue | None, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
+    """Return the keys of a dataset with these arrays, or an empty dict if there are none."""
+    if arrays is None:
+        return {}
+    size = keys["dataset.sample.bytes"]
+    evidence = f"{size.evidence}; together, the arrays of a file have {sum(arrays.value):,} B"
+    return {"dataset.sample.bytes": size._replace(value=sum(arrays.value), evidence=evidence), "dataset.arrays": arrays}
 
 
 def _compute(subject: _Subject, pace: Pace) -> DerivedValue:
@@ -514,7 +553,9 @@ def _sides(subject: _Subject, keys: dict[str, DerivedValue]) -> list[AuxiliaryGr
     if subject.reads is None:
         return made
     name, epochs = subject.kind.name.value, int(keys["train.epochs"].value)
-    return [*small_reads.groups(subject.reads, name, steps, epochs), *made]
+    arrays = keys["dataset.arrays"].value if "dataset.arrays" in keys else []
+    small = small_reads.groups(subject.reads, name, steps, epochs)
+    return [*(group for group in small if group.keys["bytes"] not in arrays), *made]
 
 
 def amount(keys: dict[str, DerivedValue], ranks: int) -> int:

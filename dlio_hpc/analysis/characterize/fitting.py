@@ -49,6 +49,9 @@ def _transfer(keys: dict[str, DerivedValue], value: Any, withdraw: Any) -> None:
         return
     if library is not None:
         withdraw("reader.transfer_size", None, f"in framework mode, {library} chooses the request size")
+    elif value("dataset.arrays"):
+        size = keys["reader.transfer_size"]
+        keys["reader.transfer_size"] = size._replace(value=None, evidence=f"one request per array: {size.evidence}")
     elif value("dataset.chunk"):
         withdraw("reader.transfer_size", None, "HDF5 reads chunks")
     elif (

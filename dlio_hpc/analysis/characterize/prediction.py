@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from dlio_hpc.analysis.log.file_formats import PANDAS_BUFFER
 from dlio_hpc.config import reader_keys
-from dlio_hpc.config.dataset_keys import TFRECORD_FRAME
+from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
 from dlio_hpc.config.workload import TENSORFLOW_BUFFER, Workload
 from dlio_hpc.plan import plan
 from dlio_hpc.plan.sample_order import Order
@@ -57,10 +57,10 @@ def _of_samples(workload: Workload, samples: Integers) -> RequestColumns:
     size = dataset.sample_bytes
     if dataset.format == "hdf5" and reader.transfer_size is not None and reader.transfer_size > size:
         return _of_slabs(file, within * size, size, reader.transfer_size)
+    most = workload.request_size
     if dataset.format == "tfrecord" and reader.verifies:  # whole records are read, with their checksums
-        size += TFRECORD_FRAME
-        return _cut(file, within * size, np.full(len(file), size), None)
-    return _cut(file, within * size, np.full(len(file), size), workload.request_size)
+        size, most = size + TFRECORD_FRAME, None
+    return _cut(*_of_arrays(dataset, file, within, dataset.arrays or (size,)), most)
 
 
 def _cut(file: Integers, offset: Integers, length: Integers, most: int | None) -> RequestColumns:
@@ -71,6 +71,16 @@ def _cut(file: Integers, offset: Integers, length: Integers, most: int | None) -
     which = np.repeat(np.arange(len(file)), pieces)
     begin = (np.arange(len(which)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * most
     return RequestColumns(file[which], offset[which] + begin, np.minimum(length[which] - begin, most))
+
+
+def _of_arrays(dataset: Dataset, file: Integers, within: Integers, arrays: tuple[int, ...]) -> RequestColumns:
+    """Return a request for each array of each sample. The arrays of a file follow each other. arrays: bytes of each
+    array of a sample.
+    """
+    sizes = np.array(arrays, np.int64)
+    begins = (np.cumsum(sizes) - sizes) * dataset.samples_per_file
+    offset = (begins + within[:, np.newaxis] * sizes).reshape(-1)
+    return RequestColumns(np.repeat(file, len(sizes)), offset, np.tile(sizes, len(file)))
 
 
 def _of_slabs(file: Integers, offset: Integers, size: int, most: int) -> RequestColumns:

@@ -140,14 +140,14 @@ class _Load:
     def __init__(self, dataset: Dataset) -> None:
         self._shape = dataset.array_shape
 
-    def __call__(self, path: str, tally: Tally) -> Array:
+    def __call__(self, path: str, tally: Tally) -> list[Array]:
         import pandas as pd
 
         try:
             with io.BufferedReader(CountedFile(path, tally)) as file:
                 table = pd.read_csv(file, header=None, dtype=np.float32)
             array: Array = table.to_numpy()
-            return array.reshape(self._shape)
+            return [array.reshape(self._shape)]
         except ValueError as fault:  # includes pandas' own errors and those for text that is not a number
             raise damaged(path, fault) from fault
 

@@ -91,9 +91,11 @@ def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Tra
     if keys.engine == "io_uring":
         from dlio_hpc.core.ring_files import RingFiles
 
-        in_flight = keys.queue_depth or keys.batch_size * -(-dataset.largest // size)
+        per_sample = sum(-(-part // size) for part in dataset.arrays or (dataset.largest,))
+        in_flight = keys.queue_depth or keys.batch_size * per_sample
         return RingFiles(paths, size, keys.direct, in_flight)
-    return OpenFiles(paths, size, keys.direct, once=dataset.samples_per_file == 1)
+    is_one_request = dataset.samples_per_file == 1 and dataset.arrays is None
+    return OpenFiles(paths, size, keys.direct, once=is_one_request)
 
 
 def _cut(buffer: Buffer, sizes: list[int]) -> list[list[memoryview]]:

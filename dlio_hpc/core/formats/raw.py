@@ -49,13 +49,13 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
         return FlatReader(workload, paths, comm, lambda *_: 0)
     dataset, buffer = workload.dataset, workload.reader.transfer_size
 
-    def load(path: str, tally: Tally) -> Array:
+    def load(path: str, tally: Tally) -> list[Array]:
         with CountedFile(path, tally) as file:
             values = np.frombuffer(file.readall() if buffer is None else _read_after_head(file, buffer), np.uint8)
         if dataset.is_flat:
-            return values
+            return [values]
         try:
-            return values.view(dataset.sample.array_dtype).reshape(-1, *dataset.sample.array_shape)
+            return [values.view(dataset.sample.array_dtype).reshape(-1, *dataset.sample.array_shape)]
         except ValueError as reason:
             raise damaged(path, reason) from reason
 

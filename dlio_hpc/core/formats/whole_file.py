@@ -1,5 +1,5 @@
-"""Readers of whole files. As in applications, the array of a file is loaded into memory even if only one of its samples
-is needed.
+"""Readers of whole files. As in applications, the arrays of a file are loaded into memory even if only one of its
+samples is needed.
 """
 
 import io
@@ -18,9 +18,10 @@ from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import ABSENT, GENERATE_AGAIN
+from dlio_hpc.core.formats import arrays
 from dlio_hpc.core.formats.format import Paths, as_bytes
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Places, SampleLayout
+from dlio_hpc.core.sample_layout import Place, Places, SampleLayout
 from dlio_hpc.errors import InvalidRun, unreadable
 
 Array = npt.NDArray[Any]
@@ -30,15 +31,16 @@ _LARGEST = 8 << 20
 
 
 class WholeFileReader:
-    """Reader of whole files. Each thread keeps the array that it loaded last, so that consecutive samples of a file
+    """Reader of whole files. Each thread keeps the arrays that it loaded last, so that consecutive samples of a file
     need one load.
 
-    load: function that loads the array of the file at a path and counts the reads in a tally. If the file is corrupted,
-    the function raises the error that damaged() returns.
+    load: function that loads the arrays of the file at a path and counts the reads in a tally. If the file is
+    corrupted, the function raises the error that damaged() returns.
     """
 
-    def __init__(self, workload: Workload, paths: Paths, load: Callable[[str, Tally], Array]) -> None:
+    def __init__(self, workload: Workload, paths: Paths, load: Callable[[str, Tally], list[Array]]) -> None:
         self._dataset = workload.dataset
+        self._parts = arrays.parts(workload.dataset)
         self._places = SampleLayout(workload.dataset)
         self._paths = paths
         self._load = load
@@ -48,24 +50,33 @@ class WholeFileReader:
         for place, row in zip(places, buffer.rows, strict=False):
             if getattr(self._last, "file", None) != place.file:
                 self._last.file = None
-                self._last.array = None  # frees the old array before the next is loaded
-                self._last.array = self._loaded(place.file, tally)
+                self._last.arrays = None  # frees the old arrays before the next are loaded
+                self._last.arrays = self._loaded(place.file, tally)
                 self._last.file = place.file
-            row[: place.size] = self._last.array[place.offset : place.offset + place.size]
+            self._copy(place, row)
 
-    def _loaded(self, number: int, tally: Tally) -> Rows:
+    def _copy(self, place: Place, row: Rows) -> None:
+        loaded: list[Rows] = self._last.arrays
+        if not self._parts:
+            row[: place.size] = loaded[0][place.offset : place.offset + place.size]
+        for part, array in zip(self._parts, loaded, strict=False):
+            part.of(row)[:] = array[place.within * part.size : (place.within + 1) * part.size]
+
+    def _loaded(self, number: int, tally: Tally) -> list[Rows]:
         path = self._paths(number)
         try:
-            array = self._load(path, tally)
+            loaded = self._load(path, tally)
         except OSError as fault:
             raise unreadable(fault, path, InvalidRun, ABSENT) from fault
-        shape, dtype = self._places.array_shape(number), np.dtype(self._dataset.sample.array_dtype)
-        if array.shape != shape or array.dtype != dtype:
-            raise InvalidRun(
-                f"{path} holds {array.dtype} of shape {array.shape}, expected {dtype} of shape {shape}; "
-                f"{GENERATE_AGAIN}"
-            )
-        return as_bytes(array)
+        shapes = arrays.shapes(self._dataset, self._places, number)
+        dtype = np.dtype(self._dataset.sample.array_dtype)
+        for array, shape in zip(loaded, shapes, strict=True):
+            if array.shape != shape or array.dtype != dtype:
+                raise InvalidRun(
+                    f"{path} holds {array.dtype} of shape {array.shape}, expected {dtype} of shape {shape}; "
+                    f"{GENERATE_AGAIN}"
+                )
+        return [as_bytes(array) for array in loaded]
 
     def close(self) -> None:
         self._last = threading.local()

@@ -1,9 +1,10 @@
 """HDF5: each file holds an HDF5 dataset `x` of shape (samples, *sample shape), contiguous or chunked, with or without a
-filter. Samples of varying size follow each other in a one-dimensional array of bytes.
+filter. Samples of varying size follow each other in a one-dimensional array of bytes. With `dataset.arrays`, a file
+holds the contiguous HDF5 datasets `x0`, `x1`, ...
 
-Mode `framework` reads with h5py: one sample per call or, if `transfer_size` is set, a slab of about that many bytes per
-call. Mode `posix` asks HDF5 where the data are and reads them with preadv(2): contiguous samples directly, chunked
-samples with one request per chunk.
+Mode `framework` reads with h5py: one array of a sample per call or, if `transfer_size` is set, a slab of about that
+many bytes per call. Mode `posix` asks HDF5 where the data are and reads them with preadv(2): contiguous samples
+directly, chunked samples with one request per chunk.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import errno
 import math
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from dlio_hpc.config.dataset_keys import ITEM_BYTES, LEVEL, Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, darshan_fd_gate, file_comparison
 from dlio_hpc.core.compression import compressibility
+from dlio_hpc.core.formats import arrays
 from dlio_hpc.core.formats.format import Paths, SampleReader, as_bytes, damaged
 from dlio_hpc.core.formats.hdf5.chunks import Chunked
 from dlio_hpc.core.formats.hdf5.file import (
@@ -51,6 +53,22 @@ Array = npt.NDArray[Any]
 _SLAB = 1 << 20
 
 
+class _Array(NamedTuple):
+    """Generated array of a file. name, shape: of its HDF5 dataset. slabs: its contents, see _slabs()."""
+
+    name: str
+    shape: tuple[int, ...]
+    slabs: Iterator[Array]
+
+
+def _arrays(dataset: Dataset, places: SampleLayout, number: int) -> Iterator[_Array]:
+    """Yield the generated arrays of file `number`."""
+    if dataset.arrays is None:
+        yield _Array(NAME, places.array_shape(number), _slabs(dataset, places, number))
+    for part in arrays.parts(dataset):
+        yield _Array(part.name, (dataset.samples_per_file, part.size), arrays.slabs(dataset, number, part))
+
+
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
     """Write file `number` of the dataset to the open file `descriptor`. HDF5 opens the file by a path that leads
     through this descriptor, so that no other file can take its place. Darshan does not recognise files by such a path;
@@ -59,7 +77,7 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
     import h5py
 
     places = SampleLayout(dataset)
-    shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
+    chunk = chunk_of(dataset, places, number)
     level = LEVEL if dataset.level is None else dataset.level
     options: dict[str, Any] = {} if chunk is None else {"chunks": chunk}
     if dataset.compression != "none":
@@ -69,11 +87,12 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
         path = safe_folders.held(descriptor)
         file = h5py.File(os.readlink(path) if darshan_fd_gate.is_watched() else path, "w")
         with _discarding_failed_writes(file):
-            target = file.create_dataset(NAME, shape, dataset.sample.array_dtype, **options)
-            first = 0
-            for slab in written_early(descriptor, _slabs(dataset, places, number)):
-                _put(target, first, slab)
-                first += len(slab)
+            for array in _arrays(dataset, places, number):
+                target = file.create_dataset(array.name, array.shape, dataset.sample.array_dtype, **options)
+                first = 0
+                for slab in written_early(descriptor, array.slabs):
+                    _put(target, first, slab)
+                    first += len(slab)
             file.flush()
             file.close()
     except (OSError, RuntimeError) as fault:  # RuntimeError: close fails on a full disk
@@ -134,25 +153,36 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
         return f"has {size} bytes, " + ("not an HDF5 file" if recorded is None else f"its superblock says {recorded}")
     if quick:
         return None
-    places = SampleLayout(dataset)
-    at = 0
     try:
         with contextlib.closing(Hdf5File(path, dataset, number)) as file:
-            first = 0
-            for slab in _slabs(dataset, places, number):
-                actual, expected = as_bytes(file.dataset[first : first + len(slab)]), as_bytes(slab)
-                first += len(slab)
-                wrong = file_comparison.difference(actual, expected)
-                if wrong is not None:
-                    at += wrong
-                    return file_comparison.message(f"byte {at} of its array", places.holder(number, at))
-                at += len(expected)
+            for index, array in enumerate(_arrays(dataset, SampleLayout(dataset), number)):
+                if content_fault := _content_fault(path, file, dataset, number, index, array):
+                    return content_fault
     except InvalidRun as fault:
         return str(fault)
+    return None
+
+
+def _content_fault(path: str, file: Hdf5File, dataset: Dataset, number: int, index: int, array: _Array) -> str | None:
+    """Compare an HDF5 dataset of file `number` with the generated array. Return its fault, or None if it has none.
+    index: index of the array in the file.
+    """
+    called = "array" if dataset.arrays is None else f"array {array.name}"
+    at = first = 0
+    try:
+        for slab in array.slabs:
+            actual, expected = as_bytes(file.array(index)[first : first + len(slab)]), as_bytes(slab)
+            first += len(slab)
+            wrong = file_comparison.difference(actual, expected)
+            if wrong is not None:
+                at += wrong
+                sample = arrays.holder(dataset, SampleLayout(dataset), number, index, at)
+                return file_comparison.message(f"byte {at} of its {called}", sample)
+            at += len(expected)
     except DAMAGE as fault:
         if isinstance(unusable(path, fault), InfrastructureError):
             raise unusable(path, fault) from fault
-        return f"its array cannot be read from byte {at} on: {reason(fault)}"
+        return f"its {called} cannot be read from byte {at} on: {reason(fault)}"
     return None
 
 
@@ -164,14 +194,19 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
         return Library(workload, paths, comm if workload.reader.access == "collective" else None)
     if workload.dataset.is_chunked:
         return Chunked(workload, paths)
-    return FlatReader(
-        workload, paths, comm, lambda number, tally: _contiguous_at(paths(number), workload.dataset, number, tally)
-    )
+
+    def starts(number: int, tally: Tally) -> list[int]:
+        return _starts(paths(number), workload.dataset, number, tally)
+
+    if workload.dataset.arrays is not None:
+        return arrays.PartsReader(workload, paths, comm, starts)
+    return FlatReader(workload, paths, comm, lambda number, tally: starts(number, tally)[0])
 
 
-def _contiguous_at(path: str, dataset: Dataset, number: int, tally: Tally) -> int:
+def _starts(path: str, dataset: Dataset, number: int, tally: Tally) -> list[int]:
+    """Return the offset of each contiguous array in a file."""
     with looking_up(tally), contextlib.closing(Hdf5File(path, dataset, number)) as file:
-        offset: int | None = file.dataset.id.get_offset()
-    if offset is None:
+        offsets: list[int | None] = [array.id.get_offset() for array in file.arrays]
+    if None in offsets:
         raise damaged(path, "its dataset has no storage in the file")
-    return offset
+    return [offset for offset in offsets if offset is not None]

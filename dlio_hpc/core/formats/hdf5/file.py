@@ -13,6 +13,7 @@ from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.core import darshan_fd_gate, procfs
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.files import ABSENT, GENERATE_AGAIN
+from dlio_hpc.core.formats import arrays
 from dlio_hpc.core.formats.format import damaged
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import SampleLayout
@@ -45,29 +46,56 @@ def looking_up(tally: Tally) -> Iterator[None]:
 
 
 class Hdf5File:
-    """An open HDF5 file and the HDF5 dataset in it. The constructor raises InvalidRun if the file does not hold the
-    expected HDF5 dataset.
+    """An open HDF5 file and the HDF5 datasets in it, one per array. The constructor opens the first of them, and the
+    others are opened when they are needed, as programs do. An HDF5 dataset that is missing, or is not as expected,
+    raises InvalidRun when it is opened.
     """
 
     def __init__(self, path: str, dataset: Dataset, number: int, **driver: Any) -> None:
         import h5py
 
+        self._path, self._layout, self._number = path, dataset, number
         try:
             with darshan_fd_gate.opening():
                 self._file = h5py.File(path, "r", **driver)
-            self.dataset = self._file[NAME if dataset.existing is None else _existing_name(dataset, self._file)]
-            actual = (self.dataset.shape, self.dataset.dtype, self.dataset.chunks, self.dataset.compression or "none")
+            self._names = _names(dataset, self._file)
         except DAMAGE as fault:
             raise unusable(path, fault) from fault
+        self._arrays: dict[int, Any] = {}
+        self.dataset = self.array(0)
+
+    def array(self, index: int) -> Any:
+        """Return the HDF5 dataset that holds the array `index` of the file."""
+        array = self._arrays.get(index)
+        if array is None:
+            array = self._arrays[index] = self._opened(index)
+        return array
+
+    @property
+    def arrays(self) -> Iterator[Any]:
+        """All HDF5 datasets of the file."""
+        return map(self.array, range(len(self._names)))
+
+    def _opened(self, index: int) -> Any:
+        """Open an HDF5 dataset, and check that it is as expected."""
+        dataset, number = self._layout, self._number
+        try:
+            array = self._file[self._names[index]]
+            actual = (array.shape, array.dtype, array.chunks, array.compression or "none")
+        except DAMAGE as fault:
+            raise unusable(self._path, fault) from fault
         places = SampleLayout(dataset)
-        shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
+        shape, chunk = arrays.shapes(dataset, places, number)[index], chunk_of(dataset, places, number)
         if dataset.existing is not None:
             chunk, compression = actual[2:]  # the scan has checked them
         else:
             compression = dataset.compression
         expected = (shape, np.dtype(dataset.sample.array_dtype), chunk, compression)
         if actual != expected:
-            raise InvalidRun(f"{path} holds {_described(*actual)}, expected {_described(*expected)}; {GENERATE_AGAIN}")
+            raise InvalidRun(
+                f"{self._path} holds {_described(*actual)}, expected {_described(*expected)}; {GENERATE_AGAIN}"
+            )
+        return array
 
     @property
     def descriptor(self) -> int:
@@ -79,6 +107,13 @@ class Hdf5File:
         """Close the file. Errors are ignored, because nothing was written."""
         with darshan_fd_gate.closing(), suppress(OSError, RuntimeError):
             self._file.close()
+
+
+def _names(dataset: Dataset, file: Any) -> list[str]:
+    """Return the names of the HDF5 datasets that are read."""
+    if dataset.existing is not None:
+        return [_existing_name(dataset, file)]
+    return [part.name for part in arrays.parts(dataset)] or [NAME]
 
 
 def _existing_name(dataset: Dataset, file: Any) -> str:

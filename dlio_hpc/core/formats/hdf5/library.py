@@ -10,6 +10,7 @@ from dlio_hpc.core import procfs
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
+from dlio_hpc.core.formats import arrays
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.formats.hdf5.file import DAMAGE, Hdf5File, unusable
 from dlio_hpc.core.handle_cache import HandleCache
@@ -24,24 +25,27 @@ if TYPE_CHECKING:
 class _Call(NamedTuple):
     """A read call of HDF5. place: location of the first sample that the call reads. start: index in the file's array at
     which the call starts to read. target: array that the call fills. It is several rows of the batch or a part of one
-    row.
+    row. array: index of the array in the file.
     """
 
     place: Place
     start: tuple[int, ...]
     target: Any
+    array: int = 0
 
 
 class Library:
     """Reader that uses h5py. HDF5 makes its own requests. Their number and their bytes are taken from the kernel's I/O
     counters of the thread.
 
-    With a communicator, the reader uses HDF5's MPI-IO driver and reads one sample per call. All ranks must then make
-    the same number of calls. If a batch has fewer than `batch_size` samples, the reader adds calls that read nothing.
+    With a communicator, the reader uses HDF5's MPI-IO driver and reads one array of a sample per call. All ranks must
+    then make the same number of calls. If a batch has fewer than `batch_size` samples, the reader adds calls that read
+    nothing.
     """
 
     def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
         self._dataset = workload.dataset
+        self._parts = arrays.parts(workload.dataset)
         self._slab = workload.reader.transfer_size
         self._paths = paths
         driver = _mpio(comm) if comm is not None else {}
@@ -51,10 +55,12 @@ class Library:
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         before = procfs.thread_io()
         calls = len(tally.starts)
-        for call in self._calls(list(places), buffer.rows):
-            self._read(self._files.get(call.place.file, tally).dataset, call, tally)
+        split = self._calls_of_parts if self._parts else self._calls
+        for call in split(list(places), buffer.rows):
+            self._read(self._files.get(call.place.file, tally).array(call.array), call, tally)
         for _ in range(self._calls_per_batch - len(places)):
-            _transfer(self._files.get(0, tally).dataset, (), buffer.rows[:0], collective=True)
+            for source in self._files.get(0, tally).arrays:
+                _transfer(source, (), buffer.rows[:0], collective=True)
         after = procfs.thread_io()
         if before is None or after is None:
             tally.bytes_read += int(places.size.sum())
@@ -99,6 +105,12 @@ class Library:
         for number, place in enumerate(places):
             for first, last in _cut(extent, max(1, self._slab * extent // sample.size)):
                 yield _Call(place, (place.within, first, *inner), arrays[number : number + 1, first:last])
+
+    def _calls_of_parts(self, places: list[Place], rows: Rows) -> Iterator[_Call]:
+        """Yield the read calls of a batch from files with several arrays. A call reads one array of a sample."""
+        for place, row in zip(places, rows, strict=False):
+            for number, part in enumerate(self._parts):
+                yield _Call(place, (place.within, 0), part.of(row).reshape(1, -1), number)
 
     def close(self) -> None:
         self._files.close()
