@@ -1,4 +1,5 @@
 import os
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -284,6 +285,29 @@ def test_a_fault_of_a_checkpoint_in_the_background_ends_the_run(tmp_path: Path) 
     checkpoints.begin()
     with pytest.raises(InfrastructureError, match="cannot write"):
         checkpoints.finish()
+
+
+@pytest.mark.job
+def test_checkpoints_that_do_not_fit_are_refused_before_they_are_written(run: Run, tmp_path: Path) -> None:
+    keys = (("checkpoint.writes", 2000), ("checkpoint.keep", 2000), ("checkpoint.reads", 0))
+    options = [word for key, value in keys for word in ("-S", f"{key}={value}")]
+    done = run(
+        "dlio-submit",
+        "llama3_1t",
+        "--ppn",
+        2,
+        "-d",
+        "data",
+        "-S",
+        "compute.time=0",
+        "-S",
+        "checkpoint.reorder=0",
+        *options,
+        "--wait",
+    )
+    assert done.code == 2
+    assert re.search(r"2000 checkpoint\(s\) need \S+ .iB, but \S+ has \S+ .iB free", done.err + done.out)
+    assert not list(tmp_path.rglob("*.ckpt"))
 
 
 @pytest.mark.job

@@ -16,7 +16,7 @@ from dlio_hpc.core.train import train
 from dlio_hpc.darshan import setup
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, about
 from dlio_hpc.files import filesystem, rundir, safe_folders
-from dlio_hpc.plan import dataset, planned_bytes
+from dlio_hpc.plan import cost, dataset, planned_bytes
 from dlio_hpc.plan.plan import Plan, Run
 from dlio_hpc.plan.plan import load as load_plan
 from dlio_hpc.results.run_result import DatasetFacts, Disturbance, Epoch, Result, Summary, decode, write
@@ -119,6 +119,7 @@ def _train(
     None on other ranks.
     """
     on_root(comm, lambda: dataset.require(run))
+    on_root(comm, lambda: cost.require_space(run, comm.size))
     profiler = _profiler(folder, comm.rank) if run.tf_profile else None
     marks = MarkerReads(comm, plan.directory, run)
     marks.take()

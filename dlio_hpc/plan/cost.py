@@ -2,13 +2,17 @@
 site profile.
 """
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct
 
+from dlio_hpc import units
 from dlio_hpc.config.site import Rates
-from dlio_hpc.errors import DlioError
+from dlio_hpc.errors import ConfigError, DlioError
+from dlio_hpc.files import filesystem
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Plan, Run
 
@@ -142,6 +146,23 @@ def _kept(run: Run) -> int:
     """Return the number of checkpoints that a run stores at the same time."""
     keys = run.workload.checkpoint
     return 0 if keys is None else min(keys.keep, _checkpoints(run))
+
+
+def require_space(run: Run, ranks: int) -> None:
+    """Raise ConfigError if the checkpoints of a model that a run stores do not fit on their file system. Smaller
+    checkpoints are not checked; if the disk fills up, the run ends with the error of the write.
+    """
+    checkpoint = run.workload.checkpoint
+    if checkpoint is None or checkpoint.model is None:
+        return
+    folder = filesystem.existing(Path(run.outputs))
+    status = os.statvfs(folder)
+    free, wanted = status.f_bavail * status.f_frsize, _kept(run) * _checkpoint(run, ranks)
+    if free < wanted:
+        raise ConfigError(
+            f"{_kept(run)} checkpoint(s) need {units.format_size(wanted)}, but {folder} has "
+            f"{units.format_size(free)} free; choose another --data, a smaller --dataset-size or checkpoint.keep"
+        )
 
 
 def _read_again(run: Run, ranks: int, saved: int) -> int:
