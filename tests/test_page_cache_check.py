@@ -10,13 +10,14 @@ from msgspec.structs import replace
 from dlio_hpc.analysis import page_cache_check
 from dlio_hpc.analysis.page_cache_check import Storage
 from dlio_hpc.config import reader_keys, site, workload
+from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.core import client_counters, page_cache, procfs
 from dlio_hpc.darshan.log_verdict import Bytes, LogVerdict
 from dlio_hpc.files import filesystem
 from dlio_hpc.files.filesystem import FileSystem
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.records.job_outcome import RunOutcome
-from dlio_hpc.results.run_result import DatasetFacts, Epoch, Result
+from dlio_hpc.results.run_result import DatasetFacts, Distribution, Epoch, RestoreSummary, Result
 from tests import planning
 
 MIB = 1 << 20
@@ -158,6 +159,53 @@ def test_advice_says_how_large_the_dataset_has_to_be() -> None:
     verdict = _judge("ext4", {"storage_bytes_read": 0}, memory=1024 * MIB)
     assert verdict.advice[-1] == ("--dataset-size 5124MiB: 5 times the nodes' 1 GiB of memory, now 256 MiB")
     assert not any("direct" in line for line in _judge("ext4", {"storage_bytes_read": 0}, mode="framework").advice)
+
+
+def _with_checkpoints(**changes: Any) -> Run:
+    run = _run()
+    checkpoint = Checkpoint(reads=1, **changes)
+    return replace(run, workload=replace(run.workload, checkpoint=checkpoint))
+
+
+def _restored(**counts: Any) -> RestoreSummary:
+    some = Distribution(0.1, 0.1, 0.1, 0.1, 0.1)
+    unknown = {"storage_bytes_read": None, "client_bytes_asked": None, "client_bytes_read": None}
+    given = {**unknown, "page_cache_fraction": None, **counts}
+    return RestoreSummary(1, 100 * MIB, some, some, 100.0, 1.0, verify_s=0.0, **given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "counts", "cached"),
+    [
+        ("ext4", {}, {"storage_bytes_read": 100 * MIB, "page_cache_fraction": 0.0}, 0.0),
+        ("ext4", {}, {"storage_bytes_read": 25 * MIB, "page_cache_fraction": 0.0}, 0.75),
+        ("ext4", {}, {"storage_bytes_read": 100 * MIB, "page_cache_fraction": 0.6}, 0.6),
+        ("lustre", {}, {"client_bytes_asked": 100 * MIB, "client_bytes_read": 100 * MIB}, 0.0),
+        ("fuse", {}, {"page_cache_fraction": 0.0}, 0.0),
+        ("fuse", {"direct": True}, {}, 0.0),
+        ("fuse", {}, {}, None),
+        ("tmpfs", {"direct": True}, {}, 1.0),
+    ],
+)
+def test_checkpoints_that_are_read_come_from_storage_or_memory(
+    kind: str, keys: dict[str, Any], counts: dict[str, Any], cached: float | None
+) -> None:
+    verdict = page_cache_check._restored(_with_checkpoints(**keys), _result(kind), _restored(**counts))
+    assert (verdict.name, verdict.asked, verdict.cached) == ("the checkpoints that were read", 100 * MIB, cached)
+
+
+def test_advice_on_checkpoints_is_given_only_if_they_came_from_memory() -> None:
+    run, good = _with_checkpoints(), {"storage_bytes_read": 256 * MIB}
+    samples = [page_cache_check.judge(run, _result(kind, {})).advice for kind in ("ext4", "fuse")]
+    assert {advice[0] for advice in samples} == {"-S reader.direct=true (O_DIRECT)"}, "epochs of unknown origin"
+    result = _result("ext4", good)
+    epochs = [
+        page_cache_check._epoch(run, result, result.epochs[0]),
+        page_cache_check._restored(run, result, _restored()),
+    ]
+    assert list(page_cache_check._advice(run, result, epochs)) == ["-S checkpoint.direct=true (O_DIRECT)"]
+    on_two = list(page_cache_check._advice(run, replace(result, nodes=2), epochs))
+    assert on_two[1] == "-S checkpoint.reorder=1 (each node reads what another node wrote)"
 
 
 def test_lustres_clients_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from dlio_hpc.files.filesystem import COUNTED, MEMORY
+from dlio_hpc.plan import dataset_size
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.run_result import Epoch, RestoreSummary, Result
 from dlio_hpc.units import format_size
@@ -16,7 +17,7 @@ Outcome = Literal["storage", "cached", "unknown", "nothing read"]
 # Largest share of an epoch's bytes from memory with which a run still counts as a measurement of storage.
 LIMIT = 0.10
 # Smallest size of a dataset that MLPerf Storage allows, as a multiple of the memory of all nodes together.
-ENOUGH = 5
+ENOUGH = dataset_size.TIMES_MEMORY
 # File systems with a cache of their own that O_DIRECT does not bypass (OpenZFS before 2.3).
 _OWN_CACHE = frozenset({"zfs"})
 
@@ -132,7 +133,7 @@ def _restored(run: Run, result: Result, restored: RestoreSummary) -> EpochStorag
     )
     arrived, cached, source = _counted(result.file_system, traffic, is_direct)
     resident = None if is_direct else restored.page_cache_fraction
-    if resident is not None and resident > (cached or 0.0):
+    if resident is not None and (cached is None or resident > cached):
         cached, source = resident, "pages in memory before the checkpoints were read"
     return EpochStorage(0, restored.bytes_read, arrived, cached, source)
 
@@ -206,7 +207,8 @@ def _advice(run: Run, result: Result, epochs: Sequence[EpochStorage]) -> Iterato
     if result.file_system in MEMORY:
         yield f"--data on a file system other than {result.file_system}"
         return
-    if checkpoint is not None and all(epoch.cached is None or epoch.cached <= LIMIT for epoch in epochs if epoch.epoch):
+    at_fault = [epoch for epoch in epochs if epoch.cached is None or epoch.cached > LIMIT]
+    if checkpoint is not None and not any(epoch.epoch for epoch in at_fault):
         if not checkpoint.direct:
             yield "-S checkpoint.direct=true (O_DIRECT)"
         if not checkpoint.reorder and result.nodes > 1:
