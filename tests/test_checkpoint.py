@@ -117,7 +117,7 @@ def test_faults_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     (folder / "rank00000-0.ckpt").rmdir()
 
     def cut_short(self: Checkpoints, name: str, size: int, begin: int) -> tuple[float, float]:
-        (folder / f"{name}.ckpt").touch()
+        (folder / name).touch()
         return 0.0, 0.0
 
     monkeypatch.setattr(Checkpoints, "_write", cut_short)

@@ -111,13 +111,13 @@ class Checkpoints:
     def paths(self, number: int) -> list[str]:
         """Return the paths of the files that this rank reads of a checkpoint."""
         files = self._keys.files_of(self._other)
-        return [self._outputs.path(f"{self._name(file, number)}.ckpt") for file in files]
+        return [self._outputs.path(self._name(file, number)) for file in files]
 
     def forget(self) -> None:
         """Drop the files that this rank has written from the page cache of its node."""
         for number in self.restorable():
             for file in self._files:
-                page_cache.drop(self._outputs.path(f"{self._name(file, number)}.ckpt"))
+                page_cache.drop(self._outputs.path(self._name(file, number)))
 
     def restore(self, number: int) -> Restored:
         """Read the files of a checkpoint. Raise InfrastructureError if the file system fails, and InvalidRun if a file
@@ -136,9 +136,9 @@ class Checkpoints:
         self._outputs.close()
 
     def _name(self, file: CheckpointFile, number: int) -> str:
-        """Return the name of a file without its suffix. A later checkpoint has the names of the one it overwrites."""
+        """Return the name of a file. A later checkpoint has the names of the one it overwrites."""
         keep = self._keys.keep
-        return file.name if keep == 1 else f"checkpoint{number % keep:03}-{file.name}"
+        return f"{file.name}.ckpt" if keep == 1 else f"checkpoint{number % keep:03}-{file.name}.ckpt"
 
     def _begin(self, rank: int, number: int, place: int) -> int:
         """Return the position in the content stream at which a file begins. No two files of a run have equal blocks,
@@ -152,7 +152,6 @@ class Checkpoints:
         seconds of fsync.
         """
         started = now()
-        name = f"{name}.ckpt"
         try:
             with self._outputs.opened(name, "wb", os.O_DIRECT if self._keys.direct else 0) as file:
                 fill = self._fill_in_any_order if self._keys.requests else self._fill
@@ -203,7 +202,7 @@ class Checkpoints:
         from the page cache. Return the seconds that the reads took, without the time to compare. Raise InvalidRun if
         the contents differ.
         """
-        name, spent = f"{name}.ckpt", 0.0
+        spent = 0.0
         try:
             with self._outputs.opened(name, "rb", 0) as file:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -218,7 +217,7 @@ class Checkpoints:
         """Read a file in requests of `transfer_size` bytes. Return the seconds of opening and reading, and the seconds
         of comparing the contents.
         """
-        name, verify_s, started = f"{name}.ckpt", 0.0, now()
+        verify_s, started = 0.0, now()
         most = self._keys.transfer_size or min(size, LARGEST_REQUEST)
         try:
             with self._outputs.opened(name, "rb", os.O_DIRECT if self._keys.direct else 0) as file:

@@ -118,8 +118,7 @@ def _train(
     """Run all steps of a warm-up or measurement, and write timeline.h5 on rank 0. Return the results on rank 0, and
     None on other ranks.
     """
-    on_root(comm, lambda: dataset.require(run))
-    on_root(comm, lambda: cost.require_space(run, comm.size))
+    on_root(comm, lambda: _require(run, comm.size))
     profiler = _profiler(folder, comm.rank) if run.tf_profile else None
     marks = MarkerReads(comm, plan.directory, run)
     marks.take()
@@ -141,6 +140,12 @@ def _train(
     timeline.write(folder, merged, run, profiles, setup.marker_path(plan.directory, run))
     faults = _faults(run, summary, comm.size) + _placement_faults(plan, [host.name for host in hosts])
     return _Trained(merge.epochs(merged, run), summary, recording.counts.hints, faults, merge.disturbed(merged))
+
+
+def _require(run: Run, ranks: int) -> None:
+    """Raise ConfigError if the run lacks its dataset, or space for its checkpoints."""
+    dataset.require(run)
+    cost.require_space(run, ranks)
 
 
 def _profiler(folder: Path, rank: int) -> "Profiler | None":

@@ -87,6 +87,12 @@ def is_there(path: str | Path) -> bool:
     return True
 
 
+def free(path: Path) -> int:
+    """Return the bytes that this user may still write to the file system of `path`."""
+    status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize
+
+
 def existing(path: Path) -> Path:
     """Return `path`, or its nearest existing parent, with links resolved."""
     while not path.exists():

@@ -2,7 +2,6 @@
 site profile.
 """
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -156,8 +155,7 @@ def require_space(run: Run, ranks: int) -> None:
     if checkpoint is None or checkpoint.model is None:
         return
     folder = filesystem.existing(Path(run.outputs))
-    status = os.statvfs(folder)
-    free, wanted = status.f_bavail * status.f_frsize, _kept(run) * _checkpoint(run, ranks)
+    free, wanted = filesystem.free(folder), _kept(run) * _checkpoint(run, ranks)
     if free < wanted:
         raise ConfigError(
             f"{_kept(run)} checkpoint(s) need {units.format_size(wanted)}, but {folder} has "

@@ -329,8 +329,7 @@ def check_space(runs: Sequence[Run], folder: Path) -> str:
     a message that states the space needed and the space free. Raise ConfigError if space or inodes do not suffice.
     """
     wanted, files = needs_of_all(runs)
-    status = os.statvfs(folder)
-    free = status.f_bavail * status.f_frsize
+    free, status = filesystem.free(folder), os.statvfs(folder)
     summary = f"{units.format_size(wanted)} needed, {units.format_size(free)} free"
     if free < wanted:
         raise ConfigError(
