@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.analysis.log.file_formats import PANDAS_BUFFER
+from dlio_hpc.analysis.log.library_marks import PANDAS_BUFFER
 from dlio_hpc.config import reader_keys
 from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
 from dlio_hpc.config.workload import TENSORFLOW_BUFFER, Workload
@@ -16,8 +16,9 @@ from dlio_hpc.plan.sample_order import Order
 
 Integers = npt.NDArray[np.int64]
 
-# Size in bytes of the chunk cache of an HDF5 dataset.
-_CHUNK_CACHE = 1 << 20
+# Size in bytes of the chunk cache of an HDF5 dataset, and of the buffer through which HDF5 reads contiguous data
+# (H5Pset_sieve_buf_size).
+_CHUNK_CACHE, SIEVE = 1 << 20, 64 << 10
 
 
 class RequestColumns(NamedTuple):
@@ -57,6 +58,8 @@ def _of_samples(workload: Workload, samples: Integers) -> RequestColumns:
     size = dataset.sample_bytes
     if dataset.format == "hdf5" and reader.transfer_size is not None and reader.transfer_size > size:
         return _of_slabs(file, within * size, size, reader.transfer_size)
+    if dataset.format == "hdf5" and reader.mode == "framework" and size < SIEVE and not dataset.arrays:
+        return _through_sieve(file, within * size, size, dataset.samples_per_file * size)
     most = workload.request_size
     if dataset.format == "tfrecord" and reader.verifies:  # whole records are read, with their checksums
         size, most = size + TFRECORD_FRAME, None
@@ -94,6 +97,21 @@ def _of_slabs(file: Integers, offset: Integers, size: int, most: int) -> Request
     is_first = np.concatenate(([True], (np.diff(run) != 0) | (np.diff(slab) != 0)))
     at = np.flatnonzero(is_first)
     return RequestColumns(file[at], offset[at], np.diff(np.concatenate((at, [len(file)]))) * size)
+
+
+def _through_sieve(file: Integers, offset: Integers, size: int, end: int) -> RequestColumns:
+    """Return the requests of HDF5 for contiguous samples that are smaller than its sieve buffer. A sample that is not in
+    the buffer fills the buffer from the beginning of the sample on. The buffer is empty when a file is opened. end:
+    bytes of the samples of a file.
+    """
+    taken: list[int] = []
+    last, begin = -1, 0
+    for at, (name, where) in enumerate(zip(file.tolist(), offset.tolist(), strict=True)):
+        if name != last or not begin <= where <= begin + SIEVE - size:
+            taken.append(at)
+            last, begin = name, where
+    kept = np.array(taken, np.int64)
+    return RequestColumns(file[kept], offset[kept], np.minimum(SIEVE, end - offset[kept]))
 
 
 def _of_files(workload: Workload, file: Integers) -> RequestColumns:

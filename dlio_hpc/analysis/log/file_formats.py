@@ -1,5 +1,6 @@
 """Detection of the format of a dataset and of the library that read the dataset. Both follow from the names of files
-and from requests that only this library makes.
+and from requests that only this library makes. Each format and mode is a candidate. Its requests are predicted, and the
+candidate that agrees best with the log is chosen.
 """
 
 import os
@@ -10,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlio_hpc.analysis.characterize.evidence import DerivedValue
-from dlio_hpc.analysis.log import content_sniff, extents, file_roles
+from dlio_hpc.analysis.characterize.evidence import Confidence, DerivedValue
+from dlio_hpc.analysis.log import content_sniff, extents, file_roles, library_marks
 from dlio_hpc.analysis.log.file_stats import FileStats
+from dlio_hpc.analysis.log.library_marks import Layout, LayoutFit, Marks
 from dlio_hpc.analysis.log.requests import Requests
-from dlio_hpc.config.workload import TENSORFLOW_BUFFER
 
 _ENDINGS = {
     ".h#": "hdf5", ".hdf#": "hdf5", ".he#": "hdf5", ".nc": "hdf5", ".nc#": "hdf5", ".npz": "npz", ".csv": "csv",
@@ -22,11 +23,8 @@ _ENDINGS = {
 }  # fmt: skip
 _IMAGES = (".jpg", ".jpeg", ".png")
 _PLAIN = (*_IMAGES, ".npy", ".bin", ".raw", ".dat")
-# Sizes in bytes of the end record of a ZIP archive, which zipfile reads first, and of the signature at the beginning of
-# an HDF5 file.
-_ZIP_END, _SIGNATURE = 22, 8
-# Size in bytes of the requests of pandas.read_csv.
-PANDAS_BUFFER = 256 << 10
+# Margins of the agreement of the best layout over another from which it is certain, or likely.
+_CLEAR, _LIKELY = 0.1, 0.03
 # Name of one file of a set, as TensorFlow's and Beam's writers of TFRecord files number them: train-00003-of-00016.
 _SHARD = re.compile(r"-\d{4,}-of-\d{4,}$")
 
@@ -59,43 +57,22 @@ class LogFormat(NamedTuple):
         return self.is_image or (self.name.value in ("npz", "raw") and self.mode.value == "framework")
 
 
-class _Marks(NamedTuple):
-    """Shares of the files that have requests which are characteristic of a library. zip_ends: share of files whose ZIP
-    end record was read. signatures: share of files whose HDF5 signature was read. from_front: share of files with a
-    read at the beginning that is larger than a signature. whole: share of files that were read in one request, followed
-    by a request at the end of the file. streamed: share of files of which several requests of 256 KiB were read, and
-    then a request that returned no bytes, as TensorFlow reads a TFRecord file. headed: share of files that were read in
-    two requests, the first of `head` bytes, followed by a request at the end of the file.
-    """
-
-    zip_ends: float
-    signatures: float
-    from_front: float
-    whole: float
-    streamed: float
-    headed: float
-    head: int
-
-
 def detect(data: Sequence[FileStats], requests: Requests | None, reads_content: bool = False) -> LogFormat:
     """Return the format of a dataset and how the dataset was read. requests: all requests of the trace; None without a
     trace. reads_content: True to read the beginning of a few files, if this machine has them.
     """
     content = content_sniff.look({file.path: file.size for file in data}) if reads_content else None
     ending, count = Counter(file_roles.kind(file.path) for file in data).most_common(1)[0]
-    marks = None if requests is None else _marks(data, requests)
     shown = next(os.path.splitext(file.path)[1] for file in data if file_roles.kind(file.path) == ending)
     by_content = None if content is None else DerivedValue(content.name, "high", content.evidence)
-    name = (
-        by_content
-        or _named(ending, shown, count, len(data))
-        or _sharded(data, marks)
-        or _by_marks(ending, marks, len(data))
-    )
+    by_name = by_content or _named(ending, shown, count, len(data))
+    fits = None if requests is None else _fits(data, requests, by_name, ending)
+    name = by_name or (_without_trace(data, ending) if fits is None else _by_marks(fits, data, ending))
     is_hdf5 = name.value == "hdf5" and requests is not None
+    marks = None if fits is None else fits.logged
     return LogFormat(
         name,
-        _mode(name.value, marks, requests, data, ending in _IMAGES),
+        _mode_without_trace(name.value) if fits is None else _mode(fits, name.value, ending in _IMAGES),
         name.value in ("tfrecord", "csv"),
         content is None and ending in _IMAGES,
         _index_reads(data, requests) if is_hdf5 and requests is not None else 0,
@@ -104,24 +81,63 @@ def detect(data: Sequence[FileStats], requests: Requests | None, reads_content: 
     )
 
 
+class _Fits(NamedTuple):
+    """Marks in a log, and the layouts that may have caused them, the best first."""
+
+    logged: Marks
+    ranked: list[LayoutFit]
+
+    def margin(self, name: str, mode: str | None = None) -> tuple[LayoutFit, LayoutFit | None, float]:
+        """Return the best layout of a format, the best of other formats, and the difference of their agreements. With
+        `mode`, return the layout of this mode and that of the same format in the other mode.
+        """
+        mine = [fit for fit in self.ranked if fit.format == name and mode in (None, fit.mode)]
+        others = [fit for fit in self.ranked if (fit.format != name if mode is None else fit.mode != mode)]
+        others = others if mode is None else [fit for fit in others if fit.format == name]
+        best, other = mine[0], others[0] if others else None
+        return best, other, 1.0 if other is None else best.agreement - other.agreement
+
+
+def _fits(data: Sequence[FileStats], requests: Requests, by_name: DerivedValue | None, ending: str) -> _Fits:
+    """Compare the marks in a log with those of each layout. by_name: format that the names of the files show; None if
+    the marks decide.
+    """
+    size = {file.path: file.size for file in data}
+    sizes = np.array([size.get(path, -1) for path in requests.paths], np.int64)
+    mine = np.flatnonzero(~requests.write & (sizes[requests.file] >= 0)) if len(sizes) else np.empty(0, np.int64)
+    file, offset, length = requests.file[mine].astype(np.int64), requests.offset[mine], requests.length[mine]
+    reach = np.zeros(len(sizes), np.int64)
+    np.maximum.at(reach, file, offset + length)
+    logged = library_marks.of(file, offset, length, sizes)
+    usual = int(np.median([file.size for file in data]))
+    most = int(np.median(reach[np.unique(file)])) if len(file) else usual
+    layouts = _layouts(data, by_name, ending)
+    return _Fits(logged, library_marks.ranked(layouts, logged, usual, most, extents.usual(length)))
+
+
+def _layouts(data: Sequence[FileStats], by_name: DerivedValue | None, ending: str) -> list[Layout]:
+    """Return the formats and modes that the files may have. Of two that agree equally with the log, the first is
+    chosen.
+    """
+    if by_name is not None:
+        names = [by_name.value]
+    elif _is_sharded(data):
+        names = ["tfrecord", "npz", "hdf5", "raw"]
+    else:
+        names = ["raw", "npz", "hdf5"] + ([] if ending in _PLAIN else ["tfrecord"])
+    modes = ("framework", "posix")
+    layouts = [(name, mode) for mode in modes for name in names]
+    return [("raw", "posix"), *layouts] if names[0] == "raw" else layouts
+
+
+def _is_sharded(data: Sequence[FileStats]) -> bool:
+    """Return whether files are numbered as the shards of a set of TFRecord files."""
+    return sum(_SHARD.search(file.path) is not None for file in data) >= 0.9 * len(data)
+
+
 def _index_reads(data: Sequence[FileStats], requests: Requests) -> int:
     mine = requests.on({file.path for file in data}) & ~requests.write
     return int(np.count_nonzero(extents.is_index_read(requests.length[mine])))
-
-
-def _sharded(data: Sequence[FileStats], marks: _Marks | None) -> DerivedValue | None:
-    """Return TFRecord as the format if the files are numbered as the shards of a set, and not read in another way than
-    TensorFlow reads. Return None otherwise.
-    """
-    count = sum(_SHARD.search(file.path) is not None for file in data)
-    if count < 0.9 * len(data):
-        return None
-    evidence = f"{count:,} of {len(data):,} file(s) are named like shards of TFRecord files (-00000-of-{len(data):05})"
-    if marks is None:
-        return DerivedValue("tfrecord", "medium", evidence)
-    if marks.from_front < 0.5 or marks.zip_ends > 0.5 or marks.signatures > 0.5:
-        return None
-    return DerivedValue("tfrecord", "high" if marks.streamed > 0.5 else "medium", evidence)
 
 
 def _named(ending: str, shown: str, count: int, total: int) -> DerivedValue | None:
@@ -131,93 +147,72 @@ def _named(ending: str, shown: str, count: int, total: int) -> DerivedValue | No
     return DerivedValue(known, "high", f"{count:,} of {total:,} file(s) end in {shown}")
 
 
-def _by_marks(ending: str, marks: _Marks | None, files: int) -> DerivedValue:
-    """Return the format that the requests show. Return "raw" if the requests match no known library or there is no
-    trace. ending: kind of most files (file_roles.kind).
-    """
-    if marks is not None and marks.zip_ends > 0.5:
-        return DerivedValue(
-            "npz",
-            "medium",
-            f"the {_ZIP_END} bytes at the end of a ZIP archive were read first in {marks.zip_ends:.0%} of files",
-        )
-    if marks is not None and marks.signatures > 0.5:
-        return DerivedValue(
-            "hdf5", "medium", f"{_SIGNATURE} bytes at the front were read first in {marks.signatures:.0%} of files"
-        )
-    if marks is not None and marks.streamed > 0.9 and ending not in _PLAIN:
-        evidence = (
-            f"{marks.streamed:.0%} of files were read in requests of {TENSORFLOW_BUFFER:,} B and a request at the end"
-        )
-        return DerivedValue("tfrecord", "medium", f"{evidence}, as TensorFlow reads TFRecord files")
+def _without_trace(data: Sequence[FileStats], ending: str) -> DerivedValue:
+    """Return the format that the names of files suggest, if there is no trace and no known ending."""
+    if _is_sharded(data):
+        return DerivedValue("tfrecord", "medium", _sharded(data))
     if ending in _PLAIN:
-        return DerivedValue("raw", "high", f"{files:,} {ending} file(s): plain bytes of one or more samples")
-    evidence = f"no known format has the extension {ending!r}"
-    if marks is None:
-        return DerivedValue("raw", "low", evidence)
-    return DerivedValue("raw", "medium", f"{evidence}, and requests match no library")
+        return DerivedValue("raw", "high", _plain(data, ending))
+    return DerivedValue("raw", "low", f"no known format has the extension {ending!r}")
 
 
-def _mode(
-    name: str, marks: _Marks | None, requests: Requests | None, data: Sequence[FileStats], is_image: bool
-) -> DerivedValue:
+def _sharded(data: Sequence[FileStats]) -> str:
+    return f"{len(data):,} file(s) are named like shards of TFRecord files (-00000-of-{len(data):05})"
+
+
+def _plain(data: Sequence[FileStats], ending: str) -> str:
+    return f"{len(data):,} {ending} file(s): plain bytes of one or more samples"
+
+
+def _by_marks(fits: _Fits, data: Sequence[FileStats], ending: str) -> DerivedValue:
+    """Return the format whose predicted marks agree best with the log."""
+    best, other, margin = fits.margin(fits.ranked[0].format)
+    compared = _compared(fits.logged, best, other)
+    if best.format == "tfrecord" and _is_sharded(data):
+        level: Confidence = "high" if margin >= _CLEAR else "medium"
+        return DerivedValue("tfrecord", level, f"{_sharded(data)}; {compared}")
+    if best.format == "raw" and ending in _PLAIN:
+        return DerivedValue("raw", "high", _plain(data, ending))
+    if best.format == "raw":
+        compared = f"no known format has the extension {ending!r}; {compared}"
+    return DerivedValue(best.format, "medium", compared)
+
+
+def _compared(logged: Marks, best: LayoutFit, other: LayoutFit | None) -> str:
+    """Return the evidence for a layout: the mark that speaks most clearly for it and against the other layout, and the
+    agreement of both in all marks.
+    """
+    agrees = f"predicted requests of {best.format} ({best.mode}) agree with the log to {best.agreement:.2f}"
+    if other is None:
+        return agrees
+    agrees += f", of {other.format} ({other.mode}) to {other.agreement:.2f}"
+
+    def gain(name: str) -> float:
+        log, mine, its = (float(getattr(marks, name)) for marks in (logged, best.predicted, other.predicted))
+        return abs(its - log) - abs(mine - log)
+
+    clearest = max(library_marks.PHRASES, key=gain)
+    if gain(clearest) <= 0:
+        return agrees
+    share = float(getattr(logged, clearest))
+    return f"{library_marks.PHRASES[clearest]}: {share:.0%}; {agrees}"
+
+
+def _mode(fits: _Fits, name: str, is_image: bool) -> DerivedValue:
+    """Return `reader.mode`: the mode whose predicted marks agree better with the log."""
+    first = next(fit for fit in fits.ranked if fit.format == name)
+    best, other, margin = fits.margin(name, first.mode)
+    evidence = _compared(fits.logged, best, other)
+    if is_image and best.mode == "posix":
+        return DerivedValue("framework", "medium", "libraries that decode images read whole files")
+    if best.mode == "posix" and name != "csv":  # a library of which no marks are known may have read the files
+        return DerivedValue("posix", "medium", evidence)
+    level: Confidence = "high" if margin >= _CLEAR else "medium" if margin >= _LIKELY else "low"
+    return DerivedValue(best.mode, level, evidence)
+
+
+def _mode_without_trace(name: str) -> DerivedValue:
     if name == "raw":
-        mode = _of_raw(marks)
-        if is_image and mode.value == "posix" and marks is not None:
-            return DerivedValue("framework", "medium", "libraries that decode images read whole files")
-        return mode
-    if marks is None:
-        return DerivedValue(
-            "framework", "low", f"{name} files are usually read by the library of the format; no trace shows it (DXT)"
-        )
-    if name == "npz":
-        share, evidence = marks.zip_ends, "the archive's directory was read first, as by numpy.load"
-    elif name == "hdf5":
-        share, evidence = marks.signatures, "the signature was read first, as by HDF5's library"
-    else:
-        share, evidence = marks.from_front, "the first read was at the front, through a buffer"
-    if name == "csv" and requests is not None and (size := _usual(requests, data)) != PANDAS_BUFFER:
-        return DerivedValue("posix", "high", f"requests have {size:,} B; pandas requests have {PANDAS_BUFFER:,} B")
-    if share > 0.5:
-        return DerivedValue("framework", "high", f"{evidence}, in {share:.0%} of files")
-    return DerivedValue("posix", "medium", f"{evidence}, in {share:.0%} of files only")
-
-
-def _of_raw(marks: _Marks | None) -> DerivedValue:
-    if marks is None:
         return DerivedValue("posix", "unknown", "not recorded without a trace (DXT)")
-    how = "in one request, followed by a request at the end of the file, as by Python's read()"
-    if marks.headed > 0.5:
-        how = f"in a request of {marks.head:,} B and one for the rest, as by a library that looks at the head of a file"
-        return DerivedValue(
-            "framework", "high" if marks.headed > 0.9 else "medium", f"{marks.headed:.0%} were read {how}"
-        )
-    evidence = f"{marks.whole:.0%} of files were read {how}" if marks.whole else f"no file was read {how}"
-    return DerivedValue(
-        "framework" if marks.whole > 0.5 else "posix", "high" if marks.whole > 0.9 else "medium", evidence
-    )
-
-
-def _usual(requests: Requests, data: Sequence[FileStats]) -> int:
-    return extents.usual(requests.length[requests.on({file.path for file in data}) & ~requests.write])
-
-
-def _marks(data: Sequence[FileStats], requests: Requests) -> _Marks:
-    size = {file.path: file.size for file in data}
-    sizes = np.array([size.get(path, -1) for path in requests.paths], np.int64)
-    mine = np.flatnonzero(~requests.write & (sizes[requests.file] >= 0)) if len(sizes) else np.empty(0, np.int64)
-    file, offset, length = requests.file[mine], requests.offset[mine], requests.length[mine]
-    at_end = (offset + length >= sizes[file]) & (length == _ZIP_END)
-    signed = (offset == 0) & (length == _SIGNATURE)
-    front = (offset == 0) & (length > _SIGNATURE)
-    all_files = max(len(np.unique(file)), 1)
-    ended = np.isin(file, np.unique(file[(length == 0) & (offset >= sizes[file])]))
-    whole = ended & (offset == 0) & (length == sizes[file])
-    is_block = (offset % TENSORFLOW_BUFFER == 0) & (length <= TENSORFLOW_BUFFER)
-    rest = (offset > 0) & is_block & (offset + length == sizes[file])
-    streamed = ended & rest & np.isin(file, np.unique(file[(offset == 0) & (length == TENSORFLOW_BUFFER)]))
-    head = extents.usual(length[(offset == 0) & (length < sizes[file])])
-    begun = np.isin(file, np.unique(file[(offset == 0) & (length == head)]))
-    headed = ended & begun & (offset == head) & (offset + length == sizes[file]) & (head > 0)
-    shares = [len(np.unique(file[marked])) / all_files for marked in (at_end, signed, front, whole, streamed, headed)]
-    return _Marks(shares[0], shares[1], shares[2], shares[3], shares[4], shares[5], head)
+    evidence = f"{name} files are usually read by the library of the format; no trace shows it (DXT)"
+    return DerivedValue("framework", "low", evidence)
