@@ -18,7 +18,7 @@ from dlio_hpc.config.workload import Workload
 # Largest number of samples of a rank, and of ranks, for which requests are predicted.
 _SAMPLES, _RANKS = 4000, 4
 # Margins of the best candidate over others from which a value is certain, or likely.
-_CERTAIN, _LIKELY, _ALIKE = 0.05, 0.02, 0.002
+CERTAIN, LIKELY, ALIKE = 0.05, 0.02, 0.002
 # A candidate that agrees less than this with the log does not explain it, even if all others agree still less.
 _EXPLAINS = 0.75
 # Keys of a workload from which the requests for samples are predicted.
@@ -30,6 +30,15 @@ _KEYS = (
 _ORDER = ("reader.shuffle.files", "reader.shuffle.samples", "reader.shuffle.ascending", "reader.interleave")
 
 Values = Mapping[str, Any]
+
+
+class PredictedProgram(NamedTuple):
+    """Requests that a program is predicted to make. traits: traits of the requests of each reader. step_bytes: bytes
+    that a rank reads in a step, in the mean.
+    """
+
+    traits: list[Traits]
+    step_bytes: float
 
 
 class Candidate(NamedTuple):
@@ -50,14 +59,12 @@ def ranked(candidates: Iterable[Values], logged: Sequence[Traits], ranks: int) -
     """
     made = []
     for values in candidates:
-        try:
-            workload = _workload(values)
-        except (msgspec.ValidationError, ValueError):
+        program = predicted(values, ranks)
+        if program is None:
             continue
-        predicted = _predicted(workload, ranks)
-        agreements = traits.agreement(predicted, logged)
+        agreements = traits.agreement(program.traits, logged)
         score = sum(agreements.values()) / max(len(agreements), 1)
-        made.append(Candidate(values, traits.medians(predicted), agreements, score))
+        made.append(Candidate(values, traits.medians(program.traits), agreements, score))
     return sorted(made, key=lambda candidate: -candidate.score)
 
 
@@ -67,13 +74,30 @@ def runner_up(candidates: Sequence[Candidate], key: str) -> Candidate | None:
     return next((candidate for candidate in candidates if candidate.values.get(key) != first), None)
 
 
-def _predicted(workload: Workload, ranks: int) -> list[Traits]:
-    readers = [
-        columns
-        for rank in range(min(ranks, _RANKS))
-        for columns in prediction.of_epoch(workload, ranks, rank, 0, _SAMPLES)
-    ]
-    return [traits.of(columns) for columns in readers if len(columns.file)]
+def predicted(values: Values, ranks: int) -> PredictedProgram | None:
+    """Predict the requests of a workload with these keys. Keys that requests do not depend on are ignored. Return None
+    if the keys are not allowed together.
+    """
+    try:
+        workload = _workload(base(values))
+    except (msgspec.ValidationError, ValueError):
+        return None
+    batch, step_bytes = workload.reader.batch_size, []
+    readers: list[Traits] = []
+    for rank in range(min(ranks, _RANKS)):
+        samples = min(prediction.samples_of(workload, ranks, rank), _SAMPLES)
+        columns = [made for made in prediction.of_epoch(workload, ranks, rank, 0, _SAMPLES) if len(made.file)]
+        readers += [traits.of(made) for made in columns]
+        step_bytes += [sum(int(made.length.sum()) for made in columns) / max(samples / batch, 1)]
+    return PredictedProgram(readers, float(np.median(step_bytes)))
+
+
+def base(values: Values) -> dict[str, Any]:
+    """Return the keys from which requests are predicted, as those of one thread."""
+    made = {key: values[key] for key in (*_KEYS, *_ORDER) if key in values} | {"reader.read_threads": 1}
+    if made["reader.mode"] == "framework" and made["dataset.format"] != "tfrecord":
+        made.pop("reader.transfer_size", None)  # a library chooses the size
+    return made
 
 
 def _workload(values: Values) -> Workload:
@@ -94,12 +118,10 @@ def order(
     the other keys of the workload. in_turn: estimate of the number of files from which the program reads alternately.
     in_streams: whether each file is read from its beginning to its end, in whatever order the program uses its samples.
     """
-    base = {key: keys[key].value for key in _KEYS if key in keys} | {"reader.read_threads": 1}
-    if base["reader.mode"] == "framework" and base["dataset.format"] != "tfrecord":
-        del base["reader.transfer_size"]  # a library chooses the size
+    shared = {key: keys[key].value for key in _KEYS if key in keys}
     alternate = in_turn.value if in_turn.confidence in ("high", "medium") else None
     orders = [values for values in _orders(alternate) if not (in_streams and values["reader.shuffle.samples"])]
-    candidates = ranked(({**base, **values} for values in orders), logged, ranks)
+    candidates = ranked(({**shared, **values} for values in orders), logged, ranks)
     if not candidates or not candidates[0].agreements:
         return {key: DerivedValue(None if key.endswith("interleave") else False, "unknown", "too few reads to show an "
                 "order") for key in _ORDER}  # fmt: skip
@@ -137,7 +159,7 @@ def _chosen(candidates: Sequence[Candidate], key: str, shown: Mapping[str, float
     best, other = candidates[0], runner_up(candidates, key)
     apart = best.score - other.score if other is not None else 1.0
     level: Confidence = (
-        "unknown" if apart < _ALIKE else "low" if apart < _LIKELY else "medium" if apart < _CERTAIN else "high"
+        "unknown" if apart < ALIKE else "low" if apart < LIKELY else "medium" if apart < CERTAIN else "high"
     )
     level = level if best.score >= _EXPLAINS else weaker(level, "low")
     return DerivedValue(best.values[key], level, _reason(best, other, key, shown))
@@ -155,7 +177,7 @@ def _reason(best: Candidate, other: Candidate | None, key: str, shown: Mapping[s
     agrees = f"{agrees}, with {rival} to {other.score:.2f}"
     names = [name for name in traits.PHRASES if name in best.agreements and name in other.agreements]
     clearest = max(names, key=lambda name: best.agreements[name] - other.agreements[name], default=None)
-    if clearest is None or best.agreements[clearest] - other.agreements[clearest] < _ALIKE:
+    if clearest is None or best.agreements[clearest] - other.agreements[clearest] < ALIKE:
         return agrees
     log, mine, its = (traits.phrase(clearest, values[clearest]) for values in (shown, best.predicted, other.predicted))
     return f"{traits.PHRASES[clearest]}: {log}, predicted {mine}, with {rival} {its}; {agrees}"

@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlio_hpc.analysis.characterize import candidates, fitting, from_counters, small_reads, training_check
+from dlio_hpc.analysis.characterize import alternatives, candidates, fitting, from_counters, small_reads, training_check
+from dlio_hpc.analysis.characterize.alternatives import Observed
 from dlio_hpc.analysis.characterize.evidence import Confidence, DerivedValue, weaker
+from dlio_hpc.analysis.characterize.traits import Traits
 from dlio_hpc.analysis.log import (
     access_pattern,
     auxiliary_files,
@@ -85,13 +87,15 @@ def derive(
     subject = _Subject(
         log, roles, data, reads, requests, file_formats.detect(data, None if reads is None else requests, reads_content)
     )
-    keys, pace = (_by_counters if reads is None else _by_trace)(subject)
+    keys, pace, observed = (_by_counters if reads is None else _by_trace)(subject)
     workers = 1 if reads is None else reads.workers
     reasons = training_check.against(roles, keys, None if reads is None else pace, workers)
     if reasons and not is_forced:
         return Derived({}, [], roles, reasons, requests is not None)
     made = _saved(subject, keys, pace)
     made = {**keys, **made}
+    if observed is not None:
+        made |= alternatives.judged(made, observed, subject.kind.loads_files)
     fitting.fit(made)
     return Derived(made, _sides(subject, made), roles, reasons, reads is not None)
 
@@ -143,7 +147,7 @@ def _count(data: Sequence[FileStats]) -> DerivedValue:
     return DerivedValue(len(data), "high", evidence)
 
 
-def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
+def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, Observed]:
     assert subject.reads is not None
     log, reads, kind = subject.log, subject.reads, subject.kind
     core = extents.payload(reads, kind.name.value == "hdf5")
@@ -164,18 +168,11 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     keys["reader.read_threads"] = _threads(access_pattern.threads(reads), interleave, kind.streams)
     keys["reader.prefetch"] = pace.ahead
     keys["reader.shard"] = per_rank.shard
-    if not sample.hidden:
-        _doubt_samples(keys, kind)
     keys |= _arrays(subject, keys)
     places = access_pattern.natural([file.path for file in subject.data])
     shown = keys | _by_blocks(subject, request.value) if sample.hidden else keys
-    in_order = candidates.order(
-        shown,
-        interleave,
-        candidates.logged(core, places, kind.loads_files),
-        log.job.ranks,
-        in_streams,
-    )
+    shown_traits = candidates.logged(core, places, kind.loads_files)
+    in_order = candidates.order(shown, interleave, shown_traits, log.job.ranks, in_streams)
     keys |= {key: value for key, value in in_order.items() if key != "reader.shuffle.ascending" or value.value}
     keys["compute.time"] = _compute(subject, pace)
     keys["train.epochs"] = per_rank.epochs
@@ -183,7 +180,31 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     keys |= _keep_open(subject, keys, in_streams)
     if sample.hidden:
         keys |= _of_blocks(core, _samples_a_rank(keys, subject.log.job.ranks) * keys["train.epochs"].value)
-    return keys, pace
+    return keys, pace, _observed(subject, core, shown_traits, pace, per_rank, keys["reader.read_threads"])
+
+
+def _observed(
+    subject: _Subject, core: Reads, shown: list[Traits], pace: Pace, per_rank: access_pattern.Passes,
+    threads: DerivedValue,
+) -> Observed:  # fmt: skip
+    """Return what the log shows of the program, to be compared with alternatives. core: the reads of samples. shown:
+    their traits. threads: derived number of threads.
+    """
+    return Observed(
+        shown,
+        subject.log.job.ranks,
+        pace.bytes or None,
+        None if threads.confidence == "low" else threads.value,
+        per_rank.times,
+        1 - _share_of_reading(subject, core),
+        subject.kind.index_reads > 0,
+    )
+
+
+def _share_of_reading(subject: _Subject, core: Reads) -> float:
+    """Return the share of the time from the first read to the end of the program in which data were read."""
+    first, last, end = float(core.start.min()), float(core.end.max()), subject.log.job.seconds
+    return min(1.0, (last - first) / max(end - first, 1e-9))
 
 
 def _sample_size(
@@ -218,26 +239,6 @@ def _request(subject: _Subject, core: Reads, sample: access_pattern.LogSample, s
     if not kind.loads_files and not sample.hidden and 0.95 <= request.value / max(size.value, 1) < 1:
         return request._replace(value=size.value)  # requests of about the same size
     return request
-
-
-def _doubt_samples(keys: dict[str, DerivedValue], kind: file_formats.LogFormat) -> None:
-    """Lower the confidence in `keys` that follow from the size of a sample if requests may hold several samples, or
-    only a part of one.
-    """
-    if "dataset.sample.bytes" not in keys:
-        return  # rows of text, whose sizes vary
-    size, count, batch = (keys[key].value for key in _SAMPLE_KEYS)
-    if "dataset.chunk" in keys and keys["dataset.chunk"].value == size:
-        doubt = "a chunk is read in one request, whether it holds one sample or several"
-    elif kind.name.value == "npz" and kind.loads_files:
-        doubt = "an archive is read whole, whether it holds one sample or several"
-    elif batch == 1 and not kind.loads_files:
-        doubt = "a step makes one read, which may hold a sample or a whole batch"
-    elif batch == count > 1:
-        doubt = "a step reads a whole file, whose pieces may be samples or arrays of one sample"
-    else:
-        return
-    keys |= {key: _doubted(keys[key], doubt) for key in _SAMPLE_KEYS}
 
 
 def _doubted(value: DerivedValue, doubt: str) -> DerivedValue:
@@ -451,7 +452,7 @@ def _sample_bytes(keys: dict[str, DerivedValue]) -> int:
     return int(keys["dataset.sample.bytes"].value)
 
 
-def _by_counters(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
+def _by_counters(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, None]:
     log, data, kind = subject.log, subject.data, subject.kind
     records = from_counters.records_of(log, data)
     keys = _common(subject)
@@ -479,7 +480,7 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     )
     keys["train.epochs"] = passes["train.epochs"]
     keys["train.steps"] = DerivedValue(None, "unknown", none)
-    return keys, step_detection.pace(None, size)
+    return keys, step_detection.pace(None, size), None
 
 
 def _saved(subject: _Subject, keys: dict[str, DerivedValue], pace: Pace) -> dict[str, DerivedValue]:
@@ -499,9 +500,8 @@ def _saved(subject: _Subject, keys: dict[str, DerivedValue], pace: Pace) -> dict
 
 def _load(subject: _Subject, core: Reads) -> DerivedValue:
     """Return `reader.load` for a program that reads until about its end. See _in_memory() for others."""
-    first, last, end = float(core.start.min()), float(core.end.max()), subject.log.job.seconds
-    share = (last - first) / max(end - first, 1e-9)
-    evidence = f"data were read during {min(share, 1.0):.0%} of the time from the first read to the end of the program"
+    share = _share_of_reading(subject, core)
+    evidence = f"data were read during {share:.0%} of the time from the first read to the end of the program"
     return DerivedValue("on_demand", "high" if share > 0.8 else "medium" if share > 0.5 else "low", evidence)
 
 

@@ -31,6 +31,12 @@ class RequestColumns(NamedTuple):
     length: Integers
 
 
+def samples_of(workload: Workload, ranks: int, rank: int) -> int:
+    """Return the number of samples that a rank reads in an epoch."""
+    first, last = plan.positions(workload, ranks, rank, 0)
+    return last - first
+
+
 def of_epoch(workload: Workload, ranks: int, rank: int, epoch: int, most: int) -> list[RequestColumns]:
     """Return the requests of a rank in an epoch, for each of its worker processes. A rank without worker processes has
     one element. most: number of samples after which the prediction stops.
@@ -100,8 +106,8 @@ def _of_slabs(file: Integers, offset: Integers, size: int, most: int) -> Request
 
 
 def _through_sieve(file: Integers, offset: Integers, size: int, end: int) -> RequestColumns:
-    """Return the requests of HDF5 for contiguous samples that are smaller than its sieve buffer. A sample that is not in
-    the buffer fills the buffer from the beginning of the sample on. The buffer is empty when a file is opened. end:
+    """Return the requests of HDF5 for contiguous samples that are smaller than its sieve buffer. A sample that is not
+    in the buffer fills the buffer from the beginning of the sample on. The buffer is empty when a file is opened. end:
     bytes of the samples of a file.
     """
     taken: list[int] = []

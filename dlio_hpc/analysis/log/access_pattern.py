@@ -282,13 +282,14 @@ def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
 class Passes(NamedTuple):
     """Passes over a dataset. epochs: number of passes. shard: whether ranks read disjoint parts of the dataset. share:
     share of the files' bytes that was read. drawn: whether samples are drawn at random with replacement instead of once
-    per epoch.
+    per epoch. times: number of times that a rank reads its data, which is not rounded.
     """
 
     epochs: DerivedValue
     shard: DerivedValue
     share: float
     drawn: bool
+    times: float
 
 
 def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
@@ -316,6 +317,7 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
         DerivedValue(is_own, "medium" if ranks > 1 else "unknown", about),
         min(share, 1.0),
         False,
+        passes_made,
     )
 
 
@@ -341,6 +343,7 @@ def _drawn(total: int, unique: int, times: float, own: float, share: float, rank
         ),
         min(share, 1.0),
         True,
+        times / ranks,
     )
 
 
