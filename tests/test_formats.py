@@ -306,6 +306,20 @@ def test_a_request_is_made_for_each_array(tmp_path: Path, dataset: Dataset) -> N
     reader.close()
 
 
+@pytest.mark.parametrize("mode", ["posix", "framework"])
+@pytest.mark.parametrize("dataset", [_SEVERAL[0], _SEVERAL[6]], ids=lambda dataset: dataset.format)
+def test_arrays_are_read_in_the_order_of_the_workload(tmp_path: Path, dataset: Dataset, mode: str) -> None:
+    _write(tmp_path, dataset)
+    order = (2, 0, 3, 1)
+    reader = _reader(tmp_path, dataset, mode, array_order=order)
+    _read(reader, dataset, [0])  # looks up where the arrays begin
+    rows, tally = _read(reader, dataset, [4, 2, 7])
+    assert rows == _expected(dataset, [4, 2, 7])
+    if mode == "posix":
+        assert tally.sizes == [_SIZES[0][index] for index in order] * 3
+    reader.close()
+
+
 def test_numpy_loads_all_arrays_and_h5py_makes_a_call_for_each(tmp_path: Path) -> None:
     npz_files, hdf5_files = _SEVERAL[0], _SEVERAL[6]
     _write(tmp_path, npz_files)

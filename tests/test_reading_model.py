@@ -21,8 +21,8 @@ _SMALL = (
     "dataset.files=5", "dataset.samples_per_file=12", "dataset.sample={bytes: 40000}", "reader.batch_size=4",
     "reader.shuffle={}", "reader.read_threads=1", "reader.prefetch=0", "train.epochs=1", "compute.time=0",
 )  # fmt: skip
-# Offset in bytes of the data in an HDF5 file with one contiguous dataset.
-_HDF5_DATA = 2048
+# Smallest request for samples, which is larger than any for headers.
+_LEAST = 5000
 _SHUFFLED = ("reader.shuffle.files=true", "reader.shuffle.samples=true")
 
 
@@ -34,10 +34,12 @@ _SHUFFLED = ("reader.shuffle.files=true", "reader.shuffle.samples=true")
         ("dataset.format=raw",),
         ("dataset.format=raw", "reader.transfer_size=10000", *_SHUFFLED),
         ("dataset.format=npz", "reader.interleave=2"),
+        ("dataset.format=npz", "dataset.arrays=[10000, 30000]", "reader.array_order=[1, 0]"),
+        ("dataset.format=hdf5", "dataset.arrays=[10000, 25000, 5000]", "reader.array_order=[1, 2, 0]"),
         ("dataset.format=tfrecord", "reader.mode=framework", "reader.transfer_size=65536"),
         ("dataset.format=hdf5", "dataset.chunk=20000", "reader.mode=framework", "reader.shuffle.samples=true"),
         ("dataset.format=hdf5", "dataset.sample={bytes: 10000}", "reader.mode=framework"),
-        ("dataset.format=hdf5", "dataset.sample={bytes: 10000}", "reader.mode=framework", "reader.shuffle.samples=true"),
+        ("dataset.format=hdf5", "dataset.sample={bytes: 10000}", "reader.mode=framework", _SHUFFLED[1]),
     ],
 )
 def test_predicted_requests_are_those_that_are_made(settings: tuple[str, ...], tmp_path: Path) -> None:
@@ -54,8 +56,8 @@ def test_predicted_requests_are_those_that_are_made(settings: tuple[str, ...], t
     made = requests_of.of_log(log, "DXT_POSIX", lambda path: Path(path).stem.isdigit(), None)
     paths = sorted(path for path in made.paths if Path(path).stem.isdigit())
     reads = extents.reads_of(made, dict.fromkeys(paths, 1 << 30))
-    is_sieved = workload.dataset.sample.bytes == 10_000
-    reads = extents.chosen(reads, reads.offset >= _HDF5_DATA) if is_sieved else extents.payload(reads, True)
+    is_varied = workload.dataset.sample.bytes == 10_000 or workload.dataset.arrays is not None
+    reads = extents.chosen(reads, reads.length >= _LEAST) if is_varied else extents.payload(reads, True)
     for rank in (0, 1):
         (expected,) = prediction.of_epoch(workload, 2, rank, 0, 10_000)
         mine = reads.rank == rank

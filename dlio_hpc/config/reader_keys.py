@@ -102,6 +102,10 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     """Keep files open from epoch to epoch, at most 64 per rank. false: each epoch opens its files again."""
     reorder_tasks: bool = False
     """Let each rank read the share of the corresponding rank on the next node, as IOR -C does."""
+    array_order: tuple[units.Natural, ...] | None = None
+    """Order in which the arrays of a sample are read, as positions in `dataset.arrays`; null: the order in the file.
+    Example: [2, 0, 1]
+    """
     hints: dict[str, str] = {}
     """MPI-IO hints, for collective access. Example: {romio_cb_read: enable}"""
     multiprocessing_context: Literal["fork", "spawn"] = "fork"

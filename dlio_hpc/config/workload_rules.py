@@ -52,6 +52,11 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "null",
         ),
         (
+            reader.array_order is not None and sorted(reader.array_order) != list(range(len(dataset.arrays or ()))),
+            "reader.array_order: list each position in dataset.arrays once, from 0; leave array_order null for files "
+            "with one array",
+        ),
+        (
             reader.keep_open and not keeps_handles(dataset, reader),
             "reader.keep_open: true has no effect: with these settings, a file is opened whenever it is loaded or read "
             "from its beginning",

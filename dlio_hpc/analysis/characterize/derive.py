@@ -266,13 +266,16 @@ def _arrays(subject: _Subject, keys: dict[str, DerivedValue]) -> dict[str, Deriv
     }
 
 
-def _of_arrays(arrays: DerivedValue | None, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
+def _of_arrays(arrays: file_arrays.FileArrays | None, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
     """Return the keys of a dataset with these arrays, or an empty dict if there are none."""
     if arrays is None:
         return {}
     size = keys["dataset.sample.bytes"]
-    evidence = f"{size.evidence}; together, the arrays of a file have {sum(arrays.value):,} B"
-    return {"dataset.sample.bytes": size._replace(value=sum(arrays.value), evidence=evidence), "dataset.arrays": arrays}
+    total = sum(arrays.sizes.value)
+    evidence = f"{size.evidence}; together, the arrays of a file have {total:,} B"
+    order = {} if arrays.order is None else {"reader.array_order": arrays.order}
+    bytes_of_sample = size._replace(value=total, evidence=evidence)
+    return {"dataset.sample.bytes": bytes_of_sample, "dataset.arrays": arrays.sizes, **order}
 
 
 def _compute(subject: _Subject, pace: Pace) -> DerivedValue:

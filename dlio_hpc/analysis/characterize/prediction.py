@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from dlio_hpc.analysis.log.library_marks import PANDAS_BUFFER
 from dlio_hpc.config import reader_keys
-from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
+from dlio_hpc.config.dataset_keys import TFRECORD_FRAME
 from dlio_hpc.config.workload import TENSORFLOW_BUFFER, Workload
 from dlio_hpc.plan import plan
 from dlio_hpc.plan.sample_order import Order
@@ -69,7 +69,7 @@ def _of_samples(workload: Workload, samples: Integers) -> RequestColumns:
     most = workload.request_size
     if dataset.format == "tfrecord" and reader.verifies:  # whole records are read, with their checksums
         size, most = size + TFRECORD_FRAME, None
-    return _cut(*_of_arrays(dataset, file, within, dataset.arrays or (size,)), most)
+    return _cut(*_of_arrays(workload, file, within, dataset.arrays or (size,)), most)
 
 
 def _cut(file: Integers, offset: Integers, length: Integers, most: int | None) -> RequestColumns:
@@ -82,12 +82,14 @@ def _cut(file: Integers, offset: Integers, length: Integers, most: int | None) -
     return RequestColumns(file[which], offset[which] + begin, np.minimum(length[which] - begin, most))
 
 
-def _of_arrays(dataset: Dataset, file: Integers, within: Integers, arrays: tuple[int, ...]) -> RequestColumns:
-    """Return a request for each array of each sample. The arrays of a file follow each other. arrays: bytes of each
-    array of a sample.
+def _of_arrays(workload: Workload, file: Integers, within: Integers, arrays: tuple[int, ...]) -> RequestColumns:
+    """Return a request for each array of each sample, in the order of reading. The arrays of a file follow each other.
+    arrays: bytes of each array of a sample.
     """
     sizes = np.array(arrays, np.int64)
-    begins = (np.cumsum(sizes) - sizes) * dataset.samples_per_file
+    begins = (np.cumsum(sizes) - sizes) * workload.dataset.samples_per_file
+    if (order := workload.reader.array_order) is not None:
+        sizes, begins = sizes[list(order)], begins[list(order)]
     offset = (begins + within[:, np.newaxis] * sizes).reshape(-1)
     return RequestColumns(np.repeat(file, len(sizes)), offset, np.tile(sizes, len(file)))
 

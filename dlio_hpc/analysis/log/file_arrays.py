@@ -45,12 +45,18 @@ class _Visit(NamedTuple):
 
 class _Archive(NamedTuple):
     """An archive of arrays as a visit shows it. start: offset of its directory. directory: bytes of the directory.
-    members: offsets at which members begin, as far as requests show them; some are known to half a page only.
+    read: offsets at which members begin, in the order in which they are read, as far as requests show them. Some are
+    known to half a page only.
     """
 
     start: int
     directory: int
-    members: tuple[int, ...]
+    read: tuple[int, ...]
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Offsets at which members begin, ascending."""
+        return tuple(sorted(self.read))
 
     @property
     def arrays(self) -> int:
@@ -60,9 +66,18 @@ class _Archive(NamedTuple):
         return min(plausible, key=lambda count: abs(self.directory / count - _ENTRY - _USUAL), default=1)
 
 
-def of_archives(reads: Reads) -> DerivedValue | None:
-    """Return the sizes of the arrays in npz files that numpy.load read through the buffer of a Python file. Return None
-    if the files have one array, if they differ, or if requests do not show the sizes. reads: all reads of the files.
+class FileArrays(NamedTuple):
+    """Arrays of a file. sizes: bytes of each array, in the order of the file. order: positions of the arrays in the
+    order in which they are read; None if that is the order of the file.
+    """
+
+    sizes: DerivedValue
+    order: DerivedValue | None
+
+
+def of_archives(reads: Reads) -> FileArrays | None:
+    """Return the arrays in npz files that numpy.load read through the buffer of a Python file. Return None if the files
+    have one array, if they differ, or if requests do not show the sizes. reads: all reads of the files.
     """
     if np.ptp(reads.sizes):
         return None
@@ -82,7 +97,19 @@ def of_archives(reads: Reads) -> DerivedValue | None:
         f"where {len(archive.members)} of them begin"
     )
     level: Confidence = "low" if hidden else "medium"
-    return DerivedValue(sizes, level, f"{evidence}, the others are small" if hidden else evidence)
+    value = DerivedValue(sizes, level, f"{evidence}, the others are small" if hidden else evidence)
+    return FileArrays(value, None if hidden else _order(archive.read, "members of an archive"))
+
+
+def _order(offsets: Sequence[int], pieces: str) -> DerivedValue | None:
+    """Return the order in which pieces of a file are read, as positions in the file; None if it is that of the file.
+    offsets: offset of each piece, in the order of reading. pieces: words for them.
+    """
+    in_file = sorted(offsets)
+    if list(offsets) == in_file:
+        return None
+    evidence = f"{pieces} are read at offsets {', '.join(f'{offset:,}' for offset in offsets)}, in this order"
+    return DerivedValue([in_file.index(offset) for offset in offsets], "medium", evidence)
 
 
 def _first_request(reads: Reads) -> int:
@@ -121,7 +148,7 @@ def _archive(visit: _Visit, buffer: int) -> _Archive | None:
     after = visit.requests[visit.requests.index((start, visit.size - start)) + 1 :]
     if not any(length > buffer for _, length in after):
         return None
-    return _Archive(start, visit.size - start - _ZIP_END, tuple(sorted(set(_members(after, start, buffer)))))
+    return _Archive(start, visit.size - start - _ZIP_END, tuple(dict.fromkeys(_members(after, start, buffer))))
 
 
 def _members(requests: Pieces, end: int, buffer: int) -> Iterator[int]:
@@ -148,30 +175,30 @@ def _members(requests: Pieces, end: int, buffer: int) -> Iterator[int]:
         yield through[0] + buffer // 2
 
 
-def of_hdf5(reads: Reads) -> DerivedValue | None:
-    """Return the sizes of the contiguous arrays in HDF5 files, in the order in which they are read. HDF5 reads the
-    header of each array before its data, so headers lie between the reads of two arrays. Return None if files have one
-    array, if they differ, or if a program does not read whole files. reads: all reads of the files.
+def of_hdf5(reads: Reads) -> FileArrays | None:
+    """Return the contiguous arrays in HDF5 files. HDF5 reads the header of each array before its data, so headers lie
+    between the reads of two arrays. Return None if files have one array, if they differ, or if a program does not read
+    whole files. reads: all reads of the files.
     """
     arrays = _prevailing([_pieces(visit, reads.usual) for visit in _visits(reads, _opens_hdf5)])
     if arrays is None or not 2 <= len(arrays) <= _MOST:
         return None
     evidence = f"{len(arrays)} arrays of a file are read one after the other, each after a header of its own"
-    return DerivedValue(list(arrays), "medium", evidence)
+    sizes = DerivedValue([size for _, size in sorted(arrays)], "medium", evidence)
+    return FileArrays(sizes, _order([offset for offset, _ in arrays], "arrays of a file"))
 
 
-def _pieces(visit: _Visit, usual: int) -> tuple[int, ...]:
-    """Return the sizes of the arrays that a visit to an HDF5 file reads; an empty tuple if it does not read the whole
-    file, if headers do not separate the arrays, or if their offsets do not ascend.
+def _pieces(visit: _Visit, usual: int) -> tuple[tuple[int, int], ...]:
+    """Return the offset and the size of each array that a visit to an HDF5 file reads; an empty tuple if it does not
+    read the whole file, reads an array twice, or if headers do not separate the arrays.
     """
     is_array = [length >= _SMALL * usual for _, length in visit.requests]
     arrays = [request for request, is_large in zip(visit.requests, is_array, strict=True) if is_large]
     follows = any(first and second for first, second in pairwise(is_array))
-    offsets = [offset for offset, _ in arrays]
-    sizes = tuple(length for _, length in arrays)
-    if follows or offsets != sorted(offsets) or sum(sizes) < _NEARLY_ALL * visit.size:
+    offsets, sizes = {offset for offset, _ in arrays}, [length for _, length in arrays]
+    if follows or len(offsets) < len(arrays) or sum(sizes) < _NEARLY_ALL * visit.size:
         return ()
-    return () if is_index_read(np.array(sizes, np.int64)).any() else sizes
+    return () if is_index_read(np.array(sizes, np.int64)).any() else tuple(arrays)
 
 
 def _visits(reads: Reads, opens: Callable[[Integers, Integers, int], Mask]) -> Iterator[_Visit]:

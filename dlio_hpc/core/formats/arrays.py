@@ -29,10 +29,11 @@ _SMALL = 64 << 10
 
 
 class SamplePart(NamedTuple):
-    """Part of each sample that an array holds. name: name of the array. first: offset of the part in the sample. size:
-    bytes of the part.
+    """Part of each sample that an array holds. number: position of the array in the file. name: name of the array.
+    first: offset of the part in the sample. size: bytes of the part.
     """
 
+    number: int
     name: str
     first: int
     size: int
@@ -46,9 +47,15 @@ def parts(dataset: Dataset) -> list[SamplePart]:
     """Return the parts of a sample in the order of the arrays. The list is empty if files hold one array."""
     listed, first = [], 0
     for number, size in enumerate(dataset.arrays or ()):
-        listed.append(SamplePart(f"x{number}", first, int(size)))
+        listed.append(SamplePart(number, f"x{number}", first, int(size)))
         first += size
     return listed
+
+
+def in_reading_order(workload: Workload) -> list[SamplePart]:
+    """Return the parts of a sample in the order in which they are read. The list is empty if files hold one array."""
+    listed, order = parts(workload.dataset), workload.reader.array_order
+    return listed if order is None else [listed[index] for index in order]
 
 
 def shapes(dataset: Dataset, places: SampleLayout, number: int) -> list[tuple[int, ...]]:
@@ -101,7 +108,7 @@ class PartsReader:
         comm: "Intracomm | None",
         starts: Callable[[int, Tally], list[int]],
     ) -> None:
-        self._parts = parts(workload.dataset)
+        self._parts = in_reading_order(workload)
         self._starts_of = starts
         self._starts: list[int] = []
         self._transport = transport(workload, paths, comm)
@@ -112,9 +119,9 @@ class PartsReader:
         if len(places) and not self._starts:
             self._starts = self._starts_of(int(places.file[0]), tally)
         for place, (view,) in zip(places, buffer.views, strict=False):
-            for part, start in zip(self._parts, self._starts, strict=True):
+            for part in self._parts:
                 reads.files.append(place.file)
-                reads.offsets.append(start + place.within * part.size)
+                reads.offsets.append(self._starts[part.number] + place.within * part.size)
                 reads.sizes.append(part.size)
                 reads.views.append([view[part.first : part.first + part.size]])
         self._transport.fetch(reads, tally)  # a collective transport needs a call of every rank

@@ -232,7 +232,7 @@ def _frame_fault(file: IO[bytes], directory: int, entries: list[zipfile.ZipInfo]
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> SampleReader:
     dataset = workload.dataset
     if workload.reader.mode == "framework":
-        return WholeFileReader(workload, paths, partial(_load, workload.reader.transfer_size, _names(dataset)))
+        return WholeFileReader(workload, paths, partial(_load, workload.reader.transfer_size, _names(workload)))
     if dataset.compression == "gzip":
         return WholeFileReader(workload, paths, _Inflate(workload))
     if dataset.arrays is not None:
@@ -241,10 +241,11 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
     return FlatReader(workload, paths, comm, lambda *_: DATA_OFFSET)
 
 
-def _names(dataset: Dataset) -> list[str] | None:
-    """Return the names of the arrays that are read, or None for the only array of a file."""
+def _names(workload: Workload) -> list[str] | None:
+    """Return the names of the arrays in the order in which they are read, or None for the only array of a file."""
+    dataset = workload.dataset
     if dataset.existing is None:
-        return [part.name for part in arrays.parts(dataset)] or [_ARRAY]
+        return [part.name for part in arrays.in_reading_order(workload)] or [_ARRAY]
     return None if dataset.existing.array is None else [dataset.existing.array]
 
 

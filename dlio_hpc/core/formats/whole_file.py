@@ -34,13 +34,13 @@ class WholeFileReader:
     """Reader of whole files. Each thread keeps the arrays that it loaded last, so that consecutive samples of a file
     need one load.
 
-    load: function that loads the arrays of the file at a path and counts the reads in a tally. If the file is
-    corrupted, the function raises the error that damaged() returns.
+    load: function that loads the arrays of the file at a path, in the order in which the workload reads them, and
+    counts the reads in a tally. If the file is corrupted, the function raises the error that damaged() returns.
     """
 
     def __init__(self, workload: Workload, paths: Paths, load: Callable[[str, Tally], list[Array]]) -> None:
         self._dataset = workload.dataset
-        self._parts = arrays.parts(workload.dataset)
+        self._parts = arrays.in_reading_order(workload)
         self._places = SampleLayout(workload.dataset)
         self._paths = paths
         self._load = load
@@ -69,6 +69,7 @@ class WholeFileReader:
         except OSError as fault:
             raise unreadable(fault, path, InvalidRun, ABSENT) from fault
         shapes = arrays.shapes(self._dataset, self._places, number)
+        shapes = [shapes[part.number] for part in self._parts] or shapes
         dtype = np.dtype(self._dataset.sample.array_dtype)
         for array, shape in zip(loaded, shapes, strict=True):
             if array.shape != shape or array.dtype != dtype:

@@ -45,7 +45,7 @@ class Library:
 
     def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
         self._dataset = workload.dataset
-        self._parts = arrays.parts(workload.dataset)
+        self._parts = arrays.in_reading_order(workload)
         self._slab = workload.reader.transfer_size
         self._paths = paths
         driver = _mpio(comm) if comm is not None else {}
@@ -109,8 +109,8 @@ class Library:
     def _calls_of_parts(self, places: list[Place], rows: Rows) -> Iterator[_Call]:
         """Yield the read calls of a batch from files with several arrays. A call reads one array of a sample."""
         for place, row in zip(places, rows, strict=False):
-            for number, part in enumerate(self._parts):
-                yield _Call(place, (place.within, 0), part.of(row).reshape(1, -1), number)
+            for part in self._parts:
+                yield _Call(place, (place.within, 0), part.of(row).reshape(1, -1), part.number)
 
     def close(self) -> None:
         self._files.close()
