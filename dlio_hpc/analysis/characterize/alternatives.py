@@ -84,9 +84,12 @@ def judged(keys: Mapping[str, DerivedValue], observed: Observed, loads_files: bo
         (("reader.read_threads",), _threads(keys)),
         (("reader.load",), _loads(keys)),
     ):
-        best = rival(keys, others, observed)
-        if best is not None:
-            made |= {name: _weighed({**keys, **made}[name], best) for name in names if name in keys}
+        best, known = rival(keys, others, observed), {**keys, **made}
+        if best is None:
+            continue
+        # Other batches are better evidence for the size of a batch than other samples.
+        weighed = names[:2] if names == _SAMPLE and best.confidence == "high" else names
+        made |= {name: _weighed(known[name], best) for name in weighed if name in keys}
     return made
 
 

@@ -21,6 +21,8 @@ PANDAS_BUFFER, PYTHON_BUFFER = 256 << 10, 4096
 # Sizes in bytes of the end record of a ZIP archive, which zipfile reads first, of this record with the one before it,
 # and of the signature at the beginning of an HDF5 file.
 _ZIP_END, _ZIP_ENDS, _SIGNATURE = 22, 42, 8
+# Bytes of an entry of a ZIP directory with a name of nine characters, such as arr_0.npy.
+_ENTRY = 55
 # Requests with which HDF5 opens a file with one dataset: superblock, object headers, symbol table and heap.
 _HDF5_HEADERS = [(0, 8), (0, 48), (48, 48), (96, 512), (680, 512), (136, 544), (1072, 328), (800, 512)]
 # Phrases for the marks.
@@ -116,11 +118,12 @@ def _archive(size: int) -> Pieces:
     """Return the requests of numpy.load for an archive of one array, through the buffer of a Python file. numpy asks
     for 256 KiB at a time. Python reads whole blocks of them directly, and the rest through its buffer.
     """
-    directory = max(size - _ZIP_ENDS - 91, 0)
+    directory = max(size - _ZIP_END - _ENTRY, 0)
     opening = [(0, PYTHON_BUFFER), (size - _ZIP_END, _ZIP_END), (size, 0), (size - _ZIP_ENDS, _ZIP_ENDS)]
     parts = [(directory, size - directory), (0, PYTHON_BUFFER), (PYTHON_BUFFER, PYTHON_BUFFER)]
     for at in range(0, size, PANDAS_BUFFER):
-        begin, end = max(at + PYTHON_BUFFER, 2 * PYTHON_BUFFER), min(at + PANDAS_BUFFER, size)
+        begin = max(at + PYTHON_BUFFER, 2 * PYTHON_BUFFER)
+        end = min(at + PANDAS_BUFFER, size) // PYTHON_BUFFER * PYTHON_BUFFER
         parts += [(begin, end - begin)] if end > begin else []
         parts += [(end, min(PYTHON_BUFFER, size - end))] if end < size else []
     return opening + parts
