@@ -40,6 +40,9 @@ _SHUFFLED = ("reader.shuffle.files=true", "reader.shuffle.samples=true")
         ("dataset.format=hdf5", "dataset.chunk=20000", "reader.mode=framework", "reader.shuffle.samples=true"),
         ("dataset.format=hdf5", "dataset.sample={bytes: 10000}", "reader.mode=framework"),
         ("dataset.format=hdf5", "dataset.sample={bytes: 10000}", "reader.mode=framework", _SHUFFLED[1]),
+        ("dataset.format=hdf5", "dataset.arrays=[10000, 30000]", "reader.mode=framework", *_SHUFFLED),
+        ("dataset.format=hdf5", "dataset.arrays=[20000, 20000]", "reader.mode=framework", "reader.by_array=true"),
+        ("dataset.format=npz", "dataset.arrays=[10000, 30000]", "reader.by_array=true", _SHUFFLED[1]),
     ],
 )
 def test_predicted_requests_are_those_that_are_made(settings: tuple[str, ...], tmp_path: Path) -> None:

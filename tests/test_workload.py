@@ -281,6 +281,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
         (("reader.keep_open=true", "reader.loader=pytorch"), "keep_open: true needs loader: native"),
         (("reader.keep_open=true", "reader.mode=framework"), "keep_open: true has no effect"),
         (("reader.array_order=[0, 1]",), "array_order: list each position in dataset.arrays once"),
+        (("reader.by_array=true",), "by_array: true needs dataset.arrays and loader: native"),
         (("reader.access=collective",), "access: collective needs loader: native, read_threads: 1"),
         (_COLLECTIVE, "collective needs a single file that all ranks read: dataset.file_access: shared"),
         ((*_COLLECTIVE, *_SHARED, "reader.mode=framework"), "collective with format: npz needs mode: posix"),

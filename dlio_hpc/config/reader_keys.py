@@ -106,6 +106,10 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     """Order in which the arrays of a sample are read, as positions in `dataset.arrays`; null: the order in the file.
     Example: [2, 0, 1]
     """
+    by_array: bool = False
+    """Read an array of all samples of a batch, then the next array. false: read all arrays of a sample, then those of
+    the next sample.
+    """
     hints: dict[str, str] = {}
     """MPI-IO hints, for collective access. Example: {romio_cb_read: enable}"""
     multiprocessing_context: Literal["fork", "spawn"] = "fork"

@@ -57,6 +57,11 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "with one array",
         ),
         (
+            reader.by_array and (dataset.arrays is None or reader.loader != "native" or (kind == "npz" and framework)),
+            "reader.by_array: true needs dataset.arrays and loader: native; with npz in mode: framework, arrays are "
+            "read file by file",
+        ),
+        (
             reader.keep_open and not keeps_handles(dataset, reader),
             "reader.keep_open: true has no effect: with these settings, a file is opened whenever it is loaded or read "
             "from its beginning",

@@ -25,7 +25,7 @@ _EXPLAINS = 0.75
 _KEYS = (
     "dataset.format", "dataset.file_access", "dataset.files", "dataset.samples_per_file", "dataset.sample.bytes",
     "dataset.sample.shape", "dataset.arrays", "dataset.chunk", "reader.mode", "reader.batch_size",
-    "reader.array_order", "reader.transfer_size", "reader.read_threads", "reader.shard",
+    "reader.array_order", "reader.by_array", "reader.transfer_size", "reader.read_threads", "reader.shard",
 )  # fmt: skip
 _ORDER = ("reader.shuffle.files", "reader.shuffle.samples", "reader.shuffle.ascending", "reader.interleave")
 

@@ -20,7 +20,7 @@ from dlio_hpc.analysis.log import (
 )
 from dlio_hpc.analysis.log import file_stats as files_of
 from dlio_hpc.analysis.log.auxiliary_files import AuxiliaryGroup
-from dlio_hpc.analysis.log.extents import Reads
+from dlio_hpc.analysis.log.extents import Reads, Stretches
 from dlio_hpc.analysis.log.file_roles import Role
 from dlio_hpc.analysis.log.file_stats import FileStats
 from dlio_hpc.analysis.log.requests import Requests
@@ -155,9 +155,9 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, Observe
     in_streams = kind.streams or (kind.name.value == "raw" and access_pattern.is_stream(core))
     sample = access_pattern.sample(core, parts, in_streams, kind.loads_files)
     pace = step_detection.pace(steps := step_detection.find(core), sample.bytes)
-    per_rank = access_pattern.passes(core, parts, log.job.ranks)
-    keys = _common(subject)
     size = _sample_size(subject, core, sample, steps)
+    per_rank = _passes(subject, core, parts, size.value)
+    keys = _common(subject)
     keys |= _geometry(subject, size, sample.stdev, access_pattern.places(core, size, per_rank.share))
     request = _request(subject, core, sample, size)
     keys |= _chunk(keys, sample, request, kind.index_reads, _is_mpiio(subject))
@@ -168,7 +168,7 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, Observe
     keys["reader.read_threads"] = _threads(access_pattern.threads(reads), interleave, kind.streams)
     keys["reader.prefetch"] = pace.ahead
     keys["reader.shard"] = per_rank.shard
-    keys |= _arrays(subject, keys)
+    keys |= _arrays(subject, core, keys)
     places = access_pattern.natural([file.path for file in subject.data])
     shown = keys | _by_blocks(subject, request.value) if sample.hidden else keys
     shown_traits = candidates.logged(core, places, kind.loads_files)
@@ -205,6 +205,17 @@ def _share_of_reading(subject: _Subject, core: Reads) -> float:
     """Return the share of the time from the first read to the end of the program in which data were read."""
     first, last, end = float(core.start.min()), float(core.end.max()), subject.log.job.seconds
     return min(1.0, (last - first) / max(end - first, 1e-9))
+
+
+def _passes(subject: _Subject, core: Reads, parts: Stretches, size: int) -> access_pattern.Passes:
+    """Return the passes over the dataset. core: the reads of samples. parts: the stretches that they form. size: bytes
+    of a sample. HDF5 reads more than a small sample into its sieve buffer; only the sample counts.
+    """
+    ranks = subject.log.job.ranks
+    if not (subject.kind.name.value == "hdf5" and 0 < size < core.usual == _SIEVE):
+        return access_pattern.passes(core, parts, ranks)
+    samples = core._replace(length=np.minimum(core.length, size))
+    return access_pattern.passes(samples, extents.stretches(samples), ranks)
 
 
 def _sample_size(
@@ -245,7 +256,7 @@ def _doubted(value: DerivedValue, doubt: str) -> DerivedValue:
     return value._replace(confidence=weaker(value.confidence, "low"), evidence=f"{value.evidence}; {doubt}")
 
 
-def _arrays(subject: _Subject, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
+def _arrays(subject: _Subject, core: Reads, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
     """Return the key `dataset.arrays` and those that it changes if each file holds several arrays and the log shows
     their sizes, otherwise an empty dict. The arrays of a file are taken for those of one sample.
     """
@@ -256,13 +267,24 @@ def _arrays(subject: _Subject, keys: dict[str, DerivedValue]) -> dict[str, Deriv
         return _of_arrays(file_arrays.of_archives(subject.reads), keys)
     if (keys["dataset.format"].value, keys["reader.mode"].value) != ("hdf5", "framework"):
         return {}
-    arrays, count = file_arrays.of_hdf5(subject.reads), keys["dataset.samples_per_file"].value
+    size, count = keys["dataset.sample.bytes"].value, keys["dataset.samples_per_file"].value
+    if (equal := file_arrays.of_steps(core, size)) is not None:
+        return _of_arrays(equal, keys) | _divided(keys, len(equal.sizes.value), equal.sizes.evidence)
+    arrays = file_arrays.of_hdf5(subject.reads)
     if arrays is None or keys["reader.batch_size"].value % count:
         return {}
     reason, batch = "a file is taken for a sample, because headers lie between its pieces", keys["reader.batch_size"]
     return _of_arrays(arrays, keys) | {
         "dataset.samples_per_file": DerivedValue(1, "low", reason),
         "reader.batch_size": batch._replace(value=batch.value // count, evidence=f"{batch.evidence}; {reason}"),
+    }
+
+
+def _divided(keys: dict[str, DerivedValue], arrays: int, reason: str) -> dict[str, DerivedValue]:
+    """Return the numbers of samples of a file and of a batch if each sample has a piece in several arrays."""
+    return {
+        name: keys[name]._replace(value=max(1, keys[name].value // arrays), evidence=f"{keys[name].evidence}; {reason}")
+        for name in ("dataset.samples_per_file", "reader.batch_size")
     }
 
 
@@ -273,9 +295,10 @@ def _of_arrays(arrays: file_arrays.FileArrays | None, keys: dict[str, DerivedVal
     size = keys["dataset.sample.bytes"]
     total = sum(arrays.sizes.value)
     evidence = f"{size.evidence}; together, the arrays of a file have {total:,} B"
-    order = {} if arrays.order is None else {"reader.array_order": arrays.order}
+    order = {"reader.array_order": arrays.order, "reader.by_array": arrays.by_array}
     bytes_of_sample = size._replace(value=total, evidence=evidence)
-    return {"dataset.sample.bytes": bytes_of_sample, "dataset.arrays": arrays.sizes, **order}
+    made = {"dataset.sample.bytes": bytes_of_sample, "dataset.arrays": arrays.sizes}
+    return made | {key: value for key, value in order.items() if value is not None}
 
 
 def _compute(subject: _Subject, pace: Pace) -> DerivedValue:

@@ -64,8 +64,10 @@ def _of_samples(workload: Workload, samples: Integers) -> RequestColumns:
     size = dataset.sample_bytes
     if dataset.format == "hdf5" and reader.transfer_size is not None and reader.transfer_size > size:
         return _of_slabs(file, within * size, size, reader.transfer_size)
-    if dataset.format == "hdf5" and reader.mode == "framework" and size < SIEVE and not dataset.arrays:
-        return _through_sieve(file, within * size, size, dataset.samples_per_file * size)
+    if dataset.format == "hdf5" and reader.mode == "framework":
+        arrays = dataset.arrays or (size,)
+        ends = np.cumsum(np.array(arrays, np.int64) * dataset.samples_per_file)
+        return _through_sieve(_of_arrays(workload, file, within, arrays), ends)
     most = workload.request_size
     if dataset.format == "tfrecord" and reader.verifies:  # whole records are read, with their checksums
         size, most = size + TFRECORD_FRAME, None
@@ -91,7 +93,12 @@ def _of_arrays(workload: Workload, file: Integers, within: Integers, arrays: tup
     if (order := workload.reader.array_order) is not None:
         sizes, begins = sizes[list(order)], begins[list(order)]
     offset = (begins + within[:, np.newaxis] * sizes).reshape(-1)
-    return RequestColumns(np.repeat(file, len(sizes)), offset, np.tile(sizes, len(file)))
+    columns = RequestColumns(np.repeat(file, len(sizes)), offset, np.tile(sizes, len(file)))
+    if not workload.reader.by_array:
+        return columns
+    sample, array = np.divmod(np.arange(len(offset)), len(sizes))
+    by_array = np.lexsort((sample, array, sample // workload.reader.batch_size))
+    return RequestColumns(*(column[by_array] for column in columns))
 
 
 def _of_slabs(file: Integers, offset: Integers, size: int, most: int) -> RequestColumns:
@@ -107,19 +114,24 @@ def _of_slabs(file: Integers, offset: Integers, size: int, most: int) -> Request
     return RequestColumns(file[at], offset[at], np.diff(np.concatenate((at, [len(file)]))) * size)
 
 
-def _through_sieve(file: Integers, offset: Integers, size: int, end: int) -> RequestColumns:
-    """Return the requests of HDF5 for contiguous samples that are smaller than its sieve buffer. A sample that is not
-    in the buffer fills the buffer from the beginning of the sample on. The buffer is empty when a file is opened. end:
-    bytes of the samples of a file.
+def _through_sieve(columns: RequestColumns, ends: Integers) -> RequestColumns:
+    """Return the requests of HDF5 for these pieces of contiguous arrays. Each array of each file has a buffer, as long
+    as the file is open. A piece that is smaller than the buffer and not in it fills the buffer from the beginning of
+    the piece on. ends: offset at which the arrays of a file end, ascending.
     """
+    array = np.searchsorted(ends, columns.offset, "right")
     taken: list[int] = []
-    last, begin = -1, 0
-    for at, (name, where) in enumerate(zip(file.tolist(), offset.tolist(), strict=True)):
-        if name != last or not begin <= where <= begin + SIEVE - size:
+    buffered: dict[tuple[int, int], int] = {}
+    rows = zip(*(column.tolist() for column in (columns.file, columns.offset, columns.length, array)), strict=True)
+    for at, (file, offset, length, index) in enumerate(rows):
+        begin = buffered.get((file, index))
+        if length >= SIEVE or begin is None or not begin <= offset <= begin + SIEVE - length:
             taken.append(at)
-            last, begin = name, where
+            buffered |= {(file, index): offset} if length < SIEVE else {}
     kept = np.array(taken, np.int64)
-    return RequestColumns(file[kept], offset[kept], np.minimum(SIEVE, end - offset[kept]))
+    offset, length = columns.offset[kept], columns.length[kept]
+    filled = np.where(length < SIEVE, np.minimum(SIEVE, ends[array[kept]] - offset), length)
+    return RequestColumns(columns.file[kept], offset, filled)
 
 
 def _of_files(workload: Workload, file: Integers) -> RequestColumns:

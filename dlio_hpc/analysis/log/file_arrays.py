@@ -26,6 +26,10 @@ _SIGNATURE = 8
 _SMALL = 1 / 16
 # Share of the visits to files that show the same arrays, and share of a file's bytes that the arrays take.
 _NEARLY_ALL = 0.9
+# Arrays of equal size of which each step reads the same rows: smallest number of requests and of rows that show them,
+# largest number of requests between two partners, largest number of arrays, and share by which their distances may
+# differ.
+_MANY, _ROWS, _STEP, _EQUAL, _SLACK = 32, 4, 256, 8, 0.05
 # Largest number of arrays of a file, and of visits that are looked at.
 _MOST, _VISITS = 64, 5000
 
@@ -68,11 +72,13 @@ class _Archive(NamedTuple):
 
 class FileArrays(NamedTuple):
     """Arrays of a file. sizes: bytes of each array, in the order of the file. order: positions of the arrays in the
-    order in which they are read; None if that is the order of the file.
+    order in which they are read; None if that is the order of the file. by_array: whether a step reads all its rows of
+    an array before those of the next array; None if it does not.
     """
 
     sizes: DerivedValue
     order: DerivedValue | None
+    by_array: DerivedValue | None = None
 
 
 def of_archives(reads: Reads) -> FileArrays | None:
@@ -199,6 +205,59 @@ def _pieces(visit: _Visit, usual: int) -> tuple[tuple[int, int], ...]:
     if follows or len(offsets) < len(arrays) or sum(sizes) < _NEARLY_ALL * visit.size:
         return ()
     return () if is_index_read(np.array(sizes, np.int64)).any() else tuple(arrays)
+
+
+def of_steps(reads: Reads, size: int) -> FileArrays | None:
+    """Return the arrays of HDF5 files from which each step reads the same rows, such as inputs and targets of equal
+    size. Each request then has a partner in each other array, at a fixed distance. Return None if there are no such
+    arrays. reads: reads of samples. size: bytes of a row.
+    """
+    shown = [_distance(reads.offset[mine], size) for mine in _by_file(reads)]
+    distances = [distance for distance in shown if distance is not None]
+    if not distances or len(distances) < _NEARLY_ALL * len(shown):
+        return None
+    apart, count, later = Counter(distances).most_common(1)[0][0]
+    evidence = f"requests of a step come in groups of {count}, at distances of {apart:,} B in a file"
+    by_array = None
+    if later > 1:
+        reason = f"a row of an array is read {later} requests after the same row of another array"
+        by_array = DerivedValue(True, "medium", reason)
+    return FileArrays(DerivedValue([size] * count, "medium", evidence), None, by_array)
+
+
+def _by_file(reads: Reads) -> Iterator[Integers]:
+    """Yield the indices of the reads of each reader in each file, if they are many."""
+    for mine in reads.readers:
+        order = mine[np.argsort(reads.file[mine], kind="stable")]
+        for part in np.split(order, np.flatnonzero(np.diff(reads.file[order])) + 1):
+            if len(part) >= _MANY:
+                yield part[:_VISITS]
+
+
+def _distance(offset: Integers, size: int) -> tuple[int, int, int] | None:
+    """Return the distance in bytes between the arrays of a file, their number, and the usual number of requests from a
+    row of an array to the same row of the next. Return None if fewer than nearly all requests have a partner at this
+    distance among the requests shortly before or after them.
+    """
+    extent = int(np.ptp(offset)) + size
+    lags = range(1, min(_STEP, len(offset) - 1))
+    apart = np.concatenate([np.abs(offset[lag:] - offset[:-lag]) for lag in lags])
+    values, counts = np.unique(apart[apart >= extent // (2 * _EQUAL)], return_counts=True)
+    if not len(values):
+        return None
+    best = int(values[np.argmax(counts)])
+    count = round(extent / best)
+    if not 2 <= count <= _EQUAL or abs(extent / best - count) > _SLACK * count:
+        return None
+    if len(np.unique(offset)) < _ROWS * count:  # a file with as many samples, read in order, looks the same
+        return None
+    paired = np.zeros(len(offset), bool)
+    partners: Counter[int] = Counter()
+    for lag in lags:
+        at = np.flatnonzero(np.abs(offset[lag:] - offset[:-lag]) == best)
+        paired[at] = paired[at + lag] = True
+        partners[lag] = len(at)
+    return (best, count, partners.most_common(1)[0][0]) if paired.mean() >= _NEARLY_ALL else None
 
 
 def _visits(reads: Reads, opens: Callable[[Integers, Integers, int], Mask]) -> Iterator[_Visit]:

@@ -96,6 +96,17 @@ def slabs(dataset: Dataset, number: int, part: SamplePart) -> Iterator[Rows]:
         yield slab
 
 
+def in_turn(workload: Workload, samples: int) -> Iterator[tuple[int, SamplePart]]:
+    """Yield the parts of a batch of `samples` samples in the order in which they are read, each with the position of
+    its sample in the batch.
+    """
+    listed = in_reading_order(workload)
+    if workload.reader.by_array:
+        yield from ((at, part) for part in listed for at in range(samples))
+    else:
+        yield from ((at, part) for at in range(samples) for part in listed)
+
+
 class PartsReader:
     """Reader that reads each part of a sample at its offset, with a request of its own. starts: function that returns
     the offset of each array in a file. It is called only once, because these offsets are the same in all files.
@@ -108,7 +119,7 @@ class PartsReader:
         comm: "Intracomm | None",
         starts: Callable[[int, Tally], list[int]],
     ) -> None:
-        self._parts = in_reading_order(workload)
+        self._workload = workload
         self._starts_of = starts
         self._starts: list[int] = []
         self._transport = transport(workload, paths, comm)
@@ -118,12 +129,13 @@ class PartsReader:
         reads = ReadRequests([], [], [], [])
         if len(places) and not self._starts:
             self._starts = self._starts_of(int(places.file[0]), tally)
-        for place, (view,) in zip(places, buffer.views, strict=False):
-            for part in self._parts:
-                reads.files.append(place.file)
-                reads.offsets.append(self._starts[part.number] + place.within * part.size)
-                reads.sizes.append(part.size)
-                reads.views.append([view[part.first : part.first + part.size]])
+        listed, views = list(places), [view for (view,) in buffer.views]
+        for at, part in in_turn(self._workload, len(listed)):
+            place = listed[at]
+            reads.files.append(place.file)
+            reads.offsets.append(self._starts[part.number] + place.within * part.size)
+            reads.sizes.append(part.size)
+            reads.views.append([views[at][part.first : part.first + part.size]])
         self._transport.fetch(reads, tally)  # a collective transport needs a call of every rank
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ class Library:
 
     def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
         self._dataset = workload.dataset
-        self._parts = arrays.in_reading_order(workload)
+        self._workload = workload
         self._slab = workload.reader.transfer_size
         self._paths = paths
         driver = _mpio(comm) if comm is not None else {}
@@ -55,7 +55,7 @@ class Library:
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         before = procfs.thread_io()
         calls = len(tally.starts)
-        split = self._calls_of_parts if self._parts else self._calls
+        split = self._calls if self._dataset.arrays is None else self._calls_of_parts
         for call in split(list(places), buffer.rows):
             self._read(self._files.get(call.place.file, tally).array(call.array), call, tally)
         for _ in range(self._calls_per_batch - len(places)):
@@ -108,9 +108,9 @@ class Library:
 
     def _calls_of_parts(self, places: list[Place], rows: Rows) -> Iterator[_Call]:
         """Yield the read calls of a batch from files with several arrays. A call reads one array of a sample."""
-        for place, row in zip(places, rows, strict=False):
-            for part in self._parts:
-                yield _Call(place, (place.within, 0), part.of(row).reshape(1, -1), part.number)
+        for at, part in arrays.in_turn(self._workload, len(places)):
+            place = places[at]
+            yield _Call(place, (place.within, 0), part.of(rows[at]).reshape(1, -1), part.number)
 
     def close(self) -> None:
         self._files.close()
