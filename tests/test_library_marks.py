@@ -97,3 +97,9 @@ def test_partly_read_files_show_no_end() -> None:
     best, *_ = library_marks.ranked([("tfrecord", "posix"), layout], logged, 10 << 20, 4 << 20, 30_000)
     assert best[:2] == layout
     assert best.agreement == 1.0
+
+
+@pytest.mark.parametrize("layout", _LAYOUTS)
+def test_files_of_any_size_are_predicted_at_once(layout: Layout) -> None:
+    for size in (0, 1, 100, 1 << 62):
+        assert len(library_marks.visit(layout, size, 1)) <= 256

@@ -22,7 +22,8 @@ class Observed(NamedTuple):
     reads are so short that those of several threads seldom overlap. For files that are read from their beginning to
     their end, it is the number of files that are read in turn. passes: number of times that a rank reads its data.
     after: share of the time from the first read to the end of the program that follows the last read. has_indexes:
-    whether nodes of an HDF5 index of chunks were read.
+    whether nodes of an HDF5 index of chunks were read. shows_content: whether the content of a file showed the size of
+    a sample.
     """
 
     traits: Sequence[Traits]
@@ -32,6 +33,7 @@ class Observed(NamedTuple):
     passes: float
     after: float
     has_indexes: bool
+    shows_content: bool = False
 
 
 class Alternative(NamedTuple):
@@ -78,7 +80,7 @@ def judged(keys: Mapping[str, DerivedValue], observed: Observed, loads_files: bo
     """
     made: dict[str, DerivedValue] = {}
     for names, others in (
-        (_SAMPLE, _samples(keys, loads_files)),
+        (_SAMPLE, [] if observed.shows_content else _samples(keys, loads_files)),
         (("reader.batch_size",), _batches(keys)),
         (("dataset.chunk",), _chunks(keys)),
         (("reader.read_threads",), _threads(keys)),

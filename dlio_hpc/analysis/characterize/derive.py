@@ -198,6 +198,7 @@ def _observed(
         per_rank.times,
         1 - _share_of_reading(subject, core),
         subject.kind.index_reads > 0,
+        subject.kind.sample_bytes is not None,
     )
 
 
@@ -585,12 +586,23 @@ def _sides(subject: _Subject, keys: dict[str, DerivedValue]) -> list[AuxiliaryGr
 
 
 def amount(keys: dict[str, DerivedValue], ranks: int) -> int:
-    """Return the bytes of samples that the derived workload reads, with as many ranks as the program."""
+    """Return the bytes that the derived workload reads for samples, with as many ranks as the program."""
     samples = _samples_a_rank(keys, ranks)
     if keys["train.steps"].value is not None:
         samples = min(samples, keys["train.steps"].value * keys["reader.batch_size"].value)
     epochs = 1 if keys["reader.load"].value == "memory" else keys["train.epochs"].value
-    return int(samples * ranks * epochs * _sample_bytes(keys))
+    return int(samples * ranks * epochs * _read_bytes(keys, ranks))
+
+
+def _read_bytes(keys: dict[str, DerivedValue], ranks: int) -> float:
+    """Return the mean number of bytes that are read for a sample. HDF5 reads more than a small sample, because it fills
+    its sieve buffer.
+    """
+    if (keys["dataset.format"].value, keys["reader.mode"].value) != ("hdf5", "framework"):
+        return _sample_bytes(keys)
+    program = candidates.predicted({name: value.value for name, value in keys.items()}, ranks)
+    batch = keys["reader.batch_size"].value
+    return _sample_bytes(keys) if program is None else program.step_bytes / batch
 
 
 def _steps(subject: _Subject, keys: dict[str, DerivedValue]) -> int | None:

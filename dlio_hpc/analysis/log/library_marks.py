@@ -25,6 +25,10 @@ _ZIP_END, _ZIP_ENDS, _SIGNATURE = 22, 42, 8
 _ENTRY = 55
 # Requests with which HDF5 opens a file with one dataset: superblock, object headers, symbol table and heap.
 _HDF5_HEADERS = [(0, 8), (0, 48), (48, 48), (96, 512), (680, 512), (136, 544), (1072, 328), (800, 512)]
+# Offset in bytes of the first sample of a file, in formats with a header.
+_FIRST = {"hdf5": 2048, "npz": 4096, "tfrecord": 12}
+# Number of requests at each end of a file that are predicted.
+_MANY = 32
 # Phrases for the marks.
 PHRASES = {
     "zip_ends": f"files in which the {_ZIP_END} bytes at the end of a ZIP archive are read first, as by numpy.load",
@@ -98,11 +102,14 @@ def visit(layout: Layout, size: int, request: int, head: int = 0) -> Pieces:
         return read(size)
     if layout == ("raw", "framework"):
         return _whole(size, head)
-    return _pieces(0, size, request)
+    return _pieces(_FIRST.get(layout[0], 0), size, request)
 
 
 def _pieces(begin: int, end: int, request: int) -> Pieces:
-    return [(at, min(request, end - at)) for at in range(begin, end, max(request, 1))]
+    """Return requests from `begin` to `end`; of many, only the first and the last ones, which are enough for marks."""
+    starts = range(begin, end, max(request, 1))
+    kept = starts if len(starts) <= 2 * _MANY else [*starts[:_MANY], *starts[-_MANY:]]
+    return [(at, min(request, end - at)) for at in kept]
 
 
 def _stream(size: int) -> Pieces:
@@ -121,7 +128,7 @@ def _archive(size: int) -> Pieces:
     directory = max(size - _ZIP_END - _ENTRY, 0)
     opening = [(0, PYTHON_BUFFER), (size - _ZIP_END, _ZIP_END), (size, 0), (size - _ZIP_ENDS, _ZIP_ENDS)]
     parts = [(directory, size - directory), (0, PYTHON_BUFFER), (PYTHON_BUFFER, PYTHON_BUFFER)]
-    for at in range(0, size, PANDAS_BUFFER):
+    for at in range(0, min(size, _MANY * PANDAS_BUFFER), PANDAS_BUFFER):
         begin = max(at + PYTHON_BUFFER, 2 * PYTHON_BUFFER)
         end = min(at + PANDAS_BUFFER, size) // PYTHON_BUFFER * PYTHON_BUFFER
         parts += [(begin, end - begin)] if end > begin else []
