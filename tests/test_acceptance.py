@@ -244,6 +244,35 @@ def test_a_workload_that_was_changed_is_another_one(changes: tuple[str, ...], ve
     assert (check.outcome, check.text) == (verdict, reason)
 
 
+@pytest.mark.parametrize(
+    ("changes", "verdict", "reason"),
+    [
+        ((), "pass", "division closed"),
+        (("dataset.files=7", "reader.read_threads=9", "reader.prefetch=9"), "pass", "division closed"),
+        (
+            ("dataset.files=7", "reader.loader=native"),
+            "pass",
+            "division open, because of reader.loader: pytorch / native",
+        ),
+        (
+            ("reader.batch_size=2", "reader.loader=native"),
+            "fail",
+            "no division lets these keys change, shipped / measured: reader.batch_size: 7 / 2",
+        ),
+        (("name=other",), "inconclusive", "unknown: no shipped workload 'other'"),
+    ],
+)
+def test_changed_keys_decide_the_division(changes: tuple[str, ...], verdict: str, reason: str) -> None:
+    work = plan.resolved(workload.load("unet3d_h100", changes))
+    key = structs.replace(KEY, workload=work.name)
+    job = entry([run(key=key)], workloads={key.settings: json.loads(document.encode(work))})
+    for edition in ("mlperf_storage_v2", "mlperf_storage_v3"):
+        rule = criteria_file.load(edition).criteria["division"].divisions
+        _, (check,) = _judge(job, {"divisions": rule})
+        assert (check.outcome, check.text) == (verdict, reason)
+        assert check.asked == "a workload of the division closed or open"
+
+
 # What is asked in any case
 
 

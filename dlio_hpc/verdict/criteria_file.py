@@ -93,14 +93,19 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """true: the job directory and the dataset must be on different file systems."""
     unmodified: tuple[str, ...] = ()
     """Keys of the workload that must have the shipped values. Example: [compute.time]"""
+    divisions: dict[str, tuple[str, ...]] = {}
+    """Divisions of a benchmark, the strictest first, each with the keys of the workload that may have other values than
+    the shipped ones, in addition to those of the divisions before. Example: {closed: [dataset.files], open: []}
+    """
 
     def __post_init__(self) -> None:
         if not self.asked:
             names = ", ".join(name for name in self.__struct_fields__ if name not in _ASIDE)
             raise ValueError(f"no limit or rule is given; give at least one of: {names}")
-        for key in self.unmodified:
-            if document.kind_at(Workload, key.split(".")) is None:
-                raise ValueError(f"unmodified: a workload has no key {key}")
+        for name, keys in {"unmodified": self.unmodified, **self.divisions}.items():
+            for key in keys:
+                if document.kind_at(Workload, key.split(".")) is None:
+                    raise ValueError(f"{name}: a workload has no key {key}")
         if self.all_runs and not set(self.asked) & set(METRIC_LIMITS):
             raise ValueError(f"all_runs needs a limit on a metric; give at least one of: {', '.join(METRIC_LIMITS)}")
 
@@ -163,7 +168,7 @@ def _is_asked(value: object) -> bool:
     """Return whether a limit or rule with this value is to be checked. This includes the value 0, because `warmups: 0`
     allows no warm-up runs.
     """
-    return value is not None and value is not False and value not in ("any", ())
+    return value is not None and value is not False and value not in ("any", (), {})
 
 
 class Criteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

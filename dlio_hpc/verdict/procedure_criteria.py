@@ -26,6 +26,7 @@ _WORDS = {
     "gaps": "gaps shorter than a run",
     "separate_results_fs": "dataset and results on different file systems",
     "unmodified": "{} as shipped",
+    "divisions": "a workload of the division {}",
 }
 
 
@@ -66,11 +67,15 @@ def checks(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[C
         yield _separation(_Rule(name, "separate_results_fs", criterion, group))
     if criterion.unmodified:
         yield _as_shipped(_Rule(name, "unmodified", criterion, group))
+    if criterion.divisions:
+        yield _division(_Rule(name, "divisions", criterion, group))
 
 
 def in_words(key: str, criterion: Criterion) -> str:
     """Return a description of what a rule requires. key: the YAML key of the rule."""
     value = getattr(criterion, key)
+    if isinstance(value, dict):
+        return _WORDS[key].format(" or ".join(value))
     return _WORDS[key].format(", ".join(value) if isinstance(value, tuple) else value)
 
 
@@ -187,20 +192,45 @@ def _separation(rule: _Rule) -> Check:
 
 def _as_shipped(rule: _Rule) -> Check:
     """Compare the settings of the group with those of the shipped workload that has the same name."""
-    name = rule.group.key.workload
-    measured = rule.group.runs[0].workload
-    path = (
-        shipped.root() / shipped.WORKLOADS / f"{name}.yaml"
-    )  # only shipped workloads, not a facility's own workload with the same name
-    if not path.is_file() or measured is None:
-        return rule.unknown(f"no shipped workload {name!r}")
-    shipped_workload = json.loads(document.encode(plan.resolved(workload.load(str(path)))))
+    measured, shipped_workload = rule.group.runs[0].workload, _shipped(rule.group.key.workload)
+    if shipped_workload is None or measured is None:
+        return rule.unknown(f"no shipped workload {rule.group.key.workload!r}")
     differences = [
         difference
         for key in rule.criterion.unmodified
         for difference in changes(_value(shipped_workload, key), _value(measured, key), key)
     ]
     return rule.check(not differences, f"shipped / measured: {'; '.join(differences)}" if differences else "as shipped")
+
+
+def _shipped(name: str) -> Any:
+    """Return the shipped workload with this name as nested mappings, with the values of all defaults. Return None if
+    there is none. A facility's own workload with the same name does not count.
+    """
+    path = shipped.root() / shipped.WORKLOADS / f"{name}.yaml"
+    return json.loads(document.encode(plan.resolved(workload.load(str(path))))) if path.is_file() else None
+
+
+def _division(rule: _Rule) -> Check:
+    """State the strictest division in which all keys may differ that differ from those of the shipped workload."""
+    measured, shipped_workload = rule.group.runs[0].workload, _shipped(rule.group.key.workload)
+    if shipped_workload is None or measured is None:
+        return rule.unknown(f"no shipped workload {rule.group.key.workload!r}")
+    differences = changes(shipped_workload, measured)
+    allowed: tuple[str, ...] = ()
+    left, reason = differences, ""
+    for division, keys in rule.criterion.divisions.items():
+        allowed = (*allowed, *keys)
+        if not _forbidden(differences, allowed):
+            return rule.check(True, f"division {division}{reason}")
+        left = _forbidden(differences, allowed)
+        reason = f", because of {'; '.join(left)}"
+    return rule.check(False, f"no division lets these keys change, shipped / measured: {'; '.join(left)}")
+
+
+def _forbidden(differences: list[str], allowed: tuple[str, ...]) -> list[str]:
+    """Return the differences whose keys are not allowed to differ. A key allows those below it, too."""
+    return [line for line in differences if not any(f"{line.split(': ')[0]}.".startswith(f"{key}.") for key in allowed)]
 
 
 def _value(data: Any, key: str) -> Any:
