@@ -6,7 +6,7 @@ import pytest
 from dlio_hpc.analysis.characterize.characterize import Character
 from dlio_hpc.analysis.log import file_formats, file_roles, library_marks
 from dlio_hpc.analysis.log import requests as requests_of
-from dlio_hpc.analysis.log.library_marks import Layout, Marks, Pieces
+from dlio_hpc.analysis.log.library_marks import Layout, LibraryMarks, Pieces
 from tests import characters
 
 CASES = {case.name: case for case in characters.cases()}
@@ -93,7 +93,7 @@ def test_partly_read_files_show_no_end() -> None:
     part = [(offset, length) for offset, length in library_marks.visit(layout, 10 << 20, 1 << 20) if offset < 4 << 20]
     offset, length = np.array(part, np.int64).T
     logged = library_marks.of(np.zeros(len(part), np.int64), offset, length, np.array([10 << 20], np.int64))
-    assert logged == Marks(0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 256 << 10)
+    assert logged == LibraryMarks(0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 256 << 10)
     best, *_ = library_marks.ranked([("tfrecord", "posix"), layout], logged, 10 << 20, 4 << 20, 30_000)
     assert best[:2] == layout
     assert best.agreement == 1.0

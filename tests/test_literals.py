@@ -27,6 +27,7 @@ _PARTIAL = {
     ("config/dataset_keys.py", "hdf5 npz"): "formats that compress",
     ("config/workload_rules.py", "csv npz raw"): "formats that libraries load whole",
     ("analysis/characterize/candidates.py", "bytes"): "a chunk that is given by its size",
+    ("analysis/log/library_marks.py", "hdf5 npz tfrecord"): "formats with a header",
     ("config/workload.py", "bytes"): "the size of the samples of a workload without a dataset",
     ("records/job_outcome.py", "cancelled completed failed lost node_fail out_of_memory timeout"): "states at the end",
     ("records/job_outcome.py", "error"): "a key of the JSON document, no table",

@@ -14,7 +14,7 @@ import numpy as np
 from dlio_hpc.analysis.characterize.evidence import Confidence, DerivedValue
 from dlio_hpc.analysis.log import content_sniff, extents, file_roles, library_marks
 from dlio_hpc.analysis.log.file_stats import FileStats
-from dlio_hpc.analysis.log.library_marks import Layout, LayoutFit, Marks
+from dlio_hpc.analysis.log.library_marks import Layout, LayoutFit, LibraryMarks
 from dlio_hpc.analysis.log.requests import Requests
 
 _ENDINGS = {
@@ -84,7 +84,7 @@ def detect(data: Sequence[FileStats], requests: Requests | None, reads_content: 
 class _Fits(NamedTuple):
     """Marks in a log, and the layouts that may have caused them, the best first."""
 
-    logged: Marks
+    logged: LibraryMarks
     ranked: list[LayoutFit]
 
     def margin(self, name: str, mode: str | None = None) -> tuple[LayoutFit, LayoutFit | None, float]:
@@ -178,7 +178,7 @@ def _by_marks(fits: _Fits, data: Sequence[FileStats], ending: str) -> DerivedVal
     return DerivedValue(best.format, "medium", compared)
 
 
-def _compared(logged: Marks, best: LayoutFit, other: LayoutFit | None) -> str:
+def _compared(logged: LibraryMarks, best: LayoutFit, other: LayoutFit | None) -> str:
     """Return the evidence for a layout: the mark that speaks most clearly for it and against the other layout, and the
     agreement of both in all marks.
     """

@@ -40,7 +40,7 @@ PHRASES = {
 }
 
 
-class Marks(NamedTuple):
+class LibraryMarks(NamedTuple):
     """Shares of the files that show each mark. PHRASES describes them. A request at the end of a file returns no bytes.
     head: size in bytes of the first request to the files that are `headed`.
     """
@@ -59,11 +59,11 @@ class LayoutFit(NamedTuple):
 
     format: str
     mode: str
-    predicted: Marks
+    predicted: LibraryMarks
     agreement: float
 
 
-def of(file: Integers, offset: Integers, length: Integers, sizes: Integers) -> Marks:
+def of(file: Integers, offset: Integers, length: Integers, sizes: Integers) -> LibraryMarks:
     """Return the marks of read requests. file, offset, length: columns of the requests. sizes: size of each file in
     bytes.
     """
@@ -82,7 +82,7 @@ def of(file: Integers, offset: Integers, length: Integers, sizes: Integers) -> M
     zip_ends, signatures, whole_files, streams, with_others, heads = (
         len(np.unique(file[marked])) / count for marked in (at_end, signed, whole, streamed, others, headed)
     )
-    return Marks(zip_ends, signatures, whole_files, streams, 1 - with_others, heads, head)
+    return LibraryMarks(zip_ends, signatures, whole_files, streams, 1 - with_others, heads, head)
 
 
 def _is_block(offset: Integers, length: Integers, size: Integers) -> Mask:
@@ -148,7 +148,7 @@ _LIBRARIES: dict[Layout, Callable[[int], Pieces]] = {
 }
 
 
-def ranked(layouts: Sequence[Layout], logged: Marks, size: int, reach: int, request: int) -> list[LayoutFit]:
+def ranked(layouts: Sequence[Layout], logged: LibraryMarks, size: int, reach: int, request: int) -> list[LayoutFit]:
     """Return the layouts, the one whose predicted marks agree best with those in the log first. Of two that agree
     equally, the first stays first. size: usual size of a file in bytes. reach: bytes of it up to the last one that is
     read. request: usual size of a request.
@@ -157,13 +157,13 @@ def ranked(layouts: Sequence[Layout], logged: Marks, size: int, reach: int, requ
     return sorted(fits, key=lambda fit: -fit.agreement)
 
 
-def _fit(layout: Layout, logged: Marks, size: int, reach: int, request: int) -> LayoutFit:
+def _fit(layout: Layout, logged: LibraryMarks, size: int, reach: int, request: int) -> LayoutFit:
     heads = (0, logged.head) if layout == ("raw", "framework") else (0,)
     fits = [_compared(layout, visit(layout, size, request, head), logged, size, reach) for head in heads]
     return max(fits, key=lambda fit: fit.agreement)
 
 
-def _compared(layout: Layout, requests: Pieces, logged: Marks, size: int, reach: int) -> LayoutFit:
+def _compared(layout: Layout, requests: Pieces, logged: LibraryMarks, size: int, reach: int) -> LayoutFit:
     kept = [(offset, length) for offset, length in requests if offset + length <= reach]
     offset, length = np.array(kept, np.int64).reshape(-1, 2).T
     predicted = of(np.zeros(len(kept), np.int64), offset, length, np.array([size], np.int64))
