@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from dlio_hpc.config.site import load as load_site
 from dlio_hpc.config.workload import load
-from dlio_hpc.core import cache_accounting, distributions, disturbance, merge, restore
+from dlio_hpc.core import cache_accounting, distributions, disturbance, evaluation, merge, restore
 from dlio_hpc.core.distributions import Counts, Floats
 from dlio_hpc.core.io_counters import UNKNOWN, Tally
 from dlio_hpc.core.merge import Host, Merged
@@ -56,7 +56,8 @@ def _merged(
     verified = np.zeros((*fetched.shape, 2))
     return Merged(
         hosts, TimeBins(1, 0, 1), offsets, steps, histogram, totals, arrivals, saved,
-        np.zeros((ranks, 0, restore.COLUMNS)), verified, sides, sizes, activity, marks, disturbances,
+        np.zeros((ranks, 0, restore.COLUMNS)), np.zeros((ranks, 0, evaluation.COLUMNS)), verified, sides,
+        sizes, activity, marks, disturbances,
     )  # fmt: skip
 
 

@@ -437,11 +437,24 @@ def test_a_shape_that_is_none(folder: Path) -> None:
         _imported(folder, "photos", "++workload.dataset.record_dims=[2, x]")
 
 
-def test_evaluation_is_left_out_and_said_so(folder: Path) -> None:
-    given = ("++workload.workflow.evaluation=True", "++workload.dataset.num_files_eval=8")
-    notes = _imported(folder, "volumes", *given, "++workload.dataset.num_subfolders_train=2").notes
-    assert [note for note in notes if note.startswith("workflow.evaluation: True: left out")]
+def test_evaluation_passes_are_imported(folder: Path) -> None:
+    given = ("++workload.workflow.evaluation=True", "++workload.dataset.num_files_eval=8",
+             "++workload.reader.batch_size_eval=3", "++workload.evaluation.eval_time=0.25")  # fmt: skip
+    passes = _workload(folder, "volumes", *given).evaluation
+    assert passes is not None
+    assert (passes.files, passes.every_epochs, passes.batch_size) == (8, 1, 3)
+    assert passes.time is not None
+    assert passes.time.mean == pytest.approx(0.25)
+    later = (*given, "++workload.train.epochs=6", "++workload.evaluation.epochs_between_evals=2")
+    passes = _workload(folder, "volumes", *later).evaluation
+    assert passes is not None
+    assert passes.every_epochs == 2
+    notes = _imported(folder, "volumes", *later, "++workload.dataset.num_subfolders_train=2").notes
+    (note,) = [note for note in notes if note.startswith("evaluation.eval_after_epoch")]
+    assert "the first pass follows epoch 2, not 1" in note
     assert [note for note in notes if note.startswith("dataset.num_subfolders_train: 2: approximated")]
+    never = (*given, "++workload.evaluation.epochs_between_evals=1000")
+    assert _workload(folder, "volumes", *never).evaluation is None
 
 
 def test_a_workload_that_only_generates(folder: Path) -> None:

@@ -63,6 +63,19 @@ class Train(Struct, frozen=True, forbid_unknown_fields=True):
     """Maximum number of steps per epoch; null: as many as the dataset allows. Example: 500"""
 
 
+class Evaluation(Struct, frozen=True, forbid_unknown_fields=True):
+    """Passes over a second dataset, with the layout of `dataset`, between epochs. They write no checkpoints."""
+
+    files: units.Positive
+    """Number of files of the second dataset. Example: 16"""
+    every_epochs: units.Positive = 1
+    """Number of epochs between two passes. The first pass follows as many epochs."""
+    batch_size: units.Positive | None = None
+    """Number of samples that a rank consumes in a step of a pass; null: that of `reader`. Example: 4"""
+    time: ComputeTime | None = None
+    """Time of a step of a pass; null: that of `compute`. Example: {mean: 5 ms}"""
+
+
 # Size in bytes below which a file has only a few pages. From such a file, the kernel fetches far more than is
 # requested.
 FEW_PAGES = 128 * 1024
@@ -87,15 +100,37 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     """Checkpoints to write; null: none; {}: those of the DLIO paper."""
     train: Train = Train()
     """Length of the training."""
+    evaluation: Evaluation | None = None
+    """Evaluation passes between epochs; null: none. Example: {files: 16}"""
 
     def __post_init__(self) -> None:
         if not self.name.strip():
             raise ValueError("name must not be empty")
         workload_rules.check(self.dataset, self.reader)
+        if self.evaluation is not None:
+            passes = self.train.epochs // self.evaluation.every_epochs
+            workload_rules.check_evaluation(self.dataset, self.reader, passes)
         if self.checkpoint is not None and self.checkpoint.writes is not None and self.dataset.format != "null":
             raise ValueError(
                 "checkpoint.writes is for workloads without a dataset; set checkpoint.every_steps, or remove dataset"
             )
+
+    @property
+    def of_evaluation(self) -> "Workload | None":
+        """The workload of the evaluation passes, in which an epoch is a pass; None without passes."""
+        keys = self.evaluation
+        if keys is None:
+            return None
+        batch = self.reader.batch_size if keys.batch_size is None else keys.batch_size
+        return structs.replace(
+            self,
+            dataset=structs.replace(self.dataset, files=keys.files, auxiliary_files=()),
+            reader=structs.replace(self.reader, batch_size=batch),
+            compute=self.compute if keys.time is None else structs.replace(self.compute, time=keys.time),
+            checkpoint=None,
+            train=Train(epochs=self.train.epochs // keys.every_epochs),
+            evaluation=None,
+        )
 
     @property
     def brings_neighbours(self) -> bool:

@@ -9,6 +9,21 @@ from dlio_hpc.document import refuse
 LIBRARIES = {"npz": "NumPy", "raw": "Python", "csv": "pandas"}
 
 
+def check_evaluation(dataset: Dataset, reader: Reader, passes: int) -> None:
+    """Raise ValueError if the workload cannot have evaluation passes. passes: number of passes in the run."""
+    refuse(
+        (not passes, "evaluation.every_epochs: no pass would follow, because the run has fewer epochs; lower it"),
+        (
+            dataset.format == "null" or dataset.existing is not None or dataset.file_access == "shared",
+            "evaluation needs a dataset that is generated, with file_access: multi",
+        ),
+        (
+            reader.load == "memory" or reader.access == "collective",
+            "evaluation needs load: on_demand and access: independent",
+        ),
+    )
+
+
 def check(dataset: Dataset, reader: Reader) -> None:
     """Raise ValueError if the reader cannot read the dataset."""
     kind, framework = dataset.format, reader.mode == "framework"

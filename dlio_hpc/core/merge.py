@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import cache_accounting, clock, distributions, disturbance, restore
+from dlio_hpc.core import cache_accounting, clock, distributions, disturbance, evaluation, restore
 from dlio_hpc.core.distributions import ASKED, BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
 from dlio_hpc.core.read_activity import Activity, TimeBins, common
 from dlio_hpc.core.train import Recording
@@ -19,6 +19,7 @@ from dlio_hpc.results.run_result import (
     Distribution,
     Disturbance,
     Epoch,
+    EvaluationSummary,
     RestoreSummary,
     SlowestRank,
     Summary,
@@ -61,6 +62,7 @@ class Merged(NamedTuple):
     arrivals: Floats
     checkpoints: Floats
     restored: Floats
+    evaluated: Floats
     verified: Floats
     auxiliary_files: Floats
     sizes: distributions.Counts
@@ -98,6 +100,7 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Fl
         recording.arrivals,
         recording.checkpoints,
         recording.restored,
+        recording.evaluated,
         recording.verified,
         np.array(recording.auxiliary_files, float),
         reads.sizes,
@@ -180,6 +183,7 @@ def summary(merged: Merged, run: Run) -> Summary:
     steps, totals = merged.steps, merged.totals
     times = _times(steps)
     wall_s = float(steps[..., SYNCED].max() - steps[..., STARTED].min())
+    wall_s -= _between_epochs(merged.evaluated, len(_by_epoch(steps, run.steps_per_epoch)))
     samples, bytes_read = int(steps[..., SAMPLES].sum()), int(steps[..., BYTES].sum())
     busy = times.compute_s + times.wait_s
     io_s = float(totals[:, IO_S].sum())
@@ -211,6 +215,7 @@ def summary(merged: Merged, run: Run) -> Summary:
         slowest_rank=_slowest(merged.hosts, times.busy),
         checkpoint=_checkpoint(merged.checkpoints) if merged.checkpoints.size else None,
         restored=_restored(merged.restored) if merged.restored.size else None,
+        evaluation=_evaluated(merged.evaluated) if merged.evaluated.size else None,
         preprocess_s=float(totals[:, _PREPROCESS_S].mean()),
         verify_s=float(merged.verified[..., 0].sum(axis=1).mean()),
         overhead_s=float(totals[:, _OWN_S].mean()),
@@ -268,6 +273,39 @@ def _restored(rows: Floats) -> RestoreSummary:
         client_bytes_read=_total(arrived[..., cache_accounting.ARRIVED]),
         page_cache_fraction=float(resident / looked) if looked else None,
         verify_s=float(rows[..., restore.VERIFY_S].sum(axis=1).mean()),
+    )
+
+
+def _between_epochs(rows: Floats, epochs: int) -> float:
+    """Return the seconds of the evaluation passes that are followed by another epoch. rows: records of the passes,
+    shape (ranks, passes, columns). epochs: number of epochs that were started.
+    """
+    return float(rows[:, rows[0, :, evaluation.EPOCH] < epochs - 1, evaluation.WALL_S].max(axis=0).sum())
+
+
+def _evaluated(rows: Floats) -> EvaluationSummary:
+    wall_s = float(rows[..., evaluation.WALL_S].max(axis=0).sum())
+    samples, size = int(rows[..., evaluation.SAMPLES].sum()), int(rows[..., evaluation.BYTES].sum())
+    wait_s, compute_s, sync_s = (
+        float(rows[..., column].sum(axis=1).mean())
+        for column in (evaluation.WAIT_S, evaluation.COMPUTE_S, evaluation.SYNC_S)
+    )
+    arrived = rows[..., evaluation.ARRIVALS :]
+    looked, resident = (arrived[..., column].sum() for column in (cache_accounting.LOOKED, cache_accounting.RESIDENT))
+    return EvaluationSummary(
+        count=rows.shape[1],
+        samples=samples,
+        bytes_read=size,
+        wall_s=wall_s,
+        wait_s=wait_s,
+        compute_s=compute_s,
+        sync_s=sync_s,
+        samples_per_s=samples / wall_s,
+        read_MBps=size / wall_s / 1e6,
+        storage_bytes_read=_total(arrived[..., cache_accounting.FETCHED]),
+        client_bytes_asked=_total(arrived[..., cache_accounting.ASKED]),
+        client_bytes_read=_total(arrived[..., cache_accounting.ARRIVED]),
+        page_cache_fraction=float(resident / looked) if looked else None,
     )
 
 

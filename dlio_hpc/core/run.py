@@ -145,6 +145,8 @@ def _train(
 def _require(run: Run, ranks: int) -> None:
     """Raise ConfigError if the run lacks its dataset, or space for its checkpoints."""
     dataset.require(run)
+    if run.evaluation is not None:
+        dataset.require(run.evaluation)
     cost.require_space(run, ranks)
 
 
@@ -196,6 +198,10 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
     checkpoint, restored = run.workload.checkpoint, summary.restored
     if checkpoint is not None and (number := restored.count if restored else 0) < checkpoint.reads:
         faults.append(f"{number} checkpoints were read, but {checkpoint.reads} were planned")
+    if run.evaluation is not None:
+        evaluated = summary.evaluation.samples if summary.evaluation else 0
+        if evaluated != run.evaluation.samples:
+            faults.append(f"{evaluated} samples were read for evaluation, but {run.evaluation.samples} were planned")
     if summary.samples != run.samples:
         faults.append(f"{summary.samples} samples were read, but {run.samples} were planned")
     if not _bytes_are_known(run, summary, ranks):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import cache_accounting, clock, disturbance, own_cost, page_cache
+from dlio_hpc.core import cache_accounting, clock, disturbance, own_cost
 from dlio_hpc.core.auxiliary_files import AuxiliaryFiles, Counts
 from dlio_hpc.core.checkpoint import Checkpoints, Saved
 from dlio_hpc.core.compute import check_cores, draw, emulate
@@ -28,9 +28,12 @@ from dlio_hpc.core.distributions import (
 )
 from dlio_hpc.core.disturbance import Meter
 from dlio_hpc.core.early_stop import Stop
+from dlio_hpc.core.evaluation import COLUMNS as EVALUATED
+from dlio_hpc.core.evaluation import EvaluationPasses
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders import open_loader
 from dlio_hpc.core.loaders.loader import Batch
+from dlio_hpc.core.page_cache_drop import PageCacheDrop
 from dlio_hpc.core.procfs import ExcludedIO
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.restore import COLUMNS as RESTORED
@@ -50,7 +53,8 @@ class Recording(NamedTuple):
     steps (steps of all epochs, columns): distributions.py defines the columns of a step; there are fewer steps than
     planned if time ran out. reads: statistics of the reads. arrivals (epochs started, columns): cache_accounting.py
     defines the columns. checkpoints (n, 7): index of the epoch, number of its steps that were done, seconds that
-    training waited, and the fields of Saved. verified (epochs started, 2): seconds spent on comparing contents, and
+    training waited, and the fields of Saved. restored, evaluated (n, columns): restore.py and evaluation.py define the
+    columns. verified (epochs started, 2): seconds spent on comparing contents, and
     number of samples compared. own_s: seconds that dlio-hpc itself took, as own_cost.py defines them. counts: totals of
     all batches. disturbances (epochs started + 1, columns): disturbance.py defines the columns; the last row is for all
     epochs together.
@@ -61,6 +65,7 @@ class Recording(NamedTuple):
     arrivals: Floats
     checkpoints: Floats
     restored: Floats
+    evaluated: Floats
     verified: Floats
     own_s: float
     counts: Tally
@@ -98,8 +103,9 @@ def train(
     )
     clock.assemble(comm)
     node: Intracomm = comm.Split_type(MPI.COMM_TYPE_SHARED)  # type: ignore[assignment]
-    drop_cache = _CacheDrop(node, run) if workload.reader.drop_cache else None
+    drop_cache = PageCacheDrop(node, run) if workload.reader.drop_cache else None
     arrivals = cache_accounting.of_samples(node, run, comm.size // node.size)
+    evaluation = _evaluation(comm, node, run, ranks_on_node)
     meter = Meter(speaks=node.rank == 0)
     loop.auxiliary_files.due("start")
     apart.taken()
@@ -119,7 +125,7 @@ def train(
                 loop.finish_verification(epoch)
                 loop.record.arrived(arrivals.end(apart.taken() + loop.record.other_processes_fetched()))
                 loop.record.disturbed(disturbance.between(before, meter.read()))
-                if stopped:
+                if stopped or (evaluation is not None and loop.evaluate(epoch, evaluation)):
                     break
             else:
                 if loop.checkpoints:
@@ -128,10 +134,9 @@ def train(
             loop.auxiliary_files.due("end")
             clock.barrier(comm)
     finally:
-        loop.auxiliary_files.close()
-        if loop.checkpoints:
-            loop.checkpoints.close()
-        loader.close()
+        for opened in (loop.auxiliary_files, loop.checkpoints, loader, evaluation):
+            if opened is not None:
+                opened.close()
         if comm.rank == 0:
             safe_folders.discard(run.outputs)
     return loop.record.recording(loop.auxiliary_files.counts(), workload)
@@ -142,6 +147,13 @@ def _checkpoints(comm: "Intracomm", run: Run, ranks_on_node: int) -> Checkpoints
     if keys is None:
         return None
     return Checkpoints(run, keys, comm.rank, comm.size, keys.reorder * ranks_on_node)
+
+
+def _evaluation(comm: "Intracomm", node: "Intracomm", run: Run, ranks_on_node: int) -> EvaluationPasses | None:
+    keys = run.workload.evaluation
+    if keys is None or run.evaluation is None:
+        return None
+    return EvaluationPasses(comm, node, run.evaluation, ranks_on_node, keys.every_epochs)
 
 
 class _Loop(NamedTuple):
@@ -186,6 +198,16 @@ class _Loop(NamedTuple):
         next(batches, None)  # ends the iteration, which closes the epoch's files
         return False
 
+    def evaluate(self, epoch: int, passes: EvaluationPasses) -> bool:
+        """Run an evaluation pass if one follows this epoch. Return whether time ran out before the last step of the
+        run.
+        """
+        if not passes.is_due(epoch):
+            return False
+        row, stopped = passes.evaluate(epoch, self.stop)
+        self.record.evaluated(row)
+        return stopped
+
     def verify(self, epoch: int, synced: float, batch: Batch) -> None:
         """Compare a batch with the generated contents, after its step. If whole samples are compared, a barrier
         follows, so that other ranks do not count this time as synchronisation in their next step. synced: timestamp of
@@ -215,22 +237,6 @@ class _Loop(NamedTuple):
         self.record.checkpoint(epoch, clock.now() - started, saved)
 
 
-class _CacheDrop:
-    """Callable that drops files from the page cache before an epoch. These are the files that ranks of this node will
-    read in the epoch.
-    """
-
-    def __init__(self, node: "Intracomm", run: Run) -> None:
-        self._node = node
-        self._run = run
-
-    def __call__(self, order: Order, first: int, last: int) -> None:
-        for number in page_cache.files_of(
-            self._node, self._run.workload, order, first, last, self._run.steps_per_epoch
-        ):
-            page_cache.drop(dataset.file_path(self._run, number))
-
-
 class _Recorder:
     """Recorder of the steps of a rank. It is called after the end of a step and before the start of the next step."""
 
@@ -241,6 +247,7 @@ class _Recorder:
         self._verified_of: list[Any] = [row.data for row in self._verified]  # assignments to a memory view are fast
         self._bookkeeping_s = 0.0
         self._arrivals: list[tuple[float, ...]] = []
+        self._evaluated: list[Floats] = []
         self._disturbances: list[Floats] = []
         self._other_processes_fetched = 0
         self._reads = ReadLog()
@@ -283,6 +290,9 @@ class _Recorder:
     def arrived(self, columns: tuple[float, ...]) -> None:
         self._arrivals.append(columns)
 
+    def evaluated(self, row: Floats) -> None:
+        self._evaluated.append(row)
+
     def disturbed(self, columns: Floats) -> None:
         self._disturbances.append(columns)
 
@@ -298,7 +308,8 @@ class _Recorder:
         checkpoints = np.array(rows, float).reshape(-1, 7)
         arrivals = np.array(self._arrivals)
         verified, disturbances = self._verified[: len(arrivals)], np.array(self._disturbances)
+        evaluated = np.array(self._evaluated).reshape(-1, EVALUATED)
         return Recording(
-            steps, self._reads, arrivals, checkpoints, self.restored, verified, own_s, self._counts, auxiliary_files,
-            disturbances,
+            steps, self._reads, arrivals, checkpoints, self.restored, evaluated, verified, own_s, self._counts,
+            auxiliary_files, disturbances,
         )  # fmt: skip

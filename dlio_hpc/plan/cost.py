@@ -61,7 +61,13 @@ def of_run(run: Run, nodes: int, ranks: int, rates: Rates) -> Cost:
     if workload.reader.load == "memory":
         preparing /= workload.train.epochs
     reading, writing = max(read / (nodes * rates.read), preparing), written / (nodes * rates.write)
-    return Cost(rates.launch + computing(run) + reading + writing, read, written)
+    cost = Cost(rates.launch + computing(run) + reading + writing, read, written)
+    if run.evaluation is None:
+        return cost
+    passes = of_run(run.evaluation, nodes, ranks, rates)
+    return cost._replace(
+        seconds=cost.seconds + passes.seconds - rates.launch, bytes_read=cost.bytes_read + passes.bytes_read
+    )
 
 
 def computing(run: Run) -> float:

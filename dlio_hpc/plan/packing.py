@@ -188,7 +188,7 @@ _BOTH: tuple[Kind, Kind] = ("generate", "measure")
 def _generating(study: Study, job: str) -> Plan:
     """Return a job that generates all datasets and measures nothing, on the largest number of ranks in the study."""
     largest = max(study.points, key=lambda point: point.ranks)
-    return _plan(study, job, largest, _runs(study, _distinct(study.points), "generate", job))
+    return _plan(study, job, largest, _runs(study, _distinct(study.points, True), "generate", job))
 
 
 def _measuring(study: Study, wanted: Sequence[Unit], job: str) -> Plan:
@@ -196,7 +196,7 @@ def _measuring(study: Study, wanted: Sequence[Unit], job: str) -> Plan:
     `wanted`.
     """
     points = _distinct([study.points[number] for number in sorted({unit.point for unit in wanted})])
-    made = _runs(study, points, "generate", job) if study.generate == "auto" else []
+    made = _runs(study, _distinct(points, True), "generate", job) if study.generate == "auto" else []
     warm = _runs(study, [point for point in points for _ in range(study.warmup)], "warmup", job)
     measured = []
     for unit in wanted:
@@ -208,10 +208,13 @@ def _measuring(study: Study, wanted: Sequence[Unit], job: str) -> Plan:
     return _plan(study, job, study.points[wanted[0].point], [*made, *warm, *measured])
 
 
-def _distinct(points: Iterable[Point]) -> list[Point]:
-    """Return one point per dataset: for each dataset of these points, the first point that uses it."""
+def _distinct(points: Iterable[Point], with_evaluation: bool = False) -> list[Point]:
+    """Return one point per dataset: for each dataset of these points, the first point that uses it. with_evaluation:
+    whether datasets of evaluation passes count, too.
+    """
     first: dict[tuple[str | None, str], Point] = {}
-    for point in points:
+    both = ((point, run_plan.of_evaluation(point) if with_evaluation else None) for point in points)
+    for point in (point for pair in both for point in pair if point is not None):
         fingerprint = plan.fingerprint(plan.resolved(point.workload).dataset, point.layout)
         first.setdefault((point.data, fingerprint), point)
     return list(first.values())

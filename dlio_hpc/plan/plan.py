@@ -35,7 +35,8 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
     the dataset. outputs: folder for checkpoints and auxiliary files that the run writes. darshan: whether the ranks run
     with the libdarshan of the site. tf_profile: whether TensorFlow's profiler runs on the first ranks. layout: Lustre
     layout of the dataset's files. point: number of the study's point that the run measures; None for other runs.
-    repeat: number of earlier measurements of the point.
+    repeat: number of earlier measurements of the point. evaluation: evaluation passes of the run, as a run of their own
+    whose epochs are the passes; None without passes.
     """
 
     number: int
@@ -53,6 +54,7 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
     layout: Layout | None = None
     point: int | None = None
     repeat: int = 0
+    evaluation: "Run | None" = None
 
     @property
     def data(self) -> str:

@@ -5,6 +5,8 @@ the user.
 import os
 from collections.abc import Iterator
 
+from msgspec import structs
+
 from dlio_hpc import document, units
 from dlio_hpc.config import reader_keys
 from dlio_hpc.config.workload import Draft, Workload
@@ -46,7 +48,19 @@ def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run
         darshan=watched(study, point)[0],
         tf_profile=study.tf_profile and not generates,
         layout=layout,
+        evaluation=None if generates else _evaluation(study, point, kind, name, job),
     )
+
+
+def of_evaluation(point: Point) -> Point | None:
+    """Return the point with the workload of its evaluation passes, or None without passes."""
+    workload = point.workload.of_evaluation
+    return None if workload is None else structs.replace(point, workload=workload)
+
+
+def _evaluation(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run | None:
+    passes = of_evaluation(point)
+    return None if passes is None else of_point(study, passes, kind, name, job)
 
 
 def _workload(study: Study, point: Point, kind: Kind) -> Workload:

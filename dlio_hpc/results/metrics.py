@@ -88,7 +88,8 @@ METRICS: dict[MetricName, Metric] = {
         "epochs of one step", lambda summary: summary.au_mlperf,
     ),
     "wall_s": Metric(
-        "time", "s", False, "end of the last step - start of the first wait", "timestamps of each step", "",
+        "time", "s", False, "end of the last step - start of the first wait - evaluation passes between",
+        "timestamps of each step", "",
         lambda summary: summary.wall_s,
     ),
     "io_time_s": Metric(

@@ -77,6 +77,37 @@ class RestoreSummary(Struct, frozen=True):
     """Time of comparing the contents, as the mean over ranks; 0: they were not compared."""
 
 
+class EvaluationSummary(Struct, frozen=True):
+    """The evaluation passes of a run. No other figure of a summary includes them."""
+
+    count: int
+    """Number of passes."""
+    samples: int
+    """Number of samples that all ranks read."""
+    bytes_read: int
+    """Bytes of the samples that all ranks read."""
+    wall_s: float
+    """Duration of all passes."""
+    wait_s: float
+    """Time that ranks wait for batches, as the mean over ranks."""
+    compute_s: float
+    """Time of emulated computation, as the mean over ranks."""
+    sync_s: float
+    """Time in barriers, as the mean over ranks."""
+    samples_per_s: float
+    """Samples divided by wall_s."""
+    read_MBps: float
+    """Bytes read divided by wall_s."""
+    storage_bytes_read: int | None
+    """Bytes that the kernel fetched from storage for the ranks; null: unknown."""
+    client_bytes_asked: int | None
+    """Bytes that programs on the nodes read, as the clients of the file system count them; null: not counted."""
+    client_bytes_read: int | None
+    """Bytes that servers sent to the nodes, as the clients of the file system count them; null: not counted."""
+    page_cache_fraction: float | None
+    """Share of the pages that were in memory before each pass; null: not checked."""
+
+
 class AuxiliaryFilesSummary(Struct, frozen=True):
     """Requests to auxiliary files. The time of requests made before a step is part of the wait of that step. The time
     of requests made at the start of an epoch is part of the wait of its first step.
@@ -231,6 +262,8 @@ class Summary(Struct, frozen=True):
     """Checkpoints; null: none."""
     restored: RestoreSummary | None = None
     """Checkpoints that were read after the last step; null: none."""
+    evaluation: EvaluationSummary | None = None
+    """Evaluation passes; null: none."""
     preprocess_s: float = 0.0
     """Time that the preprocessing threads of a rank spend, summed over the threads, as the mean over ranks."""
     auxiliary_files: AuxiliaryFilesSummary | None = None

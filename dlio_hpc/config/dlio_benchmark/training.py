@@ -126,13 +126,35 @@ def checkpoint(source: SourceWorkload) -> Iterator[Fact]:
 _EVALUATION = ("dataset.num_files_eval", "dataset.num_subfolders_eval", "reader.batch_size_eval")
 
 
+def _passes(source: SourceWorkload, files: int, between: int) -> Iterator[Fact]:
+    """Yield the facts about evaluation passes. files: number of their files. between: epochs between two passes."""
+    yield Fact("workflow.evaluation", "mapped", "a second dataset is read between epochs")
+    yield Fact("dataset.num_files_eval", "mapped", "", "evaluation.files", files)
+    if "dataset.num_subfolders_eval" in source.values:
+        yield Fact("dataset.num_subfolders_eval", "ignored", "all files of a dataset are in one folder")
+    yield Fact("reader.batch_size_eval", "mapped", "", "evaluation.batch_size", source["reader.batch_size_eval"])
+    time = _random_time(source, "evaluation.eval_time")
+    fate: Fate = "approximated" if time.text else "mapped"
+    text = f"normal instead of {time.text}" if time.text else ""
+    yield Fact("evaluation.eval_time", fate, text, "evaluation.time.mean", time.mean)
+    yield Fact("evaluation.eval_time", fate, "", "evaluation.time.distribution", time.distribution)
+    if time.stdev is not None:
+        yield Fact("evaluation.eval_time_stdev", fate, "", "evaluation.time.stdev", time.stdev)
+    yield Fact("evaluation.epochs_between_evals", "mapped", "", "evaluation.every_epochs", max(1, between))
+    if (after := source["evaluation.eval_after_epoch"]) == between:
+        yield Fact("evaluation.eval_after_epoch", "mapped", "the first pass follows as many epochs")
+    else:
+        text = f"the first pass follows epoch {max(1, between)}, not {after}"
+        yield Fact("evaluation.eval_after_epoch", "approximated", text)
+
+
 def evaluation(source: SourceWorkload) -> Iterator[Fact]:
     """Yield the facts about evaluation."""
-    reads = source["workflow.evaluation"] and source["workflow.train"] and source["dataset.num_files_eval"] > 0
-    if reads:
-        yield Fact("workflow.evaluation", "left out", "files for evaluation are neither generated nor read")
-    else:
-        yield Fact("workflow.evaluation", "ignored", "no evaluation")
+    files, between = source["dataset.num_files_eval"], source["evaluation.epochs_between_evals"]
+    if source["workflow.evaluation"] and source["workflow.train"] and files > 0 and source["train.epochs"] >= between:
+        yield from _passes(source, files, between)
+        return
+    yield Fact("workflow.evaluation", "ignored", "no evaluation")
     for key in (*_EVALUATION, *(key for key in KEYS if key.startswith("evaluation."))):
         if key in source.values:
             yield Fact(key, "ignored", "see workflow.evaluation")

@@ -1,0 +1,27 @@
+"""Removal of files from the page cache before an epoch or an evaluation pass."""
+
+from typing import TYPE_CHECKING
+
+from dlio_hpc.core import page_cache
+from dlio_hpc.plan import dataset
+from dlio_hpc.plan.plan import Run
+from dlio_hpc.plan.sample_order import Order
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+class PageCacheDrop:
+    """Callable that drops files from the page cache before an epoch. These are the files that ranks of this node will
+    read in the epoch.
+    """
+
+    def __init__(self, node: "Intracomm", run: Run) -> None:
+        self._node = node
+        self._run = run
+
+    def __call__(self, order: Order, first: int, last: int) -> None:
+        for number in page_cache.files_of(
+            self._node, self._run.workload, order, first, last, self._run.steps_per_epoch
+        ):
+            page_cache.drop(dataset.file_path(self._run, number))

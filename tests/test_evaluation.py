@@ -1,0 +1,114 @@
+"""Evaluation passes read a second dataset between epochs, and are kept apart from training."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlio_hpc import units
+from dlio_hpc.config import site
+from dlio_hpc.config.workload import load
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.plan import cost, planned_bytes
+from tests import planning
+from tests.conftest import Run
+
+_SMALL = (
+    "dataset.files=4", "dataset.samples_per_file=6", "dataset.sample={bytes: 3000}", "reader.batch_size=2",
+    "compute.time=1 ms", "train.epochs=4",
+)  # fmt: skip
+
+
+def _plan(folder: Path, *settings: str, **changes: Any) -> Any:
+    workload = load("demo", (*_SMALL, *settings))
+    return planning.make(workload, site.load("local"), planning.Request(folder, data=folder, **changes))
+
+
+def test_a_pass_reads_a_dataset_of_its_own(tmp_path: Path) -> None:
+    plan = _plan(
+        tmp_path, "evaluation={files: 3, every_epochs: 2, batch_size: 4, time: {mean: 7 ms}}", ranks_per_node=2
+    )
+    generated = [run for run in plan.runs if run.kind == "generate"]
+    assert [run.workload.dataset.files for run in generated] == [4, 3]
+    assert len({run.dataset for run in generated}) == 2
+    measured = plan.runs[-1]
+    passes = measured.evaluation
+    assert passes is not None
+    assert (passes.dataset, passes.fingerprint) == (generated[1].dataset, generated[1].fingerprint)
+    assert (passes.workload.train.epochs, passes.samples, passes.steps_per_epoch) == (2, 2 * 18, 3)
+    assert passes.workload.compute.time.mean == pytest.approx(0.007)
+    assert passes.bytes == planned_bytes.planned(passes.workload, 2, passes.samples)
+    assert measured.samples == 4 * 24
+
+
+def test_the_cost_counts_the_passes(tmp_path: Path) -> None:
+    rates = site.load("local").expected_rates
+    with_passes, without = (
+        cost.of_run(_plan(tmp_path, *keys).runs[-1], 1, 1, rates) for keys in (("evaluation={files: 8}",), ())
+    )
+    assert with_passes.bytes_read - without.bytes_read == 4 * 8 * 6 * 3000
+    assert with_passes.seconds > without.seconds
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (("evaluation={}",), "evaluation: missing key 'files'|evaluation.*files"),
+        (("evaluation={files: 2, every_epochs: 5}",), "evaluation.every_epochs: no pass would follow"),
+        (("evaluation={files: 2}", "dataset.format=null"), "evaluation needs a dataset that is generated"),
+        (
+            ("evaluation={files: 2}", "dataset.file_access=shared", "dataset.files=1"),
+            "evaluation needs a dataset that is generated, with file_access: multi",
+        ),
+        (("evaluation={files: 2}", "reader.load=memory"), "evaluation needs load: on_demand"),
+    ],
+)
+def test_workloads_without_passes_are_refused(settings: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load("demo", (*_SMALL, *settings))
+
+
+@pytest.mark.job
+@pytest.mark.parametrize("loader", ["native", "pytorch", "tensorflow"])
+def test_passes_are_measured_apart(loader: str, run: Run, small: Path, tmp_path: Path) -> None:
+    if loader != "native":
+        pytest.importorskip({"pytorch": "torch"}.get(loader, loader))
+    keys = (f"reader.loader={loader}", "train.epochs=4", "reader.verify_content=all", "compute.time=2 ms",
+            "evaluation={files: 3, every_epochs: 2, time: {mean: 40 ms}}")  # fmt: skip
+    settings = [word for key in keys for word in ("-S", key)]
+    done = run("dlio-submit", small, "-s", "local", "--ppn", 2, *settings, "--wait", "--json")
+    assert done.code == 0, done.err
+    *generated, measured = (part["result"] for part in done.job["runs"])
+    assert len(generated) == 2
+    summary = measured["summary"]
+    passes = summary["evaluation"]
+    per_file = load(str(small)).dataset.samples_per_file
+    assert (passes["count"], passes["samples"]) == (2, 2 * 3 * per_file)
+    assert passes["bytes_read"] >= passes["samples"] * load(str(small)).dataset.sample_bytes
+    assert passes["wait_s"] + passes["compute_s"] + passes["sync_s"] <= passes["wall_s"] * 1.001
+    assert passes["compute_s"] >= 0.04 * 2
+    assert sum(epoch["samples"] for epoch in measured["epochs"]) == summary["samples"]
+    # Passes after the second of four epochs lie between the first step and the last, and do not count.
+    assert summary["wall_s"] == pytest.approx(sum(epoch["wall_s"] for epoch in measured["epochs"]), rel=0.3)
+    assert summary["wall_s"] * summary["samples_per_s"] == pytest.approx(summary["samples"])
+    (plan,) = (tmp_path / "dlio-runs").glob("*/plan.json")
+    text = run("dlio-hpc", "report", plan.parent).out
+    assert f"2 passes, {units.format_size(passes['bytes_read'])} at" in text
+    cached = passes["page_cache_fraction"]
+    assert cached is None or f"{cached:.0%} of its pages were in memory" in " ".join(text.split())
+
+
+@pytest.mark.job
+def test_a_changed_file_of_a_pass_is_an_invalid_run(run: Run, small: Path, tmp_path: Path) -> None:
+    command = ("dlio-submit", small, "-s", "local", "-S", "evaluation={files: 3}", "-S", "reader.verify_content=all")
+    assert run(*command, "--generate", "only", "--wait").code == 0
+    (plan,) = (tmp_path / "dlio-runs").glob("*/plan.json")
+    folder = Path(json.loads(plan.read_text())["runs"][1]["dataset"])
+    victim = max((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    data = bytearray(victim.read_bytes())
+    data[len(data) // 2] ^= 255
+    victim.write_bytes(data)
+    done = run(*command, "--wait", "--generate", "never")
+    assert done.code == 3, done.err
+    assert victim.name in done.err + done.out
