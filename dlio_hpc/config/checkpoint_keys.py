@@ -25,6 +25,8 @@ _PAPER_FILES = tuple(map(units.Size, (1024, 1024, 4096, 65536, 4194304)))
 # Largest tensor of a file whose tensors do not follow from a model. 64 MiB is the size of a matrix of 4096 x 4096 in
 # single precision.
 _TENSOR = 64 << 20
+# Upper limits of the bytes that frameworks add to a file, and to a tensor. HDF5's groups and DCP's .metadata add most.
+_FILE_HEADERS, _TENSOR_HEADERS = 16 << 10, 6 << 10
 
 Mode = Literal["posix", "torch", "torch_distributed", "keras"]
 
@@ -193,6 +195,10 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
         """Return the bytes of a checkpoint that `ranks` ranks write."""
         return _size(self, ranks)
 
+    def space(self, ranks: int) -> int:
+        """Return the bytes that a checkpoint of `ranks` ranks takes on storage at most, with a framework's headers."""
+        return _size(self, ranks) + (0 if self.mode == "posix" else _headers(self, ranks))
+
     def written(self, size: int) -> int:
         """Return the number of bytes that are written to a file of `size` bytes."""
         return sum(length for _, length in self.requests) or size
@@ -207,3 +213,9 @@ def _tensors(size: int) -> tuple[int, ...]:
 @functools.lru_cache(maxsize=64)
 def _size(checkpoint: Checkpoint, ranks: int) -> int:
     return sum(file.size for rank in range(ranks) for file in checkpoint.files_of(rank))
+
+
+@functools.lru_cache(maxsize=64)
+def _headers(checkpoint: Checkpoint, ranks: int) -> int:
+    files = [file for rank in range(ranks) for file in checkpoint.files_of(rank)]
+    return sum(_FILE_HEADERS + _TENSOR_HEADERS * len(file.arrays) for file in files)
