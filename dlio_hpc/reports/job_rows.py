@@ -272,7 +272,8 @@ def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
             spread = f"after {format_seconds(saved.safe_s.p50)} (median), {format_seconds(saved.safe_s.max)} at most"
             lines.append(("safe", f"{spread}: write and fsync of the slowest rank"))
     if (restored := summary.restored) is not None:
-        rate = f"{restored.count} checkpoints {through}, {format_size(restored.bytes_read)} at {restored.read_MBps:.0f} MB/s"
+        size = format_size(restored.bytes_read)
+        rate = f"{restored.count} checkpoints {through}, {size} at {restored.read_MBps:.0f} MB/s"
         slowest = f"slowest rank {format_seconds(restored.slowest_s.p50)} (median)"
         gap = f"first read {format_seconds(restored.gap_s)} after the last write"
         lines.append(("restored", f"{rate}; {slowest}; {gap}"))
