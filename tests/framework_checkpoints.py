@@ -111,6 +111,7 @@ def main(folder: Path, mode: str, case: str, keys: str) -> None:
         COMM.barrier()
         checkpoints.close()
     except DlioError as fault:
+        checkpoints.close()
         print(f"{type(fault).__name__}: {fault}", file=sys.stderr, flush=True)
         COMM.Abort(3)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlio_hpc.analysis.log import file_roles
+from dlio_hpc import units
 from dlio_hpc.config import site, workload
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.workload import load
@@ -39,7 +40,7 @@ def _program(
     folder: Path, mode: str, case: str, keys: str = "fsync: true", ranks: int = 2
 ) -> subprocess.CompletedProcess[str]:
     """Run the program of framework_checkpoints.py."""
-    command = [BIN / "mpiexec", "-n", str(ranks), sys.executable, "-W", "error::UserWarning", "-m"]
+    command: list[str | Path] = [BIN / "mpiexec", "-n", str(ranks), sys.executable, "-W", "error::UserWarning", "-m"]
     return subprocess.run(
         [*command, "tests.framework_checkpoints", folder, mode, case, _MODEL % (mode, keys)],
         cwd=_ROOT, capture_output=True, text=True, check=False, timeout=200,
@@ -73,6 +74,7 @@ def test_a_wrong_byte_is_detected(tmp_path: Path, mode: str) -> None:
     done = _program(tmp_path, mode, "damaged")
     assert done.returncode == 3
     assert re.search(r"InvalidRun: \S+: tensor zero_pp_rank_1\S+optim_states.0: byte 100 is 0x.. when", done.stderr)
+    assert "closed by peer" not in done.stderr
 
 
 @pytest.mark.job
@@ -123,6 +125,13 @@ def test_requests_of_ones_own_are_refused(name: str, keys: str, message: str) ->
         load("demo", (f"checkpoint={{mode: {name}, {keys}}}",))
 
 
+def test_keras_beside_workers_that_fork_is_refused() -> None:
+    keys = ("checkpoint={mode: keras}", "reader.loader=pytorch")
+    with pytest.raises(ConfigError, match="set reader.multiprocessing_context: spawn"):
+        load("demo", keys)
+    load("demo", (*keys, "reader.multiprocessing_context=spawn"))
+
+
 def test_a_mode_that_does_not_exist() -> None:
     with pytest.raises(ConfigError, match="use one of: posix, torch, torch_distributed, keras"):
         load("demo", ("checkpoint={mode: pickle}",))
@@ -151,7 +160,7 @@ def test_a_package_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_file_without_a_model_has_tensors_of_64_mebibytes() -> None:
-    (file,) = Checkpoint(model_bytes=workload.units.Size(150 << 20)).files_of(0)
+    (file,) = Checkpoint(model_bytes=units.Size(150 << 20)).files_of(0)
     assert file.arrays == (64 << 20, 64 << 20, 22 << 20)
     assert [file.arrays for file in Checkpoint().files_of(0)] == [(1024,), (1024,), (4096,), (65536,), (4194304,)]
 

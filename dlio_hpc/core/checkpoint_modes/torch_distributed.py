@@ -1,12 +1,13 @@
 """Checkpoints through torch.distributed.checkpoint: a folder for each checkpoint, to which all ranks write together.
 
-FileSystemWriter lays the folder out as follows (pytorch/pytorch, release 2.13, torch/distributed/checkpoint/
-filesystem.py): rank 3 writes its tensors to __3_0.distcp, and the coordinator, rank 0, writes .metadata last. .metadata
+FileSystemWriter lays the folder out as follows (pytorch/pytorch, revision cf30153c,
+torch/distributed/checkpoint/filesystem.py): rank 3 writes its tensors to __3_0.distcp, and the coordinator, rank 0, writes .metadata last. .metadata
 names the file, the offset and the length of each tensor.
 """
 
 import os
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -90,10 +91,13 @@ def _unwrapped(call: Callable[[], None], dcp: Any) -> None:
 
 
 def stop(groups: Groups) -> None:
-    """Disconnect the ranks."""
+    """Disconnect the ranks. If an error ends this rank, leave that to the end of the process: other ranks would fail
+    because this rank is gone, and might report that before this rank reports its error.
+    """
     from torch import distributed
 
-    distributed.destroy_process_group()
+    if sys.exc_info()[0] is None:
+        distributed.destroy_process_group()
 
 
 def names(part: Part) -> list[str]:
