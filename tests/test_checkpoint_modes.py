@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc.analysis.log import file_roles
 from dlio_hpc import units
+from dlio_hpc.analysis.log import file_roles
 from dlio_hpc.config import site, workload
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.workload import load
@@ -127,7 +127,7 @@ def test_requests_of_ones_own_are_refused(name: str, keys: str, message: str) ->
 
 def test_keras_beside_workers_that_fork_is_refused() -> None:
     keys = ("checkpoint={mode: keras}", "reader.loader=pytorch")
-    with pytest.raises(ConfigError, match="set reader.multiprocessing_context: spawn"):
+    with pytest.raises(ConfigError, match=r"set reader\.multiprocessing_context: spawn"):
         load("demo", keys)
     load("demo", (*keys, "reader.multiprocessing_context=spawn"))
 

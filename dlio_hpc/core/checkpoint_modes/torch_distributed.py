@@ -1,7 +1,7 @@
 """Checkpoints through torch.distributed.checkpoint: a folder for each checkpoint, to which all ranks write together.
 
-FileSystemWriter lays the folder out as follows (pytorch/pytorch, revision cf30153c,
-torch/distributed/checkpoint/filesystem.py): rank 3 writes its tensors to __3_0.distcp, and the coordinator, rank 0, writes .metadata last. .metadata
+FileSystemWriter lays the folder out as follows (pytorch/pytorch, revision cf30153c, torch/distributed/checkpoint/
+filesystem.py): rank 3 writes its tensors to __3_0.distcp, and the coordinator, rank 0, writes .metadata last. .metadata
 names the file, the offset and the length of each tensor.
 """
 
