@@ -11,7 +11,7 @@ from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.workload import load
 from dlio_hpc.core.checkpoint import Checkpoints
 from dlio_hpc.core.checkpoint_modes import posix
-from dlio_hpc.core.checkpoint_modes.parts import Part, Saved
+from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, Saved
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.plan import plan
 from tests import planning
@@ -118,7 +118,7 @@ def test_faults_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         checkpoints.save()
     (folder / "rank00000-0.ckpt").rmdir()
 
-    def cut_short(part: Part) -> Saved:
+    def cut_short(part: CheckpointPart) -> Saved:
         for name in posix.names(part):
             (folder / name).touch()
         return Saved()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dlio_hpc.config.checkpoint_keys import Checkpoint, Mode
 from dlio_hpc.core import page_cache
 from dlio_hpc.core.checkpoint_modes import keras_weights, posix, torch_distributed, torch_files
-from dlio_hpc.core.checkpoint_modes.parts import File, Part, Restored, Saved
+from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, File, Restored, Saved
 from dlio_hpc.core.output_folder import OutputFolder
 from dlio_hpc.plan.plan import Run
 
@@ -24,9 +24,9 @@ class _Library(Protocol):
 
     def start(self, comm: "Intracomm | None", keys: Checkpoint, /) -> Any: ...
     def stop(self, framework: Any, /) -> None: ...
-    def names(self, part: Part, /) -> list[str]: ...
-    def write(self, part: Part, /) -> Saved: ...
-    def read(self, part: Part, compares: bool, /) -> Restored: ...
+    def names(self, part: CheckpointPart, /) -> list[str]: ...
+    def write(self, part: CheckpointPart, /) -> Saved: ...
+    def read(self, part: CheckpointPart, compares: bool, /) -> Restored: ...
 
 
 _LIBRARIES: dict[Mode, _Library] = {
@@ -120,7 +120,7 @@ class Checkpoints:
         self._library.stop(self._framework)
         self._outputs.close()
 
-    def _part(self, rank: int, number: int) -> Part:
+    def _part(self, rank: int, number: int) -> CheckpointPart:
         """Return the files of a checkpoint that `rank` writes. A later checkpoint has the names of the one it
         overwrites.
 
@@ -132,4 +132,4 @@ class Checkpoints:
             File(file.name, file.arrays, (first + place) * _STRIDE)
             for place, file in enumerate(self._keys.files_of(rank))
         )
-        return Part(self._outputs, self._keys, prefix, rank, tuple(files), self._framework)
+        return CheckpointPart(self._outputs, self._keys, prefix, rank, tuple(files), self._framework)

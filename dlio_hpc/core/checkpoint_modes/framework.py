@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dlio_hpc.core import content
-from dlio_hpc.core.checkpoint_modes.parts import File, Part, Restored, Saved, compare
+from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, File, Restored, Saved, compare
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
 from dlio_hpc.errors import InfrastructureError, InvalidRun
@@ -22,7 +22,7 @@ Tensors = dict[str, Rows]
 _HELD = re.compile(r"/proc/self/fd/\d+/?")
 
 
-class Unit(NamedTuple):
+class CheckpointUnit(NamedTuple):
     """Files that one call of the framework writes or reads. name: name of the file or folder that the call gets.
     files: files of the checkpoint whose tensors are in it. stored: names of the files on storage. All names are
     relative to the output folder.
@@ -46,18 +46,18 @@ class Calls(NamedTuple):
     tensors: Callable[[Any], Tensors]
 
 
-def single_files(part: Part, suffix: str) -> list[Unit]:
+def single_files(part: CheckpointPart, suffix: str) -> list[CheckpointUnit]:
     """Return a unit for each file of a part. suffix: end of the files' names."""
     names = [f"{part.prefix}{file.name}{suffix}" for file in part.files]
-    return [Unit(name, (file,), (name,)) for name, file in zip(names, part.files, strict=True)]
+    return [CheckpointUnit(name, (file,), (name,)) for name, file in zip(names, part.files, strict=True)]
 
 
-def names(units: list[Unit]) -> list[str]:
+def names(units: list[CheckpointUnit]) -> list[str]:
     """Return the names of all files of these units."""
     return [name for unit in units for name in unit.stored]
 
 
-def write(part: Part, units: list[Unit], calls: Calls) -> Saved:
+def write(part: CheckpointPart, units: list[CheckpointUnit], calls: Calls) -> Saved:
     """Write the units in turn. Return the times, and the bytes of the files on storage. Raise InfrastructureError if
     the framework fails.
     """
@@ -67,7 +67,7 @@ def write(part: Part, units: list[Unit], calls: Calls) -> Saved:
     return saved
 
 
-def read(part: Part, units: list[Unit], calls: Calls, compares: bool) -> Restored:
+def read(part: CheckpointPart, units: list[CheckpointUnit], calls: Calls, compares: bool) -> Restored:
     """Read the units in turn. Return the times, and the bytes of the files on storage. Raise InvalidRun if the
     framework cannot load them, or if `compares` is true and tensors differ from those written.
     """
@@ -77,7 +77,7 @@ def read(part: Part, units: list[Unit], calls: Calls, compares: bool) -> Restore
     return restored
 
 
-def _write(part: Part, unit: Unit, calls: Calls) -> Saved:
+def _write(part: CheckpointPart, unit: CheckpointUnit, calls: Calls) -> Saved:
     state = calls.prepare({name: _generated(size, begin) for name, size, begin in _tensors(unit)})
     with _faults("write", part.outputs.path(unit.name), InfrastructureError):
         path = part.outputs.held(unit.name)
@@ -91,7 +91,7 @@ def _write(part: Part, unit: Unit, calls: Calls) -> Saved:
         return Saved(written - started, now() - written, 0.0, _size(part, unit))
 
 
-def _read(part: Part, unit: Unit, calls: Calls, compares: bool) -> Restored:
+def _read(part: CheckpointPart, unit: CheckpointUnit, calls: Calls, compares: bool) -> Restored:
     shown = part.outputs.path(unit.name)
     blank = calls.blank({name: size for name, size, _ in _tensors(unit)})
     with _faults("read", shown, InvalidRun):
@@ -104,7 +104,7 @@ def _read(part: Part, unit: Unit, calls: Calls, compares: bool) -> Restored:
     return Restored(loaded - started, size, now() - loaded if compares else 0.0)
 
 
-def _tensors(unit: Unit) -> Iterator[tuple[str, int, int]]:
+def _tensors(unit: CheckpointUnit) -> Iterator[tuple[str, int, int]]:
     """Yield the name of each tensor, its bytes, and its position in the content stream."""
     for file in unit.files:
         begin = file.begin
@@ -119,7 +119,7 @@ def _generated(size: int, begin: int) -> Rows:
     return tensor
 
 
-def _compare(path: str, unit: Unit, tensors: Tensors) -> None:
+def _compare(path: str, unit: CheckpointUnit, tensors: Tensors) -> None:
     for name, size, begin in _tensors(unit):
         data = tensors.get(name)
         if data is None or data.dtype != np.uint8 or data.shape != (size,):
@@ -127,7 +127,7 @@ def _compare(path: str, unit: Unit, tensors: Tensors) -> None:
         compare(f"{path}: tensor {name}", data, 0, begin)
 
 
-def _size(part: Part, unit: Unit) -> int:
+def _size(part: CheckpointPart, unit: CheckpointUnit) -> int:
     return sum(os.stat(part.outputs.held(name)).st_size for name in unit.stored)
 
 

@@ -56,7 +56,7 @@ class File(NamedTuple):
         return sum(self.arrays)
 
 
-class Part(NamedTuple):
+class CheckpointPart(NamedTuple):
     """The files of a checkpoint that a rank writes. prefix: beginning of the names of all files of this checkpoint; a
     later checkpoint with the same prefix overwrites it. rank: the rank that writes. framework: return value of start().
     """

@@ -10,7 +10,7 @@ import numpy as np
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST
 from dlio_hpc.core import buffers, content
-from dlio_hpc.core.checkpoint_modes.parts import File, Part, Restored, Saved, compare
+from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, File, Restored, Saved, compare
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import write_all
@@ -31,12 +31,12 @@ def stop(framework: None) -> None:
     """Do nothing."""
 
 
-def names(part: Part) -> list[str]:
+def names(part: CheckpointPart) -> list[str]:
     """Return the names of the part's files."""
     return [_name(part, file) for file in part.files]
 
 
-def write(part: Part) -> Saved:
+def write(part: CheckpointPart) -> Saved:
     """Write the files in turn. Raise InfrastructureError if the file system fails."""
     saved = Saved()
     for file in part.files:
@@ -44,7 +44,7 @@ def write(part: Part) -> Saved:
     return saved
 
 
-def read(part: Part, compares: bool) -> Restored:
+def read(part: CheckpointPart, compares: bool) -> Restored:
     """Read the files in turn. Raise InfrastructureError if the file system fails, and InvalidRun if a file is too
     short, or if `compares` is true and its contents differ from those written.
     """
@@ -54,15 +54,15 @@ def read(part: Part, compares: bool) -> Restored:
     return restored
 
 
-def _name(part: Part, file: File) -> str:
+def _name(part: CheckpointPart, file: File) -> str:
     return f"{part.prefix}{file.name}.ckpt"
 
 
-def _flags(part: Part) -> int:
+def _flags(part: CheckpointPart) -> int:
     return os.O_DIRECT if part.keys.direct else 0
 
 
-def _write(part: Part, file: File) -> Saved:
+def _write(part: CheckpointPart, file: File) -> Saved:
     """Write a file, whose contents are those of the stream from the file's beginning."""
     name, started = _name(part, file), now()
     try:
@@ -78,7 +78,7 @@ def _write(part: Part, file: File) -> Saved:
     return Saved(write_s, synced - written, 0.0, part.keys.written(file.size))
 
 
-def _fill(part: Part, descriptor: int, file: File) -> float:
+def _fill(part: CheckpointPart, descriptor: int, file: File) -> float:
     """Write a file in requests of `transfer_size` bytes. Return the seconds that the requests took, without the time to
     generate the contents. O_DIRECT writes whole blocks; the file is cut to its size afterwards.
     """
@@ -99,7 +99,7 @@ def _fill(part: Part, descriptor: int, file: File) -> float:
     return spent
 
 
-def _fill_in_any_order(part: Part, descriptor: int, file: File) -> float:
+def _fill_in_any_order(part: CheckpointPart, descriptor: int, file: File) -> float:
     """Write a file in the requests that the workload lists. They may leave gaps; the file gets its size. Return the
     seconds of the requests.
     """
@@ -114,7 +114,7 @@ def _fill_in_any_order(part: Part, descriptor: int, file: File) -> float:
     return now() - started
 
 
-def _read(part: Part, file: File, compares: bool) -> Restored:
+def _read(part: CheckpointPart, file: File, compares: bool) -> Restored:
     """Read a file in requests of `transfer_size` bytes, and compare its contents if `compares` is true."""
     path, verify_s, started = part.outputs.path(_name(part, file)), 0.0, now()
     try:
@@ -131,7 +131,7 @@ def _read(part: Part, file: File, compares: bool) -> Restored:
     return Restored(spent, file.size, verify_s)
 
 
-def _pieces(part: Part, file: io.FileIO, path: str, size: int) -> Iterator[tuple[Rows, int, float]]:
+def _pieces(part: CheckpointPart, file: io.FileIO, path: str, size: int) -> Iterator[tuple[Rows, int, float]]:
     """Yield each piece of a file, the number of bytes before it, and the seconds that its request took. A piece is
     valid only until the next piece is requested.
     """

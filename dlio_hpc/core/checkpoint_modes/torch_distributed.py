@@ -17,8 +17,8 @@ import numpy as np
 
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.core.checkpoint_modes import framework, torch_files
-from dlio_hpc.core.checkpoint_modes.framework import Calls, Unit
-from dlio_hpc.core.checkpoint_modes.parts import Part, Restored, Saved
+from dlio_hpc.core.checkpoint_modes.framework import Calls, CheckpointUnit
+from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, Restored, Saved
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -100,12 +100,12 @@ def stop(groups: Groups) -> None:
         distributed.destroy_process_group()
 
 
-def names(part: Part) -> list[str]:
+def names(part: CheckpointPart) -> list[str]:
     """Return the names of the rank's file and of .metadata, which every rank reads."""
     return framework.names([_unit(part)]) if part.files else []
 
 
-def write(part: Part) -> Saved:
+def write(part: CheckpointPart) -> Saved:
     """Write the tensors of all ranks together. Raise InfrastructureError if any rank fails. The coordinator counts
     .metadata. The ranks start at the same time.
     """
@@ -121,7 +121,7 @@ def write(part: Part) -> Saved:
     return framework.write(part, [unit], part.framework.calls)
 
 
-def read(part: Part, compares: bool) -> Restored:
+def read(part: CheckpointPart, compares: bool) -> Restored:
     """Read the tensors of all ranks together. Raise InvalidRun if any rank fails, or if tensors are compared and
     differ. A rank without files takes part, because the call is collective.
     """
@@ -131,6 +131,6 @@ def read(part: Part, compares: bool) -> Restored:
     return framework.read(part, [unit], part.framework.calls, compares)
 
 
-def _unit(part: Part) -> Unit:
+def _unit(part: CheckpointPart) -> CheckpointUnit:
     folder = part.prefix.rstrip("-") or "checkpoint"
-    return Unit(folder, part.files, (f"{folder}/__{part.rank}_0.distcp", f"{folder}/{_METADATA}"))
+    return CheckpointUnit(folder, part.files, (f"{folder}/__{part.rank}_0.distcp", f"{folder}/{_METADATA}"))
