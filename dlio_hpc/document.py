@@ -269,8 +269,12 @@ def kind_at(kind: Any, path: list[Any]) -> Any:
 
 
 def _choices(kind: Any) -> list[str]:
-    members = typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
-    return [str(member) for member in members]
+    """Return the values of a Literal, with null if the key may be null. Return an empty list for other types."""
+    optional = type(None) in typing.get_args(kind)
+    kinds = [part for part in typing.get_args(kind) if part is not type(None)] if optional else [kind]
+    if len(kinds) != 1 or typing.get_origin(kinds[0]) is not typing.Literal:
+        return []
+    return [*map(str, typing.get_args(kinds[0])), *(["null"] if optional else [])]
 
 
 def _value_at(data: Any, path: list[Any]) -> Any:

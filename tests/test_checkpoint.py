@@ -10,6 +10,8 @@ from dlio_hpc.config import site
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.workload import load
 from dlio_hpc.core.checkpoint import Checkpoints
+from dlio_hpc.core.checkpoint_modes import posix
+from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, Saved
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.plan import plan
 from tests import planning
@@ -116,11 +118,12 @@ def test_faults_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         checkpoints.save()
     (folder / "rank00000-0.ckpt").rmdir()
 
-    def cut_short(self: Checkpoints, name: str, size: int, begin: int) -> tuple[float, float]:
-        (folder / name).touch()
-        return 0.0, 0.0
+    def cut_short(part: CheckpointPart) -> Saved:
+        for name in posix.names(part):
+            (folder / name).touch()
+        return Saved()
 
-    monkeypatch.setattr(Checkpoints, "_write", cut_short)
+    monkeypatch.setattr(posix, "write", cut_short)
     with pytest.raises(InvalidRun, match="has 0 bytes, but 1024 were written"):
         checkpoints.save()
 

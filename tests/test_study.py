@@ -47,6 +47,21 @@ def test_points_are_every_combination_with_the_workload_itself_as_reference() ->
     assert document.decode(document.encode(made), Study, "test") == made
 
 
+@pytest.mark.parametrize(
+    ("name", "keys", "metric"),
+    [
+        ("demo", ("checkpoint={}",), "samples_per_s"),
+        ("llama3_8b", (), "checkpoint_write_MBps"),
+        ("llama3_8b", ("checkpoint.fsync=false",), "samples_per_s"),
+    ],
+)
+def test_workloads_that_only_write_checkpoints_are_compared_by_their_rate(
+    name: str, keys: tuple[str, ...], metric: str
+) -> None:
+    made = _study("checkpoint.transfer_size=1MiB,4MiB", name=name, overrides=keys)
+    assert made.parts[0].metric == metric
+
+
 def test_what_cannot_be_is_told_with_its_point() -> None:
     with pytest.raises(ConfigError, match=r"reader.read_threads=8: .*leave some of 8 read_threads idle"):
         _study("reader.read_threads=4,8", overrides=("reader.prefetch=4",))

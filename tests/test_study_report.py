@@ -26,6 +26,7 @@ from dlio_hpc.reports import page, pictures, study_document, study_report, termi
 from dlio_hpc.reports.document import Picture
 from dlio_hpc.reports.figures import study_plots
 from dlio_hpc.reports.study_report import StudyReport
+from dlio_hpc.results.run_result import CheckpointSummary, Distribution
 from tests import studies
 from tests.conftest import Run
 from tests.test_pictures import _browse, _Reader, browser
@@ -586,3 +587,24 @@ def test_a_study_is_not_taken_for_another_of_a_longer_name(run: Run, tmp_path: P
     assert not study_outcome.is_study(tmp_path / "dlio-runs" / "demo")
     assert run("dlio-hpc", "estimate", "demo", "-s", "local").code == 0
     assert run("dlio-submit", "--resume", "demo").code == 2
+
+
+def test_a_study_of_checkpoints_shows_the_rate_of_writing_them(tmp_path: Path) -> None:
+    some = Distribution(0.1, 0.1, 0.1, 0.1, 0.1)
+    asked = studies.asked("llama3_8b", "checkpoint.transfer_size=1MiB,4MiB", settings=())
+    made = studies.make(tmp_path, asked)
+
+    def saved(rate: float) -> CheckpointSummary:
+        return CheckpointSummary(3, 10**9, some, some, some, None, rate, None, some)
+
+    measured = [
+        measurement._replace(
+            summary=structs.replace(measurement.summary, read_MBps=0.0, checkpoint=saved(100.0 + measurement.point))
+        )
+        for measurement in studies.measured(made, lambda point, repeat: 50.0)
+    ]
+    report = study_report.make(StudyOutcome(made, [], measured, [], 0))
+    out = io.StringIO()
+    terminal.show(study_document.of_study(report), out)
+    assert re.search(r"transfer_size +n +time +checkpoint MB/s +checkpoint write bandwidth from-to", out.getvalue())
+    assert "samples/s" not in out.getvalue()

@@ -209,7 +209,7 @@ def _advice(run: Run, result: Result, epochs: Sequence[EpochStorage]) -> Iterato
         return
     at_fault = [epoch for epoch in epochs if epoch.cached is None or epoch.cached > LIMIT]
     if checkpoint is not None and not any(epoch.epoch for epoch in at_fault):
-        if not checkpoint.direct:
+        if not checkpoint.direct and checkpoint.mode == "posix":
             yield "-S checkpoint.direct=true (O_DIRECT)"
         if not checkpoint.reorder and result.nodes > 1:
             yield "-S checkpoint.reorder=1 (each node reads what another node wrote)"

@@ -1,18 +1,34 @@
 """The keys of a workload's `checkpoint`, as frozen structs, and the files that follow from them."""
 
 import functools
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from msgspec import Struct, structs
 
 from dlio_hpc import units
 from dlio_hpc.config import model_states
-from dlio_hpc.config.model_states import MODELS, Model, ModelName, ModelState, Parallelism, Precision, Zero
+from dlio_hpc.config.model_states import (
+    MODELS,
+    Model,
+    ModelName,
+    ModelState,
+    Parallelism,
+    Precision,
+    StateFile,
+    Zero,
+)
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST
 from dlio_hpc.document import refuse
 
 # Checkpoint of section IV.B of the DLIO paper: two files of 1 KB, one of 4 KB, one of 64 KB, one of 4 MB.
 _PAPER_FILES = tuple(map(units.Size, (1024, 1024, 4096, 65536, 4194304)))
+# Largest tensor of a file whose tensors do not follow from a model. 64 MiB is the size of a matrix of 4096 x 4096 in
+# single precision.
+_TENSOR = 64 << 20
+# Upper limits of the bytes that frameworks add to a file, and to a tensor. HDF5's groups and DCP's .metadata add most.
+_FILE_HEADERS, _TENSOR_HEADERS = 16 << 10, 6 << 10
+
+Mode = Literal["posix", "torch", "torch_distributed", "keras"]
 
 
 class StatePrecision(Struct, frozen=True, forbid_unknown_fields=True):
@@ -24,16 +40,14 @@ class StatePrecision(Struct, frozen=True, forbid_unknown_fields=True):
     """Number format of the optimizer's state."""
 
 
-class CheckpointFile(NamedTuple):
-    """A file that a rank writes, and its size in bytes."""
-
-    name: str
-    size: int
-
-
 class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     """The model's state, which ranks write while training waits, and read after the last step."""
 
+    mode: Mode = "posix"
+    """Library that writes and reads the files. posix: none, plain requests; torch: torch.save and torch.load;
+    torch_distributed: torch.distributed.checkpoint, with a folder for each checkpoint; keras: Keras's save_weights and
+    load_weights. Frameworks choose their own requests, so `transfer_size` has no meaning for them.
+    """
     every_steps: units.Positive | None = None
     """Steps between checkpoints; null: write one at the end of each epoch. Example: 100"""
     files: tuple[units.Size, ...] | None = None
@@ -101,6 +115,14 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
                 f"direct: true needs a transfer_size that is a multiple of {BLOCK} bytes",
             ),
             (
+                self.mode != "posix" and self.direct,
+                f"direct: true does not go with mode: {self.mode}, because the framework opens its files itself",
+            ),
+            (
+                self.mode != "posix" and bool(self.requests),
+                f"requests do not go with mode: {self.mode}, because the framework chooses its requests itself",
+            ),
+            (
                 self.asynchronous and self.read_back,
                 "asynchronous: true does not go with read_back; set reads, which reads after the last step",
             ),
@@ -159,23 +181,41 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
             return structs.replace(self, model=state.model, parallelism=state.parallelism, zero=state.zero)
         return self if self.model_bytes is not None else structs.replace(self, files=self.sizes)
 
-    def files_of(self, rank: int) -> list[CheckpointFile]:
-        """Return the files of a checkpoint that `rank` writes."""
+    def files_of(self, rank: int) -> list[StateFile]:
+        """Return the files of a checkpoint that `rank` writes. Without a model, a file has tensors of 64 MiB, and one
+        with the rest.
+        """
         if (state := self.state) is not None:
-            return [CheckpointFile(file.name, file.size) for file in model_states.files(state, rank)]
+            return model_states.files(state, rank)
         if rank and self.by == "root":
             return []
-        return [CheckpointFile(f"rank{rank:05}-{number}", size) for number, size in enumerate(self.sizes)]
+        return [StateFile(f"rank{rank:05}-{number}", _tensors(size)) for number, size in enumerate(self.sizes)]
 
     def size(self, ranks: int) -> int:
         """Return the bytes of a checkpoint that `ranks` ranks write."""
         return _size(self, ranks)
+
+    def space(self, ranks: int) -> int:
+        """Return the bytes that a checkpoint of `ranks` ranks takes on storage at most, with a framework's headers."""
+        return _size(self, ranks) + (0 if self.mode == "posix" else _headers(self, ranks))
 
     def written(self, size: int) -> int:
         """Return the number of bytes that are written to a file of `size` bytes."""
         return sum(length for _, length in self.requests) or size
 
 
+def _tensors(size: int) -> tuple[int, ...]:
+    """Return the bytes of the tensors into which a file of `size` bytes is divided."""
+    whole, rest = divmod(size, _TENSOR)
+    return (_TENSOR,) * whole + (rest,) * bool(rest)
+
+
 @functools.lru_cache(maxsize=64)
 def _size(checkpoint: Checkpoint, ranks: int) -> int:
     return sum(file.size for rank in range(ranks) for file in checkpoint.files_of(rank))
+
+
+@functools.lru_cache(maxsize=64)
+def _headers(checkpoint: Checkpoint, ranks: int) -> int:
+    files = [file for rank in range(ranks) for file in checkpoint.files_of(rank)]
+    return sum(_FILE_HEADERS + _TENSOR_HEADERS * len(file.arrays) for file in files)

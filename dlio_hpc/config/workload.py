@@ -114,6 +114,12 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(
                 "checkpoint.writes is for workloads without a dataset; set checkpoint.every_steps, or remove dataset"
             )
+        forks = self.reader.worker_processes > 0 and self.reader.multiprocessing_context == "fork"
+        if self.checkpoint is not None and self.checkpoint.mode == "keras" and forks:
+            raise ValueError(
+                "checkpoint.mode: keras starts threads of TensorFlow, which do not survive the fork of PyTorch's "
+                "workers; set reader.multiprocessing_context: spawn"
+            )
 
     @property
     def of_evaluation(self) -> "Workload | None":

@@ -22,6 +22,14 @@ class OutputFolder:
         """Return the path of a file in the folder, for messages."""
         return os.path.join(self._path, name)
 
+    def held(self, name: str) -> str:
+        """Return a path by which a library opens a file in the folder. The path leads through the folder's descriptor,
+        so that no other user can change what it refers to. Under Darshan it is the full path, as for opened(). Raise
+        ConfigError as opened() does.
+        """
+        folder = self._opened_folder()
+        return self.path(name) if darshan_fd_gate.is_watched() else str(safe_folders.held(folder) / name)
+
     def opened(self, name: str, mode: str, more: int = 0) -> AbstractContextManager[Any]:
         """Open a file in the folder, unbuffered, for a `with` block. more: flags of open(2), such as O_DIRECT. Raise
         ConfigError if the folder is a link or belongs to another user.

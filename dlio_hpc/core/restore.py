@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 # Columns of the record of a restored checkpoint. GAP_S: seconds since the last write ended, or since the previous
-# checkpoint was read. READ_S, SIZE, VERIFY_S: the fields of checkpoint.Restored. The columns after them are those of
-# cache_accounting.py.
+# checkpoint was read. READ_S, SIZE, VERIFY_S: the fields of Restored (checkpoint_modes/parts.py). The columns after
+# them are those of cache_accounting.py.
 GAP_S, READ_S, SIZE, VERIFY_S, ARRIVALS = range(5)
 COLUMNS = 9
 

@@ -11,7 +11,8 @@ import numpy as np
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import cache_accounting, clock, disturbance, own_cost
 from dlio_hpc.core.auxiliary_files import AuxiliaryFiles, Counts
-from dlio_hpc.core.checkpoint import Checkpoints, Saved
+from dlio_hpc.core.checkpoint import Checkpoints
+from dlio_hpc.core.checkpoint_modes.parts import Saved
 from dlio_hpc.core.compute import check_cores, draw, emulate
 from dlio_hpc.core.content_check import Verification
 from dlio_hpc.core.distributions import (
@@ -146,7 +147,7 @@ def _checkpoints(comm: "Intracomm", run: Run, ranks_on_node: int) -> Checkpoints
     keys = run.workload.checkpoint
     if keys is None:
         return None
-    return Checkpoints(run, keys, comm.rank, comm.size, keys.reorder * ranks_on_node)
+    return Checkpoints(run, keys, comm.rank, comm.size, keys.reorder * ranks_on_node, comm)
 
 
 def _evaluation(comm: "Intracomm", node: "Intracomm", run: Run, ranks_on_node: int) -> EvaluationPasses | None:

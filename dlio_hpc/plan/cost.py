@@ -178,6 +178,6 @@ def _read_again(run: Run, ranks: int, saved: int) -> int:
 
 
 def _checkpoint(run: Run, ranks: int) -> int:
-    """Return the size in bytes of one checkpoint, summed over all ranks."""
+    """Return the bytes on storage of one checkpoint, summed over all ranks."""
     checkpoint = run.workload.checkpoint
-    return 0 if checkpoint is None else checkpoint.size(ranks)
+    return 0 if checkpoint is None else checkpoint.space(ranks)

@@ -21,6 +21,8 @@ _LEAST_SEGMENTS = 64
 _PER_OPENING = 24
 # Typical size in bytes of the smallest requests of libraries that choose request sizes themselves.
 _LIBRARYS_REQUEST = 1 << 17
+# Largest number of requests that a framework makes for the headers of a tensor in a checkpoint.
+_HEADERS = 16
 # Limits of traces. At its end, each rank allocates and clears as much memory as its trace may take, even for a short
 # trace. The traces of all ranks together must fit into the memory of the process that reads the log.
 MOST_TRACE_MIB, _ALL_TRACES_MIB, _LEAST_TRACE_KIB = 256, 2048, 128
@@ -224,7 +226,9 @@ def _auxiliary_load(run: Run) -> tuple[int, int]:
         mine = saved.files_of(0)
         often = (steps // saved.every_steps if saved.every_steps else workload.train.epochs) + saved.reads
         files += len(mine) * saved.keep
-        requests += often * (len(saved.requests) + sum(-(-file.size // _LIBRARYS_REQUEST) + 2 for file in mine))
+        headers = 0 if saved.mode == "posix" else _HEADERS
+        of_files = sum(-(-file.size // _LIBRARYS_REQUEST) + 2 + headers * len(file.arrays) for file in mine)
+        requests += often * (len(saved.requests) + of_files)
     times = {"start": 1, "end": 1, "epoch": workload.train.epochs, "step": max(steps, 1)}
     for side in workload.dataset.auxiliary_files:
         files += 1

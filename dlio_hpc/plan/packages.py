@@ -1,8 +1,9 @@
-"""Python packages that some readers need in addition to the dependencies of dlio-hpc."""
+"""Python packages that some readers and checkpoints need in addition to the dependencies of dlio-hpc."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from dlio_hpc.config.checkpoint_keys import Mode
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.plan.plan import Plan
 
@@ -21,6 +22,12 @@ class Package(NamedTuple):
 PACKAGES = {
     "tensorflow": Package("tensorflow", "reader.loader: tensorflow", "pip install tensorflow-cpu"),
     "pytorch": Package("torch", "reader.loader: pytorch", "pip install torch"),
+    "torch": Package(
+        "torch", "checkpoint.mode: torch or torch_distributed", "pip install torch, or set checkpoint.mode: posix"
+    ),
+    "keras": Package(
+        "keras", "checkpoint.mode: keras", "pip install keras tensorflow-cpu, or set checkpoint.mode: posix"
+    ),
     "pandas": Package("pandas", "dataset.format: csv in reader.mode: framework", "pip install pandas"),
     "parallel h5py": Package(
         "h5py",
@@ -29,9 +36,16 @@ PACKAGES = {
     ),
 }
 
+_OF_CHECKPOINTS: dict[Mode, tuple[str, ...]] = {
+    "posix": (),
+    "torch": ("torch",),
+    "torch_distributed": ("torch",),
+    "keras": ("keras",),
+}
+
 
 def needed(workloads: Iterable[Workload]) -> tuple[str, ...]:
-    """Return the names of the packages that are needed to read the data of these workloads."""
+    """Return the names of the packages that are needed to run these workloads."""
     names = {name for workload in workloads for name in _of(workload)}
     return tuple(name for name in PACKAGES if name in names)
 
@@ -49,6 +63,8 @@ def _of(workload: Workload) -> Iterator[str]:
         yield "pandas"
     if reader.access == "collective" and is_framework:
         yield "parallel h5py"
+    if workload.checkpoint is not None:
+        yield from _OF_CHECKPOINTS[workload.checkpoint.mode]
 
 
 def advice(name: str) -> str:

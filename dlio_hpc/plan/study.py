@@ -203,7 +203,7 @@ class PartRequest(Struct, frozen=True):
     ranks_per_node: tuple[int, ...] = ()
     weak: bool = False
     dataset_size: int | None = None
-    metric: MetricName = "samples_per_s"
+    metric: MetricName | None = None
     name: str = ""
     title: str = ""
     folders: tuple[str, ...] = ()
@@ -307,10 +307,17 @@ def _part(asked: PartRequest, points: list[Point], scan: Callable[[Workload], Wo
         asked.nodes,
         asked.ranks_per_node or (asked.site.ranks_per_node,),
         asked.weak,
-        asked.metric,
+        asked.metric or _metric(points),
         reference=usual[0] if usual else at_fewest[0].number,
         is_default=bool(usual),
     )
+
+
+def _metric(points: list[Point]) -> MetricName:
+    """Return the metric by which points are compared by default. The rate of checkpoints is known only with fsync."""
+    checkpoints = [point.workload.checkpoint for point in points]
+    saves = all(keys is not None and keys.writes is not None and keys.fsync for keys in checkpoints)
+    return "checkpoint_write_MBps" if saves else "samples_per_s"
 
 
 def _is_base(point: Point, base: Workload, asked: PartRequest) -> bool:

@@ -56,8 +56,10 @@ class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
     """
     weak: bool = False
     """Weak scaling: each rank takes the same number of steps at every number of ranks."""
-    metric: MetricName = "samples_per_s"
-    """Metric that is compared between the points."""
+    metric: MetricName | None = None
+    """Metric that is compared between the points; null: samples_per_s, or checkpoint_write_MBps if the workload only
+    writes checkpoints. Example: samples_per_s
+    """
     laptop: Shrunk = Shrunk()
     """Values that suit a laptop, used without --full. A suite uses them on the local site only."""
 

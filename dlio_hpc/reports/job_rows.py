@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from dlio_hpc.analysis.study import disturbances
 from dlio_hpc.analysis.study.disturbances import Repeat
+from dlio_hpc.config.checkpoint_keys import Checkpoint, Mode
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.files import rundir
@@ -19,24 +20,42 @@ TAKES = ("latency per operation", "mean", "p50", "p95", "p99", "max")
 LEGEND = "AU = compute / (compute + wait). Wait, compute, sync: mean over ranks."
 # Shares of the wall time. A smaller own cost is not mentioned, and a larger one limits the rates.
 _NOTABLE, _LIMITING = 0.01, 0.1
+# How checkpoints are written and read.
+_LIBRARIES: dict[Mode, str] = {
+    "posix": "in POSIX requests",
+    "torch": "through torch.save",
+    "torch_distributed": "through torch.distributed.checkpoint",
+    "keras": "through Keras's weights",
+}
 # Maximum number of runs that a line names.
 _NAMED = 3
 
 
 def workload(outcome: JobOutcome) -> str:
-    """Return a description of the workload of the job's first run, in three lines. If the job's study has several
-    points, a fourth line says so.
+    """Return a description of the workload of the job's first run, in three lines, or in two if it only writes
+    checkpoints. If the job's study has several points, another line says so.
     """
     plan = outcome.plan
     work = plan.runs[0].workload
     dataset, reader = work.dataset, work.reader
     readers = "worker process(es)" if reader.worker_processes else "reader thread(s)"
+    if (saved := work.checkpoint) is not None and saved.writes is not None:
+        return f"{work.name}: {_saved(saved, plan)}\n{plan.nodes} node(s) x {plan.ranks_per_node} ranks" + _several(
+            plan
+        )
     return (
         f"{work.name}: {dataset.format}, {_geometry(dataset)}\n"
         f"{plan.nodes} node(s) x {plan.ranks_per_node} ranks, "
         f"batch {reader.batch_size}, {reader.read_threads} {readers}, {work.train.epochs} epoch(s)\n"
         f"{reader.loader} loader, {', '.join(_ways(work))}" + _several(plan)
     )
+
+
+def _saved(checkpoint: Checkpoint, plan: Plan) -> str:
+    """Return a phrase with the number of checkpoints, their size, and the library that writes them."""
+    size = format_size(checkpoint.size(plan.ranks))
+    reads = f", {checkpoint.reads} are read" if checkpoint.reads else ""
+    return f"{checkpoint.writes} checkpoints of {size} {_LIBRARIES[checkpoint.mode]} are written{reads}; no dataset"
 
 
 def _geometry(dataset: Dataset) -> str:
@@ -241,9 +260,11 @@ def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
     text. Features that the run does not use are left out.
     """
     lines = []
+    checkpoint = run.run.workload.checkpoint
+    through = _LIBRARIES[checkpoint.mode if checkpoint else "posix"]
     if (saved := summary.checkpoint) is not None:
         text = (
-            f"{saved.count} checkpoints, {format_size(saved.bytes_written)} at {saved.write_MBps:.0f} MB/s; "
+            f"{saved.count} checkpoints {through}, {format_size(saved.bytes_written)} at {saved.write_MBps:.0f} MB/s; "
             f"training paused for {format_seconds(saved.pause_s.mean)} per checkpoint"
         )
         lines.append(("saved", text))
@@ -256,7 +277,8 @@ def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         cached = passes.page_cache_fraction
         lines.append(("evaluation", rate if cached is None else f"{rate}; {cached:.0%} of its pages were in memory"))
     if (restored := summary.restored) is not None:
-        rate = f"{restored.count} checkpoints, {format_size(restored.bytes_read)} at {restored.read_MBps:.0f} MB/s"
+        size = format_size(restored.bytes_read)
+        rate = f"{restored.count} checkpoints {through}, {size} at {restored.read_MBps:.0f} MB/s"
         slowest = f"slowest rank {format_seconds(restored.slowest_s.p50)} (median)"
         gap = f"first read {format_seconds(restored.gap_s)} after the last write"
         lines.append(("restored", f"{rate}; {slowest}; {gap}"))

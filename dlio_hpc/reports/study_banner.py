@@ -10,6 +10,7 @@ from dlio_hpc.plan.study import Study
 from dlio_hpc.reports import ab_rows, banner, study_report, study_text
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.study_report import StudyReport
+from dlio_hpc.results.metrics import MetricName
 
 # Relative difference that a study must be able to rule out. A study that shows no difference beyond noise is conclusive
 # only if it rules out differences of this size.
@@ -97,7 +98,7 @@ def _of_part(study: Study, finding: Finding) -> Iterator[Banner]:
     elif finding.scalings:
         yield from (_of_scaling(" ".join(study_text.scaling(scaling)), scaling) for scaling in finding.scalings)
     elif not study.is_ab:
-        yield from map(_of_point, finding.points)
+        yield from (_of_point(point, finding.metric) for point in finding.points)
 
 
 def _of_comparison(text: str, comparison: Comparison) -> Banner:
@@ -126,12 +127,13 @@ def _conclusive(text: str, is_conclusive: bool) -> Banner:
     return Banner("inconclusive", f"{text} The noise is too large to rule out a difference of {100 * HIDDEN:.0f} %.")
 
 
-def _of_point(point: PointMetrics) -> Banner:
+def _of_point(point: PointMetrics, metric: MetricName) -> Banner:
     """Return the banner on a point that is not compared with other points."""
-    rates = point.metrics.get("samples_per_s")
+    saves = metric == "checkpoint_write_MBps"
+    rates, unit = point.metrics.get(metric if saves else "samples_per_s"), "MB/s" if saves else "samples/s"
     if rates is None:
-        return Banner("not measured", "No measurement has samples/s.")
-    text = f"{rates.median:.1f} samples/s"
+        return Banner("not measured", f"No measurement has {unit}.")
+    text = f"{'Checkpoints are written at ' * saves}{rates.median:.1f} {unit}"
     if point.n < 2:
         return Banner("inconclusive", f"{text}, measured once: the noise is unknown.")
     spread = disturbances.spread([rates.min, rates.median, rates.max])

@@ -149,18 +149,26 @@ def _jobs(jobs: Sequence[JobOutcome]) -> Section:
         [job.job.job, job.job.state, str(job.plan.nodes), str(job.plan.ranks_per_node), str(job.archive or "-")]
         for job in jobs
     ]
-    runs = [[job.job.job, run.name, job_rows.title(job, run), *_rates(run)] for job in jobs for run in job.runs]
+    workloads = [run.run.workload for job in jobs for run in job.runs]
+    are_saving = all(made.checkpoint is not None and made.checkpoint.writes is not None for made in workloads)
+    rates = ["checkpoint MB/s"] if are_saving else ["samples/s", "MB/s", "AU"]
+    runs = [
+        [job.job.job, run.name, job_rows.title(job, run), *_rates(run, are_saving)] for job in jobs for run in job.runs
+    ]
     tables = [
         Table("", ["job", "state", "nodes", "ranks per node", "archive"], states),
-        Table("Runs", ["job", "run", "point", "time", "samples/s", "MB/s", "AU"], runs),
+        Table("Runs", ["job", "run", "point", "time", *rates], runs),
     ]
     return Section("Jobs and runs", tables, is_detail=True)
 
 
-def _rates(run: RunOutcome) -> list[str]:
+def _rates(run: RunOutcome, is_saving: bool) -> list[str]:
+    """Return the time and the rates of a run: those of its checkpoints if `is_saving` is true, else of its samples."""
     summary = None if run.result is None else run.result.summary
     if summary is None:
-        return ["-"] * 4
+        return ["-"] * (2 if is_saving else 4)
+    if is_saving:
+        return [format_seconds(summary.wall_s), f"{summary.checkpoint.write_MBps:.1f}" if summary.checkpoint else "-"]
     rates = f"{summary.samples_per_s:.1f}", f"{summary.read_MBps:.1f}"
     return [format_seconds(summary.wall_s), *rates, job_rows.share(summary.au)]
 

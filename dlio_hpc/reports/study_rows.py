@@ -13,6 +13,8 @@ from dlio_hpc.units import format_seconds
 
 # Metrics that have a table column, and the heading of the column.
 _COLUMNS: dict[MetricName, str] = {"wall_s": "time", "read_MBps": "MB/s", "samples_per_s": "samples/s", "au": "AU"}
+# The same for a part that writes checkpoints and reads no samples.
+_OF_CHECKPOINTS: dict[MetricName, str] = {"wall_s": "time", "checkpoint_write_MBps": "checkpoint MB/s"}
 RANKING = ("parameter", "best", "worst", "best / worst", "of all differences", "beyond noise")
 # Last parts of keys that are ambiguous alone or equal to the heading of another column.
 _VAGUE = {"bytes", "shape", "size", "time", "mean", "seed", "n", "nodes", "files", "layout"}
@@ -53,7 +55,7 @@ def point_header(finding: Finding, keys: Sequence[str]) -> list[str]:
     for ratio and verdict follow.
     """
     names = short(keys)
-    metrics = ["n", *_COLUMNS.values(), f"{METRICS[finding.metric].noun} from-to"]
+    metrics = ["n", *_columns(finding).values(), f"{METRICS[finding.metric].noun} from-to"]
     return [*(names[key] for key in keys), *metrics, *(["x ref", "verdict"] if finding.comparisons else [])]
 
 
@@ -73,7 +75,7 @@ def points(study: Study, finding: Finding) -> Iterator[tuple[PointMetrics, list[
     reference = {comparison.reference for comparison in finding.comparisons} | {study.part(finding.part).reference}
     for point in finding.points:
         if point.point in shown:
-            row = _point(point, finding.metric)
+            row = _point(point, finding)
             if finding.comparisons:
                 row += _judged(judged.get(point.point), point.point in reference)
             yield point, row
@@ -100,12 +102,19 @@ def _judged(judged: JudgedPoint | None, is_reference: bool) -> list[str]:
     return [ratio, "" if judged is None else _MARKS[judged.verdict]]
 
 
-def _point(point: PointMetrics, metric: MetricName) -> list[str]:
+def _columns(finding: Finding) -> dict[MetricName, str]:
+    """Return the metrics with a column in the table of a part, with the headings."""
+    reads = any((rates := point.metrics.get("read_MBps")) and rates.max for point in finding.points)
+    saves = any(point.metrics.get("checkpoint_write_MBps") for point in finding.points)
+    return _OF_CHECKPOINTS if saves and not reads else _COLUMNS
+
+
+def _point(point: PointMetrics, finding: Finding) -> list[str]:
     return [
         *point.labels.values(),
         str(point.n),
-        *(_median(point, name) for name in _COLUMNS),
-        span(point, metric),
+        *(_median(point, name) for name in _columns(finding)),
+        span(point, finding.metric),
     ]
 
 

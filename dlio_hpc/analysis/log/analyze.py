@@ -196,6 +196,6 @@ def _data_of(made: Run) -> Callable[[str], bool]:
         folder, name = os.path.split(path)
         if made.workload.dataset.existing is not None and not path.startswith(f"{os.path.dirname(made.outputs)}/"):
             return path.startswith(f"{made.dataset}/")
-        return folder == made.outputs or (folder == made.dataset and not dataset.is_note(name))
+        return path.startswith(f"{made.outputs}/") or (folder == made.dataset and not dataset.is_note(name))
 
     return is_data

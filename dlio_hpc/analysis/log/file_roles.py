@@ -24,7 +24,7 @@ _INSTALLED = re.compile(
 )
 _STREAM = re.compile(r"^<STD(?:IN|OUT|ERR)>$|^/dev/|^(?:pipe|socket|anon_inode):")
 _MODEL = re.compile(
-    r"ckpt|checkpoint|weights|snapshot|[.](?:pt|pth|safetensors|keras|pdparams|tfckpt)$|(?:^|[/_.-])model[^/]*$",
+    r"ckpt|checkpoint|weights|snapshot|[.](?:pt|pth|distcp|safetensors|keras|pdparams|tfckpt)$|(?:^|[/_.-])model[^/]*$",
     re.IGNORECASE,
 )
 # Words in the names of files, or of their folders, that hold data for evaluation.

@@ -87,6 +87,8 @@ def _together(part: Part) -> Axis:
 
 
 def _panels(shown: PlottedPart) -> list[MetricName]:
+    if shown.finding.metric == "checkpoint_write_MBps":
+        return ["wall_s", shown.finding.metric]
     reads = any((spread := point.metrics.get("read_MBps")) and spread.max > 0 for point in shown.points)
     usual: list[MetricName] = ["wall_s", "read_MBps" if reads else "samples_per_s"]
     return usual if shown.finding.metric in {*usual, "samples_per_s"} else [*usual, shown.finding.metric]

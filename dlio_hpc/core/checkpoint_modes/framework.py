@@ -1,0 +1,151 @@
+"""Writing and reading of checkpoints through a framework: what the modes torch, torch_distributed and keras share.
+
+The tensors hold bytes of the content stream. They are generated before the framework's call is timed, and compared
+after it. The time of the call includes serialisation, which is the framework's own cost.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dlio_hpc.core import content
+from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, File, Restored, Saved, compare
+from dlio_hpc.core.clock import now
+from dlio_hpc.core.content import Rows
+from dlio_hpc.errors import InfrastructureError, InvalidRun
+
+Tensors = dict[str, Rows]
+_HELD = re.compile(r"/proc/self/fd/\d+/?")
+
+
+class CheckpointUnit(NamedTuple):
+    """Files that one call of the framework writes or reads. name: name of the file or folder that the call gets.
+    files: files of the checkpoint whose tensors are in it. stored: names of the files on storage. All names are
+    relative to the output folder.
+    """
+
+    name: str
+    files: tuple[File, ...]
+    stored: tuple[str, ...]
+
+
+class Calls(NamedTuple):
+    """The calls of a framework. prepare: make its state of these tensors. save: write a state to a path. blank: make a
+    state whose tensors have these sizes. load: read a path into a blank state, and return the state with the data.
+    tensors: return the tensors of a state. Only save and load are timed.
+    """
+
+    prepare: Callable[[Tensors], Any]
+    save: Callable[[Any, str], None]
+    blank: Callable[[dict[str, int]], Any]
+    load: Callable[[Any, str], Any]
+    tensors: Callable[[Any], Tensors]
+
+
+def single_files(part: CheckpointPart, suffix: str) -> list[CheckpointUnit]:
+    """Return a unit for each file of a part. suffix: end of the files' names."""
+    names = [f"{part.prefix}{file.name}{suffix}" for file in part.files]
+    return [CheckpointUnit(name, (file,), (name,)) for name, file in zip(names, part.files, strict=True)]
+
+
+def names(units: list[CheckpointUnit]) -> list[str]:
+    """Return the names of all files of these units."""
+    return [name for unit in units for name in unit.stored]
+
+
+def write(part: CheckpointPart, units: list[CheckpointUnit], calls: Calls) -> Saved:
+    """Write the units in turn. Return the times, and the bytes of the files on storage. Raise InfrastructureError if
+    the framework fails.
+    """
+    saved = Saved()
+    for unit in units:
+        saved = saved.plus(_write(part, unit, calls))
+    return saved
+
+
+def read(part: CheckpointPart, units: list[CheckpointUnit], calls: Calls, compares: bool) -> Restored:
+    """Read the units in turn. Return the times, and the bytes of the files on storage. Raise InvalidRun if the
+    framework cannot load them, or if `compares` is true and tensors differ from those written.
+    """
+    restored = Restored()
+    for unit in units:
+        restored = restored.plus(_read(part, unit, calls, compares))
+    return restored
+
+
+def _write(part: CheckpointPart, unit: CheckpointUnit, calls: Calls) -> Saved:
+    state = calls.prepare({name: _generated(size, begin) for name, size, begin in _tensors(unit)})
+    with _faults("write", part.outputs.path(unit.name), InfrastructureError):
+        path = part.outputs.held(unit.name)
+        started = now()
+        calls.save(state, path)
+        written = now()
+        if part.keys.fsync:
+            for name in unit.stored:
+                with part.outputs.opened(name, "rb") as file:
+                    os.fsync(file.fileno())
+        return Saved(written - started, now() - written, 0.0, _size(part, unit))
+
+
+def _read(part: CheckpointPart, unit: CheckpointUnit, calls: Calls, compares: bool) -> Restored:
+    shown = part.outputs.path(unit.name)
+    blank = calls.blank({name: size for name, size, _ in _tensors(unit)})
+    with _faults("read", shown, InvalidRun):
+        path, size = part.outputs.held(unit.name), _size(part, unit)
+        started = now()
+        state = calls.load(blank, path)
+        loaded = now()
+    if compares:
+        _compare(shown, unit, calls.tensors(state))
+    return Restored(loaded - started, size, now() - loaded if compares else 0.0)
+
+
+def _tensors(unit: CheckpointUnit) -> Iterator[tuple[str, int, int]]:
+    """Yield the name of each tensor, its bytes, and its position in the content stream."""
+    for file in unit.files:
+        begin = file.begin
+        for number, size in enumerate(file.arrays):
+            yield f"{file.name}.{number}", size, begin
+            begin += size
+
+
+def _generated(size: int, begin: int) -> Rows:
+    tensor = np.empty(size, np.uint8)
+    content.fill(tensor, begin)
+    return tensor
+
+
+def _compare(path: str, unit: CheckpointUnit, tensors: Tensors) -> None:
+    for name, size, begin in _tensors(unit):
+        data = tensors.get(name)
+        if data is None or data.dtype != np.uint8 or data.shape != (size,):
+            raise InvalidRun(f"{path}: tensor {name} is missing, or has another size or type than was written")
+        compare(f"{path}: tensor {name}", data, 0, begin)
+
+
+def _size(part: CheckpointPart, unit: CheckpointUnit) -> int:
+    return sum(os.stat(part.outputs.held(name)).st_size for name in unit.stored)
+
+
+@contextmanager
+def _faults(verb: str, path: str, kind: type[InfrastructureError | InvalidRun]) -> Iterator[None]:
+    """Raise an error of the system as InfrastructureError, and an error of the framework as `kind`. Both name the
+    path.
+    """
+    try:
+        yield
+    except OSError as fault:
+        raise InfrastructureError(f"cannot {verb} {path}: {_line(fault.strerror or str(fault))}") from fault
+    except MemoryError:
+        raise
+    except Exception as fault:  # frameworks raise errors of many kinds
+        raise kind(f"cannot {verb} {path}: {type(fault).__name__}: {_line(str(fault))}") from fault
+
+
+def _line(text: str) -> str:
+    """Return the first line of a message, without the path that leads through the folder's descriptor."""
+    return _HELD.sub("", text.strip().partition("\n")[0])

@@ -1,0 +1,84 @@
+"""Checkpoints through Keras: a file .weights.h5 for each file of the checkpoint. The file has the weights of a model
+with a layer for each tensor.
+"""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dlio_hpc.config.checkpoint_keys import Checkpoint
+from dlio_hpc.core.checkpoint_modes import framework
+from dlio_hpc.core.checkpoint_modes.framework import Calls, CheckpointUnit, Tensors
+from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, Restored, Saved
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.plan.packages import advice
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+def start(comm: "Intracomm | None", keys: Checkpoint) -> Calls:
+    """Import Keras and its backend, before anything is timed. Raise ConfigError if they cannot be imported."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        import keras
+    except ImportError as fault:
+        raise ConfigError(f"keras cannot be imported: {fault}; {advice('keras')}") from fault
+
+    def load(model: Any, path: str) -> Any:
+        model.load_weights(path)
+        return model
+
+    return Calls(
+        prepare=lambda rows: _assigned(_model(keras, {name: len(row) for name, row in rows.items()}), rows),
+        save=lambda model, path: model.save_weights(path),
+        blank=lambda sizes: _model(keras, sizes),
+        load=load,
+        tensors=lambda model: {layer.name: np.asarray(layer.weights[0].numpy()) for layer in model.layers},
+    )
+
+
+def _model(keras: Any, sizes: dict[str, int]) -> Any:
+    """Return a model with a layer for each tensor. A layer has a single weight, a vector of bytes."""
+
+    def layer(name: str, size: int) -> Any:
+        made = keras.layers.Layer(name=name, trainable=False)
+        made.add_weight(shape=(size,), dtype="uint8", initializer="zeros", trainable=False, name="bytes")
+        made.built = True
+        return made
+
+    model = keras.Sequential([layer(name, size) for name, size in sizes.items()])
+    model.built = True
+    return model
+
+
+def _assigned(model: Any, rows: Tensors) -> Any:
+    for layer in model.layers:
+        layer.weights[0].assign(rows[layer.name])
+    return model
+
+
+def stop(calls: Calls) -> None:
+    """Do nothing."""
+
+
+def names(part: CheckpointPart) -> list[str]:
+    """Return the names of the part's files."""
+    return framework.names(_units(part))
+
+
+def write(part: CheckpointPart) -> Saved:
+    """Write the files in turn with save_weights. Raise InfrastructureError if that fails."""
+    return framework.write(part, _units(part), part.framework)
+
+
+def read(part: CheckpointPart, compares: bool) -> Restored:
+    """Read the files in turn with load_weights. Raise InvalidRun if that fails, or if tensors are compared and
+    differ.
+    """
+    return framework.read(part, _units(part), part.framework, compares)
+
+
+def _units(part: CheckpointPart) -> list[CheckpointUnit]:
+    return framework.single_files(part, ".weights.h5")

@@ -1,0 +1,154 @@
+"""Checkpoints in plain POSIX requests. A file holds the bytes of its tensors, without headers."""
+
+import io
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlio_hpc.config.checkpoint_keys import Checkpoint
+from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST
+from dlio_hpc.core import buffers, content
+from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, File, Restored, Saved, compare
+from dlio_hpc.core.clock import now
+from dlio_hpc.core.content import Rows
+from dlio_hpc.core.files import write_all
+from dlio_hpc.errors import InfrastructureError, InvalidRun
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+# Number of bytes that are generated at once, before they are written.
+_READY = 8 * content.BLOCK
+
+
+def start(comm: "Intracomm | None", keys: Checkpoint) -> None:
+    """Do nothing, because no framework is needed."""
+
+
+def stop(framework: None) -> None:
+    """Do nothing."""
+
+
+def names(part: CheckpointPart) -> list[str]:
+    """Return the names of the part's files."""
+    return [_name(part, file) for file in part.files]
+
+
+def write(part: CheckpointPart) -> Saved:
+    """Write the files in turn. Raise InfrastructureError if the file system fails."""
+    saved = Saved()
+    for file in part.files:
+        saved = saved.plus(_write(part, file))
+    return saved
+
+
+def read(part: CheckpointPart, compares: bool) -> Restored:
+    """Read the files in turn. Raise InfrastructureError if the file system fails, and InvalidRun if a file is too
+    short, or if `compares` is true and its contents differ from those written.
+    """
+    restored = Restored()
+    for file in part.files:
+        restored = restored.plus(_read(part, file, compares))
+    return restored
+
+
+def _name(part: CheckpointPart, file: File) -> str:
+    return f"{part.prefix}{file.name}.ckpt"
+
+
+def _flags(part: CheckpointPart) -> int:
+    return os.O_DIRECT if part.keys.direct else 0
+
+
+def _write(part: CheckpointPart, file: File) -> Saved:
+    """Write a file, whose contents are those of the stream from the file's beginning."""
+    name, started = _name(part, file), now()
+    try:
+        with part.outputs.opened(name, "wb", _flags(part)) as opened:
+            fill = _fill_in_any_order if part.keys.requests else _fill
+            write_s = now() - started + fill(part, opened.fileno(), file)
+            written = now()
+            if part.keys.fsync:
+                os.fsync(opened.fileno())
+            synced = now()
+    except OSError as fault:
+        raise InfrastructureError(f"cannot write {part.outputs.path(name)}: {fault.strerror}") from fault
+    return Saved(write_s, synced - written, 0.0, part.keys.written(file.size))
+
+
+def _fill(part: CheckpointPart, descriptor: int, file: File) -> float:
+    """Write a file in requests of `transfer_size` bytes. Return the seconds that the requests took, without the time to
+    generate the contents. O_DIRECT writes whole blocks; the file is cut to its size afterwards.
+    """
+    size = file.size
+    most = part.keys.transfer_size or min(size, LARGEST_REQUEST)
+    whole = -(-size // BLOCK) * BLOCK if part.keys.direct else size
+    ready = _memory(min(whole, max(most, _READY // most * most)))
+    spent = 0.0
+    for first in range(0, whole, len(ready)):
+        piece = ready[: whole - first]
+        content.fill(piece, file.begin + first)
+        started = now()
+        for at in range(0, len(piece), most):
+            write_all(descriptor, piece[at : at + most].data)
+        spent += now() - started
+    if whole > size:
+        os.ftruncate(descriptor, size)
+    return spent
+
+
+def _fill_in_any_order(part: CheckpointPart, descriptor: int, file: File) -> float:
+    """Write a file in the requests that the workload lists. They may leave gaps; the file gets its size. Return the
+    seconds of the requests.
+    """
+    requests = part.keys.requests
+    ready = np.empty(max(length for _, length in requests), np.uint8)
+    content.fill(ready, file.begin)
+    started = now()
+    for offset, length in requests:
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        write_all(descriptor, ready[:length].data)
+    os.ftruncate(descriptor, file.size)
+    return now() - started
+
+
+def _read(part: CheckpointPart, file: File, compares: bool) -> Restored:
+    """Read a file in requests of `transfer_size` bytes, and compare its contents if `compares` is true."""
+    path, verify_s, started = part.outputs.path(_name(part, file)), 0.0, now()
+    try:
+        with part.outputs.opened(_name(part, file), "rb", _flags(part)) as opened:
+            spent = now() - started
+            for data, done, seconds in _pieces(part, opened, path, file.size):
+                spent += seconds
+                if compares:
+                    compared = now()
+                    compare(path, data, done, file.begin)
+                    verify_s += now() - compared
+    except OSError as fault:
+        raise InfrastructureError(f"cannot read {path}: {fault.strerror}") from fault
+    return Restored(spent, file.size, verify_s)
+
+
+def _pieces(part: CheckpointPart, file: io.FileIO, path: str, size: int) -> Iterator[tuple[Rows, int, float]]:
+    """Yield each piece of a file, the number of bytes before it, and the seconds that its request took. A piece is
+    valid only until the next piece is requested.
+    """
+    most = part.keys.transfer_size or min(size, LARGEST_REQUEST)
+    buffer = _memory(-(-most // BLOCK) * BLOCK)
+    done = 0
+    while done < size:
+        started = now()
+        count = file.readinto(buffer[: most if part.keys.direct else min(most, size - done)].data)
+        seconds = now() - started
+        if not count:
+            raise InvalidRun(f"{path} has {done} bytes, but {size} were written")
+        yield buffer[:count], done, seconds
+        done += count
+
+
+def _memory(size: int) -> Rows:
+    """Allocate aligned memory, as O_DIRECT needs it."""
+    rows: Rows = buffers.allocate(1, size).rows[0]
+    return rows

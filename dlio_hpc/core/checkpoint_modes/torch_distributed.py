@@ -1,0 +1,136 @@
+"""Checkpoints through torch.distributed.checkpoint: a folder for each checkpoint, to which all ranks write together.
+
+FileSystemWriter lays the folder out as follows (pytorch/pytorch, revision cf30153c, torch/distributed/checkpoint/
+filesystem.py): rank 3 writes its tensors to __3_0.distcp, and the coordinator, rank 0, writes .metadata last. .metadata
+names the file, the offset and the length of each tensor.
+"""
+
+import os
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dlio_hpc.config.checkpoint_keys import Checkpoint
+from dlio_hpc.core.checkpoint_modes import framework, torch_files
+from dlio_hpc.core.checkpoint_modes.framework import Calls, CheckpointUnit
+from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, Restored, Saved
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+_METADATA = ".metadata"
+# Longest time that a rank waits for the others in a collective call of PyTorch. If a rank fails, MPI ends the others.
+_PATIENCE = timedelta(hours=1)
+
+
+class Groups(NamedTuple):
+    """The process groups of PyTorch. calls: the calls of the framework. meet: wait for all ranks. meet_writers: wait
+    for the ranks that write.
+    """
+
+    calls: Calls
+    meet: Callable[[], None]
+    meet_writers: Callable[[], None]
+
+
+def start(comm: "Intracomm | None", keys: Checkpoint) -> Groups:
+    """Import PyTorch, and connect all ranks with gloo. Raise ConfigError if PyTorch cannot be imported."""
+    assert comm is not None
+    torch = torch_files.imported()
+    import torch.distributed.checkpoint as dcp
+    from torch import distributed
+
+    distributed.init_process_group(
+        "gloo", store=_store(comm, distributed), rank=comm.rank, world_size=comm.size, timeout=_PATIENCE
+    )
+    writers = [rank for rank, writes in enumerate(comm.allgather(bool(keys.files_of(comm.rank)))) if writes]
+    group = distributed.new_group(writers, timeout=_PATIENCE)
+
+    def save(state: dict[str, Any], path: str) -> None:
+        writer = dcp.FileSystemWriter(path, sync_files=False)
+        _unwrapped(lambda: dcp.save(state, storage_writer=writer, process_group=group), dcp)
+
+    def load(state: dict[str, Any], path: str) -> dict[str, Any]:
+        _unwrapped(lambda: dcp.load(state, storage_reader=dcp.FileSystemReader(path)), dcp)
+        return state
+
+    calls = Calls(
+        prepare=lambda rows: {name: torch.from_numpy(row) for name, row in rows.items()},
+        save=save,
+        blank=lambda sizes: {name: torch.from_numpy(np.zeros(size, np.uint8)) for name, size in sizes.items()},
+        load=load,
+        tensors=lambda state: {name: tensor.numpy() for name, tensor in state.items()},
+    )
+    return Groups(calls, distributed.barrier, lambda: distributed.barrier(group))
+
+
+def _store(comm: "Intracomm", distributed: Any) -> Any:
+    """Return the store through which ranks exchange their addresses. Rank 0 serves it on a free port."""
+    hosts = set(comm.allgather(socket.gethostname()))
+    address, store = "127.0.0.1" if len(hosts) == 1 else socket.gethostname(), None
+    if comm.rank == 0:
+        store = distributed.TCPStore(address, 0, comm.size, is_master=True, wait_for_workers=False)
+    address, port = comm.bcast((address, store.port) if store else None)
+    return store or distributed.TCPStore(address, port, comm.size, is_master=False, wait_for_workers=False)
+
+
+def _unwrapped(call: Callable[[], None], dcp: Any) -> None:
+    """Call a function. Raise the first rank's error instead of a CheckpointException, which is no Exception."""
+    try:
+        call()
+    except dcp.CheckpointException as fault:
+        rank, (cause, _) = next(iter(sorted(fault.failures.items())))
+        if isinstance(cause, OSError):
+            raise cause from None
+        raise RuntimeError(f"rank {rank}: {cause}") from fault
+
+
+def stop(groups: Groups) -> None:
+    """Disconnect the ranks. If an error ends this rank, leave that to the end of the process: other ranks would fail
+    because this rank is gone, and might report that before this rank reports its error.
+    """
+    from torch import distributed
+
+    if sys.exc_info()[0] is None:
+        distributed.destroy_process_group()
+
+
+def names(part: CheckpointPart) -> list[str]:
+    """Return the names of the rank's file and of .metadata, which every rank reads."""
+    return framework.names([_unit(part)]) if part.files else []
+
+
+def write(part: CheckpointPart) -> Saved:
+    """Write the tensors of all ranks together. Raise InfrastructureError if any rank fails. The coordinator counts
+    .metadata. The ranks start at the same time.
+    """
+    if not part.files:
+        return Saved()
+    unit, coordinates = _unit(part), part.rank == 0
+    if coordinates:
+        # A folder with .metadata holds a whole checkpoint; PyTorch warns if it overwrites one.
+        with suppress(FileNotFoundError):
+            os.unlink(part.outputs.held(f"{unit.name}/{_METADATA}"))
+    part.framework.meet_writers()
+    unit = unit if coordinates else unit._replace(stored=unit.stored[:1])
+    return framework.write(part, [unit], part.framework.calls)
+
+
+def read(part: CheckpointPart, compares: bool) -> Restored:
+    """Read the tensors of all ranks together. Raise InvalidRun if any rank fails, or if tensors are compared and
+    differ. A rank without files takes part, because the call is collective.
+    """
+    part.framework.meet()
+    unit = _unit(part)
+    unit = unit if part.files else unit._replace(stored=())
+    return framework.read(part, [unit], part.framework.calls, compares)
+
+
+def _unit(part: CheckpointPart) -> CheckpointUnit:
+    folder = part.prefix.rstrip("-") or "checkpoint"
+    return CheckpointUnit(folder, part.files, (f"{folder}/__{part.rank}_0.distcp", f"{folder}/{_METADATA}"))

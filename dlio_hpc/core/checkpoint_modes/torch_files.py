@@ -1,0 +1,61 @@
+"""Checkpoints through torch.save and torch.load: a file of PyTorch for each file of the checkpoint."""
+
+from typing import TYPE_CHECKING, Any
+
+from dlio_hpc.config.checkpoint_keys import Checkpoint
+from dlio_hpc.core.checkpoint_modes import framework
+from dlio_hpc.core.checkpoint_modes.framework import Calls, CheckpointUnit, Tensors
+from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, Restored, Saved
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.plan.packages import advice
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+def start(comm: "Intracomm | None", keys: Checkpoint) -> Calls:
+    """Import PyTorch, before anything is timed. Raise ConfigError if it cannot be imported."""
+    torch = imported()
+
+    def tensors(state: dict[str, Any]) -> Tensors:
+        return {name: tensor.numpy() for name, tensor in state.items()}
+
+    return Calls(
+        prepare=lambda rows: {name: torch.from_numpy(row) for name, row in rows.items()},
+        save=torch.save,
+        blank=lambda sizes: None,
+        load=lambda _, path: torch.load(path, map_location="cpu", weights_only=True),
+        tensors=tensors,
+    )
+
+
+def imported() -> Any:
+    """Return the module torch. Raise ConfigError if it cannot be imported."""
+    try:
+        import torch
+    except ImportError as fault:
+        raise ConfigError(f"torch cannot be imported: {fault}; {advice('torch')}") from fault
+    return torch
+
+
+def stop(calls: Calls) -> None:
+    """Do nothing."""
+
+
+def names(part: CheckpointPart) -> list[str]:
+    """Return the names of the part's files."""
+    return framework.names(_units(part))
+
+
+def write(part: CheckpointPart) -> Saved:
+    """Write the files in turn with torch.save. Raise InfrastructureError if that fails."""
+    return framework.write(part, _units(part), part.framework)
+
+
+def read(part: CheckpointPart, compares: bool) -> Restored:
+    """Read the files in turn with torch.load. Raise InvalidRun if that fails, or if tensors are compared and differ."""
+    return framework.read(part, _units(part), part.framework, compares)
+
+
+def _units(part: CheckpointPart) -> list[CheckpointUnit]:
+    return framework.single_files(part, ".pt")
