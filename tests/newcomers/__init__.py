@@ -1,0 +1,1 @@
+"""Small programs, mostly trainings, whose authors did not know `characterize`. The truth is in truth.py."""
