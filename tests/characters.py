@@ -1,5 +1,6 @@
 """Programs whose truth is known, and what `characterize` derives from their logs. The programs of tests/apps were at
-hand when the derivation was written. Those of tests/unseen were set aside, and first looked at when it was finished.
+hand when the derivation was written. Those of tests/unseen, tests/strangers and tests/newcomers were written apart, and
+first looked at when it was finished; faults that they showed were mended before the next ones were written.
 """
 
 from collections.abc import Iterator
@@ -10,11 +11,12 @@ from dlio_hpc.analysis.characterize import characterize
 from dlio_hpc.analysis.characterize.characterize import Character
 from dlio_hpc.darshan import log_reader
 from tests import fidelity
+from tests.newcomers.truth import PROGRAMS as NEWCOMERS
 from tests.programs import PROGRAMS
 from tests.strangers.truth import PROGRAMS as STRANGERS
 from tests.unseen.truth import PROGRAMS as UNSEEN
 
-Half = Literal["known", "unseen", "strangers"]
+Half = Literal["known", "unseen", "strangers", "newcomers"]
 _LOGS = Path(__file__).parent / "logs"
 # Keys that no log shows, or that are not derived.
 _NOT_DERIVED = {"reader.loader", "reader.preprocess_time", "reader.drop_last"}
@@ -50,6 +52,7 @@ def cases() -> Iterator[Case]:
         yield Case(name, "known", fidelity.logs(name), again, program.truth | times, program.training)
     yield from _recorded("unseen", UNSEEN)
     yield from _recorded("strangers", STRANGERS)
+    yield from _recorded("newcomers", NEWCOMERS)
 
 
 def _recorded(half: Half, programs: Any) -> Iterator[Case]:

@@ -217,8 +217,14 @@ def _repeated(roles: list[Role]) -> list[Role]:
 
 
 def _in_turn(files: list[FileStats]) -> bool:
-    spans = sorted(file.written_s for file in files if file.written_s is not None)
-    return len(spans) > 1 and all(first[1] < second[0] for first, second in pairwise(spans))
+    """Return whether each rank wrote several of the files, one after the other. Ranks may write at the same time."""
+    spans: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for file in files:
+        if file.written_s is not None:
+            spans[file.rank].append(file.written_s)
+    return bool(spans) and all(
+        len(own) > 1 and all(first[1] < second[0] for first, second in pairwise(sorted(own))) for own in spans.values()
+    )
 
 
 def of(roles: Iterable[Role], name: Name) -> list[FileStats]:
