@@ -112,6 +112,11 @@ def test_passes_and_time_tell_memory_from_demand(
     assert _confidence(changes, "reader.load", passes=passes, after=after) == confidence
 
 
+def test_an_invalid_workload_has_no_alternatives() -> None:
+    """Values that are not allowed together are corrected later (fitting.py). Nothing is said about them here."""
+    assert alternatives.judged(_derived({"dataset.arrays": [1, 2]}), _observed({}), False) == {}
+
+
 def test_low_confidence_stays() -> None:
     keys = {key: value._replace(confidence="low") for key, value in _derived({}).items()}
     made = alternatives.judged(keys, _observed({}), False)

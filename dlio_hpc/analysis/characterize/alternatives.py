@@ -103,10 +103,12 @@ def _weighed(value: DerivedValue, best: Rival) -> DerivedValue:
 
 def rival(keys: Mapping[str, DerivedValue], others: Sequence[Alternative], observed: Observed) -> Rival | None:
     """Return the alternative that is hardest to tell from the derived workload. Return None if none of them is a valid
-    workload.
+    workload, or if the derived workload is not.
     """
     base = {name: value.value for name, value in keys.items()}
     own = _agreements(base, observed)
+    if not own:
+        return None
     rivals = [
         _rival(other.name, own, agreements)
         for other in others
