@@ -154,6 +154,7 @@ def test_the_package_is_required_before_the_job_is_submitted(
 def test_a_package_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "keras.py").write_text("raise ImportError('no backend')")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "keras", raising=False)  # another test of this process may have imported it
     fault = package_check._fault("keras")
     assert fault == "ImportError: no backend"
     assert "keras" not in sys.modules
