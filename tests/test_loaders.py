@@ -17,11 +17,10 @@ from msgspec import structs
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import buffers, content
+from dlio_hpc.core import buffers, content, formats
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content_check import Verification
-from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
@@ -72,7 +71,7 @@ def _open(loader: str, made: Workload, folder: Path, steps: int) -> Loader:
         from dlio_hpc.core.loaders.pytorch import PyTorchLoader
 
         return PyTorchLoader(made, paths)
-    return NativeLoader(made, FORMATS[made.dataset.format].reader(made, paths, None), steps)
+    return NativeLoader(made, formats.reader(made, paths, None), steps)
 
 
 def _write(folder: Path, dataset: Dataset) -> None:
@@ -149,6 +148,48 @@ def test_each_sample_once_in_the_same_order(
     samples = _epoch(loader, made, tmp_path)
     assert samples == _expected(made)
     assert sorted(number for rank in samples for batch in rank for number in batch) == list(range(35))
+
+
+@pytest.mark.parametrize("size", [5, 150, 700])
+@pytest.mark.parametrize(("kind", "mode"), [*_FORMATS, ("raw", "posix")])
+@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch", "memory"])
+def test_resized_samples_are_cut_or_padded(tmp_path: Path, loader: Any, kind: Any, mode: Any, size: int) -> None:
+    sample = Sample(shape=(9, 11), dtype="float32") if kind == "csv" else Sample(bytes=Size(400), stdev=Size(120))
+    dataset = Dataset(kind, files=3, samples_per_file=4, sample=sample)
+    made = Workload(
+        "w", dataset, reader=Reader(loader="native" if loader == "memory" else loader, mode=mode, batch_size=3)
+    )
+    smaller = structs.replace(made, reader=structs.replace(made.reader, resize=Size(size)))
+    _write(tmp_path, dataset)
+    batches = {}
+    for workload in (made, smaller):
+        opened = _open(made.reader.loader, workload, tmp_path, 4)
+        if loader == "memory":
+            opened = MemoryLoader(workload, opened, 4, 1)
+        compare = Verification(workload, partial(_path, tmp_path))
+        epoch = opened.epoch(Order(dataset, workload.reader, 0, ranks=1), 0, 12, 4)
+        batches[workload.reader.resize] = [
+            (batch.places, np.array(batch.rows), batch.tally.bytes_read, compare(batch)) for batch in epoch
+        ]
+        compare.finish()
+        opened.close()
+    assert len(batches[None]) == len(batches[size]) == 4
+    for (places, whole, whole_bytes, _), (_, rows, resized_bytes, compared) in zip(*batches.values(), strict=True):
+        assert rows.shape == (3, size)
+        assert compared == 1
+        if loader != "tensorflow" or kind != "tfrecord":  # TensorFlow reads ahead
+            assert resized_bytes == whole_bytes, "the whole sample is read"
+        for place, row, sample_row in zip(places, rows, whole, strict=True):
+            kept = min(place.size, size)
+            assert row[:kept].tobytes() == sample_row[:kept].tobytes()
+            assert not row[kept:].any()
+
+
+def test_a_resized_sample_cannot_be_compared_whole() -> None:
+    with pytest.raises(ValueError, match="resize leaves no whole samples to compare: set verify_content: first"):
+        Reader(resize=Size(8), verify_content="all")
+    with pytest.raises(ValueError, match="resize must be at least 1 byte"):
+        Reader(resize=Size(0))
 
 
 @pytest.mark.parametrize("shuffle", _SHUFFLES, ids=lambda s: f"files={s.files},samples={s.samples}")

@@ -68,6 +68,10 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     of Python's file buffer for npz. In framework mode, raw files are read through a buffer of this size, and null
     means without a buffer. Example: 1 MiB
     """
+    resize: units.Size | None = None
+    """Size of a sample in a batch, as an application has it after resizing images: the first bytes of the sample, with
+    zeros after a shorter one. The whole sample is read all the same. null: the sample as it is. Example: 150528
+    """
     read_threads: units.Positive = 1
     """Number of threads (native), worker processes (pytorch) or parallel calls (tensorflow) that read. Example: 8"""
     prefetch: units.Natural | None = None
@@ -147,6 +151,11 @@ def _check(reader: Reader) -> None:
         (
             reader.transfer_size is not None and not 1 <= reader.transfer_size <= LARGEST_REQUEST,
             "transfer_size must be at least 1 byte, and at most 1 GiB",
+        ),
+        (reader.resize is not None and reader.resize < 1, "resize must be at least 1 byte, or null"),
+        (
+            reader.resize is not None and reader.verify_content == "all",
+            "resize leaves no whole samples to compare: set verify_content: first, or remove resize",
         ),
         (
             reader.batch_size * (reader.batches_ahead + 1) > 2**31,

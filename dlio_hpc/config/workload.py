@@ -139,6 +139,11 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
     @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of a batch: `reader.resize`, or the largest sample."""
+        return self.dataset.largest_in_memory if self.reader.resize is None else self.reader.resize
+
+    @property
     def brings_neighbours(self) -> bool:
         """Whether the kernel fetches far more bytes from storage than are requested. This happens if the samples of a
         file are read in random order, or if a file is only a few pages long.

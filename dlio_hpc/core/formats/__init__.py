@@ -6,6 +6,7 @@ from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.formats import csv, hdf5, npz, null, raw, tfrecord
 from dlio_hpc.core.formats.existing import ExistingReader
 from dlio_hpc.core.formats.format import Format, Paths, SampleReader
+from dlio_hpc.core.formats.resized import ResizingReader
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -24,5 +25,9 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Sample
     """Return a reader of the dataset's files. paths: function that returns the path of the file with a given number.
     comm: communicator for collective access, or None.
     """
-    of_format = FORMATS[workload.dataset.format].reader(workload, paths, comm)
-    return of_format if workload.dataset.existing is None else ExistingReader(of_format)
+    made = FORMATS[workload.dataset.format].reader(workload, paths, comm)
+    if workload.dataset.existing is not None:
+        made = ExistingReader(made)
+    if workload.reader.resize is not None:
+        made = ResizingReader(made, workload.dataset.largest_in_memory)
+    return made

@@ -27,7 +27,7 @@ class MemoryLoader:
         self._loader = loader
         self._steps = steps
         self._batch_size = workload.reader.batch_size
-        self._width = workload.dataset.largest_in_memory
+        self._width = workload.row_bytes
         self._ranks_on_node = ranks_on_node
         self._rows: Rows | None = None
         self._places: Places

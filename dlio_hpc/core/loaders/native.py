@@ -39,7 +39,7 @@ class NativeLoader:
         self._preprocessing = Preprocessing(workload) if workload.reader.preprocess_time else None
         try:
             self._buffers = deque(
-                buffers.allocate(self._batch_size, workload.dataset.largest_in_memory) for _ in range(self._ahead + 1)
+                buffers.allocate(self._batch_size, workload.row_bytes) for _ in range(self._ahead + 1)
             )
         except MemoryError as fault:
             raise ConfigError(

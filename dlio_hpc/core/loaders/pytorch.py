@@ -64,7 +64,7 @@ class PyTorchLoader:
             yield Batch(next(expected), rows.numpy(), tally)
         self._dataset.close()
         for places in expected:
-            yield Batch(places, np.empty((0, self._workload.dataset.largest_in_memory), np.uint8), Tally())
+            yield Batch(places, np.empty((0, self._workload.row_bytes), np.uint8), Tally())
 
     def _started(self, sampler: Iterator[list[int]]) -> Iterator[Any]:
         """Start the workers of an epoch. Return the iterator over their batches."""
@@ -128,7 +128,7 @@ class _Samples:
         """
         import torch
 
-        width = self._workload.dataset.largest_in_memory
+        width = self._workload.row_bytes
         storage = torch.UntypedStorage._new_shared(samples * width)
         tensor = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (samples, width))
         return tensor, buffers.over(tensor.numpy())
@@ -140,7 +140,7 @@ class _Samples:
         import torch
 
         if self._buffer is None:
-            self._buffer = buffers.allocate(self._workload.reader.batch_size, self._workload.dataset.largest_in_memory)
+            self._buffer = buffers.allocate(self._workload.reader.batch_size, self._workload.row_bytes)
         part = self._buffer.part(slice(samples))
         return torch.from_numpy(part.rows), part
 

@@ -38,12 +38,12 @@ class TensorFlowLoader:
         self._workload = workload
         self._paths = paths
         self._layout = SampleLayout(workload.dataset)
-        self._width = workload.dataset.largest_in_memory
+        self._width = workload.row_bytes
         self._pipeline: Any = None
         self._span: TimeSpan | None = None
         self._source: Source
         if reads_records(workload.dataset, workload.reader):
-            self._source = Records(self._tf, workload, paths, whole)
+            self._source = Records(self._tf, workload, paths, whole or workload.reader.resize is not None)
         else:
             self._source = Batches(self._tf, workload, paths)
 

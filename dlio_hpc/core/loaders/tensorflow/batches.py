@@ -30,7 +30,7 @@ class Batches:
         self._workload = workload
         self._reader = formats.reader(workload, paths, None)
         self._layout = SampleLayout(workload.dataset)
-        self._width = workload.dataset.largest_in_memory
+        self._width = workload.row_bytes
         self._preprocessing = DatasetPreprocessing(tf, workload)
         self._tallies: dict[int, Tally] = {}
         self._faults: list[DlioError] = []

@@ -217,9 +217,9 @@ class Records:
         record = self._preprocessing(record)
         if not self._whole:
             return record
-        if not dataset.sizes_vary:
+        if not dataset.sizes_vary and self._workload.reader.resize is None:
             return tf.ensure_shape(tf.io.decode_raw(record, tf.uint8), (dataset.sample.size,))
-        return tf.io.decode_raw(record, tf.uint8, fixed_length=dataset.largest_in_memory)
+        return tf.io.decode_raw(record, tf.uint8, fixed_length=self._workload.row_bytes)
 
     def _with_beginnings(self, records: Any) -> tuple[Any, Any, Any]:
         """Return three values: a batch of records, the first bytes of each of them, and their sizes."""
