@@ -131,6 +131,7 @@ def test_large_archives_read_by_pytorch(folder: Path) -> None:
     assert reader.prefetch == 4, "a prefetch of 2 is one batch for each of four workers"
     assert (reader.shuffle.files, reader.shuffle.samples, reader.shuffle.seed) == (True, True, 123)
     assert reader.drop_last
+    assert reader.resize == 1448**2, "the side of the resized array is rounded down, too"
     assert (made.train.epochs, made.train.steps, made.compute.time.mean) == (5, None, 0.323)
     assert made.checkpoint is not None
     assert made.checkpoint.sizes == (10240,), "model_size is no key of dlio_benchmark, so its default applies"
@@ -386,6 +387,11 @@ def test_formats_and_sizes(folder: Path, overrides: tuple[str, ...], expected: d
         (("preprocess_time=0.01",), {"preprocess_time": 0.01}),
         (("preprocess_time={mean: 0.01}", "preprocess_time_stdev=0.001"), {"preprocess_time": 0.01}),
         (("data_loader=dali",), {"loader": "native", "prefetch": 4}),
+        (("transformed_record_dims=[3, 224, 224]",), {"resize": 3 * 224 * 224}),
+        (
+            ("transformed_record_dims=[3, 224, 224]", "transformed_record_element_type=float32"),
+            {"resize": 4 * 3 * 224 * 224},
+        ),
         (("file_shuffle=off", "sample_shuffle=off"), {"drop_last": True}),
     ],
 )

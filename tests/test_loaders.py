@@ -20,12 +20,13 @@ from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import buffers, content, formats
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.compression import compressibility
+from dlio_hpc.core.content import Rows
 from dlio_hpc.core.content_check import Verification
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.core.sample_layout import SampleLayout
+from dlio_hpc.core.sample_layout import Places, SampleLayout
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.plan import plan
 from dlio_hpc.plan.sample_order import Order
@@ -161,7 +162,7 @@ def test_resized_samples_are_cut_or_padded(tmp_path: Path, loader: Any, kind: An
     )
     smaller = structs.replace(made, reader=structs.replace(made.reader, resize=Size(size)))
     _write(tmp_path, dataset)
-    batches = {}
+    batches: dict[Size | None, list[tuple[Places, Rows, int, int]]] = {}
     for workload in (made, smaller):
         opened = _open(made.reader.loader, workload, tmp_path, 4)
         if loader == "memory":
@@ -173,7 +174,7 @@ def test_resized_samples_are_cut_or_padded(tmp_path: Path, loader: Any, kind: An
         ]
         compare.finish()
         opened.close()
-    assert len(batches[None]) == len(batches[size]) == 4
+    assert len(batches[None]) == len(batches[Size(size)]) == 4
     for (places, whole, whole_bytes, _), (_, rows, resized_bytes, compared) in zip(*batches.values(), strict=True):
         assert rows.shape == (3, size)
         assert compared == 1

@@ -4,8 +4,15 @@ import math
 from collections.abc import Iterator
 
 from dlio_hpc.config.dlio_benchmark.fact import Fact, Fate
-from dlio_hpc.config.dlio_benchmark.formats import IMAGES, LOADERS, format_of, loader_of, reads_nothing
-from dlio_hpc.config.dlio_benchmark.keys import REVISION
+from dlio_hpc.config.dlio_benchmark.formats import (
+    IMAGES,
+    LOADERS,
+    format_of,
+    loader_of,
+    natural_numbers,
+    reads_nothing,
+)
+from dlio_hpc.config.dlio_benchmark.keys import ELEMENT_BYTES, REVISION
 from dlio_hpc.config.dlio_benchmark.source import SourceWorkload
 
 # Request of Pillow for the data of an image.
@@ -24,6 +31,7 @@ def reader(source: SourceWorkload) -> Iterator[Fact]:
     yield Fact("reader.data_loader" if given else "framework", fate, text, "reader.loader", LOADERS[loader])
     yield Fact("framework", "mapped", "see reader.loader")
     yield from _mode(source)
+    yield from _resized(source)
     yield Fact("reader.batch_size", "mapped", "", "reader.batch_size", source["reader.batch_size"])
     yield Fact("reader.read_threads", "mapped", "0 is the rank itself" if not threads else "", "reader.read_threads",
                max(1, threads))  # fmt: skip
@@ -61,6 +69,27 @@ def _mode(source: SourceWorkload) -> Iterator[Fact]:
         yield Fact("reader.transfer_size", "mapped", "", "reader.transfer_size", size)
     elif kind != "tfrecord":
         yield Fact("reader.transfer_size", "ignored", "dlio_benchmark uses it for tfrecord only")
+
+
+def _resized(source: SourceWorkload) -> Iterator[Fact]:
+    """Yield the size of a sample in a batch. The side of dlio_benchmark's square array is rounded down. The keys of the
+    transformed record take precedence.
+    """
+    length, dims = source["dataset.record_length_bytes_resize"], source["reader.transformed_record_dims"]
+    element = source["reader.transformed_record_element_type"]
+    if dims:
+        shape = natural_numbers(source, "reader.transformed_record_dims")
+        if element not in ELEMENT_BYTES:
+            raise source.refused("reader.transformed_record_element_type", f"use one of: {', '.join(ELEMENT_BYTES)}")
+        size = math.prod(shape) * ELEMENT_BYTES[element]
+        yield Fact("reader.transformed_record_dims", "mapped", "samples in a batch", "reader.resize", size)
+        yield Fact("reader.transformed_record_element_type", "mapped", "see transformed_record_dims")
+        if length > 0:
+            yield Fact("dataset.record_length_bytes_resize", "ignored", "see reader.transformed_record_dims")
+    elif length >= 1:
+        side = math.isqrt(int(length))
+        text = f"samples in a batch, {side} x {side} bytes"
+        yield Fact("dataset.record_length_bytes_resize", "mapped", text, "reader.resize", side**2)
 
 
 def _prefetch(loader: str, threads: int, ahead: int) -> Fact:
