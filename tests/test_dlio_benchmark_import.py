@@ -136,7 +136,7 @@ def test_large_archives_read_by_pytorch(folder: Path) -> None:
     assert made.checkpoint is not None
     assert made.checkpoint.sizes == (10240,), "model_size is no key of dlio_benchmark, so its default applies"
     assert not made.checkpoint.fsync
-    assert made.checkpoint.transfer_size is None
+    assert made.checkpoint.mode == "torch"
 
 
 def test_many_records_per_file_read_by_tensorflow(folder: Path) -> None:
@@ -323,6 +323,7 @@ def test_checkpoints_of_a_large_model(tmp_path: Path, run: Run) -> None:
     assert (made.checkpoint.writes, made.checkpoint.reads, made.checkpoint.keep) == (4, 3, 4)
     assert (made.dataset.format, made.dataset.samples) == ("null", 4)
     assert made.compute.time.mean == pytest.approx(5)
+    assert made.checkpoint.mode == "torch"
     assert "MLPerf Storage's number of ranks is assumed, 64" in done.err
     assert "| big | imported | checkpoints, 64 ranks, 911.2 GiB |" in run("dlio-hpc", "import", tmp_path).out
 
@@ -373,6 +374,34 @@ def test_formats_and_sizes(folder: Path, overrides: tuple[str, ...], expected: d
     places = (made.dataset.sample, made.dataset, made.reader)
     actual = {key: next(getattr(place, key) for place in places if hasattr(place, key)) for key in expected}
     assert actual == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "samples", "expected"),
+    [
+        (8, 4, {"bytes": 32, "count": 64, "by": "root", "file_size": 512}),
+        (1, 4, {"bytes": 32, "count": 8, "by": "all", "file_size": 64}),
+        (1, 2**28, {"bytes": 2**30, "count": 16, "by": "all", "file_size": 2**32}),
+    ],
+)
+def test_indexes_of_indexed_binary_are_an_auxiliary_file(
+    folder: Path, files: int, samples: int, expected: dict[str, Any]
+) -> None:
+    keys = ("format=indexed_binary", f"num_files_train={files}", f"num_samples_per_file={samples}")
+    sizes = ("record_length_bytes=4096", "record_length_bytes_stdev=0")
+    made = _workload(folder, "volumes", *(f"++workload.dataset.{key}" for key in (*keys, *sizes)))
+    (index,) = made.dataset.auxiliary_files
+    assert index.when == "epoch", "new workers read the indexes in every epoch"
+    assert {key: getattr(index, key) for key in expected} == expected
+
+
+def test_a_checkpoint_of_more_than_one_tensor_is_approximated(folder: Path, run: Run) -> None:
+    size = "++workload.model.model_size_bytes=100000000"
+    done = run("dlio-hpc", "import", folder / "volumes.yaml", size, "-o", folder / "made.yaml")
+    assert "dlio_benchmark has one" in done.err
+    made = workload.load(str(folder / "made.yaml"))
+    assert made.checkpoint is not None
+    assert (made.checkpoint.mode, made.checkpoint.sizes) == ("torch", (100000000,))
 
 
 @pytest.mark.parametrize(

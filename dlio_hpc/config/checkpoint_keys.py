@@ -24,7 +24,7 @@ from dlio_hpc.document import refuse
 _PAPER_FILES = tuple(map(units.Size, (1024, 1024, 4096, 65536, 4194304)))
 # Largest tensor of a file whose tensors do not follow from a model. 64 MiB is the size of a matrix of 4096 x 4096 in
 # single precision.
-_TENSOR = 64 << 20
+TENSOR = 64 << 20
 # Upper limits of the bytes that frameworks add to a file, and to a tensor. HDF5's groups and DCP's .metadata add most.
 _FILE_HEADERS, _TENSOR_HEADERS = 16 << 10, 6 << 10
 
@@ -206,8 +206,8 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
 def _tensors(size: int) -> tuple[int, ...]:
     """Return the bytes of the tensors into which a file of `size` bytes is divided."""
-    whole, rest = divmod(size, _TENSOR)
-    return (_TENSOR,) * whole + (rest,) * bool(rest)
+    whole, rest = divmod(size, TENSOR)
+    return (TENSOR,) * whole + (rest,) * bool(rest)
 
 
 @functools.lru_cache(maxsize=64)

@@ -53,8 +53,9 @@ def _rows(data: dict[str, Any], section: str, comments: dict[str, list[str]]) ->
         else:
             row = f"{indent}{key}: {_scalar(value)}"
             parts = _comment("; ".join(comments[f"{section}{key}"]), _COLUMN)
-            yield f"{row:<{_COLUMN}}{parts[0]}" if parts and len(row) < _COLUMN else "  ".join((row, *parts[:1]))
-            yield from (f"{'':<{_COLUMN}}{part}" for part in parts[1:])
+            shares_line = bool(parts) and len(row) < _COLUMN
+            yield f"{row:<{_COLUMN}}{parts[0]}" if shares_line else row
+            yield from (f"{'':<{_COLUMN}}{part}" for part in parts[shares_line:])
 
 
 def _comment(text: str, column: int) -> list[str]:
@@ -65,6 +66,9 @@ def _comment(text: str, column: int) -> list[str]:
 
 def _scalar(value: Any) -> str:
     """Return a value as YAML. JSON is YAML; a plain word needs no quotes."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        items = (", ".join(f"{key}: {_scalar(part)}" for key, part in item.items()) for item in value)
+        return f"[{', '.join(f'{{{item}}}' for item in items)}]"
     if isinstance(value, str) and _WORD.fullmatch(value) and value.lower() not in {"null", "true", "false"}:
         return value
     return json.dumps(value)

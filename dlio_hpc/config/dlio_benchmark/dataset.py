@@ -7,12 +7,13 @@ from dlio_hpc.config.dlio_benchmark.fact import Fact, Fate
 from dlio_hpc.config.dlio_benchmark.formats import FORMATS, IMAGES, format_of, loader_of, natural_numbers, reads_nothing
 from dlio_hpc.config.dlio_benchmark.keys import ELEMENT_BYTES, REVISION
 from dlio_hpc.config.dlio_benchmark.source import SourceWorkload
+from dlio_hpc.config.reader_keys import LARGEST_REQUEST
 
 _DIFFERENCES = {
     "npy": "a file is its bytes, without the header of NumPy",
     "jpeg": "a file is its bytes, read in requests of 64 KiB as Pillow does",
     "png": "a file is its bytes, read in requests of 64 KiB as Pillow does",
-    "indexed_binary": "samples at their offsets; the index, 16 bytes per sample, is not read",
+    "indexed_binary": "samples at their offsets; the indexes of all files are one auxiliary file",
 }
 # Bytes of a file per pixel, for the random images that dlio_benchmark generates (measured with Pillow 13, 1000 x 1000).
 _IMAGE_BYTES = {"jpeg": 0.5554, "png": 1.0024}
@@ -35,6 +36,8 @@ def dataset(source: SourceWorkload) -> Iterator[Fact]:
     yield Fact("dataset.num_samples_per_file", "mapped", "", "dataset.samples_per_file", samples)
     if samples > 1:
         yield from _several(source)
+    if kind == "indexed_binary" and not reads_nothing(source):
+        yield _index(source)
     yield from _sample(source)
     if format_of(source) == "hdf5":
         yield from _chunks(source)
@@ -57,6 +60,21 @@ def _several(source: SourceWorkload) -> Iterator[Fact]:
     )  # fmt: skip
     if format_of(source) == "hdf5" and loader_of(source) != "tensorflow":
         yield Fact(key, "approximated", "a file stays open; dlio_benchmark opens it again for each sample")
+
+
+def _index(source: SourceWorkload) -> Fact:
+    """Return the auxiliary file that stands for the indexes. A file has two, of offsets and of sizes, with 8 bytes for
+    each sample. At the start of an epoch, each thread of a rank reads those of all files of the rank. All ranks share a
+    single file. Of several files, rank 0 reads the indexes of all ranks, because the number of ranks is not known.
+    """
+    files, samples = source["dataset.num_files_train"], source["dataset.num_samples_per_file"]
+    threads, entries = max(1, source["reader.read_threads"]), 8 * samples
+    parts = math.ceil(entries / LARGEST_REQUEST)
+    index = {"name": "indexes", "bytes": math.ceil(entries / parts), "count": 2 * files * threads * parts,
+             "size": 2 * files * math.ceil(entries / parts) * parts, "when": "epoch",
+             "by": "all" if files == 1 else "root"}  # fmt: skip
+    text = "its two indexes" if files == 1 else "two indexes for each file, which rank 0 reads for all ranks"
+    return Fact("dataset.format", "approximated", text, "dataset.auxiliary_files", [index])
 
 
 def _sample(source: SourceWorkload) -> Iterator[Fact]:

@@ -120,8 +120,7 @@ def _phases(source: SourceWorkload) -> Iterator[Fact]:
     fate: Fate = "approximated" if source["checkpoint.fsync"] else "mapped"
     text = f"dlio_benchmark {REVISION} reads this key but never calls fsync" if source["checkpoint.fsync"] else ""
     yield Fact("checkpoint.fsync", fate, text, "checkpoint.fsync", source["checkpoint.fsync"])
-    text = "torch.save writes an array at once; dlio-hpc writes a file at once, in requests of at most 1 GiB"
-    yield Fact("framework", "approximated", text, "checkpoint.transfer_size", None)
+    yield Fact("framework", "mapped", "torch.save and torch.load", "checkpoint.mode", "torch")
 
 
 def without_effect(key: str) -> str:

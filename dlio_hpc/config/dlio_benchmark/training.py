@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from dlio_hpc.config.checkpoint_keys import TENSOR
 from dlio_hpc.config.dlio_benchmark.fact import Fact, Fate
 from dlio_hpc.config.dlio_benchmark.formats import format_of
 from dlio_hpc.config.dlio_benchmark.keys import KEYS, REVISION
@@ -104,9 +105,7 @@ def checkpoint(source: SourceWorkload) -> Iterator[Fact]:
         return
     size = int(source["model.model_size_bytes"])
     yield Fact("model.model_size_bytes", "mapped", "", "checkpoint.model_bytes", size)
-    is_tensorflow = source["framework"] == "tensorflow"
-    text = "tf.train.Checkpoint writes 8 MiB at a time" if is_tensorflow else "torch.save writes a tensor at once"
-    yield Fact("framework", "mapped", text, "checkpoint.transfer_size", _TENSORFLOW_WRITE if is_tensorflow else None)
+    yield from _mode(source, size)
     yield Fact("checkpoint.fsync", "mapped", f"dlio_benchmark {REVISION} never calls fsync", "checkpoint.fsync", False)
     if steps > 0:
         fate: Fate = "approximated" if epochs > 1 else "mapped"
@@ -121,6 +120,17 @@ def checkpoint(source: SourceWorkload) -> Iterator[Fact]:
     else:
         yield Fact("checkpoint.checkpoint_after_epoch", "mapped", "one after each epoch")
         yield Fact("checkpoint.epochs_between_checkpoints", "mapped", "one after each epoch")
+
+
+def _mode(source: SourceWorkload, size: int) -> Iterator[Fact]:
+    """Yield the library that writes a checkpoint. size: bytes of its only tensor."""
+    if source["framework"] == "tensorflow":
+        text = "tf.train.Checkpoint writes 8 MiB at a time"
+        yield Fact("framework", "mapped", text, "checkpoint.transfer_size", _TENSORFLOW_WRITE)
+        return
+    is_one = size <= TENSOR
+    text = "torch.save" if is_one else "torch.save, with tensors of at most 64 MiB; dlio_benchmark has one"
+    yield Fact("framework", "mapped" if is_one else "approximated", text, "checkpoint.mode", "torch")
 
 
 _EVALUATION = ("dataset.num_files_eval", "dataset.num_subfolders_eval", "reader.batch_size_eval")
