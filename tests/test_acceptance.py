@@ -17,6 +17,7 @@ from msgspec import structs
 
 from dlio_hpc import document, units
 from dlio_hpc.analysis import robust
+from dlio_hpc.analysis.page_cache_check import EpochStorage
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import workload
 from dlio_hpc.files import archive, filesystem, rundir
@@ -25,6 +26,7 @@ from dlio_hpc.reports import acceptance_document, page, terminal
 from dlio_hpc.reports.figures import acceptance_plots
 from dlio_hpc.results import run_result
 from dlio_hpc.results.run_result import Epoch
+from dlio_hpc.units import Size
 from dlio_hpc.verdict import acceptance, criteria_file, junit
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.criteria_file import Criteria, Criterion
@@ -196,6 +198,38 @@ def test_memory_that_nobody_asked_for_is_no_verdict_or_passed_over() -> None:
     assert check.text == "unknown: node memory was not recorded"
     judged, (check,) = _judge(job, {"min_dataset_over_memory": 5, "optional": True})
     assert (check.outcome, judged.exit_code) == ("skipped", 0)
+
+
+def _llama(writes: int = 10, **changes: Any) -> Entry:
+    """Return a job of 8 ranks whose checkpoints have 104.7 GiB each."""
+    work = plan.resolved(workload.load("llama3_8b", (f"checkpoint.writes={writes}",)))
+    key = structs.replace(KEY, workload=work.name)
+    return entry([run(key=key, **changes)], workloads={key.settings: json.loads(document.encode(work))})
+
+
+_RESTORED = structs.replace(storage(0.0, 1, 2**40), epochs=(EpochStorage(0, 100, 100, 0.0, "made up"),))
+
+
+@pytest.mark.parametrize(("job", "asked", "verdict", "message"), [
+    (_llama(31, storage=storage(1.0, 1, 2**40)), {"min_checkpoint_over_memory": 3}, "pass", "checkpoints of 3.1"),
+    (_llama(29, storage=storage(1.0, 1, 2**40)), {"min_checkpoint_over_memory": 3}, "fail", "1 TiB of memory"),
+    (_llama(29, storage=_RESTORED), {"min_checkpoint_over_memory": 3}, "pass", "100.0 % from storage"),
+    (_llama(storage=storage(memory=None)), {"min_checkpoint_over_memory": 3}, "inconclusive", "was not recorded"),
+    (_llama(), {"rank_memory": Size(14_100_000_000)}, "pass", "a checkpoint of 104.7 GiB"),
+    (_llama(), {"rank_memory": Size(14_000_000_000)}, "fail", "of memory of 8 ranks"),
+    (repeats("au", [0.95]), {"rank_memory": Size(1)}, "inconclusive", "the sizes of the checkpoints"),
+])  # fmt: skip
+def test_checkpoints_and_memory(job: Entry, asked: dict[str, Any], verdict: str, message: str) -> None:
+    _, (check,) = _judge(job, asked)
+    assert (check.outcome, message in check.text) == (verdict, True), check.text
+
+
+def test_a_workload_for_exploration_is_refused_as_such() -> None:
+    job = _mlperf("unet3d_h100")
+    judged = acceptance.judge(criteria_file.load("mlperf_storage_v3"), [job])
+    (check,) = (check for check in judged.checks if check.criterion == "workloads")
+    assert (check.outcome, judged.exit_code) == ("fail", 1)
+    assert check.text == "unet3d_h100 is for exploration only (whatif); no division accepts it"
 
 
 @pytest.mark.parametrize(("gap", "verdict"), [(59.0, "pass"), (60.0, "fail"), (3600.0, "fail")])

@@ -117,10 +117,13 @@ def _as_cached(check: Check) -> Check:
 def _unexpected_workloads(criteria: Criteria, groups: Sequence[CriterionGroup]) -> Iterator[Check]:
     """Yield a failed check for each measured workload that the criteria do not allow."""
     for workload in dict.fromkeys(group.key.workload for group in groups):
-        if not is_named(workload, criteria.workloads):
-            names = ", ".join(criteria.workloads)
+        if is_named(workload, criteria.whatif):
+            message = f"{workload} is for exploration only (whatif); no division accepts it"
+        elif not is_named(workload, criteria.workloads):
             message = f"{workload} is not among the allowed workloads; judge it by other criteria (--criteria)"
-            yield Check("workloads", "workloads", "workloads", "", f"only {names}", "fail", message)
+        else:
+            continue
+        yield Check("workloads", "workloads", "workloads", "", f"only {', '.join(criteria.workloads)}", "fail", message)
 
 
 def _unmeasured(criteria: Criteria, checks: Sequence[Check], keys: Sequence[Key]) -> Iterator[Check]:

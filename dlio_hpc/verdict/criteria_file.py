@@ -81,6 +81,14 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """Minimum number of steps per epoch. Example: 500"""
     min_dataset_over_memory: Rate | None = None
     """Minimum ratio of the dataset's size to the memory of all nodes. Example: 5"""
+    min_checkpoint_over_memory: Rate | None = None
+    """Minimum ratio of the bytes of all checkpoints that a run writes to the memory of all nodes. A lower ratio is
+    permitted if the checkpoints were read from storage, and not from memory. Example: 3
+    """
+    rank_memory: units.Size | None = None
+    """Memory of the accelerator that a rank emulates. A checkpoint must fit into the memory of all ranks. Example: 180
+    GB
+    """
     warmups: Natural | None = None
     """Exact number of warm-up runs. Example: 1"""
     measured_runs: Positive | None = None
@@ -184,6 +192,10 @@ class Criteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A run counts as cached if, in any epoch, more than this share of the bytes came from memory."""
     workloads: tuple[str, ...] = ("*",)
     """Workloads that may be measured; * matches any text. If another workload was measured, the acceptance test fails.
+    """
+    whatif: tuple[str, ...] = ()
+    """Workloads that a benchmark has for exploration only; * matches any text. If one was measured, the acceptance test
+    fails and says so. Example: ["unet3d_h100"]
     """
     criteria: dict[str, Criterion] = {}
     """Criteria by their names."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from dlio_hpc import document
 from dlio_hpc.config import shipped, workload
+from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import plan
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.units import format_seconds, format_size, seconds_between
@@ -20,6 +21,8 @@ from dlio_hpc.verdict.history_entry import changes
 _WORDS = {
     "min_steps": "steps per epoch >= {}",
     "min_dataset_over_memory": "dataset >= {:g} x the nodes' memory",
+    "min_checkpoint_over_memory": "checkpoints >= {:g} x the nodes' memory, or read from storage",
+    "rank_memory": "a checkpoint fits into {} of each rank",
     "warmups": "warm-ups = {}",
     "measured_runs": "measured runs = {}",
     "min_measured_runs": "measured runs >= {}",
@@ -60,6 +63,10 @@ def checks(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[C
         yield _steps(_Rule(name, "min_steps", criterion, group), criterion.min_steps)
     if (ratio := criterion.min_dataset_over_memory) is not None:
         yield _memory(_Rule(name, "min_dataset_over_memory", criterion, group), ratio)
+    if (ratio := criterion.min_checkpoint_over_memory) is not None:
+        yield _checkpoints(_Rule(name, "min_checkpoint_over_memory", criterion, group), ratio)
+    if criterion.rank_memory is not None:
+        yield _rank_memory(_Rule(name, "rank_memory", criterion, group), criterion.rank_memory)
     yield from _counts(name, criterion, group)
     if criterion.gaps != "any":
         yield _gaps(_Rule(name, "gaps", criterion, group))
@@ -76,6 +83,8 @@ def in_words(key: str, criterion: Criterion) -> str:
     value = getattr(criterion, key)
     if isinstance(value, dict):
         return _WORDS[key].format(" or ".join(value))
+    if key == "rank_memory":
+        return _WORDS[key].format(format_size(value))
     return _WORDS[key].format(", ".join(value) if isinstance(value, tuple) else value)
 
 
@@ -129,6 +138,61 @@ def _sizes(ran: Ran) -> str:
         return "unknown"
     memory = format_size(storage.memory_bytes) if storage.memory_bytes else "an unknown amount"
     return f"dataset of {format_size(storage.dataset_bytes)}, {memory} of memory on all nodes"
+
+
+def _checkpoints(rule: _Rule, least: float) -> Check:
+    """Compare the bytes of all checkpoints with the nodes' memory. Below the limit, the checkpoints must have been read
+    from storage.
+    """
+    size, writes = _checkpoint(rule.group)
+    if not size:
+        return rule.unknown("the sizes of the checkpoints were not recorded")
+    evidence = tuple(_against_memory(ran, size * writes, least) for ran in rule.group.runs)
+    if any(item.is_met is None for item in evidence):
+        return rule.unknown("node memory was not recorded", evidence)
+    worst = min(evidence, key=lambda item: (bool(item.is_met), item.value))
+    advice = (
+        "more checkpoints (checkpoint.writes), or read them on other nodes (checkpoint.reorder) or with O_DIRECT "
+        "(checkpoint.direct)",
+    )
+    return rule.check(
+        bool(worst.is_met), worst.text, evidence=evidence, value=worst.value, limit=least, unit="x",
+        advice=() if worst.is_met else advice,
+    )  # fmt: skip
+
+
+def _against_memory(ran: Ran, written: int, least: float) -> Evidence:
+    """Return the bytes that a run writes over the memory of all nodes, and whether the run meets the rule."""
+    storage = ran.run.storage
+    if storage is None or not storage.memory_bytes:
+        return Evidence(ran.job, ran.run.run, None, "unknown")
+    ratio = written / storage.memory_bytes
+    sizes = f"checkpoints of {format_size(written)}, {format_size(storage.memory_bytes)} of memory on all nodes"
+    if ratio >= least:
+        return Evidence(ran.job, ran.run.run, ratio, sizes, is_met=True)
+    return Evidence(ran.job, ran.run.run, ratio, f"{sizes}; {storage.text()}", storage.outcome() == "storage")
+
+
+def _rank_memory(rule: _Rule, memory: int) -> Check:
+    size, _ = _checkpoint(rule.group)
+    if not size:
+        return rule.unknown("the sizes of the checkpoints were not recorded")
+    total = memory * rule.group.ranks
+    message = f"a checkpoint of {format_size(size)}, {format_size(total)} of memory of {rule.group.ranks} ranks"
+    return rule.check(size <= total, message, value=total / size, limit=1.0, unit="x")
+
+
+def _checkpoint(group: CriterionGroup) -> tuple[int, int]:
+    """Return the bytes of a checkpoint of all ranks, and the number of checkpoints that a run writes. Both are 0 if the
+    workload is unknown, or does not only write checkpoints.
+    """
+    try:
+        checkpoint = document.convert(group.runs[0].workload, workload.Workload, group.label).checkpoint
+    except ConfigError:  # an older version recorded it
+        return 0, 0
+    if checkpoint is None or checkpoint.writes is None:
+        return 0, 0
+    return checkpoint.size(group.ranks), checkpoint.writes
 
 
 def _counts(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[Check]:
