@@ -608,3 +608,24 @@ def test_a_study_of_checkpoints_shows_the_rate_of_writing_them(tmp_path: Path) -
     terminal.show(study_document.of_study(report), out)
     assert re.search(r"transfer_size +n +time +checkpoint MB/s +checkpoint write bandwidth from-to", out.getvalue())
     assert "samples/s" not in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("fsync", "first"),
+    [
+        ("true", "Inconclusive: Ahead: transfer_size="),
+        ("false", "Not measured: The checkpoints may still be in memory: set checkpoint.fsync."),
+    ],
+)
+def test_a_study_that_only_writes_checkpoints_opens_with_what_it_wrote(
+    run: Run, tmp_path: Path, fsync: str, first: str
+) -> None:
+    some = Distribution(0.1, 0.1, 0.1, 0.1, 0.1)
+    settings = ("checkpoint.reads=0", "checkpoint.reorder=0", "checkpoint.verify=false", f"checkpoint.fsync={fsync}")
+    asked = studies.asked("llama3_8b", "checkpoint.transfer_size=1MiB,4MiB", settings=settings)
+    made = studies.make(tmp_path / "dlio-runs", asked)
+    saved = CheckpointSummary(3, 10**9, some, some, some, None, 100.0, None, some)
+    studies.write(made, lambda *_: 50.0, read_MBps=0.0, bytes_read=0, checkpoint=saved)
+    lines = run("dlio-hpc", "report", "tune").out.splitlines()
+    assert any(line.startswith(first) for line in lines[:4]), lines[:6]
+    assert "No measurement read" not in "\n".join(lines)

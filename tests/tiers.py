@@ -57,7 +57,9 @@ PROMISES: dict[str, tuple[str, ...]] = {
     "checkpoints and auxiliary files": (
         "test_core_job.py::test_checkpoints_are_counted_over_the_run",
         "test_core_job.py::test_side_files_are_counted_apart",
+        "test_checkpoint_modes.py::test_checkpoints_in_the_background[torch-asynchronous: true-2]",
     ),
+    "evaluation passes are measured apart": ("test_evaluation.py::test_passes_are_measured_apart[native]",),
     "jobs end as they are said to end": (
         "test_local_job.py::test_a_job_stops_cleanly_before_its_time_limit",
         "test_local_job.py::test_a_job_can_be_cancelled",

@@ -52,19 +52,19 @@ def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
             advice = f" To read from storage: {storage.advice[0]}." if storage.advice else ""
             return Banner("not measured", f"{lead}: {storage.text()}.{advice}")
     if set(outcomes.values()) == {"nothing read"}:
-        return _of_writing(measured)
+        return of_writing(measured)
     shares = [run.storage.cached for run in measured if run.storage is not None and run.storage.cached is not None]
     lowest = f"{100 * (1 - max(shares, default=0.0)):.1f} %"
     share = "100 %" if lowest == "100.0 %" else f"at least {lowest}"
     if all(epoch.epoch == 0 for run in measured if run.storage is not None for epoch in run.storage.epochs):
-        written = _of_writing(measured)
+        written = of_writing(measured)
         if written.state != "good":
             return written
         return Banner("good", f"{written.text} {share[0].upper()}{share[1:]} of the bytes read came from storage.")
     return Banner("good", f"Samples and bytes are as planned, and {share} was read from storage.")
 
 
-def _of_writing(measured: Sequence[RunOutcome]) -> Banner:
+def of_writing(measured: Sequence[RunOutcome]) -> Banner:
     """Return the banner of runs that read no samples: whether their checkpoints reached storage."""
     results = [run.result for run in measured if run.result is not None]
     saved = [result.summary.checkpoint for result in results if result.summary and result.summary.checkpoint]

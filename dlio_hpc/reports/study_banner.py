@@ -7,7 +7,7 @@ from dlio_hpc.analysis.study.best_setting import Comparison, Finding, PointMetri
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.scaling import Scaling
 from dlio_hpc.plan.study import Study
-from dlio_hpc.reports import ab_rows, banner, study_report, study_text
+from dlio_hpc.reports import ab_rows, banner, job_banner, study_report, study_text
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.study_report import StudyReport
 from dlio_hpc.results.metrics import MetricName
@@ -55,9 +55,9 @@ def _of_storage(report: StudyReport) -> Banner | None:
             rest = f" {', '.join(from_storage)}: from storage." if from_storage and origin == "cached" else ""
             return Banner("not measured", f"{text}: {'; '.join(named)} measurements.{rest}")
     if measured and all(measurement.origin == "nothing read" for measurement in measured):
-        return Banner(
-            "not measured", "No measurement read anything from storage: the numbers are those of the benchmark itself."
-        )
+        runs = [run for job in report.outcome.jobs for run in job.runs if run.run.kind == "measure" and run.result]
+        written = job_banner.of_writing(runs)
+        return None if written.state == "good" else written
     return None
 
 
