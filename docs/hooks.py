@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 import dlio_hpc
-from dlio_hpc import document, units
+from dlio_hpc import document, key_texts, units
+from dlio_hpc.key_texts import KeyText
 from dlio_hpc.results.metrics import METRICS
 from dlio_hpc.results.run_result import Summary
 
@@ -81,31 +82,14 @@ def api() -> str:
 
 def keys(struct: Any, prefix: str = "") -> Iterator[Key]:
     """The keys of a struct; ValueError for a field without a docstring."""
-    texts = _docstrings(struct)
+    texts = key_texts.of(struct)
     for field in msgspec.structs.fields(struct):
         if struct is Summary and field.name in METRICS:
-            texts[field.name] = METRICS[field.name].formula
+            texts[field.name] = KeyText(f"{METRICS[field.name].formula.rstrip('.')}.", "")
         if field.name not in texts:
             raise ValueError(f"{struct.__name__}.{field.name} has no docstring")
-        meaning, _, example = texts[field.name].partition(" Example: ")
-        yield Key(prefix + field.encode_name, field.type, _default(field), meaning.rstrip(".") + ".", example)
-
-
-def _docstrings(struct: Any) -> dict[str, str]:
-    """Docstrings of the fields of a struct and of those that it inherits."""
-    texts: dict[str, str] = {}
-    for owner in reversed([owner for owner in struct.__mro__ if issubclass(owner, msgspec.Struct) and owner.__doc__]):
-        if owner is msgspec.Struct:
-            continue
-        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-        assert isinstance(definition, ast.ClassDef)
-        for field, text in zip(definition.body, definition.body[1:], strict=False):
-            if (
-                isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-                and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
-            ):  # fmt: skip
-                texts[field.target.id] = " ".join(str(text.value.value).split())
-    return texts
+        text = texts[field.name]
+        yield Key(prefix + field.encode_name, field.type, _default(field), text.meaning, text.example)
 
 
 def _default(field: Any) -> str:

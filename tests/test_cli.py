@@ -156,7 +156,7 @@ def test_an_archive_that_is_none(run: Run, tmp_path: Path) -> None:
 def test_what_is_shipped_is_listed_and_shown(run: Run) -> None:
     assert "* local " in run("dlio-hpc", "sites").out
     assert "demo " in run("dlio-hpc", "workloads").out
-    assert run("dlio-hpc", "sites", "local").out.startswith("# This computer, without a batch system")
+    assert run("dlio-hpc", "sites", "local").out.splitlines()[1].startswith("# This computer, without a batch")
     assert "format: npz" in run("dlio-hpc", "workloads", "demo").out
     names = {entry["name"]: entry for entry in run("dlio-hpc", "workloads", "--json").json["workloads"]}
     assert names["demo"]["dataset_bytes"] == 2**28

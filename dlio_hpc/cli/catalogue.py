@@ -1,5 +1,6 @@
 """dlio-hpc sites and dlio-hpc workloads: list the profiles or workloads, or print one."""
 
+import re
 from pathlib import Path
 
 import click
@@ -22,6 +23,7 @@ class _Sites(click.Group):
         )
 
 
+_SCHEMA = re.compile(r"\A(# yaml-language-server: \$schema=)(\.\S*)")
 _JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document.")
 
 
@@ -130,7 +132,13 @@ def _show_imported(name: str, as_json: bool) -> None:
 
 
 def _show(value: object, path: Path, as_json: bool) -> None:
-    """Print the YAML file of a profile or workload as it is. If `as_json` is True, print its contents as JSON instead,
-    with all defaults filled in.
+    """Print the YAML file of a profile or workload. If `as_json` is True, print its contents as JSON instead, with all
+    defaults filled in.
     """
-    click.echo(document.encode(value).decode() if as_json else path.read_text(encoding="utf-8"), nl=False)
+    click.echo(document.encode(value).decode() if as_json else _text(path), nl=False)
+
+
+def _text(path: Path) -> str:
+    """Return the text of a YAML file. A relative path of its JSON Schema becomes absolute."""
+    text = path.read_text(encoding="utf-8")
+    return _SCHEMA.sub(lambda match: f"{match[1]}{(path.parent / match[2]).resolve()}", text, count=1)

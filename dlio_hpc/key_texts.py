@@ -1,0 +1,40 @@
+"""Meaning and example of the keys of a struct, from the docstrings of its fields."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+
+class KeyText(NamedTuple):
+    """Text about a key. meaning: one or more sentences. example: YAML text; empty if the default is example enough."""
+
+    meaning: str
+    example: str
+
+
+def of(struct: Any) -> dict[str, KeyText]:
+    """Return the texts of the fields of a struct and of those that it inherits, by the name of the field. Fields
+    without a docstring are absent.
+    """
+    owners = [owner for owner in struct.__mro__ if issubclass(owner, msgspec.Struct) and owner is not msgspec.Struct]
+    return {name: _split(text) for owner in reversed(owners) for name, text in _docstrings(owner)}
+
+
+def _docstrings(owner: Any) -> Iterator[tuple[str, str]]:
+    """Yield the fields that a class itself defines, each with its docstring on one line."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+    assert isinstance(definition, ast.ClassDef)
+    for field, text in zip(definition.body, definition.body[1:], strict=False):
+        if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+            continue
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+            yield field.target.id, " ".join(str(text.value.value).split())
+
+
+def _split(text: str) -> KeyText:
+    meaning, _, example = text.partition(" Example: ")
+    return KeyText(meaning.rstrip(".") + ".", example)
