@@ -11,7 +11,7 @@ from dlio_hpc.batch.schedulers import ENDED
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.outputs import Outputs, page_options
-from dlio_hpc.cli.verbs import SETTINGS, option, parsed
+from dlio_hpc.cli.verbs import PATH, SETTINGS, option, parsed
 from dlio_hpc.results.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
@@ -54,6 +54,14 @@ def _day(text: str) -> str:
 @page_options
 @option("--csv", "as_csv", is_flag=True, help="Print all runs with all their metrics as CSV.")
 @option(
+    "--openmetrics",
+    type=PATH,
+    metavar="FILE",
+    help="Write the newest job of each measurement for Prometheus's node exporter; -: stdout.",
+)
+@option("--influx", type=PATH, metavar="FILE", help="Write all jobs in InfluxDB's line protocol; -: stdout.")
+@option("--xdmod", type=PATH, metavar="FILE", help="Write the newest job as name: value lines for XDMoD; -: stdout.")
+@option(
     "--export",
     "is_export",
     is_flag=True,
@@ -67,7 +75,7 @@ def _day(text: str) -> str:
 )
 def history(
     pattern: str | None, archive: Path | None, runs: Path, metric: MetricName, outputs: Outputs,
-    is_export: bool, is_rebuild: bool, **wanted: Any,
+    openmetrics: Path | None, influx: Path | None, xdmod: Path | None, is_export: bool, is_rebuild: bool, **wanted: Any,
 ) -> int:  # fmt: skip
     """List earlier jobs. Jobs with the same key form a block, the newest job last. A line shows the median of a metric
     and its change from the baseline or, without a baseline, from the previous job. Steps and drifts of the metric are
@@ -79,8 +87,11 @@ def history(
     from dlio_hpc.verdict import selection
     from dlio_hpc.verdict.history import Where
 
-    if sum((outputs.as_json, outputs.as_csv, is_export)) > 1:
-        raise click.UsageError("--json, --csv and --export cannot be combined")
+    monitored = {name: path for name, path in
+                 (("openmetrics", openmetrics), ("influx", influx), ("xdmod", xdmod)) if path is not None}  # fmt: skip
+    on_stdout = sum(str(path) == "-" for path in monitored.values())
+    if outputs.as_json + outputs.as_csv + is_export + on_stdout > 1:
+        raise click.UsageError("only one of --json, --csv, --export and files named - can be printed")
     folder = selection.folder(archive, runs)
     if is_rebuild:
         _rebuild(folder)
@@ -103,8 +114,31 @@ def history(
         drawn = "; no page or picture is written" if outputs.has_files else ""
         console.say(f"the history of {folder} has no jobs{' that match' if is_chosen else ''}{drawn}")
         return 0
-    outputs.present(lambda: _document(entries, folder, metric))
+    for name, path in monitored.items():
+        _monitor(name, path, entries, folder)
+    if not monitored or outputs.has_files:
+        outputs.present(lambda: _document(entries, folder, metric))
     return 0
+
+
+def _monitor(name: str, path: Path, entries: "Sequence[Entry]", folder: Path) -> None:
+    """Write the medians of the jobs in the text format of a monitoring system. A reader never sees half a file."""
+    from dlio_hpc.files import whole_file
+    from dlio_hpc.reports import monitoring
+    from dlio_hpc.verdict import baselines
+
+    measured = monitoring.nights(entries, baselines.active(baselines.read(folder)))
+    if not measured:
+        console.say(f"the jobs have no measurements; {path} is not written")
+        return
+    text = {"openmetrics": monitoring.openmetrics, "influx": monitoring.influx, "xdmod": monitoring.xdmod}[name](
+        measured
+    )
+    if str(path) == "-":
+        click.echo(text, nl=False)
+        return
+    whole_file.write(path, text)
+    console.say(f"wrote {path}")
 
 
 def _rebuild(folder: Path) -> None:
