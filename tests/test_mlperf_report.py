@@ -28,15 +28,24 @@ _SAVED = CheckpointSummary(10, 10 << 30, _TIMES, _TIMES, _TIMES, None, 1073.7418
 _LOADED = RestoreSummary(10, 10 << 30, _TIMES, _TIMES, 2147.483648, 1.0, None, None, None, None, 0.0)
 
 
-def _job(folder: Path, name: str, *settings: str, begins: float = 0.0, state: State = "completed", **rest: Any) -> Path:
+def _job(
+    folder: Path,
+    name: str,
+    *settings: str,
+    begins: float = 0.0,
+    state: State = "completed",
+    au: float | None = 0.95,
+    **rest: Any,
+) -> Path:
     """Write a job of a shipped workload with a warm-up and two measurements, a minute apart. begins: seconds."""
-    request = {"name": name, "repeat": 2, "warmup": 1} | {key: rest.pop(key) for key in ("generate",) if key in rest}
-    made = studies.make(folder / "dlio-runs", studies.asked(name, settings=settings), **request)
+    request = {key: rest.pop(key) for key in ("generate",) if key in rest}
+    asked = studies.asked(name, settings=settings)
+    made = studies.make(folder / "dlio-runs", asked, repeat=2, name=name, warmup=1, **request)
     studies.write(made, lambda _, repeat: 100.0, state, **rest)
     job = folder / "dlio-runs" / name
     for number, path in enumerate(sorted(job.glob(f"runs/*/{rundir.RESULT}"))):
         result, start = run_result.decode(path.read_bytes(), str(path)), _BEGIN + begins + 60 * number
-        epochs = [Epoch(1, 11.0, 10, 1000, 10**9, wait_s=1.0, compute_s=8.0, sync_s=1.0)]
+        epochs = [Epoch(1, 11.0, 10, 1000, 10**9, wait_s=1.0, compute_s=8.0, sync_s=1.0, au_mlperf=au)]
         result = structs.replace(
             result, started=units.utc(start, True), ended=units.utc(start + 30, True),
             epochs=[] if result.kind == "generate" else epochs,
@@ -79,15 +88,15 @@ def test_a_training_job_has_the_files_of_the_layout(run: Run, tmp_path: Path) ->
 
 
 def test_the_figures_are_those_of_the_results(run: Run, tmp_path: Path) -> None:
-    assert _report(run, _job(tmp_path, "unet3d_h100", au_mlperf=0.95)).code == 0
+    assert _report(run, _job(tmp_path, "unet3d_h100")).code == 0
     folder = tmp_path / "out/closed/acme/results/fast/training/unet3d/run/20261121_100200"
     summary = _json(folder, "summary.json")
     assert (summary["start"], summary["end"]) == ("2026-11-21T10:02:00.000", "2026-11-21T10:02:30.000")
     assert (summary["num_accelerators"], summary["num_hosts"], summary["num_files_train"]) == (4, 1, 168)
     assert (summary["host_memory_GB"], summary["host_cpu_count"]) == ([64.0], [16])
     metric = summary["metric"]
-    assert metric["train_au_percentage"] == [pytest.approx(80.0)]
-    assert metric["train_au_mean_percentage"] == pytest.approx(95.0)
+    assert metric["train_au_percentage"] == [pytest.approx(95.0)]
+    assert (metric["train_au_mean_percentage"], metric["train_au_stdev_percentage"]) == (pytest.approx(95.0), 0.0)
     assert metric["train_au_meet_expectation"] == "success"
     assert metric["train_throughput_samples_per_second"] == [pytest.approx(1000 / 11)]
     assert metric["train_throughput_mean_samples_per_second"] == 100.0
@@ -95,8 +104,16 @@ def test_the_figures_are_those_of_the_results(run: Run, tmp_path: Path) -> None:
     assert _json(folder, "0_per_epoch_stats.json") == {"1": {"duration": "11.00"}}
 
 
+def test_the_au_is_judged_by_the_limit_of_the_edition(run: Run, tmp_path: Path) -> None:
+    assert _report(run, _job(tmp_path, "cosmoflow_h100", au=0.7)).code == 0
+    assert _report(run, _job(tmp_path, "resnet50_h100", au=0.89)).code == 0
+    for model, expected in (("cosmoflow", "success"), ("resnet50", "fail")):
+        folder = tmp_path / "out/closed/acme/results/fast/training" / model / "run/20261121_100200"
+        assert _json(folder, "summary.json")["metric"]["train_au_meet_expectation"] == expected
+
+
 def test_what_is_unknown_is_null_and_listed(run: Run, tmp_path: Path) -> None:
-    job = _job(tmp_path, "unet3d_h100", "reader.loader=native", "reader.mode=posix", au_mlperf=None)
+    job = _job(tmp_path, "unet3d_h100", "reader.loader=native", "reader.mode=posix", au=None)
     (job / rundir.ENVIRONMENT).unlink()
     done = _report(run, job)
     summary = _json(tmp_path, "out/closed/acme/results/fast/training/unet3d/run/20261121_100200/summary.json")
@@ -104,7 +121,7 @@ def test_what_is_unknown_is_null_and_listed(run: Run, tmp_path: Path) -> None:
     assert summary["metric"]["train_au_meet_expectation"] is None
     for line in (
         "host_memory_GB is null",
-        "train_au_mean_percentage and train_au_meet_expectation are null",
+        "AU is null: epochs have one step only",
         "framework, reader.data_loader: dlio_benchmark has no loader native",
         "no key for the change (shipped / measured) reader.mode: framework / posix",
         "systems/SYSTEM.pdf",
