@@ -29,13 +29,14 @@ def _folder_name(text: str) -> str:
     "--submitter", required=True, metavar="NAME", callback=parsed(_folder_name), help="Organisation, which is a folder."
 )
 @option("--system", required=True, metavar="NAME", callback=parsed(_folder_name), help="System, which is a folder.")
+@option("--accelerator", metavar="NAME", help="Leave out training on other accelerators than this one, such as b200.")
 @option("--replace", "is_replaced", is_flag=True, help="Replace what an earlier report wrote for the same workloads.")
 @option(
     "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder that contains JOB."
 )
 def mlperf_report(
     directory: Path, names: tuple[str, ...], edition: EditionName, division: Division, submitter: str, system: str,
-    is_replaced: bool, runs: Path,
+    accelerator: str | None, is_replaced: bool, runs: Path,
 ) -> None:  # fmt: skip
     """Write finished jobs to DIR in the directory layout of MLPerf Storage, which its checkers read.
 
@@ -48,7 +49,8 @@ def mlperf_report(
     if not outcomes:
         raise ConfigError(f"no jobs in {', '.join(names)}; give finished jobs, or a study that has some")
     placement = tree.Placement(EDITIONS[edition], division, submitter, system)
-    report = tree.write(directory, selection.reported(outcomes, placement.edition), placement, is_replaced)
+    reported = selection.reported(outcomes, placement.edition, accelerator)
+    report = tree.write(directory, reported, placement, is_replaced)
     click.echo(report.headline)
     _list(f"Folders in {directory}:", [f"{folder}: {name}" for folder, name in report.folders.items()])
     _list("Left out or null:", report.missing)

@@ -46,12 +46,17 @@ class ReportedRun(NamedTuple):
         return f"{family}/{model}/{phase}{self.timestamp}"
 
 
-def reported(outcomes: Sequence[JobOutcome], edition: Edition) -> list[ReportedRun]:
+def reported(outcomes: Sequence[JobOutcome], edition: Edition, accelerator: str | None = None) -> list[ReportedRun]:
     """Return the runs of the jobs, in the order in which they started. Generate runs that found a complete dataset are
-    left out. Raise an error if a job cannot be reported.
+    left out. accelerator: leave out training on other accelerators; None: leave out nothing. Raise an error if a job
+    cannot be reported.
     """
     unique = {outcome.job.job: outcome for outcome in outcomes}
-    runs = [run for outcome in unique.values() for run in _runs(outcome, edition)]
+    every = [run for outcome in unique.values() for run in _runs(outcome, edition)]
+    runs = [run for run in every if accelerator is None or run.model.accelerator in (None, accelerator)]
+    if not runs:
+        known = ", ".join(sorted({run.model.accelerator for run in every if run.model.accelerator is not None}))
+        raise ConfigError(f"no run is on the accelerator {accelerator}; the jobs have: {known}")
     _check_folders(runs)
     return sorted(runs, key=lambda run: (run.model.folder, run.result.started))
 
@@ -98,7 +103,7 @@ def _check_folders(runs: Sequence[ReportedRun]) -> None:
         if accelerators.setdefault(model.folder, model.accelerator) != model.accelerator:
             raise ConfigError(
                 f"the layout has one accelerator for {model.folder}, and these jobs have {accelerators[model.folder]} "
-                f"and {model.accelerator}; report them one after the other, each with a --system of its own"
+                f"and {model.accelerator}; report one with --accelerator, and the other with another --system"
             )
         if (other := folders.setdefault(run.folder, run)) is not run:
             raise ConfigError(
