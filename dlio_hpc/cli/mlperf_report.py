@@ -54,7 +54,7 @@ def mlperf_report(
     click.echo(report.headline)
     _list(f"Folders in {directory}:", [f"{folder}: {name}" for folder, name in report.folders.items()])
     _list("Left out or null:", report.missing)
-    _list("Not a measurement of the storage:", report.cautions)
+    _list("Storage was not read, or this is unknown:", report.cautions)
 
 
 def _jobs(names: tuple[str, ...], runs: Path) -> list[Path]:

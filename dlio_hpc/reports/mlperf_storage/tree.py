@@ -144,7 +144,7 @@ def _readme(report: WrittenReport, placement: Placement) -> str:
     sections = {
         "Runs of the last call": [f"`{folder}`: {name}" for folder, name in report.folders.items()],
         "Left out or null": report.missing,
-        "Cautions": report.cautions,
+        "Storage was not read, or this is unknown": report.cautions,
         "Definitions of figures": figures.DEFINITIONS,
     }
     lists = "".join(
