@@ -150,6 +150,15 @@ def test_changed_settings_are_overrides_in_the_keys_of_dlio_benchmark(run: Run, 
     assert (metadata["model"], metadata["accelerator"], metadata["num_processes"]) == ("unet3d", "h100", 4)
 
 
+def test_checkpoints_of_a_training_are_a_change(run: Run, tmp_path: Path) -> None:
+    assert _report(run, _job(tmp_path, "unet3d_h100", "checkpoint.model_bytes=499153191")).code == 0
+    folder = tmp_path / "out/closed/acme/results/fast/training/unet3d/run/20261121_100200"
+    assert _config(folder, "config.yaml")["workload"]["workflow"]["checkpoint"] is True
+    changed = _config(folder, "overrides.yaml")
+    for line in ("model.model_size_bytes=499153191", "checkpoint.checkpoint_after_epoch=1"):
+        assert f"++workload.{line}" in changed
+
+
 def test_checkpoints_have_a_folder_without_a_phase(run: Run, tmp_path: Path) -> None:
     job = _job(tmp_path, "llama3_8b", checkpoint=_SAVED, restored=_LOADED)
     assert _report(run, job, edition="v3").code == 0
@@ -231,13 +240,15 @@ def test_a_report_is_replaced_only_on_request_and_only_if_it_is_ours(run: Run, t
     (model / "run/results.json").write_text("[]")
     assert _report(run, job, options=("--replace",)).code == 0
     assert not (model / "run/results.json").exists()
-    foreign = model / "run/20261121_110000/summary.json"
-    foreign.parent.mkdir()
-    foreign.write_text("{}")
-    refused = _report(run, job, options=("--replace",))
-    assert refused.code == 2
-    assert "was not written by dlio-hpc" in refused.err
-    assert foreign.exists()
+    for name in ("20261121_110000/summary.json", "20261121_100200/notes.txt"):
+        foreign = model / "run" / name
+        foreign.parent.mkdir(exist_ok=True)
+        foreign.write_text("{}")
+        refused = _report(run, job, options=("--replace",))
+        assert refused.code == 2
+        assert f"{name} was not written by dlio-hpc" in refused.err
+        assert foreign.exists()
+        foreign.unlink()
     assert not list((tmp_path / "out").rglob(".*")), "no temporary folders are left"
 
 

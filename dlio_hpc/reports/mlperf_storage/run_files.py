@@ -1,6 +1,7 @@
 """The files of a run, with the names and the keys that MLPerf Storage's tool gives them."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,18 @@ from dlio_hpc.reports.mlperf_storage.selection import ReportedRun
 # Key of metadata.json that marks a run's folder as written by dlio-hpc.
 MARK = "written_by"
 _AUTHOR = f"dlio-hpc {__version__} mlperf-report"
+
+_NAMES = frozenset(
+    {
+        "dlio.log",
+        "summary.json",
+        "0_output.json",
+        "0_per_epoch_stats.json",
+        "config.yaml",
+        "overrides.yaml",
+        "hydra.yaml",
+    }
+)
 
 _LEFT_OUT = (
     "code/, systems/SYSTEM.yaml, systems/SYSTEM.pdf: the source of mlpstorage, and the description of the system",
@@ -52,6 +65,13 @@ def files(run: ReportedRun, division: Division) -> dict[str, bytes]:
             "0_per_epoch_stats.json": _json(_per_epoch(run)),
         }
     return made
+
+
+def is_written(name: str) -> bool:
+    """Return whether files() gives a file this name. name: the last part of its path."""
+    return name in _NAMES or bool(
+        re.fullmatch(r"(training|checkpointing)_(.+_metadata[.]json|.+[.]std(out|err)[.]log)", name)
+    )
 
 
 def missing(run: ReportedRun) -> Iterator[str]:

@@ -89,9 +89,13 @@ def _check(folder: Path, is_replaced: bool) -> None:
 
 
 def _is_own(path: Path, folder: Path) -> bool:
-    """Return whether a file lies in the folder of a run that dlio-hpc wrote, or is a report of mlpstorage on it."""
+    """Return whether a file lies in the folder of a run that dlio-hpc wrote and has the name of a file of it, or is a
+    report of mlpstorage.
+    """
     if path.name in ("results.json", "results.csv"):
         return True
+    if not run_files.is_written(path.name):
+        return False
     parents = [parent for parent in path.parents if parent.is_relative_to(folder)]
     return any(_is_marked(file) for parent in parents for file in parent.glob("*_metadata.json"))
 
@@ -126,12 +130,24 @@ def _write_workload(target: Path, runs: Sequence[ReportedRun], division: Divisio
                 for name, content in run_files.files(run, division).items():
                     safe_folders.make(str((folder / name).parent))
                     (folder / name).write_bytes(content)
-            if target.exists():
-                target.rename(old)
-            new.rename(target)
+            _exchange(new, target, old)
     finally:
         safe_folders.discard(new)
-        safe_folders.discard(old)
+    safe_folders.discard(old)
+
+
+def _exchange(new: Path, target: Path, old: Path) -> None:
+    """Rename the folder `new` to `target`. If there is a `target`, rename it to `old`, and back if `new` cannot take its
+    place.
+    """
+    if target.exists():
+        target.rename(old)
+    try:
+        new.rename(target)
+    except BaseException:
+        if old.exists():
+            old.rename(target)
+        raise
 
 
 def _below(run: ReportedRun) -> Path:
