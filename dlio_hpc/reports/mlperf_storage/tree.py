@@ -137,8 +137,8 @@ def _write_workload(target: Path, runs: Sequence[ReportedRun], division: Divisio
 
 
 def _exchange(new: Path, target: Path, old: Path) -> None:
-    """Rename the folder `new` to `target`. If there is a `target`, rename it to `old`, and back if `new` cannot take its
-    place.
+    """Rename the folder `new` to `target`. If there is a `target` already, rename it to `old`, and rename it back if
+    `new` cannot take its place.
     """
     if target.exists():
         target.rename(old)
