@@ -80,6 +80,8 @@ def test_a_run_that_was_cut_short_in_its_second_epoch() -> None:
         40,
     )
     assert summary.au_mlperf == pytest.approx(16 / 20)
+    assert first.au_mlperf == pytest.approx(16 / 20)
+    assert second.au_mlperf is None, "it has one step"
     assert summary.samples_left_out == 0
 
 

@@ -18,7 +18,7 @@ _VERBS = {
     "report": "report", "compare": "compare", "accept": "accept", "baseline": "baseline", "history": "history",
     "similarity": "similarity", "characterize": "characterize", "import": "import_workload", "darshan": "darshan",
     "archive": "archive", "check": "check", "sites": "catalogue", "workloads": "catalogue", "datasets": "datasets",
-    "clean": "clean", "datasize": "datasize", "schema": "schema",
+    "clean": "clean", "datasize": "datasize", "mlperf-report": "mlperf_report", "schema": "schema",
 }  # fmt: skip
 
 _Value = TypeVar("_Value")

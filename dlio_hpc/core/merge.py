@@ -170,6 +170,7 @@ def _epoch(merged: Merged, number: int, steps: Floats) -> Epoch:
         verify_s=float(merged.verified[:, number, 0].mean()),
         page_cache_fraction=float(arrived[:, cache_accounting.RESIDENT].sum() / checked) if checked else None,
         disturbance=disturbed(merged, number),
+        au_mlperf=_au_mlperf([steps]),
     )
 
 

@@ -198,6 +198,8 @@ class Epoch(Struct, frozen=True):
     """
     disturbance: Disturbance | None = None
     """Activity of other processes on the job's nodes during the epoch; null: not recorded."""
+    au_mlperf: float | None = None
+    """AU by MLPerf's formula, that is, without the first step; null: the epoch has one step, or it was not recorded."""
 
 
 class SlowestRank(Struct, frozen=True):

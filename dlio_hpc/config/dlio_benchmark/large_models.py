@@ -9,7 +9,7 @@ from dlio_hpc.config.dlio_benchmark.source import SourceWorkload
 from dlio_hpc.config.model_states import MODELS, Model, ModelState
 
 # Keys of the architecture, and their counterparts below checkpoint.model.
-_ARCHITECTURE = {
+ARCHITECTURE = {
     "model.num_layers": "layers", "model.transformer.hidden_size": "hidden",
     "model.transformer.ffn_hidden_size": "feed_forward", "model.transformer.num_attention_heads": "heads",
     "model.transformer.num_kv_heads": "kv_heads", "model.transformer.vocab_size": "vocabulary",
@@ -29,8 +29,8 @@ def checkpoints(source: SourceWorkload) -> Iterator[Fact]:
     _check(source)
     yield Fact("workflow.train", "mapped", "no samples are read")
     yield Fact("workflow.checkpoint", "mapped", "a workload of checkpoints")
-    model = Model(**{name: int(source[key]) for key, name in _ARCHITECTURE.items()})
-    for key, name in _ARCHITECTURE.items():
+    model = Model(**{name: int(source[key]) for key, name in ARCHITECTURE.items()})
+    for key, name in ARCHITECTURE.items():
         yield Fact(key, "mapped", "", f"checkpoint.model.{name}", int(source[key]))
     yield from _division(source, model)
     for key, name in (("model.model_datatype", "weights"), ("model.optimizer_datatype", "optimizer")):

@@ -1,0 +1,1 @@
+"""Results of jobs in the directory layout of MLPerf Storage."""
