@@ -63,7 +63,7 @@ _parsed: Callable[[str], Any] = openmetrics_families
 
 
 def test_labels_survive(archive: Path) -> None:
-    measured = monitoring.nights(history.entries(archive), ())
+    measured = monitoring.medians(history.entries(archive), ())
     (sample,) = (
         sample
         for family in _parsed(monitoring.openmetrics(measured))
@@ -113,6 +113,6 @@ def test_gauges_have_names_of_their_own_in_base_units() -> None:
 
 
 def test_values_are_numbers(archive: Path) -> None:
-    values = [value for night in monitoring.nights(history.entries(archive), ()) for value in night.values.values()]
+    values = [value for job in monitoring.medians(history.entries(archive), ()) for value in job.values.values()]
     assert all(map(math.isfinite, values))
     assert json.dumps(values)

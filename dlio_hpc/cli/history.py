@@ -127,7 +127,7 @@ def _monitor(name: str, path: Path, entries: "Sequence[Entry]", folder: Path) ->
     from dlio_hpc.reports import monitoring
     from dlio_hpc.verdict import baselines
 
-    measured = monitoring.nights(entries, baselines.active(baselines.read(folder)))
+    measured = monitoring.medians(entries, baselines.active(baselines.read(folder)))
     if not measured:
         console.say(f"the jobs have no measurements; {path} is not written")
         return

@@ -28,7 +28,7 @@ class Gauge(NamedTuple):
     help: str
 
 
-class Night(NamedTuple):
+class JobMedians(NamedTuple):
     """The runs of a job that have one measurement key. value: values by gauge."""
 
     entry: Entry
@@ -54,10 +54,12 @@ FROM_STORAGE = Gauge("from_storage", "1: all runs read from storage, or read not
 BASELINE = Gauge("baseline_samples_per_second", "Median of samples/s of the active baseline.")
 
 
-def nights(entries: Sequence[Entry], active: Sequence[Accepted]) -> list[Night]:
+def medians(entries: Sequence[Entry], active: Sequence[Accepted]) -> list[JobMedians]:
     """Return the measurements of all jobs, oldest first. active: the active baselines."""
     ordered = sorted(together(entries), key=lambda entry: (entry.ended, entry.job))
-    return [Night(entry, group, _values(entry, group, active)) for entry in ordered for group in run_groups.of(entry)]
+    return [
+        JobMedians(entry, group, _values(entry, group, active)) for entry in ordered for group in run_groups.of(entry)
+    ]
 
 
 def _values(entry: Entry, group: Group, active: Sequence[Accepted]) -> dict[Gauge, float]:
@@ -77,23 +79,23 @@ def _values(entry: Entry, group: Group, active: Sequence[Accepted]) -> dict[Gaug
 def gauge(metric: MetricName) -> Gauge:
     """Return the gauge of a metric, in the base units that Prometheus recommends."""
     ends = {"MB/s": ("_MBps", "_bytes_per_second"), "1/s": ("_per_s", "_per_second"), "s": ("_s", "_seconds"),
-            "share": ("", "_ratio")}  # fmt: skip
-    old, new = ends.get(METRICS[metric].unit, ("", ""))
+            "share": ("", "_ratio"), "x": ("", ""), "": ("", "")}  # fmt: skip
+    old, new = ends[METRICS[metric].unit]
     return Gauge(f"{metric.removesuffix(old)}{new}", f"Median of the good runs: {METRICS[metric].noun}.")
 
 
-def openmetrics(measured: Sequence[Night]) -> str:
+def openmetrics(measured: Sequence[JobMedians]) -> str:
     """Return the newest job of each measurement as OpenMetrics text, which the textfile collector of Prometheus's node
     exporter also reads. measured: oldest first.
     """
-    newest = {(night.group.key, night.group.title, night.group.data): night for night in measured}
+    newest = {(job.group.key, job.group.title, job.group.data): job for job in measured}
     lines = []
-    for known in dict.fromkeys(known for night in newest.values() for known in night.values):
+    for known in dict.fromkeys(known for job in newest.values() for known in job.values):
         lines += [f"# TYPE {_PREFIX}{known.name} gauge", f"# HELP {_PREFIX}{known.name} {known.help}"]
-        for night in newest.values():
-            if known in night.values:
-                labels = ",".join(f'{name}="{_quoted(value)}"' for name, value in night.labels.items())
-                lines.append(f"{_PREFIX}{known.name}{{{labels}}} {night.values[known]!r}")
+        for job in newest.values():
+            if known in job.values:
+                labels = ",".join(f'{name}="{_quoted(value)}"' for name, value in job.labels.items())
+                lines.append(f"{_PREFIX}{known.name}{{{labels}}} {job.values[known]!r}")
     return "\n".join([*lines, "# EOF"]) + "\n"
 
 
@@ -101,16 +103,16 @@ def _quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def influx(measured: Sequence[Night]) -> str:
+def influx(measured: Sequence[JobMedians]) -> str:
     """Return a point in InfluxDB's line protocol for each measurement of each job, at the time when the job ended."""
     return "".join(f"{line}\n" for line in map(_point, measured))
 
 
-def _point(night: Night) -> str:
-    tags = "".join(f",{name}={_escaped(value)}" for name, value in night.labels.items() if value)
-    fields = ",".join(f"{known.name}={value!r}" for known, value in night.values.items() if known != ENDED)
-    job = night.entry.job.replace("\\", "\\\\").replace('"', '\\"')
-    return f'dlio_hpc{tags} {fields},job="{job}" {int(night.values[ENDED]) * 10**9}'
+def _point(job: JobMedians) -> str:
+    tags = "".join(f",{name}={_escaped(value)}" for name, value in job.labels.items() if value)
+    fields = ",".join(f"{known.name}={value!r}" for known, value in job.values.items() if known != ENDED)
+    name = job.entry.job.replace("\\", "\\\\").replace('"', '\\"')
+    return f'dlio_hpc{tags} {fields},job="{name}" {int(job.values[ENDED]) * 10**9}'
 
 
 def _escaped(text: str) -> str:
@@ -119,25 +121,25 @@ def _escaped(text: str) -> str:
     return plain.replace(",", "\\,").replace("=", "\\=").replace(" ", "\\ ")
 
 
-def xdmod(measured: Sequence[Night]) -> str:
+def xdmod(measured: Sequence[JobMedians]) -> str:
     """Return the newest job as lines "name: value unit". If the job has several measurements, each name begins with
     that of its measurement.
     """
     last = measured[-1].entry
-    groups = [night for night in measured if night.entry.job == last.job]
+    groups = [job for job in measured if job.entry.job == last.job]
     head = [
         f"App:Name: dlio-hpc\nApp:Version: {groups[-1].group.key.version}\nRunEnv:Nodes: {';'.join(last.hosts)}",
         f"Job: {last.job}\nExit Code: {last.exit_code}",
     ]
-    return "\n".join([*head, *(line for night in groups for line in _statistics(night, len(groups) > 1))]) + "\n"
+    return "\n".join([*head, *(line for job in groups for line in _statistics(job, len(groups) > 1))]) + "\n"
 
 
-def _statistics(night: Night, is_named: bool) -> Iterator[str]:
-    prefix = f"{night.group.title or _title(night.group.key)}: " if is_named else ""
-    yield f"{prefix}From Storage: {'yes' if night.group.is_of_storage else 'no'}"
-    yield f"{prefix}Measured Runs: {len(night.group.good)}"
+def _statistics(job: JobMedians, is_named: bool) -> Iterator[str]:
+    prefix = f"{job.group.title or _title(job.group.key)}: " if is_named else ""
+    yield f"{prefix}From Storage: {'yes' if job.group.is_of_storage else 'no'}"
+    yield f"{prefix}Measured Runs: {len(job.group.good)}"
     for name, metric in METRICS.items():
-        if measured := night.group.values(name):
+        if measured := job.group.values(name):
             unit = _XDMOD_UNITS[metric.unit]
             yield f"{prefix}{metric.noun[0].upper()}{metric.noun[1:]}: {statistics.median(measured)!r} {unit}".rstrip()
 
