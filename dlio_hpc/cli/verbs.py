@@ -19,6 +19,7 @@ _VERBS = {
     "similarity": "similarity", "characterize": "characterize", "import": "import_workload", "darshan": "darshan",
     "archive": "archive", "check": "check", "sites": "catalogue", "workloads": "catalogue", "datasets": "datasets",
     "clean": "clean", "datasize": "datasize", "mlperf-report": "mlperf_report", "schema": "schema",
+    "doctor": "doctor",
 }  # fmt: skip
 
 _Value = TypeVar("_Value")

@@ -1,0 +1,33 @@
+"""dlio-hpc doctor: collect what a maintainer needs to know about an installation."""
+
+from pathlib import Path
+
+import click
+
+from dlio_hpc.cli import console
+from dlio_hpc.cli.verbs import PATH, SETTINGS, option
+
+
+@click.command(context_settings=SETTINGS)
+@option(
+    "-s", "--site", metavar="NAME|FILE", help="Site profile. Default: the profile for this host's name, else local."
+)
+@option("-d", "--data", type=PATH, metavar="DIR", help="Folder for datasets: the file system under test.")
+@option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder of jobs.")
+@option("--json", "as_json", is_flag=True, is_common=False, help="Print one JSON document.")
+def doctor(site: str | None, data: Path | None, runs: Path, as_json: bool) -> None:
+    """Print what a maintainer needs for help: versions, MPI, site, file systems, and recent errors.
+
+    Secrets are left out: of accounts and of variables such as DLIO_HPC_TOKEN it prints only that they are set. Read the
+    output before you send it. To look for problems of a site, use dlio-hpc check.
+    """
+    from dlio_hpc.reports import diagnosis
+
+    parts = diagnosis.sections(site, data, runs)
+    if as_json:
+        console.print_json({title: dict(facts) for title, facts in parts})
+        return
+    for title, facts in parts:
+        click.secho(title, bold=True)
+        for name, text in facts or [("none", "")]:
+            click.echo(f"  {name:<22} {text}".rstrip())
