@@ -9,18 +9,10 @@ from typing import Any, TypeVar
 import click
 
 from dlio_hpc import __version__
+from dlio_hpc.cli.verb_groups import GROUPS, VERBS
 from dlio_hpc.config import defaults
 from dlio_hpc.errors import name_hint
 from dlio_hpc.files import url
-
-_VERBS = {
-    "submit": "submit", "estimate": "cost", "status": "jobs", "wait": "jobs", "cancel": "jobs", "collect": "jobs",
-    "report": "report", "compare": "compare", "accept": "accept", "baseline": "baseline", "history": "history",
-    "similarity": "similarity", "characterize": "characterize", "import": "import_workload", "darshan": "darshan",
-    "archive": "archive", "check": "check", "sites": "catalogue", "workloads": "catalogue", "datasets": "datasets",
-    "clean": "clean", "datasize": "datasize", "mlperf-report": "mlperf_report", "schema": "schema",
-    "doctor": "doctor",
-}  # fmt: skip
 
 _Value = TypeVar("_Value")
 
@@ -56,15 +48,23 @@ class CommandGroup(click.Group):
 
 class _Verbs(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_VERBS)
+        return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _VERBS:
+        verb = VERBS.get(cmd_name)
+        if verb is None:
             return None
-        module = importlib.import_module(f"dlio_hpc.cli.{_VERBS[cmd_name]}")
+        module = importlib.import_module(f"dlio_hpc.cli.{verb.module}")
         function = cmd_name.replace("-", "_") + "_" * keyword.iskeyword(cmd_name)
         command: click.Command = getattr(module, function)
+        command.epilog = f"\b\nExample:\n  {verb.example}"
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the verbs in groups, without importing their modules."""
+        for title, verbs in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, verb.summary) for name, verb in verbs.items()])
 
 
 @click.group(cls=_Verbs, context_settings=SETTINGS)

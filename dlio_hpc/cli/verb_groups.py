@@ -1,0 +1,71 @@
+"""The verbs of dlio-hpc in groups, each with its module, a summary and an example."""
+
+from typing import NamedTuple
+
+
+class Verb(NamedTuple):
+    """A verb. module: module in dlio_hpc.cli. summary: line in the list of verbs, at most 60 characters. example: a
+    command line.
+    """
+
+    module: str
+    summary: str
+    example: str
+
+
+GROUPS: dict[str, dict[str, Verb]] = {
+    "Run jobs": {
+        "submit": Verb(
+            "submit", "Submit a job, a study or a suite (also dlio-submit)",
+            "dlio-hpc submit unet3d_h100 -s perlmutter -N 4 -A PROJECT -t 30m -d /scratch/dlio --wait",
+        ),
+        "check": Verb("check", "Find what would make a job fail", "dlio-hpc check -s perlmutter -d /scratch/dlio"),
+        "estimate": Verb(
+            "cost", "Estimate node-hours, bytes and space", "dlio-hpc estimate --study fig11 -s theta --full"
+        ),
+        "datasize": Verb(
+            "datasize", "Size of the dataset that MLPerf Storage asks for",
+            "dlio-hpc datasize unet3d_h100 -N 8 --ppn 8 --memory 512GiB",
+        ),
+        "status": Verb("jobs", "State of jobs", "dlio-hpc status"),
+        "wait": Verb("jobs", "Watch jobs to their end, collect, report", "dlio-hpc wait JOB"),
+        "cancel": Verb("jobs", "End jobs", "dlio-hpc cancel --all"),
+        "collect": Verb("jobs", "Archive jobs that have ended", "dlio-hpc collect"),
+    },
+    "Judge results": {
+        "report": Verb("report", "Measurements and I/O of jobs, or of a study", "dlio-hpc report JOB --html job.html"),
+        "compare": Verb("compare", "Regression against the baseline", "dlio-hpc compare JOB --tolerance 5%"),
+        "accept": Verb(
+            "accept", "Acceptance by the criteria in a file", "dlio-hpc accept STUDY --criteria acceptance.yaml"
+        ),
+        "baseline": Verb(
+            "baseline", "Accept, list and retire baselines", 'dlio-hpc baseline accept JOB --message "quiet night"'
+        ),
+        "history": Verb("history", "Earlier jobs, their trends and changes", "dlio-hpc history --since 2026-11-01"),
+        "mlperf-report": Verb(
+            "mlperf_report", "Jobs in the layout of MLPerf Storage",
+            "dlio-hpc mlperf-report results STUDY --edition v3 --division closed --submitter site --system lustre",
+        ),
+    },
+    "Understand programs": {
+        "darshan": Verb("darshan", "Analyse Darshan logs of any program", "dlio-hpc darshan app.darshan"),
+        "characterize": Verb(
+            "characterize", "Derive a workload from Darshan logs", "dlio-hpc characterize app.darshan -o mine.yaml"
+        ),
+        "similarity": Verb("similarity", "Compare the I/O of two programs", "dlio-hpc similarity JOB app.darshan"),
+        "import": Verb(
+            "import_workload", "Turn a workload of dlio_benchmark into ours",
+            "dlio-hpc import unet3d_h100.yaml -o mine.yaml",
+        ),
+    },
+    "Manage files": {
+        "workloads": Verb("catalogue", "List or print workloads", "dlio-hpc workloads unet3d_h100"),
+        "sites": Verb("catalogue", "List, print or make site profiles", "dlio-hpc sites new mycluster"),
+        "schema": Verb("schema", "JSON Schema of YAML files, for editors", "dlio-hpc schema workload"),
+        "datasets": Verb("datasets", "List, verify and remove datasets", "dlio-hpc datasets list -d /scratch/dlio"),
+        "archive": Verb("archive", "Verify, list and extract archives", "dlio-hpc archive verify JOB.tar.zst"),
+        "clean": Verb("clean", "Remove what killed commands left", "dlio-hpc clean"),
+        "doctor": Verb("doctor", "What a maintainer needs for help", "dlio-hpc doctor -s perlmutter"),
+    },
+}  # fmt: skip
+VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
