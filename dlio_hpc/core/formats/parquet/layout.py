@@ -1,8 +1,8 @@
 """Layout of the Parquet files of a dataset: where each column chunk and each value is, and the bytes around the values.
 
 A file has the magic bytes, its row groups, and the footer. A row group holds a column chunk for each column, one after
-the other. A column chunk is a single page with all values of the row group: uncompressed, in the encoding PLAIN, without
-nulls and statistics. Values of 8 bits would take four bytes in this encoding. They are therefore indexes into a
+the other. A column chunk is a single page with all values of the row group, uncompressed, in the encoding PLAIN, and
+without nulls and statistics. Values of 8 bits would take four bytes in this encoding. They are therefore indexes into a
 dictionary of all 256 values, which has a page of its own. The index of a value is its byte.
 """
 

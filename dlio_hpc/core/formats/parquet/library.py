@@ -5,7 +5,6 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dlio_hpc.config.reader_keys import columns_read
 from dlio_hpc.config.workload import Workload
@@ -38,7 +37,7 @@ class _Column(NamedTuple):
 
     name: str
     first: int
-    dtype: npt.DTypeLike
+    dtype: np.dtype[Any]
     size: int
     width: int
 
@@ -141,13 +140,21 @@ class RowGroups:
         return [self._values(file.path, table.column(column.name), column, samples) for column in self._columns]
 
     def _values(self, path: str, array: Any, column: _Column, samples: int) -> Rows:
-        """Return the values of a column as bytes. array: the column as pyarrow delivers it."""
+        """Return the values of a column as bytes. array: the column as pyarrow delivers it. The values are taken from
+        its memory, because its to_numpy() would import pandas.
+        """
+        import pyarrow as pa
+
         joined = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
-        values = joined if column.size == 1 else joined.flatten()
-        data: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
-        if data.dtype != column.dtype or len(data) != samples * column.size:
-            raise damaged(path, f"its column {column.name} holds {len(data)} values of {data.dtype}")
-        return np.ascontiguousarray(data).view(np.uint8).reshape(samples, column.width)
+        is_list = pa.types.is_list(joined.type)
+        values = joined.flatten() if is_list else joined
+        expected = pa.from_numpy_dtype(column.dtype)
+        if is_list != (column.size > 1) or values.type != expected or len(values) != samples * column.size:
+            raise damaged(path, f"its column {column.name} holds {len(values)} values of type {joined.type}")
+        if values.null_count:
+            raise damaged(path, f"its column {column.name} holds {values.null_count} nulls")
+        data = np.frombuffer(values.buffers()[1], column.dtype, len(values), values.offset * column.dtype.itemsize)
+        return data.view(np.uint8).reshape(samples, column.width)
 
     def close(self) -> None:
         self._files.close()
