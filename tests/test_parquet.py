@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
+from dlio_hpc import units
+from dlio_hpc.config import site
 from dlio_hpc.config.dataset_keys import COLUMN_BYTES, Column, Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader as ReaderKeys
-from dlio_hpc.config.reader_keys import sample_bytes_read, spans_read
-from dlio_hpc.config.workload import Draft, Workload
+from dlio_hpc.config.reader_keys import Shuffle, sample_bytes_read, spans_read
+from dlio_hpc.config.workload import Draft, Workload, load
 from dlio_hpc.core import buffers, content
 from dlio_hpc.core.content_check import Verification
 from dlio_hpc.core.formats import FORMATS
@@ -22,8 +25,9 @@ from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.sample_layout import SampleLayout
 from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.plan import planned_bytes
 from dlio_hpc.units import Size
-from tests import written
+from tests import planning, written
 
 _COLUMNS = (
     Column("int8", name="label"),
@@ -269,6 +273,7 @@ def test_the_size_of_a_sample_follows_from_its_columns() -> None:
             {"dataset__columns": [{"dtype": "float64", "size": 1 << 25}], "dataset__row_group": 8},
             "set row_group to at most 7",
         ),
+        ({"reader__mode": "framework", "reader__interleave": 2}, "a row group would be read for every sample"),
         ({"reader__columns": ["x2"]}, "only columns of the dataset: x0, x1"),
         ({"reader__columns": []}, "name at least one column"),
         ({"reader__mode": "framework", "reader__transfer_size": 4096}, "pyarrow chooses the request size"),
@@ -281,6 +286,30 @@ def test_the_size_of_a_sample_follows_from_its_columns() -> None:
 def test_what_cannot_be_combined_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         _with(**settings)
+
+
+@pytest.mark.parametrize(
+    ("keys", "times"),
+    [
+        ({"mode": "posix"}, 1),
+        ({"read_threads": 1}, 1),
+        ({"read_threads": 4, "batch_size": 48}, 6),
+        ({"read_threads": 4, "batch_size": 288}, 1),
+        ({"read_threads": 4, "batch_size": 432}, 4 / 3),
+        ({"shuffle": Shuffle(samples=True, files=True)}, 288),
+        ({"shuffle": Shuffle(samples=True), "read_threads": 1}, 1),
+    ],
+)
+def test_the_plan_says_how_often_row_groups_are_read(tmp_path: Path, keys: dict[str, Any], times: float) -> None:
+    workload = load("flux_b200")
+    reader = structs.replace(workload.reader, **{"read_threads": 8, "prefetch": None, "shuffle": Shuffle(), **keys})
+    made = structs.replace(workload, reader=reader)
+    assert planned_bytes.row_group_factor(made) == pytest.approx(times)
+    assert planned_bytes.row_group_factor(load("demo")) == 1
+    request = planning.Request(tmp_path, data=tmp_path, walltime=units.walltime("7d"))
+    plan = planning.make(made, site.load("local"), request)
+    notes = [note for note in plan.notes if "pyarrow reads whole row groups of 594.6 MiB" in note]
+    assert bool(notes) == (times > 1)
 
 
 def test_columns_need_parquet() -> None:

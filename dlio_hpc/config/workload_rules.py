@@ -63,6 +63,11 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "null",
         ),
         (
+            (reader.interleave or 1) > 1 and kind == "parquet" and framework and dataset.row_group_samples > 1,
+            "reader.interleave: with these settings, a row group would be read for every sample; leave interleave "
+            "null, or set mode: posix",
+        ),
+        (
             by_streams(dataset, reader) and reader.read_threads > reader.files_in_turn(dataset),
             "reader.read_threads: each thread reads a TFRecord file of its own, but with reader.interleave: "
             f"{reader.interleave}, fewer files than threads are read at a time; raise reader.interleave, or leave it "

@@ -13,7 +13,7 @@ import numpy as np
 
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import content, file_comparison
+from dlio_hpc.core import content, darshan_fd_gate, file_comparison
 from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import write_file
@@ -97,4 +97,5 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
             "dataset.format: parquet with reader.mode: framework needs pyarrow, which is not installed; run pip "
             "install pyarrow, or set reader.mode: posix"
         ) from missing
+    darshan_fd_gate.is_watched()  # the first call reads /proc/self/maps
     return RowGroups(workload, paths)
