@@ -64,7 +64,7 @@ def _whole_group(dataset: Dataset, number: int, group: RowGroup) -> Rows:
     whole = np.zeros(group.size, np.uint8)
     for chunk in group.chunks:
         whole[chunk.offset : chunk.values_at] = np.frombuffer(chunk.head, np.uint8)
-        values_of(whole, chunk)[...] = samples[:, chunk.first : chunk.first + chunk.width]
+        layout.copy(values_of(whole, chunk), samples[:, chunk.first : chunk.first + chunk.width])
     return whole
 
 

@@ -106,7 +106,7 @@ class RowGroups:
             number, first = divmod(withins[begin], self._layout.group_samples)
             which = slice(first, first + end - begin)
             for column, values in zip(self._columns, self._group(files[begin], number, tally), strict=True):
-                buffer.rows[begin:end, column.first : column.first + column.width] = values[which]
+                layout.copy(buffer.rows[begin:end, column.first : column.first + column.width], values[which])
 
     def _group(self, file: int, number: int, tally: Tally) -> list[Rows]:
         """Return the columns of a row group, each of shape (samples, bytes of the column)."""

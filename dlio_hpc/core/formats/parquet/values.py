@@ -55,7 +55,7 @@ class ValuesReader:
         self._transport.fetch(reads, tally)
         for run in copies:
             first = run.chunk.first
-            buffer.rows[run.begin : run.end, first : first + run.chunk.width] = run.values
+            layout.copy(buffer.rows[run.begin : run.end, first : first + run.chunk.width], run.values)
 
     def _add(
         self, reads: ReadRequests, copies: list[_Run], file: int, within: int, which: slice, buffer: Buffer
