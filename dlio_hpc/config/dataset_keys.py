@@ -24,6 +24,8 @@ COLUMN_BYTES: dict[ColumnType, int] = {
 }  # fmt: skip
 # Bytes of samples up to which a row group of a Parquet file is filled if `row_group` is not set.
 _ROW_GROUP = 128 << 20
+# Bytes of a column's values in a row group up to which a Parquet file has a dictionary of them, as pyarrow writes it.
+LARGEST_DICTIONARY = 1 << 20
 # Limit on the bytes of a page of a Parquet file, whose size is a 32-bit number. Levels of lists take part of it.
 _LARGEST_PAGE = 2**31 - 2**26
 # HDF5's limit on the bytes of a chunk (H5Pset_chunk).
@@ -362,6 +364,18 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
         return min(samples, self.samples_per_file)
 
     @property
+    def index_bytes(self) -> int:
+        """Bytes of the indexes into dictionaries in a Parquet dataset, without those that are the values themselves."""
+        samples = self.row_group_samples
+        counts = [
+            samples * column.size
+            for column in self.all_columns
+            if COLUMN_BYTES[column.dtype] > 1 and samples * column.bytes <= LARGEST_DICTIONARY
+        ]
+        an_average_group = sum(count * index_bits(count) for count in counts) / 8
+        return math.ceil(an_average_group * self.samples / samples)
+
+    @property
     def is_stored(self) -> bool:
         """Whether the dataset has files: sample files, or auxiliary files that runs read."""
         return self.format != "null" or any(side.access == "read" for side in self.auxiliary_files)
@@ -370,6 +384,11 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     def is_generated(self) -> bool:
         """Whether the dataset has files that must be generated."""
         return self.is_stored and self.existing is None
+
+
+def index_bits(values: int) -> int:
+    """Return the number of bits of an index into a dictionary of so many values."""
+    return max(1, (values - 1).bit_length())
 
 
 def _chunk_of(shape: tuple[int, ...], values: int) -> tuple[int, ...]:

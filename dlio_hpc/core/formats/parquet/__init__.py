@@ -52,7 +52,7 @@ def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
             for chunk_number, chunk in enumerate(group.chunks):
                 yield memoryview(chunk.head)
                 yield from _column(dataset, number, group, chunk_number)
-                yield memoryview(bytes(chunk.padding))
+                yield memoryview(chunk.tail)
     yield memoryview(files.footer)
 
 
@@ -61,9 +61,11 @@ def _whole_group(dataset: Dataset, number: int, group: RowGroup) -> Rows:
     samples = np.empty((group.samples, dataset.sample.size), np.uint8)
     position = SampleLayout(dataset).position(number) + group.first * dataset.sample.size
     content.fill(samples.reshape(-1), position, compressibility(dataset))
-    whole = np.zeros(group.size, np.uint8)
+    whole = np.empty(group.size, np.uint8)
     for chunk in group.chunks:
         whole[chunk.offset : chunk.values_at] = np.frombuffer(chunk.head, np.uint8)
+        end = chunk.values_at + chunk.values
+        whole[end : end + len(chunk.tail)] = np.frombuffer(chunk.tail, np.uint8)
         layout.copy(values_of(whole, chunk), samples[:, chunk.first : chunk.first + chunk.width])
     return whole
 

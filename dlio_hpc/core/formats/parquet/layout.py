@@ -1,9 +1,14 @@
 """Layout of the Parquet files of a dataset: where each column chunk and each value is, and the bytes around the values.
 
 A file has the magic bytes, its row groups, and the footer. A row group holds a column chunk for each column, one after
-the other. A column chunk is a single page with all values of the row group, uncompressed, in the encoding PLAIN, and
-without nulls and statistics. Values of 8 bits would take four bytes in this encoding. They are therefore indexes into a
-dictionary of all 256 values, which has a page of its own. The index of a value is its byte.
+the other, uncompressed, without nulls and statistics. A column chunk has all values of the row group in one page:
+
+- up to 1 MiB of values: a dictionary of the values, and a page of indexes, which count from 0. This takes as many bytes
+  as pyarrow's writer needs for values that differ.
+- more values: a page of the values, in the encoding PLAIN. pyarrow's writer does not use a dictionary for them either.
+- values of 8 bits: a dictionary of all 256 values, and a page of indexes. The index of a value is its byte.
+
+The values of samples that follow each other are therefore next to each other in the file.
 """
 
 import functools
@@ -12,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlio_hpc.config.dataset_keys import COLUMN_BYTES, Column, ColumnType, Dataset
+from dlio_hpc.config.dataset_keys import COLUMN_BYTES, LARGEST_DICTIONARY, Column, ColumnType, Dataset, index_bits
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats.parquet import thrift
 
@@ -42,16 +47,16 @@ _PACKED = 8
 
 class ColumnChunk(NamedTuple):
     """Column chunk of a row group. first, width: offset and bytes of the column's part of a sample. head: bytes before
-    the values. dictionary: how many of them are the dictionary page. values: bytes of the values. padding: bytes after
-    them. offset: bytes of the row group before the chunk.
+    the values. values: bytes of the values. tail: bytes after them. dictionary: bytes of the dictionary page at the
+    beginning; 0 if there is none. offset: bytes of the row group before the chunk.
     """
 
     first: int
     width: int
     head: bytes
-    dictionary: int
     values: int
-    padding: int
+    tail: bytes
+    dictionary: int
     offset: int
 
     @property
@@ -61,7 +66,7 @@ class ColumnChunk(NamedTuple):
 
     @property
     def size(self) -> int:
-        return len(self.head) + self.values + self.padding
+        return len(self.head) + self.values + len(self.tail)
 
 
 class RowGroup(NamedTuple):
@@ -222,32 +227,49 @@ def _chunks(columns: tuple[Column, ...], samples: int) -> tuple[ColumnChunk, ...
 
 def _chunk(column: Column, samples: int, first: int, offset: int) -> ColumnChunk:
     levels, count = _levels(column.size, samples), samples * column.size
-    values, padding = samples * column.bytes, 0
-    dictionary = indexes = b""
+    values = samples * column.bytes
     if COLUMN_BYTES[column.dtype] == 1:
-        dictionary = _dictionary(column.dtype)
-        padding = -count % _PACKED
-        # The number of bits of an index, and the head of a run of bit-packed indexes.
-        indexes = bytes([8]) + thrift.varint((count + padding) // _PACKED << 1 | 1)
-    size = len(levels) + len(indexes) + values + padding
-    data_page = thrift.inner(
-        5,
-        thrift.i32(1, count),
-        thrift.i32(2, _RLE_DICTIONARY if dictionary else _PLAIN),
-        thrift.i32(3, _RLE),
-        thrift.i32(4, _RLE),
-    )
-    page = thrift.struct(thrift.i32(1, _DATA_PAGE), thrift.i32(2, size), thrift.i32(3, size), data_page)
-    head = dictionary + page + levels + indexes
-    return ColumnChunk(first, column.bytes, head, len(dictionary), values, padding, offset)
+        every = np.arange(256, dtype=np.uint8).view(column.dtype).astype("<i4").tobytes()
+        dictionary = _dictionary_head(256, len(every)) + every
+        padding = bytes(-count % _PACKED)
+        before = levels + _indexes_head(8, count)
+        head = dictionary + _page_head(count, len(before) + values + len(padding), _RLE_DICTIONARY) + before
+        return ColumnChunk(first, column.bytes, head, values, padding, len(dictionary), offset)
+    if values <= LARGEST_DICTIONARY:
+        head = _dictionary_head(count, values)
+        data = levels + _counted_indexes(count)
+        page = _page_head(count, len(data), _RLE_DICTIONARY) + data
+        return ColumnChunk(first, column.bytes, head, values, page, len(head) + values, offset)
+    head = _page_head(count, len(levels) + values, _PLAIN) + levels
+    return ColumnChunk(first, column.bytes, head, values, b"", 0, offset)
 
 
-def _dictionary(dtype: ColumnType) -> bytes:
-    """Return a dictionary page of all values of an 8-bit type, in which the index of a value is its byte."""
-    values = np.arange(256, dtype=np.uint8).view(dtype).astype("<i4").tobytes()
-    page = thrift.inner(7, thrift.i32(1, 256), thrift.i32(2, _PLAIN))
-    sizes = thrift.i32(2, len(values)), thrift.i32(3, len(values))
-    return thrift.struct(thrift.i32(1, _DICTIONARY_PAGE), *sizes, page) + values
+def _page_head(count: int, size: int, encoding: int) -> bytes:
+    """Return the header of a data page. count: number of its values. size: bytes of the page after the header."""
+    page = thrift.inner(
+        5, thrift.i32(1, count), thrift.i32(2, encoding), thrift.i32(3, _RLE), thrift.i32(4, _RLE)
+    )  # fmt: skip
+    return thrift.struct(thrift.i32(1, _DATA_PAGE), thrift.i32(2, size), thrift.i32(3, size), page)
+
+
+def _dictionary_head(count: int, size: int) -> bytes:
+    """Return the header of a dictionary page. count: number of its values. size: their bytes."""
+    page = thrift.inner(7, thrift.i32(1, count), thrift.i32(2, _PLAIN))
+    return thrift.struct(thrift.i32(1, _DICTIONARY_PAGE), thrift.i32(2, size), thrift.i32(3, size), page)
+
+
+def _indexes_head(bits: int, count: int) -> bytes:
+    """Return the number of bits of an index, and the head of a run of `count` bit-packed indexes."""
+    return bytes([bits]) + thrift.varint(-(-count // _PACKED) << 1 | 1)
+
+
+def _counted_indexes(count: int) -> bytes:
+    """Return the indexes from 0 to `count` (exclusive), bit-packed. The last group is filled up with zeros."""
+    bits = index_bits(count)
+    indexes = np.zeros(-(-count // _PACKED) * _PACKED, "<u4")
+    indexes[:count] = np.arange(count)
+    apart = np.unpackbits(indexes.view(np.uint8).reshape(-1, 4), axis=1, bitorder="little")
+    return _indexes_head(bits, count) + np.packbits(apart[:, :bits].reshape(-1), bitorder="little").tobytes()
 
 
 def _levels(size: int, samples: int) -> bytes:
