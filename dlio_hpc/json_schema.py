@@ -59,7 +59,10 @@ _PLAIN: dict[Any, Schema] = {
 # layout of a dataset, and a workload without a dataset writes checkpoints.
 _ALTERNATIVES: dict[type, tuple[list[str], list[list[str]]]] = {
     Workload: (["name"], [["dataset"], ["checkpoint"]]),
-    Dataset: (["format"], [["files", "samples_per_file", "sample"], ["existing"]]),
+    Dataset: (
+        ["format"],
+        [["files", "samples_per_file", "sample"], ["files", "samples_per_file", "columns"], ["existing"]],
+    ),
 }
 
 

@@ -224,12 +224,13 @@ def test_checkpoints_and_memory(job: Entry, asked: dict[str, Any], verdict: str,
     assert (check.outcome, message in check.text) == (verdict, True), check.text
 
 
-def test_a_workload_for_exploration_is_refused_as_such() -> None:
-    job = _mlperf("unet3d_h100")
+@pytest.mark.parametrize("name", ["unet3d_h100", "flux_b200"])
+def test_a_workload_for_exploration_is_refused_as_such(name: str) -> None:
+    job = _mlperf(name)
     judged = acceptance.judge(criteria_file.load("mlperf_storage_v3"), [job])
     (check,) = (check for check in judged.checks if check.criterion == "workloads")
     assert (check.outcome, judged.exit_code) == ("fail", 1)
-    assert check.text == "unet3d_h100 is for exploration only (whatif); no division accepts it"
+    assert check.text == f"{name} is for exploration only (whatif); no division accepts it"
 
 
 @pytest.mark.parametrize(("gap", "verdict"), [(59.0, "pass"), (60.0, "fail"), (3600.0, "fail")])

@@ -252,7 +252,7 @@ def test_arguments_that_cannot_be(folder: Path, run: Run, arguments: tuple[str, 
     [
         ("dataset.format=mmap_indexed_binary", "maps these files into memory"),
         ("dataset.format=hdf5_opt", "has no reader for it"),
-        ("dataset.format=parquet", "not a format of dlio_benchmark e1919d7; use one of: npz, npy"),
+        ("dataset.format=orc", "not a format of dlio_benchmark e1919d7; use one of: npz, npy"),
         ("dataset.num_samples_per_file=4", "loads the whole npz file again for each of its samples"),
         ("dataset.record_element_type=complex64", "use one of: int8, uint8"),
         ("dataset.record_dims=[64, 64]", "record_length_bytes_stdev: 68341808: dlio_benchmark refuses it"),
@@ -288,6 +288,86 @@ def test_what_is_refused_says_why_and_what_to_change(folder: Path, run: Run, ove
     assert (done.code, done.out) == (2, "")
     assert message in done.err.splitlines()[-1]
     assert "volumes.yaml" in done.err
+
+
+# Columns of Parquet: the form of MLPerf Storage's Flux and DLRM.
+_TABLES = """\
+framework: pytorch
+workflow: {generate_data: False, train: True, checkpoint: False}
+dataset:
+  format: parquet
+  compression: none
+  num_files_train: 4296
+  num_samples_per_file: 288
+  record_length: 2164832
+  parquet:
+    read_mode: row_group
+    columns:
+      - {name: t5_encodings, dtype: float32, size: 524328}
+      - {name: clip_encodings, dtype: float32, size: 409}
+      - {name: mean, dtype: float32, size: 8232}
+      - {name: logvar, dtype: float32, size: 8232}
+      - {name: timestamp, dtype: float32, size: 7}
+reader: {data_loader: pytorch, batch_size: 48, read_threads: 8, file_shuffle: seed}
+train: {epochs: 1, computation_time: 1.35}
+metric: {au: 0.90}
+"""
+
+
+def _tables(folder: Path, *overrides: str) -> Imported:
+    (folder / "tables.yaml").write_text(_TABLES)
+    return _imported(folder, "tables", *overrides)
+
+
+def test_columns_of_parquet(folder: Path) -> None:
+    imported = _tables(folder)
+    made, shipped_one = workload.Draft(imported.data, "tables").with_settings({}), workload.load("flux_b200")
+    assert made.dataset == shipped_one.dataset
+    assert (made.reader.mode, made.reader.prefetch, made.reader.columns) == ("framework", 8, None)
+    lines = "\n".join(imported.lines)
+    assert "5 columns, 2164832 bytes" in lines
+    assert "dataset.record_length: 2164832: ignored (the size of a sample follows from the columns)" in lines
+    assert "dataset.parquet.read_mode: row_group: ignored (row groups are read in any case)" in lines
+    assert max(map(len, imported.lines)) < 700
+
+
+@pytest.mark.parametrize(
+    ("override", "columns", "row_group"),
+    [
+        ("dataset.parquet.columns=[{name: a, dtype: int8, read: false}, {name: b, size: 3}]", ("b",), 1024),
+        ("dataset.parquet.columns=[{name: a, read: false}]", None, 1024),
+        ("storage.storage_options={columns: [mean]}", ("mean",), 1024),
+        ("dataset.parquet.generation_batch_size=64", None, 64),
+        ("dataset.parquet.row_group_size=100", None, 100),
+        ("dataset.parquet.columns=null", None, 1024),
+    ],
+)
+def test_columns_and_row_groups_that_are_read(
+    folder: Path, override: str, columns: tuple[str, ...] | None, row_group: int
+) -> None:
+    made = workload.Draft(_tables(folder, f"++workload.{override}").data, "tables").with_settings({})
+    assert (made.reader.columns, made.dataset.row_group) == (columns, row_group)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("dataset.parquet.columns=[{name: a, dtype: string}]", "column a: dlio-hpc has no columns of type string"),
+        ("dataset.parquet.columns=[{name: a, size: 0}]", "column a: expected a size from 1, not 0"),
+        ("dataset.parquet.columns=a", "expected a list of columns"),
+        ("dataset.parquet.partition_by=a", "does not divide a dataset into folders"),
+    ],
+)
+def test_tables_that_are_refused(folder: Path, override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        _tables(folder, f"++workload.{override}")
+
+
+def test_tables_that_differ(folder: Path) -> None:
+    notes = "\n".join(_tables(folder, "++workload.dataset.compression=snappy").notes)
+    assert "dataset.compression: snappy: approximated (files are not compressed)" in notes
+    odd = _tables(folder, "++workload.dataset.parquet.generation_batch_size=1500")
+    assert "the last row group of a batch" in "\n".join(odd.notes)
 
 
 _LARGE = """\

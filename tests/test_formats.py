@@ -41,7 +41,7 @@ _NUMBERS = Sample(shape=(30, 7), dtype="float32")
 
 
 def _dataset(kind: str, sample: Sample | None = None, **keys: Any) -> Dataset:
-    sample = sample or (_NUMBERS if kind == "csv" else _FIXED)
+    sample = sample or (_NUMBERS if kind in {"csv", "parquet"} else _FIXED)
     return Dataset(kind, keys.pop("files", FILES), keys.pop("per_file", PER_FILE), sample, **keys)  # type: ignore[arg-type]
 
 
@@ -99,13 +99,14 @@ _CASES: list[tuple[Dataset, str, int | None, dict[str, Any]]] = [
     for sample in (_FIXED, _SPREAD)
     for mode in ("posix", "framework")
 ]
-_CASES += [(_dataset("csv"), mode, None, {}) for mode in ("posix", "framework")]
+_CASES += [(_dataset(kind), mode, None, {}) for kind in ("csv", "parquet") for mode in ("posix", "framework")]
+_CASES += [(_dataset("parquet", row_group=2), mode, None, {}) for mode in ("posix", "framework")]
 _CASES += [
     (_dataset(kind, sample), "posix", size, {})
     for kind, sample in product(("npz", "tfrecord", "hdf5", "raw"), (_FIXED, _SPREAD))
     for size in (100, 1 << 20)
 ]
-_CASES += [(_dataset("csv"), "posix", size, {}) for size in (100, 1 << 20)]
+_CASES += [(_dataset(kind), "posix", size, {}) for kind in ("csv", "parquet") for size in (100, 1 << 20)]
 _CASES += [
     (_dataset(kind, sample), "framework", size, {})
     for kind, sample in product(("tfrecord", "hdf5"), (_FIXED, _SPREAD))
@@ -155,6 +156,8 @@ _CASES += [
 _CASES += [
     (_dataset("npz"), "posix", 100, {**_RING, "queue_depth": 3}),
     (_dataset("csv"), "posix", None, _RING),
+    (_dataset("parquet", row_group=3), "posix", None, _RING),
+    (_dataset("parquet", row_group=3), "posix", 100, _RING),
     (_dataset("raw", files=70, per_file=1), "posix", None, _RING),
 ]
 _CASES += [
@@ -614,7 +617,9 @@ def test_writing_over_leaves_the_same_bytes(tmp_path: Path) -> None:
         assert (tmp_path / "0").read_bytes() == before
 
 
-_WAYS = [(kind, mode) for kind in ("npz", "raw", "tfrecord", "hdf5", "csv") for mode in ("posix", "framework")]
+_WAYS = [
+    (kind, mode) for kind in ("npz", "raw", "tfrecord", "hdf5", "csv", "parquet") for mode in ("posix", "framework")
+]
 _WAYS += [("npz-gzip", mode) for mode in ("posix", "framework")] + [("hdf5-gzip", m) for m in ("posix", "framework")]
 
 
@@ -622,7 +627,7 @@ _WAYS += [("npz-gzip", mode) for mode in ("posix", "framework")] + [("hdf5-gzip"
 def way(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Dataset, str]:
     kind, _, compression = request.param[0].partition("-")
     keys = {"compression": "gzip", "random_bits": 4} if compression else {}
-    sample = _NUMBERS if kind == "csv" else Sample(shape=(300, 70), dtype="int16")
+    sample = _NUMBERS if kind in {"csv", "parquet"} else Sample(shape=(300, 70), dtype="int16")
     dataset = _dataset(kind, sample, **keys)
     _write(tmp_path, dataset)
     return dataset, request.param[1]

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from dlio_hpc import units
-from dlio_hpc.config import shipped, site
+from dlio_hpc.config import reader_keys, shipped, site
 from dlio_hpc.config.workload import Compute, load
 from dlio_hpc.plan import plan
 from tests import planning
@@ -76,6 +76,17 @@ def test_numbers_of_the_paper() -> None:
     l2hmc = load("l2hmc")
     assert l2hmc.checkpoint is not None
     assert (plan.steps_per_epoch(l2hmc, 512), l2hmc.checkpoint.every_steps, len(l2hmc.checkpoint.sizes)) == (150, 50, 4)
+
+
+def test_tables_of_mlperf() -> None:
+    """The columns add up to the bytes of a record in the source."""
+    for gpu in ("b200", "mi355"):
+        dlrm, flux = load(f"dlrm_{gpu}"), load(f"flux_{gpu}")
+        assert (len(dlrm.dataset.all_columns), dlrm.dataset.sample.size) == (200, 761)
+        assert len(reader_keys.columns_read(dlrm.dataset, dlrm.reader)) == 40
+        assert reader_keys.sample_bytes_read(dlrm.dataset, dlrm.reader) == 160
+        assert flux.dataset.sample.size == 2164832
+        assert flux.dataset.row_group_samples == flux.dataset.samples_per_file == 288
 
 
 def test_accelerators_differ_in_computing_alone() -> None:

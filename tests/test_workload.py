@@ -25,7 +25,10 @@ def test_every_shipped_workload_can_be_planned_on_every_shipped_site(name: str, 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("dataset.format=hdf9", "dataset.format: found 'hdf9'; use one of: tfrecord, hdf5, npz, raw, csv, null"),
+        (
+            "dataset.format=hdf9",
+            "dataset.format: found 'hdf9'; use one of: tfrecord, hdf5, npz, raw, csv, parquet, null",
+        ),
         ("reader.batchsize=3", "reader: unknown key 'batchsize'; did you mean 'batch_size'?"),
         ("reader.shuffle.seeds=3", "reader.shuffle: unknown key 'seeds'; did you mean 'seed'?"),
         ("dataset.files=0", "dataset.files: expected `int` >= 1, found 0"),

@@ -1,7 +1,7 @@
 """The keys of a workload's `dataset`, as frozen structs, and a check that rejects invalid combinations."""
 
 import math
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, cast, get_args
 
 from msgspec import Meta, Struct
 
@@ -15,6 +15,19 @@ TFRECORD_FRAME = 16
 # Default level of gzip; the best level in the DLIO paper (Figs. 11, 12).
 LEVEL = 4
 ITEM_BYTES = {"uint8": 1, "int16": 2, "float16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
+# Types of the values of a Parquet column. Parquet stores 16-bit integers in four bytes, so they are left out.
+ColumnType = Literal[
+    "int8", "uint8", "float16", "int32", "uint32", "float32", "int64", "uint64", "float64"
+]  # fmt: skip
+COLUMN_BYTES: dict[ColumnType, int] = {
+    "int8": 1, "uint8": 1, "float16": 2, "int32": 4, "uint32": 4, "float32": 4, "int64": 8, "uint64": 8, "float64": 8,
+}  # fmt: skip
+# Bytes of samples up to which a row group of a Parquet file is filled if `row_group` is not set.
+_ROW_GROUP = 128 << 20
+# Bytes of a column's values in a row group up to which a Parquet file has a dictionary of them, as pyarrow writes it.
+LARGEST_DICTIONARY = 1 << 20
+# Limit on the bytes of a page of a Parquet file, whose size is a 32-bit number. Levels of lists take part of it.
+_LARGEST_PAGE = 2**31 - 2**26
 # HDF5's limit on the bytes of a chunk (H5Pset_chunk).
 _LARGEST_CHUNK = 2**32
 _HOLD_ARRAYS = ("npz", "hdf5")
@@ -79,6 +92,22 @@ class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if (self.bytes is None) == (self.shape is None):
             raise ValueError("give either bytes or shape")
+
+
+class Column(Struct, frozen=True, forbid_unknown_fields=True):
+    """A column of a Parquet file."""
+
+    dtype: ColumnType
+    """Type of the column's values. Example: float32"""
+    size: units.Positive = 1
+    """Number of values in each sample. 1: a plain column; more: a column of lists."""
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,80}$")] | None = None
+    """Name of the column; null: x0, x1, ... by its position. Example: label"""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the column's values in a sample."""
+        return self.size * COLUMN_BYTES[self.dtype]
 
 
 class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -184,7 +213,7 @@ EXISTING_FORMATS: tuple[str, ...] = get_args(ExistingFormat)
 class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     """The files that are generated and read, or the existing files that are read."""
 
-    format: Literal["tfrecord", "hdf5", "npz", "raw", "csv", "null"]
+    format: Literal["tfrecord", "hdf5", "npz", "raw", "csv", "parquet", "null"]
     """Format of the files. With null there are no files: the run measures the overhead of the tool."""
     files: units.Positive
     """Number of files. Example: 64"""
@@ -195,6 +224,15 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     arrays: Annotated[tuple[units.Size, ...], Meta(min_length=2, max_length=64)] | None = None
     """Bytes of each array of a sample, for npz and HDF5 files with several arrays, such as images, masks and labels;
     null: one array. The sizes add up to `sample.bytes`. Example: [76 KiB, 12 KiB, 8]
+    """
+    columns: Annotated[tuple[Column, ...], Meta(min_length=1, max_length=10_000)] | None = None
+    """Columns of Parquet files; null: one column `x` with the values of `sample`. The bytes of a sample follow from the
+    columns, so `sample` may be left out. A type alone, such as float32, is short for {dtype: float32}.
+    Example: [{name: label, dtype: int8}, {name: features, dtype: float32, size: 13}]
+    """
+    row_group: units.Positive | None = None
+    """Number of samples in each row group of a Parquet file; null: as many as fit into 128 MiB, but at least one. The
+    last row group of a file may have fewer. Example: 6144
     """
     file_access: Literal["multi", "shared"] = "multi"
     """multi: many files; shared: a single file that all ranks read."""
@@ -307,6 +345,37 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
         return self.format == "hdf5" and self.chunk_shape is not None
 
     @property
+    def all_columns(self) -> tuple[Column, ...]:
+        """The columns of a Parquet file."""
+        if self.columns is not None:
+            return self.columns
+        dtype = cast(ColumnType, self.sample.array_dtype)
+        return (Column(dtype, math.prod(self.sample.array_shape), "x"),)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The names of the columns of a Parquet file."""
+        return tuple(column.name or f"x{number}" for number, column in enumerate(self.all_columns))
+
+    @property
+    def row_group_samples(self) -> int:
+        """Number of samples in each row group of a Parquet file but the last."""
+        samples = self.row_group or max(1, _ROW_GROUP // self.sample.size)
+        return min(samples, self.samples_per_file)
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of the indexes into dictionaries in a Parquet dataset, without those that are the values themselves."""
+        samples = self.row_group_samples
+        counts = [
+            samples * column.size
+            for column in self.all_columns
+            if COLUMN_BYTES[column.dtype] > 1 and samples * column.bytes <= LARGEST_DICTIONARY
+        ]
+        an_average_group = sum(count * index_bits(count) for count in counts) / 8
+        return math.ceil(an_average_group * self.samples / samples)
+
+    @property
     def is_stored(self) -> bool:
         """Whether the dataset has files: sample files, or auxiliary files that runs read."""
         return self.format != "null" or any(side.access == "read" for side in self.auxiliary_files)
@@ -315,6 +384,11 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     def is_generated(self) -> bool:
         """Whether the dataset has files that must be generated."""
         return self.is_stored and self.existing is None
+
+
+def index_bits(values: int) -> int:
+    """Return the number of bits of an index into a dictionary of so many values."""
+    return max(1, (values - 1).bit_length())
 
 
 def _chunk_of(shape: tuple[int, ...], values: int) -> tuple[int, ...]:
@@ -366,6 +440,10 @@ def _check(dataset: Dataset) -> None:
             kind == "csv" and (sample.bytes is not None or sample.array_dtype != "float32"),
             "format: csv contains numbers: set sample.shape, and dtype float32",
         ),
+        (
+            kind != "parquet" and (dataset.columns is not None or dataset.row_group is not None),
+            f"columns and row_group are for format: parquet; format: {kind} has none; leave both null",
+        ),
         (len(set(names)) < len(names), "auxiliary_files: names must be unique"),
     )
     if dataset.existing is not None:
@@ -374,6 +452,8 @@ def _check(dataset: Dataset) -> None:
         _check_arrays(dataset, dataset.arrays)
     if dataset.is_chunked:
         _check_chunk(dataset)
+    if kind == "parquet" and dataset.existing is None:
+        _check_columns(dataset)
 
 
 def _check_existing(dataset: Dataset, existing: Existing) -> None:
@@ -427,6 +507,34 @@ def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
             sample.bytes != total,
             f"arrays: the sizes add up to {total} bytes, but a sample has {sample.bytes} bytes; set sample.bytes: "
             f"{total}, or change the sizes",
+        ),
+    )
+
+
+def _check_columns(dataset: Dataset) -> None:
+    sample = dataset.sample
+    refuse(
+        (
+            sample.stdev is not None,
+            "sample.stdev: all samples of format: parquet have one size; leave stdev null",
+        ),
+        (
+            dataset.columns is None and sample.array_dtype not in COLUMN_BYTES,
+            f"sample.dtype: Parquet stores {sample.array_dtype} in four bytes; use one of: {', '.join(COLUMN_BYTES)}",
+        ),
+    )
+    names, columns = dataset.column_names, dataset.all_columns
+    total, largest = sum(column.bytes for column in columns), max(column.bytes for column in columns)
+    refuse(
+        (len(set(names)) < len(names), "columns: names must be unique"),
+        (
+            sample.size != total,
+            f"columns: a sample has {total} bytes, not {sample.size}; leave sample out, or set sample.bytes: {total}",
+        ),
+        (
+            dataset.row_group_samples * largest > _LARGEST_PAGE,
+            "row_group: a column of a row group must be smaller than 2 GiB; set row_group to at most "
+            f"{max(1, _LARGEST_PAGE // largest)}",
         ),
     )
 

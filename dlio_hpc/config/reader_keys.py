@@ -2,6 +2,7 @@
 functions that tell how a reader with these keys reads.
 """
 
+import itertools
 from typing import Literal
 
 from msgspec import Struct
@@ -114,6 +115,8 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     """Read an array of all samples of a batch, then the next array. false: read all arrays of a sample, then those of
     the next sample.
     """
+    columns: tuple[str, ...] | None = None
+    """Names of the columns of Parquet files that are read; null: all columns. Example: [label, features]"""
     hints: dict[str, str] = {}
     """MPI-IO hints, for collective access. Example: {romio_cb_read: enable}"""
     multiprocessing_context: Literal["fork", "spawn"] = "fork"
@@ -245,12 +248,42 @@ def reads_records(dataset: Dataset, reader: Reader) -> bool:
     return reader.loader == "tensorflow" and reads_streams(dataset, reader)
 
 
+def columns_read(dataset: Dataset, reader: Reader) -> tuple[int, ...]:
+    """Return the positions of the columns of a Parquet file that are read, in the order of the file."""
+    names = dataset.column_names
+    return tuple(at for at, name in enumerate(names) if reader.columns is None or name in reader.columns)
+
+
+def sample_bytes_read(dataset: Dataset, reader: Reader) -> int:
+    """Return how many bytes of a sample are read: all of them, or those of the columns that are read."""
+    if reader.columns is None or dataset.format != "parquet":
+        return dataset.sample_bytes
+    columns = dataset.all_columns
+    return sum(columns[at].bytes for at in columns_read(dataset, reader))
+
+
+def spans_read(dataset: Dataset, reader: Reader) -> tuple[tuple[int, int | None], ...]:
+    """Return the parts of a sample in memory that are read, as half-open ranges of bytes; None is the end of the
+    sample. Columns of a Parquet file that follow each other are one part.
+    """
+    if reader.columns is None or dataset.format != "parquet":
+        return ((0, None),)
+    ends = list(itertools.accumulate(column.bytes for column in dataset.all_columns))
+    spans: list[tuple[int, int | None]] = []
+    for at in columns_read(dataset, reader):
+        begin, end = ends[at] - dataset.all_columns[at].bytes, ends[at]
+        if spans and spans[-1][1] == begin:
+            begin = spans.pop()[0]
+        spans.append((begin, end))
+    return tuple(spans)
+
+
 def keeps_handles(dataset: Dataset, reader: Reader) -> bool:
     """Return whether a file stays open after a sample was read, for other samples of the file."""
     if dataset.format == "null" or by_streams(dataset, reader):
         return False
     if reader.mode == "framework":
-        return dataset.format in {"hdf5", "tfrecord"}
+        return dataset.format in {"hdf5", "tfrecord", "parquet"}
     return dataset.compression == "none" or dataset.format == "hdf5"
 
 

@@ -3,14 +3,16 @@
 import bisect
 import copy
 import math
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
+import msgspec
 from msgspec import Struct, structs
 
 from dlio_hpc import document, units
 from dlio_hpc.config import model_states, shipped, workload_rules
 from dlio_hpc.config.checkpoint_keys import Checkpoint
-from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
+from dlio_hpc.config.dataset_keys import ITEM_BYTES, Column, Dataset
 from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST, Reader, fits_blocks
 from dlio_hpc.errors import ConfigError
@@ -162,6 +164,9 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
             return reader.transfer_size
         if reader.mode == "framework":
             return units.Size(TENSORFLOW_BUFFER) if dataset.format == "tfrecord" else None
+        if dataset.format == "parquet":
+            largest = max(column.bytes for column in dataset.all_columns)
+            return units.Size(min(dataset.row_group_samples * largest, LARGEST_REQUEST))
         if dataset.format == "npz" and dataset.compression != "none":
             return units.Size(1 << 20)
         chunk = math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
@@ -191,6 +196,7 @@ class Draft(NamedTuple):
             document.put(data, key, value, f"{key}={value}")
             _spell_out(data)
         _add_dataset(data)
+        _add_sample(data)
         return document.convert(data, Workload, self.source)
 
 
@@ -243,6 +249,10 @@ def _spell_out(data: dict[str, Any]) -> None:
         chunk = dataset.get("chunk")
         if chunk is not None and not isinstance(chunk, dict):
             dataset["chunk"] = {"shape" if isinstance(chunk, list) else "bytes": chunk}
+        if isinstance(dataset.get("columns"), list):
+            dataset["columns"] = [
+                {"dtype": column} if isinstance(column, str) else column for column in dataset["columns"]
+            ]
         if isinstance(dataset.get("existing"), str):
             dataset["existing"] = {"glob": dataset["existing"]}
         if dataset.get("existing") is not None:
@@ -266,6 +276,18 @@ def _add_dataset(data: dict[str, Any]) -> None:
     }  # fmt: skip
     data["reader"] = {"shard": False, "prefetch": 0, **data.get("reader", {})}
     checkpoint["every_steps"] = 1
+
+
+def _add_sample(data: dict[str, Any]) -> None:
+    """Set the bytes of a sample that has columns, if the workload does not set `sample`. `data` is modified. Columns
+    that are not valid are left to the check of their keys.
+    """
+    dataset = data.get("dataset")
+    if not isinstance(dataset, dict) or dataset.get("sample") is not None or dataset.get("columns") is None:
+        return
+    with suppress(msgspec.ValidationError):
+        columns = msgspec.convert(dataset["columns"], list[Column])
+        document.put(dataset, "sample.bytes", sum(column.bytes for column in columns), "sample")
 
 
 def resized(workload: Workload, size: int, ranks: int) -> Workload:

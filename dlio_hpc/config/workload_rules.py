@@ -7,6 +7,8 @@ from dlio_hpc.document import refuse
 # The library that loads whole files in framework mode, by format. NumPy and Python read through the buffer of a file,
 # whose size can be set. pandas chooses the size of its requests.
 LIBRARIES = {"npz": "NumPy", "raw": "Python", "csv": "pandas"}
+# Libraries that choose the size of their requests.
+_CHOOSE = {"csv": "pandas", "parquet": "pyarrow"}
 
 
 def check_evaluation(dataset: Dataset, reader: Reader, passes: int) -> None:
@@ -38,8 +40,8 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "reader: the null format has no storage; do not set access, load or direct",
         ),
         (
-            reader.transfer_size is not None and framework and kind == "csv",
-            "reader.transfer_size needs mode: posix; in mode: framework, pandas chooses the request size",
+            reader.transfer_size is not None and framework and kind in _CHOOSE,
+            f"reader.transfer_size needs mode: posix; in mode: framework, {_CHOOSE.get(kind)} chooses the request size",
         ),
         (
             dataset.arrays is not None and framework and kind == "hdf5" and reader.transfer_size is not None,
@@ -61,6 +63,11 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "null",
         ),
         (
+            (reader.interleave or 1) > 1 and kind == "parquet" and framework and dataset.row_group_samples > 1,
+            "reader.interleave: with these settings, a row group would be read for every sample; leave interleave "
+            "null, or set mode: posix",
+        ),
+        (
             by_streams(dataset, reader) and reader.read_threads > reader.files_in_turn(dataset),
             "reader.read_threads: each thread reads a TFRecord file of its own, but with reader.interleave: "
             f"{reader.interleave}, fewer files than threads are read at a time; raise reader.interleave, or leave it "
@@ -70,6 +77,22 @@ def check(dataset: Dataset, reader: Reader) -> None:
             reader.array_order is not None and sorted(reader.array_order) != list(range(len(dataset.arrays or ()))),
             "reader.array_order: list each position in dataset.arrays once, from 0; leave array_order null for files "
             "with one array",
+        ),
+        (
+            reader.columns is not None and kind != "parquet",
+            f"reader.columns: format: {kind} has no columns; leave columns null",
+        ),
+        (
+            kind == "parquet" and (reader.columns == () or not set(reader.columns or ()) <= set(dataset.column_names)),
+            "reader.columns: name at least one column, and only columns of the dataset: "
+            f"{', '.join(dataset.column_names[:8])}{', ...' if len(dataset.column_names) > 8 else ''}"
+            if kind == "parquet"
+            else "",
+        ),
+        (
+            kind == "parquet" and reader.access == "collective",
+            "reader.access: collective needs samples that follow each other; format: parquet stores columns; set "
+            "access: independent",
         ),
         (
             reader.by_array and (dataset.arrays is None or reader.loader != "native" or (kind == "npz" and framework)),
@@ -118,7 +141,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "verify",
         ),
         (
-            reader.engine == "io_uring" and (reader.transfer_size or 0) > dataset.largest,
+            reader.engine == "io_uring" and kind != "parquet" and (reader.transfer_size or 0) > dataset.largest,
             "reader.engine: io_uring makes at least one request per sample; leave transfer_size null, or set it to at "
             "most the size of a sample",
         ),

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from dlio_hpc.config.reader_keys import spans_read
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content
 from dlio_hpc.core.compression import compressibility
@@ -32,6 +33,7 @@ class Verification:
         self._compressibility = compressibility(workload.dataset)
         self._paths = paths
         self._beginnings: list[tuple[Places, bytes]] = []
+        self._spans = spans_read(workload.dataset, workload.reader)
         self._expected = np.empty(BLOCK if self.is_whole else 0, np.uint8)
 
     @property
@@ -46,7 +48,9 @@ class Verification:
         if self._extent == "none" or not len(batch.rows):
             return 0
         if not self.is_whole:
-            self._beginnings.append((batch.places, batch.rows[0, :WORD].tobytes()))
+            begin, end = self._spans[0]
+            beginning = batch.rows[0, begin:end][:WORD].tobytes()
+            self._beginnings.append((batch.places, beginning))
             if len(self._beginnings) == _AT_ONCE:
                 self.finish()
             return 1
@@ -61,7 +65,7 @@ class Verification:
         beginnings, self._beginnings = self._beginnings, []
         if not beginnings:
             return
-        if self._format.head is content.head:
+        if self._format.head is content.head and self._spans[0] == (0, None):
             positions = np.array([places.table[-1, 0] for places, _ in beginnings])
             expected = content.words_at(positions, self._compressibility)
             if b"".join(beginning for _, beginning in beginnings) == expected.tobytes():
@@ -70,8 +74,10 @@ class Verification:
             self._compare_beginning(next(iter(places)), beginning)
 
     def _compare_beginning(self, place: Place, beginning: bytes) -> None:
-        size = min(place.size, len(beginning))  # a row is shorter than a word with a small reader.resize
-        expected = self._format.head(place.position, self._compressibility)[:size]
+        begin, end = self._spans[0]
+        size = place.size if end is None else end - begin
+        size = min(size, len(beginning))  # a row is shorter than a word with a small reader.resize
+        expected = self._format.head(place.position + begin, self._compressibility)[:size]
         if beginning[: len(expected)] != expected:
             raise InvalidRun(
                 f"{self._paths(place.file)}: sample {place.sample} begins with {beginning[: len(expected)].hex()}, "
@@ -79,8 +85,13 @@ class Verification:
             )
 
     def _compare_whole(self, place: Place, row: Rows) -> None:
-        for begin in range(0, place.size, BLOCK):
-            block = row[begin : min(begin + BLOCK, place.size)]
+        for first, last in self._spans:
+            self._compare_span(place, row, first, place.size if last is None else last)
+
+    def _compare_span(self, place: Place, row: Rows, first: int, last: int) -> None:
+        """Compare the bytes `first` to `last` (exclusive) of a sample."""
+        for begin in range(first, last, BLOCK):
+            block = row[begin : min(begin + BLOCK, last)]
             expected = self._expected[: len(block)]
             self._format.fill(expected, place.position + begin, self._compressibility)
             at = difference(block, expected)

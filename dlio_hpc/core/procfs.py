@@ -50,6 +50,19 @@ def thread_io() -> IO | None:
         return None
 
 
+def foreign_io() -> dict[int, IO]:
+    """Return the counters of the threads of this process that Python did not start, such as those of libraries, by the
+    number of the thread. Threads that end meanwhile are left out.
+    """
+    known = {thread.native_id for thread in threading.enumerate()}
+    try:
+        threads = [int(name) for name in os.listdir("/proc/self/task")]
+    except OSError:
+        return {}
+    counters = {thread: _io(f"/proc/self/task/{thread}/io") for thread in threads if thread not in known}
+    return {thread: counter for thread, counter in counters.items() if counter is not None}
+
+
 class _Open:
     """A file in procfs that stays open until its thread ends. A forked process opens its own file."""
 

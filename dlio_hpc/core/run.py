@@ -221,10 +221,10 @@ def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
     """Return whether the number of bytes that a run reads is known before the run starts. It is unknown in four cases:
     the dataset is compressed; samples vary in size, and not exactly all of them are read; several ranks request the
     same data in collective HDF5 reads, which read the data only once; or files stay open, so that HDF5's library keeps
-    data in its caches from one epoch to the next.
+    data in its caches from one epoch to the next, or the reader keeps a row group of Parquet.
     """
     dataset, reader = run.workload.dataset, run.workload.reader
-    if reader.keep_open and reader.mode == "framework" and dataset.format == "hdf5":
+    if reader.keep_open and reader.mode == "framework" and dataset.format in {"hdf5", "parquet"}:
         return False
     if reader.access == "collective" and reader.mode == "framework" and not reader.shard:
         return False

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from dlio_hpc import units
+from dlio_hpc.config.reader_keys import sample_bytes_read
 from dlio_hpc.darshan import clock_alignment, log_trust, setup, worker_logs
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.darshan.log_verdict import Bytes, LogVerdict, Reason, decode_probe
@@ -237,7 +238,7 @@ def _short_files(recorded: dict[tuple[int, int], int], plan: Plan, run: Run) -> 
     if layout.samples * epochs * (1 if workload.reader.shard else plan.ranks) > _MOST_SAMPLES:
         return
     for rank in range(plan.ranks):
-        wanted = samples_of_files(plan, run, rank) * layout.sample_bytes
+        wanted = samples_of_files(plan, run, rank) * sample_bytes_read(layout, workload.reader)
         for number in np.flatnonzero(wanted).tolist():
             count = recorded.get((rank, number), 0)
             if count < wanted[number]:

@@ -196,6 +196,8 @@ def _per_sample(dataset: Dataset, request: int) -> int:
     """
     if dataset.arrays is not None:
         return sum(-(-size // max(request, 1)) + 1 for size in dataset.arrays)
+    if dataset.format == "parquet":
+        return sum(-(-column.bytes // max(request, 1)) + 1 for column in dataset.all_columns)
     if dataset.is_chunked:
         chunk = math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
         request = min(request, chunk)

@@ -315,7 +315,8 @@ def needs(run: Run) -> tuple[float, int]:
     dataset = run.workload.dataset
     if not dataset.is_generated or not is_unwritten(run):
         return 0, 0
-    return payload(dataset) * _SPARE, file_count(dataset) + len(sides(dataset)) + 1
+    indexes = dataset.index_bytes if dataset.format == "parquet" else 0
+    return (payload(dataset) + indexes) * _SPARE, file_count(dataset) + len(sides(dataset)) + 1
 
 
 def needs_of_all(runs: Sequence[Run]) -> tuple[float, int]:

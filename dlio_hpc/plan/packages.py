@@ -29,6 +29,9 @@ PACKAGES = {
         "keras", "checkpoint.mode: keras", "pip install keras tensorflow-cpu, or set checkpoint.mode: posix"
     ),
     "pandas": Package("pandas", "dataset.format: csv in reader.mode: framework", "pip install pandas"),
+    "pyarrow": Package(
+        "pyarrow", "dataset.format: parquet in reader.mode: framework", "pip install pyarrow, or set reader.mode: posix"
+    ),
     "parallel h5py": Package(
         "h5py",
         "reader.access: collective in reader.mode: framework",
@@ -61,6 +64,8 @@ def _of(workload: Workload) -> Iterator[str]:
         yield reader.loader
     if workload.dataset.format == "csv" and is_framework:
         yield "pandas"
+    if workload.dataset.format == "parquet" and is_framework:
+        yield "pyarrow"
     if reader.access == "collective" and is_framework:
         yield "parallel h5py"
     if workload.checkpoint is not None:

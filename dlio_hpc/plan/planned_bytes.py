@@ -5,6 +5,8 @@ Their requests may reach beyond the last record that a rank needs. If samples ar
 read a whole file even if a rank needs only some of its samples.
 """
 
+import math
+
 from dlio_hpc.config import reader_keys
 from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
 from dlio_hpc.config.workload import TENSORFLOW_BUFFER, Workload
@@ -26,6 +28,8 @@ def payload(workload: Workload, ranks: int, samples: int) -> int:
         return 0
     if workload.reader.load == "memory":
         samples = workload.dataset.samples * (1 if workload.reader.shard else ranks)
+    if workload.dataset.format == "parquet":
+        return samples * reader_keys.sample_bytes_read(workload.dataset, workload.reader)
     return workload.dataset.bytes_of(samples)
 
 
@@ -44,6 +48,22 @@ def factor(workload: Workload, ranks: int) -> float:
     """
     samples = plan.samples_per_epoch(workload, ranks) * workload.train.epochs
     return planned(workload, ranks, samples) / (payload(workload, ranks, samples) or 1) or 1.0
+
+
+def row_group_factor(workload: Workload) -> float:
+    """Return about how many times pyarrow reads a sample of a Parquet file, because it reads whole row groups. Batches
+    of different threads or workers do not share what they read. If samples of several row groups are mixed, nearly each
+    of them needs a row group.
+    """
+    dataset, reader = workload.dataset, workload.reader
+    if dataset.format != "parquet" or reader.mode == "posix":
+        return 1
+    group, batch = dataset.row_group_samples, reader.batch_size
+    if reader.shuffle.samples and (reader.shuffle.files or dataset.samples_per_file > group):
+        return group
+    if reader.read_threads == 1 or reader.load == "memory":
+        return 1
+    return (batch + group - math.gcd(batch, group)) / batch
 
 
 def most(workload: Workload, ranks: int, planned: int) -> int | None:

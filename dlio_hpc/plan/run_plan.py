@@ -156,6 +156,14 @@ def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:
             f"dataset.files: {rest} of {ranks} ranks read {fewer + 1} of the {dataset.files} files, the other ranks "
             f"read {fewer} and wait at the end of an epoch; use a multiple of the number of ranks"
         )
+    times = planned_bytes.row_group_factor(workload)
+    if times > planned_bytes.SPARE:
+        group = reader_keys.sample_bytes_read(dataset, reader) * dataset.row_group_samples
+        yield (
+            f"up to about {times:.3g} x the bytes of the samples are read: pyarrow reads whole row groups of "
+            f"{units.format_size(group)}, and again for a batch of another worker or after a sample of another row "
+            "group; lower dataset.row_group, or set reader.mode: posix"
+        )
     times = planned_bytes.factor(workload, ranks)
     if times > planned_bytes.SPARE and reader.shuffle.samples:
         yield (

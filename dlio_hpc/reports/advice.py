@@ -27,7 +27,9 @@ _APPLICATIONS = {
 }
 # Names of formats; a format that is not listed is named by its key in capital letters. Phrases for loaders; a loader
 # that is not listed is not mentioned.
-_FORMATS = {"tfrecord": "TFRecord", "npz": "NumPy", "raw": "plain bytes", "null": "no data"}
+_FORMATS = {
+    "tfrecord": "TFRecord", "npz": "NumPy", "raw": "plain bytes", "parquet": "Parquet", "null": "no data"
+}  # fmt: skip
 _LOADERS = {"tensorflow": " through tf.data", "pytorch": " through DataLoader"}
 # Size of HDF5's default chunk cache in bytes. Each open dataset has its own cache.
 _CHUNK_CACHE = 1 << 20

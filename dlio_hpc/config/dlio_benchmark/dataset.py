@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from dlio_hpc.config.dlio_benchmark import parquet
 from dlio_hpc.config.dlio_benchmark.fact import Fact, Fate
 from dlio_hpc.config.dlio_benchmark.formats import FORMATS, IMAGES, format_of, loader_of, natural_numbers, reads_nothing
 from dlio_hpc.config.dlio_benchmark.keys import ELEMENT_BYTES, REVISION
@@ -34,20 +35,33 @@ def dataset(source: SourceWorkload) -> Iterator[Fact]:
     if files == 1:
         yield Fact("dataset.num_files_train", "mapped", "all ranks read the one file", "dataset.file_access", "shared")
     yield Fact("dataset.num_samples_per_file", "mapped", "", "dataset.samples_per_file", samples)
-    if samples > 1:
+    if samples > 1 and kind != "parquet":
         yield from _several(source)
     if kind == "indexed_binary" and not reads_nothing(source):
         yield _index(source)
-    yield from _sample(source)
+    yield from _layout(source)
     if format_of(source) == "hdf5":
         yield from _chunks(source)
-    if source["dataset.compression"] not in {"none", "gzip", "lzf"} or format_of(source) != "hdf5":
+    if kind == "parquet" and source["dataset.compression"] != "none":
+        yield Fact("dataset.compression", "approximated", "files are not compressed")
+    elif source["dataset.compression"] not in {"none", "gzip", "lzf"} or format_of(source) != "hdf5":
         yield Fact("dataset.compression", "ignored", f"dlio_benchmark {REVISION} writes plain files here")
     if source["dataset.num_subfolders_train"] > 1:
         yield Fact("dataset.num_subfolders_train", "approximated", "all files lie in one folder")
     is_trained, text = source["workflow.train"], "generates only: submit with --generate only"
     yield Fact("workflow.train", "mapped" if is_trained else "approximated", "" if is_trained else text)
     yield Fact("workflow.generate_data", "ignored", "dlio-submit generates the dataset if it does not exist")
+
+
+def _layout(source: SourceWorkload) -> Iterator[Fact]:
+    """Yield the size of a sample, or its columns."""
+    is_parquet = format_of(source) == "parquet"
+    if is_parquet and source["dataset.parquet.columns"]:
+        yield from parquet.columns(source)
+    else:
+        yield from _sample(source)
+    if is_parquet:
+        yield from parquet.row_groups(source)
 
 
 def _several(source: SourceWorkload) -> Iterator[Fact]:

@@ -74,12 +74,21 @@ _PARTS = (
 )  # fmt: skip
 
 
+# Characters of a value that are shown.
+_LONGEST = 200
+
+
 def line(source: SourceWorkload, fact: Fact) -> str:
     """Return the outcome for a key as a line of text."""
     key = source.old.get(fact.key, fact.key)
-    given = f"{key}: {source.values[fact.key]}" if fact.key in source.values else key
-    to = f" to {fact.target}={_plain(fact.value)}" if fact.target else ""
+    given = f"{key}: {_short(str(source.values[fact.key]))}" if fact.key in source.values else key
+    to = f" to {fact.target}={_short(_plain(fact.value))}" if fact.target else ""
     return f"{given}: {fact.fate}{to}{f' ({fact.text})' if fact.text else ''}"
+
+
+def _short(value: str) -> str:
+    """Return the text of a value, cut if it is long, such as a list of many columns."""
+    return value if len(value) <= _LONGEST else f"{value[: _LONGEST - 4]} ..."
 
 
 def _plain(value: Any) -> str:

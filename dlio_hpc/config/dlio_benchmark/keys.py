@@ -1,4 +1,6 @@
-"""The keys of a workload file of dlio_benchmark, as its revision e1919d7 (June 2026) reads them."""
+"""The keys of a workload file of dlio_benchmark, as its revision e1919d7 (June 2026) reads them. This revision has no
+Parquet: the keys `dataset.parquet` are those of the version that MLPerf Storage v3.0 uses.
+"""
 
 from typing import Literal, NamedTuple
 
@@ -48,6 +50,11 @@ KEYS: dict[str, SourceKey] = {
     "dataset.hdf5.chunk_dims": SourceKey("any", None),
     "dataset.hdf5.max_shape": SourceKey("any", None),
     "dataset.hdf5.num_dset_per_record": SourceKey("count", 1),
+    "dataset.parquet.columns": SourceKey("any", None),
+    "dataset.parquet.row_group_size": SourceKey("count", 1024),
+    "dataset.parquet.generation_batch_size": SourceKey("count", 0),
+    "dataset.parquet.read_mode": SourceKey("text", "", "row groups are read in any case"),
+    "dataset.parquet.partition_by": SourceKey("text", ""),
     "dataset.num_subfolders_train": SourceKey("count", 0),
     "dataset.num_files_eval": SourceKey("count", 0),
     "dataset.num_subfolders_eval": SourceKey("count", 0),

@@ -60,6 +60,11 @@ def check(source: SourceWorkload) -> None:
             "an image file holds one image; set ++workload.dataset.num_samples_per_file=1",
         ),
         (
+            kind == "parquet" and bool(source["dataset.parquet.partition_by"]),
+            "dataset.parquet.partition_by",
+            "dlio-hpc does not divide a dataset into folders by a column; remove the key",
+        ),
+        (
             kind == "csv" and source["dataset.compression"] != "none",
             "dataset.compression",
             "dlio_benchmark does not find the compressed files; set ++workload.dataset.compression=none",

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core.formats import csv, hdf5, npz, null, raw, tfrecord
+from dlio_hpc.core.formats import csv, hdf5, npz, null, parquet, raw, tfrecord
 from dlio_hpc.core.formats.existing import ExistingReader
 from dlio_hpc.core.formats.format import Format, Paths, SampleReader
 from dlio_hpc.core.formats.resized import ResizingReader
@@ -17,6 +17,7 @@ FORMATS: dict[str, Format] = {
     "npz": Format(npz.write, npz.reader, npz.fault),
     "raw": Format(raw.write, raw.reader, raw.fault),
     "csv": Format(csv.write, csv.reader, csv.fault, csv.head, csv.fill),
+    "parquet": Format(parquet.write, parquet.reader, parquet.fault),
     "null": Format(null.write, null.reader, null.fault),
 }
 

@@ -74,20 +74,21 @@ def holder(dataset: Dataset, places: SampleLayout, number: int, index: int, offs
     return number * dataset.samples_per_file + offset // dataset.arrays[index]
 
 
-def slabs(dataset: Dataset, number: int, part: SamplePart) -> Iterator[Rows]:
+def slabs(dataset: Dataset, number: int, part: SamplePart, samples: range | None = None) -> Iterator[Rows]:
     """Yield the generated rows of an array of file `number` in slabs of about 1 MiB, but at least one row. A slab is
-    valid only until the next slab is requested.
+    valid only until the next slab is requested. samples: samples of the file; None for all of them.
     """
+    wanted = range(dataset.samples_per_file) if samples is None else samples
     places, kind = SampleLayout(dataset), compressibility(dataset)
     position, width = places.position(number), dataset.sample.size
     is_small = width <= _SMALL
-    rows = max(1, min(dataset.samples_per_file, BLOCK // (width if is_small else part.size)))
-    samples = np.empty((rows, width if is_small else 0), np.uint8)
+    rows = max(1, min(len(wanted), BLOCK // (width if is_small else part.size)))
+    wholes = np.empty((rows, width if is_small else 0), np.uint8)
     memory = np.empty((rows, part.size), np.uint8)
-    for first in range(0, dataset.samples_per_file, rows):
-        slab = memory[: dataset.samples_per_file - first]
+    for first in range(wanted.start, wanted.stop, rows):
+        slab = memory[: wanted.stop - first]
         if is_small:
-            whole = samples[: len(slab)]
+            whole = wholes[: len(slab)]
             content.fill(whole.reshape(-1), position + first * width, kind)
             slab[...] = whole[:, part.first : part.first + part.size]
         else:

@@ -1,0 +1,213 @@
+"""The `framework` mode for Parquet: read row groups with pyarrow."""
+
+import threading
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dlio_hpc.config.reader_keys import columns_read
+from dlio_hpc.config.workload import Workload
+from dlio_hpc.core import darshan_fd_gate, procfs
+from dlio_hpc.core.buffers import Buffer
+from dlio_hpc.core.clock import now
+from dlio_hpc.core.content import Rows
+from dlio_hpc.core.files import ABSENT, GENERATE_AGAIN
+from dlio_hpc.core.formats.format import Paths, damaged
+from dlio_hpc.core.formats.parquet import layout
+from dlio_hpc.core.handle_cache import HandleCache
+from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.sample_layout import Places
+from dlio_hpc.errors import InvalidRun, unreadable
+
+
+class _OpenParquet(NamedTuple):
+    """File that pyarrow has opened."""
+
+    path: str
+    file: Any
+
+    def close(self) -> None:
+        with darshan_fd_gate.closing(), suppress(OSError):
+            self.file.close()
+
+
+class _Column(NamedTuple):
+    """Column that is read. name: its name. first: offset of its part of a sample. dtype, size: its values."""
+
+    name: str
+    first: int
+    dtype: np.dtype[Any]
+    size: int
+    width: int
+
+
+class RowGroups:
+    """Reader that uses pyarrow.parquet.ParquetFile. Each thread keeps the columns of the row group that it read last.
+    Samples of a row group therefore need one call if no sample of another comes between them.
+
+    Threads of pyarrow make the requests. Their number and their bytes are taken from the kernel's I/O counters of the
+    threads that are not Python's, and of the calling thread.
+    """
+
+    def __init__(self, workload: Workload, paths: Paths) -> None:
+        dataset = workload.dataset
+        self._paths = paths
+        self._layout = layout.of(dataset)
+        chunks = self._layout.group(0).chunks
+        self._columns = [
+            _Column(
+                dataset.column_names[at],
+                chunks[at].first,
+                np.dtype(dataset.all_columns[at].dtype),
+                dataset.all_columns[at].size,
+                chunks[at].width,
+            )
+            for at in columns_read(dataset, workload.reader)
+        ]
+        self._names = None if workload.reader.columns is None else [column.name for column in self._columns]
+        self._expected = (dataset.samples_per_file, self._layout.groups, dataset.column_names)
+        self._files = HandleCache(self._opened)
+        self._last = threading.local()
+        self._requests = _Requests()
+
+    def _opened(self, number: int, tally: Tally) -> _OpenParquet:
+        """Open a file, of which pyarrow reads the footer. Raise InvalidRun if it is not as expected."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        path = self._paths(number)
+        before, started = procfs.thread_io(), now()
+        try:
+            with darshan_fd_gate.opening():
+                file = pq.ParquetFile(path)
+        except pa.ArrowException as fault:
+            raise damaged(path, _line(fault)) from fault
+        except OSError as fault:
+            raise _unusable(path, fault) from fault
+        after = procfs.thread_io()
+        tally.timed(started)
+        if before is not None and after is not None:
+            difference = after.since(before)
+            tally.overhead_bytes += difference.requested
+            tally.requests += difference.calls
+        metadata = file.metadata
+        actual = (metadata.num_rows, metadata.num_row_groups, tuple(file.schema_arrow.names))
+        if actual != self._expected:
+            file.close()
+            raise InvalidRun(
+                f"{path} holds {_described(*actual)}, expected {_described(*self._expected)}; {GENERATE_AGAIN}"
+            )
+        return _OpenParquet(path, file)
+
+    def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
+        files, withins = places.file.tolist(), places.within.tolist()
+        for begin, end in layout.runs(files, withins, self._layout.group_samples):
+            number, first = divmod(withins[begin], self._layout.group_samples)
+            which = slice(first, first + end - begin)
+            for column, values in zip(self._columns, self._group(files[begin], number, tally), strict=True):
+                layout.copy(buffer.rows[begin:end, column.first : column.first + column.width], values[which])
+
+    def _group(self, file: int, number: int, tally: Tally) -> list[Rows]:
+        """Return the columns of a row group, each of shape (samples, bytes of the column)."""
+        if getattr(self._last, "key", None) != (file, number):
+            self._last.key = self._last.columns = None  # frees the old row group before the next is read
+            self._last.columns = self._loaded(self._files.get(file, tally), number, tally)
+            self._last.key = file, number
+        columns: list[Rows] = self._last.columns
+        return columns
+
+    def _loaded(self, file: _OpenParquet, number: int, tally: Tally) -> list[Rows]:
+        import pyarrow as pa
+
+        mine, started = self._requests.begin(), now()
+        try:
+            table = file.file.read_row_group(number, columns=self._names)
+        except pa.ArrowException as fault:
+            raise damaged(file.path, f"row group {number}: {_line(fault)}") from fault
+        except OSError as fault:
+            raise _unusable(file.path, fault) from fault
+        tally.timed(started)
+        counted = self._requests.end(mine)
+        if counted is None:
+            group = self._layout.group(number)
+            tally.bytes_read += sum(group.samples * column.width for column in self._columns)
+            tally.requests += len(self._columns)
+        else:
+            tally.bytes_read += counted.requested
+            tally.requests += counted.calls
+        samples = self._layout.group(number).samples
+        return [self._values(file.path, table.column(column.name), column, samples) for column in self._columns]
+
+    def _values(self, path: str, array: Any, column: _Column, samples: int) -> Rows:
+        """Return the values of a column as bytes. array: the column as pyarrow delivers it. The values are taken from
+        its memory, because its to_numpy() would import pandas.
+        """
+        import pyarrow as pa
+
+        joined = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
+        is_list = pa.types.is_list(joined.type)
+        values = joined.flatten() if is_list else joined
+        expected = pa.from_numpy_dtype(column.dtype)
+        if is_list != (column.size > 1) or values.type != expected or len(values) != samples * column.size:
+            raise damaged(path, f"its column {column.name} holds {len(values)} values of type {joined.type}")
+        if values.null_count:
+            raise damaged(path, f"its column {column.name} holds {values.null_count} nulls")
+        data = np.frombuffer(values.buffers()[1], column.dtype, len(values), values.offset * column.dtype.itemsize)
+        return data.view(np.uint8).reshape(samples, column.width)
+
+    def close(self) -> None:
+        self._files.close()
+        self._last = threading.local()
+
+
+class _Requests:
+    """Counters of the reads of pyarrow: those of the calling thread, and those of threads that Python does not know.
+    The latter serve all callers, so each call takes what no other call has taken.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken: dict[int, procfs.IO] = {}
+        self._is_known = False
+
+    def begin(self) -> procfs.IO | None:
+        """Return the counters of the calling thread before a call."""
+        if not self._is_known:
+            with self._lock:
+                if not self._is_known:
+                    self._taken = procfs.foreign_io()
+                    self._is_known = True
+        return procfs.thread_io()
+
+    def end(self, before: procfs.IO | None) -> procfs.IO | None:
+        """Return the increase of the counters since begin(), which returned `before`, or None if it is not known."""
+        after = procfs.thread_io()
+        if before is None or after is None:
+            return None
+        mine = after.since(before)
+        with self._lock:
+            counters = procfs.foreign_io()
+            requested, calls = mine.requested, mine.calls
+            for thread, counter in counters.items():
+                taken = self._taken.get(thread)
+                requested += counter.requested - (taken.requested if taken else 0)
+                calls += counter.calls - (taken.calls if taken else 0)
+            self._taken = counters
+        return procfs.IO(requested, calls, 0, 0)
+
+
+def _unusable(path: str, fault: OSError) -> Exception:
+    """Return the error for a file that cannot be read. An OSError without a number is one of Arrow's own."""
+    if fault.errno is None:
+        return damaged(path, _line(fault))
+    return unreadable(fault, path, InvalidRun, ABSENT)
+
+
+def _line(fault: BaseException) -> str:
+    return " ".join(str(fault).split())
+
+
+def _described(samples: int, groups: int, names: tuple[str, ...]) -> str:
+    listed = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+    return f"{samples} samples in {groups} row group(s) with {len(names)} column(s) {listed}"
