@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from dlio_hpc import key_texts, units
-from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.config.dataset_keys import COLUMN_BYTES, Dataset
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import SHORT_FORMS, Workload
 from dlio_hpc.plan.study_file import StudyFile
@@ -103,6 +103,9 @@ def _example(example: str) -> str:
 
 def _short(key: str, schema: Schema) -> Schema:
     """Add the plain value that a key accepts instead of a mapping."""
+    if key == "dataset.columns":
+        types_alone = {"type": "array", "items": {"anyOf": [{"enum": [*COLUMN_BYTES]}, {"$ref": "#/$defs/Column"}]}}
+        return {"anyOf": [*schema["anyOf"], types_alone]}
     if key not in SHORT_FORMS:
         return schema
     plain = [_PLAIN[SHORT_FORMS[key]]]
@@ -128,7 +131,7 @@ def _schema(kind: Any, path: str, definitions: dict[str, Schema]) -> Schema:
         return _schema(inner[index], path, definitions)
 
     makers: dict[Any, Callable[[], Schema]] = {
-        typing.Annotated: lambda: {**of_inner(0), **_bounds(inner[1:])},
+        typing.Annotated: lambda: _bounded(of_inner(0), inner[1:]),
         typing.Literal: lambda: {"enum": [*inner, *([None] if "null" in inner else [])]},
         typing.Union: lambda: {"anyOf": [_schema(part, path, definitions) for part in inner]},
         list: lambda: {"type": "array", "items": of_inner(0)},
@@ -146,9 +149,10 @@ def _tuple(inner: tuple[Any, ...], path: str, definitions: dict[str, Schema]) ->
     return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
 
 
-def _bounds(metas: tuple[Any, ...]) -> Schema:
-    """Return the limits of a number or a text."""
+def _bounded(schema: Schema, metas: tuple[Any, ...]) -> Schema:
+    """Add the limits of a number, a text or a list."""
+    unit = "Items" if schema.get("type") == "array" else "Length"
     names = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum",
-             "min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"}  # fmt: skip
+             "min_length": f"min{unit}", "max_length": f"max{unit}", "pattern": "pattern"}  # fmt: skip
     values = {word: getattr(meta, name) for meta in metas for name, word in names.items()}
-    return {word: value for word, value in values.items() if value is not None}
+    return {**schema, **{word: value for word, value in values.items() if value is not None}}
