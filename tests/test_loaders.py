@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -186,9 +186,21 @@ def test_resized_samples_are_cut_or_padded(tmp_path: Path, loader: Any, kind: An
             assert not row[kept:].any()
 
 
-def test_a_resized_sample_cannot_be_compared_whole() -> None:
-    with pytest.raises(ValueError, match="resize leaves no whole samples to compare: set verify_content: first"):
-        Reader(resize=Size(8), verify_content="all")
+@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+@pytest.mark.parametrize("kind", ["npz", "tfrecord"])
+def test_samples_that_are_compared_whole_are_not_resized(tmp_path: Path, loader: Any, kind: Any) -> None:
+    dataset = Dataset(kind, files=1, samples_per_file=4, sample=Sample(bytes=Size(400)))
+    mode: Literal["framework", "posix"] = "framework" if kind == "tfrecord" else "posix"
+    keys = Reader(loader=loader, mode=mode, batch_size=4, resize=Size(8), verify_content="all")
+    made = Workload("w", dataset, reader=keys)
+    _write(tmp_path, dataset)
+    opened, compare = _open(loader, made, tmp_path, 1), Verification(made, partial(_path, tmp_path))
+    compared = [compare(batch) for batch in opened.epoch(Order(dataset, made.reader, 0, ranks=1), 0, 4, 1)]
+    opened.close()
+    assert compared == [4]
+
+
+def test_a_size_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="resize must be at least 1 byte"):
         Reader(resize=Size(0))
 

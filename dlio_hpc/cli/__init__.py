@@ -44,7 +44,9 @@ def exit_code(program: str, arguments: list[str]) -> int:
     except click.ClickException as fault:
         fault.show()
         return fault.exit_code
-    except SystemExit:
+    except SystemExit as end:
+        if os.environ.get(f"_{program.replace('-', '_').upper()}_COMPLETE"):
+            return int(end.code or 0)  # click has answered the completion of a shell
         # click raises this when a write to a pipe fails. This pipe is neither stdout nor stderr, because _Output
         # handles these.
         _complain(program, "a pipe to another program was closed at its other end")

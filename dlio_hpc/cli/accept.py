@@ -7,7 +7,7 @@ import click
 
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import Outputs, page_options, write_junit
-from dlio_hpc.cli.verbs import PATH, SETTINGS, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
 
 if TYPE_CHECKING:
     from dlio_hpc.reports.document import Document
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command(context_settings=SETTINGS)
-@click.argument("names", nargs=-1, required=True, metavar="STUDY|JOB|ARCHIVE...")
+@argument("names", nargs=-1, required=True, metavar="STUDY|JOB|ARCHIVE...")
 @option("--criteria", metavar="NAME|FILE", help="Shipped criteria, or a YAML file. Default: the criteria of the suite.")
 @option(
     "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder that contains STUDY."

@@ -5,10 +5,10 @@ from pathlib import Path
 import click
 
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import PATH, SETTINGS, CommandGroup, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, CommandGroup, argument, option
 from dlio_hpc.errors import InvalidRun
 
-_ARCHIVES = click.argument("archives", nargs=-1, required=True, type=PATH, metavar="ARCHIVE...")
+_ARCHIVES = argument("archives", nargs=-1, required=True, type=PATH, metavar="ARCHIVE...")
 
 
 @click.group(cls=CommandGroup, context_settings=SETTINGS)

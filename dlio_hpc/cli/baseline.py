@@ -8,7 +8,7 @@ import msgspec
 
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
-from dlio_hpc.cli.verbs import SETTINGS, CommandGroup, option
+from dlio_hpc.cli.verbs import SETTINGS, CommandGroup, argument, option
 from dlio_hpc.verdict import baselines, selection
 from dlio_hpc.verdict.history_entry import together
 
@@ -23,7 +23,7 @@ def baseline() -> None:
 
 
 @baseline.command()
-@click.argument("job", metavar="JOB")
+@argument("job", metavar="JOB")
 @archive_options
 @option("--message", required=True, metavar="TEXT", help="Reason for the decision, kept with the baseline.")
 @click.option("--force", is_flag=True, help="Accept cached or partly failed runs; the baseline records this.")
@@ -63,7 +63,7 @@ def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool)
 
 
 @baseline.command()
-@click.argument("name", metavar="BASELINE")
+@argument("name", metavar="BASELINE")
 @archive_options
 @option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
@@ -80,7 +80,7 @@ def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
 
 
 @baseline.command()
-@click.argument("name", metavar="BASELINE")
+@argument("name", metavar="BASELINE")
 @archive_options
 @option("--message", required=True, metavar="TEXT", help="Reason for the decision, kept with the baseline.")
 def retire(name: str, archive: Path | None, runs: Path, message: str) -> None:

@@ -4,10 +4,11 @@ import re
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from dlio_hpc import document, units
-from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import PATH, SETTINGS, option
+from dlio_hpc.cli import console, shell_completion
+from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
 from dlio_hpc.config import defaults, shipped, site, workload
 from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.errors import ConfigError, about
@@ -15,6 +16,9 @@ from dlio_hpc.errors import ConfigError, about
 
 class _Sites(click.Group):
     """The command group `sites`. The command `sites NAME` shows the profile with this name or path."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        return [*super().shell_complete(ctx, incomplete), *shell_completion.sites(ctx, self.params[0], incomplete)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         known = super().get_command(ctx, cmd_name)
@@ -58,7 +62,7 @@ def _origin(path: Path) -> str:
 
 
 @sites.command()
-@click.argument("name")
+@argument("name")
 @click.option("--to", type=PATH, metavar="FILE", help="File to write; -: stdout. Default: ./NAME.yaml.")
 @click.option(
     "--launch", is_flag=True,
@@ -95,7 +99,7 @@ def _show_site(name: str, as_json: bool) -> None:
 
 
 @click.command(context_settings=SETTINGS)
-@click.argument("name", required=False, metavar="[NAME|FILE]")
+@argument("name", required=False, metavar="[NAME|FILE]", shell_complete=shell_completion.workloads)
 @option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def workloads(name: str | None, as_json: bool) -> None:
     """List the workloads, or print one (NAME or FILE; dlio:NAME for one of dlio_benchmark)."""

@@ -10,7 +10,7 @@ from dlio_hpc import document, units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.outputs import Outputs, page_options, write_junit
-from dlio_hpc.cli.verbs import PATH, SETTINGS, option, parsed
+from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option, parsed
 from dlio_hpc.errors import Incomplete, InfrastructureError, InvalidRun
 from dlio_hpc.results.metrics import METRICS, MetricName
 
@@ -29,7 +29,7 @@ def _tolerance(text: str) -> float:
 
 
 @click.command(context_settings=SETTINGS)
-@click.argument("names", nargs=-1, required=True, metavar="JOB|STUDY|ARCHIVE...")
+@argument("names", nargs=-1, required=True, metavar="JOB|STUDY|ARCHIVE...")
 @archive_options
 @option(
     "--baseline", "against", metavar="JOB|ID", help="Compare with this job or baseline instead of the active baseline."

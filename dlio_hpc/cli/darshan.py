@@ -10,7 +10,7 @@ import click
 
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import Outputs, trace_options
-from dlio_hpc.cli.verbs import PATH, SETTINGS, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
 from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def expression(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 
 @click.command(context_settings=SETTINGS)
-@click.argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG|DIR...")
+@argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG|DIR...")
 @option("--only", metavar="REGEX", callback=expression, help="Analyse only files whose path matches: --only '[.]h5$'.")
 @option("--merge", is_flag=True, help="Analyse the logs as those of the processes of one program without MPI.")
 @option("--summary", is_flag=True, help="Search the folders for logs, and print one table with a row for each program.")

@@ -11,7 +11,7 @@ import click
 
 from dlio_hpc import units
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import PATH, SETTINGS, CommandGroup, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, CommandGroup, argument, option
 from dlio_hpc.config import site
 from dlio_hpc.errors import InfrastructureError, InvalidRun, Unexpected, unreadable
 from dlio_hpc.plan import dataset, dataset_removal, plan
@@ -63,7 +63,7 @@ def list_datasets(data: Path | None, site_name: str | None, as_json: bool) -> in
 
 
 @datasets.command()
-@click.argument("names", nargs=-1, metavar="[NAME|DIR]...")
+@argument("names", nargs=-1, metavar="[NAME|DIR]...")
 @_DATA
 @_SITE
 @option("--quick", is_flag=True, help="Check names, number and sizes of files; do not read contents.")
@@ -112,7 +112,7 @@ def _verified(folder: Path, quick: bool) -> dict[str, Any]:
 
 
 @datasets.command()
-@click.argument("names", nargs=-1, metavar="[NAME|DIR]...")
+@argument("names", nargs=-1, metavar="[NAME|DIR]...")
 @_DATA
 @_SITE
 @option("--unfinished", is_flag=True, help="Remove all datasets whose generation did not complete.")

@@ -5,7 +5,7 @@ from msgspec import structs
 
 from dlio_hpc import units
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.verbs import SETTINGS, argument, option
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import dataset_size
@@ -13,7 +13,7 @@ from dlio_hpc.plan.dataset_size import STEPS, TIMES_MEMORY
 
 
 @click.command(context_settings=SETTINGS)
-@click.argument("workload")
+@argument("workload")
 @option("--nodes", "-N", type=click.IntRange(1), default=1, show_default=True, help="Number of nodes.")
 @option("--ppn", type=click.IntRange(1), required=True, help="Number of ranks per node (emulated accelerators).")
 @option("--memory", required=True, metavar="SIZE", help="Memory of a node, such as 512GiB.")

@@ -11,7 +11,7 @@ from dlio_hpc.batch.schedulers import ENDED
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.outputs import Outputs, page_options
-from dlio_hpc.cli.verbs import PATH, SETTINGS, option, parsed
+from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option, parsed
 from dlio_hpc.results.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _day(text: str) -> str:
 
 
 @click.command(context_settings=SETTINGS)
-@click.argument("pattern", required=False, metavar="[JOB-PATTERN]")
+@argument("pattern", required=False, metavar="[JOB-PATTERN]")
 @archive_options
 @option("--site", is_common=False, metavar="NAME", help="Only jobs of this site.")
 @option("--workload", metavar="NAME", help="Only jobs of this workload.")

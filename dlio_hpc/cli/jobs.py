@@ -10,7 +10,7 @@ from dlio_hpc.batch import debris, job_record, job_state
 from dlio_hpc.batch.cancel import cancel as cancel_one
 from dlio_hpc.cli import console
 from dlio_hpc.cli.report import collect_all, collect_one, finish, show_study
-from dlio_hpc.cli.verbs import PATH, SETTINGS, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
 from dlio_hpc.errors import Incomplete
 from dlio_hpc.records import names, study_outcome
 
@@ -21,7 +21,7 @@ def _on_jobs(function: Any) -> Any:
         "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True,
         help="Folder of the directories of jobs.",
     )(function)  # fmt: skip
-    return click.argument("jobs", nargs=-1, metavar="[JOB]...")(function)
+    return argument("jobs", nargs=-1, metavar="[JOB]...")(function)
 
 
 @click.command(context_settings=SETTINGS)

@@ -6,7 +6,7 @@ from typing import get_args
 
 import click
 
-from dlio_hpc.cli.verbs import PATH, SETTINGS, option, parsed
+from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option, parsed
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records import names as jobs_by_name
@@ -21,8 +21,8 @@ def _folder_name(text: str) -> str:
 
 
 @click.command("mlperf-report", context_settings=SETTINGS)
-@click.argument("directory", type=PATH, metavar="DIR")
-@click.argument("names", nargs=-1, required=True, metavar="JOB|STUDY|ARCHIVE...")
+@argument("directory", type=PATH, metavar="DIR")
+@argument("names", nargs=-1, required=True, metavar="JOB|STUDY|ARCHIVE...")
 @option("--edition", type=click.Choice(get_args(EditionName)), required=True, help="Edition of MLPerf Storage.")
 @option("--division", type=click.Choice(get_args(Division)), required=True, help="Division, which is a folder.")
 @option(

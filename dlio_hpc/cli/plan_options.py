@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from dlio_hpc import document, units
-from dlio_hpc.cli.verbs import PATH, option, parsed
+from dlio_hpc.cli.verbs import PATH, argument, option, parsed
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import sweep
 from dlio_hpc.plan.options import Options
@@ -91,7 +91,7 @@ def plan_options(function: Any) -> Any:
 
     for add in reversed(_OPTIONS):
         command = add(command)
-    return click.argument("workload", metavar="[WORKLOAD]", required=False)(command)
+    return argument("workload", metavar="[WORKLOAD]", required=False)(command)
 
 
 def given_options(context: click.Context, allowed: set[str]) -> list[str]:

@@ -10,7 +10,7 @@ import click
 
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import Outputs, trace_options
-from dlio_hpc.cli.verbs import PATH, SETTINGS, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records import names as jobs_by_name
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command(context_settings=SETTINGS)
-@click.argument("names", nargs=-1, required=True, metavar="STUDY|DIR|ARCHIVE...")
+@argument("names", nargs=-1, required=True, metavar="STUDY|DIR|ARCHIVE...")
 @option(
     "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder that contains STUDY."
 )

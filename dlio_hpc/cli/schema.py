@@ -4,13 +4,13 @@ import json
 
 import click
 
-from dlio_hpc.cli.verbs import SETTINGS
+from dlio_hpc.cli.verbs import SETTINGS, argument
 
 NAMES = ("workload", "site", "study", "suite", "criteria")
 
 
 @click.command(context_settings=SETTINGS)
-@click.argument("name", type=click.Choice(NAMES))
+@argument("name", type=click.Choice(NAMES))
 def schema(name: str) -> None:
     """Print the JSON Schema of a kind of YAML file.
 

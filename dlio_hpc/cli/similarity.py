@@ -9,7 +9,7 @@ import click
 from dlio_hpc.cli import console
 from dlio_hpc.cli.darshan import expression
 from dlio_hpc.cli.outputs import Outputs, page_options
-from dlio_hpc.cli.verbs import PATH, SETTINGS, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.records import names as jobs_by_name
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command(context_settings=SETTINGS)
-@click.argument("names", nargs=-1, required=True, metavar="JOB|ARCHIVE|LOG|DIR|PATTERN|PROFILE...")
+@argument("names", nargs=-1, required=True, metavar="JOB|ARCHIVE|LOG|DIR|PATTERN|PROFILE...")
 @option("--matrix", is_flag=True, help="Compare any number of programs, each with every other one.")
 @option(
     "--against",

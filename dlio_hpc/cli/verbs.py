@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from dlio_hpc import __version__
+from dlio_hpc.cli import shell_completion
 from dlio_hpc.cli.verb_groups import GROUPS, VERBS
 from dlio_hpc.config import defaults
 from dlio_hpc.errors import name_hint
@@ -94,7 +95,16 @@ def option(*names: str, is_common: bool = True, **settings: Any) -> Callable[[An
     long = next(name for name in names if name.startswith("--"))
     variable = long.partition("/")[0].removeprefix("--").replace("-", "_").upper()
     kind = _Option if is_common else click.Option
-    return click.option(*names, cls=kind, envvar=f"DLIO_HPC_{variable}", show_envvar=False, **settings)
+    completer = shell_completion.of_option(long.removeprefix("--"), settings.get("metavar"))
+    return click.option(
+        *names, cls=kind, envvar=f"DLIO_HPC_{variable}", show_envvar=False, shell_complete=completer, **settings
+    )
+
+
+def argument(name: str, **settings: Any) -> Callable[[Any], Any]:
+    """Return a decorator that adds an argument to a command."""
+    settings.setdefault("shell_complete", shell_completion.of_argument(name, settings.get("metavar")))
+    return click.argument(name, **settings)
 
 
 def parsed(parse: Callable[[str], _Value]) -> Callable[[click.Context, click.Parameter, str | None], _Value | None]:

@@ -71,7 +71,8 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     """
     resize: units.Size | None = None
     """Size of a sample in a batch, as an application has it after resizing images: the first bytes of the sample, with
-    zeros after a shorter one. The whole sample is read all the same. null: the sample as it is. Example: 150528
+    zeros after a shorter one. The whole sample is read all the same. null: the sample as it is, as with
+    `verify_content: all`, which compares whole samples. Example: 150528
     """
     read_threads: units.Positive = 1
     """Number of threads (native), worker processes (pytorch) or parallel calls (tensorflow) that read. Example: 8"""
@@ -143,6 +144,11 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
         return self.read_threads if reads_streams(dataset, self) else 1
 
     @property
+    def resizes(self) -> bool:
+        """Whether the samples in a batch have another size than those that are read."""
+        return self.resize is not None and self.verify_content != "all"
+
+    @property
     def verifies(self) -> bool:
         return self.mode == "framework" if self.verify is None else self.verify
 
@@ -156,10 +162,6 @@ def _check(reader: Reader) -> None:
             "transfer_size must be at least 1 byte, and at most 1 GiB",
         ),
         (reader.resize is not None and reader.resize < 1, "resize must be at least 1 byte, or null"),
-        (
-            reader.resize is not None and reader.verify_content == "all",
-            "resize leaves no whole samples to compare: set verify_content: first, or remove resize",
-        ),
         (
             reader.batch_size * (reader.batches_ahead + 1) > 2**31,
             "batch_size x (prefetch + 1) samples exceed the memory of any node",

@@ -143,7 +143,8 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def row_bytes(self) -> int:
         """Bytes of a row of a batch: `reader.resize`, or the largest sample."""
-        return self.dataset.largest_in_memory if self.reader.resize is None else self.reader.resize
+        keys = self.reader
+        return keys.resize if keys.resizes and keys.resize is not None else self.dataset.largest_in_memory
 
     @property
     def brings_neighbours(self) -> bool:

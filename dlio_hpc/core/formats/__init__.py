@@ -29,6 +29,6 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Sample
     made = FORMATS[workload.dataset.format].reader(workload, paths, comm)
     if workload.dataset.existing is not None:
         made = ExistingReader(made)
-    if workload.reader.resize is not None:
+    if workload.reader.resizes:
         made = ResizingReader(made, workload.dataset.largest_in_memory)
     return made

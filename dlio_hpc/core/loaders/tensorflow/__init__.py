@@ -43,7 +43,7 @@ class TensorFlowLoader:
         self._span: TimeSpan | None = None
         self._source: Source
         if reads_records(workload.dataset, workload.reader):
-            self._source = Records(self._tf, workload, paths, whole or workload.reader.resize is not None)
+            self._source = Records(self._tf, workload, paths, whole or workload.reader.resizes)
         else:
             self._source = Batches(self._tf, workload, paths)
 

@@ -217,7 +217,7 @@ class Records:
         record = self._preprocessing(record)
         if not self._whole:
             return record
-        if not dataset.sizes_vary and self._workload.reader.resize is None:
+        if not dataset.sizes_vary and not self._workload.reader.resizes:
             return tf.ensure_shape(tf.io.decode_raw(record, tf.uint8), (dataset.sample.size,))
         return tf.io.decode_raw(record, tf.uint8, fixed_length=self._workload.row_bytes)
 
