@@ -1,5 +1,9 @@
 """Bytes and requests of the result are exactly those of the dataset's files that strace records."""
 
+import re
+import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,6 +19,10 @@ from tests import planning, straced
 RANKS = 2
 _CHUNKED = ("dataset.format=hdf5", "dataset.chunk=4KiB")
 _ARRAYS = ("dataset.sample={bytes: 12000}", "dataset.arrays=[9000, 2980, 8, 12]")
+_COLUMNS = (
+    "dataset.format=parquet", "dataset.sample=null", "dataset.row_group=4", "reader.columns=[x1]",
+    "dataset.columns=[{dtype: float32, size: 900}, {dtype: float64, size: 3000}]",
+)  # fmt: skip
 _RECORDS = ("dataset.format=tfrecord", "reader.mode=framework", "reader.loader=tensorflow")
 
 
@@ -61,6 +69,7 @@ def _measured(folder: Path, workload: Path | str, *keys: str) -> tuple[Run, Summ
         (*_ARRAYS, "dataset.format=hdf5"),
         (*_ARRAYS, "dataset.format=hdf5", "reader.mode=framework"),
         (*_ARRAYS, "dataset.format=hdf5", "reader.mode=framework", "reader.loader=pytorch"),
+        _COLUMNS,
         ("dataset.format=csv", "reader.mode=framework"),
         ("dataset.format=raw", "reader.mode=framework"),
         ("dataset.format=tfrecord", "reader.mode=framework"),
@@ -105,3 +114,32 @@ def test_l2hmc_writes_each_file_of_a_checkpoint_in_one_request(tmp_path: Path) -
     assert straced.writes(tmp_path, RANKS, run.outputs) == {
         f"rank00000-{number}.ckpt": [size] * summary.checkpoint.count for number, size in enumerate(sizes)
     }
+
+
+def test_framework_mode_makes_the_requests_of_pyarrow(tmp_path: Path, small: Path) -> None:
+    """The count has at most one request more per rank: a thread of pyarrow asks how many CPUs there are."""
+    pytest.importorskip("pyarrow")
+    order = ("reader.shuffle.samples=false", "reader.shuffle.files=false", "reader.read_threads=1", "train.epochs=1")
+    run, summary = _measured(tmp_path, small, *_COLUMNS, "reader.mode=framework", *order)
+    requests = straced.requests(tmp_path, RANKS, run.dataset)
+    assert 0 <= summary.reads - len(requests) <= RANKS
+    assert 0 <= summary.bytes_read + summary.overhead_bytes_read - sum(requests) <= 100 * RANKS
+    assert Counter(requests) == Counter(_requests_of_pyarrow(tmp_path, Path(run.dataset)))
+
+
+def _requests_of_pyarrow(folder: Path, dataset: Path) -> list[int]:
+    """Return the bytes of each read when pyarrow alone reads column x1 of each row group of the dataset's files."""
+    program = """\
+import sys
+import pyarrow.parquet
+for path in sys.argv[1:]:
+    file = pyarrow.parquet.ParquetFile(path)
+    for group in range(file.num_row_groups):
+        file.read_row_group(group, columns=["x1"])
+"""
+    files = sorted(map(str, dataset.glob("*.parquet")))
+    tracer = ["strace", "-ff", "-y", "-e", "trace=read,pread64", "-o", str(folder / "bare")]
+    subprocess.run([*tracer, sys.executable, "-c", program, *files], check=True)
+    texts = [trace.read_text(errors="replace") for trace in folder.glob("bare.*")]
+    reads = re.findall(r"<(/[^>]*)>.* = (\d+)$", "\n".join(texts), re.MULTILINE)
+    return [int(count) for path, count in reads if path in files and int(count)]
