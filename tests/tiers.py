@@ -97,6 +97,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "test_banners.py::test_no_page_breaks_a_word_or_is_wider_than_the_window[True-390]",
     ),
     "the Python API": ("test_api.py::test_readmes_example_runs_a_job",),
+    "a run is compared with a plain loop": ("test_storage_probe.py::test_a_job_compares_its_run_with_a_plain_loop",),
     "every shipped workload": ("test_shipped_workloads.py::test_each_runs_here_shrunk[demo]",),
 }
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from dlio_hpc.files.filesystem import COUNTED, MEMORY
+from dlio_hpc.files.filesystem import COUNTED, MEMORY, OWN_CACHE
 from dlio_hpc.plan import dataset_size
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.run_result import Epoch, RestoreSummary, Result
@@ -18,8 +18,6 @@ Outcome = Literal["storage", "cached", "unknown", "nothing read"]
 LIMIT = 0.10
 # Smallest size of a dataset that MLPerf Storage allows, as a multiple of the memory of all nodes together.
 ENOUGH = dataset_size.TIMES_MEMORY
-# File systems with a cache of their own that O_DIRECT does not bypass (OpenZFS before 2.3).
-_OWN_CACHE = frozenset({"zfs"})
 
 
 class EpochStorage(Struct, frozen=True):
@@ -164,7 +162,7 @@ def _counted(kind: str, traffic: _Traffic, is_direct: bool) -> tuple[int | None,
         return traffic.client_received, min(1.0, max(0.0, missing / asked)), f"{kind} clients' count"
     if traffic.fetched is not None and kind in COUNTED:
         return traffic.fetched, max(0.0, 1 - traffic.fetched / asked), f"kernel's count on {kind}"
-    if is_direct and kind not in _OWN_CACHE:
+    if is_direct and kind not in OWN_CACHE:
         return asked, 0.0, "O_DIRECT bypasses the page cache"
     return None, None, "not counted"
 

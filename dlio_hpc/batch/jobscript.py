@@ -14,6 +14,7 @@ from dlio_hpc.config import shipped
 from dlio_hpc.config.site import depth
 from dlio_hpc.files import rundir
 from dlio_hpc.lustre import lfs
+from dlio_hpc.plan import cost
 from dlio_hpc.plan.plan import Plan, Run
 
 
@@ -117,14 +118,24 @@ def _run(plan: Plan, run: Run, otherwise: Shell) -> list[ScriptStep]:
     name = rundir.run_name(run.number, run.name)
     launch = launchers.command(plan, run.darshan)
     step = ScriptStep(name, join([*launch, *core_command(plan, run.number)]), otherwise)
+    probe = _probe(plan, run) if cost.is_probed(plan.site, run) else []
     if not run.darshan:
-        return [step]
+        return [*probe, step]
     folder = quote(f"{rundir.RUNS}/{name}/{rundir.DARSHAN}")
     judged = [*_darshan_command(plan), "judge", rundir.PLAN, "--run", str(run.number)]
     return [
+        *probe,
         step._replace(darshan=folder),
         ScriptStep(f"darshan {name}", join(judged), Shell("[ $? != 3 ] || status=3")),
     ]
+
+
+def _probe(plan: Plan, run: Run) -> list[ScriptStep]:
+    """Return the step that reads the dataset in a plain loop before a measured run, without Darshan. The run is made
+    even if the probe fails.
+    """
+    command = [*launchers.command(plan), *core_command(plan, run.number), "--probe"]
+    return [ScriptStep(f"probe {rundir.run_name(run.number, run.name)}", join(command), Shell("true"))]
 
 
 def _sweep(plan: Plan) -> Shell | None:

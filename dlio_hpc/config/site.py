@@ -180,6 +180,10 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     """Path of libdarshan.so, built for the ranks' MPI; null: no Darshan. Example: /opt/darshan/lib/libdarshan.so"""
     layout: Layout | None = None
     """Lustre layout of datasets; null: the file system's default. Example: {stripe_count: 8, stripe_size: 1 MiB}"""
+    probe: units.Seconds | None = None
+    """Time for which the ranks read the dataset in a plain loop before each measured run, once sequentially and once at
+    random, as a reference for the rate of the run; null: no probe. Example: 2 s
+    """
     expected_rates: Rates = Rates()
     """Expected rates of a node. They are used for cost estimates and to divide studies into jobs."""
 

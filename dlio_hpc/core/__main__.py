@@ -26,6 +26,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("plan", type=Path, metavar="PLAN.json", help="plan from dlio-submit; results go to its folder")
     parser.add_argument("--run", type=int, required=True, metavar="N", help="number of the run in the plan")
     parser.add_argument("--packages", action="store_true", help="only import the packages that the job's runs need")
+    parser.add_argument("--probe", action="store_true", help="only read the run's dataset in a plain loop (site.probe)")
     options = parser.parse_args(arguments)
 
     # With NumPy, OpenBLAS starts a thread per core. These threads poll before they sleep, and ranks do not use them.
@@ -51,6 +52,8 @@ def main(arguments: list[str] | None = None) -> None:
             from dlio_hpc.core import package_check
 
             package_check.require(comm, plan.packages, plan.nodes)
+        elif options.probe:
+            core.probe(comm, folder, plan, run)
         else:
             core.execute(comm, directory, plan, run, plan_sha256)
         clock.assemble(comm)  # rank 0 is still merging and writing

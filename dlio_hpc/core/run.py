@@ -19,6 +19,7 @@ from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.plan import cost, dataset, planned_bytes
 from dlio_hpc.plan.plan import Plan, Run
 from dlio_hpc.plan.plan import load as load_plan
+from dlio_hpc.results import probe_result
 from dlio_hpc.results.run_result import DatasetFacts, Disturbance, Epoch, Result, Summary, decode, write
 
 if TYPE_CHECKING:
@@ -87,6 +88,15 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     )
     write(folder / rundir.RESULT, result)
     _end(directory, result)
+
+
+def probe(comm: "Intracomm", folder: Path, plan: Plan, run: Run) -> None:
+    """Make the probe of a measured run on all ranks, and write probe.json to the folder of the run on rank 0."""
+    from dlio_hpc.core import storage_probe
+
+    (folder / rundir.PROBE).unlink(missing_ok=True)
+    if plan.site.probe is not None and (outcome := storage_probe.probe(comm, run, plan.site.probe)) is not None:
+        probe_result.write(folder / rundir.PROBE, outcome)
 
 
 def _end(directory: Path, result: Result) -> None:

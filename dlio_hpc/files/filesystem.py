@@ -24,6 +24,8 @@ COUNTED = frozenset({"ext4", "xfs", "btrfs", "overlay"})
 # Types whose data are cached only in the kernel's page cache on the node.
 PAGED = COUNTED | {"lustre", "nfs", "fuse", "ceph", "smb", "9p", "afs"}
 MEMORY = frozenset({"tmpfs", "ramfs"})
+# Types with a cache of their own that O_DIRECT does not bypass (OpenZFS before 2.3).
+OWN_CACHE = frozenset({"zfs"})
 
 
 class FileSystem(Struct, frozen=True):

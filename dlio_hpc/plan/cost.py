@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from dlio_hpc import units
-from dlio_hpc.config.site import Rates
+from dlio_hpc.config.site import Rates, Site
 from dlio_hpc.errors import ConfigError, DlioError
 from dlio_hpc.files import filesystem
 from dlio_hpc.plan import dataset
@@ -70,6 +70,16 @@ def of_run(run: Run, nodes: int, ranks: int, rates: Rates) -> Cost:
     )
 
 
+def is_probed(site: Site, run: Run) -> bool:
+    """Return whether the ranks read the run's dataset in a plain loop before the run (site.probe)."""
+    return site.probe is not None and run.kind == "measure" and run.workload.dataset.is_stored
+
+
+def probing(site: Site, run: Run) -> float:
+    """Return the seconds of the probe before a run: a launch, and two patterns by the ranks and by fio."""
+    return site.expected_rates.launch + 4 * (site.probe or 0.0) if is_probed(site, run) else 0.0
+
+
 def computing(run: Run) -> float:
     """Return the seconds of emulated computation of a run."""
     if run.kind == "generate":
@@ -90,7 +100,7 @@ def of_job(plan: Plan, begun: set[str]) -> JobCost:
             begun.add(run.dataset)
             space, files = space + cost.bytes_written, files + cost.files
         costs.append(cost)
-    expected = sum(cost.seconds for cost in costs)
+    expected = sum(cost.seconds for cost in costs) + sum(probing(plan.site, run) for run in plan.runs)
     space += max((_kept(run) * _checkpoint(run, plan.ranks) for run in plan.runs), default=0)
     return JobCost(
         plan.job,

@@ -176,10 +176,16 @@ def _more(point: _Expected, used: set[str], written: set[str]) -> float:
 def _expected(study: Study, number: int) -> _Expected:
     point, rates = study.points[number], study.site.expected_rates
     generate, measure = (run_plan.of_point(study, point, kind, kind, "") for kind in _BOTH)
-    takes = cost.of_run(measure, point.nodes, point.ranks, rates).seconds
+    takes = cost.of_run(measure, point.nodes, point.ranks, rates).seconds + cost.probing(study.site, measure)
     made = study.generate == "auto" and point.workload.dataset.is_generated
     writing = cost.of_run(generate, point.nodes, point.ranks, rates).seconds if made else 0.0
-    return _Expected(generate.dataset, writing, rates.launch * made, study.warmup * takes, takes)
+    return _Expected(
+        generate.dataset,
+        writing,
+        rates.launch * made,
+        study.warmup * (takes - cost.probing(study.site, measure)),
+        takes,
+    )
 
 
 _BOTH: tuple[Kind, Kind] = ("generate", "measure")

@@ -32,7 +32,8 @@ from dlio_hpc.files import archive, rundir, safe_folders
 from dlio_hpc.lustre.layout_record import Record, read
 from dlio_hpc.plan import darshan_needs
 from dlio_hpc.plan.plan import Plan, Run, archive_folder
-from dlio_hpc.results import run_result
+from dlio_hpc.results import probe_result, run_result
+from dlio_hpc.results.probe_result import StorageProbe
 
 # Names of the files that are read from the directory of a job, in addition to the files of its runs.
 _PLAIN = (rundir.PLAN, rundir.JOB, rundir.STUDY, rundir.ENVIRONMENT, rundir.EXIT_STATUS, rundir.STDERR, rundir.STDOUT)
@@ -41,7 +42,7 @@ _TAIL_LINES, _TAIL_BYTES, _TAIL_LETTERS = 10, 1 << 16, 240
 _WANTED = re.compile(
     f"{'|'.join(map(re.escape, _PLAIN))}|"
     f"{rundir.LAYOUT}/[^/]+|{rundir.RUNS}/[^/]+/"
-    f"({re.escape(rundir.RESULT)}|{re.escape(rundir.ERROR)}|{rundir.DARSHAN}/{re.escape(setup.VERDICT)})"
+    f"({re.escape(rundir.RESULT)}|{re.escape(rundir.ERROR)}|{re.escape(rundir.PROBE)}|{rundir.DARSHAN}/{re.escape(setup.VERDICT)})"
 )
 _LONG = re.compile(
     f"{rundir.RUNS}/[^/]+/({re.escape(rundir.TIMELINE)}|{rundir.DARSHAN}/({rundir.WORKERS}/)?[^/]+[.]darshan)"
@@ -58,13 +59,14 @@ class Tail(NamedTuple):
 class RunOutcome(NamedTuple):
     """Outcome of a planned run. A run that the job did not reach has neither a result nor an error. verdict: verdict on
     the Darshan log of the run; None if the run was made without Darshan, or if the job ended before the log was
-    checked.
+    checked. probe: rates of plain reads before the run; None if there was no probe.
     """
 
     run: Run
     result: run_result.Result | None
     error: run_result.RunError | None
     verdict: LogVerdict | None
+    probe: StorageProbe | None = None
 
     @property
     def name(self) -> str:
@@ -148,13 +150,15 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
     for run in plan.runs:
         folder = f"{rundir.RUNS}/{rundir.run_name(run.number, run.name)}"
         judged = f"{rundir.DARSHAN}/{setup.VERDICT}"
-        result, error, verdict = (content.get(f"{folder}/{name}") for name in (rundir.RESULT, rundir.ERROR, judged))
+        names = (rundir.RESULT, rundir.ERROR, judged, rundir.PROBE)
+        result, error, verdict, probe = (content.get(f"{folder}/{name}") for name in names)
         runs.append(
             RunOutcome(
                 run,
                 run_result.decode(result, f"{source}/{folder}/{rundir.RESULT}") if result else None,
                 run_result.decode_error(error, f"{source}/{folder}/{rundir.ERROR}") if error else None,
                 verdicts.decode(verdict, f"{source}/{folder}/{judged}") if verdict else None,
+                probe_result.decode(probe, f"{source}/{folder}/{rundir.PROBE}") if probe else None,
             )
         )
     after = [f"{rundir.LAYOUT}/{rundir.layout_name(rundir.AFTER, place)}" for place in range(len(plan.datasets))]
@@ -308,6 +312,7 @@ def as_document(outcome: JobOutcome) -> dict[str, Any]:
                 "result": msgspec.to_builtins(run.result),
                 **({"error": msgspec.to_builtins(run.error)} if run.error else {}),
                 **({"darshan": msgspec.to_builtins(run.verdict)} if run.verdict else {}),
+                **({"probe": msgspec.to_builtins(run.probe)} if run.probe else {}),
             }
             for run in outcome.runs
             if run.result or run.error

@@ -12,6 +12,7 @@ from dlio_hpc.lustre.layout_record import Record, describe
 from dlio_hpc.plan import planned_bytes
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome, is_cut_short, without_log
+from dlio_hpc.reports import probe_rows
 from dlio_hpc.results.run_result import Distribution, Epoch, Generated, Result, Summary
 from dlio_hpc.units import format_seconds, format_size
 
@@ -187,6 +188,7 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         ("I/O time", _io_time(summary)),
         *_own_cost(summary),
         *_storage(run),
+        *probe_rows.facts(run, summary),
         *_additional(run, summary),
         ("slowest", f"rank {slowest.rank} on {slowest.host}, {slowest.ratio:.3f} x the median rank"),
         *disturbances.facts(None if run.result is None else run.result.disturbance),

@@ -40,7 +40,7 @@ if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
   mv attempts/.copy "attempts/$attempt" || exit 6
   echo "== attempt $(( attempt + 1 ))" >&2
 fi
-rm -f exit_status stop environment.json runs/*/{result.json,error.json,timeline.h5} layout/*.yaml
+rm -f exit_status stop environment.json runs/*/{result.json,error.json,timeline.h5,probe.json} layout/*.yaml
 # USR1 arrives 60 s before the time limit. The trap creates the file stop, and all ranks end after the current step.
 trap 'signalled=1; echo "time limit near, 60 s left: stopping"; echo "time limit" > "$job/stop"' USR1
 SECONDS=0
@@ -93,7 +93,9 @@ status=0
 run 'layout before' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json before || exit $?
 run 00-generate srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=14 --threads-per-core=1 --cpu-bind=threads --kill-on-bad-exit=1 env OMP_NUM_THREADS=1 MPICH_GPU_SUPPORT_ENABLED=0 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # end the job: its runs need this dataset
 run 'layout after' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json after || exit $?
+run 'probe 01-measure-1' srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=14 --threads-per-core=1 --cpu-bind=threads --kill-on-bad-exit=1 env OMP_NUM_THREADS=1 MPICH_GPU_SUPPORT_ENABLED=0 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 --probe || true
 run 01-measure-1 srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=14 --threads-per-core=1 --cpu-bind=threads --kill-on-bad-exit=1 env OMP_NUM_THREADS=1 MPICH_GPU_SUPPORT_ENABLED=0 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 || status=$?
+run 'probe 02-measure-2' srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=14 --threads-per-core=1 --cpu-bind=threads --kill-on-bad-exit=1 env OMP_NUM_THREADS=1 MPICH_GPU_SUPPORT_ENABLED=0 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 --probe || true
 run 02-measure-2 srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=14 --threads-per-core=1 --cpu-bind=threads --kill-on-bad-exit=1 env OMP_NUM_THREADS=1 MPICH_GPU_SUPPORT_ENABLED=0 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
 
 grep -qs "steps" stop && exit 124

@@ -38,7 +38,7 @@ if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
   mv attempts/.copy "attempts/$attempt" || exit 6
   echo "== attempt $(( attempt + 1 ))" >&2
 fi
-rm -f exit_status stop environment.json runs/*/{result.json,error.json,timeline.h5} layout/*.yaml
+rm -f exit_status stop environment.json runs/*/{result.json,error.json,timeline.h5,probe.json} layout/*.yaml
 # USR1 arrives 60 s before the time limit. The trap creates the file stop, and all ranks end after the current step.
 trap 'signalled=1; echo "time limit near, 60 s left: stopping"; echo "time limit" > "$job/stop"' USR1
 SECONDS=0

@@ -36,7 +36,7 @@ if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
   mv attempts/.copy "attempts/$attempt" || exit 6
   echo "== attempt $(( attempt + 1 ))" >&2
 fi
-rm -f exit_status stop environment.json runs/*/{result.json,error.json,timeline.h5} layout/*.yaml
+rm -f exit_status stop environment.json runs/*/{result.json,error.json,timeline.h5,probe.json} layout/*.yaml
 rm -rf darshan/*.darshan darshan/*.json runs/*/darshan/*.darshan runs/*/darshan/*.json {darshan,runs/*/darshan}/{live,workers}
 # USR1 arrives 60 s before the time limit. The trap creates the file stop, and all ranks end after the current step.
 trap 'signalled=1; echo "time limit near, 60 s left: stopping"; echo "time limit" > "$job/stop"' USR1
@@ -127,9 +127,11 @@ set_darshan runs/00-generate/darshan
 run 00-generate aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # end the job: its runs need this dataset
 run 'darshan 00-generate' /opt/python/bin/python3 -m dlio_hpc.darshan judge plan.json --run 0 || [ $? != 3 ] || status=3
 run 'layout after' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json after || exit $?
+run 'probe 01-measure-1' aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 --probe || true
 set_darshan runs/01-measure-1/darshan
 run 01-measure-1 aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 || status=$?
 run 'darshan 01-measure-1' /opt/python/bin/python3 -m dlio_hpc.darshan judge plan.json --run 1 || [ $? != 3 ] || status=3
+run 'probe 02-measure-2' aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 --probe || true
 set_darshan runs/02-measure-2/darshan
 run 02-measure-2 aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
 run 'darshan 02-measure-2' /opt/python/bin/python3 -m dlio_hpc.darshan judge plan.json --run 2 || [ $? != 3 ] || status=3
