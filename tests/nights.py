@@ -13,8 +13,9 @@ from dlio_hpc.verdict import run_groups
 from dlio_hpc.verdict.baselines import Accepted
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
 
-KEY = Key("theta", "lustre /scratch", "8 stripes of 1 MiB", 2, 4, "cosmoflow", "abcdef012345", "1.0.0")
-WORKLOAD = {"name": "cosmoflow", "reader": {"batch_size": 4}}
+KEY = Key("theta", "lustre /scratch", "8 stripes of 1 MiB", 2, 4, "cosmoflow", "abcdef012345", "0.1.0")
+# The unknown key keeps the digests as they are here: this version cannot compute them again.
+WORKLOAD = {"name": "cosmoflow", "reader": {"batch_size": 4}, "of_another_version": True}
 _FIRST = units.timestamp("2026-09-01T02:00:00Z")
 _STORAGE = {
     "storage": Storage((EpochStorage(1, 100, 100, 0.0, "lustre client's count"),), 0.0, "lustre", 100, 10),

@@ -103,12 +103,12 @@ def test_unlike_keys_are_refused_with_the_difference_named() -> None:
     key = structs.replace(nights.KEY, nodes=4, version="1.1.0")
     verdict = _judge(nights.entry(1, [100.0, 100.1, 99.9], key))
     assert (verdict.outcome, verdict.exit_code, verdict.ratio) == ("not_comparable", 2, None)
-    assert "differs in nodes: 2 / 4; version of dlio-hpc: 1.0.0 / 1.1.0" in verdict.why
+    assert "differs in nodes: 2 / 4; version of dlio-hpc: 0.1.0 / 1.1.0" in verdict.why
     forced = _judge(nights.entry(1, [100.0, 100.1, 99.9], key), force=True)
     assert forced.outcome == "pass"
     assert forced.warnings == (
         "the configurations differ: nodes: 2 / 4",
-        "the configurations differ: version of dlio-hpc: 1.0.0 / 1.1.0",
+        "the configurations differ: version of dlio-hpc: 0.1.0 / 1.1.0",
     )
 
 

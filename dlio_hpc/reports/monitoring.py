@@ -127,8 +127,9 @@ def xdmod(measured: Sequence[JobMedians]) -> str:
     """
     last = measured[-1].entry
     groups = [job for job in measured if job.entry.job == last.job]
+    version = last.versions.get("dlio_hpc", groups[-1].group.key.version)
     head = [
-        f"App:Name: dlio-hpc\nApp:Version: {groups[-1].group.key.version}\nRunEnv:Nodes: {';'.join(last.hosts)}",
+        f"App:Name: dlio-hpc\nApp:Version: {version}\nRunEnv:Nodes: {';'.join(last.hosts)}",
         f"Job: {last.job}\nExit Code: {last.exit_code}",
     ]
     return "\n".join([*head, *(line for job in groups for line in _statistics(job, len(groups) > 1))]) + "\n"

@@ -81,7 +81,8 @@ def read(folder: Path) -> Decisions:
             if path.name.endswith(_RETIRED):
                 retired.append(document.decode(content, Retired, str(path), InvalidRun))
             else:
-                accepted.append(document.decode(content, Accepted, str(path), InvalidRun))
+                decision = document.decode(content, Accepted, str(path), InvalidRun)
+                accepted.append(structs.replace(decision, group=run_groups.carried(decision.group)))
         except InvalidRun as fault:
             raise InvalidRun(
                 f"{fault}; this file is not a record of a baseline, or is corrupted: repair it, or move it out of that "

@@ -244,7 +244,8 @@ def export(folder: Path) -> bytes:
     with _reading(folder) as db:
         jobs = db.execute("SELECT document FROM jobs ORDER BY job").fetchall()
         decisions = db.execute("SELECT file, document FROM decisions ORDER BY file").fetchall()
-    lines = [b'{"job":' + content + b"}\n" for (content,) in jobs]
+    documents = [history_database.canonical(history_database.decode(content)) for (content,) in jobs]
+    lines = [b'{"job":' + content + b"}\n" for content in documents]
     lines += [b'{"decision":' + content + b',"file":' + history_database.compact(json.dumps(file).encode()) + b"}\n"
               for file, content in decisions]  # fmt: skip
     return b"".join(lines)

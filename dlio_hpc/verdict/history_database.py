@@ -19,7 +19,7 @@ import msgspec
 from dlio_hpc import document
 from dlio_hpc.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.files import filesystem, rundir
-from dlio_hpc.verdict.history_entry import Entry
+from dlio_hpc.verdict.history_entry import Entry, carried
 
 _LOCAL = frozenset({"ext4", "xfs", "btrfs", "tmpfs", "zfs", "overlay"})
 _TIMEOUT_S = 60
@@ -62,6 +62,15 @@ def _disturbances(database: sqlite3.Connection) -> None:
         database.execute("UPDATE jobs SET document = ? WHERE job = ?", (canonical(decode(content)), job))
 
 
+def _settings(database: sqlite3.Connection) -> None:
+    """Migrate to schema 4: the digests of settings no longer depend on keys that have their defaults."""
+    database.execute("DELETE FROM runs")
+    for job, content in database.execute("SELECT job, document FROM jobs").fetchall():
+        entry = decode(content)
+        database.execute("UPDATE jobs SET document = ? WHERE job = ?", (canonical(entry), job))
+        enter_runs(database, entry)
+
+
 def canonical(entry: Entry) -> bytes:
     """Return the bytes that the history stores for an entry. Equal entries give equal bytes."""
     return compact(document.encode(entry))
@@ -86,11 +95,12 @@ def enter_runs(database: sqlite3.Connection, entry: Entry) -> None:
 
 
 def decode(content: bytes) -> Entry:
-    return document.decode(content, Entry, "the history (dlio-hpc history --rebuild rebuilds it)")
+    """Return the entry that `content` holds, with the measurement keys of this version."""
+    return carried(document.decode(content, Entry, "the history (dlio-hpc history --rebuild rebuilds it)"))
 
 
 # Step N migrates from schema N to schema N + 1. Never change a step that was released; add a new step instead.
-_STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_jobs, _runs, _disturbances)
+_STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_jobs, _runs, _disturbances, _settings)
 SCHEMA = len(_STEPS)
 
 

@@ -11,7 +11,6 @@ from dlio_hpc import document
 from dlio_hpc.analysis.page_cache_check import Storage
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import lustre_layout
-from dlio_hpc.config.workload import Workload
 from dlio_hpc.errors import InvalidRun
 from dlio_hpc.lustre import layout_record
 from dlio_hpc.lustre.layout_record import Record
@@ -20,12 +19,14 @@ from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.results import metrics
 from dlio_hpc.results.run_result import Disturbance
+from dlio_hpc.verdict import comparable_versions, settings_digest
 
 
 class Key(Struct, frozen=True):
     """Measurement key: everything that two measurements must have in common to be compared. file_system: type and mount
     point, such as "lustre /scratch". layout: description of the dataset's striping. settings: digest of the whole
-    workload. version: version of dlio-hpc that executed the run.
+    workload. version: first version of dlio-hpc whose measurements are comparable with those of the version that
+    executed the run.
     """
 
     site: str
@@ -134,9 +135,32 @@ def of(outcome: JobOutcome) -> Entry:
         hosts=tuple(dict.fromkeys(host for result in results for host in result.hosts)),
         versions=results[-1].versions if results else {},
         results_on=str(outcome.environment.get("results_on", "")),
-        workloads={_settings(run.run): json.loads(document.encode(_placeless(run.run.workload))) for run in measured},
+        workloads={
+            settings_digest.of(run.run.workload): json.loads(
+                document.encode(settings_digest.placeless(run.run.workload))
+            )
+            for run in measured
+        },
         measurements=tuple(_measurement(outcome, run) for run in measured),
     )
+
+
+def carried(entry: Entry) -> Entry:
+    """Return the entry of a job, written by this or an earlier version, with the measurement keys of this version."""
+    digests = {digest: settings_digest.carried(workload, digest) for digest, workload in entry.workloads.items()}
+    return structs.replace(
+        entry,
+        workloads={digests[digest]: workload for digest, workload in entry.workloads.items()},
+        measurements=tuple(
+            structs.replace(run, key=carried_key(run.key, digests.get(run.key.settings, run.key.settings)))
+            for run in entry.measurements
+        ),
+    )
+
+
+def carried_key(key: Key, settings: str) -> Key:
+    """Return a key with the digest `settings`, and with the first version whose measurements are comparable."""
+    return structs.replace(key, settings=settings, version=comparable_versions.since(key.version))
 
 
 def together(entries: Sequence[Entry]) -> list[Entry]:
@@ -222,8 +246,8 @@ def key(outcome: JobOutcome, run: RunOutcome) -> Key:
         nodes=plan.nodes,
         ranks_per_node=plan.ranks_per_node,
         workload=planned.workload.name,
-        settings=_settings(planned),
-        version=version,
+        settings=settings_digest.of(planned.workload),
+        version=comparable_versions.since(version),
     )
 
 
@@ -244,21 +268,6 @@ def _layout(layout: Record | None, run: Run) -> str:
     if run.layout is not None:
         return lustre_layout.describe(run.layout)
     return "unknown" if layout is None else layout_record.striping(layout) or "unknown"
-
-
-def _settings(run: Run) -> str:
-    return _digest(structs.replace(_placeless(run.workload), description="", source=""))
-
-
-def _placeless(workload: Workload) -> Workload:
-    """Return the workload without the folder of the index of an existing dataset, which says nothing about the dataset.
-    The fingerprint of the scan remains.
-    """
-    existing = workload.dataset.existing
-    if existing is None or existing.scan is None:
-        return workload
-    existing = structs.replace(existing, scan=structs.replace(existing.scan, index=""))
-    return structs.replace(workload, dataset=structs.replace(workload.dataset, existing=existing))
 
 
 def _digest(value: Struct) -> str:

@@ -4,12 +4,13 @@ Jobs are compared group by group.
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dlio_hpc.analysis.page_cache_check import Outcome
 from dlio_hpc.analysis.study.disturbances import Repeat
 from dlio_hpc.results.metrics import METRICS, MetricName
-from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
+from dlio_hpc.verdict import settings_digest
+from dlio_hpc.verdict.history_entry import Entry, Key, Measurement, carried_key
 
 # Cache outcomes from worst to best. A single cached run disqualifies the whole group.
 _WORST: tuple[Outcome, ...] = ("cached", "unknown", "storage", "nothing read")
@@ -78,6 +79,16 @@ class Group(Struct, frozen=True):
     def values(self, metric: MetricName) -> tuple[float, ...]:
         """Return the values of the good runs that have the metric."""
         return tuple(run.metrics[metric] for run in self.good if metric in run.metrics)
+
+
+def carried(group: Group) -> Group:
+    """Return a group that this or an earlier version wrote, with the measurement keys of this version."""
+    settings = settings_digest.carried(group.workload, group.key.settings)
+    return structs.replace(
+        group,
+        key=carried_key(group.key, settings),
+        measurements=tuple(structs.replace(run, key=carried_key(run.key, settings)) for run in group.measurements),
+    )
 
 
 def of(entry: Entry) -> tuple[Group, ...]:
