@@ -1,4 +1,4 @@
-"""dlio-hpc archive: verify, list, extract."""
+"""dlio-hpc archive: verify, list, extract, share, prune."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ _ARCHIVES = argument("archives", nargs=-1, required=True, type=PATH, metavar="AR
 
 @click.group(cls=CommandGroup, context_settings=SETTINGS)
 def archive() -> None:
-    """Verify, list and extract the archives of jobs (NAME.tar.zst)."""
+    """Verify, list, extract, share and prune the archives of jobs (NAME.tar.zst)."""
 
 
 @archive.command()
@@ -51,3 +51,83 @@ def extract(archives: tuple[Path, ...], to: Path) -> None:
 
     for path in archives:
         click.echo(str(unpack(path, to)))
+
+
+_FOLDER = argument("folder", type=PATH, metavar="DIR")
+
+
+@archive.command()
+@_FOLDER
+@option("--group", required=True, metavar="GROUP", help="Unix group; you must be a member.")
+def share(folder: Path, group: str) -> int:
+    """Share the archives, the history and the baselines in DIR with a group. DIR is created if it does not exist.
+
+    All members can then collect into DIR, and accept and retire baselines, whatever their umask. Exit code 7: files of
+    other users need a command that only they can run; it is printed.
+    """
+    from dlio_hpc.errors import Incomplete
+    from dlio_hpc.files import group_sharing
+
+    sharing = group_sharing.share(folder, group)
+    for path in sharing.changed:
+        click.echo(f"{path}: shared with {group}")
+    for user, command in sharing.others:
+        console.say(f"user {user} must run: {command}")
+    if not sharing.changed and not sharing.others:
+        click.echo(f"{folder}: already shared with {group}")
+    console.say(f"note: for other programs that write there: setfacl -R -m d:g:{group}:rwX '{folder}'")
+    return Incomplete.exit_code if sharing.others else 0
+
+
+@archive.command()
+@_FOLDER
+@option(
+    "--keep", required=True, metavar="TIME",
+    help="Keep archives of jobs that ended within TIME: a number with d (days), w (weeks) or y (years), such as 180d.",
+)  # fmt: skip
+@option(
+    "--last",
+    type=int,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Keep the newest N jobs of each measurement, too.",
+)
+@option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
+@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def prune(folder: Path, keep: str, last: int, dry_run: bool, as_json: bool) -> None:
+    """Remove old archives from DIR. The history keeps the metrics of their jobs, also after --rebuild.
+
+    Archives of active baselines are kept, and archives that cannot be read. The jobs of a study are kept or removed
+    together.
+    """
+    from dlio_hpc import units
+    from dlio_hpc.verdict import history, retention, selection
+
+    terms = retention.Retention(_days(keep), last)
+    where = selection.folder(folder, folder)
+    history.check_writable(where)
+    selection.refresh(where, console.say)
+    choice = retention.choose(where, terms)
+    size = choice.bytes
+    if not dry_run:
+        retention.remove(where, choice)
+    if as_json:
+        removed = [str(path) for path, _ in choice.removed]
+        console.print_json({"removed": removed, "bytes": size, "kept": choice.kept, "dry_run": dry_run})
+        return
+    for path, entry in choice.removed:
+        click.echo(f"{path}: {'would be ' if dry_run else ''}removed; its job ended {entry.ended}")
+    kept = ", ".join(f"{count} {reason}" for reason, count in sorted(choice.kept.items())) or "none"
+    freed = f"{'would free' if dry_run else 'freed'} {units.format_size(size)} in {len(choice.removed)} archives"
+    click.echo(f"{freed}; kept: {kept}")
+
+
+_DAYS = {"d": 1, "w": 7, "y": 365}
+
+
+def _days(text: str) -> int:
+    number, unit = text[:-1], text[-1:]
+    if not number.isdigit() or unit not in _DAYS:
+        raise click.UsageError(f"--keep {text}: write a number with d, w or y (days, weeks, years), such as 180d")
+    return int(number) * _DAYS[unit]

@@ -127,7 +127,7 @@ def _monitor(name: str, path: Path, entries: "Sequence[Entry]", folder: Path) ->
     from dlio_hpc.reports import monitoring
     from dlio_hpc.verdict import baselines
 
-    measured = monitoring.medians(entries, baselines.active(baselines.read(folder)))
+    measured = monitoring.medians(entries, baselines.active_in(folder, console.say))
     if not measured:
         console.say(f"the jobs have no measurements; {path} is not written")
         return
@@ -155,5 +155,5 @@ def _document(entries: "Sequence[Entry]", folder: Path, metric: MetricName) -> "
     from dlio_hpc.reports import history_document, history_rows
     from dlio_hpc.verdict import baselines
 
-    blocks = history_rows.blocks(entries, baselines.active(baselines.read(folder)), metric)
+    blocks = history_rows.blocks(entries, baselines.active_in(folder, console.say), metric)
     return history_document.of_history(blocks, metric, str(folder))

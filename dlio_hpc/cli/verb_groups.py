@@ -63,7 +63,9 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "sites": Verb("catalogue", "List, print or make site profiles", "dlio-hpc sites new mycluster"),
         "schema": Verb("schema", "JSON Schema of YAML files, for editors", "dlio-hpc schema workload"),
         "datasets": Verb("datasets", "List, verify and remove datasets", "dlio-hpc datasets list -d /scratch/dlio"),
-        "archive": Verb("archive", "Verify, list and extract archives", "dlio-hpc archive verify JOB.tar.zst"),
+        "archive": Verb(
+            "archive", "Verify, list, extract, share and prune archives", "dlio-hpc archive verify JOB.tar.zst"
+        ),
         "clean": Verb("clean", "Remove what killed commands left", "dlio-hpc clean"),
         "completion": Verb("completion", "Script that completes commands in a shell", "dlio-hpc completion bash"),
         "doctor": Verb("doctor", "What a maintainer needs for help", "dlio-hpc doctor -s perlmutter"),

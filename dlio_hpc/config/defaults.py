@@ -16,7 +16,7 @@ from dlio_hpc.errors import ConfigError
 
 NAME = "defaults.yaml"
 # Keys whose values may contain environment variables, such as /scratch/$USER/dlio-runs.
-_PATHS = ("data", "runs", "archive")
+_PATHS = ("data", "runs", "archive", "sign")
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,6 +29,7 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
     data: str | None = None
     runs: str | None = None
     archive: str | None = None
+    sign: str | None = None
 
 
 KEYS = frozenset(_File.__struct_fields__)

@@ -20,7 +20,7 @@ def folders() -> list[Path]:
     for folder in named:
         if not folder.is_dir():
             raise ConfigError(f"{VARIABLE}: {folder} is not a directory here; correct the variable, or unset it")
-    return [folder for folder in (_user(), *named, _SYSTEM) if folder.is_dir()]
+    return [folder for folder in (_user(), *named, _SYSTEM) if os.path.isdir(folder)]  # False without permission
 
 
 def _user() -> Path:

@@ -43,7 +43,7 @@ PYTHON_ENVIRONMENTS = "python-environments"
 # Folder beside the directories of jobs: the indices of existing datasets.
 DATASET_INDEXES = "dataset-indexes"
 # Names in the folder of archives, not in a job's directory.
-HISTORY, HISTORY_LOCK, BASELINES = "history.db", "history.lock", "baselines"
+HISTORY, HISTORY_LOCK, BASELINES, ENTRIES = "history.db", "history.lock", "baselines", "entries"
 # Maximum size in bytes of a JSON document of a job, an archive or a study. The plan of a study with 10,000 points is
 # smaller.
 LARGEST_DOCUMENT = 64 << 20
@@ -147,6 +147,7 @@ def replacing(path: Path) -> Iterator[Path]:
             try:
                 place = safe_folders.held(descriptor)
                 with about(path, alias=place):
+                    safe_folders.let_group_read(descriptor, path.parent)
                     yield place
                 os.fsync(descriptor)
                 os.rename(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)

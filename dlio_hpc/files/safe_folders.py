@@ -132,6 +132,33 @@ def is_shared(folder: int, above: Path) -> bool:
     )
 
 
+def is_of_group(path: str | Path) -> bool:
+    """Return whether a folder is shared with a group, as chmod g+ws does it, but not with everybody."""
+    mode = os.stat(path).st_mode
+    shared = stat.S_ISGID | stat.S_IWGRP
+    return mode & (shared | stat.S_IWOTH) == shared
+
+
+def let_group_read(descriptor: int, folder: str | Path) -> None:
+    """Give the group of a new file in a folder the permission to read it, if the folder is shared with this group. The
+    umask of a user would otherwise keep the file from the others.
+    """
+    status = os.fstat(descriptor)
+    if is_of_group(folder) and status.st_uid == os.geteuid() and not status.st_mode & stat.S_IRGRP:
+        os.fchmod(descriptor, stat.S_IMODE(status.st_mode) | stat.S_IRGRP)
+
+
+def let_group_write(path: str | Path) -> None:
+    """Give the group of a file or folder all permissions that its owner has, if the folder above is shared with this
+    group and the file belongs to this user.
+    """
+    status = os.stat(path)
+    mode = stat.S_IMODE(status.st_mode)
+    wanted = mode | (mode & stat.S_IRWXU) >> 3 | (stat.S_ISGID if stat.S_ISDIR(status.st_mode) else 0)
+    if mode != wanted and status.st_uid == os.geteuid() and is_of_group(os.path.dirname(os.path.abspath(path))):
+        os.chmod(path, wanted)
+
+
 def owner(folder: int) -> str:
     """Return the name of the owner of an open folder, or "number N" if the user with id N has no name."""
     import pwd

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from dlio_hpc.reports import regression_rows, terminal
 from dlio_hpc.results.metrics import METRICS, MetricName
-from dlio_hpc.verdict import group_names, trend
+from dlio_hpc.verdict import group_names, signatures, trend
 from dlio_hpc.verdict.baselines import Baseline
 
 _MAIN: MetricName = "samples_per_s"
@@ -35,14 +35,15 @@ def _median(baseline: Baseline) -> str:
     return "" if night is None else f"{regression_rows.number(night, _MAIN)} samples/s, {len(night.values)} repeat(s)"
 
 
-def facts(baseline: Baseline) -> Iterator[tuple[str, str]]:
-    """Yield the label and the text of each fact about a baseline."""
+def facts(baseline: Baseline, signer: str | None) -> Iterator[tuple[str, str]]:
+    """Yield the label and the text of each fact about a baseline. signer: who signed it; None if that is unknown."""
     accepted = baseline.accepted
     key = accepted.group.key
     yield "baseline", accepted.id
     yield "state", _state(baseline)
     yield "job", f"{accepted.group.job}, ended {accepted.group.ended}"
     yield "accepted", f"{accepted.when} by {accepted.who}"
+    yield "signature", f"valid, of {signer}" if signer else f"not checked: there is no file {signatures.ALLOWED}"
     yield "message", accepted.message
     for warning in accepted.warnings:
         yield "despite", warning

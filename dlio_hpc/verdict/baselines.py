@@ -7,8 +7,10 @@ from all decisions together.
 
 import getpass
 import hashlib
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
@@ -17,7 +19,7 @@ from dlio_hpc import document, units
 from dlio_hpc.batch import job_record
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.files import rundir, safe_folders
-from dlio_hpc.verdict import run_groups
+from dlio_hpc.verdict import run_groups, signatures
 from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.run_groups import Group
 
@@ -53,10 +55,15 @@ class Retired(Struct, frozen=True):
 
 
 class Decisions(NamedTuple):
-    """All decisions in a folder of archives, oldest first."""
+    """The decisions in a folder of archives, oldest first. signers: who signed a decision, by the id of the baseline;
+    empty if signatures are not checked. refused: a line for each decision that does not count, because nobody in
+    `allowed_signers` has signed it.
+    """
 
     accepted: tuple[Accepted, ...]
     retired: tuple[Retired, ...]
+    signers: Mapping[str, str] = MappingProxyType({})
+    refused: tuple[str, ...] = ()
 
 
 class Baseline(NamedTuple):
@@ -74,24 +81,38 @@ def read(folder: Path) -> Decisions:
     """Read the decisions in a folder of archives. Raise ConfigError if a decision cannot be read, and InvalidRun if one
     is corrupted.
     """
-    accepted, retired = [], []
+    allowed = signatures.allowed()
+    accepted, retired, signers, refused = [], [], {}, []
     for path in rundir.matching(folder, f"{rundir.BASELINES}/[!.]*.json"):
         content = _content(path)
-        try:
-            if path.name.endswith(_RETIRED):
-                retired.append(document.decode(content, Retired, str(path), InvalidRun))
-            else:
-                decision = document.decode(content, Accepted, str(path), InvalidRun)
-                accepted.append(structs.replace(decision, group=run_groups.carried(decision.group)))
-        except InvalidRun as fault:
-            raise InvalidRun(
-                f"{fault}; this file is not a record of a baseline, or is corrupted: repair it, or move it out of that "
-                "directory"
-            ) from fault
+        decision = _decoded(path, content)
+        if allowed is not None:
+            signer = signatures.signer(path, content, allowed)
+            if signer is None:
+                refused.append(f"{path} does not count: it has no valid signature of a key in {allowed}")
+                continue
+            signers[decision.id] = signer
+        if isinstance(decision, Retired):
+            retired.append(decision)
+        else:
+            accepted.append(structs.replace(decision, group=run_groups.carried(decision.group)))
     return Decisions(
         tuple(sorted(accepted, key=lambda decision: (decision.when, decision.id))),
         tuple(sorted(retired, key=lambda decision: (decision.when, decision.id))),
+        signers,
+        tuple(refused),
     )
+
+
+def _decoded(path: Path, content: bytes) -> Accepted | Retired:
+    kind: type[Accepted | Retired] = Retired if path.name.endswith(_RETIRED) else Accepted
+    try:
+        return document.decode(content, kind, str(path), InvalidRun)
+    except InvalidRun as fault:
+        raise InvalidRun(
+            f"{fault}; this file is not a record of a baseline, or is corrupted: repair it, or move it out of that "
+            "directory"
+        ) from fault
 
 
 def _content(path: Path) -> bytes:
@@ -124,12 +145,23 @@ def active(decisions: Decisions) -> tuple[Accepted, ...]:
     return tuple(baseline.accepted for baseline in baselines(decisions) if baseline.state == "active")
 
 
-def accept(folder: Path, entry: Entry, message: str, force: bool = False) -> tuple[Accepted, ...]:
+def active_in(folder: Path, report: Callable[[str], None]) -> tuple[Accepted, ...]:
+    """Return the active baselines of a folder, and report the decisions that do not count."""
+    decisions = read(folder)
+    for line in decisions.refused:
+        report(f"note: {line}")
+    return active(decisions)
+
+
+def accept(
+    folder: Path, entry: Entry, message: str, force: bool = False, key: Path | None = None
+) -> tuple[Accepted, ...]:
     """Make a job the baseline of its measurement keys. For each measurement key with good runs on a single dataset,
     write a decision into `folder`. Return these decisions. Raise ConfigError if no measurement key has such runs, or if
-    there are objections and `force` is False.
+    there are objections and `force` is False. key: SSH key that signs the decisions; None to leave them unsigned.
     """
     _check_message(message)
+    _check_key(key)
     groups = run_groups.of(entry)
     fit = [group for group in groups if group.good and run_groups.alone(groups, group)]
     if not fit:
@@ -141,7 +173,7 @@ def accept(folder: Path, entry: Entry, message: str, force: bool = False) -> tup
         )
     accepted = [_accepted(group, message, tuple(objected)) for group, objected in zip(fit, against, strict=True)]
     for baseline in accepted:
-        _write(folder, baseline.id + _ACCEPTED, baseline)
+        _write(folder, baseline.id + _ACCEPTED, baseline, key)
     return tuple(accepted)
 
 
@@ -177,18 +209,19 @@ def _nothing(entry: Entry, groups: Sequence[Group]) -> str:
     return "; ".join(left_out(entry))
 
 
-def retire(folder: Path, name: str, message: str) -> Retired:
-    """Write and return the decision that retires a baseline. name: id of the baseline, or name of its job. Raise
-    ConfigError if the baseline is already retired.
+def retire(folder: Path, name: str, message: str, key: Path | None = None) -> Retired:
+    """Write and return the decision that retires a baseline. name: id of the baseline, or name of its job. key: SSH key
+    that signs the decision. Raise ConfigError if the baseline is already retired.
     """
     _check_message(message)
+    _check_key(key)
     baseline = named(baselines(read(folder)), name, folder)
     if baseline.state == "retired":
         raise ConfigError(
             f"baseline {baseline.accepted.id} is retired already; see dlio-hpc baseline show {baseline.accepted.id}"
         )
     decision = Retired(baseline.accepted.id, message, _who(), units.utc_now(fraction=True))
-    _write(folder, decision.id + _RETIRED, decision)
+    _write(folder, decision.id + _RETIRED, decision, key)
     return decision
 
 
@@ -215,6 +248,15 @@ def _check_message(message: str) -> None:
         raise ConfigError("--message: give the reason; it is recorded with the baseline")
 
 
+def _check_key(key: Path | None) -> None:
+    """Raise ConfigError if decisions must be signed, but no key is given."""
+    if key is None and (allowed := signatures.allowed()) is not None:
+        raise ConfigError(
+            f"decisions on baselines must be signed here, because {allowed} exists: give your SSH key with --sign, "
+            "such as --sign ~/.ssh/id_ed25519"
+        )
+
+
 def _accepted(group: Group, message: str, warnings: tuple[str, ...]) -> Accepted:
     accepted = Accepted("", group, message, _who(), units.utc_now(fraction=True), warnings)
     digest = hashlib.sha256(document.encode(accepted)).hexdigest()[:6]
@@ -228,10 +270,24 @@ def _who() -> str:
         return f"unknown@{job_record.host()}"
 
 
-def _write(folder: Path, name: str, decision: Struct) -> None:
+def _write(folder: Path, name: str, decision: Struct, key: Path | None) -> None:
+    """Write a decision and, if a key is given, first its signature."""
     target = folder / rundir.BASELINES / name
+    content = document.encode(decision)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        rundir.write(target, document.encode(decision))
+        safe_folders.let_group_write(target.parent)
+        if key is not None:
+            _write_signature(target, content, key)
+        rundir.write(target, content)
     except OSError as fault:
         raise InfrastructureError(f"cannot write {target}: {fault.strerror or fault}") from fault
+
+
+def _write_signature(target: Path, content: bytes, key: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="dlio-hpc-") as folder:
+        copy = Path(folder, target.name)
+        copy.write_bytes(content)
+        signatures.sign(copy, key)
+        signature = copy.with_name(copy.name + signatures.SUFFIX).read_bytes()
+    rundir.write(target.with_name(target.name + signatures.SUFFIX), signature)

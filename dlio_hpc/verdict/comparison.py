@@ -26,7 +26,7 @@ def compare(
     verdicts: list[Verdict] = []
     for folder in dict.fromkeys(job.folder for job in jobs):
         mine = [job.entry for job in jobs if job.folder == folder]
-        active = baselines.active(baselines.read(folder))
+        active = baselines.active_in(folder, report)
         verdicts += baseline_comparison.judge(mine, selection.entries(folder, report), active, terms).verdicts
     return baseline_comparison.summed(verdicts)
 

@@ -20,6 +20,9 @@ from dlio_hpc.verdict import history_database
 from dlio_hpc.verdict import history_entry as entries_
 from dlio_hpc.verdict.history_entry import Entry
 
+# Suffix of the files in the folder ENTRIES.
+_ENTRY = ".json"
+
 
 class Taken(NamedTuple):
     """Result of an update of the history. jobs: jobs that were added. notes: archives and decision files that were
@@ -59,15 +62,21 @@ class _Read(NamedTuple):
 
 
 def _read(path: Path) -> _Read:
+    """Read an archive, or the entry that is kept of a removed archive."""
+    is_entry = path.suffix == _ENTRY
     try:
-        entry = entries_.of(job_outcome.load_archive(path))
+        entry = _kept_entry(path) if is_entry else entries_.of(job_outcome.load_archive(path))
     except (DlioError, OSError) as fault:
         return _Read(path, None, f"skipped: {fault}")
     except Exception as fault:  # noqa: BLE001 - a corrupted archive must not prevent the others from being read
         return _Read(path, None, f"skipped: {path} cannot be read: {type(fault).__name__}: {fault}")
-    if path.name != entry.job + archive.SUFFIX:
-        return _Read(path, None, f"skipped: {path} contains the job {entry.job!r}; rename the archive to match its job")
+    if path.name != entry.job + (_ENTRY if is_entry else archive.SUFFIX):
+        return _Read(path, None, f"skipped: {path} contains the job {entry.job!r}; rename the file to match its job")
     return _Read(path, entry, None)
+
+
+def _kept_entry(path: Path) -> Entry:
+    return history_database.decode(safe_folders.content(path, rundir.LARGEST_DOCUMENT))
 
 
 def enter(folder: Path, entry: Entry) -> None:
@@ -158,7 +167,11 @@ def _news(db: sqlite3.Connection, folder: Path) -> _News:
 
 
 def _archives(folder: Path) -> list[Path]:
-    return list(rundir.matching(folder, f"[!.]*{archive.SUFFIX}"))
+    """Return the archives, and the entries that are kept of jobs whose archives were removed."""
+    archives = list(rundir.matching(folder, f"[!.]*{archive.SUFFIX}"))
+    jobs = {path.name.removesuffix(archive.SUFFIX) for path in archives}
+    entries = rundir.matching(folder, f"{rundir.ENTRIES}/[!.]*{_ENTRY}")
+    return archives + [path for path in entries if path.name.removesuffix(_ENTRY) not in jobs]
 
 
 def _decisions(folder: Path) -> list[Path]:

@@ -18,7 +18,7 @@ import msgspec
 
 from dlio_hpc import document
 from dlio_hpc.errors import ConfigError, InfrastructureError, of_system
-from dlio_hpc.files import filesystem, rundir
+from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.verdict.history_entry import Entry, carried
 
 _LOCAL = frozenset({"ext4", "xfs", "btrfs", "tmpfs", "zfs", "overlay"})
@@ -151,6 +151,7 @@ def locked(folder: Path) -> Iterator[None]:
     path = folder / rundir.HISTORY_LOCK
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666))
+        safe_folders.let_group_write(path)
     except OSError as fault:
         raise InfrastructureError(f"cannot write {path}: {fault.strerror}") from fault
     with rundir.locked_file(path):
@@ -163,6 +164,8 @@ def opened(path: Path) -> sqlite3.Connection:
         is_local = filesystem.of(path.parent).kind in _LOCAL
         database.execute(f"PRAGMA journal_mode = {'WAL' if is_local else 'DELETE'}")
         database.execute(f"PRAGMA synchronous = {'NORMAL' if is_local else 'FULL'}")
+        if path.is_file():  # SQLite gives the files beside the database the permissions of the database
+            safe_folders.let_group_write(path)
     except BaseException:
         database.close()
         raise
@@ -190,7 +193,10 @@ def check_writable(folder: Path) -> None:
         if not is_refused:
             raise InfrastructureError(f"cannot write to {of_system(fault, folder)}") from fault
     if is_refused:
-        raise ConfigError(f"cannot write to {folder}: {reason}; the owner of the folder can rebuild the history")
+        raise ConfigError(
+            f"cannot write to {folder}: {reason}; the owner of the folder can rebuild the history, "
+            "or share the folder with a group (dlio-hpc archive share)"
+        )
 
 
 def is_current(path: Path) -> bool:

@@ -59,7 +59,7 @@ def judge_study(outcome: StudyOutcome, effects: tuple[PairedEffect, ...], report
     folder = Path(study.archive)
     entries = [history_entry.of(job) for job in outcome.jobs]
     terms = Terms(metrics=judging.metrics, tolerance=judging.tolerance)
-    active = baselines.active(baselines.read(folder)) if folder.is_dir() else ()
+    active = baselines.active_in(folder, report) if folder.is_dir() else ()
     judgement = baseline_comparison.judge(
         [entry for entry in entries if entry.measurements], selection.entries(folder, report), active, terms
     )

@@ -1,0 +1,78 @@
+"""Removal of old archives. The history keeps the entries of their jobs, in the folder `entries` beside the archives."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dlio_hpc import units
+from dlio_hpc.errors import InfrastructureError, about, of_system
+from dlio_hpc.files import archive, rundir
+from dlio_hpc.verdict import baselines, history, history_database
+from dlio_hpc.verdict.history_entry import Entry
+
+
+class Retention(NamedTuple):
+    """What is kept. days: number of days for which an archive is kept after the end of its job. last: number of the
+    newest jobs of each measurement whose archives are kept whatever their age, at least 1.
+    """
+
+    days: int
+    last: int
+
+
+class Choice(NamedTuple):
+    """Archives of a folder. removed: archives to remove, with the entries of their jobs. kept: numbers of archives that
+    are kept, by the reason.
+    """
+
+    removed: tuple[tuple[Path, Entry], ...]
+    kept: dict[str, int]
+
+    @property
+    def bytes(self) -> int:
+        return sum(path.stat().st_size for path, _ in self.removed)
+
+
+def choose(folder: Path, terms: Retention) -> Choice:
+    """Choose the archives to remove. The jobs of a study are kept or removed together."""
+    entries = {entry.job: entry for entry in history.entries(folder)}
+    reasons = _reasons(list(entries.values()), baselines.active(baselines.read(folder)), terms)
+    removed, kept = [], defaultdict[str, int](int)
+    for path in rundir.matching(folder, f"[!.]*{archive.SUFFIX}"):
+        entry = entries.get(path.name.removesuffix(archive.SUFFIX))
+        reason = "not in the history" if entry is None or not history.knows(path) else reasons.get(entry.study)
+        if entry is None or reason is not None:
+            kept[str(reason)] += 1
+        else:
+            removed.append((path, entry))
+    return Choice(tuple(removed), dict(kept))
+
+
+def _reasons(entries: Sequence[Entry], active: Iterable[baselines.Accepted], terms: Retention) -> dict[str, str]:
+    """Return, for each study whose archives are kept, the reason."""
+    newest = defaultdict[str, list[Entry]](list)
+    for entry in sorted(entries, key=lambda entry: entry.ended, reverse=True):
+        for key in {f"{run.key.digest} {run.title}" for run in entry.measurements if run.kind == "measure"}:
+            newest[key].append(entry)
+    oldest = units.utc(time.time() - 86400 * terms.days)
+    recent = {entry.study: "recent" for entry in entries if entry.ended >= oldest}
+    last = {entry.study: "newest of a measurement" for jobs in newest.values() for entry in jobs[: terms.last]}
+    return last | recent | {accepted.group.study: "active baseline" for accepted in active}
+
+
+def remove(folder: Path, choice: Choice) -> None:
+    """Remove the chosen archives, after the entry of each job is kept in a file. Raise InfrastructureError if that is
+    not possible; what is removed until then is in the history.
+    """
+    kept = folder / rundir.ENTRIES
+    for path, entry in choice.removed:
+        try:
+            kept.mkdir(exist_ok=True)
+            rundir.write(kept / f"{entry.job}.json", history_database.canonical(entry))
+            with about(path):
+                path.unlink()
+        except OSError as fault:
+            raise InfrastructureError(f"cannot remove {path}: {of_system(fault, path)}") from fault
+    history.take_in(folder)

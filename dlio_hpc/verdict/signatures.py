@@ -1,0 +1,63 @@
+"""Signatures of decisions on baselines, made and checked by ssh-keygen(1) with the keys that users have for SSH.
+
+Where the user or the facility has a file `allowed_signers` (ssh-keygen(1), section ALLOWED SIGNERS) in its folder
+of files, only decisions that one of its keys has signed count.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+from dlio_hpc.config import search_path
+from dlio_hpc.errors import ConfigError, InfrastructureError
+
+ALLOWED = "allowed_signers"
+SUFFIX = ".sig"
+# Purpose of the signatures. A signature that was made for another purpose, such as a Git commit, is not valid.
+_NAMESPACE = "dlio-hpc"
+_PATIENCE_S = 60
+
+
+def allowed() -> Path | None:
+    """Return the first file `allowed_signers` in the folders of users and facilities, or None if there is none."""
+    return next((path for folder in search_path.folders() if (path := folder / ALLOWED).is_file()), None)
+
+
+def sign(path: Path, key: Path) -> None:
+    """Write the signature of a file beside it. key: file of a private SSH key, or of a public key whose private key is
+    in ssh-agent. Raise ConfigError if the key cannot sign.
+    """
+    done = _run(["-Y", "sign", "-q", "-f", os.fspath(key), "-n", _NAMESPACE, os.fspath(path)], b"")
+    if done.returncode:
+        raise ConfigError(f"--sign {key}: ssh-keygen cannot sign with this key: {_reason(done)}")
+
+
+def signer(path: Path, content: bytes, allowed_signers: Path) -> str | None:
+    """Return the name of the user who signed a file, as it is in `allowed_signers`, or None if no valid signature of
+    one of its keys lies beside the file. content: bytes of the file.
+    """
+    signature = path.with_name(path.name + SUFFIX)
+    if not signature.is_file():
+        return None
+    of_signature = ["-f", os.fspath(allowed_signers), "-s", os.fspath(signature)]
+    names = _run(["-Y", "find-principals", *of_signature], b"").stdout.decode(errors="replace").splitlines()
+    for name in names[:1]:
+        if not _run(["-Y", "verify", "-n", _NAMESPACE, "-I", name, *of_signature], content).returncode:
+            return name
+    return None
+
+
+def _run(arguments: list[str], content: bytes) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(
+            ["ssh-keygen", *arguments], input=content, capture_output=True, timeout=_PATIENCE_S, check=False
+        )
+    except FileNotFoundError as fault:
+        raise ConfigError("ssh-keygen is needed for signatures of baselines, but it is not installed") from fault
+    except (OSError, subprocess.TimeoutExpired) as fault:
+        raise InfrastructureError(f"ssh-keygen gave no answer: {fault}") from fault
+
+
+def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"it ended with exit code {done.returncode}"

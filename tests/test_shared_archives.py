@@ -1,0 +1,232 @@
+"""A folder of archives of a group: permissions, signatures of decisions, and removal of old archives."""
+
+import grp
+import json
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from dlio_hpc import units
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.files import group_sharing, rundir
+from dlio_hpc.verdict import baselines, history, retention, signatures
+from dlio_hpc.verdict.retention import Retention
+from tests import nights
+from tests.conftest import Run
+from tests.test_other_users import _GROUP, _ME, _OTHER, _as, shared
+
+_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="becoming another user takes root")
+_KEYGEN = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
+_ = shared
+
+
+@pytest.fixture
+def _group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group of two users that are not in the system's files."""
+    members = grp.struct_group(("storage", "x", _GROUP, []))
+    monkeypatch.setattr("grp.getgrnam", lambda name: {"storage": members}[name])
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@_ROOT
+@pytest.mark.usefixtures("_group")
+def test_members_of_a_group_write_one_history(shared: Path) -> None:
+    folder = shared / "data" / "archive"
+    first, second = nights.entry(0, [100.0, 101.0]), nights.entry(1, [100.0, 101.0])
+
+    def begin() -> None:
+        group_sharing.share(folder, "storage")
+        history.enter(folder, first)
+        baselines.accept(folder, first, "quiet")
+        rundir.write(folder / "job.tar.zst", b"")
+
+    def go_on() -> None:
+        history.enter(folder, second)
+        baselines.accept(folder, second, "quieter")
+        baselines.retire(folder, second.job, "noise")
+        assert [entry.job for entry in history.entries(folder)] == [first.job, second.job]
+
+    assert _as(_ME, begin, _GROUP, umask=0o077) == (0, "")
+    assert _as(_OTHER, go_on, _GROUP, umask=0o077) == (0, "")
+    assert _as(_ME, lambda: history.enter(folder, nights.entry(2, [1.0])), _GROUP, umask=0o077) == (0, "")
+    assert _mode(folder / "job.tar.zst") == 0o640
+    assert all(_mode(path) & stat.S_IRGRP for path in (folder / rundir.BASELINES).iterdir())
+    code, message = _as(_OTHER, lambda: history.enter(folder, second))
+    assert code
+    assert "Permission denied" in message
+
+
+@_ROOT
+@pytest.mark.usefixtures("_group")
+def test_sharing_changes_what_is_mine_and_names_the_rest(shared: Path) -> None:
+    folder = shared / "data" / "archive"
+
+    def begin() -> None:
+        folder.mkdir()
+        folder.chmod(0o777)
+        history.enter(folder, nights.entry(0, [100.0]))
+
+    assert _as(_ME, begin, _GROUP) == (0, "")
+    assert _as(_OTHER, lambda: (folder / "theirs.tar.zst").write_bytes(b""), _GROUP, umask=0o077) == (0, "")
+
+    def share() -> None:
+        sharing = group_sharing.share(folder, "storage")
+        assert folder / rundir.HISTORY in sharing.changed
+        (other,) = sharing.others
+        assert other == (f"number {_OTHER}", f"chgrp storage '{folder}/theirs.tar.zst' && "
+                                             f"chmod 640 '{folder}/theirs.tar.zst'")  # fmt: skip
+        assert group_sharing.share(folder, "storage").changed == ()
+
+    assert _as(_ME, share, _GROUP) == (0, "")
+    assert _mode(folder / rundir.HISTORY) == 0o664
+    code, message = _as(_ME, lambda: group_sharing.share(folder, "storage"))
+    assert (code, "you are not a member" in message) == (2, True)
+
+
+def test_an_unknown_group_is_named(tmp_path: Path, run: Run) -> None:
+    done = run("dlio-hpc", "archive", "share", tmp_path, "--group", "no-such-group")
+    assert done.code == 2
+    assert "--group no-such-group: there is no such group here; the command id lists yours" in done.err
+
+
+@pytest.fixture
+def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keys of alice and mallory; the facility allows alice to sign."""
+    for name in ("alice", "mallory"):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(tmp_path / name)]
+        subprocess.run(command, check=True)
+    facility = tmp_path / "facility"
+    facility.mkdir()
+    public = (tmp_path / "alice.pub").read_text()
+    (facility / signatures.ALLOWED).write_text(f'alice@site namespaces="dlio-hpc" {public}')
+    monkeypatch.setenv("DLIO_HPC_SITE_PATH", str(facility))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    return tmp_path
+
+
+@_KEYGEN
+def test_only_signed_decisions_count_where_signers_are_named(tmp_path: Path, keys: Path) -> None:
+    first, second = nights.entry(0, [100.0]), nights.entry(1, [100.0])
+    with pytest.raises(ConfigError, match=r"must be signed here, because .*allowed_signers exists: .*--sign"):
+        baselines.accept(tmp_path, first, "quiet")
+    (one,) = baselines.accept(tmp_path, first, "quiet", key=keys / "alice")
+    baselines.accept(tmp_path, second, "quieter", key=keys / "mallory")
+    decisions = baselines.read(tmp_path)
+    assert baselines.active(decisions) == (one,)
+    assert decisions.signers == {one.id: "alice@site"}
+    assert [second.job in line and "no valid signature" in line for line in decisions.refused] == [True]
+    baselines.retire(tmp_path, one.id, "noise", keys / "alice")
+    assert baselines.active(baselines.read(tmp_path)) == ()
+
+
+@_KEYGEN
+def test_a_signed_decision_that_was_changed_does_not_count(tmp_path: Path, keys: Path) -> None:
+    (one,) = baselines.accept(tmp_path, nights.entry(0, [100.0]), "quiet", key=keys / "alice")
+    path = tmp_path / rundir.BASELINES / f"{one.id}.json"
+    path.write_text(path.read_text().replace('"samples_per_s": 100.0', '"samples_per_s": 10.0'))
+    decisions = baselines.read(tmp_path)
+    assert decisions.accepted == ()
+    assert len(decisions.refused) == 1
+
+
+@_KEYGEN
+def test_a_key_that_cannot_sign_is_named_and_nothing_is_written(tmp_path: Path, keys: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--sign .*none: ssh-keygen cannot sign with this key"):
+        baselines.accept(tmp_path, nights.entry(0, [100.0]), "quiet", key=keys / "none")
+    assert list((tmp_path / rundir.BASELINES).iterdir()) == []
+
+
+@_KEYGEN
+def test_the_commands_show_who_signed(tmp_path: Path, run: Run, keys: Path) -> None:
+    facility = {"DLIO_HPC_SITE_PATH": str(keys / "facility")}
+    baselines.accept(tmp_path, nights.entry(0, [100.0]), "quiet", key=keys / "alice")
+    shown = run("dlio-hpc", "baseline", "show", "nightly-000", "--archive", tmp_path, **facility)
+    assert "signature       valid, of alice@site" in shown.out
+    as_json = run("dlio-hpc", "baseline", "show", "nightly-000", "--archive", tmp_path, "--json", **facility)
+    assert as_json.json["signed_by"] == "alice@site"
+    (path,) = (tmp_path / rundir.BASELINES).glob("*.sig")
+    path.unlink()
+    listed = run("dlio-hpc", "baseline", "list", "--archive", tmp_path, **facility)
+    assert "does not count: it has no valid signature of a key in" in listed.err
+    shown = run("dlio-hpc", "baseline", "show", "nightly-000", "--archive", tmp_path)
+    assert "not checked: there is no file allowed_signers" in shown.out
+
+
+def _old(number: int, days: float, **rest: Any) -> Any:
+    """A job that ended some days ago."""
+    import time
+
+    ended = units.utc(time.time() - 86400 * days)
+    return structs.replace(nights.entry(number, [100.0]), ended=ended, **rest)
+
+
+def _archived(folder: Path, *jobs: Any) -> None:
+    """Enter jobs into the history as if read from their archives."""
+    for job in jobs:
+        (folder / f"{job.job}.tar.zst").write_bytes(b"not read")
+        history.enter(folder, job)
+
+
+def test_old_archives_are_removed_and_the_history_stays(tmp_path: Path) -> None:
+    jobs = [_old(0, 400), _old(1, 300), _old(2, 200), _old(3, 100), _old(4, 1)]
+    _archived(tmp_path, *jobs)
+    baselines.accept(tmp_path, jobs[1], "quiet")
+    exported = [job.job for job in history.entries(tmp_path)]
+    choice = retention.choose(tmp_path, Retention(150, 1))
+    assert [path.name for path, _ in choice.removed] == ["nightly-000.tar.zst", "nightly-002.tar.zst"]
+    assert choice.kept == {"active baseline": 1, "recent": 2}
+    retention.remove(tmp_path, choice)
+    assert not (tmp_path / "nightly-000.tar.zst").exists()
+    assert [job.job for job in history.entries(tmp_path)] == exported
+    for path in tmp_path.glob("*.tar.zst"):
+        path.unlink()  # this test's archives cannot be read again
+    history.rebuild(tmp_path)
+    assert history.entries(tmp_path) == (jobs[0], jobs[2])
+
+
+def test_the_newest_of_each_measurement_and_whole_studies_are_kept(tmp_path: Path) -> None:
+    other = structs.replace(nights.KEY, nodes=64)
+    jobs = [
+        _old(0, 400), _old(1, 300), _old(2, 200, measurements=(nights.measurement(0, 9.0, other),)),
+        _old(3, 390, study="nightly-002"),
+    ]  # fmt: skip
+    _archived(tmp_path, *jobs)
+    (tmp_path / "foreign.tar.zst").write_bytes(b"of nobody")
+    choice = retention.choose(tmp_path, Retention(30, 1))
+    assert [path.name for path, _ in choice.removed] == ["nightly-000.tar.zst"]
+    assert choice.kept == {"newest of a measurement": 3, "not in the history": 1}
+    assert retention.choose(tmp_path, Retention(30, 3)).removed == ()
+
+
+def test_an_archive_that_came_back_takes_precedence(tmp_path: Path) -> None:
+    jobs = [_old(0, 400), _old(1, 1)]
+    _archived(tmp_path, *jobs)
+    retention.remove(tmp_path, retention.choose(tmp_path, Retention(30, 1)))
+    assert [path.name for path in history._archives(tmp_path)] == ["nightly-001.tar.zst", "nightly-000.json"]
+    (tmp_path / "nightly-000.tar.zst").write_bytes(b"again")
+    assert [path.name for path in history._archives(tmp_path)] == ["nightly-000.tar.zst", "nightly-001.tar.zst"]
+
+
+def test_prune_lists_first_and_says_what_is_kept(tmp_path: Path, run: Run) -> None:
+    _archived(tmp_path, _old(0, 400), _old(1, 1))
+    command = ("dlio-hpc", "archive", "prune", tmp_path, "--keep", "26w")
+    listed = run(*command, "--dry-run")
+    assert listed.code == 0
+    assert "nightly-000.tar.zst: would be removed; its job ended" in listed.out
+    assert (tmp_path / "nightly-000.tar.zst").exists()
+    done = run(*command, "--json")
+    assert done.json == {
+        "removed": [str(tmp_path / "nightly-000.tar.zst")], "bytes": 8, "kept": {"recent": 1}, "dry_run": False,
+    }  # fmt: skip
+    assert json.loads((tmp_path / rundir.ENTRIES / "nightly-000.json").read_bytes())["job"] == "nightly-000"
+    assert "freed 0 B in 0 archives; kept: 1 recent" in run(*command).out
+    assert "such as 180d" in run("dlio-hpc", "archive", "prune", tmp_path, "--keep", "180").err
