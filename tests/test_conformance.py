@@ -98,7 +98,8 @@ def _ended(on: Login, *directories: Path) -> tuple[int, Any]:
 
 @pytest.mark.job
 def test_a_job_on_two_nodes(system: System, small: Path) -> None:
-    job = system.login.waited(small, "-N", NODES, "--ppn", 4, "--repeat", 2, "--archive", "kept")
+    probed = ("-S", "site.probe=0.1 s")
+    job = system.login.waited(small, "-N", NODES, "--ppn", 4, "--repeat", 2, "--archive", "kept", *probed)
     directory = Path(job["directory"])
     assert job["state"] == "completed"
     assert states(directory)[:2] == ["planned", "submitted"]
@@ -109,6 +110,7 @@ def test_a_job_on_two_nodes(system: System, small: Path) -> None:
         assert len(set(result["hosts"])) == NODES
         assert result["summary"]["samples"] == SAMPLES * EPOCHS
         assert result["summary"]["bytes_read"] == SAMPLES * SAMPLE_BYTES * EPOCHS
+        assert run["probe"]["threads"] == 4 * NODES * 2
     assert system.login("dlio-hpc", "archive", "verify", job["archive"]).code == 0
     again = system.login("dlio-hpc", "collect", directory)
     assert "already archived" in again.err
