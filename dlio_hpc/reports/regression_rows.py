@@ -47,11 +47,11 @@ def shown(value: float, metric: MetricName) -> str:
 
 def summary(judgement: Judgement) -> str:
     """Return one line: how many verdicts have each outcome, followed by the first verdict that has the most severe
-    outcome. For a single verdict, return its outcome and its reason.
+    outcome. For a single verdict, return its outcome and its reason, which may begin with the outcome.
     """
     worst = next((verdict for verdict in judgement.verdicts if verdict.outcome == judgement.outcome), None)
     if worst is None or len(judgement.verdicts) == 1:
-        return f"{judgement.outcome}: {worst.why}" if worst else judgement.text
+        return f"{judgement.outcome}: {worst.why.removeprefix(f'{worst.outcome}: ')}" if worst else judgement.text
     return f"{judgement.text}. First {judgement.outcome}: {worst.job}, {worst.subject}: {worst.why}"
 
 

@@ -28,7 +28,8 @@ _ACCEPTANCES: dict[Outcome, str] = {
 
 def of_judgement(judgement: Judgement) -> Banner:
     """Return the banner for jobs that were compared with baselines and histories."""
-    return Banner(state_of(judgement.exit_code), f"{regression_rows.summary(judgement)}.")
+    state, summary = state_of(judgement.exit_code), regression_rows.summary(judgement)
+    return Banner(state, f"{summary.removeprefix(f'{state}: ')}.")
 
 
 def of_acceptance(accepted: Acceptance) -> Banner:
