@@ -357,6 +357,10 @@ class Result(Struct, frozen=True):
     """Time from the end of the job's previous run to the start of this run; null for the first run."""
     file_system: str = ""
     """Type of the dataset's file system, by its magic number."""
+    outputs_on: str = ""
+    """Type and mount point of the file system of the checkpoints and auxiliary files that the run writes; empty: the
+    run writes none. Example: lustre /scratch
+    """
     memory_bytes: int | None = None
     """Memory that the job may use on all nodes together; null: unknown."""
     disturbance: Disturbance | None = None

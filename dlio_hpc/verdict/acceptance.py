@@ -190,7 +190,7 @@ def _labels(groups: Sequence[tuple[Key, str, str]]) -> list[str]:
     """
     short = [key.title if title in ("", key.workload) else f"{title}: {key.title}" for key, _, title in groups]
     detailed = [
-        label if short.count(label) == 1 else f"{label}, {key.file_system}, layout {key.layout}, {data}"
+        label if short.count(label) == 1 else f"{label}, {key.place}, layout {key.layout}, {data}"
         for label, (key, data, _) in zip(short, groups, strict=True)
     ]
     return [

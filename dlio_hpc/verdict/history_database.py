@@ -19,6 +19,7 @@ import msgspec
 from dlio_hpc import document
 from dlio_hpc.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.files import filesystem, rundir
+from dlio_hpc.verdict import history_entry
 from dlio_hpc.verdict.history_entry import Entry
 
 _LOCAL = frozenset({"ext4", "xfs", "btrfs", "tmpfs", "zfs", "overlay"})
@@ -62,6 +63,17 @@ def _disturbances(database: sqlite3.Connection) -> None:
         database.execute("UPDATE jobs SET document = ? WHERE job = ?", (canonical(decode(content)), job))
 
 
+def _outputs(database: sqlite3.Connection) -> None:
+    """Migrate to schema 4: add to measurement keys the file system of the checkpoints, and enter the runs with these
+    keys. It is unknown for older jobs, because they did not record it.
+    """
+    for job, content in database.execute("SELECT job, document FROM jobs").fetchall():
+        entry = history_entry.with_unknown_outputs(decode(content))
+        database.execute("UPDATE jobs SET document = ? WHERE job = ?", (canonical(entry), job))
+        database.execute("DELETE FROM runs WHERE job = ?", (job,))
+        enter_runs(database, entry)
+
+
 def canonical(entry: Entry) -> bytes:
     """Return the bytes that the history stores for an entry. Equal entries give equal bytes."""
     return compact(document.encode(entry))
@@ -90,7 +102,7 @@ def decode(content: bytes) -> Entry:
 
 
 # Step N migrates from schema N to schema N + 1. Never change a step that was released; add a new step instead.
-_STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_jobs, _runs, _disturbances)
+_STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_jobs, _runs, _disturbances, _outputs)
 SCHEMA = len(_STEPS)
 
 

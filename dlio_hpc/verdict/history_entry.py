@@ -22,10 +22,12 @@ from dlio_hpc.results import metrics
 from dlio_hpc.results.run_result import Disturbance
 
 
-class Key(Struct, frozen=True):
+class Key(Struct, frozen=True, omit_defaults=True):
     """Measurement key: everything that two measurements must have in common to be compared. file_system: type and mount
-    point, such as "lustre /scratch". layout: description of the dataset's striping. settings: digest of the whole
-    workload. version: version of dlio-hpc that executed the run.
+    point of the dataset's file system, such as "lustre /scratch". layout: description of the dataset's striping.
+    settings: digest of the whole workload. version: version of dlio-hpc that executed the run. outputs: type and mount
+    point of the file system of the checkpoints and auxiliary files that the run writes; "unknown" if it was not
+    recorded; empty if the run writes none. An empty value is not part of the digest.
     """
 
     site: str
@@ -36,11 +38,18 @@ class Key(Struct, frozen=True):
     workload: str
     settings: str
     version: str
+    outputs: str = ""
 
     @property
     def digest(self) -> str:
         """Digest of the measurement key, twelve hexadecimal digits."""
         return _digest(self)
+
+    @property
+    def place(self) -> str:
+        """File systems of the dataset and of the checkpoints, such as "none, checkpoints on lustre /scratch"."""
+        is_elsewhere = self.outputs not in ("", self.file_system)
+        return f"{self.file_system}, checkpoints on {self.outputs}" if is_elsewhere else self.file_system
 
     @property
     def title(self) -> str:
@@ -139,6 +148,27 @@ def of(outcome: JobOutcome) -> Entry:
     )
 
 
+def with_unknown_outputs(entry: Entry) -> Entry:
+    """Return the entry of an older job, in which the file system of checkpoints and auxiliary files is not recorded: it
+    is unknown for the runs that write some.
+    """
+    measurements = tuple(
+        structs.replace(run, key=structs.replace(run.key, outputs="unknown"))
+        if not run.key.outputs and _writes_outputs(entry.workloads.get(run.key.settings))
+        else run
+        for run in entry.measurements
+    )
+    return structs.replace(entry, measurements=measurements)
+
+
+def _writes_outputs(workload: Any) -> bool:
+    """Return what Workload.writes_outputs is for a workload as decoded from JSON. It need not be valid any more."""
+    if not isinstance(workload, dict):
+        return False
+    sides = workload.get("dataset", {}).get("auxiliary_files") or ()
+    return workload.get("checkpoint") is not None or any(side.get("access") == "write" for side in sides)
+
+
 def together(entries: Sequence[Entry]) -> list[Entry]:
     """Merge the jobs of each study into one entry, and return all entries. Repeats in several jobs of a study thus
     count as repeats of one measurement.
@@ -224,7 +254,14 @@ def key(outcome: JobOutcome, run: RunOutcome) -> Key:
         workload=planned.workload.name,
         settings=_settings(planned),
         version=version,
+        outputs=_outputs(run),
     )
+
+
+def _outputs(run: RunOutcome) -> str:
+    if not run.run.workload.writes_outputs:
+        return ""
+    return (run.result.outputs_on if run.result is not None else "") or "unknown"
 
 
 def _file_system(layout: Record | None, run: Run) -> str:
@@ -273,7 +310,7 @@ def differences(before: Key, after: Key, settings: tuple[Any, Any] = (None, None
     for name in Key.__struct_fields__:
         left, right = getattr(before, name), getattr(after, name)
         if left != right and name != "settings":
-            lines.append(f"{_NAMES[name]}: {left} / {right}")
+            lines.append(f"{_NAMES[name]}: {left or 'none'} / {right or 'none'}")
     if before.settings != after.settings:
         lines += changes(*settings) or [f"settings of the workload: {before.settings} / {after.settings}"]
     return lines
@@ -282,6 +319,7 @@ def differences(before: Key, after: Key, settings: tuple[Any, Any] = (None, None
 _NAMES = {
     "site": "site", "file_system": "file system", "layout": "layout", "nodes": "nodes",
     "ranks_per_node": "ranks per node", "workload": "workload", "version": "version of dlio-hpc",
+    "outputs": "file system of the checkpoints",
 }  # fmt: skip
 # YAML keys of a workload that only describe it.
 _ASIDE = {"name", "description", "source"}
