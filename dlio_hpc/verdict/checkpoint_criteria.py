@@ -10,7 +10,7 @@ from dlio_hpc.errors import ConfigError
 from dlio_hpc.units import format_size
 from dlio_hpc.verdict.criteria_file import Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran
-from dlio_hpc.verdict.criterion_rule import Rule, shipped_workload
+from dlio_hpc.verdict.criterion_rule import Rule, shipped_settings
 from dlio_hpc.verdict.history_entry import changes
 
 
@@ -126,5 +126,5 @@ def _model_ranks(rule: Rule, saving: _Saving | None) -> Check:
 
 
 def _shipped_checkpoint(name: str) -> Checkpoint | None:
-    data = shipped_workload(name)
+    data = shipped_settings(name)
     return None if data is None else document.convert(data, workload.Workload, name).checkpoint

@@ -84,8 +84,8 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     min_dataset_over_memory: Rate | None = None
     """Minimum ratio of the dataset's size to the memory of all nodes. Example: 5"""
     min_checkpoint_over_memory: Rate | None = None
-    """Minimum ratio of the bytes of all checkpoints that a node writes in a run to the memory of the node. The node that
-    writes least counts. A lower ratio is permitted if the checkpoints were read from storage, and not from memory.
+    """Minimum ratio of the bytes of all checkpoints that a node writes in a run to the memory of the node. The node
+    that writes least counts. A lower ratio is permitted if the checkpoints were read from storage, and not from memory.
     Example: 3
     """
     rank_memory: units.Size | None = None

@@ -60,13 +60,13 @@ def in_words(key: str, criterion: Criterion) -> str:
     if isinstance(value, dict):
         return _WORDS[key].format(" or ".join(value))
     if key == "model_ranks" and criterion.subset_ranks is not None:
-        return f"{_WORDS[key]}; or {criterion.subset_ranks} ranks, which write their part"
+        return f"{_WORDS[key]}; or {criterion.subset_ranks} ranks of it"
     if key == "rank_memory":
         return _WORDS[key].format(format_size(value))
     return _WORDS[key].format(", ".join(value) if isinstance(value, tuple) else value)
 
 
-def shipped_workload(name: str) -> Any:
+def shipped_settings(name: str) -> Any:
     """Return the shipped workload with this name as nested mappings, with the values of all defaults. Return None if
     there is none. A facility's own workload with the same name does not count.
     """

@@ -10,7 +10,7 @@ from dlio_hpc.units import format_seconds, format_size, seconds_between
 from dlio_hpc.verdict import checkpoint_criteria
 from dlio_hpc.verdict.criteria_file import Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran
-from dlio_hpc.verdict.criterion_rule import Rule, shipped_workload
+from dlio_hpc.verdict.criterion_rule import Rule, shipped_settings
 from dlio_hpc.verdict.history_entry import changes
 
 
@@ -173,7 +173,7 @@ def _separation(rule: Rule) -> Check:
 
 def _as_shipped(rule: Rule) -> Check:
     """Compare the settings of the group with those of the shipped workload that has the same name."""
-    measured, shipped_workload = rule.group.runs[0].workload, shipped_workload(rule.group.key.workload)
+    measured, shipped_workload = rule.group.runs[0].workload, shipped_settings(rule.group.key.workload)
     if shipped_workload is None or measured is None:
         return rule.unknown(f"no shipped workload {rule.group.key.workload!r}")
     differences = [
@@ -186,7 +186,7 @@ def _as_shipped(rule: Rule) -> Check:
 
 def _division(rule: Rule) -> Check:
     """State the strictest division in which all keys may differ that differ from those of the shipped workload."""
-    measured, shipped_workload = rule.group.runs[0].workload, shipped_workload(rule.group.key.workload)
+    measured, shipped_workload = rule.group.runs[0].workload, shipped_settings(rule.group.key.workload)
     if shipped_workload is None or measured is None:
         return rule.unknown(f"no shipped workload {rule.group.key.workload!r}")
     differences = changes(shipped_workload, measured)
