@@ -248,7 +248,12 @@ def _checkpoint_job(name: str, nodes: int, ranks_per_node: int, *settings: str, 
         KEY, workload=work.name, nodes=nodes, ranks_per_node=ranks_per_node, file_system="none", outputs=outputs
     )
     metrics = {"restore_gap_s": rest.pop("gap", 12.0)}
-    fields = {"key": key, "steps": 10, "storage": structs.replace(_RESTORED, memory_bytes=1), "metrics": metrics}
+    fields: dict[str, Any] = {
+        "key": key,
+        "steps": 10,
+        "storage": structs.replace(_RESTORED, memory_bytes=1),
+        "metrics": metrics,
+    }
     return entry([run(**(fields | rest))], workloads={key.settings: json.loads(document.encode(work))})
 
 

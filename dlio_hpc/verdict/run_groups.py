@@ -64,6 +64,12 @@ class Group(Struct, frozen=True):
         """Advice for runs that read from memory: options of dlio-submit with which they would read from storage."""
         return next((run.storage.advice for run in self.good if run.storage and run.storage.advice), ())
 
+    @property
+    def main_metric(self) -> MetricName:
+        """Metric that is shown and compared by default: that of checkpoints if the runs have no samples/s."""
+        has_checkpoints = self.values("checkpoint_write_MBps") and not self.values("samples_per_s")
+        return "checkpoint_write_MBps" if has_checkpoints else "samples_per_s"
+
     def repeats(self, metric: MetricName) -> tuple[Repeat, ...]:
         """Return the good runs that have a positive value of the metric, as repeats. If a lower value is better, a
         repeat has the reciprocal of the value.
