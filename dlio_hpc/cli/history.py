@@ -49,7 +49,7 @@ def _day(text: str) -> str:
 @option("--until", callback=parsed(_day), metavar="DAY", help="Only jobs that ended on this day (UTC) or before.")
 @option(
     "--metric", type=click.Choice(list(METRICS)), metavar="NAME",
-    help=f"Metric to list: {', '.join(METRICS)}. Default: samples_per_s; if only checkpoints were measured, their rate.",
+    help=f"Metric to list: {', '.join(METRICS)}. Default: samples_per_s, or that of checkpoints.",
 )  # fmt: skip
 @page_options
 @option("--csv", "as_csv", is_flag=True, help="Print all runs with all their metrics as CSV.")

@@ -45,7 +45,7 @@ def judged(runs: Sequence[ReportedRun], edition: Edition, division: Division) ->
     return RuleFindings(
         tuple(_line(check, criteria) for check in unmet),
         tuple(_line(check, criteria) for check in undecided),
-        len(of_outcome["pass"]),
+        sum(check.criterion in criteria.criteria for check in of_outcome["pass"]),
     )
 
 
