@@ -347,10 +347,11 @@ def test_a_job_that_writes_and_reads_the_checkpoints_of_a_model(run: Run, tmp_pa
     report = run("dlio-hpc", "report", done.job["archive"]).out
     for meaningless in ("samples/s  ", "(as planned) in", "I/O time", "wait for the batch", "x the median rank"):
         assert meaningless not in report
-    assert re.search(rf"\noutputs +\S+/outputs-\S+ on {re.escape(outputs)}\n", report)
+    words = " ".join(report.split())
+    assert re.search(rf" outputs \S+/outputs-\S+ on {re.escape(outputs)} ", words)
     assert "data      none: checkpoints only" in report
     assert "History of checkpoint write bandwidth" in run("dlio-hpc", "history").out
-    assert "samples   not measured: the workload has no dataset, so it has no samples/s and no AU" in report
+    assert " samples not measured: the workload has no dataset, so it has no samples/s and no AU" in words
     assert re.search(r"written +3 +22\.\d+ MiB +\d+", report)
     assert re.search(r"\nread +2 +\d+\.?\d* MiB +\d+", report)
     page = tmp_path / "report.html"

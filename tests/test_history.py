@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from dlio_hpc import document
 from dlio_hpc.errors import ConfigError, InfrastructureError
