@@ -198,6 +198,15 @@ def test_memory_that_nobody_asked_for_is_no_verdict_or_passed_over() -> None:
     assert check.text == "unknown: node memory was not recorded"
     judged, (check,) = _judge(job, {"min_dataset_over_memory": 5, "optional": True})
     assert (check.outcome, judged.exit_code) == ("skipped", 0)
+    only = {"min_dataset_over_memory": 5, "optional": "unmeasured"}
+    judged, (check,) = _judge(job, only)
+    assert (check.outcome, judged.exit_code) == ("inconclusive", 5), "it was measured, so its memory counts"
+    judged, (check,) = _judge(job, only | {"workload": "other"})
+    assert (check.outcome, judged.exit_code) == ("skipped", 0)
+    unknown = _mlperf(storage=storage(0.1, 5 * 2**40, None))
+    for name, edition in (("unet3d_h100", "v2"), ("unet3d_b200", "v3")):
+        made = _mlperf(name, storage=unknown.measurements[1].storage)
+        assert _by_mlperf(made, edition=edition) == (5, {"min_dataset_over_memory"})
 
 
 def _llama(writes: int = 10, **changes: Any) -> Entry:

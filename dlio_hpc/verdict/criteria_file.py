@@ -43,9 +43,10 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """Total numbers of ranks that the criterion applies to; null: any. Example: 8..64*2"""
     all_runs: bool = False
     """true: every run must meet the limits on metrics. false: the median of the runs must meet them."""
-    optional: bool = False
+    optional: bool | Literal["unmeasured"] = False
     """Outcome if nothing was measured for the criterion, or if a value is unknown. true: the outcome is skipped. false:
-    the outcome is fail if nothing was measured, and inconclusive if a value is unknown.
+    the outcome is fail if nothing was measured, and inconclusive if a value is unknown. unmeasured: the outcome is
+    skipped if nothing was measured, and inconclusive if a value is unknown.
     """
     min_samples_per_s: Rate | None = None
     """Minimum samples/s. Example: 1300"""

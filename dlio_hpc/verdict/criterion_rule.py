@@ -46,7 +46,7 @@ class Rule(NamedTuple):
         """Return a check that cannot be decided, because a value is unknown. Its outcome is `skipped` if the criterion
         is optional, otherwise `inconclusive`. message: what is unknown.
         """
-        verdict: Outcome = "skipped" if self.criterion.optional else "inconclusive"
+        verdict: Outcome = "skipped" if self.criterion.optional is True else "inconclusive"
         return self._check(verdict, f"unknown: {message}", evidence=evidence)
 
     def _check(self, verdict: Outcome, message: str, **rest: Any) -> Check:
