@@ -198,6 +198,15 @@ def test_memory_that_nobody_asked_for_is_no_verdict_or_passed_over() -> None:
     assert check.text == "unknown: node memory was not recorded"
     judged, (check,) = _judge(job, {"min_dataset_over_memory": 5, "optional": True})
     assert (check.outcome, judged.exit_code) == ("skipped", 0)
+    only = {"min_dataset_over_memory": 5, "optional": "unmeasured"}
+    judged, (check,) = _judge(job, only)
+    assert (check.outcome, judged.exit_code) == ("inconclusive", 5), "it was measured, so its memory counts"
+    judged, (check,) = _judge(job, only | {"workload": "other"})
+    assert (check.outcome, judged.exit_code) == ("skipped", 0)
+    unknown = _mlperf(storage=storage(0.1, 5 * 2**40, None))
+    for name, edition in (("unet3d_h100", "v2"), ("unet3d_b200", "v3")):
+        made = _mlperf(name, storage=unknown.measurements[1].storage)
+        assert _by_mlperf(made, edition=edition) == (5, {"min_dataset_over_memory"})
 
 
 def _llama(writes: int = 10, **changes: Any) -> Entry:
@@ -211,8 +220,8 @@ _RESTORED = structs.replace(storage(0.0, 1, 2**40), epochs=(EpochStorage(0, 100,
 
 
 @pytest.mark.parametrize(("job", "asked", "verdict", "message"), [
-    (_llama(31, storage=storage(1.0, 1, 2**40)), {"min_checkpoint_over_memory": 3}, "pass", "checkpoints of 3.1"),
-    (_llama(29, storage=storage(1.0, 1, 2**40)), {"min_checkpoint_over_memory": 3}, "fail", "1 TiB of memory"),
+    (_llama(31, storage=storage(1.0, 1, 2**40)), {"min_checkpoint_over_memory": 3}, "pass", "checkpoints of 1.5"),
+    (_llama(29, storage=storage(1.0, 1, 2**40)), {"min_checkpoint_over_memory": 3}, "fail", "512 GiB of memory"),
     (_llama(29, storage=_RESTORED), {"min_checkpoint_over_memory": 3}, "pass", "100.0 % from storage"),
     (_llama(storage=storage(memory=None)), {"min_checkpoint_over_memory": 3}, "inconclusive", "was not recorded"),
     (_llama(), {"rank_memory": Size(14_100_000_000)}, "pass", "a checkpoint of 104.7 GiB"),
@@ -222,6 +231,122 @@ _RESTORED = structs.replace(storage(0.0, 1, 2**40), epochs=(EpochStorage(0, 100,
 def test_checkpoints_and_memory(job: Entry, asked: dict[str, Any], verdict: str, message: str) -> None:
     _, (check,) = _judge(job, asked)
     assert (check.outcome, message in check.text) == (verdict, True), check.text
+
+
+def test_the_node_that_writes_least_is_compared_with_its_memory() -> None:
+    """In a checkpoint of llama3_405b, the first half of the ranks writes weights, too: 64 ranks a node."""
+    job = _checkpoint_job("llama3_405b", 8, 64)
+    checkpoint = workload.load("llama3_405b").checkpoint
+    assert checkpoint is not None
+    last = sum(file.size for rank in range(448, 512) for file in checkpoint.files_of(rank))
+    assert last < checkpoint.size(512) / 8
+    for memory, verdict in ((last * 8 * 10 // 3, "pass"), (checkpoint.size(512) * 10 // 3, "fail")):
+        runs = [structs.replace(job.measurements[0], storage=storage(1.0, 1, memory))]
+        _, (check,) = _judge(structs.replace(job, measurements=tuple(runs)), {"min_checkpoint_over_memory": 3})
+        assert check.outcome == verdict, check.text
+
+
+def _checkpoint_job(name: str, nodes: int, ranks_per_node: int, *settings: str, size: int = 0, **rest: Any) -> Entry:
+    """Return a job with one run that writes and reads checkpoints. size: --dataset-size, or 0. rest: parts of the key,
+    and fields of the run.
+    """
+    work = workload.load(name, settings)
+    work = plan.resolved(workload.resized(work, size, nodes * ranks_per_node) if size else work)
+    outputs = rest.pop("outputs", "lustre /scratch")
+    key = structs.replace(
+        KEY, workload=work.name, nodes=nodes, ranks_per_node=ranks_per_node, file_system="none", outputs=outputs
+    )
+    metrics = {"restore_gap_s": rest.pop("gap", 12.0)}
+    fields: dict[str, Any] = {
+        "key": key,
+        "steps": 10,
+        "storage": structs.replace(_RESTORED, memory_bytes=1),
+        "metrics": metrics,
+    }
+    return entry([run(**(fields | rest))], workloads={key.settings: json.loads(document.encode(work))})
+
+
+_MORE = "checkpoint.parallelism={tensor: 8, data: 16}"
+
+
+@pytest.mark.parametrize(("job", "verdict", "message"), [
+    (_checkpoint_job("llama3_70b", 8, 8), "pass", "all 64 ranks"),
+    (_checkpoint_job("llama3_8b", 1, 8), "pass", "all 8 ranks"),
+    (_checkpoint_job("llama3_70b", 1, 8), "pass", "8 of 64 ranks, which write their part"),
+    (_checkpoint_job("llama3_70b", 16, 8, _MORE), "pass", "all 128 ranks"),
+    (_checkpoint_job("llama3_70b", 1, 8, _MORE), "fail", "8 ranks; the model's parallelism has 128"),
+    (_checkpoint_job("llama3_70b", 1, 4), "fail", "4 ranks; the model's parallelism has 64"),
+    (_checkpoint_job("llama3_8b", 1, 4), "fail", "4 ranks; the model's parallelism has 8"),
+    (_checkpoint_job("llama3_70b", 16, 8), "fail", "128 ranks; the model's parallelism has 64"),
+    (_checkpoint_job("llama3_70b", 1, 8, "checkpoint.parallelism={tensor: 8}"), "fail", "data is 1, the shipped model"),
+    (_checkpoint_job("llama3_70b", 8, 8, size=64 << 20), "fail", "checkpoint.model.hidden: 8192 / "),
+    (_checkpoint_job("llama3_70b", 1, 4, size=64 << 20), "fail", "the model is not the shipped one"),
+    (repeats("au", [0.95]), "inconclusive", "unknown: no shipped model 'demo'"),
+])  # fmt: skip
+def test_the_model_demands_its_ranks(job: Entry, verdict: str, message: str) -> None:
+    _, (check,) = _judge(job, {"model_ranks": True, "subset_ranks": 8})
+    assert (check.outcome, message in check.text) == (verdict, True), check.text
+    assert bool(check.advice) is (verdict == "fail")
+    assert check.asked == "all ranks of the model's parallelism, and the shipped model; or 8 ranks of it"
+
+
+@pytest.mark.parametrize(("count", "verdict"), [(4, "fail"), (5, "pass")])
+def test_ranks_per_node(count: int, verdict: str) -> None:
+    job = repeats("au", [0.95], key=structs.replace(KEY, ranks_per_node=count))
+    assert _one(job, {"min_ranks_per_node": 5}).outcome == verdict
+
+
+@pytest.mark.parametrize(("prefetch", "threads", "verdict"), [
+    (2, 1, "pass"), (4, 4, "pass"), (9, 4, "fail"), (0, 1, "pass"), (3, 1, "fail"),
+])  # fmt: skip
+def test_prefetching(prefetch: int, threads: int, verdict: str) -> None:
+    """Each worker of PyTorch's loader prefetches at least one batch."""
+    work = workload.load("retinanet_b200", (f"reader.prefetch={prefetch}", f"reader.read_threads={threads}"))
+    job = entry([run()], workloads={KEY.settings: json.loads(document.encode(plan.resolved(work)))})
+    check = _one(job, {"max_prefetch": 2})
+    assert check.outcome == verdict
+    assert check.text == f"reader.prefetch is {prefetch}, with {threads} thread(s)"
+    assert _one(repeats("au", [0.95]), {"max_prefetch": 2}).outcome == "inconclusive", "it was not recorded"
+
+
+@pytest.mark.parametrize("edition", ["mlperf_storage_v2", "mlperf_storage_v3"])
+@pytest.mark.parametrize(("job", "closed", "opened"), [
+    (_checkpoint_job("llama3_70b", 8, 8), set(), set()),
+    (_checkpoint_job("llama3_70b", 1, 8), set(), set()),
+    (_checkpoint_job("llama3_70b", 8, 8, "checkpoint.mode=torch"), set(), set()),
+    (_checkpoint_job("llama3_70b", 16, 8, _MORE), {"divisions"}, set()),
+    (_checkpoint_job("llama3_70b", 16, 4), {"min_ranks_per_node"}, {"min_ranks_per_node"}),
+    (_checkpoint_job("llama3_70b", 1, 4), {"model_ranks", "min_ranks_per_node"}, {"model_ranks", "min_ranks_per_node"}),
+    (_checkpoint_job("llama3_70b", 8, 8, size=64 << 20), {"model_ranks", "divisions"}, {"model_ranks", "divisions"}),
+    (_checkpoint_job("llama3_70b", 8, 8, "checkpoint.fsync=false"), {"divisions"}, {"divisions"}),
+    (_checkpoint_job("llama3_70b", 8, 8, "checkpoint.direct=true"), {"divisions"}, {"divisions"}),
+    (_checkpoint_job("llama3_70b", 8, 8, "compute.time=1"), {"divisions"}, {"divisions"}),
+    (_checkpoint_job("llama3_70b", 8, 8, outputs="ext4 /home"), {"separate_results_fs"}, {"separate_results_fs"}),
+])  # fmt: skip
+def test_checkpoints_by_the_rules_of_mlperf(job: Entry, closed: set[str], opened: set[str], edition: str) -> None:
+    rules = criteria_file.load(edition)
+    for division, keys in (("closed", closed), ("open", opened)):
+        judged = acceptance.judge(criteria_file.of_division(rules, division), [job])
+        failed = {check.key for check in judged.checks if check.outcome not in ("pass", "skipped")}
+        assert (failed, judged.exit_code) == (keys, 1 if keys else 0), division
+
+
+def test_numbers_of_checkpoints_are_for_the_open_division_of_v3_only() -> None:
+    job = _checkpoint_job("llama3_8b", 1, 8, "checkpoint.writes=4", "checkpoint.reads=4")
+    for edition, division, is_met in (("v2", "open", False), ("v3", "closed", False), ("v3", "open", True)):
+        rules = criteria_file.of_division(criteria_file.load(f"mlperf_storage_{edition}"), division)
+        (check,) = (item for item in acceptance.judge(rules, [job]).checks if item.key == "divisions" and item.group)
+        assert (check.outcome == "pass") is is_met, check.text
+
+
+def test_the_gap_before_reading_is_limited_in_each_run() -> None:
+    job = _checkpoint_job("llama3_8b", 1, 8)
+    runs = [
+        structs.replace(job.measurements[0], run=f"{number:02}-measure", repeat=number, metrics={"restore_gap_s": gap})
+        for number, gap in enumerate((10.0, 10.0, 31.0))
+    ]
+    judged = acceptance.judge(criteria_file.load("mlperf_storage_v3"), [structs.replace(job, measurements=tuple(runs))])
+    assert {check.key for check in judged.checks if check.outcome == "fail"} == {"max_restore_gap"}
 
 
 @pytest.mark.parametrize("name", ["unet3d_h100", "flux_b200"])
@@ -306,6 +431,28 @@ def test_changed_keys_decide_the_division(changes: tuple[str, ...], verdict: str
         _, (check,) = _judge(job, {"divisions": rule})
         assert (check.outcome, check.text) == (verdict, reason)
         assert check.asked == "a workload of the division closed or open"
+        closed = criteria_file.of_division(criteria_file.load(edition), "closed").criteria["division"].divisions
+        _, (check,) = _judge(job, {"divisions": closed})
+        if "because of" in reason:
+            assert check.outcome == "fail"
+            assert check.text.startswith("the division closed does not let these keys change, shipped / measured: ")
+
+
+@pytest.mark.parametrize(("name", "key", "value", "is_allowed"), [
+    ("unet3d_h100", "direct", True, True), ("resnet50_h100", "direct", True, False),
+    ("resnet50_h100", "transfer_size", 4096, True), ("unet3d_h100", "transfer_size", 4096, False),
+    ("resnet50_h100", "preprocess_threads", 4, True), ("cosmoflow_h100", "preprocess_threads", 4, False),
+    ("unet3d_b200", "direct", True, True), ("retinanet_b200", "direct", True, False),
+    ("retinanet_b200", "transfer_size", 4096, False), ("retinanet_b200", "read_threads", 3, True),
+])  # fmt: skip
+def test_keys_that_may_change_depend_on_the_workload(name: str, key: str, value: object, is_allowed: bool) -> None:
+    data = json.loads(document.encode(plan.resolved(workload.load(name))))
+    data["reader"][key] = value
+    job = entry([run(key=structs.replace(KEY, workload=name))], workloads={KEY.settings: data})
+    edition = "mlperf_storage_v3" if name.endswith("b200") else "mlperf_storage_v2"
+    checks = acceptance.judge(criteria_file.load(edition), [job]).checks
+    (check,) = (item for item in checks if item.key == "divisions" and item.group)
+    assert (check.outcome == "pass") is is_allowed, check.text
 
 
 # What is asked in any case
@@ -559,9 +706,9 @@ def _mlperf(name: str = "unet3d_h100", **changes: Any) -> Entry:
     return entry(made, workloads={key.settings: work})
 
 
-def _by_mlperf(job: Entry, place: str | None = "ext4 /home") -> tuple[int, set[str]]:
+def _by_mlperf(job: Entry, place: str | None = "ext4 /home", edition: str = "v2") -> tuple[int, set[str]]:
     """Return the exit code and the keys of the criteria that are not met."""
-    rules = criteria_file.load("mlperf_storage_v2")
+    rules = criteria_file.load(f"mlperf_storage_{edition}")
     judged = acceptance.judge(rules, [structs.replace(job, results_on=place or "")])
     return judged.exit_code, {check.key for check in judged.checks if check.outcome not in ("pass", "skipped")}
 
@@ -605,6 +752,15 @@ COSMOFLOW = _mlperf("cosmoflow_a100")
 def test_mlperf_just_missed(job: Entry, key: str) -> None:
     """The job misses that rule and no other."""
     assert _by_mlperf(job) == (1, {key})
+
+
+def test_v3_has_the_rules_on_repeats_and_gaps_too() -> None:
+    for name in ("unet3d_b200", "retinanet_mi355"):
+        job = _mlperf(name)
+        assert _by_mlperf(job, edition="v3") == (0, set())
+        gap = _with(job, 5, started="2026-11-21T10:10:00Z", ended="2026-11-21T10:11:00Z")
+        assert _by_mlperf(gap, edition="v3") == (1, {"gaps"})
+        assert _by_mlperf(_with(job, 5, **_metrics(samples_per_s=1025.1)), edition="v3") == (1, {"max_spread"})
 
 
 def test_mlperf_asks_less_of_cosmoflow() -> None:

@@ -13,7 +13,9 @@ from dlio_hpc.core.checkpoint import Checkpoints
 from dlio_hpc.core.checkpoint_modes import posix
 from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, Saved
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
+from dlio_hpc.files import filesystem
 from dlio_hpc.plan import plan
+from dlio_hpc.verdict import history
 from tests import planning
 from tests.conftest import Run
 
@@ -337,7 +339,30 @@ def test_a_job_that_writes_and_reads_the_checkpoints_of_a_model(run: Run, tmp_pa
     assert saved["safe_s"]["p50"] > 0
     assert 0 <= restored["gap_s"] < 60
     assert restored["verify_s"] > 0
+    for name in ("samples_per_s", "read_MBps", "au", "au_mlperf", "io_time_s", "read_latency_s"):
+        assert summary[name] is None, f"{name}: no samples are read"
+    assert summary["reads"] == 0
+    outputs = done.job["runs"][-1]["result"]["outputs_on"]
+    assert outputs == filesystem.of(tmp_path).text
     report = run("dlio-hpc", "report", done.job["archive"]).out
+    for meaningless in ("samples/s  ", "(as planned) in", "I/O time", "wait for the batch", "x the median rank"):
+        assert meaningless not in report
+    words = " ".join(report.split())
+    assert re.search(rf" outputs \S+/outputs-\S+ on {re.escape(outputs)} ", words)
+    assert "data      none: checkpoints only" in report
+    assert "History of checkpoint write bandwidth" in run("dlio-hpc", "history").out
+    assert " samples not measured: the workload has no dataset, so it has no samples/s and no AU" in words
+    assert re.search(r"written +3 +22\.\d+ MiB +\d+", report)
+    assert re.search(r"\nread +2 +\d+\.?\d* MiB +\d+", report)
+    page = tmp_path / "report.html"
+    assert run("dlio-hpc", "report", done.job["archive"], "--html", page).code == 0
+    assert "AU = compute" not in page.read_text()
+    assert "median s" in page.read_text()
+    (entry,) = history.entries(tmp_path / "dlio-runs" / "archive")
+    (measurement,) = entry.measurements
+    assert measurement.key.outputs == outputs
+    assert set(measurement.metrics) >= {"checkpoint_write_MBps", "checkpoint_read_MBps"}
+    assert not set(measurement.metrics) & {"samples_per_s", "au", "read_MBps", "wait_p99_s"}
     assert "checkpoint.model: 2 of the 64 ranks of checkpoint.parallelism write their part" in report
     assert "restored  2 checkpoints" in report
     assert "3 checkpoints reached storage (fsync)" in report

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dlio_hpc import document
-from dlio_hpc.config import workload
+from dlio_hpc.config import shipped, workload
 from dlio_hpc.config.dlio_benchmark import importing, source
 from dlio_hpc.config.dlio_benchmark.importing import Imported
 from dlio_hpc.config.dlio_benchmark.keys import KEYS, OLD_NAMES
@@ -596,6 +597,72 @@ def test_files_that_are_no_workload_of_dlio_benchmark(tmp_path: Path, text: str)
     path.write_text(text)
     with pytest.raises(ConfigError, match="not a workload of dlio_benchmark"):
         importing.load(path)
+
+
+@pytest.mark.parametrize("name", ["demo", "null", "llama3_8b", "dlrm_b200", "unet3d_h100"])
+def test_a_workload_of_dlio_hpc_is_not_imported(run: Run, name: str) -> None:
+    path = shipped.root() / shipped.WORKLOADS / f"{name}.yaml"
+    done = run("dlio-hpc", "import", path)
+    assert (done.code, done.out) == (2, "")
+    assert f"{path}: this is a workload of dlio-hpc already" in done.err
+    assert f"run it: dlio-submit {path}" in done.err
+
+
+# Keys of files of MLPerf Storage v3.0 (mlcommons/storage, configs/dlio/workload at revision 6980038d) that decide what
+# becomes of them, and the key that is refused.
+REFUSED_OF_V3 = [
+    ("hybrid_storage", "storage: {storage_type: s3dlio, storage_root: 's3://a/'}", "storage.storage_type: s3dlio"),
+    ("zerocopy_file_test", "storage: {storage_type: s3dlio, storage_root: 'file:///a'}", "storage.storage_type"),
+    ("test_local_datagen",
+     "{model: resnet50, workflow: {generate_data: true, train: false}, storage: {storage_type: s3dlio}}",
+     "storage.storage_type: s3dlio"),
+    ("test_local_train", "{model: resnet50, reader: {data_loader_classname: torch.utils.data.DataLoader}}",
+     "reader.data_loader_classname: torch.utils.data.DataLoader"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "changes", "message"), REFUSED_OF_V3)
+def test_files_of_v3_that_are_refused(folder: Path, run: Run, name: str, changes: str, message: str) -> None:
+    data = document.parse_yaml(VOLUMES, "text") | {"workflow": {"train": True}}
+    for section, keys in document.parse_yaml(changes, "text").items():
+        data[section] = {**data.get(section, {}), **keys} if isinstance(keys, dict) else keys
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(data))
+    done = run("dlio-hpc", "import", path)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+
+
+def test_forms_of_v3_that_are_imported(folder: Path) -> None:
+    """The keys of dlrm_b200 and of retinanet_mi355 at 6980038d: no thread, no prefetch; one JPEG file per sample."""
+    tables = _imported(
+        folder, "volumes", "dataset.format=parquet", "dataset.num_samples_per_file=1536000",
+        "reader.read_threads=0", "reader.prefetch_size=0", "reader.batch_size=12288",
+        "dataset.parquet={row_group_size: 6144, read_mode: row_group, columns: [{name: a, dtype: float16}]}",
+        "reader.multiprocessing_context=fork", "workflow.checkpoint=False", "dataset.record_length_bytes_stdev=0",
+    )  # fmt: skip
+    made = workload.Draft(tables.data, "tables").with_settings({})
+    assert (made.reader.read_threads, made.reader.prefetch, made.reader.batch_size) == (1, 0, 12288)
+    assert (made.dataset.samples_per_file, made.dataset.row_group) == (1536000, 6144)
+    photographs = _workload(
+        folder, "volumes", "dataset.format=jpeg", "dataset.num_files_train=1170301",
+        "dataset.record_length_bytes=322957", "dataset.record_length_bytes_stdev=0", "reader.batch_size=36",
+        "reader.read_threads=8", "train.computation_time=0.071325", "workflow.checkpoint=False",
+    )  # fmt: skip
+    assert (photographs.dataset.format, photographs.dataset.files) == ("raw", 1170301)
+    assert (photographs.reader.batch_size, photographs.compute.time.mean) == (36, 0.071325)
+
+
+def test_the_table_of_the_documentation_counts_its_rows() -> None:
+    text = (Path(__file__).parents[1] / "docs/reference/dlio-benchmark-workloads.md").read_text()
+    parts = text.partition("## The files of both repositories")[2].split("\n### ")[1:]
+    total = [0, 0]
+    for part in parts:
+        counts = [part.count("| imported |"), part.count("| refused |")]
+        assert f"{counts[0]} imported, {counts[1]} refused." in part, part.splitlines()[0]
+        total = [left + right for left, right in zip(total, counts, strict=True)]
+    assert f"{total[0]} files are imported, {total[1]} are refused" in text
+    assert any("6980038d" in part.splitlines()[0] for part in parts)
 
 
 def test_a_folder_gives_a_table_and_files(folder: Path, run: Run, tmp_path: Path) -> None:

@@ -12,16 +12,20 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
+from dlio_hpc import document
 from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.files import archive, rundir
 from dlio_hpc.records import job_outcome
-from dlio_hpc.verdict import baselines, history, history_database, history_entry
+from dlio_hpc.verdict import baseline_comparison, baselines, history, history_database, history_entry
 from dlio_hpc.verdict.history import Where
+from dlio_hpc.verdict.history_entry import Entry
 from tests import nights, studies
 from tests.conftest import Run
 
@@ -172,6 +176,55 @@ def test_an_older_schema_is_brought_up_with_its_data_kept(tmp_path: Path) -> Non
         assert new.execute("PRAGMA user_version").fetchone() == (history_database.SCHEMA,)
         assert new.execute("SELECT count(*) FROM runs").fetchone() == (6,)
     new.close()
+
+
+def _saving(outputs: str, night: int = 0, **rest: Any) -> Entry:
+    """Return a job whose workload only writes checkpoints. outputs: the file system of the checkpoints."""
+    key = structs.replace(nights.KEY, workload="llama3_8b", file_system="none", outputs=outputs)
+    made = nights.entry(night, [100.0, 101.0, 102.0], key, **rest)
+    runs = [
+        structs.replace(run, metrics={"checkpoint_write_MBps": run.metrics["samples_per_s"]})
+        for run in made.measurements
+    ]
+    work = {"name": "llama3_8b", "dataset": {"format": "null"}, "checkpoint": {"writes": 10}}
+    return structs.replace(made, measurements=tuple(runs), workloads={key.settings: work})
+
+
+def test_older_jobs_have_checkpoints_on_an_unknown_file_system(tmp_path: Path) -> None:
+    """Schema 3 did not record the file system of outputs. Keys of jobs without outputs keep their digest."""
+    old, plain = _saving(""), nights.entry(1, [100.0])
+    assert b"outputs" not in document.encode(plain.measurements[0].key)
+    path = tmp_path / rundir.HISTORY
+    with sqlite3.connect(path) as database:
+        for step in history_database._STEPS[:3]:
+            step(database)
+        for entry in (old, plain):
+            content = history_database.canonical(entry)
+            database.execute(
+                "INSERT INTO jobs VALUES (?, '', 'theta', 'completed', '', ?, 0, ?)", (entry.job, entry.ended, content)
+            )
+            history_database.enter_runs(database, entry)
+        database.execute("PRAGMA user_version = 3")
+    database.close()
+    entries = history.entries(tmp_path)
+    assert entries == (_saving("unknown"), plain)
+    with sqlite3.connect(path) as new:
+        keys = {key for (key,) in new.execute("SELECT key FROM runs")}
+    new.close()
+    assert keys == {entry.measurements[0].key.digest for entry in entries}
+
+
+@pytest.mark.parametrize(
+    ("there", "outcome"), [("lustre /scratch", "pass"), ("nfs /home", "not_comparable"), ("unknown", "not_comparable")]
+)
+def test_checkpoints_on_another_file_system_are_not_compared(tmp_path: Path, there: str, outcome: str) -> None:
+    (tmp_path / "archive").mkdir()
+    accepted = baselines.accept(tmp_path / "archive", _saving(there), "as delivered")
+    judged = baseline_comparison.judge([_saving("lustre /scratch", 1)], [], accepted)
+    (verdict,) = judged.verdicts
+    assert (verdict.outcome, verdict.metric) == (outcome, "checkpoint_write_MBps"), verdict.why
+    if outcome != "pass":
+        assert f"differs in file system of the checkpoints: {there} / lustre /scratch" in verdict.why
 
 
 def test_a_newer_schema_is_left_alone(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Finished jobs are written in the directory layout of MLPerf Storage."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,59 @@ def test_a_job_that_has_not_ended_is_refused(run: Run, tmp_path: Path) -> None:
     done = _report(run, job)
     assert done.code == 7
     assert "only jobs that have ended can be reported" in done.err
+
+
+def test_rules_that_are_not_met_are_named_everywhere(run: Run, tmp_path: Path) -> None:
+    """The job has two measured runs of a few steps, and another batch size than the shipped workload."""
+    job = _job(tmp_path, "unet3d_h100", "reader.batch_size=2")
+    done = _report(run, job)
+    assert done.code == 0
+    head = done.out.splitlines()[0]
+    assert "This is not a submission" in head
+    assert re.search(
+        r"Of \d+ rules of the closed division of MLPerf Storage v2.0 that dlio-hpc checks, \d+ are not", head
+    )
+    listed = done.out.partition("Rules that are not met:\n")[2].partition("Rules for which")[0]
+    for rule in (
+        "number of runs (Submission_guidelines.md 3, 6.6): unet3d_h100 on local, 1 x 4 ranks: required: measured",
+        "division of 3D U-Net (Submission_guidelines.md 10.1, 10.2): ",
+        "the division closed does not let these keys change, shipped / measured: reader.batch_size: 7 / 2",
+    ):
+        assert rule in listed
+    unmet = _json(tmp_path / "out", "closed/**/run/20261121_100200/*_metadata.json")["rules_not_met"]
+    assert [f"  {line}" for line in unmet] == [line for line in listed.splitlines() if line.startswith("  ")]
+    readme = (tmp_path / "out/README.md").read_text()
+    assert head in readme
+    assert "## Rules that are not met\n\n- " in readme
+    assert all(f"- {line}\n" in readme for line in unmet)
+
+
+def test_rules_are_those_of_the_criteria_and_the_division(run: Run, tmp_path: Path) -> None:
+    """What dlio-hpc accept calls a failure is listed. A key that may change in the open division is not."""
+    job = _job(tmp_path, "unet3d_b200", "dataset.samples_per_file=2")
+    closed = _report(run, job, edition="v3").out
+    opened = run(
+        "dlio-hpc", "mlperf-report", "out", job, "--edition", "v3", "--division", "open", "--submitter", "acme",
+        "--system", "fast",
+    ).out  # fmt: skip
+    assert "dataset.samples_per_file: 1 / 2" in closed
+    assert "samples_per_file" not in opened.partition("Folders in")[0]
+    judged = run("dlio-hpc", "accept", job, "--criteria", "mlperf_storage_v3", "--json").json["checks"]
+    unmet = opened.partition("Rules that are not met:\n")[2].partition("\nFolders")[0].partition("Rules for")[0]
+    failed = [check for check in judged if check["outcome"] not in ("pass", "skipped", "inconclusive")]
+    assert failed
+    assert len(unmet.strip().splitlines()) == len(failed)
+    assert all(check["text"] in unmet for check in failed)
+
+
+def test_a_narrowed_checkpoint_is_said_to_be_one(run: Run, tmp_path: Path) -> None:
+    job = _job(tmp_path, "llama3_8b", "checkpoint.model={layers: 32, hidden: 64, feed_forward: 256, heads: 32, "
+               "kv_heads: 8, vocabulary: 2048}", "checkpoint.parallelism={data: 8}", "checkpoint.zero=3",
+               checkpoint=_SAVED, restored=_LOADED)  # fmt: skip
+    out = _report(run, job, edition="v3").out
+    assert "ranks of the model (Rules.md 4.3.3, 4.3.5, 4.6.1)" in out
+    assert "checkpoint.model.hidden: 4096 / 64" in out
+    assert "ranks per node (Rules.md 4.6.2)" in out
 
 
 def test_two_accelerators_of_a_model_do_not_share_a_folder(run: Run, tmp_path: Path) -> None:

@@ -48,8 +48,8 @@ def _day(text: str) -> str:
 @option("--since", callback=parsed(_day), metavar="DAY", help="Only jobs that ended on this day (UTC) or later.")
 @option("--until", callback=parsed(_day), metavar="DAY", help="Only jobs that ended on this day (UTC) or before.")
 @option(
-    "--metric", type=click.Choice(list(METRICS)), default="samples_per_s", show_default=True, metavar="NAME",
-    help=f"Metric to list: {', '.join(METRICS)}.",
+    "--metric", type=click.Choice(list(METRICS)), metavar="NAME",
+    help=f"Metric to list: {', '.join(METRICS)}. Default: samples_per_s, or that of checkpoints.",
 )  # fmt: skip
 @page_options
 @option("--csv", "as_csv", is_flag=True, help="Print all runs with all their metrics as CSV.")
@@ -74,7 +74,7 @@ def _day(text: str) -> str:
     help="Rebuild the history from the archives and the decisions on baselines alone.",
 )
 def history(
-    pattern: str | None, archive: Path | None, runs: Path, metric: MetricName, outputs: Outputs,
+    pattern: str | None, archive: Path | None, runs: Path, metric: MetricName | None, outputs: Outputs,
     openmetrics: Path | None, influx: Path | None, xdmod: Path | None, is_export: bool, is_rebuild: bool, **wanted: Any,
 ) -> int:  # fmt: skip
     """List earlier jobs. Jobs with the same key form a block, the newest job last. A line shows the median of a metric
@@ -117,7 +117,7 @@ def history(
     for name, path in monitored.items():
         _monitor(name, path, entries, folder)
     if not monitored or outputs.has_files:
-        outputs.present(lambda: _document(entries, folder, metric))
+        outputs.present(lambda: _document(entries, folder, metric or _usual(entries)))
     return 0
 
 
@@ -149,6 +149,13 @@ def _rebuild(folder: Path) -> None:
     for note in taken.notes:
         console.say(f"note: {note}")
     console.say(f"history rebuilt from {len(taken.jobs)} archives in {folder}")
+
+
+def _usual(entries: "Sequence[Entry]") -> MetricName:
+    """Return the metric that is shown by default: that of checkpoints if no job has samples/s."""
+    known = {name for entry in entries for run in entry.measurements for name in run.metrics}
+    has_checkpoints = "checkpoint_write_MBps" in known and "samples_per_s" not in known
+    return "checkpoint_write_MBps" if has_checkpoints else "samples_per_s"
 
 
 def _document(entries: "Sequence[Entry]", folder: Path, metric: MetricName) -> "Document":

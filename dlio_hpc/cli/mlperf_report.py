@@ -40,8 +40,9 @@ def mlperf_report(
 ) -> None:  # fmt: skip
     """Write finished jobs to DIR in the directory layout of MLPerf Storage, which its checkers read.
 
-    The result is not a submission: a submission is made with MLCommons' tool mlpstorage. What the results of dlio-hpc
-    cannot fill is left out, and listed.
+    The result is not a submission: a submission is made with MLCommons' tool mlpstorage. Rules of the edition and the
+    division that the jobs do not meet are listed, by the same criteria as dlio-hpc accept uses. What the results of
+    dlio-hpc cannot fill is left out, and listed.
     """
     from dlio_hpc.reports.mlperf_storage import selection, tree
 
@@ -52,6 +53,8 @@ def mlperf_report(
     reported = selection.reported(outcomes, placement.edition, accelerator)
     report = tree.write(directory, reported, placement, is_replaced)
     click.echo(report.headline)
+    _list("Rules that are not met:", report.rules.unmet)
+    _list("Rules for which this is undecided:", report.rules.undecided)
     _list(f"Folders in {directory}:", [f"{folder}: {name}" for folder, name in report.folders.items()])
     _list("Left out or null:", report.missing)
     _list("Storage was not read, or this is unknown:", report.cautions)

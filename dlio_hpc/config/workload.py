@@ -112,7 +112,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
         if self.evaluation is not None:
             passes = self.train.epochs // self.evaluation.every_epochs
             workload_rules.check_evaluation(self.dataset, self.reader, passes)
-        if self.checkpoint is not None and self.checkpoint.writes is not None and self.dataset.format != "null":
+        if self.only_writes_checkpoints and self.dataset.format != "null":
             raise ValueError(
                 "checkpoint.writes is for workloads without a dataset; set checkpoint.every_steps, or remove dataset"
             )
@@ -139,6 +139,16 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
             train=Train(epochs=self.train.epochs // keys.every_epochs),
             evaluation=None,
         )
+
+    @property
+    def writes_outputs(self) -> bool:
+        """Whether a run writes checkpoints or auxiliary files."""
+        return self.checkpoint is not None or any(side.access == "write" for side in self.dataset.auxiliary_files)
+
+    @property
+    def only_writes_checkpoints(self) -> bool:
+        """Whether steps write checkpoints and read no samples: samples/s and AU have no meaning then."""
+        return self.checkpoint is not None and self.checkpoint.writes is not None
 
     @property
     def row_bytes(self) -> int:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import cache_accounting, clock, distributions, disturbance, evaluation, restore
@@ -132,7 +133,10 @@ def _gather(comm: "Intracomm", part: Any) -> Any:
 
 def epochs(merged: Merged, run: Run) -> list[Epoch]:
     """Return the result of each epoch that was started. The last epoch may be incomplete."""
-    return [_epoch(merged, number, steps) for number, steps in enumerate(_by_epoch(merged.steps, run.steps_per_epoch))]
+    made = [_epoch(merged, number, steps) for number, steps in enumerate(_by_epoch(merged.steps, run.steps_per_epoch))]
+    if run.workload.only_writes_checkpoints:  # AU is of reading samples
+        return [structs.replace(epoch, au_mlperf=None) for epoch in made]
+    return made
 
 
 def disturbed(merged: Merged, place: int = -1) -> Disturbance:
@@ -189,6 +193,9 @@ def summary(merged: Merged, run: Run) -> Summary:
     busy = times.compute_s + times.wait_s
     io_s = float(totals[:, IO_S].sum())
     counts = merged.histogram.sum(axis=0)
+    reads_samples = not run.workload.only_writes_checkpoints
+    is_timed = reads_samples and (totals[:, TIMED].any() or not samples)
+    latency = distributions.of_histogram(counts, float(totals[:, _READ_S].sum()), float(totals[:, _LONGEST_S].max()))
     return Summary(
         samples=samples,
         samples_left_out=_offered(run.workload, len(steps)) - run.samples,
@@ -198,20 +205,18 @@ def summary(merged: Merged, run: Run) -> Summary:
         overhead_bytes_read=int(totals[:, OVERHEAD].sum()),
         storage_bytes_read=_total(merged.arrivals[..., cache_accounting.FETCHED]),
         wall_s=wall_s,
-        samples_per_s=samples / wall_s,
-        read_MBps=bytes_read / wall_s / 1e6,
-        au=times.compute_s / busy if busy else None,
-        au_mlperf=_au_mlperf(_by_epoch(steps, run.steps_per_epoch)),
-        io_time_s=io_s / len(steps) if totals[:, TIMED].any() or not samples else None,
+        samples_per_s=samples / wall_s if reads_samples else None,
+        read_MBps=bytes_read / wall_s / 1e6 if reads_samples else None,
+        au=times.compute_s / busy if busy and reads_samples else None,
+        au_mlperf=_au_mlperf(_by_epoch(steps, run.steps_per_epoch)) if reads_samples else None,
+        io_time_s=io_s / len(steps) if is_timed else None,
         io_hidden_fraction=float(totals[:, _HIDDEN_S].sum()) / io_s if io_s else None,
         opens=int(totals[:, OPENS].sum()),
-        reads=int(totals[:, REQUESTS].sum()),
+        reads=int(totals[:, REQUESTS].sum()) if reads_samples else 0,
         wait_s=times.wait,
         compute_s=times.compute,
         sync_s=times.sync,
-        read_latency_s=distributions.of_histogram(
-            counts, float(totals[:, _READ_S].sum()), float(totals[:, _LONGEST_S].max())
-        ),
+        read_latency_s=latency if reads_samples else None,
         compute_asked_s=float(steps[..., ASKED].mean()),
         slowest_rank=_slowest(merged.hosts, times.busy),
         checkpoint=_checkpoint(merged.checkpoints) if merged.checkpoints.size else None,

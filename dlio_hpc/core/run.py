@@ -83,6 +83,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         faults=trained.faults if trained else [],
         gap_s=_gap(directory, plan, run, started),
         file_system=_file_system(run),
+        outputs_on=_outputs_on(run),
         memory_bytes=memory,
         disturbance=trained.disturbance if trained else None,
     )
@@ -186,6 +187,12 @@ def _file_system(run: Run) -> str:
     if run.workload.dataset.is_stored:
         return filesystem.of(Path(run.dataset)).kind
     return filesystem.of(Path(run.outputs).parent).kind if run.workload.checkpoint else ""
+
+
+def _outputs_on(run: Run) -> str:
+    """Return the file system of the checkpoints and auxiliary files that the run writes, or "" if it writes none."""
+    is_writing = run.kind != "generate" and run.workload.writes_outputs
+    return filesystem.of(Path(run.outputs).parent).text if is_writing else ""
 
 
 def _facts(run: Run) -> DatasetFacts:

@@ -1,4 +1,4 @@
-"""Smallest dataset that MLPerf Storage allows for a workload (Rules.md of v3.0, revision 0366ccfc, 3.1.2; the same in
+"""Smallest dataset that MLPerf Storage allows for a workload (Rules.md of v3.0, revision 6980038d, 3.1.2; the same in
 v2.0): at least 500 steps per epoch, and five times the memory of all nodes, so that caches hold little of it.
 """
 

@@ -314,10 +314,13 @@ def _part(asked: PartRequest, points: list[Point], scan: Callable[[Workload], Wo
 
 
 def _metric(points: list[Point]) -> MetricName:
-    """Return the metric by which points are compared by default. The rate of checkpoints is known only with fsync."""
+    """Return the metric by which points are compared by default. The rate of checkpoints is known only with fsync; a
+    workload that only writes checkpoints has no samples/s.
+    """
+    if not all(point.workload.only_writes_checkpoints for point in points):
+        return "samples_per_s"
     checkpoints = [point.workload.checkpoint for point in points]
-    saves = all(keys is not None and keys.writes is not None and keys.fsync for keys in checkpoints)
-    return "checkpoint_write_MBps" if saves else "samples_per_s"
+    return "checkpoint_write_MBps" if all(keys is not None and keys.fsync for keys in checkpoints) else "wall_s"
 
 
 def _is_base(point: Point, base: Workload, asked: PartRequest) -> bool:

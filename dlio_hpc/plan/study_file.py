@@ -58,7 +58,7 @@ class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
     """Weak scaling: each rank takes the same number of steps at every number of ranks."""
     metric: MetricName | None = None
     """Metric that is compared between the points; null: samples_per_s, or checkpoint_write_MBps if the workload only
-    writes checkpoints. Example: samples_per_s
+    writes checkpoints (without fsync: wall_s). Example: samples_per_s
     """
     laptop: Shrunk = Shrunk()
     """Values that suit a laptop, used without --full. A suite uses them on the local site only."""

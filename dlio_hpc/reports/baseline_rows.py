@@ -6,11 +6,9 @@ from typing import Any
 from rich.text import Text
 
 from dlio_hpc.reports import regression_rows, terminal
-from dlio_hpc.results.metrics import METRICS, MetricName
+from dlio_hpc.results.metrics import METRICS
 from dlio_hpc.verdict import group_names, signatures, trend
 from dlio_hpc.verdict.baselines import Baseline
-
-_MAIN: MetricName = "samples_per_s"
 
 
 def show(kept: Sequence[Baseline], file: Any) -> None:
@@ -31,8 +29,12 @@ def _state(baseline: Baseline) -> str:
 
 
 def _median(baseline: Baseline) -> str:
-    night = trend.night(baseline.accepted.group, _MAIN)
-    return "" if night is None else f"{regression_rows.number(night, _MAIN)} samples/s, {len(night.values)} repeat(s)"
+    metric = baseline.accepted.group.main_metric
+    night = trend.night(baseline.accepted.group, metric)
+    if night is None:
+        return ""
+    unit = "samples/s" if metric == "samples_per_s" else f"{METRICS[metric].unit} of checkpoints"
+    return f"{regression_rows.number(night, metric)} {unit}, {len(night.values)} repeat(s)"
 
 
 def facts(baseline: Baseline, signer: str | None) -> Iterator[tuple[str, str]]:

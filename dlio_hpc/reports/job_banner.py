@@ -89,7 +89,8 @@ def _of_repeats(measured: Sequence[RunOutcome]) -> Banner:
         return Banner("good", "Measured once: the noise is unknown.")
     worst = max(repeated, key=_spread)
     spread = _spread(worst)
-    text = f"samples/s of {len(worst)} repeats (from {worst[0].name} on) spread by {100 * spread:.1f} % of the median"
+    repeats = f"{len(worst)} repeats (from {worst[0].name} on)"
+    text = f"{job_rows.noun(measured)} of {repeats} spread by {100 * spread:.1f} % of the median"
     if spread <= disturbances.LARGE:
         return Banner("good", f"{text}.")
     return Banner("inconclusive", f"{text}: {'; '.join(disturbances.explained(worst))}.")

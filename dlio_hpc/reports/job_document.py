@@ -43,7 +43,7 @@ def _facts(outcome: JobOutcome, is_one_of_several: bool) -> list[Facts]:
         ("state", outcome.job.state),
         *((("batch id", outcome.job.batch_id),) if outcome.job.batch_id else ()),
         *zip(("workload", "", "", ""), job_rows.workload(outcome).splitlines(), strict=False),
-        ("data", plan.runs[0].dataset),
+        *job_rows.places(outcome),
         *(("note", note) for note in plan.notes),
         *(("repeats", line) for line in job_rows.repeats(outcome)),
         *((("archive", str(outcome.archive)),) if outcome.archive else ()),
@@ -148,9 +148,13 @@ def _measured(outcome: JobOutcome, run: RunOutcome, summary: Summary) -> list[Bl
     if summary.steps < summary.steps_planned:
         lines.append(f"stopped before the time limit: {summary.steps} of {summary.steps_planned} steps")
     darshan = [("Darshan", line) for line in job_rows.darshan(outcome, run)]
+    measured = Table("", job_rows.EPOCHS, job_rows.epochs(run.result, summary), has_total=True, legend=job_rows.LEGEND)
+    if run.run.workload.only_writes_checkpoints:
+        legend = job_rows.CHECKPOINT_LEGEND
+        measured = Table("", job_rows.CHECKPOINTS, job_rows.checkpoints(summary), legend=legend)
     return [
         Lines(lines, "red" if summary.steps < summary.steps_planned else ""),
-        Table("", job_rows.EPOCHS, job_rows.epochs(run.result, summary), has_total=True, legend=job_rows.LEGEND),
+        measured,
         Table("", job_rows.TAKES, job_rows.takes(run, summary)),
         Facts("", [*job_rows.facts(run, summary), *darshan]),
     ]

@@ -18,6 +18,8 @@ from dlio_hpc.units import format_seconds, format_size
 
 EPOCHS = ("epoch", "samples", "samples/s", "MB/s", "AU", "wall s", "wait s", "compute s", "sync s")
 TAKES = ("latency per operation", "mean", "p50", "p95", "p99", "max")
+CHECKPOINTS = ("checkpoints", "number", "bytes", "MB/s", "median s", "slowest s")
+CHECKPOINT_LEGEND = "Seconds of the slowest rank: write and fsync, or open and read. MB/s: bytes / these seconds."
 LEGEND = "AU = compute / (compute + wait). Wait, compute, sync: mean over ranks."
 # Shares of the wall time. A smaller own cost is not mentioned, and a larger one limits the rates.
 _NOTABLE, _LIMITING = 0.01, 0.1
@@ -40,7 +42,7 @@ def workload(outcome: JobOutcome) -> str:
     work = plan.runs[0].workload
     dataset, reader = work.dataset, work.reader
     readers = "worker process(es)" if reader.worker_processes else "reader thread(s)"
-    if (saved := work.checkpoint) is not None and saved.writes is not None:
+    if (saved := work.checkpoint) is not None and work.only_writes_checkpoints:
         return f"{work.name}: {_saved(saved, plan)}\n{plan.nodes} node(s) x {plan.ranks_per_node} ranks" + _several(
             plan
         )
@@ -50,6 +52,18 @@ def workload(outcome: JobOutcome) -> str:
         f"batch {reader.batch_size}, {reader.read_threads} {readers}, {work.train.epochs} epoch(s)\n"
         f"{reader.loader} loader, {', '.join(_ways(work))}" + _several(plan)
     )
+
+
+def places(outcome: JobOutcome) -> list[tuple[str, str]]:
+    """Return the folder of the dataset, and that of the checkpoints and auxiliary files with its file system."""
+    first = outcome.plan.runs[0]
+    rows = [("data", "none: checkpoints only" if first.workload.only_writes_checkpoints else first.dataset)]
+    writing = [run for run in outcome.runs if run.run.kind != "generate" and run.run.workload.writes_outputs]
+    known = {run.run.outputs: run.result.outputs_on for run in writing if run.result is not None}
+    return rows + [
+        ("outputs", f"{folder} on {known.get(folder) or 'an unknown file system'}")
+        for folder in dict.fromkeys(run.run.outputs for run in writing)
+    ]
 
 
 def _saved(checkpoint: Checkpoint, plan: Plan) -> str:
@@ -126,8 +140,8 @@ def epochs(result: Result, summary: Summary) -> list[list[str]]:
     together = [
         "all",
         str(summary.samples),
-        f"{summary.samples_per_s:.1f}",
-        f"{summary.read_MBps:.1f}",
+        rate(summary.samples_per_s),
+        rate(summary.read_MBps),
         share(summary.au),
         f"{summary.wall_s:.3f}",
         *(f"{value:.3f}" for value in total),
@@ -147,14 +161,39 @@ def _epoch(epoch: Epoch) -> list[str]:
     ]
 
 
+def checkpoints(summary: Summary) -> list[list[str]]:
+    """Return a row for the checkpoints that were written, and one for those that were read (header: CHECKPOINTS)."""
+    rows = []
+    if (saved := summary.checkpoint) is not None:
+        rows.append(["written", *_transfers(saved.count, saved.bytes_written, saved.write_MBps, saved.safe_s)])
+    if (restored := summary.restored) is not None:
+        rows.append(["read", *_transfers(restored.count, restored.bytes_read, restored.read_MBps, restored.slowest_s)])
+    return rows
+
+
+def _transfers(count: int, size: int, rate: float, times: Distribution | None) -> list[str]:
+    seconds = ["-", "-"] if times is None else [f"{times.p50:.3f}", f"{times.max:.3f}"]
+    return [str(count), format_size(size), f"{rate:.1f}", *seconds]
+
+
 def takes(run: RunOutcome, summary: Summary) -> list[list[str]]:
     """Return a row of latencies for each kind of operation (header: TAKES)."""
+    compute = (f"compute (asked {format_seconds(summary.compute_asked_s)})", summary.compute_s)
     rows: list[tuple[str, Distribution | None]] = [
         ("wait for the batch", summary.wait_s),
-        (f"compute (asked {format_seconds(summary.compute_asked_s)})", summary.compute_s),
+        compute,
         ("sync of the ranks", summary.sync_s),
         (_read(run.run.workload), summary.read_latency_s),
     ]
+    if run.run.workload.only_writes_checkpoints:
+        saved, restored = summary.checkpoint, summary.restored
+        rows = [
+            compute,
+            ("write of a rank", None if saved is None else saved.write_s),
+            ("fsync of a rank", None if saved is None or not saved.fsync_s.max else saved.fsync_s),
+            ("pause for a checkpoint", None if saved is None else saved.pause_s),
+            ("open and read of a rank", None if restored is None else restored.read_s),
+        ]
     return [
         [name, *map(format_seconds, (values.mean, values.p50, values.p95, values.p99, values.max))]
         for name, values in rows
@@ -172,6 +211,8 @@ def _read(workload: Workload) -> str:
 
 def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
     """Return those facts about a run that are not in the tables, each as a pair of label and text."""
+    if run.run.workload.only_writes_checkpoints:
+        return _facts_of_checkpoints(run, summary)
     planned = "as planned" if summary.bytes_read == run.run.bytes else f"{format_size(run.run.bytes)} planned"
     if run.result is not None:
         payload = planned_bytes.payload(run.run.workload, run.result.ranks, run.run.samples)
@@ -195,16 +236,44 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
     ]
 
 
+def _facts_of_checkpoints(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
+    """Return the facts about a run that only writes checkpoints."""
+    unread = [] if summary.restored else [("restored", "not measured: checkpoint.reads is 0")]
+    return [
+        ("samples", "not measured: the workload has no dataset, so it has no samples/s and no AU"),
+        *_storage(run),
+        *_additional(run, summary),
+        *unread,
+        *disturbances.facts(None if run.result is None else run.result.disturbance),
+    ]
+
+
+def main_rate(run: RunOutcome) -> tuple[str, float] | None:
+    """Return the rate that the repeats of a run are compared by, with its name: samples/s, or the rate of writing
+    checkpoints if there are no samples. Return None if it was not measured.
+    """
+    summary = None if run.result is None else run.result.summary
+    if summary is None:
+        return None
+    if not run.run.workload.only_writes_checkpoints:
+        return None if summary.samples_per_s is None else ("samples/s", summary.samples_per_s)
+    return None if summary.checkpoint is None else ("checkpoint MB/s", summary.checkpoint.write_MBps)
+
+
 def by_point(runs: Iterable[RunOutcome]) -> dict[int | None, list[Repeat]]:
     """Return the repeats of each point of the study as a dict. Each key is the number of a point, or None for runs that
-    measure no point. Each repeat is given as the samples/s of one measured run.
+    measure no point. Each repeat is given as the main rate of one measured run.
     """
     points: dict[int | None, list[Repeat]] = {}
     for run in runs:
-        if run.result is not None and run.result.summary is not None and run.run.kind == "measure":
-            rate = run.result.summary.samples_per_s
-            points.setdefault(run.run.point, []).append(Repeat(run.name, rate, run.result.disturbance))
+        if run.result is not None and run.run.kind == "measure" and (known := main_rate(run)) is not None:
+            points.setdefault(run.run.point, []).append(Repeat(run.name, known[1], run.result.disturbance))
     return points
+
+
+def noun(runs: Iterable[RunOutcome]) -> str:
+    """Return the name of the main rate of runs, such as "samples/s"."""
+    return next((known[0] for run in runs if (known := main_rate(run)) is not None), "samples/s")
 
 
 def repeats(outcome: JobOutcome) -> list[str]:
@@ -215,7 +284,7 @@ def repeats(outcome: JobOutcome) -> list[str]:
         if differ > disturbances.LARGE:
             of_point = f" of {outcome.plan.titles[number]}" if number in outcome.plan.titles else ""
             why = "; ".join(disturbances.explained(runs))
-            lines.append(f"samples/s{of_point} differ by {100 * differ:.0f} % between repeats: {why}")
+            lines.append(f"{noun(outcome.runs)}{of_point} differ by {100 * differ:.0f} % between repeats: {why}")
     return lines
 
 
@@ -337,6 +406,11 @@ def cut_short(outcome: JobOutcome) -> tuple[str, list[str]] | None:
     if outcome.tail is None:
         return f"No result of {listed}", [f"{rundir.STDERR} and {rundir.STDOUT} are empty or missing"]
     return f"No result of {listed}; the last lines of {outcome.tail.file}", list(outcome.tail.lines)
+
+
+def rate(value: float | None) -> str:
+    """Return a rate with one digit after the point, or "-" if it is None."""
+    return "-" if value is None else f"{value:.1f}"
 
 
 def share(value: float | None) -> str:

@@ -42,7 +42,7 @@ class JobMedians(NamedTuple):
         return {
             "site": key.site, "workload": key.workload, "point": self.group.title, "file_system": key.file_system,
             "layout": key.layout, "nodes": str(key.nodes), "ranks_per_node": str(key.ranks_per_node),
-            "settings": key.settings, "data": self.group.data,
+            "settings": key.settings, "data": self.group.data, "outputs": key.outputs,
         }  # fmt: skip
 
 

@@ -25,7 +25,7 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
 
 def _compared(run: RunOutcome, result: Result, summary: Summary, probe: StorageProbe) -> str:
     """Return a sentence that compares the rate of the run with that of the ranks' own plain loop."""
-    if run.storage is None or run.storage.outcome() != "storage":
+    if run.storage is None or run.storage.outcome() != "storage" or summary.read_MBps is None:
         return "not compared with the run, which did not provably read from storage"
     rate = _reference(probe.rates, _pattern(run.run.workload))
     before = format_seconds(units.seconds_between(probe.ended, result.started))

@@ -67,7 +67,7 @@ def facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
         key = verdict.key
         yield (
             "key",
-            f"{key.title}; {key.file_system}, layout {key.layout}, settings {key.settings}, "
+            f"{key.title}; {key.place}, layout {key.layout}, settings {key.settings}, "
             f"measured as by dlio-hpc {key.version}",
         )
     for label, night in (("this job", verdict.here), ("reference", verdict.there)):

@@ -150,7 +150,7 @@ def _jobs(jobs: Sequence[JobOutcome]) -> Section:
         for job in jobs
     ]
     workloads = [run.run.workload for job in jobs for run in job.runs]
-    are_saving = all(made.checkpoint is not None and made.checkpoint.writes is not None for made in workloads)
+    are_saving = all(made.only_writes_checkpoints for made in workloads)
     rates = ["checkpoint MB/s"] if are_saving else ["samples/s", "MB/s", "AU"]
     runs = [
         [job.job.job, run.name, job_rows.title(job, run), *_rates(run, are_saving)] for job in jobs for run in job.runs
@@ -169,7 +169,7 @@ def _rates(run: RunOutcome, is_saving: bool) -> list[str]:
         return ["-"] * (2 if is_saving else 4)
     if is_saving:
         return [format_seconds(summary.wall_s), f"{summary.checkpoint.write_MBps:.1f}" if summary.checkpoint else "-"]
-    rates = f"{summary.samples_per_s:.1f}", f"{summary.read_MBps:.1f}"
+    rates = job_rows.rate(summary.samples_per_s), job_rows.rate(summary.read_MBps)
     return [format_seconds(summary.wall_s), *rates, job_rows.share(summary.au)]
 
 

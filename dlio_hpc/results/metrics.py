@@ -71,21 +71,22 @@ def _safe(summary: Summary) -> float | None:
 
 METRICS: dict[MetricName, Metric] = {
     "samples_per_s": Metric(
-        "samples/s", "1/s", True, "samples / wall_s", "ranks count samples as batches arrive", "",
+        "samples/s", "1/s", True, "samples / wall_s", "ranks count samples as batches arrive",
+        "the workload only writes checkpoints",
         lambda summary: summary.samples_per_s,
     ),
     "read_MBps": Metric(
         "read bandwidth", "MB/s", True, "bytes_read / wall_s / 1e6", "ranks count bytes as samples arrive",
-        "format null reads nothing", lambda summary: summary.read_MBps,
+        "format null reads nothing; the workload only writes checkpoints", lambda summary: summary.read_MBps,
     ),
     "au": Metric(
         "AU", "share", True, "compute / (compute + wait), over all steps and ranks", "timestamps of each step",
-        "a run without computation and wait", lambda summary: summary.au,
+        "a run without computation and wait; the workload only writes checkpoints", lambda summary: summary.au,
     ),
     "au_mlperf": Metric(
         "AU by MLPerf's formula", "share", True,
         "requested computation / running time, without the first step of each epoch", "timestamps of each step",
-        "epochs of one step", lambda summary: summary.au_mlperf,
+        "epochs of one step; the workload only writes checkpoints", lambda summary: summary.au_mlperf,
     ),
     "wall_s": Metric(
         "time", "s", False, "end of the last step - start of the first wait - evaluation passes between",
@@ -94,11 +95,13 @@ METRICS: dict[MetricName, Metric] = {
     ),
     "io_time_s": Metric(
         "I/O time", "s", False, "time with at least one read in flight, mean over ranks", "timestamps of each read",
-        "TensorFlow does not report its reads", lambda summary: summary.io_time_s,
+        "TensorFlow does not report its reads; the workload only writes checkpoints",
+        lambda summary: summary.io_time_s,
     ),
     "wait_p99_s": Metric(
         "p99 of the wait for a batch", "s", False, "99th percentile over steps and ranks", "timestamps of each step",
-        "", lambda summary: summary.wait_s.p99,
+        "the workload only writes checkpoints",
+        lambda summary: None if summary.samples_per_s is None else summary.wait_s.p99,
     ),
     "read_p99_s": Metric(
         "p99 of a read", "s", False, "99th percentile over requests", "histogram of read latency",

@@ -217,11 +217,12 @@ class SlowestRank(Struct, frozen=True):
 
 class Summary(Struct, frozen=True):
     """Summary of all epochs and ranks of a warm-up or measurement. Fields that have no description in this class are
-    metrics, which results.metrics defines. Every metric except au_mlperf includes the first step of each epoch.
+    metrics, which results.metrics defines. Every metric except au_mlperf includes the first step of each epoch. If the
+    workload only writes checkpoints, no samples are read, and what would describe reading them is null.
     """
 
     samples: int
-    """Number of samples that all ranks read in all epochs."""
+    """Number of samples that all ranks read in all epochs. Without a dataset, a step counts its batch as read."""
     samples_left_out: int
     """Number of samples that are not read because of reader.drop_last or train.steps."""
     steps: int
@@ -235,8 +236,8 @@ class Summary(Struct, frozen=True):
     storage_bytes_read: int | None
     """Bytes that the kernel fetched from storage for the ranks; null: unknown."""
     wall_s: float
-    samples_per_s: float
-    read_MBps: float
+    samples_per_s: float | None
+    read_MBps: float | None
     au: float | None
     au_mlperf: float | None
     io_time_s: float | None
@@ -357,6 +358,10 @@ class Result(Struct, frozen=True):
     """Time from the end of the job's previous run to the start of this run; null for the first run."""
     file_system: str = ""
     """Type of the dataset's file system, by its magic number."""
+    outputs_on: str = ""
+    """Type and mount point of the file system of the checkpoints and auxiliary files that the run writes; empty: the
+    run writes none. Example: lustre /scratch
+    """
     memory_bytes: int | None = None
     """Memory that the job may use on all nodes together; null: unknown."""
     disturbance: Disturbance | None = None

@@ -11,7 +11,14 @@ from msgspec import Struct, structs
 from dlio_hpc import document
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome, label, worst
-from dlio_hpc.verdict import criteria_file, history_entry, performance_criteria, procedure_criteria, validity_criteria
+from dlio_hpc.verdict import (
+    criteria_file,
+    criterion_rule,
+    history_entry,
+    performance_criteria,
+    procedure_criteria,
+    validity_criteria,
+)
 from dlio_hpc.verdict.criteria_file import Criteria, Criterion, is_named
 from dlio_hpc.verdict.criterion_result import (
     Check,
@@ -149,7 +156,7 @@ def _in_words(name: str, key: str, criterion: Criterion) -> str:
     """Return a description of what a criterion requires. key: the YAML key of the limit or rule."""
     if key in performance_criteria.LIMITS:
         return performance_criteria.limit(name, key, criterion).text
-    return procedure_criteria.in_words(key, criterion)
+    return criterion_rule.in_words(key, criterion)
 
 
 def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
@@ -190,7 +197,7 @@ def _labels(groups: Sequence[tuple[Key, str, str]]) -> list[str]:
     """
     short = [key.title if title in ("", key.workload) else f"{title}: {key.title}" for key, _, title in groups]
     detailed = [
-        label if short.count(label) == 1 else f"{label}, {key.file_system}, layout {key.layout}, {data}"
+        label if short.count(label) == 1 else f"{label}, {key.place}, layout {key.layout}, {data}"
         for label, (key, data, _) in zip(short, groups, strict=True)
     ]
     return [

@@ -169,7 +169,7 @@ def _job(entry: Entry, history: Sequence[Entry], references: Sequence[Reference]
     verdicts = [
         _verdict(_Case(group, run_groups.alone(groups, group), metric, earlier, references, terms))
         for group in groups
-        for metric in terms.metrics
+        for metric in ((group.main_metric,) if terms.metrics == USUAL.metrics else terms.metrics)
     ]
     if entry.fault is not None and not any(verdict.outcome in _FAULTS for verdict in verdicts):
         outcome = _fault(entry.exit_code)

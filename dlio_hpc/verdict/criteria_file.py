@@ -21,7 +21,7 @@ Ratio = Annotated[float, Meta(ge=1)]
 Counts = tuple[Positive, ...] | Positive | str | None
 
 _SELECTORS = ("nodes", "ranks_per_node", "ranks")
-_ASIDE = {"title", "workload", *_SELECTORS, "all_runs", "optional"}
+_ASIDE = {"title", "rule", "workload", *_SELECTORS, "all_runs", "optional", "subset_ranks"}
 
 
 class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,6 +31,8 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
 
     title: str = ""
     """Title in reports."""
+    rule: str = ""
+    """Place of the rule in the rules of a benchmark, shown in reports. Example: Rules.md 3.1.2"""
     workload: tuple[str, ...] | str = "*"
     """Workloads that the criterion applies to; * matches any text. Example: ["unet3d*"]"""
     nodes: Counts = None
@@ -41,9 +43,10 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """Total numbers of ranks that the criterion applies to; null: any. Example: 8..64*2"""
     all_runs: bool = False
     """true: every run must meet the limits on metrics. false: the median of the runs must meet them."""
-    optional: bool = False
+    optional: bool | Literal["unmeasured"] = False
     """Outcome if nothing was measured for the criterion, or if a value is unknown. true: the outcome is skipped. false:
-    the outcome is fail if nothing was measured, and inconclusive if a value is unknown.
+    the outcome is fail if nothing was measured, and inconclusive if a value is unknown. unmeasured: the outcome is
+    skipped if nothing was measured, and inconclusive if a value is unknown.
     """
     min_samples_per_s: Rate | None = None
     """Minimum samples/s. Example: 1300"""
@@ -82,12 +85,25 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     min_dataset_over_memory: Rate | None = None
     """Minimum ratio of the dataset's size to the memory of all nodes. Example: 5"""
     min_checkpoint_over_memory: Rate | None = None
-    """Minimum ratio of the bytes of all checkpoints that a run writes to the memory of all nodes. A lower ratio is
-    permitted if the checkpoints were read from storage, and not from memory. Example: 3
+    """Minimum ratio of the bytes of all checkpoints that a node writes in a run to the memory of the node. The node
+    that writes least counts. A lower ratio is permitted if the checkpoints were read from storage, and not from memory.
+    Example: 3
     """
     rank_memory: units.Size | None = None
     """Memory of the accelerator that a rank emulates. A checkpoint must fit into the memory of all ranks. Example: 180
     GB
+    """
+    model_ranks: bool = False
+    """true: all ranks of checkpoint.parallelism write a checkpoint, and the model is that of the shipped workload, not
+    a narrower one. More replicas of the model than shipped are permitted, fewer are not.
+    """
+    subset_ranks: Positive | None = None
+    """With `model_ranks`: number of ranks that may write their part of a checkpoint instead. Example: 8"""
+    min_ranks_per_node: Positive | None = None
+    """Minimum number of ranks on each node. Example: 5"""
+    max_prefetch: Natural | None = None
+    """Maximum of reader.prefetch. If reader.read_threads is larger, a batch for each of these threads is permitted.
+    Example: 2
     """
     warmups: Natural | None = None
     """Exact number of warm-up runs. Example: 1"""
@@ -98,7 +114,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     gaps: Literal["any", "shorter than a run"] = "any"
     """Permitted length of the gaps between consecutive runs, including warm-up runs."""
     separate_results_fs: bool = False
-    """true: the job directory and the dataset must be on different file systems."""
+    """true: the job directory must be on another file system than the dataset and the checkpoints."""
     unmodified: tuple[str, ...] = ()
     """Keys of the workload that must have the shipped values. Example: [compute.time]"""
     divisions: dict[str, tuple[str, ...]] = {}
@@ -114,6 +130,8 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
             for key in keys:
                 if document.kind_at(Workload, key.split(".")) is None:
                     raise ValueError(f"{name}: a workload has no key {key}")
+        if self.subset_ranks is not None and not self.model_ranks:
+            raise ValueError("subset_ranks needs model_ranks: true")
         if self.all_runs and not set(self.asked) & set(METRIC_LIMITS):
             raise ValueError(f"all_runs needs a limit on a metric; give at least one of: {', '.join(METRIC_LIMITS)}")
 
@@ -209,6 +227,22 @@ def load(name: str) -> Criteria:
     file = document.read_named(path, Criteria, "criteria", Criterion)
     counted = {key: _counted(criterion, f"{path}: criteria.{key}") for key, criterion in file.criteria.items()}
     return structs.replace(file, criteria=counted)
+
+
+def of_division(criteria: Criteria, division: str) -> Criteria:
+    """Return the criteria of one division: of the divisions that a criterion lists, those after it are left out."""
+    return structs.replace(
+        criteria,
+        criteria={name: _of_division(criterion, division) for name, criterion in criteria.criteria.items()},
+    )
+
+
+def _of_division(criterion: Criterion, division: str) -> Criterion:
+    names = list(criterion.divisions)
+    if division not in names:
+        return criterion
+    kept = names[: names.index(division) + 1]
+    return structs.replace(criterion, divisions={name: criterion.divisions[name] for name in kept})
 
 
 def is_named(workload: str, names: Sequence[str] | str) -> bool:

@@ -43,7 +43,7 @@ def titles(groups: Sequence[Group]) -> list[str]:
 
 def _place(title: str, key: Key) -> str:
     layout = "" if key.layout in ("none", "unknown") else f", {key.layout}"
-    return f"{title}; {key.file_system}{layout}; as dlio-hpc {key.version}"
+    return f"{title}; {key.place}{layout}; as dlio-hpc {key.version}"
 
 
 def _with_settings(title: str, differing: Sequence[str], digest: str) -> str:

@@ -62,8 +62,10 @@ def _disturbances(database: sqlite3.Connection) -> None:
         database.execute("UPDATE jobs SET document = ? WHERE job = ?", (canonical(decode(content)), job))
 
 
-def _settings(database: sqlite3.Connection) -> None:
-    """Migrate to schema 4: the digests of settings no longer depend on keys that have their defaults."""
+def _carried_keys(database: sqlite3.Connection) -> None:
+    """Migrate to schema 4: measurement keys have the file system of checkpoints, and digests of settings no longer
+    depend on keys that have their defaults. Enter the runs with these keys.
+    """
     database.execute("DELETE FROM runs")
     for job, content in database.execute("SELECT job, document FROM jobs").fetchall():
         entry = decode(content)
@@ -100,7 +102,7 @@ def decode(content: bytes) -> Entry:
 
 
 # Step N migrates from schema N to schema N + 1. Never change a step that was released; add a new step instead.
-_STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_jobs, _runs, _disturbances, _settings)
+_STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_jobs, _runs, _disturbances, _carried_keys)
 SCHEMA = len(_STEPS)
 
 

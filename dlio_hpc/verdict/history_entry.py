@@ -22,11 +22,13 @@ from dlio_hpc.results.run_result import Disturbance
 from dlio_hpc.verdict import comparable_versions, settings_digest
 
 
-class Key(Struct, frozen=True):
+class Key(Struct, frozen=True, omit_defaults=True):
     """Measurement key: everything that two measurements must have in common to be compared. file_system: type and mount
-    point, such as "lustre /scratch". layout: description of the dataset's striping. settings: digest of the whole
-    workload. version: first version of dlio-hpc whose measurements are comparable with those of the version that
-    executed the run.
+    point of the dataset's file system, such as "lustre /scratch". layout: description of the dataset's striping.
+    settings: digest of the whole workload. version: first version of dlio-hpc whose measurements are comparable with
+    those of the version that executed the run. outputs: type and mount point of the file system of the checkpoints and
+    auxiliary files that the run writes; "unknown" if it was not recorded; empty if the run writes none. An empty value
+    is not part of the digest.
     """
 
     site: str
@@ -37,11 +39,18 @@ class Key(Struct, frozen=True):
     workload: str
     settings: str
     version: str
+    outputs: str = ""
 
     @property
     def digest(self) -> str:
         """Digest of the measurement key, twelve hexadecimal digits."""
         return _digest(self)
+
+    @property
+    def place(self) -> str:
+        """File systems of the dataset and of the checkpoints, such as "none, checkpoints on lustre /scratch"."""
+        is_elsewhere = self.outputs not in ("", self.file_system)
+        return f"{self.file_system}, checkpoints on {self.outputs}" if is_elsewhere else self.file_system
 
     @property
     def title(self) -> str:
@@ -152,15 +161,33 @@ def carried(entry: Entry) -> Entry:
         entry,
         workloads={digests[digest]: workload for digest, workload in entry.workloads.items()},
         measurements=tuple(
-            structs.replace(run, key=carried_key(run.key, digests.get(run.key.settings, run.key.settings)))
+            structs.replace(run, key=carried_key(run.key, entry.workloads.get(run.key.settings)))
             for run in entry.measurements
         ),
     )
 
 
-def carried_key(key: Key, settings: str) -> Key:
-    """Return a key with the digest `settings`, and with the first version whose measurements are comparable."""
-    return structs.replace(key, settings=settings, version=comparable_versions.since(key.version))
+def carried_key(key: Key, workload: Any) -> Key:
+    """Return the key that this version gives a measurement of this or an earlier version. workload: the workload as
+    decoded from JSON; None if it was not kept. Earlier versions did not record the file system of checkpoints.
+    """
+    outputs = key.outputs
+    if not outputs and _writes_outputs(workload):
+        outputs = _assumed_outputs(key.file_system)
+    return structs.replace(
+        key,
+        settings=settings_digest.carried(workload, key.settings),
+        version=comparable_versions.since(key.version),
+        outputs=outputs,
+    )
+
+
+def _writes_outputs(workload: Any) -> bool:
+    """Return what Workload.writes_outputs is for a workload as decoded from JSON. It need not be valid any more."""
+    if not isinstance(workload, dict):
+        return False
+    sides = workload.get("dataset", {}).get("auxiliary_files") or ()
+    return workload.get("checkpoint") is not None or any(side.get("access") == "write" for side in sides)
 
 
 def together(entries: Sequence[Entry]) -> list[Entry]:
@@ -238,17 +265,32 @@ def key(outcome: JobOutcome, run: RunOutcome) -> Key:
     """Return the measurement key of a run. The run need not have a result."""
     plan, planned = outcome.plan, run.run
     layout = next((record for record in outcome.layouts if record.path == planned.dataset), None)
+    file_system = _file_system(layout, planned)
     version = plan.version if run.result is None else run.result.versions.get("dlio_hpc", plan.version)
     return Key(
         site=plan.site.name,
-        file_system=_file_system(layout, planned),
+        file_system=file_system,
         layout=_layout(layout, planned),
         nodes=plan.nodes,
         ranks_per_node=plan.ranks_per_node,
         workload=planned.workload.name,
         settings=settings_digest.of(planned.workload),
         version=comparable_versions.since(version),
+        outputs=_outputs(run, file_system),
     )
+
+
+def _outputs(run: RunOutcome, file_system: str) -> str:
+    if not run.run.workload.writes_outputs:
+        return ""
+    return (run.result.outputs_on if run.result is not None else "") or _assumed_outputs(file_system)
+
+
+def _assumed_outputs(file_system: str) -> str:
+    """Return the file system of the outputs if it was not recorded: that of the dataset, in whose folder they lie. It is
+    unknown for a run without a dataset.
+    """
+    return "unknown" if file_system == "none" else file_system
 
 
 def _file_system(layout: Record | None, run: Run) -> str:
@@ -282,7 +324,7 @@ def differences(before: Key, after: Key, settings: tuple[Any, Any] = (None, None
     for name in Key.__struct_fields__:
         left, right = getattr(before, name), getattr(after, name)
         if left != right and name != "settings":
-            lines.append(f"{_NAMES[name]}: {left} / {right}")
+            lines.append(f"{_NAMES[name]}: {left or 'none'} / {right or 'none'}")
     if before.settings != after.settings:
         lines += changes(*settings) or [f"settings of the workload: {before.settings} / {after.settings}"]
     return lines
@@ -291,6 +333,7 @@ def differences(before: Key, after: Key, settings: tuple[Any, Any] = (None, None
 _NAMES = {
     "site": "site", "file_system": "file system", "layout": "layout", "nodes": "nodes",
     "ranks_per_node": "ranks per node", "workload": "workload", "version": "version of dlio-hpc",
+    "outputs": "file system of the checkpoints",
 }  # fmt: skip
 # YAML keys of a workload that only describe it.
 _ASIDE = {"name", "description", "source"}

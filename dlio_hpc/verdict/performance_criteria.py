@@ -79,7 +79,7 @@ def _unscaled(group: CriterionGroup) -> tuple[str, ...]:
     the result is equal made the same measurement at different scales.
     """
     key = group.key
-    return key.site, key.file_system, key.layout, key.workload, key.settings, key.version, group.data
+    return key.site, key.file_system, key.outputs, key.layout, key.workload, key.settings, key.version, group.data
 
 
 def limit(name: str, key: str, criterion: Criterion) -> Limit:

@@ -1,94 +1,42 @@
 """Rules on how a measurement is made: steps per epoch, dataset size relative to memory, number of runs, gaps between
-runs, file system of the results, unmodified workloads.
+runs, file system of the results, ranks per node, unmodified workloads.
 """
 
-import json
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
-from dlio_hpc import document
-from dlio_hpc.config import shipped, workload
-from dlio_hpc.errors import ConfigError
-from dlio_hpc.plan import plan
-from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.units import format_seconds, format_size, seconds_between
+from dlio_hpc.verdict import checkpoint_criteria
 from dlio_hpc.verdict.criteria_file import Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran
+from dlio_hpc.verdict.criterion_rule import Rule, shipped_settings
 from dlio_hpc.verdict.history_entry import changes
-
-# Requirements in words, by YAML key.
-_WORDS = {
-    "min_steps": "steps per epoch >= {}",
-    "min_dataset_over_memory": "dataset >= {:g} x the nodes' memory",
-    "min_checkpoint_over_memory": "checkpoints >= {:g} x the nodes' memory, or read from storage",
-    "rank_memory": "a checkpoint fits into {} of each rank",
-    "warmups": "warm-ups = {}",
-    "measured_runs": "measured runs = {}",
-    "min_measured_runs": "measured runs >= {}",
-    "gaps": "gaps shorter than a run",
-    "separate_results_fs": "dataset and results on different file systems",
-    "unmodified": "{} as shipped",
-    "divisions": "a workload of the division {}",
-}
-
-
-class _Rule(NamedTuple):
-    """A rule of a criterion, and the group that is checked. name: name of the criterion. key: YAML key of the rule."""
-
-    name: str
-    key: str
-    criterion: Criterion
-    group: CriterionGroup
-
-    def check(self, is_met: bool, message: str, **rest: Any) -> Check:
-        """Return a check with the outcome pass or fail."""
-        return self._check("pass" if is_met else "fail", message, **rest)
-
-    def unknown(self, message: str, evidence: tuple[Evidence, ...] = ()) -> Check:
-        """Return a check that cannot be decided, because a value is unknown. Its outcome is `skipped` if the criterion
-        is optional, otherwise `inconclusive`. message: what is unknown.
-        """
-        verdict: Outcome = "skipped" if self.criterion.optional else "inconclusive"
-        return self._check(verdict, f"unknown: {message}", evidence=evidence)
-
-    def _check(self, verdict: Outcome, message: str, **rest: Any) -> Check:
-        title, asked = self.criterion.title or self.name, in_words(self.key, self.criterion)
-        return Check(self.name, self.key, title, self.group.label, asked, verdict, message, **rest)
 
 
 def checks(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[Check]:
     """Yield a check for each rule that the criterion sets."""
     if criterion.min_steps is not None:
-        yield _steps(_Rule(name, "min_steps", criterion, group), criterion.min_steps)
+        yield _steps(Rule(name, "min_steps", criterion, group), criterion.min_steps)
     if (ratio := criterion.min_dataset_over_memory) is not None:
-        yield _memory(_Rule(name, "min_dataset_over_memory", criterion, group), ratio)
-    if (ratio := criterion.min_checkpoint_over_memory) is not None:
-        yield _checkpoints(_Rule(name, "min_checkpoint_over_memory", criterion, group), ratio)
-    if criterion.rank_memory is not None:
-        yield _rank_memory(_Rule(name, "rank_memory", criterion, group), criterion.rank_memory)
+        yield _memory(Rule(name, "min_dataset_over_memory", criterion, group), ratio)
+    yield from checkpoint_criteria.checks(name, criterion, group)
+    if criterion.min_ranks_per_node is not None:
+        yield _ranks_per_node(Rule(name, "min_ranks_per_node", criterion, group), criterion.min_ranks_per_node)
+    if criterion.max_prefetch is not None:
+        yield _prefetch(Rule(name, "max_prefetch", criterion, group), criterion.max_prefetch)
     yield from _counts(name, criterion, group)
     if criterion.gaps != "any":
-        yield _gaps(_Rule(name, "gaps", criterion, group))
+        yield _gaps(Rule(name, "gaps", criterion, group))
     if criterion.separate_results_fs:
-        yield _separation(_Rule(name, "separate_results_fs", criterion, group))
+        yield _separation(Rule(name, "separate_results_fs", criterion, group))
     if criterion.unmodified:
-        yield _as_shipped(_Rule(name, "unmodified", criterion, group))
+        yield _as_shipped(Rule(name, "unmodified", criterion, group))
     if criterion.divisions:
-        yield _division(_Rule(name, "divisions", criterion, group))
+        yield _division(Rule(name, "divisions", criterion, group))
 
 
-def in_words(key: str, criterion: Criterion) -> str:
-    """Return a description of what a rule requires. key: the YAML key of the rule."""
-    value = getattr(criterion, key)
-    if isinstance(value, dict):
-        return _WORDS[key].format(" or ".join(value))
-    if key == "rank_memory":
-        return _WORDS[key].format(format_size(value))
-    return _WORDS[key].format(", ".join(value) if isinstance(value, tuple) else value)
-
-
-def _steps(rule: _Rule, least: int) -> Check:
+def _steps(rule: Rule, least: int) -> Check:
     runs = rule.group.runs
     evidence = tuple(
         Evidence(ran.job, ran.run.run, ran.run.steps, f"{ran.run.steps} steps", ran.run.steps >= least) for ran in runs
@@ -110,7 +58,7 @@ def _larger(measured: float, least: float) -> tuple[str, ...]:
     return (f"a dataset {factor} times as large (--dataset-size)",)
 
 
-def _memory(rule: _Rule, least: float) -> Check:
+def _memory(rule: Rule, least: float) -> Check:
     ratios = [(ran, _over_memory(ran)) for ran in rule.group.runs]
     evidence = tuple(
         Evidence(ran.job, ran.run.run, ratio, _sizes(ran), None if ratio is None else ratio >= least)
@@ -140,59 +88,24 @@ def _sizes(ran: Ran) -> str:
     return f"dataset of {format_size(storage.dataset_bytes)}, {memory} of memory on all nodes"
 
 
-def _checkpoints(rule: _Rule, least: float) -> Check:
-    """Compare the bytes of all checkpoints with the nodes' memory. Below the limit, the checkpoints must have been read
-    from storage.
-    """
-    size, writes = _checkpoint(rule.group)
-    if not size:
-        return rule.unknown("the sizes of the checkpoints were not recorded")
-    evidence = tuple(_against_memory(ran, size * writes, least) for ran in rule.group.runs)
-    if any(item.is_met is None for item in evidence):
-        return rule.unknown("node memory was not recorded", evidence)
-    worst = min(evidence, key=lambda item: (bool(item.is_met), item.value))
-    advice = (
-        "more checkpoints (checkpoint.writes), or read them on other nodes (checkpoint.reorder) or with O_DIRECT "
-        "(checkpoint.direct)",
-    )
+def _ranks_per_node(rule: Rule, least: int) -> Check:
+    count = rule.group.key.ranks_per_node
+    advice = () if count >= least else (f"--ppn {least} or more",)
+    return rule.check(count >= least, f"there are {count}", value=float(count), limit=float(least), advice=advice)
+
+
+def _prefetch(rule: Rule, most: int) -> Check:
+    """Compare the number of batches that are read ahead with the limit, which is at least one batch per thread."""
+    reader = rule.group.runs[0].workload
+    prefetch, threads = (_value(reader, f"reader.{name}") for name in ("prefetch", "read_threads"))
+    if prefetch is None or threads is None:
+        return rule.unknown("reader.prefetch was not recorded")
+    limit = max(most, threads)
     return rule.check(
-        bool(worst.is_met), worst.text, evidence=evidence, value=worst.value, limit=least, unit="x",
-        advice=() if worst.is_met else advice,
+        prefetch <= limit, f"reader.prefetch is {prefetch}, with {threads} thread(s)",
+        value=float(prefetch), limit=float(limit), is_least=False,
+        advice=() if prefetch <= limit else (f"-S reader.prefetch={limit}",),
     )  # fmt: skip
-
-
-def _against_memory(ran: Ran, written: int, least: float) -> Evidence:
-    """Return the bytes that a run writes over the memory of all nodes, and whether the run meets the rule."""
-    storage = ran.run.storage
-    if storage is None or not storage.memory_bytes:
-        return Evidence(ran.job, ran.run.run, None, "unknown")
-    ratio = written / storage.memory_bytes
-    sizes = f"checkpoints of {format_size(written)}, {format_size(storage.memory_bytes)} of memory on all nodes"
-    if ratio >= least:
-        return Evidence(ran.job, ran.run.run, ratio, sizes, is_met=True)
-    return Evidence(ran.job, ran.run.run, ratio, f"{sizes}; {storage.text()}", storage.outcome() == "storage")
-
-
-def _rank_memory(rule: _Rule, memory: int) -> Check:
-    size, _ = _checkpoint(rule.group)
-    if not size:
-        return rule.unknown("the sizes of the checkpoints were not recorded")
-    total = memory * rule.group.ranks
-    message = f"a checkpoint of {format_size(size)}, {format_size(total)} of memory of {rule.group.ranks} ranks"
-    return rule.check(size <= total, message, value=total / size, limit=1.0, unit="x")
-
-
-def _checkpoint(group: CriterionGroup) -> tuple[int, int]:
-    """Return the bytes of a checkpoint of all ranks, and the number of checkpoints that a run writes. Both are 0 if the
-    workload is unknown, or does not only write checkpoints.
-    """
-    try:
-        checkpoint = document.convert(group.runs[0].workload, workload.Workload, group.label).checkpoint
-    except ConfigError:  # an older version recorded it
-        return 0, 0
-    if checkpoint is None or checkpoint.writes is None:
-        return 0, 0
-    return checkpoint.size(group.ranks), checkpoint.writes
 
 
 def _counts(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[Check]:
@@ -200,10 +113,10 @@ def _counts(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[
     measured = len(group.runs)
     for key, count in (("warmups", warmups), ("measured_runs", measured), ("min_measured_runs", measured)):
         if (wanted := getattr(criterion, key)) is not None:
-            yield _count(_Rule(name, key, criterion, group), count, wanted)
+            yield _count(Rule(name, key, criterion, group), count, wanted)
 
 
-def _count(rule: _Rule, count: int, wanted: int) -> Check:
+def _count(rule: Rule, count: int, wanted: int) -> Check:
     is_least = rule.key.startswith("min_")
     is_met = count >= wanted if is_least else count == wanted
     evidence = tuple(Evidence(ran.job, ran.run.run, None, ran.run.kind) for ran in rule.group.sequence)
@@ -214,7 +127,7 @@ def _count(rule: _Rule, count: int, wanted: int) -> Check:
     )  # fmt: skip
 
 
-def _gaps(rule: _Rule) -> Check:
+def _gaps(rule: Rule) -> Check:
     """Check that each gap between consecutive runs is shorter than the shortest run. No further run of this length fits
     into such a gap.
     """
@@ -238,25 +151,29 @@ def _gaps(rule: _Rule) -> Check:
     )
 
 
-def _separation(rule: _Rule) -> Check:
-    dataset = rule.group.key.file_system
-    if dataset in ("none", "unknown"):
-        return rule.unknown("file system of the dataset")
-    places = {ran.job: ran.results_on for ran in rule.group.runs}
-    if not all(places.values()):
+def _separation(rule: Rule) -> Check:
+    key = rule.group.key
+    places = {"dataset": key.file_system, "checkpoints": key.outputs}
+    data = {name: place for name, place in places.items() if place not in ("none", "")}
+    if not data or "unknown" in data.values():
+        unknown = next((name for name, place in data.items() if place == "unknown"), "dataset")
+        return rule.unknown(f"file system of the {unknown}")
+    results = {ran.job: ran.results_on for ran in rule.group.runs}
+    if not all(results.values()):
         return rule.unknown("file system of the job directory")
+    where = ", ".join(f"{name} on {place}" for name, place in data.items())
     evidence = tuple(
-        Evidence(job, "", None, f"dataset on {dataset}, results on {place}", place != dataset)
-        for job, place in places.items()
+        Evidence(job, "", None, f"{where}, results on {place}", place not in data.values())
+        for job, place in results.items()
     )
     same = [item for item in evidence if not item.is_met]
     advice = ("-o DIR or --data DIR on another file system",) if same else ()
     return rule.check(not same, (same or evidence)[0].text, evidence=evidence, advice=advice)
 
 
-def _as_shipped(rule: _Rule) -> Check:
+def _as_shipped(rule: Rule) -> Check:
     """Compare the settings of the group with those of the shipped workload that has the same name."""
-    measured, shipped_workload = rule.group.runs[0].workload, _shipped(rule.group.key.workload)
+    measured, shipped_workload = rule.group.runs[0].workload, shipped_settings(rule.group.key.workload)
     if shipped_workload is None or measured is None:
         return rule.unknown(f"no shipped workload {rule.group.key.workload!r}")
     differences = [
@@ -267,17 +184,9 @@ def _as_shipped(rule: _Rule) -> Check:
     return rule.check(not differences, f"shipped / measured: {'; '.join(differences)}" if differences else "as shipped")
 
 
-def _shipped(name: str) -> Any:
-    """Return the shipped workload with this name as nested mappings, with the values of all defaults. Return None if
-    there is none. A facility's own workload with the same name does not count.
-    """
-    path = shipped.root() / shipped.WORKLOADS / f"{name}.yaml"
-    return json.loads(document.encode(plan.resolved(workload.load(str(path))))) if path.is_file() else None
-
-
-def _division(rule: _Rule) -> Check:
+def _division(rule: Rule) -> Check:
     """State the strictest division in which all keys may differ that differ from those of the shipped workload."""
-    measured, shipped_workload = rule.group.runs[0].workload, _shipped(rule.group.key.workload)
+    measured, shipped_workload = rule.group.runs[0].workload, shipped_settings(rule.group.key.workload)
     if shipped_workload is None or measured is None:
         return rule.unknown(f"no shipped workload {rule.group.key.workload!r}")
     differences = changes(shipped_workload, measured)
@@ -289,7 +198,9 @@ def _division(rule: _Rule) -> Check:
             return rule.check(True, f"division {division}{reason}")
         left = _forbidden(differences, allowed)
         reason = f", because of {'; '.join(left)}"
-    return rule.check(False, f"no division lets these keys change, shipped / measured: {'; '.join(left)}")
+    divisions = list(rule.criterion.divisions)
+    lead = f"the division {divisions[0]} does not let" if len(divisions) == 1 else "no division lets"
+    return rule.check(False, f"{lead} these keys change, shipped / measured: {'; '.join(left)}")
 
 
 def _forbidden(differences: list[str], allowed: tuple[str, ...]) -> list[str]:

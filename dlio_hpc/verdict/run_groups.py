@@ -9,7 +9,6 @@ from msgspec import Struct, structs
 from dlio_hpc.analysis.page_cache_check import Outcome
 from dlio_hpc.analysis.study.disturbances import Repeat
 from dlio_hpc.results.metrics import METRICS, MetricName
-from dlio_hpc.verdict import settings_digest
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement, carried_key
 
 # Cache outcomes from worst to best. A single cached run disqualifies the whole group.
@@ -65,6 +64,12 @@ class Group(Struct, frozen=True):
         """Advice for runs that read from memory: options of dlio-submit with which they would read from storage."""
         return next((run.storage.advice for run in self.good if run.storage and run.storage.advice), ())
 
+    @property
+    def main_metric(self) -> MetricName:
+        """Metric that is shown and compared by default: that of checkpoints if the runs have no samples/s."""
+        has_checkpoints = self.values("checkpoint_write_MBps") and not self.values("samples_per_s")
+        return "checkpoint_write_MBps" if has_checkpoints else "samples_per_s"
+
     def repeats(self, metric: MetricName) -> tuple[Repeat, ...]:
         """Return the good runs that have a positive value of the metric, as repeats. If a lower value is better, a
         repeat has the reciprocal of the value.
@@ -83,11 +88,12 @@ class Group(Struct, frozen=True):
 
 def carried(group: Group) -> Group:
     """Return a group that this or an earlier version wrote, with the measurement keys of this version."""
-    settings = settings_digest.carried(group.workload, group.key.settings)
     return structs.replace(
         group,
-        key=carried_key(group.key, settings),
-        measurements=tuple(structs.replace(run, key=carried_key(run.key, settings)) for run in group.measurements),
+        key=carried_key(group.key, group.workload),
+        measurements=tuple(
+            structs.replace(run, key=carried_key(run.key, group.workload)) for run in group.measurements
+        ),
     )
 
 

@@ -60,7 +60,7 @@ def scalings(study: Study, part: Part, measured: Sequence[Measured], families: i
     """Return the scaling of each setting that was measured with at least two numbers of ranks. families: as in
     ratios.of_pairs().
     """
-    good = [measurement for measurement in measured if measurement.summary.samples_per_s > 0]
+    good = [measurement for measurement in measured if _rate(measurement) > 0]
     settings = [points for points in _settings(study, good) if len(points) > 1]
     if not settings:
         return ()
@@ -77,6 +77,11 @@ def scalings(study: Study, part: Part, measured: Sequence[Measured], families: i
         )
         for points in settings
     )
+
+
+def _rate(measurement: Measured) -> float:
+    """Return the samples/s of a measurement, or 0 if it reads no samples."""
+    return measurement.summary.samples_per_s or 0.0
 
 
 def _settings(study: Study, measured: Sequence[Measured]) -> list[list[Point]]:
@@ -96,7 +101,7 @@ def _fit(study: Study, measured: Sequence[Measured], places: dict[int, int]) -> 
     fit = replicates.fit(
         np.array([places[measurement.point] for measurement in measured]),
         np.zeros(len(measured), np.int64),
-        np.log([measurement.summary.samples_per_s for measurement in measured]),
+        np.log([_rate(measurement) for measurement in measured]),
     )
     rounds: dict[tuple[int, int], list[Measured]] = {}
     for measurement in measured:
@@ -115,7 +120,7 @@ def _fit(study: Study, measured: Sequence[Measured], places: dict[int, int]) -> 
 def _step(
     point: Point, first: Point, places: dict[int, int], estimates: Estimates, measured: Sequence[Measured]
 ) -> ScalingStep:
-    mine = [measurement.summary for measurement in measured if measurement.point == point.number]
+    mine = [measurement for measurement in measured if measurement.point == point.number]
     gain = estimates.ratio(places[point.number], places[first.number])
     ideal = point.ranks / first.ranks
     return ScalingStep(
@@ -123,8 +128,8 @@ def _step(
         nodes=point.nodes,
         ranks_per_node=point.ranks_per_node,
         ranks=point.ranks,
-        wall_s=float(np.median([summary.wall_s for summary in mine])),
-        samples_per_s=float(np.median([summary.samples_per_s for summary in mine])),
+        wall_s=float(np.median([measurement.summary.wall_s for measurement in mine])),
+        samples_per_s=float(np.median([_rate(measurement) for measurement in mine])),
         speed_up=gain.value,
         low=gain.low,
         high=gain.high,

@@ -18,6 +18,8 @@ _EXPECTED = {
     "text": "a word",
     "any": "a value",
 }
+# Top-level keys of a workload of dlio-hpc that dlio_benchmark does not have, and the other way round.
+_OWN, _FOREIGN = frozenset({"name", "source", "compute"}), frozenset({"model", "framework", "workflow"})
 # Words that YAML 1.1, which dlio_benchmark reads, takes for false and true, in any case.
 _FLAGS = {"false": False, "off": False, "no": False, "true": True, "on": True, "yes": True}
 
@@ -86,13 +88,17 @@ def is_number(value: object) -> TypeGuard[float]:
 
 def read(path: Path, overrides: tuple[str, ...] = ()) -> SourceWorkload:
     """Read a workload file of dlio_benchmark, and apply overrides such as ++workload.reader.batch_size=4. Raise
-    ConfigError if the file is not a workload.
+    ConfigError if the file is not a workload of dlio_benchmark.
     """
     data = document.read_yaml(path)
     if isinstance(data, dict) and isinstance(data.get("workload"), dict):
         data = data["workload"]  # the configuration that Hydra keeps of a run
     if not isinstance(data, dict) or not _sections().intersection(data):
         raise ConfigError(f"{path}: not a workload of dlio_benchmark, which has keys such as dataset, reader and train")
+    if _OWN & data.keys() and not _FOREIGN & data.keys():
+        raise ConfigError(
+            f"{path}: this is a workload of dlio-hpc already, so there is nothing to import; run it: dlio-submit {path}"
+        )
     for override in overrides:
         _apply(data, override)
     if isinstance(data.get("data_reader"), dict):

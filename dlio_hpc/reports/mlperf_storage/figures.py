@@ -99,7 +99,7 @@ def _training(made: Summary, epochs: list[Epoch], required_au: float | None) -> 
         "train_throughput_samples_per_second": rates,
         "train_throughput_mean_samples_per_second": made.samples_per_s,
         "train_throughput_stdev_samples_per_second": statistics.pstdev(known) if known else None,
-        "train_io_mean_MB_per_second": made.read_MBps * _MB / _MIB,
+        "train_io_mean_MB_per_second": None if made.read_MBps is None else made.read_MBps * _MB / _MIB,
     }
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import yaml
@@ -44,13 +44,15 @@ _LEFT_OUT_OF_CHECKPOINTS = (
 )
 
 
-def files(run: ReportedRun, division: Division) -> dict[str, bytes]:
-    """Return the files of a run by their paths below the run's folder."""
+def files(run: ReportedRun, division: Division, unmet: Sequence[str] = ()) -> dict[str, bytes]:
+    """Return the files of a run by their paths below the run's folder. unmet: rules that the runs which are reported
+    together do not meet.
+    """
     family = run.model.family
     phase = f"{family}_{'datagen' if run.is_generation else 'run'}"
     log = "".join(f"{line}\n" for line in _log(run)).encode()
     made = {
-        f"{family}_{run.timestamp}_metadata.json": _json(_metadata(run, division)),
+        f"{family}_{run.timestamp}_metadata.json": _json(_metadata(run, division, unmet)),
         "dlio.log": log,
         f"{phase}.stdout.log": log,
         f"{phase}.stderr.log": f"{_author(run)}\n".encode(),
@@ -94,7 +96,7 @@ def _author(run: ReportedRun) -> str:
     return f"Written by {_AUTHOR} from the results of {run.name}. mlpstorage and dlio_benchmark did not run."
 
 
-def _metadata(run: ReportedRun, division: Division) -> dict[str, Any]:
+def _metadata(run: ReportedRun, division: Division, unmet: Sequence[str]) -> dict[str, Any]:
     """Return the content of metadata.json. Version 2.0 of the tool names settings combined_params and params_dict,
     version 3.0 names them parameters and override_parameters.
     """
@@ -104,6 +106,7 @@ def _metadata(run: ReportedRun, division: Division) -> dict[str, Any]:
     return {
         MARK: _AUTHOR,
         "written_from": {"job": plan.job, "run": result.run, "kind": result.kind, "plan_sha256": result.plan_sha256},
+        "rules_not_met": list(unmet),
         "benchmark_type": model.family,
         "model": model.folder,
         "command": "datagen" if run.is_generation else "run",

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from dlio_hpc.errors import ConfigError, about
 from dlio_hpc.files import rundir, safe_folders
-from dlio_hpc.reports.mlperf_storage import figures, run_files
+from dlio_hpc.reports.mlperf_storage import figures, rules, run_files
 from dlio_hpc.reports.mlperf_storage.editions import Division, Edition
+from dlio_hpc.reports.mlperf_storage.rules import RuleFindings
 from dlio_hpc.reports.mlperf_storage.selection import ReportedRun
 
 _README = "README.md"
@@ -30,10 +31,12 @@ class Placement(NamedTuple):
 
 class WrittenReport(NamedTuple):
     """A report that was written. folders: folder of each run below the root, and the name of the run. missing: what the
-    files lack, and why. cautions: reasons for which runs do not measure the storage.
+    files lack, and why. cautions: reasons for which runs do not measure the storage. rules: the rules of the division
+    that the runs do not meet, or for which this is unknown.
     """
 
     headline: str
+    rules: RuleFindings
     folders: dict[str, str]
     missing: tuple[str, ...]
     cautions: tuple[str, ...]
@@ -52,16 +55,18 @@ def write(root: Path, runs: Sequence[ReportedRun], placement: Placement, is_repl
     _check_readme(root / _README)
     report = _report(runs, placement)
     for target, group in targets.items():
-        _write_workload(target, group, placement.division)
+        _write_workload(target, group, placement.division, report.rules.unmet)
     rundir.write(root / _README, _readme(report, placement).encode())
     return report
 
 
 def _report(runs: Sequence[ReportedRun], placement: Placement) -> WrittenReport:
     count = f"{len(runs)} run{'s' * (len(runs) != 1)}"
+    findings = rules.judged(runs, placement.edition, placement.division)
     headline = (
         f"Wrote {count} in the layout of MLPerf Storage {placement.edition.version}. This is not a submission: "
-        "dlio-hpc made the runs, and a submission needs runs of MLCommons' tool mlpstorage."
+        "dlio-hpc made the runs, and a submission needs runs of MLCommons' tool mlpstorage. "
+        f"{findings.sentence(placement.edition, placement.division)}"
     )
     missing = dict.fromkeys(line for run in runs for line in run_files.missing(run))
     cautions = (
@@ -74,7 +79,7 @@ def _report(runs: Sequence[ReportedRun], placement: Placement) -> WrittenReport:
         run.model.folder for run in runs if run.is_generation
     }
     datagen = (f"training/{name}/datagen: the jobs did not generate the dataset" for name in sorted(without_datagen))
-    return WrittenReport(headline, folders, (*missing, *datagen), tuple(cautions))
+    return WrittenReport(headline, findings, folders, (*missing, *datagen), tuple(cautions))
 
 
 def _check(folder: Path, is_replaced: bool) -> None:
@@ -116,7 +121,7 @@ def _check_readme(path: Path) -> None:
         raise ConfigError(f"{path} was not written by dlio-hpc; give another DIR")
 
 
-def _write_workload(target: Path, runs: Sequence[ReportedRun], division: Division) -> None:
+def _write_workload(target: Path, runs: Sequence[ReportedRun], division: Division, unmet: Sequence[str]) -> None:
     """Write the runs of a workload to a new folder, then rename it. An interruption leaves no folder that looks
     complete.
     """
@@ -127,7 +132,7 @@ def _write_workload(target: Path, runs: Sequence[ReportedRun], division: Divisio
         with about(target, alias=new):
             for run in runs:
                 folder = new / _below(run)
-                for name, content in run_files.files(run, division).items():
+                for name, content in run_files.files(run, division, unmet).items():
                     safe_folders.make(str((folder / name).parent))
                     (folder / name).write_bytes(content)
             _exchange(new, target, old)
@@ -158,6 +163,8 @@ def _below(run: ReportedRun) -> Path:
 def _readme(report: WrittenReport, placement: Placement) -> str:
     edition = placement.edition
     sections = {
+        "Rules that are not met": report.rules.unmet,
+        "Rules for which this is undecided": report.rules.undecided,
         "Runs of the last call": [f"`{folder}`: {name}" for folder, name in report.folders.items()],
         "Left out or null": report.missing,
         "Storage was not read, or this is unknown": report.cautions,

@@ -1,0 +1,130 @@
+"""Rules on checkpoints: the ranks that write a model, its size relative to the memory of nodes and accelerators."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dlio_hpc import document
+from dlio_hpc.config import workload
+from dlio_hpc.config.checkpoint_keys import Checkpoint
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.units import format_size
+from dlio_hpc.verdict.criteria_file import Criterion
+from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran
+from dlio_hpc.verdict.criterion_rule import Rule, shipped_settings
+from dlio_hpc.verdict.history_entry import changes
+
+
+class _Saving(NamedTuple):
+    """The checkpoints of a workload that only writes checkpoints. ranks: number of ranks that ran. ranks_per_node:
+    number of them on each node, one node after the other.
+    """
+
+    checkpoint: Checkpoint
+    writes: int
+    ranks: int
+    ranks_per_node: int
+
+    @property
+    def least_of_a_node(self) -> int:
+        """Bytes of a checkpoint that the node writes that writes least, among the nodes that write."""
+        by_rank = [sum(file.size for file in self.checkpoint.files_of(rank)) for rank in range(self.ranks)]
+        nodes = range(0, self.ranks, self.ranks_per_node)
+        return min(filter(None, (sum(by_rank[first : first + self.ranks_per_node]) for first in nodes)), default=0)
+
+
+def checks(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[Check]:
+    """Yield a check for each rule on checkpoints that the criterion sets."""
+    saving = _saving(group)
+    if (ratio := criterion.min_checkpoint_over_memory) is not None:
+        yield _over_memory(Rule(name, "min_checkpoint_over_memory", criterion, group), saving, ratio)
+    if criterion.rank_memory is not None:
+        yield _rank_memory(Rule(name, "rank_memory", criterion, group), saving, criterion.rank_memory)
+    if criterion.model_ranks:
+        yield _model_ranks(Rule(name, "model_ranks", criterion, group), saving)
+
+
+def _saving(group: CriterionGroup) -> _Saving | None:
+    """Return the checkpoints of the group. Return None if the workload is unknown, or does not only write
+    checkpoints.
+    """
+    try:
+        checkpoint = document.convert(group.runs[0].workload, workload.Workload, group.label).checkpoint
+    except ConfigError:  # an older version recorded it
+        return None
+    if checkpoint is None or checkpoint.writes is None:
+        return None
+    return _Saving(checkpoint, checkpoint.writes, group.ranks, group.key.ranks_per_node)
+
+
+def _over_memory(rule: Rule, saving: _Saving | None, least: float) -> Check:
+    """Compare the bytes of all checkpoints of a node with its memory. Below the limit, the checkpoints must have been
+    read from storage.
+    """
+    if saving is None:
+        return rule.unknown("the sizes of the checkpoints were not recorded")
+    written = saving.least_of_a_node * saving.writes
+    evidence = tuple(_against_memory(ran, written, rule.group.key.nodes, least) for ran in rule.group.runs)
+    if any(item.is_met is None for item in evidence):
+        return rule.unknown("node memory was not recorded", evidence)
+    worst = min(evidence, key=lambda item: (bool(item.is_met), item.value))
+    advice = (
+        "more checkpoints (checkpoint.writes), or read them on other nodes (checkpoint.reorder) or with O_DIRECT "
+        "(checkpoint.direct)",
+    )
+    return rule.check(
+        bool(worst.is_met), worst.text, evidence=evidence, value=worst.value, limit=least, unit="x",
+        advice=() if worst.is_met else advice,
+    )  # fmt: skip
+
+
+def _against_memory(ran: Ran, written: int, nodes: int, least: float) -> Evidence:
+    """Return the bytes that a node writes over its memory, and whether the run meets the rule. written: those of the
+    node that writes least. All nodes count as having the same memory.
+    """
+    storage = ran.run.storage
+    if storage is None or not storage.memory_bytes:
+        return Evidence(ran.job, ran.run.run, None, "unknown")
+    memory = storage.memory_bytes // nodes
+    ratio = written * nodes / storage.memory_bytes
+    sizes = f"checkpoints of {format_size(written)} on a node, {format_size(memory)} of memory"
+    if ratio >= least:
+        return Evidence(ran.job, ran.run.run, ratio, sizes, is_met=True)
+    return Evidence(ran.job, ran.run.run, ratio, f"{sizes}; {storage.text()}", storage.outcome() == "storage")
+
+
+def _rank_memory(rule: Rule, saving: _Saving | None, memory: int) -> Check:
+    if saving is None:
+        return rule.unknown("the sizes of the checkpoints were not recorded")
+    size, total = saving.checkpoint.size(saving.ranks), memory * saving.ranks
+    message = f"a checkpoint of {format_size(size)}, {format_size(total)} of memory of {saving.ranks} ranks"
+    return rule.check(size <= total, message, value=total / size, limit=1.0, unit="x")
+
+
+def _model_ranks(rule: Rule, saving: _Saving | None) -> Check:
+    """Compare the ranks with those that the model's parallelism has, and the model with the shipped one."""
+    state = None if saving is None else saving.checkpoint.state
+    shipped = _shipped_checkpoint(rule.group.key.workload)
+    if saving is None or state is None or shipped is None or shipped.state is None:
+        return rule.unknown(f"no shipped model {rule.group.key.workload!r}")
+    parts = document.plain(state.model), document.plain(shipped.state.model)
+    narrowed = changes(parts[1], parts[0], "checkpoint.model")
+    wanted, subset = state.parallelism.ranks, rule.criterion.subset_ranks
+    fewest = shipped.state.parallelism.data
+    advice = "without --dataset-size" if narrowed else f"--ppn and --nodes for {wanted} ranks"
+    if narrowed:
+        message = f"the model is not the shipped one, shipped / measured: {'; '.join(narrowed)}"
+    elif state.parallelism.data < fewest:
+        message = f"checkpoint.parallelism.data is {state.parallelism.data}, the shipped model has {fewest}"
+        advice = f"checkpoint.parallelism.data of at least {fewest}"
+    elif saving.ranks == wanted:
+        return rule.check(True, f"all {wanted} ranks", value=float(saving.ranks), limit=float(wanted))
+    elif saving.ranks == subset and state.parallelism == shipped.state.parallelism:
+        return rule.check(True, f"{subset} of {wanted} ranks, which write their part", value=float(saving.ranks))
+    else:
+        message = f"{saving.ranks} ranks; the model's parallelism has {wanted}"
+    return rule.check(False, message, value=float(saving.ranks), limit=float(wanted), advice=(advice,))
+
+
+def _shipped_checkpoint(name: str) -> Checkpoint | None:
+    data = shipped_settings(name)
+    return None if data is None else document.convert(data, workload.Workload, name).checkpoint
