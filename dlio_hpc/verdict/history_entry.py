@@ -287,8 +287,8 @@ def _outputs(run: RunOutcome, file_system: str) -> str:
 
 
 def _assumed_outputs(file_system: str) -> str:
-    """Return the file system of the outputs if it was not recorded: that of the dataset, in whose folder they lie. It is
-    unknown for a run without a dataset.
+    """Return the file system of the outputs if it was not recorded: that of the dataset, in whose folder they lie. It
+    is unknown for a run without a dataset.
     """
     return "unknown" if file_system == "none" else file_system
 
