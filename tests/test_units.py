@@ -72,7 +72,7 @@ def test_share(text: object, expected: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "%", 90, "101%", -0.1, "half", float("nan"), True, False, None, []])
 def test_what_is_no_share(text: object) -> None:
-    with pytest.raises(ValueError, match="expected a share such as 90%"):
+    with pytest.raises(ValueError, match="use a share such as 90%"):
         units.share(text)
 
 

@@ -4,8 +4,12 @@ import gc
 import io
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from dlio_hpc import __version__
+
+if TYPE_CHECKING:
+    import click
 
 
 def main() -> None:
@@ -42,6 +46,8 @@ def exit_code(program: str, arguments: list[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.ClickException as fault:
+        if isinstance(fault, click.NoSuchOption):
+            _suggest(fault)
         fault.show()
         return fault.exit_code
     except SystemExit as end:
@@ -62,6 +68,22 @@ def exit_code(program: str, arguments: list[str]) -> int:
             known = bug_report.reported(program, arguments if program == "dlio-hpc" else arguments[1:], fault)
         _complain(program, str(known))
         return known.exit_code
+
+
+# Options of batch systems, launchers and dlio_benchmark, and what they are called here.
+_ELSEWHERE = {
+    "--ntasks": "--ppn", "--ntasks-per-node": "--ppn", "--tasks-per-node": "--ppn", "--ranks": "--ppn", "-n": "--ppn",
+    "--ranks-per-node": "--ppn", "--np": "--ppn", "--num-nodes": "--nodes", "--partition": "--queue", "-p": "--queue",
+    "--qos": "--queue", "--walltime": "--time", "--time-limit": "--time", "--project": "--account",
+    "--data-dir": "--data", "--data-folder": "--data", "--output": "--runs", "--batch-size": "--set",
+}  # fmt: skip
+
+
+def _suggest(fault: "click.NoSuchOption") -> None:
+    """Suggest the option that another program calls as the user did, if the command has it."""
+    option = _ELSEWHERE.get(fault.option_name)
+    if fault.ctx is not None and any(option in param.opts for param in fault.ctx.command.params):
+        fault.possibilities = [str(option)]
 
 
 def _called(program: str, arguments: list[str]) -> object:

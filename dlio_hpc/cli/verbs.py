@@ -11,7 +11,7 @@ import click
 from dlio_hpc import __version__
 from dlio_hpc.cli import shell_completion
 from dlio_hpc.cli.verb_groups import GROUPS, VERBS
-from dlio_hpc.config import defaults
+from dlio_hpc.config import defaults, shipped
 from dlio_hpc.errors import name_hint
 from dlio_hpc.files import url
 
@@ -29,6 +29,16 @@ class _Path(click.Path):
         return super().convert(value, param, ctx)
 
 
+class _Choice(click.Choice):  # type: ignore[type-arg]
+    """Type of options with a few possible values. It suggests the nearest value for an unknown one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        names = list(map(str, self.choices))
+        if value not in self.choices:
+            self.fail(f"found {value!r}; {name_hint(str(value), names)}use one of: {', '.join(names)}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 # click does not check whether the file is readable, because a failed attempt to read it gives a better reason.
 PATH = _Path(path_type=Path, readable=False)
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -42,9 +52,12 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            meant = name_hint(name, self.list_commands(ctx))
-            raise click.UsageError(f"No such command {name!r}; {meant}see --help", ctx)
+            raise click.UsageError(f"No such command {name!r}; {self.meant(name, ctx)}see --help", ctx)
         return super().resolve_command(ctx, args)
+
+    def meant(self, name: str, ctx: click.Context) -> str:
+        """Return a suggestion for the unknown command `name`, or "" if there is none."""
+        return name_hint(name, self.list_commands(ctx))
 
 
 class _Verbs(CommandGroup):
@@ -60,6 +73,12 @@ class _Verbs(CommandGroup):
         command: click.Command = getattr(module, function)
         command.epilog = f"\b\nExample:\n  {verb.example}"
         return command
+
+    def meant(self, name: str, ctx: click.Context) -> str:
+        """Return a suggestion. What can be submitted may be given without `submit`."""
+        options = {shipped.WORKLOADS: "", shipped.STUDIES: "--study ", shipped.SUITES: "--suite "}
+        option = next((option for folder, option in options.items() if name in shipped.names(folder)), None)
+        return super().meant(name, ctx) if option is None else f"did you mean 'dlio-hpc submit {option}{name}'? "
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs in groups, without importing their modules."""
@@ -95,6 +114,8 @@ def option(*names: str, is_common: bool = True, **settings: Any) -> Callable[[An
     long = next(name for name in names if name.startswith("--"))
     variable = long.partition("/")[0].removeprefix("--").replace("-", "_").upper()
     kind = _Option if is_common else click.Option
+    if isinstance(settings.get("type"), click.Choice):
+        settings["type"] = _Choice(settings["type"].choices)
     completer = shell_completion.of_option(long.removeprefix("--"), settings.get("metavar"))
     return click.option(
         *names, cls=kind, envvar=f"DLIO_HPC_{variable}", show_envvar=False, shell_complete=completer, **settings

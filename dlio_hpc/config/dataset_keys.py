@@ -101,7 +101,7 @@ class Column(Struct, frozen=True, forbid_unknown_fields=True):
     """Type of the column's values. Example: float32"""
     size: units.Positive = 1
     """Number of values in each sample. 1: a plain column; more: a column of lists."""
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,80}$")] | None = None
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,80}$", description="a name of letters, digits, _ and -")] | None = None
     """Name of the column; null: x0, x1, ... by its position. Example: label"""
 
     @property
@@ -113,7 +113,7 @@ class Column(Struct, frozen=True, forbid_unknown_fields=True):
 class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
     """A small file that is read or written in addition to the samples."""
 
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,80}$")]
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,80}$", description="a name of letters, digits, ., _ and -")]
     """Name of the file. Example: metadata"""
     bytes: units.Size
     """Size of a request. Example: 100"""
@@ -220,7 +220,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     samples_per_file: units.Positive
     """Number of samples in each file. Example: 4"""
     sample: Sample
-    """Shape or size of a sample."""
+    """Shape or size of a sample. Example: {bytes: 150 KiB}"""
     arrays: Annotated[tuple[units.Size, ...], Meta(min_length=2, max_length=64)] | None = None
     """Bytes of each array of a sample, for npz and HDF5 files with several arrays, such as images, masks and labels;
     null: one array. The sizes add up to `sample.bytes`. Example: [76 KiB, 12 KiB, 8]

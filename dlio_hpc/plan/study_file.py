@@ -110,7 +110,7 @@ def load(name: str) -> StudyFile:
     criteria files next to the study file are replaced by their paths.
     """
     path = shipped.find(shipped.STUDIES, name)
-    file = document.read_named(path, StudyFile, "parts", PartFile)
+    file = shipped.read(shipped.STUDIES, path, StudyFile)
     near = {name: structs.replace(part, workload=_near(path, part.workload)) for name, part in file.parts.items()}
     verdict = file.verdict and structs.replace(file.verdict, criteria=_near(path, file.verdict.criteria))
     return structs.replace(file, workload=_near(path, file.workload), parts=near, verdict=verdict)

@@ -99,7 +99,7 @@ def load(name: str) -> list[Named]:
     """
     stem, colon, wanted = _split(name)
     path = shipped.find(shipped.REFERENCES, stem)
-    file = document.read_named(path, ProfileFile, "profiles", ReferenceProfile)
+    file = shipped.read(shipped.REFERENCES, path, ProfileFile)
     if colon and wanted not in file.profiles:
         raise ConfigError(f"{path} has no profile {wanted!r}; it has: {', '.join(file.profiles)}")
     return [
