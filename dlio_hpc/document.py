@@ -30,7 +30,8 @@ _MISTAKES = {
     "mapping values are not allowed in this context":
         "a colon where none can be; indent the keys of a mapping alike, and quote text that contains ': '",
     "could not find expected ':'": "a key without a colon; write key: value",
-    "did not find expected key": "this line does not belong to the mapping before it; indent the keys of a mapping alike",
+    "did not find expected key":
+        "this line does not belong to the mapping before it; indent the keys of a mapping alike",
     "did not find expected ',' or ']'": "a list is not closed, or lacks a comma; write [1, 2]",
     "did not find expected ',' or '}'": "a mapping is not closed, or lacks a comma; write {key: value, key: value}",
     "did not find expected '-' indicator": "this line does not belong to the list before it; indent its items alike",
@@ -61,9 +62,8 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as fault:
-        raise ConfigError(
-            f"cannot read {path}: it is not a text file in UTF-8 (byte {fault.start} is {fault.object[fault.start]:#04x})"
-        ) from fault
+        odd = f"byte {fault.start} is {fault.object[fault.start]:#04x}"
+        raise ConfigError(f"cannot read {path}: it is not a text file in UTF-8 ({odd})") from fault
     except OSError as fault:
         raise ConfigError(f"cannot read {of_system(fault, path)}") from fault
 
@@ -223,10 +223,16 @@ def decode(content: bytes, kind: type[T], source: str, error: type[DlioError] = 
     try:
         return msgspec.json.decode(content, type=kind, dec_hook=_decode_hook)
     except msgspec.ValidationError as fault:
-        text = explain(str(fault), msgspec.json.decode(content), kind, _decode_hook).text
-        raise error(f"{source}: {text}") from fault
+        raise error(f"{source}: {_explained(fault, content, kind)}") from fault
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise error(f"{source}: {fault}") from fault
+
+
+def _explained(fault: msgspec.ValidationError, content: bytes, kind: Any) -> str:
+    try:
+        return explain(str(fault), msgspec.json.decode(content), kind, _decode_hook).text
+    except (msgspec.DecodeError, UnicodeDecodeError) as malformed:  # behind the invalid value
+        return str(malformed)
 
 
 def check_moments(records: Iterable[object], names: Sequence[str], source: str) -> None:
@@ -266,7 +272,7 @@ def _key_error() -> type[Exception]:
     """Return the class of errors about a key that YAML allows and dlio-hpc does not."""
     import yaml
 
-    class KeyProblem(yaml.constructor.ConstructorError):  # type: ignore[misc]
+    class KeyProblem(yaml.constructor.ConstructorError):
         pass
 
     return KeyProblem

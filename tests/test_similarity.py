@@ -450,7 +450,7 @@ def test_a_profile_of_ones_own(tmp_path: Path) -> None:
     ("text", "message"),
     [
         (GOOD.replace("io_time_s", "io_time"), "profiles.mine: unknown key 'io_time'; did you mean 'io_time_s'?"),
-        (GOOD.replace("mean: 5", "mean: 50"), "profiles.mine: request_bytes: mean 50 is more than max 10"),
+        (GOOD.replace("mean: 5", "mean: 50"), "profiles.mine.request_bytes: mean 50 is more than max 10"),
         (GOOD.replace("mean: 5", "mean: x"), "profiles.mine.request_bytes.mean: found text"),
         (GOOD.replace("pct: 90", "pct: 190"), "profiles.mine.sequential_pct: found 190; use a number from 0 to 100"),
         (

@@ -46,9 +46,7 @@ def exit_code(program: str, arguments: list[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.ClickException as fault:
-        if isinstance(fault, click.NoSuchOption):
-            _suggest(fault)
-        fault.show()
+        (_with_option(fault) if isinstance(fault, click.NoSuchOption) else fault).show()
         return fault.exit_code
     except SystemExit as end:
         if os.environ.get(f"_{program.replace('-', '_').upper()}_COMPLETE"):
@@ -79,11 +77,14 @@ _ELSEWHERE = {
 }  # fmt: skip
 
 
-def _suggest(fault: "click.NoSuchOption") -> None:
-    """Suggest the option that another program calls as the user did, if the command has it."""
+def _with_option(fault: "click.NoSuchOption") -> "click.NoSuchOption":
+    """Return the error with the option that another program calls as the user did, if the command has it."""
+    import click
+
     option = _ELSEWHERE.get(fault.option_name)
-    if fault.ctx is not None and any(option in param.opts for param in fault.ctx.command.params):
-        fault.possibilities = [str(option)]
+    if option is None or fault.ctx is None or all(option not in param.opts for param in fault.ctx.command.params):
+        return fault
+    return click.NoSuchOption(fault.option_name, possibilities=[option], ctx=fault.ctx)
 
 
 def _called(program: str, arguments: list[str]) -> object:

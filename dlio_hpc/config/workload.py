@@ -237,11 +237,10 @@ def _check_section(override: str) -> None:
     if section in sections or "=" not in override:
         return
     everywhere = [*key_faults.keys_of(Workload), *key_faults.keys_of(Site, "site.")]
-    hint = key_faults.meant_of(section, [*sections, "site"], everywhere)
-    hint = _OPTIONS.get(section, hint)
+    hint = _OPTIONS.get(section) or key_faults.meant_of(section, [*sections, "site"], everywhere)
     raise ConfigError(
-        f"{document.of_override(override)}: unknown key {section!r}; {hint}known keys: {', '.join(sections)}, and site.KEY "
-        "for keys of the site"
+        f"{document.of_override(override)}: unknown key {section!r}; {hint}known keys: {', '.join(sections)}, and "
+        "site.KEY for keys of the site"
     )
 
 

@@ -5,7 +5,6 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
-from dlio_hpc import document
 from dlio_hpc.config import shipped
 from dlio_hpc.errors import ConfigError
 
