@@ -77,7 +77,18 @@ def convert_changed(data: Any, kind: type[T], source: str, overrides: Sequence[s
         return convert(data, kind, source)
     except InvalidKey as fault:
         place = _place(source, fault.fault.steps, overrides, section)
-        raise InvalidKey(place, fault.fault) from fault
+        known = fault.fault._replace(reason=fault.fault.reason + _several(fault.fault.steps, overrides))
+        raise InvalidKey(place, known) from fault
+
+
+def _several(steps: Steps, overrides: Sequence[str]) -> str:
+    """Return advice if an override gives several values to the key at `steps`."""
+    key = ".".join(map(str, steps))
+    for text in overrides:
+        name, _, values = text.partition("=")
+        if name.strip() == key and (match := re.fullmatch(r"\s*\[?(\w[\w. ]*(?:,\s*\w[\w. ]*)+)\]?\s*", values)):
+            return f"; to measure several values: -P {key}={match[1]}"
+    return ""
 
 
 def _place(source: str, steps: Steps, overrides: Sequence[str], section: str) -> str:

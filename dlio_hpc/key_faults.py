@@ -129,7 +129,7 @@ def _wrong_value(value: object, kind: Any, example: str) -> str:
 
 
 def _glued(value: object, kind: Any) -> str:
-    """Return advice if a mapping is needed and the value is text such as batch_size:4, without a blank."""
+    """Return advice if a mapping is needed, and the value is text such as batch_size:4, without a blank."""
     match = re.fullmatch(r"(\w+):(\S.*)", value) if isinstance(value, str) else None
     if match is None or _struct_in(kind) is None:
         return ""

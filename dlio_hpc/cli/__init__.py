@@ -4,12 +4,8 @@ import gc
 import io
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from dlio_hpc import __version__
-
-if TYPE_CHECKING:
-    import click
 
 
 def main() -> None:
@@ -46,7 +42,9 @@ def exit_code(program: str, arguments: list[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.ClickException as fault:
-        (_with_option(fault) if isinstance(fault, click.NoSuchOption) else fault).show()
+        from dlio_hpc.cli import usage_faults
+
+        usage_faults.improved(fault).show()
         return fault.exit_code
     except SystemExit as end:
         if os.environ.get(f"_{program.replace('-', '_').upper()}_COMPLETE"):
@@ -66,25 +64,6 @@ def exit_code(program: str, arguments: list[str]) -> int:
             known = bug_report.reported(program, arguments if program == "dlio-hpc" else arguments[1:], fault)
         _complain(program, str(known))
         return known.exit_code
-
-
-# Options of batch systems, launchers and dlio_benchmark, and what they are called here.
-_ELSEWHERE = {
-    "--ntasks": "--ppn", "--ntasks-per-node": "--ppn", "--tasks-per-node": "--ppn", "--ranks": "--ppn", "-n": "--ppn",
-    "--ranks-per-node": "--ppn", "--np": "--ppn", "--num-nodes": "--nodes", "--partition": "--queue", "-p": "--queue",
-    "--qos": "--queue", "--walltime": "--time", "--time-limit": "--time", "--project": "--account",
-    "--data-dir": "--data", "--data-folder": "--data", "--output": "--runs", "--batch-size": "--set",
-}  # fmt: skip
-
-
-def _with_option(fault: "click.NoSuchOption") -> "click.NoSuchOption":
-    """Return the error with the option that another program calls as the user did, if the command has it."""
-    import click
-
-    option = _ELSEWHERE.get(fault.option_name)
-    if option is None or fault.ctx is None or all(option not in param.opts for param in fault.ctx.command.params):
-        return fault
-    return click.NoSuchOption(fault.option_name, possibilities=[option], ctx=fault.ctx)
 
 
 def _called(program: str, arguments: list[str]) -> object:

@@ -41,6 +41,8 @@ class _Choice(click.Choice):  # type: ignore[type-arg]
 
 # click does not check whether the file is readable, because a failed attempt to read it gives a better reason.
 PATH = _Path(path_type=Path, readable=False)
+# A folder that may not exist yet.
+FOLDER = _Path(path_type=Path, readable=False, file_okay=False)
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 

@@ -91,6 +91,12 @@ def read(path: Path, overrides: tuple[str, ...] = ()) -> SourceWorkload:
     data = document.read_yaml(path)
     if isinstance(data, dict) and isinstance(data.get("workload"), dict):
         data = data["workload"]  # the configuration that Hydra keeps of a run
+    if (
+        isinstance(data, dict)
+        and isinstance(data.get("name"), str)
+        and not {"framework", "workflow", "model"} & data.keys()
+    ):
+        raise ConfigError(f"{path} is a workload of dlio-hpc already; submit it: dlio-submit {path}")
     if not isinstance(data, dict) or not _sections().intersection(data):
         raise ConfigError(f"{path}: not a workload of dlio_benchmark, which has keys such as dataset, reader and train")
     for override in overrides:
