@@ -3,8 +3,9 @@
 import functools
 import re
 import reprlib
+import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -68,15 +69,21 @@ def read_text(path: Path) -> str:
         raise ConfigError(f"cannot read {of_system(fault, path)}") from fault
 
 
-def convert_changed(data: Any, kind: type[T], source: str, overrides: Sequence[str] = (), section: str = "") -> T:
+def convert_changed(
+    data: Any, kind: type[T], source: str, overrides: Sequence[str] = (), section: str = "",
+    origins: Mapping[str, str] = types.MappingProxyType({}),
+) -> T:  # fmt: skip
     """Convert the data of the file `source`, to which overrides in the form `key=value` have been applied, to the
     struct `kind`. If the data are not valid, raise ConfigError, which names the overrides to which the fault is due, or
     the line of the file. section: what precedes the keys of the overrides on the command line, such as "site.".
+    origins: places of values that have neither origin, by key; a place may be empty.
     """
     try:
         return convert(data, kind, source)
     except InvalidKey as fault:
-        place = _place(source, fault.fault.steps, overrides, section)
+        key = ".".join(map(str, fault.fault.steps))
+        others = [place for name, place in origins.items() if f"{key}.".startswith(f"{name}.")]
+        place = others[-1] if others else _place(source, fault.fault.steps, overrides, section)
         known = fault.fault._replace(reason=fault.fault.reason + _several(fault.fault.steps, overrides))
         raise InvalidKey(place, known) from fault
 

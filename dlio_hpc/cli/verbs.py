@@ -39,6 +39,17 @@ class _Choice(click.Choice):  # type: ignore[type-arg]
         return super().convert(value, param, ctx)
 
 
+class _Count(click.IntRange):
+    """Type of options that are whole numbers."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            least = "" if self.min is None else f" of at least {self.min:g}"
+            self.fail(f"found {value!r}; use a whole number{least}", param, ctx)
+
+
 # click does not check whether the file is readable, because a failed attempt to read it gives a better reason.
 PATH = _Path(path_type=Path, readable=False)
 # A folder that may not exist yet.
@@ -116,18 +127,27 @@ def option(*names: str, is_common: bool = True, **settings: Any) -> Callable[[An
     long = next(name for name in names if name.startswith("--"))
     variable = long.partition("/")[0].removeprefix("--").replace("-", "_").upper()
     kind = _Option if is_common else click.Option
-    if isinstance(settings.get("type"), click.Choice):
-        settings["type"] = _Choice(settings["type"].choices)
     completer = shell_completion.of_option(long.removeprefix("--"), settings.get("metavar"))
     return click.option(
-        *names, cls=kind, envvar=f"DLIO_HPC_{variable}", show_envvar=False, shell_complete=completer, **settings
-    )
+        *names, cls=kind, envvar=f"DLIO_HPC_{variable}", show_envvar=False, shell_complete=completer,
+        **_with_advice(settings),
+    )  # fmt: skip
 
 
 def argument(name: str, **settings: Any) -> Callable[[Any], Any]:
     """Return a decorator that adds an argument to a command."""
     settings.setdefault("shell_complete", shell_completion.of_argument(name, settings.get("metavar")))
-    return click.argument(name, **settings)
+    return click.argument(name, **_with_advice(settings))
+
+
+def _with_advice(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of an option or argument, whose type says in its errors what would do."""
+    kind = settings.get("type")
+    if isinstance(kind, click.Choice):
+        return settings | {"type": _Choice(kind.choices)}
+    if isinstance(kind, click.IntRange):
+        return settings | {"type": _Count(kind.min, kind.max)}
+    return settings | {"type": _Count()} if kind is int else settings
 
 
 def parsed(parse: Callable[[str], _Value]) -> Callable[[click.Context, click.Parameter, str | None], _Value | None]:

@@ -3,6 +3,8 @@
 import bisect
 import copy
 import math
+import types
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
@@ -184,12 +186,14 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 class Draft(NamedTuple):
     """A workload as plain data, whose keys can still be changed. source: file name, for error messages. notes:
     differences to the workload from which this one is imported. overrides: changes of `data` by the option -S.
+    origins: places of other changes, by key, for error messages.
     """
 
     data: dict[str, Any]
     source: str
     notes: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
+    origins: Mapping[str, str] = types.MappingProxyType({})
 
     @property
     def name(self) -> str:
@@ -204,7 +208,8 @@ class Draft(NamedTuple):
         _check_dataset(data, self.source)
         _add_dataset(data)
         _add_sample(data)
-        return document.convert_changed(data, Workload, self.source, self.overrides)
+        origins = {**self.origins, **dict.fromkeys(settings, "")}
+        return document.convert_changed(data, Workload, self.source, self.overrides, origins=origins)
 
 
 def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
@@ -214,11 +219,13 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
     return draft(name, overrides).with_settings({})
 
 
-def draft(name: str, overrides: tuple[str, ...] = (), settings: dict[str, Any] | None = None) -> Draft:
+def draft(
+    name: str, overrides: tuple[str, ...] = (), settings: dict[str, Any] | None = None, origin: str = ""
+) -> Draft:
     """Read a workload like load(), but return it unchecked, so that more keys can be changed. settings: values by key,
-    which are applied before the overrides.
+    which are applied before the overrides. origin: where the settings are, for messages.
     """
-    data, path, notes, _ = _imported(name) if workload_files.is_name(name) else _read(name)
+    data, path, notes, *_ = _imported(name) if workload_files.is_name(name) else _read(name)
     _spell_out(data)
     for key, value in (settings or {}).items():
         document.put(data, key, value, f"{key}={value}")
@@ -227,7 +234,8 @@ def draft(name: str, overrides: tuple[str, ...] = (), settings: dict[str, Any] |
         _check_section(override)
         document.override(data, override)
         _spell_out(data)
-    return Draft(data, path, notes, overrides)
+    given = {override.partition("=")[0].strip() for override in overrides}
+    return Draft(data, path, notes, overrides, {key: origin for key in settings or () if key not in given})
 
 
 def _check_section(override: str) -> None:

@@ -158,6 +158,7 @@ def _asked_of(name: str, part: PartFile, file: StudyFile, site: Site, changes: F
             part.workload or file.workload or "",
             changes.overrides,
             {key: value for key, value in settings.items() if key not in layout},
+            f"{source}.set",
         ),
         site=structs.replace(site, layout=layout_of(site, layout)),
         axes=tuple(sweep.axis_of(key, values, f"{source}.sweep.{key}") for key, values in swept.items()),
