@@ -5,30 +5,52 @@ import re
 import reprlib
 import types
 import typing
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from dlio_hpc import units
-from dlio_hpc.errors import ConfigError, DlioError, InvalidRun, name_hint, nearest_name
+from dlio_hpc.errors import ConfigError, DlioError, InvalidRun, of_system
+from dlio_hpc.key_faults import KeyFault, Steps, explain
 
 T = TypeVar("T")
 
 # Length in characters up to which the nesting of a text cannot exhaust the parser's stack, and maximum number of levels
 # of nesting in longer texts.
 _PLAIN, _DEEPEST = 8000, 100
-# Maximum number of keys that a message suggests.
-_MOST_MEANT = 3
-_UNIONS = (typing.Union, types.UnionType)
+# Errors of PyYAML for unusual tags, keys or depth.
+_UNUSUAL = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 # Maximum characters of an override that a message repeats.
 _SHOWN = 100
 
-_PARSERS: dict[type, Any] = {
-    units.Size: units.size, units.Seconds: units.seconds, units.Share: units.share, units.Walltime: units.walltime,
+# What messages say about frequent mistakes, by the parser's description of the problem.
+_MISTAKES = {
+    "mapping values are not allowed in this context":
+        "a colon where none can be; indent the keys of a mapping alike, and quote text that contains ': '",
+    "could not find expected ':'": "a key without a colon; write key: value",
+    "did not find expected key":
+        "this line does not belong to the mapping before it; indent the keys of a mapping alike",
+    "did not find expected ',' or ']'": "a list is not closed, or lacks a comma; write [1, 2]",
+    "did not find expected ',' or '}'": "a mapping is not closed, or lacks a comma; write {key: value, key: value}",
+    "did not find expected '-' indicator": "this line does not belong to the list before it; indent its items alike",
+    "did not find expected node content": "a value is missing between two commas or brackets",
+    "found unexpected end of stream": "a quotation mark is not closed",
+    "found character that cannot start any token": "a value begins with a character that must be in quotes",
+    "control characters are not allowed": "the file is not text",
+    "did not find expected <document start>": "text after the end of the document; indent the keys of a mapping alike",
 }  # fmt: skip
-_FAULT = r"(?s)(?P<text>.*?)(?: - at `(?:key` in `)?\$(?P<path>.*)`)?"
+_TAB = "a tab at the beginning; indent with blanks"
+
+
+class InvalidKey(ConfigError):
+    """A value that a struct does not accept. fault: its key, and the message without the name of the file."""
+
+    def __init__(self, source: str, fault: KeyFault) -> None:
+        super().__init__(f"{source}: {fault.text}" if source else fault.text)
+        self.fault = fault
 
 
 def read_yaml(path: Path) -> Any:
@@ -40,19 +62,83 @@ def read_text(path: Path) -> str:
     """Read a text file. Raise ConfigError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as fault:
-        raise ConfigError(f"cannot read {path}: {fault}") from fault
+    except UnicodeDecodeError as fault:
+        odd = f"byte {fault.start} is {fault.object[fault.start]:#04x}"
+        raise ConfigError(f"cannot read {path}: it is not a text file in UTF-8 ({odd})") from fault
+    except OSError as fault:
+        raise ConfigError(f"cannot read {of_system(fault, path)}") from fault
 
 
-def read_named(path: Path, kind: type[T], key: str, member: type[Any]) -> T:
-    """Read the YAML file at `path` as the struct `kind`. The values of the mapping `key` in the file are first
-    converted one by one to `member`, so that errors name the invalid one.
+def convert_changed(
+    data: Any, kind: type[T], source: str, overrides: Sequence[str] = (), section: str = "",
+    origins: Mapping[str, str] = types.MappingProxyType({}),
+) -> T:  # fmt: skip
+    """Convert the data of the file `source`, to which overrides in the form `key=value` have been applied, to the
+    struct `kind`. If the data are not valid, raise ConfigError, which names the overrides to which the fault is due, or
+    the line of the file. section: what precedes the keys of the overrides on the command line, such as "site.".
+    origins: places of values that have neither origin, by key; a place may be empty.
     """
-    data = read_yaml(path)
-    given = data.get(key) if isinstance(data, dict) else None
-    for name, value in given.items() if isinstance(given, dict) else ():
-        convert(value, member, f"{path}: {key}.{name}")
-    return convert(data, kind, str(path))
+    try:
+        return convert(data, kind, source)
+    except InvalidKey as fault:
+        key = ".".join(map(str, fault.fault.steps))
+        others = [place for name, place in origins.items() if f"{key}.".startswith(f"{name}.")]
+        place = others[-1] if others else _place(source, fault.fault.steps, overrides, section)
+        known = fault.fault._replace(reason=fault.fault.reason + _several(fault.fault.steps, overrides))
+        raise InvalidKey(place, known) from fault
+
+
+def _several(steps: Steps, overrides: Sequence[str]) -> str:
+    """Return advice if an override gives several values to the key at `steps`."""
+    key = ".".join(map(str, steps))
+    for text in overrides:
+        name, _, values = text.partition("=")
+        if name.strip() == key and (match := re.fullmatch(r"\s*\[?(\w[\w. ]*(?:,\s*\w[\w. ]*)+)\]?\s*", values)):
+            return f"; to measure several values: -P {key}={match[1]}"
+    return ""
+
+
+def _place(source: str, steps: Steps, overrides: Sequence[str], section: str) -> str:
+    """Return the override that sets the value at `steps`. If there is none, return the file with the line of the key,
+    and the overrides of keys below it.
+    """
+    key = ".".join(map(str, steps))
+    given = {text.partition("=")[0].strip(): of_override(section + text) for text in overrides}
+    above = [option for name, option in given.items() if f"{key}.".startswith(f"{name}.")]
+    if above:
+        return above[-1]
+    below = [option for name, option in given.items() if not key or name.startswith(f"{key}.")]
+    return " ".join([f"{in_file(Path(source), steps)} with", *below] if below else [in_file(Path(source), steps)])
+
+
+def in_file(path: Path, steps: Steps) -> str:
+    """Return the name of a YAML file with the line of a key, or the name alone if the file does not have the key."""
+    import yaml
+
+    with suppress(OSError, UnicodeDecodeError, yaml.YAMLError, *_UNUSUAL):
+        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=_loader())
+        line = None
+        for step in steps:
+            key, node = _below(node, step)
+            if key is None:
+                break
+            line = key.start_mark.line + 1
+        if line is not None:
+            return f"{path}, line {line}"
+    return str(path)
+
+
+def _below(node: Any, step: str | int) -> tuple[Any, Any]:
+    """Return the nodes of a key and of its value in the node of a mapping, or twice the node of an item of a list.
+    Return None twice if there is no such key.
+    """
+    import yaml
+
+    if isinstance(node, yaml.MappingNode):
+        return next(((key, value) for key, value in node.value if key.value == str(step)), (None, None))
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        return node.value[step], node.value[step]
+    return None, None
 
 
 def parse_yaml(text: str, source: str) -> Any:
@@ -66,17 +152,24 @@ def parse_yaml(text: str, source: str) -> Any:
             _check_depth(text, source)
         return yaml.load(text, Loader=_loader())
     except yaml.YAMLError as fault:
-        where = getattr(fault, "problem_mark", None)
-        line = f" line {where.line + 1}" if where else ""
-        raise ConfigError(f"{source}:{line} not valid YAML: {getattr(fault, 'problem', None) or fault}") from fault
-    except (
-        ValueError,
-        TypeError,
-        LookupError,
-        AttributeError,
-        RecursionError,
-    ) as fault:  # unusual tags or keys, or depth
+        mark = getattr(fault, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark is not None and "\n" in text else ""
+        raise ConfigError(f"{source}{line}: {_mistake(fault, text)}") from fault
+    except _UNUSUAL as fault:
         raise ConfigError(f"{source}: not plain YAML: {reprlib.repr(str(fault))}") from fault
+
+
+def _mistake(fault: Exception, text: str) -> str:
+    """Return a description of a problem that the YAML parser has found in a text."""
+    problem = str(getattr(fault, "problem", None) or fault)
+    mark = getattr(fault, "problem_mark", None)
+    if isinstance(fault, _key_error()):
+        return problem
+    lines = text.split("\n")
+    line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
+    if line.lstrip(" ").startswith("\t"):
+        problem = _TAB
+    return f"not valid YAML: {_MISTAKES.get(problem, problem)}"
 
 
 def _check_depth(text: str, source: str) -> None:
@@ -97,10 +190,15 @@ def override(data: Any, text: str) -> None:
     ConfigError if that fails.
     """
     key, equals, value = text.partition("=")
-    source = f"-S {text}" if len(text) <= _SHOWN else f"-S {text[:_SHOWN]}..."
+    source = of_override(text)
     if not equals or not key.strip(".") or not value.strip():
         raise ConfigError(f"{source}: write key=value, such as dataset.files=8")
     put(data, key.strip(), parse_yaml(value, source), source)
+
+
+def of_override(text: str) -> str:
+    """Return the option that gives an override, for messages."""
+    return f"-S {text}" if len(text) <= _SHOWN else f"-S {text[:_SHOWN]}..."
 
 
 def put(data: Any, key: str, value: Any, source: str) -> None:
@@ -122,13 +220,13 @@ def put(data: Any, key: str, value: Any, source: str) -> None:
 
 
 def convert(data: object, kind: type[T], source: str) -> T:
-    """Convert plain data to `kind`. If the data are not valid, raise ConfigError, which names `source` and the invalid
+    """Convert plain data to `kind`. If the data are not valid, raise InvalidKey, which names `source` and the invalid
     key.
     """
     try:
         return msgspec.convert(data, kind, dec_hook=_decode_hook)
     except msgspec.ValidationError as fault:
-        raise ConfigError(f"{source}: {_explain(str(fault), data, kind)}") from fault
+        raise InvalidKey(source, explain(str(fault), data, kind, _decode_hook)) from fault
 
 
 def plain(value: object) -> Any:
@@ -142,8 +240,17 @@ def decode(content: bytes, kind: type[T], source: str, error: type[DlioError] = 
     """
     try:
         return msgspec.json.decode(content, type=kind, dec_hook=_decode_hook)
+    except msgspec.ValidationError as fault:
+        raise error(f"{source}: {_explained(fault, content, kind)}") from fault
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise error(f"{source}: {fault}") from fault
+
+
+def _explained(fault: msgspec.ValidationError, content: bytes, kind: Any) -> str:
+    try:
+        return explain(str(fault), msgspec.json.decode(content), kind, _decode_hook).text
+    except (msgspec.DecodeError, UnicodeDecodeError) as malformed:  # behind the invalid value
+        return str(malformed)
 
 
 def check_moments(records: Iterable[object], names: Sequence[str], source: str) -> None:
@@ -165,7 +272,7 @@ def encode(value: object) -> bytes:
 
 
 def _decode_hook(kind: type, value: object) -> Any:
-    return _PARSERS[kind](value)
+    return units.PARSERS[kind](value)
 
 
 def _encode_hook(value: object) -> object:
@@ -176,6 +283,17 @@ def _encode_hook(value: object) -> object:
     if isinstance(value, float):
         return float(value)
     raise NotImplementedError(f"no JSON form of {type(value).__name__}")
+
+
+@functools.cache
+def _key_error() -> type[Exception]:
+    """Return the class of errors about a key that YAML allows and dlio-hpc does not."""
+    import yaml
+
+    class KeyProblem(yaml.constructor.ConstructorError):
+        pass
+
+    return KeyProblem
 
 
 @functools.cache
@@ -192,9 +310,9 @@ def _loader() -> Any:
             keys: set[str] = set()
             for key, _ in node.value:
                 if not isinstance(key, yaml.ScalarNode):
-                    raise yaml.constructor.ConstructorError(None, None, "a key must be a scalar", key.start_mark)
+                    raise _key_error()(None, None, "a key must not be a list or a mapping", key.start_mark)
                 if key.value in keys:
-                    raise yaml.constructor.ConstructorError(None, None, f"duplicate key {key.value!r}", key.start_mark)
+                    raise _key_error()(None, None, f"key {key.value!r} is given twice", key.start_mark)
                 keys.add(key.value)
             return super().construct_mapping(node, deep)
 
@@ -206,52 +324,6 @@ def _loader() -> Any:
     ):
         YamlLoader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"(?:{pattern})\\Z"), [*first, ""])
     return YamlLoader
-
-
-def _explain(message: str, data: object, kind: Any) -> str:
-    match = re.fullmatch(_FAULT, message)
-    assert match is not None
-    text, names = match["text"], re.findall(r"\.(\w+)|\[(\d+)\]", match["path"] or "")
-    path = [name or int(index) for name, index in names]
-    where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
-    expected = kind_at(kind, path)
-    if unknown := re.search(r"unknown field `(.*)`", text):
-        known = [field.encode_name for field in msgspec.structs.fields(expected)]
-        text = f"unknown key {unknown[1]!r}; {_meant(unknown[1], known, kind)}known keys: {', '.join(known)}"
-    elif missing := re.search(r"missing required field `(.*)`", text):
-        text = f"key {missing[1]!r} is missing"
-    elif choices := _choices(expected):
-        text = f"found {reprlib.repr(_value_at(data, path))}; use one of: {', '.join(choices)}"
-    elif text.startswith("Expected "):
-        text = text.lower() + (
-            f", found {reprlib.repr(_value_at(data, path))}" if path else ": a mapping of keys is needed"
-        )
-    return f"{where}: {text}" if where else text
-
-
-def _meant(name: str, known: list[str], kind: Any) -> str:
-    """Return a suggestion for the unknown key `name`. If some section has a key of this name, suggest that key.
-    Otherwise suggest a similar key of the same section or, if there is none, of any section. Return "" if no key is
-    similar. known: keys of the same section.
-    """
-    everywhere = list(_keys(kind))
-    same = [key for key in everywhere if key.rpartition(".")[2] == name]
-    if same:
-        return f"did you mean {' or '.join(map(repr, same[:_MOST_MEANT]))}? "
-    if hint := name_hint(name, known):
-        return hint
-    leaf = nearest_name(name, [key.rpartition(".")[2] for key in everywhere])
-    return "" if leaf is None else _meant(leaf, known, kind)
-
-
-def _keys(kind: Any, section: str = "") -> Iterator[str]:
-    """Yield the keys of a struct and of the structs nested in it, with their sections, such as reader.read_threads."""
-    for field in msgspec.structs.fields(kind):
-        yield section + field.encode_name
-        parts = typing.get_args(field.type) if typing.get_origin(field.type) in _UNIONS else (field.type,)
-        for part in parts:
-            if hasattr(part, "__struct_fields__"):
-                yield from _keys(part, f"{section}{field.encode_name}.")
 
 
 def kind_at(kind: Any, path: list[Any]) -> Any:
@@ -266,24 +338,6 @@ def kind_at(kind: Any, path: list[Any]) -> Any:
         structs = [member for member in typing.get_args(kind) if hasattr(member, "__struct_fields__")]
         kind = structs[0] if structs else kind
     return kind
-
-
-def _choices(kind: Any) -> list[str]:
-    """Return the values of a Literal, with null if the key may be null. Return an empty list for other types."""
-    optional = type(None) in typing.get_args(kind)
-    kinds = [part for part in typing.get_args(kind) if part is not type(None)] if optional else [kind]
-    if len(kinds) != 1 or typing.get_origin(kinds[0]) is not typing.Literal:
-        return []
-    return [*map(str, typing.get_args(kinds[0])), *(["null"] if optional else [])]
-
-
-def _value_at(data: Any, path: list[Any]) -> Any:
-    for step in path:
-        try:
-            data = data[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return data
 
 
 def refuse(*rules: tuple[bool, str]) -> None:

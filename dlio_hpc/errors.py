@@ -158,18 +158,20 @@ def reported(fault: Exception, lead: str = "") -> DlioError:
     return known
 
 
-def nearest_name(name: str, names: Iterable[str]) -> str | None:
-    """Return the name that is most similar to `name`, or None if none is similar."""
+def nearest_name(name: str, names: Iterable[str], similar: float = 0.6) -> str | None:
+    """Return the name that is most similar to `name`, or None if none is similar. similar: least similarity, from 0 to
+    1.
+    """
     import difflib  # slow import, needed only for wrong names
 
     lower = {known.lower(): known for known in names}
-    close = difflib.get_close_matches(name.lower(), lower, n=1)
+    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=similar)
     return lower[close[0]] if close else None
 
 
-def name_hint(name: str, names: Iterable[str]) -> str:
+def name_hint(name: str, names: Iterable[str], similar: float = 0.6) -> str:
     """Return a suggestion for a message, "did you mean 'NAME'? " with a trailing blank. Return "" if no name is
-    similar.
+    similar. similar: as for nearest_name().
     """
-    meant = nearest_name(name, names)
+    meant = nearest_name(name, names, similar)
     return "" if meant is None else f"did you mean {meant!r}? "

@@ -4,9 +4,12 @@
 
 import re
 import time
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from msgspec import Meta
+
+from dlio_hpc.yaml_words import plainly
 
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*([A-Za-z]*)\s*")
 _SHARE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(%?)\s*")
@@ -41,20 +44,29 @@ class Walltime(int):
     """A time limit of a job in whole seconds, parsed from "30" (minutes, as in batch systems), "30m" or "1:30:00"."""
 
 
+# What a message asks for, by type.
+SUCH: dict[Any, str] = {
+    Size: "a size such as 4096, 256KiB or 1.5 GB",
+    Seconds: "a duration such as 0.25, 250ms or 2min",
+    Share: "a share such as 90% or 0.9",
+    Walltime: "a time limit such as 30 (minutes), 30m, 2h or 1:30:00",
+}
+
+
 def size(value: object) -> Size:
     """Parse a size in bytes. Raise ValueError if the value is not a size, or not a whole number of bytes."""
-    number, unit = _split(value, _SIZES, "a size such as 4096, 256KiB or 1.5 GB")
+    number, unit = _split(value, _SIZES, SUCH[Size])
     count = number * _SIZES[unit]
     if count > _MOST_BYTES or count != int(count):
-        raise ValueError(f"expected a whole number of bytes below 8 EiB, got {value!r}")
+        raise _unusable(value, "a whole number of bytes below 8 EiB")
     return Size(count)
 
 
 def seconds(value: object) -> Seconds:
     """Parse a duration in seconds. Raise ValueError if the value is not a duration."""
-    number, unit = _split(value, _SECONDS, "a duration such as 0.25, 250ms or 2min")
+    number, unit = _split(value, _SECONDS, SUCH[Seconds])
     if number > _MOST_SECONDS / _SECONDS[unit]:
-        raise ValueError(f"expected less than a year, got {value!r}")
+        raise _unusable(value, "less than a year")
     return Seconds(number * _SECONDS[unit])
 
 
@@ -66,7 +78,7 @@ def share(value: object) -> Share:
     elif isinstance(value, str) and (match := _SHARE.fullmatch(value)) is not None:
         number = float(match[1]) / (100 if match[2] else 1)
     if not 0 <= number <= 1:
-        raise ValueError(f"expected a share such as 90% or 0.9, got {value!r}")
+        raise _unusable(value, SUCH[Share])
     return Share(number)
 
 
@@ -74,18 +86,18 @@ def walltime(value: object) -> Walltime:
     """Parse a time limit and return it in seconds. A number without a unit means minutes. Raise ValueError if the value
     is not a time limit or is zero.
     """
-    expected = "a time limit such as 30 (minutes), 30m, 2h or 1:30:00"
+    expected = SUCH[Walltime]
     if isinstance(value, str) and ":" in value:
         fields = value.strip().split(":")
         if not all(field.isdigit() for field in fields) or len(fields) > 3 or any(int(f) > 59 for f in fields[1:]):
-            raise ValueError(f"expected {expected}, got {value!r}")
+            raise _unusable(value, expected)
         hours, minutes, secs = [*map(int, fields), 0] if len(fields) == 2 else map(int, fields)
         total = float(hours * 3600 + minutes * 60 + secs)
     else:
         number, unit = _split(value, _SECONDS, expected)
         total = number * (_SECONDS[unit] if unit else 60.0)
     if not 1 <= total <= _MOST_SECONDS:
-        raise ValueError(f"expected a time limit between a second and a year, got {value!r}")
+        raise _unusable(value, "a time limit between a second and a year, such as 30m")
     return Walltime(total)
 
 
@@ -93,9 +105,17 @@ def _split(value: object, units: dict[str, int] | dict[str, float], expected: st
     match = _NUMBER.fullmatch(str(value)) if isinstance(value, (int, float, str)) and value is not True else None
     unit = match[2].lower() if match else ""
     if match is None or unit not in units:
-        raise ValueError(f"expected {expected}, got {value!r}")
+        raise _unusable(value, expected)
     digits = match[1]
     return (int(digits) if digits.isdigit() else float(digits)), unit
+
+
+def _unusable(value: object, expected: str) -> ValueError:
+    return ValueError(f"found {plainly(value)}; use {expected}")
+
+
+# Functions that parse a value of YAML, by type.
+PARSERS: dict[type, Callable[[object], Any]] = {Size: size, Seconds: seconds, Share: share, Walltime: walltime}
 
 
 def format_size(count: float) -> str:

@@ -158,7 +158,7 @@ def test_requests_in_any_order_with_gaps(tmp_path: Path, monkeypatch: pytest.Mon
         ("{files: [1 KiB], model_bytes: 1 KiB}", "give either files or model_bytes"),
         ("{files: []}", "at least one file, and no empty files"),
         ("{files: [0]}", "at least one file, and no empty files"),
-        ("{every_steps: 0}", "every_steps: expected `int` >= 1"),
+        ("{every_steps: 0}", "every_steps: found 0; use a whole number of at least 1"),
         ("{by: some}", "use one of: root, all"),
         ("{requests: [[0, 8]]}", "requests describe a checkpoint of one file that is not read back"),
         ("{files: [8], read_back: true, requests: [[0, 8]]}", "one file that is not read back"),

@@ -126,7 +126,7 @@ def test_another_ratio_is_another_dataset() -> None:
 @pytest.mark.parametrize(
     ("keys", "why"),
     [
-        (("dataset.compression_ratio=0.9",), "dataset.compression_ratio: expected `float` >= 1"),
+        (("dataset.compression_ratio=0.9",), "dataset.compression_ratio: found 0.9; use a number from 1 to 20"),
         (("dataset.compression_ratio=2", "dataset.random_bits=4"), "set only one of them"),
         (("dataset.compression_ratio=2", "dataset.compression=gzip", "dataset.level=0"), "set level 1 to 9"),
         (("dataset.compression_ratio=2", "dataset.format=csv"), "leave compression_ratio null"),

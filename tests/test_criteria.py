@@ -48,13 +48,13 @@ def test_limits_are_read_in_human_units(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ({"criteria": {"au": {"min_uu": 1}}}, "criteria.au: unknown key 'min_uu'; did you mean 'min_au'?"),
-        ({"criteria": {"au": {"min_au": "lots"}}}, "expected a share such as 90% or 0.9, got 'lots'"),
-        ({"criteria": {"au": {"min_au": 90}}}, "expected a share such as 90% or 0.9, got 90"),
-        ({"criteria": {"au": {"min_au": "101%"}}}, "expected a share such as 90% or 0.9, got '101%'"),
-        ({"criteria": {"au": {"min_au": True}}}, "expected a share"),
-        ({"criteria": {"io": {"max_read_p99": "fast"}}}, "expected a duration such as 0.25, 250ms"),
-        ({"criteria": {"io": {"min_read_MBps": 0}}}, "criteria.io: min_read_MBps: expected"),
-        ({"criteria": {"r": {"max_slowest_rank_ratio": 0.9}}}, "max_slowest_rank_ratio: expected"),
+        ({"criteria": {"au": {"min_au": "lots"}}}, "found 'lots'; use a share such as 90% or 0.9"),
+        ({"criteria": {"au": {"min_au": 90}}}, "found 90; use a share such as 90% or 0.9"),
+        ({"criteria": {"au": {"min_au": "101%"}}}, "found '101%'; use a share such as 90% or 0.9"),
+        ({"criteria": {"au": {"min_au": True}}}, "found true; use a share"),
+        ({"criteria": {"io": {"max_read_p99": "fast"}}}, "use a duration such as 0.25, 250ms"),
+        ({"criteria": {"io": {"min_read_MBps": 0}}}, "criteria.io.min_read_MBps: found 0; use a number above 0"),
+        ({"criteria": {"r": {"max_slowest_rank_ratio": 0.9}}}, "found 0.9; use a number of at least 1"),
         ({"criteria": {"g": {"gaps": "short"}}}, "use one of: any, shorter than a run"),
         (
             {"criteria": {"n": {"workload": "demo"}}},
@@ -65,11 +65,14 @@ def test_limits_are_read_in_human_units(tmp_path: Path) -> None:
             "all_runs needs a limit on a metric; give at least one of: min_",
         ),
         ({"criteria": {"n": {"min_au": 0.9, "subset_ranks": 8}}}, "criteria.n: subset_ranks needs model_ranks: true"),
-        ({"criteria": {"n": {"nodes": "a few", "min_au": 0.9}}}, "criteria.n.nodes: expected positive integers"),
-        ({"criteria": {"n": {"nodes": 0, "min_au": 0.9}}}, "criteria.n: nodes"),
+        (
+            {"criteria": {"n": {"nodes": "a few", "min_au": 0.9}}},
+            "criteria.n.nodes: found text 'a few'; use whole numbers",
+        ),
+        ({"criteria": {"n": {"nodes": 0, "min_au": 0.9}}}, "criteria.n.nodes: found 0; use a whole"),
         ({"criterion": {}}, "unknown key 'criterion'; did you mean 'criteria'?"),
         ({"cached_above": "ten"}, "cached_above"),
-        ({"criteria": []}, "criteria: expected `object`"),
+        ({"criteria": []}, "criteria: found the list []; use a mapping"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, content: dict[str, Any], message: str) -> None:

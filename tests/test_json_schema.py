@@ -103,4 +103,4 @@ def test_a_printed_file_names_its_schema_by_an_absolute_path(run: Run) -> None:
 def test_an_unknown_name_lists_those_that_exist(run: Run) -> None:
     done = run("dlio-hpc", "schema", "workloads")
     assert done.code == 2
-    assert "'workload', 'site', 'study', 'suite', 'criteria'" in done.err
+    assert "did you mean 'workload'? use one of: workload, site, study, suite, criteria" in done.err

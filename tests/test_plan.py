@@ -111,8 +111,8 @@ def test_a_site_profile_is_strict(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     for old, new, message in (
         ("kind: mpiexec ", "kind: mpirun ", "launcher.kind: found 'mpirun'; use one of: mpiexec, hydra"),
-        ("ranks_per_node: 4", "ranks_per_node: 0", "ranks_per_node: expected `int` >= 1, found 0"),
-        ("walltime: 1:00:00", "walltime: 1:00:99", "walltime: expected a time limit"),
+        ("ranks_per_node: 4", "ranks_per_node: 0", "ranks_per_node: found 0; use a whole number of at least 1"),
+        ("walltime: 1:00:00", "walltime: 1:00:99", "walltime: found '1:00:99'; use a time limit"),
         ("environment: {}", "environment: {'a b': 1}", "environment"),
         ("environment: {}", "environment: {'a;b': '1'}", "'a;b' is not a valid name of an environment variable"),
         ("limits:", "limit:", "unknown key 'limit'; did you mean 'limits'?"),

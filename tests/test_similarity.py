@@ -450,9 +450,9 @@ def test_a_profile_of_ones_own(tmp_path: Path) -> None:
     ("text", "message"),
     [
         (GOOD.replace("io_time_s", "io_time"), "profiles.mine: unknown key 'io_time'; did you mean 'io_time_s'?"),
-        (GOOD.replace("mean: 5", "mean: 50"), "profiles.mine: request_bytes: mean 50 is more than max 10"),
-        (GOOD.replace("mean: 5", "mean: x"), "profiles.mine: request_bytes.mean: expected `float"),
-        (GOOD.replace("pct: 90", "pct: 190"), "profiles.mine: sequential_pct: expected `float` <= 100.0, found 190"),
+        (GOOD.replace("mean: 5", "mean: 50"), "profiles.mine.request_bytes: mean 50 is more than max 10"),
+        (GOOD.replace("mean: 5", "mean: x"), "profiles.mine.request_bytes.mean: found text"),
+        (GOOD.replace("pct: 90", "pct: 190"), "profiles.mine.sequential_pct: found 190; use a number from 0 to 100"),
         (
             GOOD.replace("pct: 80", "pct: 95"),
             "consecutive_pct 95 is more than sequential_pct 90, which",
@@ -463,8 +463,8 @@ def test_a_profile_of_ones_own(tmp_path: Path) -> None:
         ),
         ("profiles: {}", "profiles: empty"),
         ("nothing: 1", "unknown key 'nothing'; known keys: profiles, description, source"),
-        ("- 1", "a mapping of keys is needed"),
-        ("a: [", "line 2 not valid YAML"),
+        ("- 1", "found the list [1]; use a mapping"),
+        ("a: [", "not valid YAML"),
     ],
 )
 def test_what_is_wrong_with_a_profile_is_told_by_file_and_key(tmp_path: Path, text: str, message: str) -> None:

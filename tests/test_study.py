@@ -268,7 +268,7 @@ def test_a_study_file_that_is_wrong_is_told(tmp_path: Path) -> None:
         ),
         (
             "name: x\nworkload: demo\nparts: {a: {metric: foo}}",
-            "parts.a: metric: found 'foo'; use one of",
+            "parts.a.metric: found 'foo'; use one of",
         ),
         ("name: x\nworkload: demo\nparts: {a: {weak: true}}", "--weak needs several values of --nodes or --ppn"),
     ):

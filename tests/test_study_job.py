@@ -408,7 +408,7 @@ parts:
         (("--resume", "x", "-N", "2"), "--resume continues the study with its own options"),
         (("--resume", "absent"), "no job or study 'absent' in dlio-runs"),
         (("demo", "-N", "1,2", "-s", "local"), "--nodes 2: site local allows at most 1 per job"),
-        (("demo", "--ppn", "1,x"), "expected positive integers"),
+        (("demo", "--ppn", "1,x"), "found text 'x'; use whole numbers"),
         (("demo", "--repeat", "2", "-S", "site.limits.node_hours=0.1"), "allows 0.1 per submission; lower --time"),
         (("demo", "-S", "site.limits.space=1MiB"), "take up 261.1 MiB, but site local allows 1 MiB"),
     ],

@@ -42,7 +42,9 @@ def exit_code(program: str, arguments: list[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.ClickException as fault:
-        fault.show()
+        from dlio_hpc.cli import usage_faults
+
+        usage_faults.improved(fault).show()
         return fault.exit_code
     except SystemExit as end:
         if os.environ.get(f"_{program.replace('-', '_').upper()}_COMPLETE"):

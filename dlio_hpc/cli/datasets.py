@@ -13,7 +13,7 @@ from dlio_hpc import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import PATH, SETTINGS, CommandGroup, argument, option
 from dlio_hpc.config import site
-from dlio_hpc.errors import InfrastructureError, InvalidRun, Unexpected, unreadable
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, unreadable
 from dlio_hpc.plan import dataset, dataset_removal, plan
 from dlio_hpc.plan.dataset import FINGERPRINT_FILE, Fingerprint
 
@@ -72,7 +72,7 @@ def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, qui
     """Check that the files of each dataset (default: all datasets) have the contents that dlio-hpc generates. Exit code
     3: a dataset is incomplete or corrupted, or a job is generating it.
     """
-    folders = _named(names, data, site_name) if names else _folders(_directory(data, site_name))
+    folders = _named(names, data, site_name) if names else _all_folders(_directory(data, site_name))
     checked, code = console.for_each(folders, lambda folder: _verified(folder, quick))
     if as_json:
         console.print_json({"datasets": checked})
@@ -155,6 +155,13 @@ def _folders(where: Path) -> list[Path]:
         return []
     except OSError as fault:
         raise unreadable(fault, where, advice="; name another with --data") from fault
+
+
+def _all_folders(where: Path) -> list[Path]:
+    """Return the dataset folders in `where`. Raise ConfigError if `where` does not exist: nothing would be verified."""
+    if not where.exists():
+        raise ConfigError(f"no datasets in {where}, which does not exist; name the folder of datasets with --data")
+    return _folders(where)
 
 
 def _is_marked(folder: Path) -> bool:

@@ -28,7 +28,7 @@ def _day(text: str) -> str:
     try:
         datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError as fault:
-        raise ValueError("expected a day such as 2026-11-21, or a time such as 2026-11-21T14:00") from fault
+        raise ValueError(f"found {text!r}; use a day such as 2026-11-21, or a time such as 2026-11-21T14:00") from fault
     return text.replace(" ", "T")
 
 
@@ -87,6 +87,9 @@ def history(
     from dlio_hpc.verdict import selection
     from dlio_hpc.verdict.history import Where
 
+    since, until = wanted["since"], wanted["until"]
+    if since is not None and until is not None and since[:10] > until[:10]:
+        raise click.UsageError(f"--since {since} is later than --until {until}, so no job can match; exchange the days")
     monitored = {name: path for name, path in
                  (("openmetrics", openmetrics), ("influx", influx), ("xdmod", xdmod)) if path is not None}  # fmt: skip
     on_stdout = sum(str(path) == "-" for path in monitored.values())

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from dlio_hpc import document, units
-from dlio_hpc.cli.verbs import PATH, argument, option, parsed
+from dlio_hpc.cli.verbs import FOLDER, argument, option, parsed
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import sweep
 from dlio_hpc.plan.options import Options
@@ -45,14 +45,14 @@ _OPTIONS = (
            help="Time limit of a job: 30 (minutes), 30m, 1:30:00."),
     option("-J", "--job-option", "job_options", multiple=True, type=_Lines(), metavar="OPT",
            help="Pass this option to the batch system unchanged; repeatable."),
-    option("-d", "--data", type=PATH, metavar="DIR", help="Folder for datasets: the file system under test."),
+    option("-d", "--data", type=FOLDER, metavar="DIR", help="Folder for datasets: the file system under test."),
     option("--existing", metavar="GLOB",
            help="Read these existing files, and generate nothing; GLOB is relative to --data: 'train/*.jpg'."),
-    option("--ab", type=PATH, nargs=2, metavar="DIR_A DIR_B",
+    option("--ab", type=FOLDER, nargs=2, metavar="DIR_A DIR_B",
            help="Compare two file systems in one job, in the order ABBA, instead of --data."),
-    option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True,
+    option("-o", "--runs", type=FOLDER, metavar="DIR", default="dlio-runs", show_default=True,
            help="Folder for the directories of jobs."),
-    option("--archive", type=PATH, metavar="DIR", help="Folder for archives. Default: RUNS/archive."),
+    option("--archive", type=FOLDER, metavar="DIR", help="Folder for archives. Default: RUNS/archive."),
     option("-S", "--set", "overrides", multiple=True, type=_Lines(), metavar="KEY=VALUE",
            help="Set a key of the workload: dataset.files=8; of the site: site.depth=2."),
     option("-P", "--sweep", "sweeps", multiple=True, type=_Lines(), metavar="KEY=A,B,...",

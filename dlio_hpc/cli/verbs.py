@@ -11,7 +11,7 @@ import click
 from dlio_hpc import __version__
 from dlio_hpc.cli import shell_completion
 from dlio_hpc.cli.verb_groups import GROUPS, VERBS
-from dlio_hpc.config import defaults
+from dlio_hpc.config import defaults, shipped
 from dlio_hpc.errors import name_hint
 from dlio_hpc.files import url
 
@@ -29,8 +29,31 @@ class _Path(click.Path):
         return super().convert(value, param, ctx)
 
 
+class _Choice(click.Choice):  # type: ignore[type-arg]
+    """Type of options with a few possible values. It suggests the nearest value for an unknown one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        names = list(map(str, self.choices))
+        if value not in self.choices:
+            self.fail(f"found {value!r}; {name_hint(str(value), names)}use one of: {', '.join(names)}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class _Count(click.IntRange):
+    """Type of options that are whole numbers."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            least = "" if self.min is None else f" of at least {self.min:g}"
+            self.fail(f"found {value!r}; use a whole number{least}", param, ctx)
+
+
 # click does not check whether the file is readable, because a failed attempt to read it gives a better reason.
 PATH = _Path(path_type=Path, readable=False)
+# A folder that may not exist yet.
+FOLDER = _Path(path_type=Path, readable=False, file_okay=False)
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
@@ -42,9 +65,12 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            meant = name_hint(name, self.list_commands(ctx))
-            raise click.UsageError(f"No such command {name!r}; {meant}see --help", ctx)
+            raise click.UsageError(f"No such command {name!r}; {self.meant(name, ctx)}see --help", ctx)
         return super().resolve_command(ctx, args)
+
+    def meant(self, name: str, ctx: click.Context) -> str:
+        """Return a suggestion for the unknown command `name`, or "" if there is none."""
+        return name_hint(name, self.list_commands(ctx))
 
 
 class _Verbs(CommandGroup):
@@ -60,6 +86,12 @@ class _Verbs(CommandGroup):
         command: click.Command = getattr(module, function)
         command.epilog = f"\b\nExample:\n  {verb.example}"
         return command
+
+    def meant(self, name: str, ctx: click.Context) -> str:
+        """Return a suggestion. What can be submitted may be given without `submit`."""
+        options = {shipped.WORKLOADS: "", shipped.STUDIES: "--study ", shipped.SUITES: "--suite "}
+        option = next((option for folder, option in options.items() if name in shipped.names(folder)), None)
+        return super().meant(name, ctx) if option is None else f"did you mean 'dlio-hpc submit {option}{name}'? "
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs in groups, without importing their modules."""
@@ -97,14 +129,25 @@ def option(*names: str, is_common: bool = True, **settings: Any) -> Callable[[An
     kind = _Option if is_common else click.Option
     completer = shell_completion.of_option(long.removeprefix("--"), settings.get("metavar"))
     return click.option(
-        *names, cls=kind, envvar=f"DLIO_HPC_{variable}", show_envvar=False, shell_complete=completer, **settings
-    )
+        *names, cls=kind, envvar=f"DLIO_HPC_{variable}", show_envvar=False, shell_complete=completer,
+        **_with_advice(settings),
+    )  # fmt: skip
 
 
 def argument(name: str, **settings: Any) -> Callable[[Any], Any]:
     """Return a decorator that adds an argument to a command."""
     settings.setdefault("shell_complete", shell_completion.of_argument(name, settings.get("metavar")))
-    return click.argument(name, **settings)
+    return click.argument(name, **_with_advice(settings))
+
+
+def _with_advice(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of an option or argument, whose type says in its errors what would do."""
+    kind = settings.get("type")
+    if isinstance(kind, click.Choice):
+        return settings | {"type": _Choice(kind.choices)}
+    if isinstance(kind, click.IntRange):
+        return settings | {"type": _Count(kind.min, kind.max)}
+    return settings | {"type": _Count()} if kind is int else settings
 
 
 def parsed(parse: Callable[[str], _Value]) -> Callable[[click.Context, click.Parameter, str | None], _Value | None]:

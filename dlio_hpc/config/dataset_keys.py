@@ -30,6 +30,8 @@ LARGEST_DICTIONARY = 1 << 20
 _LARGEST_PAGE = 2**31 - 2**26
 # HDF5's limit on the bytes of a chunk (H5Pset_chunk).
 _LARGEST_CHUNK = 2**32
+# What messages ask for, where a pattern would have to be read.
+_NAME, _FILE_NAME = "a name of letters, digits, _ and -", "a name of letters, digits, ., _ and -"
 _HOLD_ARRAYS = ("npz", "hdf5")
 _COMPRESSIONS = {"hdf5": {"none", "gzip", "lzf"}, "npz": {"none", "gzip"}}
 
@@ -101,7 +103,7 @@ class Column(Struct, frozen=True, forbid_unknown_fields=True):
     """Type of the column's values. Example: float32"""
     size: units.Positive = 1
     """Number of values in each sample. 1: a plain column; more: a column of lists."""
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,80}$")] | None = None
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,80}$", description=_NAME)] | None = None
     """Name of the column; null: x0, x1, ... by its position. Example: label"""
 
     @property
@@ -113,7 +115,7 @@ class Column(Struct, frozen=True, forbid_unknown_fields=True):
 class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
     """A small file that is read or written in addition to the samples."""
 
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,80}$")]
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,80}$", description=_FILE_NAME)]
     """Name of the file. Example: metadata"""
     bytes: units.Size
     """Size of a request. Example: 100"""
@@ -220,7 +222,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     samples_per_file: units.Positive
     """Number of samples in each file. Example: 4"""
     sample: Sample
-    """Shape or size of a sample."""
+    """Shape or size of a sample. Example: {bytes: 150 KiB}"""
     arrays: Annotated[tuple[units.Size, ...], Meta(min_length=2, max_length=64)] | None = None
     """Bytes of each array of a sample, for npz and HDF5 files with several arrays, such as images, masks and labels;
     null: one array. The sizes add up to `sample.bytes`. Example: [76 KiB, 12 KiB, 8]

@@ -53,7 +53,7 @@ def load() -> dict[str, Default]:
         if not path.exists():
             continue
         data = document.read_yaml(path)
-        file = document.convert({} if data is None else data, _File, str(path))
+        file = document.convert_changed({} if data is None else data, _File, str(path))
         for key in _File.__struct_fields__:
             if getattr(file, key) is not None:
                 known.setdefault(key, Default(_text(key, data[key], path), path))

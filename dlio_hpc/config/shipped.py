@@ -5,10 +5,14 @@ facility.
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
+from dlio_hpc import document
 from dlio_hpc.config import search_path
 from dlio_hpc.errors import ConfigError, InfrastructureError, name_hint, nearest_name
 from dlio_hpc.files import url
+
+T = TypeVar("T")
 
 SITES, WORKLOADS, STUDIES = Path("site_profiles"), Path("share", "workloads"), Path("share", "studies")
 CRITERIA, SUITES = Path("share", "criteria"), Path("share", "suites")
@@ -17,6 +21,17 @@ _KINDS = {
     WORKLOADS: "workload", STUDIES: "study", SUITES: "suite", SITES: "site", CRITERIA: "criteria",
     REFERENCES: "reference",
 }  # fmt: skip
+# Keys by which a file of each kind is recognised, and how it is given on the command line.
+_SIGNS = {
+    WORKLOADS: ({"dataset", "reader", "checkpoint"}, "a workload; give it as WORKLOAD"),
+    SITES: ({"scheduler", "launcher"}, "a site profile; give it with --site"),
+    SUITES: ({"verdict"}, "a suite; give it with --suite"),
+    STUDIES: ({"parts", "sweep"}, "a study; give it with --study"),
+    REFERENCES: ({"profiles"}, "a file of reference profiles; give it to dlio-hpc similarity"),
+    CRITERIA: ({"criteria"}, "a file of criteria; give it with --criteria"),
+}
+# Keys of workload files of dlio_benchmark only.
+_FOREIGN = {"framework", "workflow"}
 _MARK = Path("templates", "job.sh.j2")
 
 
@@ -71,6 +86,34 @@ def find(folder: Path, name: str) -> Path:
         return Path(name)
     known = f"give a YAML file or one of: {', '.join(names(folder))}"
     raise ConfigError(f"no {_KINDS[folder]} {name!r}; {_hint(folder, name)}{known}")
+
+
+def read(folder: Path, path: Path, kind: type[T]) -> T:
+    """Read a YAML file as the struct `kind`. folder: kind of the file, as for files(). Raise ConfigError with the line
+    and the key if a value is invalid.
+    """
+    data = document.read_yaml(path)
+    check_kind(folder, path, data)
+    return document.convert_changed(data, kind, str(path))
+
+
+def check_kind(folder: Path, path: Path, data: object) -> None:
+    """Raise ConfigError if the contents of a YAML file are those of another kind of file. folder: kind that the file
+    should have, as for files().
+    """
+    if not isinstance(data, dict):
+        return
+    if folder == WORKLOADS and _FOREIGN & data.keys():
+        raise ConfigError(f"{path} is a workload of dlio_benchmark; give it as dlio:{_as_path(path)}")
+    signs, _ = _SIGNS[folder]
+    if not signs & data.keys():
+        for others, text in _SIGNS.values():
+            if others & data.keys() and not (folder == STUDIES and "verdict" in others):
+                raise ConfigError(f"{path} is {text}")
+
+
+def _as_path(path: Path) -> str:
+    return str(path) if path.parent.name else f"./{path}"
 
 
 def _hint(folder: Path, name: str) -> str:

@@ -236,9 +236,10 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Site:
     """Read a site profile by its name or path and apply overrides in the form `key=value`. Values are read as YAML."""
     path = shipped.find(shipped.SITES, name)
     data: Any = document.read_yaml(path)
+    shipped.check_kind(shipped.SITES, path, data)
     for override in overrides:
         document.override(data, override)
-    return document.convert(data, Site, f"{path} with -S site." if overrides else str(path))
+    return document.convert_changed(data, Site, str(path), overrides, "site.")
 
 
 def here() -> str:

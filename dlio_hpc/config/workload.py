@@ -3,22 +3,28 @@
 import bisect
 import copy
 import math
+import types
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct, structs
 
-from dlio_hpc import document, units
+from dlio_hpc import document, key_faults, units
 from dlio_hpc.config import model_states, shipped, workload_rules
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Column, Dataset
 from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST, Reader, fits_blocks
+from dlio_hpc.config.site import Site
 from dlio_hpc.errors import ConfigError
 
 # Default size in bytes of the reads of tf.data.
 TENSORFLOW_BUFFER = 256 << 10
+
+# Suggestions for names that are options and not keys.
+_OPTIONS = {"nodes": "did you mean the option --nodes? ", "ppn": "did you mean the option --ppn? "}
 
 # Keys that accept a plain value instead of a mapping, and the type of that value; see _spell_out().
 SHORT_FORMS: dict[str, type] = {
@@ -188,13 +194,16 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Draft(NamedTuple):
-    """A workload as plain data, whose keys can still be changed. source: file name and options, for error messages.
-    notes: differences to the workload from which this one is imported.
+    """A workload as plain data, whose keys can still be changed. source: file name, for error messages. notes:
+    differences to the workload from which this one is imported. overrides: changes of `data` by the option -S.
+    origins: places of other changes, by key, for error messages.
     """
 
     data: dict[str, Any]
     source: str
     notes: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    origins: Mapping[str, str] = types.MappingProxyType({})
 
     @property
     def name(self) -> str:
@@ -206,9 +215,11 @@ class Draft(NamedTuple):
         for key, value in settings.items():
             document.put(data, key, value, f"{key}={value}")
             _spell_out(data)
+        _check_dataset(data, self.source)
         _add_dataset(data)
         _add_sample(data)
-        return document.convert(data, Workload, self.source)
+        origins = {**self.origins, **dict.fromkeys(settings, "")}
+        return document.convert_changed(data, Workload, self.source, self.overrides, origins=origins)
 
 
 def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
@@ -218,26 +229,45 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
     return draft(name, overrides).with_settings({})
 
 
-def draft(name: str, overrides: tuple[str, ...] = (), settings: dict[str, Any] | None = None) -> Draft:
+def draft(
+    name: str, overrides: tuple[str, ...] = (), settings: dict[str, Any] | None = None, origin: str = ""
+) -> Draft:
     """Read a workload like load(), but return it unchecked, so that more keys can be changed. settings: values by key,
-    which are applied before the overrides.
+    which are applied before the overrides. origin: where the settings are, for messages.
     """
-    data, path, notes = _imported(name) if workload_files.is_name(name) else _read(name)
+    data, path, notes, *_ = _imported(name) if workload_files.is_name(name) else _read(name)
     _spell_out(data)
     for key, value in (settings or {}).items():
         document.put(data, key, value, f"{key}={value}")
         _spell_out(data)
     for override in overrides:
+        _check_section(override)
         document.override(data, override)
         _spell_out(data)
-    return Draft(data, f"{path} with -S" if overrides else path, notes)
+    given = {override.partition("=")[0].strip() for override in overrides}
+    return Draft(data, path, notes, overrides, {key: origin for key in settings or () if key not in given})
+
+
+def _check_section(override: str) -> None:
+    """Raise ConfigError if the key of an override is in no section of a workload. Suggest keys of the site, too."""
+    section = override.partition("=")[0].partition(".")[0].strip()
+    sections = list(Workload.__struct_fields__)
+    if section in sections or "=" not in override:
+        return
+    everywhere = [*key_faults.keys_of(Workload), *key_faults.keys_of(Site, "site.")]
+    hint = _OPTIONS.get(section) or key_faults.meant_of(section, [*sections, "site"], everywhere)
+    raise ConfigError(
+        f"{document.of_override(override)}: unknown key {section!r}; {hint}known keys: {', '.join(sections)}, and "
+        "site.KEY for keys of the site"
+    )
 
 
 def _read(name: str) -> Draft:
     path = shipped.find(shipped.WORKLOADS, name)
     data = document.read_yaml(path)
+    shipped.check_kind(shipped.WORKLOADS, path, data)
     if not isinstance(data, dict):
-        raise ConfigError(f"{path}: expected a mapping of keys")
+        document.convert(data, Workload, str(path))  # raises the error that says what to do
     return Draft(data, str(path))
 
 
@@ -273,6 +303,32 @@ def _spell_out(data: dict[str, Any]) -> None:
                 document.put(dataset, "sample.bytes", 1, "sample")
     if isinstance(compute, dict) and "time" in compute and not isinstance(compute["time"], dict):
         compute["time"] = {"mean": compute["time"]}
+
+
+def _check_dataset(data: dict[str, Any], source: str) -> None:
+    """Raise ConfigError if the workload lacks what the struct's own message would not say well: a dataset or
+    checkpoints, files that --existing could replace, or the columns of Parquet files.
+    """
+    dataset, checkpoint = data.get("dataset"), data.get("checkpoint")
+    writes = isinstance(checkpoint, dict) and checkpoint.get("writes") is not None
+    if "dataset" not in data and not writes:
+        raise ConfigError(
+            f"{source}: key 'dataset' is missing; add it, such as dataset: {{format: npz, files: 64, samples_per_file: "
+            "4, sample: {bytes: 1 MiB}}, or set checkpoint.writes, if the workload only writes checkpoints"
+        )
+    if not isinstance(dataset, dict):
+        return
+    if writes and dataset.get("existing") is not None and "format" not in dataset:
+        raise ConfigError(
+            f"--existing: workload {data.get('name')} writes checkpoints and reads no dataset; leave --existing out, "
+            "or give a workload that reads a dataset"
+        )
+    has_sample = any(dataset.get(key) is not None for key in ("sample", "columns", "existing"))
+    if dataset.get("format") == "parquet" and not has_sample:
+        raise ConfigError(
+            f"{source}: dataset: key 'columns' is missing; Parquet files need it, such as columns: [{{name: label, "
+            "dtype: int8}, {name: features, dtype: float32, size: 13}]"
+        )
 
 
 def _add_dataset(data: dict[str, Any]) -> None:

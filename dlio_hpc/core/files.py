@@ -13,16 +13,13 @@ from typing import NamedTuple
 from dlio_hpc.config.reader_keys import BLOCK
 from dlio_hpc.core import darshan_fd_gate
 from dlio_hpc.core.clock import now
+from dlio_hpc.core.dataset_faults import unopened, unplanned
 from dlio_hpc.core.handle_cache import HandleCache
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, unreadable
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 
 # Maximum number of buffers in a preadv call on Linux (UIO_MAXIOV).
 MOST_VIEWS = 1024
-# Appended to messages about a missing file of the dataset.
-ABSENT = "; the dataset may have been removed or never generated"
-# Advice in messages about a corrupted file of the dataset.
-GENERATE_AGAIN = "remove the dataset's folder and generate it again"
 
 
 class ReadRequests(NamedTuple):
@@ -108,9 +105,9 @@ class OpenFile(NamedTuple):
         return InfrastructureError(f"cannot read {self.path} at byte {offset}: {fault.strerror}")
 
     def _too_short(self, wanted: tuple[int, int]) -> InvalidRun:
-        return InvalidRun(
+        return unplanned(
             f"{self.path} ends at byte {os.fstat(self.descriptor).st_size}, but data were expected from byte "
-            f"{wanted[0]} to {wanted[1]}: the file is truncated; {GENERATE_AGAIN}"
+            f"{wanted[0]} to {wanted[1]}: the file is truncated"
         )
 
     def find_end(self, offset: int, tally: Tally) -> None:
@@ -138,7 +135,7 @@ def open_file(path: str, direct: bool = False) -> OpenFile:
     except OSError as fault:
         if fault.errno == errno.EINVAL and direct:
             raise ConfigError(f"the file system of {path} has no O_DIRECT; set reader.direct: false") from fault
-        raise unreadable(fault, path, InvalidRun, ABSENT) from fault
+        raise unopened(path, fault) from fault
 
 
 def write_all(descriptor: int, data: memoryview) -> None:

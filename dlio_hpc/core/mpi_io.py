@@ -7,7 +7,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.files import GENERATE_AGAIN, ReadRequests
+from dlio_hpc.core.dataset_faults import unplanned
+from dlio_hpc.core.files import ReadRequests
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 
@@ -56,9 +57,9 @@ class CollectiveFile:
         offsets, lengths = [offset for offset, _ in pieces], [len(view) for _, view in pieces]
         end = offsets[-1] + lengths[-1] if pieces else 0
         if self._size < end:  # the MPI status does not report a read past the end
-            raise InvalidRun(
+            raise unplanned(
                 f"{self._path} ends at byte {self._size}, but samples were expected up to byte {end}: the file is "
-                f"truncated; {GENERATE_AGAIN}"
+                "truncated"
             )
         addresses = [mpi.Get_address(view) for _, view in pieces]
         in_file = mpi.BYTE.Create_hindexed(lengths, offsets).Commit()

@@ -41,6 +41,8 @@ def _fault(name: str) -> str | None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         module = importlib.import_module(PACKAGES[name].module)
+    except ModuleNotFoundError as fault:
+        return f"package {fault.name} is not installed"
     except Exception as fault:  # noqa: BLE001 - any error makes the package unusable
         return f"{type(fault).__name__}: {fault}"
     if name == "parallel h5py" and not module.get_config().mpi:

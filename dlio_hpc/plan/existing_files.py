@@ -132,8 +132,8 @@ def _entries(root: str, below: str) -> list["os.DirEntry[str]"]:
         with os.scandir(folder) as entries:
             return list(entries)
     except FileNotFoundError as fault:
-        raise ConfigError(f"--data {folder}: there is no such folder") from fault
+        raise ConfigError(f"--data {folder.rstrip('/')}: the folder does not exist") from fault
     except NotADirectoryError as fault:
-        raise ConfigError(f"--data {folder} is not a folder") from fault
+        raise ConfigError(f"--data {folder.rstrip('/')} is not a folder") from fault
     except OSError as fault:
         raise InfrastructureError(f"cannot list {of_system(fault, folder)}") from fault

@@ -2,14 +2,19 @@
 plan, its cost and its results.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 
+from dlio_hpc import units
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.plan import darshan_needs, run_plan, site_limits
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.plan.study import Point, Study
 
 # Maximum number of points that a note names.
 _NAMED = 3
+# Memory in bytes of a large node, where the memory of the nodes is not known.
+_LARGE_NODE = 512 << 30
 
 
 def of_study(study: Study, points: Sequence[Point]) -> Iterator[str]:
@@ -35,8 +40,30 @@ def of_plan(plan: Plan) -> Iterator[str]:
     that will be truncated.
     """
     yield from site_limits.notes(plan)
+    yield from _memory(plan)
     yield from _without_effect(plan)
     yield from (note for run in plan.runs if run.darshan and (note := darshan_needs.note(plan, run)) is not None)
+
+
+def _memory(plan: Plan) -> Iterator[str]:
+    """Yield a note if the batches that the ranks of a node hold may not fit into its memory."""
+    need = max((_batches_bytes(run.workload) for run in plan.runs if run.kind != "generate"), default=0)
+    need *= plan.ranks_per_node
+    is_local = plan.site.scheduler == "local"
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if is_local else _LARGE_NODE
+    if need > memory:
+        has = f"but this computer has {units.format_size(memory)}" if is_local else "which few nodes have"
+        yield (
+            f"the batches that the ranks of a node hold take {units.format_size(need)} of memory, {has}; lower "
+            "reader.batch_size, reader.prefetch, reader.resize or --ppn"
+        )
+
+
+def _batches_bytes(workload: Workload) -> int:
+    """Return the bytes of the batches that a rank holds at the same time."""
+    reader = workload.reader
+    is_stored = workload.dataset.format != "null"
+    return is_stored * reader.batch_size * (reader.batches_ahead + 1) * workload.row_bytes
 
 
 def _without_effect(plan: Plan) -> Iterator[str]:

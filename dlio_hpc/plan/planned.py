@@ -167,7 +167,7 @@ def _check_fixed(axes: tuple[sweep.Axis, ...], overrides: tuple[str, ...]) -> No
     fixed = {text.partition("=")[0].strip() for text in overrides}
     for axis in axes:
         if any(f"{key}.".startswith(f"{axis.key}.") for key in fixed):
-            raise ConfigError(f"{axis.key} is varied; it cannot be set with -S as well")
+            raise ConfigError(f"-S {axis.key}: -P or the study file varies this key; leave -S out")
 
 
 def resumed(known: study.Study, options: Options) -> study.Study:

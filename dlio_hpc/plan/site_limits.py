@@ -5,8 +5,8 @@ never run.
 from collections.abc import Iterable, Iterator, Sequence
 
 from dlio_hpc import units
-from dlio_hpc.config.site import Site, depth
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.config.site import Queue, Site, depth
+from dlio_hpc.errors import ConfigError, name_hint
 from dlio_hpc.plan import cost
 from dlio_hpc.plan.cost import JobCost
 from dlio_hpc.plan.plan import Plan
@@ -70,18 +70,28 @@ def _queue(plan: Plan) -> Iterator[ConfigError]:
     where = f"queue {plan.queue} of site {plan.site.name}"
     if plan.nodes < known.fewest_nodes:
         yield ConfigError(f"--nodes {plan.nodes}: {where} requires at least {known.fewest_nodes}")
-    yield from _at_most(where, plan, known.nodes, known.longest(plan.nodes))
+    others = [name for name, queue in plan.site.queues.items() if queue != known and _fits(plan, queue)]
+    advice = f"; use --queue {' or '.join(others)}" if others else ""
+    yield from _at_most(where, plan, known.nodes, known.longest(plan.nodes), advice)
     if known.min_walltime is not None and plan.walltime < known.min_walltime:
         least = units.format_walltime(known.min_walltime)
         yield ConfigError(f"--time {units.format_walltime(plan.walltime)}: {where} requires at least {least}")
 
 
-def _at_most(where: str, plan: Plan, nodes: int | None, walltime: int | None) -> Iterator[ConfigError]:
+def _fits(plan: Plan, queue: Queue) -> bool:
+    longest, shortest = queue.longest(plan.nodes), queue.min_walltime or 0
+    has_nodes = queue.fewest_nodes <= plan.nodes and (queue.nodes is None or plan.nodes <= queue.nodes)
+    return has_nodes and shortest <= plan.walltime and (longest is None or plan.walltime <= longest)
+
+
+def _at_most(
+    where: str, plan: Plan, nodes: int | None, walltime: int | None, advice: str = ""
+) -> Iterator[ConfigError]:
     if nodes is not None and plan.nodes > nodes:
-        yield ConfigError(f"--nodes {plan.nodes}: {where} allows at most {nodes} per job")
+        yield ConfigError(f"--nodes {plan.nodes}: {where} allows at most {nodes} per job{advice}")
     if walltime is not None and plan.walltime > walltime:
         asked, allowed = units.format_walltime(plan.walltime), units.format_walltime(walltime)
-        yield ConfigError(f"--time {asked}: {where} allows at most {allowed} for {plan.nodes} node(s)")
+        yield ConfigError(f"--time {asked}: {where} allows at most {allowed} for {plan.nodes} node(s){advice}")
 
 
 def _budget(plan: Plan) -> Iterator[ConfigError]:
@@ -116,7 +126,11 @@ def notes(plan: Plan) -> Iterator[str]:
         )
     queue = plan.queue
     if site.queues and queue is not None and queue not in site.queues:
-        yield f"the profile of site {site.name} does not list queue {queue}; the limits of this queue are not checked"
+        hint = name_hint(queue, site.queues)
+        yield (
+            f"the profile of site {site.name} does not list queue {queue}; {hint}the limits of this queue are not "
+            f"checked; known queues: {', '.join(site.queues)}"
+        )
 
 
 def computing(plan: Plan) -> float:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct, structs
 
-from dlio_hpc import document, units
+from dlio_hpc import units
 from dlio_hpc.config import shipped
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import draft
@@ -110,7 +110,7 @@ def load(name: str) -> StudyFile:
     criteria files next to the study file are replaced by their paths.
     """
     path = shipped.find(shipped.STUDIES, name)
-    file = document.read_named(path, StudyFile, "parts", PartFile)
+    file = shipped.read(shipped.STUDIES, path, StudyFile)
     near = {name: structs.replace(part, workload=_near(path, part.workload)) for name, part in file.parts.items()}
     verdict = file.verdict and structs.replace(file.verdict, criteria=_near(path, file.verdict.criteria))
     return structs.replace(file, workload=_near(path, file.workload), parts=near, verdict=verdict)
@@ -158,6 +158,7 @@ def _asked_of(name: str, part: PartFile, file: StudyFile, site: Site, changes: F
             part.workload or file.workload or "",
             changes.overrides,
             {key: value for key, value in settings.items() if key not in layout},
+            f"{source}.set",
         ),
         site=structs.replace(site, layout=layout_of(site, layout)),
         axes=tuple(sweep.axis_of(key, values, f"{source}.sweep.{key}") for key, values in swept.items()),

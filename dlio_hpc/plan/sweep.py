@@ -13,6 +13,7 @@ from dlio_hpc import document, units
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import SHORT_FORMS, Workload
 from dlio_hpc.errors import ConfigError
+from dlio_hpc.yaml_words import shown
 
 # Maximum number of values in a range. A longer range is rejected as a mistake.
 _MOST_VALUES = 10_000
@@ -100,10 +101,13 @@ def counts(given: object, source: str) -> tuple[int, ...]:
     """Return the positive integers in a list, or in a range such as 128..2048*2. Raise ConfigError for anything else.
     source: origin of the value, for messages.
     """
-    numbers = axis_of("n", given, source).numbers or ()
-    if not numbers or any(number < 1 or not number.is_integer() for number in numbers):
-        raise ConfigError(f"{source}: expected positive integers, such as 4 or 1,2,4 or 1..8*2, not {given!r}")
-    return tuple(map(int, numbers))
+    values = axis_of("n", given, source).values
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 1 or value != int(value):
+            raise ConfigError(
+                f"{source}: found {shown(value)}; use whole numbers of at least 1, such as 4 or 1,2,4 or 1..8*2"
+            )
+    return tuple(map(int, values))
 
 
 def settings(axes: Sequence[Axis], zipped: bool) -> Iterator[dict[str, int]]:
@@ -115,7 +119,7 @@ def settings(axes: Sequence[Axis], zipped: bool) -> Iterator[dict[str, int]]:
     keys, ranges = [axis.key for axis in axes], [range(len(axis.values)) for axis in axes]
     for key, parent in itertools.permutations(keys, 2):
         if key == parent:
-            raise ConfigError(f"-P {key}: the key is repeated; give all its values in one list")
+            raise ConfigError(f"-P {key}: the key is given twice; give all its values in one list")
         if key.startswith(f"{parent}."):
             raise ConfigError(f"-P {parent} would replace the value of -P {key}; vary single keys of {parent}")
     if zipped and len({len(places) for places in ranges}) > 1:
@@ -126,7 +130,7 @@ def settings(axes: Sequence[Axis], zipped: bool) -> Iterator[dict[str, int]]:
         same = tuple(axis.identity(place) for axis, place in zip(axes, places, strict=True))
         if same in known:
             title = ", ".join(f"{axis.key}={axis.labels[place]}" for axis, place in zip(axes, places, strict=True))
-            raise ConfigError(f"-P {title}: the value is repeated")
+            raise ConfigError(f"-P {title}: the value is given twice; give each value once")
         known.add(same)
         yield dict(zip(keys, places, strict=True))
 
@@ -202,13 +206,16 @@ def _range(text: str, unit: Unit, source: str) -> list[Any]:
         raise _no_range(text, source)
     first, last = (_end(match[name], unit) for name in ("first", "last"))
     how, step = match["how"] or "+", _end(match["step"] or "1", unit if match["how"] == "+" else "")
-    if first is None or last is None or step is None or step <= (1 if how == "*" else 0):
+    if first is None or last is None or step is None:
         raise _no_range(text, source)
-    if first > last or (how == "*" and first <= 0):
-        raise ConfigError(
-            f"{source}: the range {text} never ends; write the smaller value first, and above 0 if the range has a "
-            "factor (*)"
-        )
+    if step <= (1 if how == "*" else 0):
+        least = "a factor (*) must be above 1" if how == "*" else "a step (+) must be above 0"
+        raise ConfigError(f"{source}: the range {text} never ends; {least}")
+    if first > last:
+        ordered = f"{match['last']}..{match['first']}"
+        raise ConfigError(f"{source}: the range {text} never ends; write the smaller value first: {ordered}")
+    if how == "*" and first <= 0:
+        raise ConfigError(f"{source}: the range {text} never ends; with a factor (*), the first value must be above 0")
     values: list[float] = []
     for place in itertools.count():
         value = first * step**place if how == "*" else first + step * place

@@ -224,7 +224,7 @@ def load(name: str) -> Criteria:
     with the file and the YAML key if a value is invalid.
     """
     path = shipped.find(shipped.CRITERIA, name)
-    file = document.read_named(path, Criteria, "criteria", Criterion)
+    file = shipped.read(shipped.CRITERIA, path, Criteria)
     counted = {key: _counted(criterion, f"{path}: criteria.{key}") for key, criterion in file.criteria.items()}
     return structs.replace(file, criteria=counted)
 

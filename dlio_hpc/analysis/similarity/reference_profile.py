@@ -5,7 +5,6 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
-from dlio_hpc import document
 from dlio_hpc.config import shipped
 from dlio_hpc.errors import ConfigError
 
@@ -99,7 +98,7 @@ def load(name: str) -> list[Named]:
     """
     stem, colon, wanted = _split(name)
     path = shipped.find(shipped.REFERENCES, stem)
-    file = document.read_named(path, ProfileFile, "profiles", ReferenceProfile)
+    file = shipped.read(shipped.REFERENCES, path, ProfileFile)
     if colon and wanted not in file.profiles:
         raise ConfigError(f"{path} has no profile {wanted!r}; it has: {', '.join(file.profiles)}")
     return [

@@ -21,7 +21,7 @@ def find(name: str) -> Path:
     stem = name.removeprefix(PREFIX)
     if "/" in stem or stem.endswith((".yaml", ".yml")):
         return Path(stem)
-    place = _folder()
+    place = _folder(name)
     known = files(place)
     if stem not in known:
         hint = name_hint(stem, known)
@@ -35,9 +35,9 @@ def files(folder: Path) -> dict[str, Path]:
     return {path.stem: path for path in sorted((inner if inner.is_dir() else folder).glob("*.yaml"))}
 
 
-def _folder() -> Path:
+def _folder(name: str = f"{PREFIX}NAME") -> Path:
     """Return the folder that DLIO_HPC_DLIO_CONFIGS names, otherwise that of the installed package. Raise ConfigError if
-    there is none.
+    there is none. name: what is looked for, for the message.
     """
     named = os.environ.get(VARIABLE)
     if named:
@@ -51,6 +51,6 @@ def _folder() -> Path:
         if (folder := Path(place, "configs", "workload")).is_dir():
             return folder
     raise ConfigError(
-        f"{PREFIX}NAME needs the workload files of dlio_benchmark, which is not installed here: install it, set "
+        f"{name} needs the workload files of dlio_benchmark, which is not installed here: install it, set "
         f"{VARIABLE} to the folder of its workload files, or give a file: {PREFIX}./unet3d_h100.yaml"
     )

@@ -10,10 +10,8 @@ from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.content import Compressibility, Rows
-from dlio_hpc.core.files import GENERATE_AGAIN
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import Places
-from dlio_hpc.errors import InvalidRun
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -50,15 +48,6 @@ class Format(NamedTuple):
     fault: Callable[[str, Dataset, int, bool], str | None]
     head: Callable[[int, Compressibility], bytes] = content.head
     fill: Callable[[Rows, int, Compressibility], None] = content.fill
-
-
-# Part of messages about a file that cannot be read.
-FOREIGN = "is not a dlio-hpc dataset file, or is corrupted"
-
-
-def damaged(path: str, fault: object) -> InvalidRun:
-    """Return the error for a file that cannot be read because it is corrupted or does not belong to the dataset."""
-    return InvalidRun(f"{path} {FOREIGN}: {fault}; {GENERATE_AGAIN}")
 
 
 def as_bytes(values: object) -> Rows:

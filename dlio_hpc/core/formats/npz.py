@@ -24,8 +24,9 @@ from dlio_hpc.config.dataset_keys import LEVEL, Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.compression import compressibility
+from dlio_hpc.core.dataset_faults import FOREIGN, damaged
 from dlio_hpc.core.formats import arrays
-from dlio_hpc.core.formats.format import FOREIGN, Paths, SampleReader, damaged
+from dlio_hpc.core.formats.format import Paths, SampleReader
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader, buffered
 from dlio_hpc.core.io_counters import Tally

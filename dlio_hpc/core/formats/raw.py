@@ -17,8 +17,9 @@ from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.compression import compressibility
+from dlio_hpc.core.dataset_faults import damaged
 from dlio_hpc.core.files import write_file
-from dlio_hpc.core.formats.format import Paths, SampleReader, damaged
+from dlio_hpc.core.formats.format import Paths, SampleReader
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader
 from dlio_hpc.core.io_counters import Tally

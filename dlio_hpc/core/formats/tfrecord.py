@@ -21,8 +21,9 @@ from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content import Rows
+from dlio_hpc.core.dataset_faults import damaged
 from dlio_hpc.core.files import ReadRequests, write_file
-from dlio_hpc.core.formats.format import Paths, SampleReader, damaged
+from dlio_hpc.core.formats.format import Paths, SampleReader
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.stream import Streams
 from dlio_hpc.core.io_counters import Tally

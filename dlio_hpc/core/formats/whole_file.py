@@ -17,12 +17,11 @@ from dlio_hpc.core import darshan_fd_gate
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.files import ABSENT, GENERATE_AGAIN
+from dlio_hpc.core.dataset_faults import unopened, unplanned
 from dlio_hpc.core.formats import arrays
 from dlio_hpc.core.formats.format import Paths, as_bytes
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import Place, Places, SampleLayout
-from dlio_hpc.errors import InvalidRun, unreadable
 
 Array = npt.NDArray[Any]
 
@@ -67,16 +66,13 @@ class WholeFileReader:
         try:
             loaded = self._load(path, tally)
         except OSError as fault:
-            raise unreadable(fault, path, InvalidRun, ABSENT) from fault
+            raise unopened(path, fault) from fault
         shapes = arrays.shapes(self._dataset, self._places, number)
         shapes = [shapes[part.number] for part in self._parts] or shapes
         dtype = np.dtype(self._dataset.sample.array_dtype)
         for array, shape in zip(loaded, shapes, strict=True):
             if array.shape != shape or array.dtype != dtype:
-                raise InvalidRun(
-                    f"{path} holds {array.dtype} of shape {array.shape}, expected {dtype} of shape {shape}; "
-                    f"{GENERATE_AGAIN}"
-                )
+                raise unplanned(f"{path} holds {array.dtype} of shape {array.shape}, expected {dtype} of shape {shape}")
         return [as_bytes(array) for array in loaded]
 
     def close(self) -> None:

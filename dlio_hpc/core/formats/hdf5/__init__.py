@@ -21,8 +21,9 @@ from dlio_hpc.config.dataset_keys import ITEM_BYTES, LEVEL, Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, darshan_fd_gate, file_comparison
 from dlio_hpc.core.compression import compressibility
+from dlio_hpc.core.dataset_faults import damaged
 from dlio_hpc.core.formats import arrays
-from dlio_hpc.core.formats.format import Paths, SampleReader, as_bytes, damaged
+from dlio_hpc.core.formats.format import Paths, SampleReader, as_bytes
 from dlio_hpc.core.formats.hdf5.chunks import Chunked
 from dlio_hpc.core.formats.hdf5.file import (
     DAMAGE,

@@ -14,8 +14,9 @@ from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.content import Rows
+from dlio_hpc.core.dataset_faults import damaged
 from dlio_hpc.core.files import OpenFile as RawFile
-from dlio_hpc.core.formats.format import Paths, damaged
+from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.formats.hdf5.file import DAMAGE, Hdf5File, looking_up, unusable
 from dlio_hpc.core.handle_cache import HandleCache
 from dlio_hpc.core.io_counters import Tally

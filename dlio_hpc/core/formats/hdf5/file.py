@@ -12,12 +12,11 @@ import numpy as np
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.core import darshan_fd_gate, procfs
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.files import ABSENT, GENERATE_AGAIN
+from dlio_hpc.core.dataset_faults import damaged, unopened, unplanned
 from dlio_hpc.core.formats import arrays
-from dlio_hpc.core.formats.format import damaged
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import SampleLayout
-from dlio_hpc.errors import DlioError, InvalidRun, unreadable
+from dlio_hpc.errors import DlioError
 
 NAME = "x"
 # Size of the superblock in bytes, and the position of the end-of-file address in the superblock, by its version.
@@ -92,9 +91,7 @@ class Hdf5File:
             compression = dataset.compression
         expected = (shape, np.dtype(dataset.sample.array_dtype), chunk, compression)
         if actual != expected:
-            raise InvalidRun(
-                f"{self._path} holds {_described(*actual)}, expected {_described(*expected)}; {GENERATE_AGAIN}"
-            )
+            raise unplanned(f"{self._path} holds {_described(*actual)}, expected {_described(*expected)}")
         return array
 
     @property
@@ -156,7 +153,7 @@ def unusable(path: str, fault: Exception, part: str = "") -> DlioError:
     code = re.search(r"errno = (\d+)", str(fault))
     number = int(code[1]) if code else getattr(fault, "errno", None)
     if number:
-        return unreadable(OSError(number, os.strerror(number)), path, InvalidRun, ABSENT)
+        return unopened(path, OSError(number, os.strerror(number)))
     return damaged(path, part + reason(fault))
 
 

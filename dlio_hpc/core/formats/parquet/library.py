@@ -12,13 +12,12 @@ from dlio_hpc.core import darshan_fd_gate, procfs
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.files import ABSENT, GENERATE_AGAIN
-from dlio_hpc.core.formats.format import Paths, damaged
+from dlio_hpc.core.dataset_faults import damaged, unopened, unplanned
+from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.formats.parquet import layout
 from dlio_hpc.core.handle_cache import HandleCache
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import Places
-from dlio_hpc.errors import InvalidRun, unreadable
 
 
 class _OpenParquet(NamedTuple):
@@ -95,9 +94,7 @@ class RowGroups:
         actual = (metadata.num_rows, metadata.num_row_groups, tuple(file.schema_arrow.names))
         if actual != self._expected:
             file.close()
-            raise InvalidRun(
-                f"{path} holds {_described(*actual)}, expected {_described(*self._expected)}; {GENERATE_AGAIN}"
-            )
+            raise unplanned(f"{path} holds {_described(*actual)}, expected {_described(*self._expected)}")
         return _OpenParquet(path, file)
 
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
@@ -201,7 +198,7 @@ def _unusable(path: str, fault: OSError) -> Exception:
     """Return the error for a file that cannot be read. An OSError without a number is one of Arrow's own."""
     if fault.errno is None:
         return damaged(path, _line(fault))
-    return unreadable(fault, path, InvalidRun, ABSENT)
+    return unopened(path, fault)
 
 
 def _line(fault: BaseException) -> str:

@@ -8,8 +8,9 @@ from dlio_hpc.config.reader_keys import columns_read
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.content import Rows
+from dlio_hpc.core.dataset_faults import damaged
 from dlio_hpc.core.files import MOST_VIEWS, ReadRequests
-from dlio_hpc.core.formats.format import Paths, damaged
+from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.formats.parquet import layout
 from dlio_hpc.core.formats.parquet.layout import ColumnChunk
 from dlio_hpc.core.formats.posix import transport

@@ -12,8 +12,7 @@ from dlio_hpc.config.dataset_keys import TFRECORD_FRAME
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import procfs
 from dlio_hpc.core.content import WORD, Rows
-from dlio_hpc.core.files import GENERATE_AGAIN
-from dlio_hpc.core.formats.existing import SCAN_AGAIN
+from dlio_hpc.core.dataset_faults import unplanned
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.tensorflow.source import DatasetPreprocessing, TimeSpan, parallel
@@ -250,10 +249,10 @@ class Records:
         dataset = self._workload.dataset
         sample = dataset.sample
         if not dataset.sizes_vary and (sizes != sample.size).any():
-            remedy = GENERATE_AGAIN if dataset.existing is None else SCAN_AGAIN
-            raise InvalidRun(
-                f"TensorFlow delivered records of {sorted(set(sizes.tolist()))} bytes, expected {sample.size}; {remedy}"
+            fault = unplanned(
+                f"TensorFlow delivered records of {sorted(set(sizes.tolist()))} bytes, expected {sample.size}"
             )
+            raise fault if dataset.existing is None else InvalidRun(fault.existing)
 
     def fault(self, fault: Any, paths: list[str]) -> DlioError:
         """Return the error for a failed batch. It names all files of the batch, because TensorFlow does not always name

@@ -1,0 +1,44 @@
+"""Errors about files of a dataset. What to do depends on whether the dataset was generated or existed already."""
+
+from dlio_hpc.errors import ABSENT, DlioError, InvalidRun, of_system, unreadable
+
+GENERATE_AGAIN = "remove the dataset's folder and generate it again"
+SCAN_AGAIN = "submit the workload again, which scans the dataset again"
+
+
+class UnplannedFile(InvalidRun):
+    """A file of the dataset is missing, corrupted, or not as planned. The message is that for a generated dataset.
+    existing: message for a dataset that existed already.
+    """
+
+    def __init__(self, generated: str, existing: str = "") -> None:
+        super().__init__(generated)  # the only argument, because workers send exceptions by their arguments
+        self.existing = existing
+
+
+def unplanned(fact: str) -> UnplannedFile:
+    """Return the error for a file that is not as planned. fact: name of the file, and what is wrong."""
+    return UnplannedFile(f"{fact}; {GENERATE_AGAIN}", f"{fact}; {SCAN_AGAIN}")
+
+
+def damaged(path: str, fault: object) -> UnplannedFile:
+    """Return the error for a file that cannot be read because it is corrupted or does not belong to the dataset."""
+    return UnplannedFile(
+        f"{path} {FOREIGN}: {fault}; {GENERATE_AGAIN}",
+        f"{path} is corrupted, or has changed since the dataset was scanned: {fault}; {SCAN_AGAIN}",
+    )
+
+
+def unopened(path: str, fault: OSError) -> DlioError:
+    """Return the error for a file that cannot be opened or read."""
+    if fault.errno not in ABSENT:
+        return unreadable(fault, path)
+    fact = f"cannot read {of_system(fault, path)}"
+    return UnplannedFile(
+        f"{fact}; the dataset may have been removed or never generated",
+        f"{fact}; it was there when the dataset was scanned: {SCAN_AGAIN}",
+    )
+
+
+# Part of messages about a file that cannot be read.
+FOREIGN = "is not a dlio-hpc dataset file, or is corrupted"

@@ -1,0 +1,249 @@
+"""Messages about keys and values that a struct does not accept: the key, what was found, and what would do."""
+
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+
+from dlio_hpc import key_texts, units
+from dlio_hpc.errors import name_hint, nearest_name
+from dlio_hpc.yaml_words import plainly, shown
+
+Steps = tuple[str | int, ...]
+
+# Maximum number of keys that a message suggests. Similarities from which a key of another section, and a choice, are
+# suggested.
+_MOST_MEANT, _SIMILAR, _SIMILAR_CHOICE = 3, 0.85, 0.75
+# Maximum number of keys of a mapping that a message lists as an example.
+_MOST_LISTED = 4
+# Largest integer that Positive and Natural allow. A message names it only if it was exceeded.
+_LARGEST = 2**53
+_UNIONS = (typing.Union, types.UnionType)
+_FAULT = r"(?s)(?P<text>.*?)(?: - at `(?P<of_key>key` in `)?\$(?P<path>.*)`)?"
+_SCALARS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text", **units.SUCH}
+
+
+class KeyFault(NamedTuple):
+    """Fault of a value. steps: keys and indices that lead to the value. place: those that the message names; an unknown
+    key is not among them. reason: message without the place.
+    """
+
+    steps: Steps
+    place: Steps
+    reason: str
+
+    @property
+    def text(self) -> str:
+        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.place).lstrip(".")
+        return f"{place}: {self.reason}" if place else self.reason
+
+
+def explain(message: str, data: object, kind: Any, hook: Callable[[type, object], Any]) -> KeyFault:
+    """Return the fault that a msgspec.ValidationError is about. message: its text. data: the converted data. kind:
+    struct to which the data were converted with the function `hook`.
+    """
+    match = re.fullmatch(_FAULT, message)
+    assert match is not None
+    names = re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", match["path"] or "")
+    steps: list[str | int] = [name or (index if index == "..." else int(index)) for name, index in names]
+    if "..." in steps:
+        return _in_mapping(steps[: steps.index("...")], data, kind, hook)
+    expected, text, value, place = _type_at(kind, steps), match["text"], _value_at(data, steps), tuple(steps)
+    if unknown := re.search(r"unknown field `(.*)`", text):
+        fields = [field.encode_name for field in msgspec.structs.fields(_struct_in(expected))]
+        hint = meant(unknown[1], fields, kind)
+        text = f"unknown key {unknown[1]!r}; {hint}known keys: {', '.join(fields)}"
+        return KeyFault((*place, unknown[1]), place, text)
+    if missing := re.search(r"missing required field `(.*)`", text):
+        text = f"key {missing[1]!r} is missing; {_example_of(_struct_in(expected), missing[1])}"
+    elif match["of_key"]:
+        text = _wrong_key(value, expected)
+    elif text.startswith(("Expected ", "Invalid enum value")):
+        text = _wrong_value(value, expected, _example_at(kind, steps))
+    return KeyFault(place, place, text)
+
+
+def meant(name: str, known: Sequence[str], kind: Any) -> str:
+    """Return a suggestion for the unknown key `name`. If some section has a key of this name, suggest that key.
+    Otherwise suggest a similar key of the same section or, if there is none, a very similar one of any section. Return
+    "" if no key is similar. known: keys of the same section. kind: struct with all sections.
+    """
+    return meant_of(name, known, list(keys_of(kind)))
+
+
+def meant_of(name: str, known: Sequence[str], everywhere: Sequence[str]) -> str:
+    """Return a suggestion like meant(). everywhere: all keys, with their sections."""
+    same = [key for key in everywhere if key.rpartition(".")[2] == name]
+    if same:
+        return f"did you mean {' or '.join(map(repr, same[:_MOST_MEANT]))}? "
+    if hint := name_hint(name, known):
+        return hint
+    leaf = nearest_name(name, [key.rpartition(".")[2] for key in everywhere], _SIMILAR)
+    return "" if leaf is None else meant_of(leaf, known, everywhere)
+
+
+def keys_of(kind: Any, section: str = "") -> Iterator[str]:
+    """Yield the keys of a struct and of the structs nested in it, with their sections, such as reader.read_threads."""
+    for field in msgspec.structs.fields(kind):
+        yield section + field.encode_name
+        for part in _parts(field.type):
+            if hasattr(part, "__struct_fields__"):
+                yield from keys_of(part, f"{section}{field.encode_name}.")
+
+
+def wanted(kind: Any, example: str = "") -> str:
+    """Return which values a type accepts, such as: a whole number of at least 1, or null. example: a value."""
+    parts = [part for part in _parts(kind) if part is not type(None)]
+    null = ["null"] if len(parts) < len(_parts(kind)) else []
+    choices = [str(choice) for part in parts for choice in _choices(part)]
+    ways = [_way(part, example) for part in sorted(parts, key=_is_nested) if not _choices(part)]
+    if choices and not ways:
+        return f"one of: {', '.join([*choices, *null])}"
+    return " or ".join([*([f"one of {', '.join(choices)}"] if choices else []), *ways, *null])
+
+
+def _in_mapping(steps: list[str | int], data: object, kind: Any, hook: Callable[[type, object], Any]) -> KeyFault:
+    """Return the fault of a value in the mapping at `steps`, whose keys are names that msgspec's messages omit."""
+    expected = _type_at(kind, steps)
+    inner = next(typing.get_args(part)[1] for part in _parts(expected) if typing.get_origin(part) is dict)
+    for key, value in _value_at(data, steps).items():
+        try:
+            msgspec.convert(value, inner, dec_hook=hook)
+        except msgspec.ValidationError as fault:
+            below = explain(str(fault), value, inner, hook)
+            above = (*steps, str(key))
+            return KeyFault((*above, *below.steps), (*above, *below.place), below.reason)
+    raise AssertionError("a value of the mapping is invalid")
+
+
+def _wrong_value(value: object, kind: Any, example: str) -> str:
+    choices = [str(choice) for part in _parts(kind) for choice in _choices(part)]
+    if choices and isinstance(value, str):
+        return f"found {plainly(value)}; {name_hint(value, choices, _SIMILAR_CHOICE)}use {wanted(kind, example)}"
+    most = " and at most 2^53" if isinstance(value, int) and value > _LARGEST else ""
+    return f"found {shown(value)}; use {wanted(kind, example)}{most}{_glued(value, kind)}"
+
+
+def _glued(value: object, kind: Any) -> str:
+    """Return advice if a mapping is needed, and the value is text such as batch_size:4, without a blank."""
+    match = re.fullmatch(r"(\w+):(\S.*)", value) if isinstance(value, str) else None
+    if match is None or _struct_in(kind) is None:
+        return ""
+    return f"; write a blank after the colon: {match[1]}: {match[2]}"
+
+
+def _wrong_key(mapping: object, kind: Any) -> str:
+    """Return the text about a key that is not of the type that a mapping needs."""
+    struct = _struct_in(kind)
+    if struct is not None:
+        fields = ", ".join(field.encode_name for field in msgspec.structs.fields(struct))
+        odd = next((key for key in mapping if not isinstance(key, str)), None) if isinstance(mapping, dict) else None
+        return f"found the key {plainly(odd)}; known keys: {fields}"
+    expected = next(typing.get_args(part)[0] for part in _parts(kind) if typing.get_origin(part) is dict)
+    return f"found {shown(mapping)}; each of its keys must be {wanted(expected)}"
+
+
+def _parts(kind: Any) -> tuple[Any, ...]:
+    """Return the members of a union, or the type itself."""
+    return typing.get_args(kind) if typing.get_origin(kind) in _UNIONS else (kind,)
+
+
+def _choices(kind: Any) -> tuple[Any, ...]:
+    return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
+
+
+def _is_nested(kind: Any) -> bool:
+    return (typing.get_args(kind)[0] if typing.get_origin(kind) is Annotated else kind) not in _SCALARS
+
+
+def _struct_in(kind: Any) -> Any:
+    return next((part for part in _parts(kind) if hasattr(part, "__struct_fields__")), None)
+
+
+def _way(kind: Any, example: str) -> str:
+    """Return which values a type accepts that is not a union."""
+    base, *metas = typing.get_args(kind) if typing.get_origin(kind) is Annotated else (kind,)
+    if base in _SCALARS:
+        described = next((meta.description for meta in metas if meta.description), None)
+        return described or _SCALARS[base] + "".join(map(_limits, metas))
+    such = f", such as {example}" if example[:1] in ("{", "[") else ""
+    if hasattr(base, "__struct_fields__"):
+        names = [field.encode_name for field in msgspec.structs.fields(base)]
+        listed = ", ".join([*names[:_MOST_LISTED], *(["..."] if len(names) > _MOST_LISTED else [])])
+        return f"a mapping{such}" if such else f"a mapping with keys such as {listed}"
+    if typing.get_origin(base) is dict:
+        return f"a mapping{such}"
+    inner = typing.get_args(base)
+    if typing.get_origin(base) is tuple and inner[-1] is not Ellipsis:
+        return f"a list of {len(inner)} items{such}"
+    return "a list" + "".join(map(_lengths, metas)) + such
+
+
+def _limits(meta: Any) -> str:
+    """Return the limits of a number or of the length of a text."""
+    if meta.min_length:
+        return " that is not empty"
+    if meta.ge is not None and meta.le is not None and meta.le < _LARGEST:
+        return f" from {meta.ge:g} to {meta.le:g}"
+    return f" of at least {meta.ge:g}" if meta.ge is not None else "" if meta.gt is None else f" above {meta.gt:g}"
+
+
+def _lengths(meta: Any) -> str:
+    return f" of {meta.min_length or 0} to {meta.max_length} items" if meta.max_length else ""
+
+
+def _inner(kind: Any, step: str | int) -> Any:
+    """Return the type of a key of a mapping, or of an item of a list. Return None if the type has none."""
+    for part in _parts(kind):
+        base = typing.get_args(part)[0] if typing.get_origin(part) is Annotated else part
+        if hasattr(base, "__struct_fields__"):
+            fields = {field.encode_name: field.type for field in msgspec.structs.fields(base)}
+            if step in fields:
+                return fields[str(step)]
+        inner, origin = typing.get_args(base), typing.get_origin(base)
+        if origin is dict:
+            return inner[1]
+        if origin in (list, tuple) and isinstance(step, int):
+            return inner[0] if origin is list or inner[-1] is Ellipsis else inner[step]
+    return None
+
+
+def _type_at(kind: Any, steps: Sequence[str | int]) -> Any:
+    for step in steps:
+        kind = _inner(kind, step)
+    return kind
+
+
+def _value_at(data: Any, steps: Sequence[str | int]) -> Any:
+    for step in steps:
+        try:
+            data = data[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data
+
+
+def _example_at(kind: Any, steps: Sequence[str | int]) -> str:
+    """Return an example of the value at `steps`, from the docstring of the key. Return "" if there is none."""
+    if not steps or isinstance(steps[-1], int):
+        return ""
+    struct = _struct_in(_type_at(kind, steps[:-1]))
+    return "" if struct is None else _example(struct, str(steps[-1]))
+
+
+def _example(struct: Any, key: str) -> str:
+    with suppress(OSError):  # the source of the package is not installed
+        text = key_texts.of(struct).get(key)
+        return "" if text is None else text.example
+    return ""
+
+
+def _example_of(struct: Any, key: str) -> str:
+    """Return advice for the missing key of a struct."""
+    field_type = next(field.type for field in msgspec.structs.fields(struct) if field.encode_name == key)
+    example = _example(struct, key)
+    return f"add it, such as {key}: {example}" if example else f"set it to {wanted(field_type)}"
