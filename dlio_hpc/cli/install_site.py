@@ -111,12 +111,12 @@ def _files(prefix: Path, module: Module) -> Iterator[SiteFile]:
             yield SiteFile(path.format(program), completion.script(shell, [program]))
     yield SiteFile(f"{_MODULES}/dlio-hpc/{__version__}", _module_file(prefix, module))
     examples = shipped.root() / shipped.EXAMPLES
-    for path in sorted(path for path in examples.rglob("*") if path.is_file()):
-        yield SiteFile(f"{_EXAMPLES}/{path.relative_to(examples)}", path.read_text(encoding="utf-8"))
+    for source in sorted(source for source in examples.rglob("*") if source.is_file()):
+        yield SiteFile(f"{_EXAMPLES}/{source.relative_to(examples)}", source.read_text(encoding="utf-8"))
 
 
-# The first two lines are shell and Python: sh(1) executes the interpreter, and for Python they are a text. In contrast to
-# python -m, the working directory is not searched for modules.
+# The first two lines are shell and Python: sh(1) executes the interpreter, and for Python they are a text. In contrast
+# to python -m, the working directory is not searched for modules.
 _LAUNCHER = """\
 #!/bin/sh
 '''exec' {python} "$0" "$@"
@@ -172,9 +172,10 @@ prepend-path XDG_DATA_DIRS {data}
 
 
 def _module_file(prefix: Path, module: Module) -> str:
+    manual = f"Manual: man dlio-hpc, dlio-submit --help. Examples: {prefix / _EXAMPLES}"
     return _MODULE_FILE.format(
-        version=__version__, programs=_tcl(prefix / "bin"), manuals=_tcl(prefix / "share/man"),
-        data=_tcl(prefix / "share"), manual=_tcl(f"Manual: man dlio-hpc, dlio-submit --help. Examples: {prefix / _EXAMPLES}"),
+        version=__version__, manual=_tcl(manual), programs=_tcl(prefix / "bin"), manuals=_tcl(prefix / "share/man"),
+        data=_tcl(prefix / "share"),
         loads="".join(f"module load {_tcl(name)}\n" for name in module.loads),
         variables="".join(f"setenv {name} {_tcl(value)}\n" for name, value in module.variables),
     )  # fmt: skip

@@ -25,8 +25,8 @@ _ENVIRONMENT = (
     "separated by colons."
 )
 _FILES = (
-    "Profiles, workloads and the defaults of options (defaults.yaml) are searched in ~/.config/dlio-hpc, in the folders "
-    "of DLIO_HPC_SITE_PATH, in /etc/dlio-hpc, and then among the files that dlio-hpc ships."
+    "Profiles, workloads and the defaults of options (defaults.yaml) are searched in ~/.config/dlio-hpc, in the "
+    "folders of DLIO_HPC_SITE_PATH, in /etc/dlio-hpc, and then among the files that dlio-hpc ships."
 )
 
 
@@ -55,7 +55,7 @@ def _overview() -> str:
         for line in (f".SS {_escaped(title)}", *(line for name, verb in verbs.items() for line in _entry(name, verb)))
     ]
     examples = [verb.example for verb in GROUPS["Run jobs"].values()]
-    return _page(context, "measure how storage serves deep learning", ["COMMANDS", *commands], examples, VERBS)
+    return _page(context, "measure how storage serves deep learning", ["COMMANDS", *commands], examples, list(VERBS))
 
 
 def _entry(name: str, verb: Verb) -> list[str]:
@@ -101,7 +101,7 @@ def _page(
     """
     name = context.command_path.replace(" ", "-")
     also = ["dlio-hpc", "dlio-submit", *(f"dlio-hpc-{other}" for other in others if other != _SUBMIT)]
-    sections = {
+    sections: dict[str, Sequence[str]] = {
         "NAME": [_escaped(f"{name} - {summary}")],
         "SYNOPSIS": [_usage(context)],
         "DESCRIPTION": _paragraphs((context.command.help or "").replace(sentence(), "")),
@@ -111,9 +111,8 @@ def _page(
         "FILES": [_escaped(_FILES)],
         "EXAMPLES": _verbatim(examples),
         "EXIT STATUS": [line for code, meaning in EXIT_CODES.items() for line in (".TP", f".B {code}", meaning)],
-        "SEE ALSO": [f".BR {_escaped(page)} (1)," for page in also if page != name],
+        "SEE ALSO": [",\n".join(f".BR {_escaped(page)} (1)" for page in also if page != name)],
     }
-    sections["SEE ALSO"][-1] = sections["SEE ALSO"][-1].rstrip(",")
     title = f'.TH "{_escaped(name.upper())}" 1 "" "{_escaped(f"dlio-hpc {__version__}")}" "{_escaped("dlio-hpc")}"'
     # Words are neither hyphenated nor spread over the line: commands and paths stay as they are typed.
     lines = [title, ".nh", ".ad l", *(line for head, body in sections.items() for line in (f".SH {head}", *body))]
@@ -134,7 +133,7 @@ def _options(context: click.Context) -> list[str]:
 
 
 def _paragraphs(text: str) -> list[str]:
-    """Return a help text as paragraphs. A paragraph that begins with a line "\\b" is printed line by line."""
+    """Return a help text as paragraphs. A paragraph that click does not wrap is printed line by line."""
     lines = []
     for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text).strip()):
         first, _, rest = paragraph.partition("\n")

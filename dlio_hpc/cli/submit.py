@@ -42,7 +42,10 @@ class Manner(NamedTuple):
 @option("--wait", is_flag=True, help="Wait until the job has ended, then collect it and report its measurements.")
 @option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @option(
-    "--junit", type=PATH, metavar="FILE", help="With --wait, write the outcome of each run as JUnit XML, for CI systems."
+    "--junit",
+    type=PATH,
+    metavar="FILE",
+    help="With --wait, write the outcome of each run as JUnit XML, for CI systems.",
 )
 @option("--quiet", is_flag=True, help="Print no progress and no notes on stderr.")
 @option("-v", "--verbose", is_flag=True, help="Print the submit command on stderr.")

@@ -44,7 +44,7 @@ def _of_job(outcome: JobOutcome) -> Iterator[Case]:
     for run, fault in zip(outcome.runs, faults, strict=True):
         yield _case(outcome, run, fault)
     if (fault := job_outcome.fault(outcome)) is not None and not any(faults):
-        yield _failed("the job", outcome.job.job, fault, _places(outcome), 0.0)
+        yield _failed("the job", outcome.job.job, fault, [*_places(outcome)], 0.0)
 
 
 def _case(outcome: JobOutcome, run: RunOutcome, fault: DlioError | None) -> Case:
