@@ -358,8 +358,8 @@ def _own_fault(run: RunOutcome) -> DlioError | None:
 
 
 def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = False) -> DlioError | None:
-    """Return the reason why a run is not a valid measurement, or did not generate its dataset. Return None if the run is
-    valid. Faults of other runs of the job do not count. must_be_laid_out: whether a run is invalid if its layout was
+    """Return the reason why a run is not a valid measurement, or did not generate its dataset. Return None if the run
+    is valid. Faults of other runs of the job do not count. must_be_laid_out: whether a run is invalid if its layout was
     not set because the file system does not support layouts.
     """
     layout = next((layout for layout in outcome.layouts if layout.path == run.run.dataset), None)
