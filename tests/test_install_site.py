@@ -94,7 +94,7 @@ def test_pages_do_not_depend_on_the_users_defaults(tmp_path: Path, monkeypatch: 
 
 
 def test_man_lists_the_pages(prefix: Path) -> None:
-    _needs("man", "lexgrog")
+    _needs("man", "lexgrog", "col")
     page = prefix / "share/man/man1/dlio-hpc-report.1"
     described = subprocess.run(["lexgrog", page], capture_output=True, text=True, check=True).stdout
     assert f"dlio-hpc-report - {VERBS['report'].summary}" in described

@@ -112,6 +112,8 @@ def _files(prefix: Path, module: Module) -> Iterator[SiteFile]:
     yield SiteFile(f"{_MODULES}/dlio-hpc/{__version__}", _module_file(prefix, module))
     examples = shipped.root() / shipped.EXAMPLES
     for source in sorted(source for source in examples.rglob("*") if source.is_file()):
+        if source.parent.name == "__pycache__":  # pip compiles the packages of Spack, too
+            continue
         yield SiteFile(f"{_EXAMPLES}/{source.relative_to(examples)}", source.read_text(encoding="utf-8"))
 
 
