@@ -196,8 +196,7 @@ def test_dashboard() -> None:
             assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= _LABELS
     for variable in board["templating"]["list"][1:]:
         _assert_exists(variable["query"]["query"])
-    places = [(panel["gridPos"][axis], panel["gridPos"][size]) for panel in panels for axis, size in ["xw"]]
-    assert all(start + width <= 24 for start, width in places), "Grafana has 24 columns"
+    assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in panels), "Grafana has 24 columns"
     codes = panels[0]["fieldConfig"]["defaults"]["mappings"][0]["options"]
     assert set(map(int, codes)) <= set(EXIT_CODES)
 

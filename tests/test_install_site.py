@@ -192,6 +192,13 @@ def test_zsh_completes_from_the_installed_file(prefix: Path, tmp_path: Path) -> 
     assert _COMPLETED in shown
 
 
+def test_zsh_completes_both_commands_after_eval(prefix: Path, tmp_path: Path) -> None:
+    _needs("zsh")
+    setup = 'autoload -Uz compinit; compinit -u -D; eval "$(dlio-hpc completion zsh)"'
+    for keys, expected in ((_KEYS, _COMPLETED), ("dlio-submit unet3d_b\t", "unet3d_b200")):
+        assert expected in _typed(["zsh", "-f", "-i"], setup, keys, expected, _completing(prefix, tmp_path))
+
+
 def test_fish_completes_from_the_installed_file(prefix: Path, tmp_path: Path) -> None:
     _needs("fish")
     for line, answer in (("dlio-hpc mlperf-r", _COMPLETED), ("dlio-submit demo --site the", "theta")):

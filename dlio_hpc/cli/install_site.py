@@ -40,7 +40,7 @@ class SiteFile(NamedTuple):
     is_program: bool = False
 
 
-class Module(NamedTuple):
+class ModuleSettings(NamedTuple):
     """What the module file does besides setting paths. variables: environment variables to set. loads: modules to load
     first.
     """
@@ -81,7 +81,7 @@ def install_site(prefix: Path, variables: tuple[tuple[str, str], ...], loads: tu
     replaced. Files that others wrote or changed are refused without --force.
     """
     place = Path(os.path.abspath(prefix.expanduser()))
-    files = list(_files(place, Module(variables, loads)))
+    files = list(_files(place, ModuleSettings(variables, loads)))
     with _common_permissions():
         for path in _install(place, files, force):
             click.echo(path)
@@ -98,7 +98,7 @@ def _common_permissions() -> Iterator[None]:
         os.umask(before)
 
 
-def _files(prefix: Path, module: Module) -> Iterator[SiteFile]:
+def _files(prefix: Path, module: ModuleSettings) -> Iterator[SiteFile]:
     """Yield all files to write."""
     from dlio_hpc.config import shipped
 
@@ -140,11 +140,11 @@ def _launcher(prefix: Path, program: str) -> str:
 
     python = Path(sys.executable)
     is_beside = os.path.realpath(python.parent) == os.path.realpath(prefix / "bin")
-    beside = f'"$(dirname -- "$(readlink -f -- "$0")")"/{shlex.quote(python.name)}'
+    relative = f'"$(dirname -- "$(readlink -f -- "$0")")"/{shlex.quote(python.name)}'
     home = jobscript.python_path()
     path = "" if home is None else f"\nsys.path.append({home!r})\n"
     return _LAUNCHER.format(
-        python=beside if is_beside else shlex.quote(str(python)), path=path, function=_ENTRY_POINTS[program]
+        python=relative if is_beside else shlex.quote(str(python)), path=path, function=_ENTRY_POINTS[program]
     )
 
 
@@ -173,7 +173,7 @@ prepend-path XDG_DATA_DIRS {data}
 {variables}"""
 
 
-def _module_file(prefix: Path, module: Module) -> str:
+def _module_file(prefix: Path, module: ModuleSettings) -> str:
     manual = f"Manual: man dlio-hpc, dlio-submit --help. Examples: {prefix / _EXAMPLES}"
     return _MODULE_FILE.format(
         version=__version__, manual=_tcl(manual), programs=_tcl(prefix / "bin"), manuals=_tcl(prefix / "share/man"),

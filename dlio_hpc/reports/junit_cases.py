@@ -82,7 +82,7 @@ def _measured(run: RunOutcome) -> Iterator[str]:
         return
     for name in _LISTED:
         if (value := METRICS[name].value(run.result.summary)) is not None:
-            unit = {"share": "", "x": "", "1/s": ""}.get(METRICS[name].unit, METRICS[name].unit)
+            unit = METRICS[name].unit if METRICS[name].unit in ("MB/s", "s") else ""
             yield f"{METRICS[name].noun}: {regression_rows.shown(value, name)} {unit}".rstrip()
     if run.storage is not None:
         yield f"storage: {run.storage.text()}"
