@@ -1,4 +1,4 @@
-# make demo | test | test-all | test-failed | lint | docs | pictures | bench | faults. Each target sets up .venv first.
+# make demo | install PREFIX=DIR | test | test-all | test-failed | lint | docs | pictures | bench | faults. Each target sets up .venv first.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -6,6 +6,14 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/dlio-submit demo --site local --wait
+
+# Installs for all users of a machine: an environment in PREFIX/lib/dlio-hpc, and what install-site writes below PREFIX.
+# EXTRAS names extras ([mpi,report]), SITE passes options of install-site: SITE='--env DLIO_HPC_SITE=mycluster'.
+install:
+	@test -n '$(PREFIX)' || { echo 'Name the folder: make install PREFIX=/sw/dlio-hpc' >&2; exit 2; }
+	$(PYTHON) -m venv '$(PREFIX)/lib/dlio-hpc'
+	'$(PREFIX)/lib/dlio-hpc/bin/python' -m pip install --disable-pip-version-check '.$(EXTRAS)'
+	'$(PREFIX)/lib/dlio-hpc/bin/python' -m dlio_hpc install-site '$(PREFIX)' $(SITE)
 
 # The everyday tests (tests/tiers.py): all that need no jobs, and a few jobs for each promise. Six minutes on two cores.
 test: $(VENV)/test.stamp
@@ -76,4 +84,4 @@ $(VENV)/venv.stamp:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-.PHONY: demo test test-all test-failed lint docs bench faults pictures regold clean
+.PHONY: demo install test test-all test-failed lint docs bench faults pictures regold clean

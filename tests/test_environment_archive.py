@@ -150,7 +150,7 @@ def executed(tmp_path: Path, python: Path) -> Callable[..., tuple[int, str, str]
 def test_ranks_run_from_the_node(
     executed: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobscript, "_python_path", lambda: "/checkout")
+    monkeypatch.setattr(jobscript, "python_path", lambda: "/checkout")
     code, out, err = executed()
     assert (code, err) == (0, "")
     assert out.splitlines() == [

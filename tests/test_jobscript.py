@@ -64,7 +64,7 @@ def test_the_script_of_every_site_is_as_recorded(
     name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan, "job_name", lambda workload: f"{workload}-20260101-120000-abcdef")
-    monkeypatch.setattr(jobscript, "_python_path", lambda: None)
+    monkeypatch.setattr(jobscript, "python_path", lambda: None)
     made = _usual(name)
     script = jobscript.render(made)
     _shellcheck(script)

@@ -1,12 +1,19 @@
 """Verdicts are written as JUnit's XML."""
 
+from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlio_hpc.batch.schedulers import State
+from dlio_hpc.records import job_outcome
+from dlio_hpc.reports import junit_cases
 from dlio_hpc.verdict import junit
 from dlio_hpc.verdict.junit import Case
+from tests import studies
+from tests.conftest import Run
 
 _KINDS = st.sampled_from(["pass", "failure", "error", "skipped"])
 _CASES = st.builds(Case, st.text(), st.text(), _KINDS, st.text(), st.text(), st.text(), st.floats(0, 1e6))
@@ -50,3 +57,64 @@ def test_control_characters_are_told_as_such() -> None:
     assert case.get("name") == "a\ufffdb\ufffd"
     assert case[0].get("message") == "m\ufffd"
     assert case[0].text == "é\n"
+
+
+def test_each_run_of_a_job_is_a_case(tmp_path: Path) -> None:
+    folder = studies.write(studies.make(tmp_path / "runs", studies.asked()), lambda *_: 50.0)
+    cases = junit_cases.of_jobs(job_outcome.load_all([folder]))
+    assert {case.kind for case in cases} == {"pass"}
+    generate, *measured = cases
+    assert (generate.name, len(measured)) == ("00-generate", 3)
+    assert measured[0].seconds == 10
+    assert "samples/s: 50\n" in measured[0].text
+    assert f"log: {tmp_path}/runs/tune/job.err" in measured[0].text
+
+
+@pytest.mark.parametrize(("state", "kind"), [
+    ("failed", "infrastructure"), ("timeout", "incomplete"), ("completed", "invalid"), ("running", "incomplete"),
+])  # fmt: skip
+def test_a_run_without_a_result_is_an_error_with_its_reason(tmp_path: Path, state: State, kind: str) -> None:
+    made = studies.make(tmp_path / "runs", studies.asked())
+    folder = studies.write(made, lambda _, repeat: None if repeat == 2 else 50.0, state)
+    (folder / "job.err").write_text("no such device\n")
+    cases = [case for case in junit_cases.of_jobs(job_outcome.load_all([folder])) if case.kind != "pass"]
+    assert [(case.kind, case.type) for case in cases] == [("error", kind)]
+    assert "job tune" in cases[0].message
+    assert "no such device" in cases[0].text
+
+
+def test_a_fault_of_the_job_alone_is_a_case_of_its_own(tmp_path: Path) -> None:
+    folder = studies.write(studies.make(tmp_path / "runs", studies.asked()), lambda *_: 50.0, "failed")
+    *runs, job = junit_cases.of_jobs(job_outcome.load_all([folder]))
+    assert {run.kind for run in runs} == {"pass"}
+    assert (job.name, job.classname, job.kind, job.type) == ("the job", "tune", "error", "infrastructure")
+
+
+def _cases(path: Path) -> dict[str | None, str]:
+    """Return the name of each case, with its element: passed cases have system-out."""
+    return {case.get("name"): case[0].tag for case in ElementTree.parse(path).getroot()[0]}
+
+
+def test_submit_writes_what_became_of_its_runs(run: Run, small: Path, tmp_path: Path) -> None:
+    asked = (
+        "dlio-submit", small, "-s", "local", "-d", "data", "--ppn", 1, "--wait", "--quiet", "--junit", "ci/out.xml",
+    )  # fmt: skip
+    assert run(*asked).code == 0
+    assert _cases(tmp_path / "ci/out.xml") == {"00-generate": "system-out", "01-measure": "system-out"}
+    (tmp_path / "file").write_text("")
+    assert run(*asked, "--archive", "file/archive").code == 6
+    assert _cases(tmp_path / "ci/out.xml")["exit code"] == "error", "the archive cannot be written"
+    assert run(*asked, "-S", "site.setup=['exit 9']").code == 6
+    assert _cases(tmp_path / "ci/out.xml") == {"00-generate": "error", "01-measure": "error"}
+    assert run(*asked, "-S", "reader.no_key=1").code == 2
+    assert _cases(tmp_path / "ci/out.xml") == {"submission": "error"}, "no file of an earlier run is left"
+
+
+def test_a_junit_file_that_cannot_be_written_is_refused_before_jobs_run(run: Run, tmp_path: Path) -> None:
+    done = run("dlio-submit", "demo", "-s", "local", "-d", "data", "--wait", "--junit", "/proc/out.xml")
+    assert (done.code, "cannot write /proc/out.xml" in done.err) == (6, True)
+    done = run("dlio-submit", "demo", "-s", "local", "-d", "data", "--junit", "out.xml")
+    assert (done.code, "--junit needs --wait" in done.err) == (2, True)
+    done = run("dlio-submit", "demo", "-s", "local", "-d", "data", "--dry-run", "--wait", "--junit", "out.xml")
+    assert done.code == 0
+    assert not list(tmp_path.iterdir()), "nothing is written"

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 import venv
 from pathlib import Path
 
@@ -93,6 +94,52 @@ def test_a_wheel_put_elsewhere(wheel: Path, tmp_path: Path, how: str) -> None:
     _submit(place / "bin" / "dlio-submit", tmp_path, PYTHONPATH=str(where))
     (script,) = tmp_path.glob("dlio-runs/*/job.sh")
     assert f"export PYTHONPATH='{where}'" in script.read_text(), "the ranks find the package by themselves"
+
+
+def _environment(wheel: Path, folder: Path) -> Path:
+    """Return a new environment with the wheel. Other packages are those of the tests' environment."""
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    _run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", wheel, cwd=folder)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return folder
+
+
+def test_a_moved_environment_works(wheel: Path, tmp_path: Path) -> None:
+    """With its interpreter at once, and with its commands after install-site. These can then be moved, too."""
+    old = _environment(wheel, tmp_path / "old place")
+    assert str(old) in (old / "bin" / "dlio-hpc").read_text()
+    new = old.rename(tmp_path / "new place")
+    dlio_hpc = new / "bin" / "python", "-m", "dlio_hpc"
+    assert "demo" in _run(*dlio_hpc, "workloads", cwd=tmp_path).split()
+    out = _run(*dlio_hpc, "submit", "demo", "-s", "slurm", "-d", "/scratch", "--dry-run", "--json", cwd=tmp_path)
+    script = json.loads(out)["jobs"][0]["script"]
+    assert f"'{new}/bin/python' -m mpi4py" in script
+    assert str(old) not in script
+    assert str(old) not in _run(*dlio_hpc, "doctor", cwd=tmp_path)
+
+    stale = subprocess.run(["sh", "-c", '"$0" --version', new / "bin" / "dlio-hpc"], capture_output=True, check=False)
+    assert stale.returncode in {126, 127}, "the command names the old interpreter"
+    _run(*dlio_hpc, "install-site", new, cwd=tmp_path)
+    last = new.rename(tmp_path / "last place")
+    for command in ("dlio-hpc", "dlio-submit"):
+        assert _run(last / "bin" / command, "--version", cwd=tmp_path).startswith(command)
+    assert "demo" in _run(last / "bin" / "dlio-hpc", "workloads", cwd=tmp_path).split()
+
+
+def test_a_wheel_has_the_files_for_a_site(wheel: Path, tmp_path: Path) -> None:
+    environment = _environment(wheel, tmp_path / "environment")
+    _run(environment / "bin" / "dlio-hpc", "install-site", tmp_path / "site", cwd=tmp_path)
+    installed = tmp_path / "site" / "share/doc/dlio-hpc/examples"
+    examples = ROOT / "share" / "examples"
+    names = {path.relative_to(examples) for path in examples.rglob("*") if path.is_file()}
+    assert {path.relative_to(installed) for path in installed.rglob("*") if path.is_file()} == names
+    command = tmp_path / "site" / "bin" / "dlio-submit"
+    assert f"'{environment}/bin/python'" in command.read_text() or f" {environment}/bin/python " in command.read_text()
+    out = _run(command, "demo", "-s", "slurm", "-d", "/scratch", "--dry-run", cwd=tmp_path, PATH="/usr/bin:/bin")
+    assert f"{environment}/bin/python" in out, "the job uses the environment, not the prefix"
+    assert (tmp_path / "site/share/man/man1/dlio-hpc-report.1").is_file()
 
 
 def test_the_checkout_is_found_without_an_install() -> None:

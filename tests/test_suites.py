@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -149,8 +150,11 @@ def tiny(small: Path, tmp_path: Path) -> Path:
 def test_night_after_night(run: Run, tiny: Path) -> None:
     """A night without a baseline is accepted, later ones are compared with it; the first line is a mail's subject."""
     asked = ("dlio-submit", "--suite", "suite.yaml", "-s", "local", "--ppn", 1, "--wait")
-    first = run(*asked, "--quiet")
+    first = run(*asked, "--quiet", "--junit", "night.xml")
     assert first.code == 0, first.out + first.err
+    (report,) = ElementTree.parse(tiny / "night.xml").getroot()
+    assert (report.get("errors"), report.get("failures")) == ("0", "0"), "a first night without a baseline is no error"
+    assert "dlio-hpc.accept" in {case.get("classname") for case in report}
     assert first.out.splitlines()[0].startswith("Good: tiny on local: pass; no baseline; criteria: ")
     assert "dlio-hpc baseline accept" in first.out
     name = next(path.name for path in (tiny / "dlio-runs").iterdir() if (path / "job.json").exists())
@@ -169,9 +173,11 @@ def test_night_after_night(run: Run, tiny: Path) -> None:
 def test_a_cached_suite_is_no_pass(run: Run, tiny: Path) -> None:
     done = run(
         "dlio-submit", "--suite", "suite.yaml", "-s", "local", "--ppn", 1, "--wait", "-S", "reader.direct=false",
-        "--repeat", 3,
+        "--repeat", 3, "--junit", "cached.xml",
     )  # fmt: skip
     assert done.code == 4, done.out
+    cases = ElementTree.parse(tiny / "cached.xml").getroot()[0]
+    assert "cached" in {error.get("type") for case in cases for error in case.findall("error")}
     assert done.out.splitlines()[0].startswith("Not measured: tiny on local: cached")
     assert "-S reader.direct=true" in done.out
 

@@ -74,6 +74,10 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "test_interruptions.py::test_a_full_disk_of_archives_is_told_with_a_command",
         "test_jobscript.py::test_results_of_an_earlier_attempt_are_kept_apart",
     ),
+    "it is installed as sites install software": (
+        "test_packaging.py::test_a_moved_environment_works",
+        "test_junit.py::test_submit_writes_what_became_of_its_runs",
+    ),
     "each batch system": (
         "test_conformance.py::test_a_job_on_two_nodes",
         "test_conformance.py::test_a_running_job_is_cancelled",

@@ -52,7 +52,7 @@ def render(plan: Plan) -> str:
         plan=plan,
         steps=_steps(plan),
         depth=depth(plan.site, plan.ranks_per_node),
-        python_path=_python_path(),
+        python_path=python_path(),
         stage=_stage(plan),
         darshan=_darshan(plan),
         sweep=_sweep(plan),
@@ -219,7 +219,7 @@ def _only_shell(value: object) -> object:
     return value
 
 
-def _python_path() -> str | None:
+def python_path() -> str | None:
     """Return the folder that contains this package, or None if the interpreter finds the package without PYTHONPATH."""
     home = Path(__file__).resolve().parents[2]
     known = [*site.getsitepackages(), site.getusersitepackages()]

@@ -1,5 +1,7 @@
 """dlio-hpc completion: print the script that lets a shell complete the commands."""
 
+from collections.abc import Sequence
+
 import click
 
 from dlio_hpc.cli.verbs import SETTINGS, argument, cli
@@ -45,15 +47,15 @@ def completion(shell: str) -> None:
     print(script(shell), end="")
 
 
-def script(shell: str) -> str:
-    """Return the script for a shell. shell: one of SHELLS."""
+def script(shell: str, programs: Sequence[str] = PROGRAMS) -> str:
+    """Return the script that completes the programs in a shell. shell: one of SHELLS."""
     if shell == "bash":
-        return _BASH.replace("PROGRAMS", " ".join(PROGRAMS))
+        return _BASH.replace("PROGRAMS", " ".join(programs))
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)
     assert kind is not None
-    return "\n".join(kind(cli, {}, name, _variable(name)).source().strip() for name in PROGRAMS) + "\n"
+    return "\n".join(kind(cli, {}, name, _variable(name)).source().strip() for name in programs) + "\n"
 
 
 def _variable(program: str) -> str:

@@ -130,13 +130,16 @@ def _with_options(function: Any, options: Sequence[Any]) -> Any:
     return command
 
 
-def write_junit(path: Path, suite: str, cases: "Sequence[Case]") -> None:
-    """Write test cases as a JUnit XML file. suite: name of the test suite. Print the path on stderr."""
+def write_junit(path: Path, suite: str, cases: "Sequence[Case]", quiet: bool = False) -> None:
+    """Write test cases as a JUnit XML file. suite: name of the test suite. Unless `quiet` is True, print the path on
+    stderr.
+    """
     from dlio_hpc.verdict import junit
 
     with written(path):
         rundir.write(path, junit.document(suite, cases))
-    console.say(f"junit: {path}")
+    if not quiet:
+        console.say(f"junit: {path}")
 
 
 @contextmanager

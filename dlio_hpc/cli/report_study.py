@@ -14,7 +14,7 @@ from dlio_hpc.reports import regression_document, study_document, study_report, 
 from dlio_hpc.reports.document import Document
 from dlio_hpc.reports.study_report import StudyReport
 from dlio_hpc.results.metrics import MetricName
-from dlio_hpc.verdict import suite
+from dlio_hpc.verdict import selection, suite
 from dlio_hpc.verdict.suite import SuiteVerdict
 
 
@@ -54,12 +54,19 @@ def _present_study(made: StudyReport, verdict: SuiteVerdict | None, outputs: Out
     outputs.present(lambda: _study_document(made, verdict))
 
 
-def _verdict(made: StudyReport) -> SuiteVerdict | None:
-    """Return the verdict of a suite, or None if the study is not a suite or only generates data."""
+def suite_verdict(folder: Path) -> SuiteVerdict | None:
+    """Return the verdict of the suite in a folder, without printing anything. Return None if it is not a suite."""
+    return _verdict(study_report.make(jobs_by_name.study_in(folder)), lambda message: None)
+
+
+def _verdict(made: StudyReport, report: selection.Report = console.say) -> SuiteVerdict | None:
+    """Return the verdict of a suite, or None if the study is not a suite or only generates data. report: function for
+    messages.
+    """
     study = made.outcome.study
     if study.verdict is None or study.generate == "only":
         return None
-    return suite.judge_study(made.outcome, made.effects, console.say)
+    return suite.judge_study(made.outcome, made.effects, report)
 
 
 def _study_document(made: StudyReport, verdict: SuiteVerdict | None) -> Document:

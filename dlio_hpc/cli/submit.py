@@ -17,13 +17,14 @@ from dlio_hpc.plan.planned import RESUMABLE, Planned
 
 
 class Manner(NamedTuple):
-    """Flags of dlio-submit."""
+    """Flags of dlio-submit. junit: JUnit file to write at the end; None for none."""
 
     dry_run: bool = False
     wait: bool = False
     as_json: bool = False
     quiet: bool = False
     verbose: bool = False
+    junit: Path | None = None
 
 
 @click.command(context_settings=SETTINGS)
@@ -40,12 +41,19 @@ class Manner(NamedTuple):
 @option("--dry-run", is_flag=True, help="Print the job script and the submit command; write nothing, run nothing.")
 @option("--wait", is_flag=True, help="Wait until the job has ended, then collect it and report its measurements.")
 @option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@option(
+    "--junit",
+    type=PATH,
+    metavar="FILE",
+    help="With --wait, write the outcome of each run as JUnit XML, for CI systems.",
+)
 @option("--quiet", is_flag=True, help="Print no progress and no notes on stderr.")
 @option("-v", "--verbose", is_flag=True, help="Print the submit command on stderr.")
 @click.version_option(__version__, message="%(prog)s %(version)s")
 @click.pass_context
 def submit(
-    context: click.Context, /, options: Options, parents: tuple[Path, ...], resume: str | None, **flags: bool
+    context: click.Context, /, options: Options, parents: tuple[Path, ...], resume: str | None, junit: Path | None,
+    **flags: bool,
 ) -> int:  # fmt: skip
     """Submit WORKLOAD as a batch job. WORKLOAD is the name of a shipped workload (see dlio-hpc workloads) or a YAML
     file. With -P, with --study, or with more than one value of -N or --ppn, a study of many points is submitted.
@@ -56,7 +64,8 @@ def submit(
     """
     from dlio_hpc import api
 
-    manner = Manner(**flags)
+    manner = Manner(**flags, junit=junit)
+    _begin_junit(manner)
     if resume is not None:
         _check_resume(context, options)
         defaults = {key: None for key in RESUMABLE if _is_default(context, key)}
@@ -78,7 +87,7 @@ def _is_default(context: click.Context, name: str) -> bool:
 
 
 def _check_resume(context: click.Context, options: Options) -> None:
-    allowed = {"resume", "runs", "dry_run", "wait", "as_json", "quiet", "verbose", *RESUMABLE}
+    allowed = {"resume", "runs", "dry_run", "wait", "as_json", "junit", "quiet", "verbose", *RESUMABLE}
     given = ["WORKLOAD"] * (options.workload is not None) + given_options(context, allowed)
     if given:
         raise click.UsageError(
@@ -162,8 +171,12 @@ def _afterwards(study: Path | None, directories: list[Path], manner: Manner) -> 
         ended, code = console.wait(directories, manner.quiet) if directories else ([], 0)
         if study is not None:
             collected = collect_all(ended, manner.quiet)
-            return show_study(study, manner.as_json) or collected or code
-        return (finish(ended, manner.as_json, manner.quiet) if ended else 0) or code
+            code = show_study(study, manner.as_json) or collected or code
+        else:
+            code = (finish(ended, manner.as_json, manner.quiet) if ended else 0) or code
+        if manner.junit is not None:
+            _write_junit(manner.junit, study, directories, code, manner.quiet)
+        return code
     if manner.as_json:
         if study is not None:
             show_study(study, as_json=True, is_judged=False)
@@ -176,3 +189,37 @@ def _afterwards(study: Path | None, directories: list[Path], manner: Manner) -> 
         if study is not None:
             console.say(f"then: dlio-hpc report {jobs}")
     return 0
+
+
+_PROGRAM = "dlio-submit"
+
+
+def _begin_junit(manner: Manner) -> None:
+    """Write a JUnit file that says that the command has not come to its end. A CI system then shows no earlier file if
+    the command is killed, and a file that cannot be written is known before jobs run.
+    """
+    if manner.junit is None:
+        return
+    if not manner.wait:
+        raise click.UsageError("--junit needs --wait: the outcome of a job is known when it has ended")
+    if not manner.dry_run:
+        from dlio_hpc.cli.outputs import write_junit
+        from dlio_hpc.reports import junit_cases
+
+        write_junit(manner.junit, _PROGRAM, [junit_cases.unfinished(_PROGRAM)], quiet=True)
+
+
+def _write_junit(path: Path, study: Path | None, directories: list[Path], code: int, quiet: bool) -> None:
+    """Write the outcomes of the jobs as JUnit XML. study: folder of their study. code: exit code of the command."""
+    from dlio_hpc.cli import report_study
+    from dlio_hpc.cli.outputs import write_junit
+    from dlio_hpc.records import job_outcome, names
+    from dlio_hpc.reports import junit_cases
+
+    outcomes = job_outcome.load_all(directories) if study is None else names.study_in(study).jobs
+    cases = junit_cases.of_jobs(outcomes)
+    if study is not None and (verdict := report_study.suite_verdict(study)) is not None:
+        cases += junit_cases.of_suite(verdict)
+    if code and all(case.kind in ("pass", "skipped") for case in cases):
+        cases.append(junit_cases.of_exit(code, _PROGRAM))
+    write_junit(path, _PROGRAM, cases, quiet)

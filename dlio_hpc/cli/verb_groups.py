@@ -68,6 +68,10 @@ GROUPS: dict[str, dict[str, Verb]] = {
         ),
         "clean": Verb("clean", "Remove what killed commands left", "dlio-hpc clean"),
         "completion": Verb("completion", "Script that completes commands in a shell", "dlio-hpc completion bash"),
+        "install-site": Verb(
+            "install_site", "Commands, man pages, completion and module file",
+            "dlio-hpc install-site /sw/dlio-hpc --env DLIO_HPC_SITE=mycluster",
+        ),
         "doctor": Verb("doctor", "What a maintainer needs for help", "dlio-hpc doctor -s perlmutter"),
     },
 }  # fmt: skip

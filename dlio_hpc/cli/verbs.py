@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from dlio_hpc import __version__
-from dlio_hpc.cli import shell_completion
+from dlio_hpc.cli import exit_codes, shell_completion
 from dlio_hpc.cli.verb_groups import GROUPS, VERBS
 from dlio_hpc.config import defaults, shipped
 from dlio_hpc.errors import name_hint
@@ -54,6 +54,8 @@ class _Count(click.IntRange):
 PATH = _Path(path_type=Path, readable=False)
 # A folder that may not exist yet.
 FOLDER = _Path(path_type=Path, readable=False, file_okay=False)
+# Key of click's Context.meta: if it is set, files defaults.yaml are ignored.
+WITHOUT_FILES = "dlio_hpc.without_files"
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
@@ -100,22 +102,22 @@ class _Verbs(CommandGroup):
                 formatter.write_dl([(name, verb.summary) for name, verb in verbs.items()])
 
 
-@click.group(cls=_Verbs, context_settings=SETTINGS)
+_PURPOSE = "Measure how a storage system serves deep learning: submit, collect and report benchmark jobs."
+
+
+@click.group(cls=_Verbs, context_settings=SETTINGS, help=f"{_PURPOSE}\n\n{exit_codes.sentence()}")
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
-    """Measure how a storage system serves deep learning: submit, collect and report benchmark jobs.
-
-    Exit codes: 0 success, 1 regression, failed criterion or check, 2 usage or configuration, 3 invalid run or
-    archive, 4 cached, 5 inconclusive, 6 infrastructure, 7 incomplete, 70 a bug in dlio-hpc.
-    """
+    """Do nothing: all work is done by the verbs."""
 
 
 class _Option(click.Option):
-    """An option whose default may come from a file defaults.yaml."""
+    """An option whose default may come from a file defaults.yaml. Man pages show the defaults without these files."""
 
     def get_default(self, ctx: click.Context, call: bool = True) -> Any:
         key = max(self.opts, key=len).removeprefix("--")
-        known = defaults.load().get(key) if key in defaults.KEYS else None
+        is_from_file = key in defaults.KEYS and WITHOUT_FILES not in ctx.meta
+        known = defaults.load().get(key) if is_from_file else None
         return super().get_default(ctx, call) if known is None else known.value
 
 

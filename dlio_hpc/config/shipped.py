@@ -17,6 +17,8 @@ T = TypeVar("T")
 SITES, WORKLOADS, STUDIES = Path("site_profiles"), Path("share", "workloads"), Path("share", "studies")
 CRITERIA, SUITES = Path("share", "criteria"), Path("share", "suites")
 REFERENCES = Path("share", "reference")
+# Files for other programs of a site: CI systems, schedulers, package managers, dashboards.
+EXAMPLES = Path("share", "examples")
 _KINDS = {
     WORKLOADS: "workload", STUDIES: "study", SUITES: "suite", SITES: "site", CRITERIA: "criteria",
     REFERENCES: "reference",

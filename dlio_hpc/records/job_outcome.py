@@ -363,15 +363,17 @@ def _own_fault(run: RunOutcome) -> DlioError | None:
 
 
 def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = False) -> DlioError | None:
-    """Return the reason why a run is not a valid measurement. Return None if the run is valid. Faults of other runs of
-    the job do not count. must_be_laid_out: whether a run is invalid if its layout was not set because the file system
-    does not support layouts.
+    """Return the reason why a run is not a valid measurement, or did not generate its dataset. Return None if the run
+    is valid. Faults of other runs of the job do not count. must_be_laid_out: whether a run is invalid if its layout was
+    not set because the file system does not support layouts.
     """
     layout = next((layout for layout in outcome.layouts if layout.path == run.run.dataset), None)
     if layout is not None and (why := _layout_fault(layout, must_be_laid_out)) is not None:
         return InvalidRun(why)
     if (fault := _own_fault(run)) is not None:
         return fault
+    if run.result is not None and run.run.kind == "generate":
+        return None
     if run.result is None or run.result.summary is None:
         return _bug(outcome) or _not_reached(outcome.job)
     if run.result.summary.steps < run.result.summary.steps_planned:
