@@ -12,6 +12,7 @@ from msgspec import Meta, Struct, structs
 
 from dlio_hpc import document, units
 from dlio_hpc.config import shipped
+from dlio_hpc.config.container import Container
 from dlio_hpc.config.lustre_layout import Layout
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -168,6 +169,10 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     """Directory on a disk or in the memory of each node. The job unpacks the Python environment of the ranks there
     before its runs, and removes it at the end; null: ranks import from where `python` lies. Example: /dev/shm
     """
+    container: Container | None = None
+    """Container image in which ranks start; null: ranks start on the node itself. Example: {engine: apptainer, image:
+    /shared/dlio-hpc.sif}
+    """
     setup: tuple[str, ...] = ()
     """Lines of the job script that precede the runs. Example: [module load cray-mpich]"""
     environment: dict[str, str] = {}
@@ -203,6 +208,11 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
             )
         if self.stage_environment is not None and not self.stage_environment.startswith("/"):
             raise ValueError("stage_environment must be an absolute path on the nodes, such as /dev/shm")
+        if self.stage_environment is not None and self.container is not None:
+            raise ValueError(
+                "stage_environment copies the Python environment outside of the container, but the ranks import from "
+                "the image: set stage_environment or container to null"
+            )
         if self.launcher.remote == "pbs_tmrsh" and self.scheduler != "pbs":
             raise ValueError(
                 f"launcher.remote: pbs_tmrsh is a command of PBS and needs scheduler: pbs, not {self.scheduler}"
