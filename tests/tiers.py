@@ -74,6 +74,10 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "test_interruptions.py::test_a_full_disk_of_archives_is_told_with_a_command",
         "test_jobscript.py::test_results_of_an_earlier_attempt_are_kept_apart",
     ),
+    "ranks run in a container image": (
+        "test_container.py::test_ranks_run_in_an_image[apptainer]",
+        "test_container.py::test_an_image_of_another_version_ends_the_job_at_its_start[podman-hpc]",
+    ),
     "each batch system": (
         "test_conformance.py::test_a_job_on_two_nodes",
         "test_conformance.py::test_a_running_job_is_cancelled",

@@ -1,7 +1,7 @@
 """The command that starts a program in the container image of a site (key container of a site profile).
 
-The launcher starts the container engine once for each rank. Environment variables for the ranks are set by env(1) in the
-container, so that the engine does not preload the libraries of the ranks, and so that all engines set them alike.
+The launcher starts the container engine once for each rank. Environment variables for the ranks are set by env(1) in
+the container, so that the engine does not preload the libraries of the ranks, and so that all engines set them alike.
 """
 
 import os
@@ -17,25 +17,32 @@ from dlio_hpc.plan.plan import Plan, Run
 # Exit code of CHECK if the image cannot be used.
 UNUSABLE = 2
 # Python program that tests an image. Its arguments are the version of dlio-hpc that planned the job, the image and, if
-# there is a job, its plan. It runs under any version of dlio-hpc, so it uses only names that all versions have.
-CHECK = f"""import os, pathlib, sys
-version, image, *plans = sys.argv[1:]
+# there is a job, its plan and the file for the error. Images may have any version of dlio-hpc: versions come first.
+CHECK = f"""import json, os, sys
+version, image, *job = sys.argv[1:]
 fault = ""
 try:
     import dlio_hpc, mpi4py
     if dlio_hpc.__version__ != version:
-        fault = "it has dlio-hpc %s, but the job was planned by %s" % (dlio_hpc.__version__, version)
-    else:
-        from dlio_hpc.plan.plan import load
-        for plan in plans:
-            load(pathlib.Path(plan))
-except ImportError as error:
-    fault = "%s cannot import what ranks need: %s" % (sys.executable, error)
-except Exception as error:
-    fault = "its dlio-hpc %s differs from the one that planned the job: %s" % (version, error)
+        fault = "it has dlio-hpc %s, the job was planned by %s" % (dlio_hpc.__version__, version)
+    elif job:
+        from dlio_hpc.core import image_check
+        fault = image_check.fault(job[0])
+except (ImportError, RuntimeError) as error:
+    fault = "%s: %s" % (sys.executable, error)
 if fault:
-    text = "dlio-hpc: %s: %s: %s; install dlio-hpc %s as it is here, with its extra mpi, in the image (site.container)"
-    print(text % (os.uname().nodename, image, fault, version), file=sys.stderr)
+    host = os.uname().nodename
+    text = "site.container: %s cannot be used: %s; it needs mpi4py and dlio-hpc %s as it is here"
+    text %= (image, fault, version)
+    print("dlio-hpc: %s: %s" % (host, text), file=sys.stderr)
+    if job:
+        error = dict(rank=0, host=host, kind="ConfigError", message=text, exit_code={UNUSABLE})
+        try:
+            os.makedirs(os.path.dirname(job[1]), exist_ok=True)
+            with open(job[1], "x") as file:
+                json.dump(error, file)
+        except FileExistsError:
+            pass
     sys.exit({UNUSABLE})
 """
 # Variables of the job script that would make Python in the container import from paths of the node, or preload
@@ -75,14 +82,15 @@ def check(plan: Plan) -> list[str]:
     assert image is not None
     binds = [parse_bind(text) for text in image.binds]
     start = _start(image, "/", [bind for bind in binds if os.path.exists(bind.source)], [], ())
-    return [*start, "env", "PYTHONNOUSERSITE=1", *test(image, plan.version)]
+    variables = [f"{name}={value}" for name, value in plan.site.rank_environment.items()]
+    return [*start, "env", "PYTHONNOUSERSITE=1", *variables, *test(image, plan.version)]
 
 
-def test(image: Container, version: str, *plans: str) -> list[str]:
-    """Return the command that tests the image from within. version: version of dlio-hpc that the image must have.
-    plans: paths of plans that it must be able to read.
+def test(image: Container, version: str, *job: str) -> list[str]:
+    """Return the command that tests the image from within. version: version of dlio-hpc that the image must have. job:
+    paths of the plan that it must be able to read, and of the file to which an error is written.
     """
-    return [image.python, "-c", CHECK, version, image.image, *plans]
+    return [image.python, "-c", CHECK, version, image.image, *job]
 
 
 # The LD_LIBRARY_PATH of the job script, if it is set. Apptainer finds the host's GPU libraries by its own directory.
@@ -99,8 +107,8 @@ def bind_option(image: Container, bind: Bind) -> str:
 
 
 def library(plan: Plan) -> Bind | None:
-    """Return the bind of the site's libdarshan; None if no run uses it, or if the profile binds its path. The job script
-    leaves it out on nodes without the library, where runs have no Darshan log.
+    """Return the bind of the site's libdarshan; None if no run uses it, or if the profile binds its path. The job
+    script leaves it out on nodes without the library, where runs have no Darshan log.
     """
     image, path = plan.site.container, plan.site.darshan
     if image is None or path is None or not any(run.darshan for run in plan.runs):
@@ -127,7 +135,7 @@ def _start(
 
 
 def require_engine(site: Site) -> None:
-    """Raise InfrastructureError if the engine is not on PATH here. Do nothing if lines of the profile may put it there."""
+    """Raise InfrastructureError if the engine is not on PATH here, unless lines of the profile may put it there."""
     if site.container is not None and not site.setup and shutil.which(site.container.engine) is None:
         raise InfrastructureError(
             f"{site.container.engine} is not on PATH on {os.uname().nodename}; install it, load it in the lines of "
@@ -159,7 +167,7 @@ def created(plan: Plan) -> list[str]:
 
 def _paths(plan: Plan) -> dict[str, bool]:
     """Return the paths of the node that the ranks need, and whether they write there."""
-    paths = {path: False for path in plan.site.preload}
+    paths = dict.fromkeys(plan.site.preload, False)
     for run in plan.runs:
         for part in filter(None, (run, run.evaluation)):
             paths |= {path: paths.get(path, False) or is_written for path, is_written in _of_run(part)}

@@ -81,9 +81,9 @@ _GO_ON = Shell("status=$?")
 
 class Image(NamedTuple):
     """Parts of the job script that concern the container of the ranks. created: directories to create, so that they can
-    be bound. program: Python program that tests the image. test: command that runs the program once on each node, where
-    the shell variable `test` holds the program. fault: shell command for an image that fails the test. darshan_bind: value
-    of the array that holds the engine's arguments for libdarshan, if runs use it. library: path of libdarshan.
+    be bound. program: Python program that tests the image. test: command that runs the program once on each node; the
+    shell variable `test` holds the program. fault: shell command for an image that fails the test. library: path of
+    libdarshan if it must be bound, otherwise None. darshan_bind: arguments of the engine that bind it.
     """
 
     created: Shell
@@ -98,7 +98,8 @@ def _image(plan: Plan) -> Image | None:
     image = plan.site.container
     if image is None:
         return None
-    test = container.test(image, plan.version, rundir.PLAN)
+    first = rundir.run_name(plan.runs[0].number, plan.runs[0].name)
+    test = container.test(image, plan.version, rundir.PLAN, f"{rundir.RUNS}/{first}/{rundir.ERROR}")
     program = [Shell('"$test"') if argument == container.CHECK else argument for argument in test]
     launch = launchers.rank_command(plan, one_a_node=True)
     library = container.library(plan)

@@ -148,9 +148,10 @@ def rank_command(plan: Plan, darshan: bool = False, few: bool = False, one_a_nod
 
 def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bool = False) -> list[str]:
     """Return the launcher command without the program that the ranks run. In a site with a container, the command does
-    not set the variables of the ranks. darshan: whether to set the variables for Darshan. few: whether to start only two ranks, or one if the job has one. They are on the same node if each node has
-    at least two ranks. one_a_node: whether to start one rank on each node. If the launcher has no option for ranks per
-    node, all ranks are started instead.
+    not set the variables of the ranks. darshan: whether to set the variables for Darshan. few: whether to start only
+    two ranks, or one if the job has one. They are on the same node if each node has at least two ranks. one_a_node:
+    whether to start one rank on each node. If the launcher has no option for ranks per node, all ranks are started
+    instead.
     """
     site = plan.site
     nodes, ranks_per_node = plan.nodes, plan.ranks_per_node

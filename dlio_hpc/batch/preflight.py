@@ -279,7 +279,7 @@ def _container(made: Plan) -> Iterator[PreflightFinding]:
         yield PreflightFinding("note", "container", text)
         if image.engine == "podman-hpc":
             return
-    elif image.engine == "podman-hpc" and ask(image.engine, "image", "exists", image.image).code:
+    elif image.engine == "podman-hpc" and not ask(image.engine, "images", "--quiet", image.image).lines:
         raise InfrastructureError(
             f"Podman-HPC has no image {image.image} here; `podman-hpc images` lists images, and `podman-hpc pull` or "
             "`build` and `migrate` make one"
@@ -289,7 +289,7 @@ def _container(made: Plan) -> Iterator[PreflightFinding]:
     yield PreflightFinding("ok", "container", f"image {image.image} exists")
     missing = [bind.source for bind in map(parse_bind, image.binds) if not os.path.exists(bind.source)]
     if missing:
-        text = f"{', '.join(missing)} (container.binds) not on {os.uname().nodename}; ranks fail on nodes without it"
+        text = f"container.binds: not on {os.uname().nodename}: {', '.join(missing)}; ranks start only where all exist"
         yield PreflightFinding("note", "container", text)
     if shutil.which(image.engine) is not None:
         yield _imports(made, image, is_local)

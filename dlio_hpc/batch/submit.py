@@ -239,7 +239,9 @@ def _check_packages(plans: Sequence[Plan]) -> None:
     this Python interpreter with its own search path.
     """
     site = plans[0].site
-    if site.container or site.python != sys.executable or site.setup or "PYTHONPATH" in {*site.environment, *site.rank_environment}:
+    if site.container is not None or site.python != sys.executable:
+        return
+    if site.setup or "PYTHONPATH" in {*site.environment, *site.rank_environment}:
         return
     for name in packages.measured(plans):
         if importlib.util.find_spec(packages.PACKAGES[name].module) is None:

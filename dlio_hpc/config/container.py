@@ -27,8 +27,8 @@ class Bind(NamedTuple):
         return f"{self.source}:{self.target}" + (":ro" if self.is_read_only else "")
 
     def holds(self, path: str, is_written: bool) -> bool:
-        """Return whether the container has the path of the node `path` under the same name through this bind. is_written:
-        whether ranks write there.
+        """Return whether the container has the node's `path` under the same name through this bind. is_written: whether
+        ranks write there.
         """
         if self.source != self.target or (is_written and self.is_read_only):
             return False
@@ -60,24 +60,24 @@ class Container(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.engine == "podman-hpc" and not _NAME.fullmatch(self.image):
             raise ValueError(
-                f"container.image: {self.image!r} is not the name of an image of Podman-HPC; "
+                f"image: {self.image!r} is not the name of an image of Podman-HPC; "
                 "`podman-hpc images` lists names, such as dlio-hpc:0.1"
             )
         if self.engine != "podman-hpc" and not os.path.isabs(self.image):
             raise ValueError(
-                f"container.image: {self.image!r} must be the absolute path of a SIF file or of an image directory; "
+                f"image: {self.image!r} must be the absolute path of a SIF file or of an image directory; "
                 f"`{self.engine} pull` makes a SIF file of an image in a registry"
             )
         for option in self.options:
             if not option.startswith("-") or not option.isprintable():
                 raise ValueError(
-                    f"container.options: {option!r} must begin with - and be a single line; write an option and its "
+                    f"options: {option!r} must begin with - and be a single line; write an option and its "
                     "value as one entry, such as --env=NAME=VALUE"
                 )
         parsed = [parse_bind(text) for text in self.binds]
         if self.mpi == "site" and not parsed and not self.options:
             raise ValueError(
-                "container.mpi: site needs the directories of the site's MPI in binds, such as /opt/cray:ro, or an "
+                "mpi: site needs the directories of the site's MPI in binds, such as /opt/cray:ro, or an "
                 "option of the engine that binds them; for the MPI in the image, set mpi: image"
             )
 
@@ -91,7 +91,7 @@ def parse_bind(text: str) -> Bind:
     target = rest.pop() if rest else source
     if rest or not all(map(_is_bindable, (source, target))):
         raise ValueError(
-            f"container.binds: {text!r} must have the form PATH, PATH:ro or PATH:PATH_IN_THE_CONTAINER[:ro], with "
+            f"binds: {text!r} must have the form PATH, PATH:ro or PATH:PATH_IN_THE_CONTAINER[:ro], with "
             "absolute paths without commas"
         )
     return Bind(os.path.normpath(source), os.path.normpath(target), is_read_only)

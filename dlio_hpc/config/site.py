@@ -189,23 +189,8 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     """Expected rates of a node. They are used for cost estimates and to divide studies into jobs."""
 
     def __post_init__(self) -> None:
-        for variable in (*self.environment, *self.rank_environment):
-            if not (variable.isascii() and variable.isidentifier()):
-                raise ValueError(f"environment: {variable!r} is not a valid name of an environment variable")
-        if "LD_PRELOAD" in self.environment or "LD_PRELOAD" in self.rank_environment:
-            raise ValueError("LD_PRELOAD: use preload instead, which affects only the ranks")
-        if any(re.search(r"[\s:,]", library) for library in (*self.preload, self.darshan or "")):
-            raise ValueError("preload, darshan: the path of a library must not contain blanks, colons or commas")
-        if any("libdarshan" in library for library in self.preload):
-            raise ValueError(
-                "preload must not contain libdarshan.so; give its path in the key darshan, so that its logs are "
-                "configured, checked and read"
-            )
-        if "DARSHAN_ENABLE_NONMPI" in {*self.environment, *self.rank_environment}:
-            raise ValueError(
-                "with DARSHAN_ENABLE_NONMPI, Darshan writes a log per process instead of one log of the run; remove "
-                "the variable"
-            )
+        self._check_environment()
+        self._check_libraries()
         if self.stage_environment is not None and not self.stage_environment.startswith("/"):
             raise ValueError("stage_environment must be an absolute path on the nodes, such as /dev/shm")
         if self.stage_environment is not None and self.container is not None:
@@ -220,6 +205,27 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
         if self.pbs_select and self.scheduler != "pbs":
             raise ValueError(f"pbs_select is for PBS's select statement and needs scheduler: pbs, not {self.scheduler}")
         check_options("job_options", self.job_options)
+
+    def _check_environment(self) -> None:
+        for variable in (*self.environment, *self.rank_environment):
+            if not (variable.isascii() and variable.isidentifier()):
+                raise ValueError(f"environment: {variable!r} is not a valid name of an environment variable")
+        if "LD_PRELOAD" in self.environment or "LD_PRELOAD" in self.rank_environment:
+            raise ValueError("LD_PRELOAD: use preload instead, which affects only the ranks")
+        if "DARSHAN_ENABLE_NONMPI" in {*self.environment, *self.rank_environment}:
+            raise ValueError(
+                "with DARSHAN_ENABLE_NONMPI, Darshan writes a log per process instead of one log of the run; remove "
+                "the variable"
+            )
+
+    def _check_libraries(self) -> None:
+        if any(re.search(r"[\s:,]", library) for library in (*self.preload, self.darshan or "")):
+            raise ValueError("preload, darshan: the path of a library must not contain blanks, colons or commas")
+        if any("libdarshan" in library for library in self.preload):
+            raise ValueError(
+                "preload must not contain libdarshan.so; give its path in the key darshan, so that its logs are "
+                "configured, checked and read"
+            )
 
 
 class _Hosts(Struct):
