@@ -1,11 +1,9 @@
 """Ranks start in a container image: which command starts them, and which profiles and images are refused."""
 
-import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +20,13 @@ from dlio_hpc.core import image_check
 from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.results import run_result
-from tests import planning
+from tests import boxed_ranks, planning
+from tests.boxed_ranks import Boxed
 from tests.conftest import BIN, Run
-from tests.standins import engines
+from tests.standins import libdarshan
 from tests.standins.login import library
 
 _IMAGES = {"apptainer": "/shared/dlio-hpc.sif", "singularity": "/shared/dlio-hpc.sif", "podman-hpc": "dlio-hpc:0.1"}
-_ROOT = Path(dlio_hpc.__file__).parents[1]
 
 
 def _plan(engine: str = "apptainer", work: str = "demo", **keys: Any) -> Plan:
@@ -42,59 +40,70 @@ def _plan(engine: str = "apptainer", work: str = "demo", **keys: Any) -> Plan:
 
 
 def _rank_line(made: Plan) -> str:
+    """Return the line of the script that starts the ranks of a run."""
     (line,) = (line for line in jobscript.render(made).splitlines() if line.startswith("run 01-measure "))
-    return line.replace(made.directory, "JOB")
+    return line
+
+
+def _container(made: Plan) -> str:
+    """Return the value of the array that starts a program in the container."""
+    (line,) = (line for line in jobscript.render(made).splitlines() if line.startswith("container=("))
+    return line.replace(made.directory, "JOB").removeprefix("container=(").removesuffix(")")
 
 
 def test_the_launcher_is_outside_and_the_ranks_are_inside() -> None:
-    line = _rank_line(_plan(box_binds=("/opt/cray:ro",), box_options=("--nv",), rank_environment={"A": "1"}))
-    launch, _, engine = line.partition(" env -u ")
-    assert launch.startswith("run 01-measure srun --nodes=2 ")
-    assert engine == (
-        "PYTHONPATH -u PYTHONHOME -u LD_PRELOAD apptainer exec --pwd=JOB --bind=/opt/cray:/opt/cray:ro --bind=/d:/d "
-        "--bind=JOB:JOB --nv /shared/dlio-hpc.sif env PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 A=1 python3 -m mpi4py -m "
-        "dlio_hpc.core plan.json --run 1 || status=$?"
+    made = _plan(box_binds=("/opt/cray:ro",), box_options=("--nv",), rank_environment={"A": "1 2"})
+    assert _rank_line(made) == (
+        "run 01-measure srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --mpi=pmi2 --kill-on-bad-exit=1 "
+        "\"${container[@]}\" A='1 2' python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 || status=$?"
+    )
+    assert _container(made) == (
+        "env -u PYTHONPATH -u PYTHONHOME -u LD_PRELOAD apptainer exec --pwd=JOB --bind=/opt/cray:/opt/cray:ro "
+        "--bind=/d:/d --bind=JOB:JOB --nv /shared/dlio-hpc.sif env PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1"
     )
 
 
 def test_podman_gets_the_variables_of_launchers_and_the_namespaces_of_the_node() -> None:
-    line = _rank_line(_plan("podman-hpc", environment={"HDF5_PLUGIN_PATH": "/p", "OWN": "1"}, box_python="/x/python"))
-    start, _, inside = line.partition(" dlio-hpc:0.1 ")
-    assert " podman-hpc run --rm --entrypoint= --network=host --uts=host --pid=host --ipc=host --workdir=JOB " in start
+    made = _plan("podman-hpc", environment={"HDF5_PLUGIN_PATH": "/p", "OWN": "1"}, box_python="/x/python")
+    start, _, inside = _container(made).partition(" dlio-hpc:0.1 ")
+    assert start.startswith(
+        "podman-hpc run --rm --entrypoint= --network=host --uts=host --pid=host --ipc=host --workdir=JOB "
+    )
     assert " '--env=PMI*' " in start
     assert " --env=OWN " in start
     assert start.endswith(" --volume=/d:/d --volume=JOB:JOB")
-    assert inside.startswith("env PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 /x/python -m mpi4py -m dlio_hpc.core ")
+    assert inside == "env PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1"
+    assert '"${container[@]}" /x/python -m mpi4py -m dlio_hpc.core ' in _rank_line(made)
 
 
 def test_other_steps_stay_outside() -> None:
     script = jobscript.render(_plan(darshan="/opt/darshan/libdarshan.so"))
-    outside = ("dlio_hpc.lustre", "dlio_hpc.darshan judge", "dlio_hpc.darshan excluded")
-    for step in outside:
+    for step in ("dlio_hpc.lustre", "dlio_hpc.darshan judge", "dlio_hpc.darshan excluded"):
         (line, *_) = (line for line in script.splitlines() if step in line)
-        assert "apptainer" not in line
-    assert " run --" not in script
+        assert "container[@]" not in line
 
 
 @pytest.mark.parametrize("kind", ["srun", "pals", "aprun"])
 def test_libraries_are_preloaded_by_the_ranks_and_not_by_launcher_or_engine(kind: str) -> None:
     made = _plan(
-        launcher=site.Launcher(kind, "launch"), darshan="/opt/darshan/libdarshan.so", preload=("/opt/libx.so",),  # type: ignore[arg-type]
+        launcher=site.Launcher(kind, "launch"),  # type: ignore[arg-type]
+        darshan="/opt/darshan/libdarshan.so",
+        preload=("/opt/libx.so",),
         rank_environment={"A": "1"},
-    )  # fmt: skip
+    )
     line, script = _rank_line(made), jobscript.render(made)
-    outside, _, inside = line.partition(" /shared/dlio-hpc.sif ")
-    assert inside.startswith('env PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 A=1 "${darshan[@]}" python3 ')
+    outside, _, inside = line.partition(' "${container[@]}" ')
+    assert inside.startswith('A=1 "${darshan[@]}" python3 ')
     assert "A=1" not in outside
-    assert "darshan[@]" not in outside
-    assert outside.endswith(' --bind=/opt/libx.so:/opt/libx.so:ro --bind=JOB:JOB "${darshan_bind[@]}"')
+    assert "darshan" not in outside
+    assert ' --bind=/opt/libx.so:/opt/libx.so:ro --bind=JOB:JOB "${darshan_bind[@]}" ' in _container(made)
     assert (
         "[ ! -e /opt/darshan/libdarshan.so ] || "
         "darshan_bind=(--bind=/opt/darshan/libdarshan.so:/opt/darshan/libdarshan.so:ro)\n"
     ) in script
     assert "darshan=(LD_PRELOAD=/opt/darshan/libdarshan.so:/opt/libx.so DARSHAN_LOGFILE=" in script
-    off = join([*launchers.rank_command(replace(made, site=replace(made.site, darshan=None)))])
-    assert off.endswith("env PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 A=1 LD_PRELOAD=/opt/libx.so")
+    off = join(launchers.rank_command(replace(made, site=replace(made.site, darshan=None))))
+    assert off.endswith('"${container[@]}" A=1 LD_PRELOAD=/opt/libx.so')
 
 
 @pytest.mark.parametrize(
@@ -127,11 +136,9 @@ def test_checkpoints_are_bound_and_a_workload_without_data_binds_none() -> None:
 
 
 def test_the_mpi_of_the_site_needs_its_library_path() -> None:
-    line = _rank_line(_plan(box_mpi="site", box_binds=("/opt/cray:ro",)))
-    assert (
-        'PYTHONSAFEPATH=1 ${LD_LIBRARY_PATH:+"LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/.singularity.d/libs"} python3 ' in line
-    )
-    assert "LD_LIBRARY_PATH" not in _rank_line(_plan())
+    line = _container(_plan(box_mpi="site", box_binds=("/opt/cray:ro",)))
+    assert line.endswith('PYTHONSAFEPATH=1 ${LD_LIBRARY_PATH:+"LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/.singularity.d/libs"}')
+    assert "LD_LIBRARY_PATH" not in _container(_plan())
     for image in (
         Container("apptainer", "/x.sif", "site", ("/opt/cray",)),
         Container("apptainer", "/x.sif", "site", ("/",)),
@@ -237,51 +244,13 @@ def test_an_image_whose_dlio_hpc_does_not_know_a_key_is_refused(tmp_path: Path) 
 
 def test_an_image_without_mpi4py_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mpi4py.py").write_text("raise ImportError('no module mpi4py here')")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{_ROOT}")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{boxed_ranks.ROOT}")
     code, text = _checked("/x.sif")
     assert code == container.UNUSABLE
     assert f"{sys.executable}: no module mpi4py here" in text
 
 
 # Preflight, and jobs in an image without files of its own, into which the files of this computer are bound.
-
-Boxed = Callable[..., tuple[str, ...]]
-
-
-@pytest.fixture(params=["apptainer", "podman-hpc"])
-def boxed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Boxed:
-    """Return a function of keys of the container that returns the options of a submission. The engine is the real one
-    if it is on PATH, otherwise a stand-in.
-    """
-    return options_of(request.param, tmp_path, monkeypatch.setenv)
-
-
-def options_of(engine: str, tmp_path: Path, setenv: Callable[[str, str], None]) -> Boxed:
-    folder = engines.image(tmp_path / "images" / "empty:1")
-    image = "empty:1" if engine == "podman-hpc" else str(folder)
-    is_real = shutil.which(engine) is not None
-    if is_real and engine == "podman-hpc":
-        subprocess.run(
-            f"tar -C '{folder}' -c . | podman-hpc import - {image}", shell=True, check=True, capture_output=True
-        )
-    elif not is_real:
-        if why := engines.missing():
-            pytest.skip(why)
-        setenv("PATH", f"{engines.install(tmp_path / 'engines')}:{os.environ['PATH']}")
-        setenv("CONTAINER_IMAGES", str(tmp_path / "images"))
-    ours = {sys.prefix, sys.base_prefix, str(_ROOT), "/usr", "/etc"}
-    ours |= {path for path in ("/lib", "/lib64", "/bin") if not Path(path).is_symlink()}
-    # Apptainer mounts /tmp and the home by itself, which would hide what is missing.
-    hidden = ["--no-mount=home,tmp,cwd"] if engine == "apptainer" else []
-
-    def options(**keys: object) -> tuple[str, ...]:
-        key = {
-            "engine": engine, "image": image, "python": sys.executable, "options": hidden,
-            "binds": [f"{path}:ro" for path in sorted(ours) if Path(path).exists()], **keys,
-        }  # fmt: skip
-        return "-S", f"site.container={json.dumps(key)}", "-S", f"site.rank_environment.PYTHONPATH={_ROOT}"
-
-    return options
 
 
 def _submit(run: Run, work: Path, *options: object, code: int = 0, **environment: str) -> Any:
@@ -294,24 +263,27 @@ def _submit(run: Run, work: Path, *options: object, code: int = 0, **environment
 
 @pytest.mark.job
 def test_ranks_run_in_an_image(boxed: Boxed, run: Run, small: Path) -> None:
-    keys = ("-S", "site.rank_environment.OMP_NUM_THREADS='3'", "-S", "site.environment.OPENBLAS_NUM_THREADS='2'")
     checkpoint = ("-S", "checkpoint={every_steps: 2, model_bytes: 64KiB}")
-    job = _submit(run, small, *boxed(), *keys, *checkpoint, LD_PRELOAD=library(), PYTHONHOME="")
+    job = _submit(run, small, *boxed(), *boxed_ranks.VARIABLES, *checkpoint, LD_PRELOAD=library(), PYTHONHOME="")
     result = job["runs"][-1]["result"]
     assert (result["ranks"], result["hosts"]) == (2, [os.uname().nodename])
     assert result["summary"]["samples"] == 60
     assert result["summary"]["checkpoint"]["count"] > 0
-    check_boxed(Path(job["directory"]))
+    boxed_ranks.check(Path(job["directory"]))
 
 
-def check_boxed(directory: Path) -> None:
-    """Check that the ranks of a job ran in the image, with the profile's variables and without those of the job."""
-    ranks = json.loads((directory / "environment.json").read_bytes())["variables"]
-    assert ranks["OMP_NUM_THREADS"] == "3"
-    assert ranks["OPENBLAS_NUM_THREADS"] == "2"
-    assert ranks["PYTHONPATH"] == str(_ROOT)
-    assert "LD_PRELOAD" not in ranks
-    assert (directory / "job.out").read_text().startswith("== container\n== layout before\n")
+@pytest.mark.job
+def test_darshan_records_the_ranks_in_an_image(boxed: Boxed, run: Run, small: Path, tmp_path: Path) -> None:
+    """libdarshan lies outside of the image, and the profile does not bind it."""
+    recorder = ("-S", f"site.darshan={libdarshan.install(tmp_path / 'lib')}", "-S", libdarshan.rank_environment())
+    options = boxed()
+    _submit(run, small, *options, "--generate", "only")
+    job = _submit(run, small, *options, *recorder)
+    out = Path(job["directory"], "job.out").read_text()
+    assert "records the ranks" in out
+    verdict = job["runs"][-1]["darshan"]
+    assert verdict["why_not"] is None
+    assert verdict["differences"] == []
 
 
 @pytest.mark.job

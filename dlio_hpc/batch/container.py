@@ -26,8 +26,8 @@ try:
     if dlio_hpc.__version__ != version:
         fault = "it has dlio-hpc %s, the job was planned by %s" % (dlio_hpc.__version__, version)
     elif job:
-        from dlio_hpc.core import image_check
-        fault = image_check.fault(job[0])
+        import dlio_hpc.core.image_check
+        fault = dlio_hpc.core.image_check.fault(job[0])
 except (ImportError, RuntimeError) as error:
     fault = "%s: %s" % (sys.executable, error)
 if fault:
@@ -58,22 +58,21 @@ _PASSED = (
 _SHARED = ("--network=host", "--uts=host", "--pid=host", "--ipc=host")
 
 
-def command(plan: Plan, assignments: Iterable[str], darshan: bool = False) -> list[str]:
+def command(plan: Plan, assignments: Iterable[str]) -> list[str]:
     """Return the command that starts a program in the container, without the program; an empty list if the site has no
-    container. assignments: variables of the ranks, as NAME=VALUE. darshan: whether to bind the libdarshan of the site.
+    container. The job script holds its larger part in the array `container`. assignments: variables of the ranks, as
+    NAME=VALUE.
     """
-    image = plan.site.container
-    if image is None:
-        return []
+    return [] if plan.site.container is None else [Shell('"${container[@]}"'), *assignments]
+
+
+def array(plan: Plan, image: Container) -> list[str]:
+    """Return the value of the array `container` of the job script: the command up to the variables of the ranks."""
     binds = [parse_bind(text) for text in image.binds] + automatic(plan)
-    bound = [Shell('"${darshan_bind[@]}"')] if darshan and library(plan) else []
+    bound = [Shell('"${darshan_bind[@]}"')] if library(plan) else []
     path = [_LIBRARY_PATH[image.engine]] if image.mpi == "site" else []
-    return [
-        *_start(image, plan.directory, binds, bound, plan.site.environment),
-        *("env", "PYTHONNOUSERSITE=1", "PYTHONSAFEPATH=1"),
-        *path,
-        *assignments,
-    ]
+    start = _start(image, plan.directory, binds, bound, plan.site.environment)
+    return [*start, "env", "PYTHONNOUSERSITE=1", "PYTHONSAFEPATH=1", *path]
 
 
 def check(plan: Plan) -> list[str]:

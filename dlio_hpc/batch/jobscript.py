@@ -80,12 +80,14 @@ _GO_ON = Shell("status=$?")
 
 
 class Image(NamedTuple):
-    """Parts of the job script that concern the container of the ranks. created: directories to create, so that they can
+    """Parts of the job script that concern the container of the ranks. container: value of the array `container`, the
+    command that starts a program in the container. created: directories to create, so that they can
     be bound. program: Python program that tests the image. test: command that runs the program once on each node; the
     shell variable `test` holds the program. fault: shell command for an image that fails the test. library: path of
     libdarshan if it must be bound, otherwise None. darshan_bind: arguments of the engine that bind it.
     """
 
+    container: Shell
     created: Shell
     program: Shell
     test: Shell
@@ -104,6 +106,7 @@ def _image(plan: Plan) -> Image | None:
     launch = launchers.rank_command(plan, one_a_node=True)
     library = container.library(plan)
     return Image(
+        join(container.array(plan, image)),
         join(container.created(plan)),
         quote(container.CHECK),
         join([*launch, *program]),

@@ -143,7 +143,7 @@ def rank_command(plan: Plan, darshan: bool = False, few: bool = False, one_a_nod
     one. The program is not included. For the arguments, see command().
     """
     assignments = [*_assignments(_of_ranks(plan.site, darshan)), *_array(darshan)]
-    return [*command(plan, darshan, few, one_a_node), *container.command(plan, assignments, darshan)]
+    return [*command(plan, darshan, few, one_a_node), *container.command(plan, assignments)]
 
 
 def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bool = False) -> list[str]:

@@ -91,11 +91,12 @@ export PYTHONSAFEPATH=1   # ranks neither import from the job's directory nor li
 cd "$job" || exit 6
 status=0
 
-# Ranks start in a container. Create the directories that it binds, and test on each node that the image starts and has
-# the dlio-hpc of this job.
+# Ranks start in a container. Create the directories that it binds.
 mkdir -p /data || exit 6
 darshan_bind=()
 [ ! -e /opt/darshan/lib/libdarshan.so ] || darshan_bind=(--bind=/opt/darshan/lib/libdarshan.so:/opt/darshan/lib/libdarshan.so:ro)
+container=(env -u PYTHONPATH -u PYTHONHOME -u LD_PRELOAD apptainer exec --pwd=/runs/demo-20260101-120000-abcdef --bind=/opt/cray:/opt/cray:ro --bind=/data:/data --bind=/runs/demo-20260101-120000-abcdef:/runs/demo-20260101-120000-abcdef "${darshan_bind[@]}" /shared/dlio-hpc.sif env PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 ${LD_LIBRARY_PATH:+"LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/.singularity.d/libs"})
+# Test on each node that the image starts and has the dlio-hpc of this job.
 test='import json, os, sys
 version, image, *job = sys.argv[1:]
 fault = ""
@@ -104,8 +105,8 @@ try:
     if dlio_hpc.__version__ != version:
         fault = "it has dlio-hpc %s, the job was planned by %s" % (dlio_hpc.__version__, version)
     elif job:
-        from dlio_hpc.core import image_check
-        fault = image_check.fault(job[0])
+        import dlio_hpc.core.image_check
+        fault = dlio_hpc.core.image_check.fault(job[0])
 except (ImportError, RuntimeError) as error:
     fault = "%s: %s" % (sys.executable, error)
 if fault:
@@ -123,7 +124,7 @@ if fault:
             pass
     sys.exit(2)
 '
-run container srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --mpi=pmi2 --kill-on-bad-exit=1 env -u PYTHONPATH -u PYTHONHOME -u LD_PRELOAD apptainer exec --pwd=/runs/demo-20260101-120000-abcdef --bind=/opt/cray:/opt/cray:ro --bind=/data:/data --bind=/runs/demo-20260101-120000-abcdef:/runs/demo-20260101-120000-abcdef /shared/dlio-hpc.sif env PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 ${LD_LIBRARY_PATH:+"LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/.singularity.d/libs"} /opt/dlio-hpc/bin/python3 -c "$test" 0 /shared/dlio-hpc.sif plan.json runs/00-generate/error.json || exit $(( $? == 2 ? 2 : 6 ))
+run container srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --mpi=pmi2 --kill-on-bad-exit=1 "${container[@]}" /opt/dlio-hpc/bin/python3 -c "$test" 0 /shared/dlio-hpc.sif plan.json runs/00-generate/error.json || exit $(( $? == 2 ? 2 : 6 ))
 
 # Set the launcher arguments that load Darshan in the next run, whose log is written to the folder $1. If the probe with
 # two ranks does not write a log of two ranks, all runs are made without Darshan. Darshan does not overwrite a log, so each
@@ -137,18 +138,18 @@ set_darshan() {
 }
 excluded=$(/opt/python/bin/python3 -m dlio_hpc.darshan excluded plan.json)   # empty for libdarshan 3.4 and later, which reads a configuration file
 set_darshan darshan
-run 'darshan probe' /opt/python/bin/python3 -m dlio_hpc.darshan probe plan.json "$log" -- srun --nodes=1 --ntasks=2 --ntasks-per-node=2 --mpi=pmi2 --kill-on-bad-exit=1 env -u PYTHONPATH -u PYTHONHOME -u LD_PRELOAD apptainer exec --pwd=/runs/demo-20260101-120000-abcdef --bind=/opt/cray:/opt/cray:ro --bind=/data:/data --bind=/runs/demo-20260101-120000-abcdef:/runs/demo-20260101-120000-abcdef "${darshan_bind[@]}" /shared/dlio-hpc.sif env PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 ${LD_LIBRARY_PATH:+"LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/.singularity.d/libs"} "${darshan[@]}" /opt/dlio-hpc/bin/python3 -m mpi4py -c 'from mpi4py import MPI' || set_darshan() { darshan=(); }
+run 'darshan probe' /opt/python/bin/python3 -m dlio_hpc.darshan probe plan.json "$log" -- srun --nodes=1 --ntasks=2 --ntasks-per-node=2 --mpi=pmi2 --kill-on-bad-exit=1 "${container[@]}" "${darshan[@]}" /opt/dlio-hpc/bin/python3 -m mpi4py -c 'from mpi4py import MPI' || set_darshan() { darshan=(); }
 
 run 'layout before' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json before || exit $?
 set_darshan runs/00-generate/darshan
-run 00-generate srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --mpi=pmi2 --kill-on-bad-exit=1 env -u PYTHONPATH -u PYTHONHOME -u LD_PRELOAD apptainer exec --pwd=/runs/demo-20260101-120000-abcdef --bind=/opt/cray:/opt/cray:ro --bind=/data:/data --bind=/runs/demo-20260101-120000-abcdef:/runs/demo-20260101-120000-abcdef "${darshan_bind[@]}" /shared/dlio-hpc.sif env PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 ${LD_LIBRARY_PATH:+"LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/.singularity.d/libs"} "${darshan[@]}" /opt/dlio-hpc/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # end the job: its runs need this dataset
+run 00-generate srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --mpi=pmi2 --kill-on-bad-exit=1 "${container[@]}" "${darshan[@]}" /opt/dlio-hpc/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # end the job: its runs need this dataset
 run 'darshan 00-generate' /opt/python/bin/python3 -m dlio_hpc.darshan judge plan.json --run 0 || [ $? != 3 ] || status=3
 run 'layout after' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json after || exit $?
 set_darshan runs/01-measure-1/darshan
-run 01-measure-1 srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --mpi=pmi2 --kill-on-bad-exit=1 env -u PYTHONPATH -u PYTHONHOME -u LD_PRELOAD apptainer exec --pwd=/runs/demo-20260101-120000-abcdef --bind=/opt/cray:/opt/cray:ro --bind=/data:/data --bind=/runs/demo-20260101-120000-abcdef:/runs/demo-20260101-120000-abcdef "${darshan_bind[@]}" /shared/dlio-hpc.sif env PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 ${LD_LIBRARY_PATH:+"LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/.singularity.d/libs"} "${darshan[@]}" /opt/dlio-hpc/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 || status=$?
+run 01-measure-1 srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --mpi=pmi2 --kill-on-bad-exit=1 "${container[@]}" "${darshan[@]}" /opt/dlio-hpc/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 || status=$?
 run 'darshan 01-measure-1' /opt/python/bin/python3 -m dlio_hpc.darshan judge plan.json --run 1 || [ $? != 3 ] || status=3
 set_darshan runs/02-measure-2/darshan
-run 02-measure-2 srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --mpi=pmi2 --kill-on-bad-exit=1 env -u PYTHONPATH -u PYTHONHOME -u LD_PRELOAD apptainer exec --pwd=/runs/demo-20260101-120000-abcdef --bind=/opt/cray:/opt/cray:ro --bind=/data:/data --bind=/runs/demo-20260101-120000-abcdef:/runs/demo-20260101-120000-abcdef "${darshan_bind[@]}" /shared/dlio-hpc.sif env PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 ${LD_LIBRARY_PATH:+"LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/.singularity.d/libs"} "${darshan[@]}" /opt/dlio-hpc/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
+run 02-measure-2 srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --mpi=pmi2 --kill-on-bad-exit=1 "${container[@]}" "${darshan[@]}" /opt/dlio-hpc/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
 run 'darshan 02-measure-2' /opt/python/bin/python3 -m dlio_hpc.darshan judge plan.json --run 2 || [ $? != 3 ] || status=3
 
 grep -qs "steps" stop && exit 124
