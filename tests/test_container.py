@@ -64,13 +64,14 @@ def test_the_launcher_is_outside_and_the_ranks_are_inside() -> None:
 
 
 def test_podman_gets_the_variables_of_launchers_and_the_namespaces_of_the_node() -> None:
-    made = _plan("podman-hpc", environment={"HDF5_PLUGIN_PATH": "/p", "OWN": "1"}, box_python="/x/python")
+    made = _plan("podman-hpc", environment={"PYTHONPATH": "/p", "OWN": "1"}, box_python="/x/python")
     start, _, inside = _container(made).partition(" dlio-hpc:0.1 ")
     assert start.startswith(
         "podman-hpc run --rm --entrypoint= --network=host --uts=host --pid=host --ipc=host --workdir=JOB "
     )
     assert " '--env=PMI*' " in start
     assert " --env=OWN " in start
+    assert "PYTHONPATH" not in start
     assert start.endswith(" --volume=/d:/d --volume=JOB:JOB")
     assert inside == "env PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1"
     assert '"${container[@]}" /x/python -m mpi4py -m dlio_hpc.core ' in _rank_line(made)

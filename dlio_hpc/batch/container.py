@@ -124,7 +124,8 @@ def _start(
     """
     bound = [bind_option(image, bind) for bind in binds]
     if image.engine == "podman-hpc":
-        passed = [f"--env={name}" for name in (*_PASSED, *exported)]
+        own = [name for name in exported if name not in {*_HIDDEN, "PATH", "LD_LIBRARY_PATH"}]
+        passed = [f"--env={name}" for name in (*_PASSED, *own)]
         # An entry point of the image would start in place of the program.
         start = ["podman-hpc", "run", "--rm", "--entrypoint=", *_SHARED, f"--workdir={directory}", *passed]
     else:
