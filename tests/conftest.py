@@ -222,6 +222,16 @@ def run(tmp_path: Path) -> Run:
     return runner(tmp_path)
 
 
+@pytest.fixture(params=["apptainer", "podman-hpc"])
+def boxed(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., tuple[str, ...]]]:
+    """Return a function from keys of a container to the options of a submission whose ranks run in an image."""
+    from tests import boxed_ranks
+
+    yield from boxed_ranks.prepared(request.param, tmp_path, monkeypatch.setenv)
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """Return a workload that runs in a second: 6 files of 5 samples of 12,000 bytes."""

@@ -47,9 +47,9 @@ def _shellcheck(script: str) -> None:
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
-def _usual(name: str) -> Plan:
+def _usual(name: str, *overrides: str) -> Plan:
     """A job as a user of that site would ask for it, with nothing of this machine in it."""
-    profile = site.load(name)
+    profile = site.load(name, overrides)
     queue = profile.queues.get(profile.queue or "")
     nodes = max(queue.fewest_nodes if queue else 1, 1 if name == "local" else 2)
     request = planning.Request(runs=Path("/runs"), data=Path("/data"), nodes=nodes, account="proj", repeat=2)
@@ -65,10 +65,25 @@ def test_the_script_of_every_site_is_as_recorded(
 ) -> None:
     monkeypatch.setattr(plan, "job_name", lambda workload: f"{workload}-20260101-120000-abcdef")
     monkeypatch.setattr(jobscript, "python_path", lambda: None)
-    made = _usual(name)
+    _compare(_usual(name), f"{name}-demo.sh", request)
+
+
+@pytest.mark.parametrize("engine", ["apptainer", "podman-hpc"])
+def test_the_script_of_a_container_is_as_recorded(
+    engine: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "job_name", lambda workload: f"{workload}-20260101-120000-abcdef")
+    monkeypatch.setattr(jobscript, "python_path", lambda: None)
+    image = {"engine": engine, "image": "dlio-hpc:0.1" if engine == "podman-hpc" else "/shared/dlio-hpc.sif"}
+    keys = {"mpi": "site", "binds": ["/opt/cray:ro"], "python": "/opt/dlio-hpc/bin/python3", **image}
+    made = _usual("slurm", f"container={json.dumps(keys)}", "darshan=/opt/darshan/lib/libdarshan.so")
+    _compare(made, f"{engine}-demo.sh", request)
+
+
+def _compare(made: Plan, name: str, request: pytest.FixtureRequest) -> None:
     script = jobscript.render(made)
     _shellcheck(script)
-    golden = _GOLDEN / f"{name}-demo.sh"
+    golden = _GOLDEN / name
     if request.config.getoption("--regold"):
         golden.write_text(script)
     assert script == golden.read_text(), "if this is meant: make regold"

@@ -18,7 +18,8 @@ import pytest
 
 from dlio_hpc.batch import jobscript
 from dlio_hpc.config import shipped, site, workload
-from tests import cluster, planning, test_environment_archive, throttle
+from tests import boxed_ranks, cluster, planning, test_environment_archive, throttle
+from tests.boxed_ranks import Boxed
 from tests.cluster import Cluster
 from tests.conftest import BIN, Outcome, Run
 from tests.standins import libdarshan
@@ -125,6 +126,13 @@ def test_ranks_run_from_an_environment_on_their_node(on_slurm: Run, small: Path,
     job = _submit(on_slurm, small, *_SHARED, "-N", 2, "--ppn", 2, *options)
     assert job["state"] == "completed"
     test_environment_archive.check_staged(tmp_path, Path(job["directory"]))
+
+
+def test_ranks_on_two_nodes_run_in_an_image(on_slurm: Run, small: Path, boxed: Boxed) -> None:
+    options = ("-N", 2, "--ppn", 2, *boxed(), *boxed_ranks.VARIABLES)
+    job = _submit(on_slurm, small, *_SHARED, *options)
+    assert job["runs"][-1]["result"]["hosts"] == ["n1", "n2"]
+    boxed_ranks.check(Path(job["directory"]))
 
 
 def test_what_is_preloaded_reaches_the_ranks_alone(on_slurm: Run, small: Path) -> None:

@@ -78,6 +78,13 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "test_packaging.py::test_a_moved_environment_works",
         "test_junit.py::test_submit_writes_what_became_of_its_runs",
     ),
+    "ranks run in a container image": (
+        "test_container.py::test_ranks_run_in_an_image[apptainer]",
+        "test_container.py::test_an_image_of_another_version_ends_the_job_at_its_start[podman-hpc]",
+    ),
+    "files for JUBE, Ramble and buildtest": (
+        "test_benchmark_tools.py::test_a_file_runs_a_job_and_reads_its_metrics[_ramble]",
+    ),
     "each batch system": (
         "test_conformance.py::test_a_job_on_two_nodes",
         "test_conformance.py::test_a_running_job_is_cancelled",

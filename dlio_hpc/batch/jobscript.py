@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import jinja2
 
-from dlio_hpc.batch import launchers, template_cache
+from dlio_hpc.batch import container, launchers, template_cache
 from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.batch.shell_quoting import Shell, comment, join, quote
 from dlio_hpc.config import shipped
 from dlio_hpc.config.site import depth
+from dlio_hpc.errors import InfrastructureError
 from dlio_hpc.files import rundir
 from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import cost
@@ -54,6 +55,7 @@ def render(plan: Plan) -> str:
         depth=depth(plan.site, plan.ranks_per_node),
         python_path=python_path(),
         stage=_stage(plan),
+        image=_image(plan),
         darshan=_darshan(plan),
         sweep=_sweep(plan),
         job_variable=Shell(scheduler.job_variable),
@@ -76,6 +78,43 @@ def _steps(plan: Plan) -> list[ScriptStep]:
 
 
 _GO_ON = Shell("status=$?")
+
+
+class Image(NamedTuple):
+    """Parts of the job script that concern the container of the ranks. container: value of the array `container`, the
+    command that starts a program in the container. created: directories to create, so that they can
+    be bound. program: Python program that tests the image. test: command that runs the program once on each node; the
+    shell variable `test` holds the program. fault: shell command for an image that fails the test. library: path of
+    libdarshan if it must be bound, otherwise None. darshan_bind: arguments of the engine that bind it.
+    """
+
+    container: Shell
+    created: Shell
+    program: Shell
+    test: Shell
+    fault: Shell
+    library: Shell | None
+    darshan_bind: Shell
+
+
+def _image(plan: Plan) -> Image | None:
+    image = plan.site.container
+    if image is None:
+        return None
+    first = rundir.run_name(plan.runs[0].number, plan.runs[0].name)
+    test = container.test(image, plan.version, rundir.PLAN, f"{rundir.RUNS}/{first}/{rundir.ERROR}")
+    program = [Shell('"$test"') if argument == container.CHECK else argument for argument in test]
+    launch = launchers.rank_command(plan, one_a_node=True)
+    library = container.library(plan)
+    return Image(
+        join(container.array(plan, image)),
+        join(container.created(plan)),
+        quote(container.CHECK),
+        join([*launch, *program]),
+        Shell(f"exit $(( $? == {container.UNUSABLE} ? {container.UNUSABLE} : {InfrastructureError.exit_code} ))"),
+        None if library is None else quote(library.source),
+        join([] if library is None else [container.bind_option(image, library)]),
+    )
 
 
 class Stage(NamedTuple):
@@ -106,7 +145,7 @@ def _packages(plan: Plan) -> ScriptStep:
     """Return the step in which one rank on each node imports the packages that the runs need. If an import fails, the
     job ends.
     """
-    launch = launchers.command(plan, one_a_node=True)
+    launch = launchers.rank_command(plan, one_a_node=True)
     command = [*launch, *core_command(plan, plan.runs[0].number), "--packages"]
     return ScriptStep("packages", join(command), Shell("exit $?   # end the job: its runs need these packages"))
 
@@ -116,7 +155,7 @@ def _run(plan: Plan, run: Run, otherwise: Shell) -> list[ScriptStep]:
     shell command that is executed if the run fails.
     """
     name = rundir.run_name(run.number, run.name)
-    launch = launchers.command(plan, run.darshan)
+    launch = launchers.rank_command(plan, run.darshan)
     step = ScriptStep(name, join([*launch, *core_command(plan, run.number)]), otherwise)
     probe = _probe(plan, run) if cost.is_probed(plan.site, run) else []
     if not run.darshan:
@@ -174,9 +213,9 @@ def _darshan(plan: Plan) -> Darshan | None:
         return None
     on, off, early = (join(arguments) for arguments in launchers.darshan_words(plan))
     excluded = join([*_darshan_command(plan), "excluded", rundir.PLAN])
-    ranks = [str(plan.site.python), "-m", "mpi4py", "-c", "from mpi4py import MPI"]
+    ranks = [_rank_python(plan), "-m", "mpi4py", "-c", "from mpi4py import MPI"]
     probe = [*_darshan_command(plan), "probe", rundir.PLAN, Shell('"$log"'), "--"]
-    launch = launchers.command(plan, darshan=True, few=True)
+    launch = launchers.rank_command(plan, darshan=True, few=True)
     return Darshan(on, off, early, excluded, Shell(rundir.DARSHAN), join([*probe, *launch, *ranks]))
 
 
@@ -206,8 +245,13 @@ def core_command(plan: Plan, number: int) -> list[str]:
     """Return the command that every rank of run `number` executes. The command uses mpi4py's runner, which aborts all
     ranks if one of them raises an error.
     """
-    python = str(plan.site.python) if plan.site.stage_environment is None else _staged_python(plan)
+    python = _rank_python(plan) if plan.site.stage_environment is None else _staged_python(plan)
     return [python, "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", str(number)]
+
+
+def _rank_python(plan: Plan) -> str:
+    """Return the interpreter of ranks that import from where it lies."""
+    return str(plan.site.python) if plan.site.container is None else plan.site.container.python
 
 
 def _only_shell(value: object) -> object:

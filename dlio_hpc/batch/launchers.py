@@ -7,6 +7,7 @@ library must not be loaded into srun, aprun or the shell.
 from collections.abc import Callable
 from typing import NamedTuple
 
+from dlio_hpc.batch import container
 from dlio_hpc.batch.shell_quoting import Shell, quote
 from dlio_hpc.config.site import Launcher, Remote, Site, depth
 from dlio_hpc.darshan import setup
@@ -137,11 +138,20 @@ def remotes(site: Site) -> tuple[Remote, ...]:
     return tuple(way for way in ways if way != site.launcher.remote)
 
 
+def rank_command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bool = False) -> list[str]:
+    """Return the launcher command for a program that runs where the ranks run: in the container of the site, if it has
+    one. The program is not included. For the arguments, see command().
+    """
+    assignments = [*_assignments(_of_ranks(plan.site, darshan)), *_array(darshan)]
+    return [*command(plan, darshan, few, one_a_node), *container.command(plan, assignments)]
+
+
 def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bool = False) -> list[str]:
-    """Return the launcher command without the program that the ranks run. darshan: whether to set the variables for
-    Darshan. few: whether to start only two ranks, or one if the job has one. They are on the same node if each node has
-    at least two ranks. one_a_node: whether to start one rank on each node. If the launcher has no option for ranks per
-    node, all ranks are started instead.
+    """Return the launcher command without the program that the ranks run. In a site with a container, the command does
+    not set the variables of the ranks. darshan: whether to set the variables for Darshan. few: whether to start only
+    two ranks, or one if the job has one. They are on the same node if each node has at least two ranks. one_a_node:
+    whether to start one rank on each node. If the launcher has no option for ranks per node, all ranks are started
+    instead.
     """
     site = plan.site
     nodes, ranks_per_node = plan.nodes, plan.ranks_per_node
@@ -156,8 +166,8 @@ def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bo
         site.hyperthreads,
         site.launcher,
         site.scheduler,
-        variables(site.rank_environment, () if darshan else site.preload) | _staged(site),
-        darshan,
+        {} if site.container else _of_ranks(site, darshan),
+        darshan and site.container is None,
     )
     return [site.launcher.command, *LAUNCHERS[site.launcher.kind](spec)]
 
@@ -168,26 +178,34 @@ def darshan_words(plan: Plan) -> tuple[list[Shell], list[Shell], list[Shell]]:
     comes before the libraries whose functions it wraps.
     """
     site = plan.site
-    option = {"pals": ["--env"], "aprun": ["-e"]}.get(site.launcher.kind, [])
+    option = {"pals": ["--env"], "aprun": ["-e"]}.get(site.launcher.kind, []) if site.container is None else []
+    inherits = site.container is None
     settings, early = (
         {name: Shell(f'"{value}"') for name, value in named.items()}
         for named in (setup.variables(), setup.early_variables())
     )
-    watching = variables({}, (*filter(None, [site.darshan]), *site.preload)) | settings
+    watching = variables({}, (*filter(None, [site.darshan]), *site.preload), inherits) | settings
     return tuple(  # type: ignore[return-value]
         [Shell(word) for assignment in _assignments(environment) for word in (*option, assignment)]
-        for environment in (watching, variables({}, site.preload), early)
+        for environment in (watching, variables({}, site.preload, inherits), early)
     )
 
 
-def variables(environment: dict[str, str], preload: tuple[str, ...]) -> Variables:
+def variables(environment: dict[str, str], preload: tuple[str, ...], inherits: bool = True) -> Variables:
     """Return the variables for the ranks, with values quoted for the shell. LD_PRELOAD consists of the libraries in
-    `preload`, followed by those that are in LD_PRELOAD when the job runs.
+    `preload`, followed, if `inherits` is True, by those that are in LD_PRELOAD when the job runs.
     """
     assigned = {name: quote(value) for name, value in environment.items()}
     if preload:
-        assigned["LD_PRELOAD"] = Shell(quote(":".join(preload)) + '"${LD_PRELOAD:+:$LD_PRELOAD}"')
+        inherited = Shell('"${LD_PRELOAD:+:$LD_PRELOAD}"' if inherits else "")
+        assigned["LD_PRELOAD"] = Shell(quote(":".join(preload)) + inherited)
     return assigned
+
+
+def _of_ranks(site: Site, darshan: bool) -> Variables:
+    """Return the variables for the ranks of a site. With `darshan`, the job script sets LD_PRELOAD."""
+    preload = () if darshan else site.preload
+    return variables(site.rank_environment, preload, site.container is None) | _staged(site)
 
 
 def _staged(site: Site) -> Variables:
@@ -202,17 +220,17 @@ def _staged(site: Site) -> Variables:
 
 def _env(spec: Spec) -> list[str]:
     """Return the arguments that set variables through env(1). Every launcher can start env(1)."""
-    arguments = [*_assignments(spec.variables), *_array(spec)]
+    arguments = [*_assignments(spec.variables), *_array(spec.darshan)]
     return ["env", *arguments] if arguments else []
 
 
 def _each(option: str, spec: Spec) -> list[str]:
     named = [word for assignment in _assignments(spec.variables) for word in (option, assignment)]
-    return [*named, *_array(spec)]
+    return [*named, *_array(spec.darshan)]
 
 
-def _array(spec: Spec) -> list[Shell]:
-    return [Shell('"${darshan[@]}"')] if spec.darshan else []
+def _array(darshan: bool) -> list[Shell]:
+    return [Shell('"${darshan[@]}"')] if darshan else []
 
 
 def _assignments(variables: Variables) -> list[Shell]:

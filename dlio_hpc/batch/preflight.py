@@ -3,6 +3,7 @@ check yields findings. A finding is printed on one line.
 """
 
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,7 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from dlio_hpc import units
-from dlio_hpc.batch import job_record, jobscript, launchers
+from dlio_hpc.batch import container, job_record, jobscript, launchers
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.job_state import await_release
 from dlio_hpc.batch.job_watch import Watched, watch
@@ -20,8 +21,9 @@ from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.batch.schedulers.common import user
 from dlio_hpc.batch.submit import check as check_submission
 from dlio_hpc.batch.submit import submit
-from dlio_hpc.command import CommandMissing, Unanswered
+from dlio_hpc.command import CommandMissing, Unanswered, ask
 from dlio_hpc.config import lustre_layout, workload
+from dlio_hpc.config.container import Container, parse_bind
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.config.site import Remote
 from dlio_hpc.darshan import log_verdict
@@ -62,6 +64,8 @@ def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightF
         yield from _storage(made.site.layout, folder, [run for run in needed if run.data == folder])
     yield from _guarded("batch system", lambda: _batch_system(made))
     yield from _guarded("preload", lambda: _preload(made))
+    if made.site.container is not None:
+        yield from _guarded("container", lambda: _container(made))
     if patience_s is None:
         yield PreflightFinding("note", "launch", "not tried")
     else:
@@ -258,6 +262,57 @@ def _preload(made: Plan) -> Iterator[PreflightFinding]:
         yield PreflightFinding("note", "Darshan", f"{why}: runs have no Darshan log on nodes without this library")
     else:
         yield PreflightFinding("ok", "Darshan", f"{made.site.darshan} exists")
+
+
+def _container(made: Plan) -> Iterator[PreflightFinding]:
+    """Check that the container engine and the image exist, and that the ranks' packages can be imported in the image. A
+    login node may lack the engine, and may start no containers: that is a note.
+    """
+    image = made.site.container
+    assert image is not None
+    is_local = made.site.scheduler == "local"
+    if shutil.which(image.engine) is None:
+        if is_local:
+            container.require_engine(made.site)
+        origin = "lines of `setup` must put it on PATH" if made.site.setup else "it must be on PATH"
+        text = f"{image.engine} is not on PATH on {os.uname().nodename}; {origin} on the compute nodes"
+        yield PreflightFinding("note", "container", text)
+        if image.engine == "podman-hpc":
+            return
+    elif image.engine == "podman-hpc" and not ask(image.engine, "images", "--quiet", image.image).lines:
+        raise InfrastructureError(
+            f"Podman-HPC has no image {image.image} here; `podman-hpc images` lists images, and `podman-hpc pull` or "
+            "`build` and `migrate` make one"
+        )
+    if image.engine != "podman-hpc":
+        _require_readable(Path(image.image))
+    yield PreflightFinding("ok", "container", f"image {image.image} exists")
+    missing = [bind.source for bind in map(parse_bind, image.binds) if not os.path.exists(bind.source)]
+    if missing:
+        text = f"container.binds: not on {os.uname().nodename}: {', '.join(missing)}; ranks start only where all exist"
+        yield PreflightFinding("note", "container", text)
+    if shutil.which(image.engine) is not None:
+        yield _imports(made, image, is_local)
+
+
+def _require_readable(path: Path) -> None:
+    with about(path):
+        if path.is_dir():
+            next(path.iterdir(), None)
+        else:
+            path.open("rb").close()
+
+
+def _imports(made: Plan, image: Container, is_local: bool) -> PreflightFinding:
+    answer = ask(*container.check(made), cwd="/")
+    if answer.code == container.UNUSABLE and answer.err.startswith("dlio-hpc: "):
+        raise ConfigError(answer.text.removeprefix("dlio-hpc: "))
+    if answer.code:
+        text = f"{image.engine} did not start {image.image} on {os.uname().nodename}: {answer.text}"
+        if is_local:
+            raise InfrastructureError(text)
+        return PreflightFinding("note", "container", f"{text}; compute nodes may differ")
+    return PreflightFinding("ok", "container", f"the image starts here and has dlio-hpc {made.version} and mpi4py")
 
 
 def _library_fault(library: str) -> str | None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from dlio_hpc import document
-from dlio_hpc.batch import job_record, jobscript
+from dlio_hpc.batch import container, job_record, jobscript
 from dlio_hpc.batch.job_state import refresh
 from dlio_hpc.batch.schedulers import SCHEDULERS, After
 from dlio_hpc.command import Unanswered
@@ -239,7 +239,9 @@ def _check_packages(plans: Sequence[Plan]) -> None:
     this Python interpreter with its own search path.
     """
     site = plans[0].site
-    if site.python != sys.executable or site.setup or "PYTHONPATH" in {*site.environment, *site.rank_environment}:
+    if site.container is not None or site.python != sys.executable:
+        return
+    if site.setup or "PYTHONPATH" in {*site.environment, *site.rank_environment}:
         return
     for name in packages.measured(plans):
         if importlib.util.find_spec(packages.PACKAGES[name].module) is None:
@@ -258,10 +260,12 @@ def _check_folders(plans: Sequence[Plan]) -> None:
 
 
 def _check_launch(plan: Plan) -> None:
-    """Raise InfrastructureError if the launcher or mpi4py does not exist on this computer."""
+    """Raise InfrastructureError if the launcher, the container engine or mpi4py does not exist on this computer."""
+    if plan.site.container is not None:
+        container.require_engine(plan.site)
     launcher, python = plan.site.launcher.command, plan.site.python
     missing = None if shutil.which(launcher) else launcher
-    if python == sys.executable and not importlib.util.find_spec("mpi4py"):
+    if plan.site.container is None and python == sys.executable and not importlib.util.find_spec("mpi4py"):
         missing = "mpi4py"
     if missing:
         raise InfrastructureError(

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct, structs
 
 from dlio_hpc import document, units
 from dlio_hpc.config import shipped
+from dlio_hpc.config.container import Container
 from dlio_hpc.config.lustre_layout import Layout
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -168,6 +169,10 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     """Directory on a disk or in the memory of each node. The job unpacks the Python environment of the ranks there
     before its runs, and removes it at the end; null: ranks import from where `python` lies. Example: /dev/shm
     """
+    container: Container | None = None
+    """Container image in which ranks start; null: ranks start on the node itself. Example: {engine: apptainer, image:
+    /shared/dlio-hpc.sif}
+    """
     setup: tuple[str, ...] = ()
     """Lines of the job script that precede the runs. Example: [module load cray-mpich]"""
     environment: dict[str, str] = {}
@@ -188,25 +193,15 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     """Expected rates of a node. They are used for cost estimates and to divide studies into jobs."""
 
     def __post_init__(self) -> None:
-        for variable in (*self.environment, *self.rank_environment):
-            if not (variable.isascii() and variable.isidentifier()):
-                raise ValueError(f"environment: {variable!r} is not a valid name of an environment variable")
-        if "LD_PRELOAD" in self.environment or "LD_PRELOAD" in self.rank_environment:
-            raise ValueError("LD_PRELOAD: use preload instead, which affects only the ranks")
-        if any(re.search(r"[\s:,]", library) for library in (*self.preload, self.darshan or "")):
-            raise ValueError("preload, darshan: the path of a library must not contain blanks, colons or commas")
-        if any("libdarshan" in library for library in self.preload):
-            raise ValueError(
-                "preload must not contain libdarshan.so; give its path in the key darshan, so that its logs are "
-                "configured, checked and read"
-            )
-        if "DARSHAN_ENABLE_NONMPI" in {*self.environment, *self.rank_environment}:
-            raise ValueError(
-                "with DARSHAN_ENABLE_NONMPI, Darshan writes a log per process instead of one log of the run; remove "
-                "the variable"
-            )
+        self._check_environment()
+        self._check_libraries()
         if self.stage_environment is not None and not self.stage_environment.startswith("/"):
             raise ValueError("stage_environment must be an absolute path on the nodes, such as /dev/shm")
+        if self.stage_environment is not None and self.container is not None:
+            raise ValueError(
+                "stage_environment copies the Python environment outside of the container, but the ranks import from "
+                "the image: set stage_environment or container to null"
+            )
         if self.launcher.remote == "pbs_tmrsh" and self.scheduler != "pbs":
             raise ValueError(
                 f"launcher.remote: pbs_tmrsh is a command of PBS and needs scheduler: pbs, not {self.scheduler}"
@@ -214,6 +209,27 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
         if self.pbs_select and self.scheduler != "pbs":
             raise ValueError(f"pbs_select is for PBS's select statement and needs scheduler: pbs, not {self.scheduler}")
         check_options("job_options", self.job_options)
+
+    def _check_environment(self) -> None:
+        for variable in (*self.environment, *self.rank_environment):
+            if not (variable.isascii() and variable.isidentifier()):
+                raise ValueError(f"environment: {variable!r} is not a valid name of an environment variable")
+        if "LD_PRELOAD" in self.environment or "LD_PRELOAD" in self.rank_environment:
+            raise ValueError("LD_PRELOAD: use preload instead, which affects only the ranks")
+        if "DARSHAN_ENABLE_NONMPI" in {*self.environment, *self.rank_environment}:
+            raise ValueError(
+                "with DARSHAN_ENABLE_NONMPI, Darshan writes a log per process instead of one log of the run; remove "
+                "the variable"
+            )
+
+    def _check_libraries(self) -> None:
+        if any(re.search(r"[\s:,]", library) for library in (*self.preload, self.darshan or "")):
+            raise ValueError("preload, darshan: the path of a library must not contain blanks, colons or commas")
+        if any("libdarshan" in library for library in self.preload):
+            raise ValueError(
+                "preload must not contain libdarshan.so; give its path in the key darshan, so that its logs are "
+                "configured, checked and read"
+            )
 
 
 class _Hosts(Struct):

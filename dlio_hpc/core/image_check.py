@@ -1,0 +1,52 @@
+"""Check of a container image: whether it can run the ranks of a job. The job script calls it in the image, before the
+first run.
+"""
+
+import os
+import re
+from pathlib import Path
+
+from dlio_hpc.config.container import Container, parse_bind
+from dlio_hpc.errors import DlioError
+from dlio_hpc.plan.plan import load
+
+# Paths of MPI libraries in /proc/self/maps, such as /opt/cray/pe/lib64/libmpi_gnu_123.so.12.
+_LIBRARY = re.compile(r"\S*/libmpi[^/\s]*\.so\S*")
+
+
+def fault(path: str) -> str:
+    """Return why ranks in this image cannot run the plan at `path`; an empty text if they can. Raise ImportError if
+    mpi4py finds no MPI library.
+    """
+    try:
+        plan, _ = load(Path(path))
+    except DlioError as error:
+        return f"its dlio-hpc cannot read the plan of the job: {error}"
+    image = plan.site.container
+    return site_mpi_fault(image, _libraries()) if image is not None and image.mpi == "site" else ""
+
+
+def site_mpi_fault(image: Container, libraries: list[str]) -> str:
+    """Return an error message if ranks do not load the MPI of the site, although the profile requests it. libraries:
+    paths of the MPI libraries that this process has loaded. If the profile binds nothing itself, an option of the
+    engine binds the site's MPI, and its path is unknown: return an empty text.
+    """
+    targets = [parse_bind(text).target.rstrip("/") for text in image.binds]
+    if not targets or any(path.startswith(f"{target}/") for target in targets for path in libraries):
+        return ""
+    loaded = ", ".join(libraries) or "no libmpi"
+    return (
+        f"mpi4py loads {loaded} instead of the site's MPI (container.mpi: site); remove the MPI from the image, or "
+        "name the library in rank_environment, such as MPI4PY_LIBMPI: /opt/PATH/libmpi.so.12"
+    )
+
+
+def _libraries() -> list[str]:
+    """Return the paths of the MPI libraries that mpi4py loads, without links. MPI is not initialized."""
+    import mpi4py
+
+    mpi4py.rc.initialize = False
+    from mpi4py import MPI  # noqa: F401
+
+    text = Path("/proc/self/maps").read_text()
+    return sorted({os.path.normpath(path) for path in _LIBRARY.findall(text)})

@@ -1,0 +1,156 @@
+#!/bin/bash
+#SBATCH --job-name=demo-20260101-120000-abcdef
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --time=0:30:00
+#SBATCH --signal=B:USR1@60
+#SBATCH --no-requeue
+#SBATCH --open-mode=append
+#SBATCH --output=job.out
+#SBATCH --error=job.err
+#SBATCH --account=proj
+#SBATCH --exclusive
+# dlio-hpc 0: job demo-20260101-120000-abcdef on site slurm
+# 2 node(s) x 4 ranks. Each run is one launcher line below; plan.json holds every setting.
+# To run the job again by hand: bash job.sh (it first copies existing results to attempts/).
+
+cd /runs/demo-20260101-120000-abcdef || exit 6
+job=$PWD
+# Write the exit code of the job to the file exit_status, which remains after the batch system has purged the job. Try up
+# to three times. Ignore further signals, so that they cannot end the script before the file is written.
+keep_status() {
+  local code=$? pause
+  trap '' TERM INT HUP ALRM USR1
+  for pause in 0 1 2; do
+    [ "$pause" = 0 ] || sleep "$pause"
+    echo "$code" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status" && return
+  done
+}
+trap 'exit 143' TERM INT HUP   # until ranks are started; without this trap exit_status would be 0
+trap 'keep_status' EXIT
+# If the job has run before, copy its earlier results to attempts/. The batch system may requeue a job.
+if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
+  attempt=1; while [ -e "attempts/$attempt" ]; do attempt=$(( attempt + 1 )); done
+  rm -rf attempts/.copy; mkdir -p attempts/.copy || exit 6
+  for kept in exit_status stop environment.json runs layout darshan; do
+    [ ! -e "$kept" ] || cp -a "$kept" attempts/.copy/ || exit 6
+  done
+  mv attempts/.copy "attempts/$attempt" || exit 6
+  echo "== attempt $(( attempt + 1 ))" >&2
+fi
+rm -f exit_status stop environment.json runs/*/{result.json,error.json,timeline.h5,probe.json} layout/*.yaml
+rm -rf darshan/*.darshan darshan/*.json runs/*/darshan/*.darshan runs/*/darshan/*.json {darshan,runs/*/darshan}/{live,workers}
+# USR1 arrives 60 s before the time limit. The trap creates the file stop, and all ranks end after the current step.
+trap 'signalled=1; echo "time limit near, 60 s left: stopping"; echo "time limit" > "$job/stop"' USR1
+SECONDS=0
+launched=
+# Return 0 if the job ends because of its time limit. The batch system is asked first, because the limit may have been
+# changed.
+is_over() {
+  local why
+  why=$([ ! "$SLURM_JOB_ID" ] || timeout 2 squeue -h -t all -j "$SLURM_JOB_ID" -o %r 2> /dev/null)
+  if [ "$why" ]; then [ "$why" = TimeLimit ]; else is_over_by_clock; fi
+}
+# The same without the batch system: return 0 if the file stop exists or the walltime is over.
+is_over_by_clock() { [ -e "$job/stop" ] || (( SECONDS >= 1799 )); }
+# Kill the ranks before the script ends. The batch system kills only processes that it started itself; ranks on other
+# nodes may not be among them.
+stop_ranks() {
+  for _ in {1..20}; do kill -0 "$launched" 2> /dev/null || break; sleep 0.1; done
+  kill -KILL "$launched" 2> /dev/null
+}
+# TERM arrives at the time limit (exit code 124, as with timeout(1)) or when the job is cancelled (exit code 143).
+end() {
+  set +eu   # the site's setup lines may have set -e or -u
+  trap '' TERM INT HUP ALRM USR1
+  [ -z "$launched" ] || kill "$launched" 2> /dev/null
+  local code=143
+  ! is_over || code=124
+  [ -z "$launched" ] || stop_ranks
+  exit "$code"
+}
+trap end TERM INT HUP
+
+# Start a run in the background, so that bash handles signals while the run is active.
+run() {
+  [ ! -e "$job/stop" ] || [[ $1 == darshan\ * ]] || exit 124   # the log of a finished run is still checked
+  echo "== $1"
+  "${@:2}" < /dev/null &
+  launched=$!
+  while signalled=; wait "$launched"; code=$?; [ "$signalled" ]; do :; done
+  launched=
+  [ "$code" = 0 ] || ! grep -qs '"exit_code": 7' "runs/$1/error.json" || exit 124
+  return "$code"
+}
+
+for name in "${!DARSHAN_@}"; do unset "$name"; done   # variables of modules or users would override those of the job
+kept=   # LD_PRELOAD without libdarshan: two libdarshan libraries in one rank deadlock
+for library in ${LD_PRELOAD//:/ }; do [[ $library == *libdarshan* ]] || kept+=${kept:+:}$library; done
+if [ "$kept" ]; then LD_PRELOAD=$kept; else unset LD_PRELOAD; fi
+export PYTHONSAFEPATH=1   # ranks neither import from the job's directory nor list it
+cd "$job" || exit 6
+status=0
+
+# Ranks start in a container. Create the directories that it binds.
+mkdir -p /data || exit 6
+darshan_bind=()
+[ ! -e /opt/darshan/lib/libdarshan.so ] || darshan_bind=(--volume=/opt/darshan/lib/libdarshan.so:/opt/darshan/lib/libdarshan.so:ro)
+container=(podman-hpc run --rm --entrypoint= --network=host --uts=host --pid=host --ipc=host --workdir=/runs/demo-20260101-120000-abcdef '--env=SLURM*' '--env=PBS_*' '--env=COBALT_*' '--env=FLUX_*' '--env=PALS_*' '--env=ALPS_*' '--env=PMI*' '--env=PRTE_*' '--env=OMPI_*' '--env=MPI*' '--env=I_MPI_*' '--env=HYD*' '--env=FI_*' '--env=UCX_*' '--env=OMP_*' '--env=OPENBLAS_*' '--env=HDF5_*' '--env=ROMIO_*' '--env=DLIO_HPC_*' --volume=/opt/cray:/opt/cray:ro --volume=/data:/data --volume=/runs/demo-20260101-120000-abcdef:/runs/demo-20260101-120000-abcdef "${darshan_bind[@]}" dlio-hpc:0.1 env PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 ${LD_LIBRARY_PATH:+"LD_LIBRARY_PATH=$LD_LIBRARY_PATH"})
+# Test on each node that the image starts and has the dlio-hpc of this job.
+test='import json, os, sys
+version, image, *job = sys.argv[1:]
+fault = ""
+try:
+    import dlio_hpc, mpi4py
+    if dlio_hpc.__version__ != version:
+        fault = "it has dlio-hpc %s, the job was planned by %s" % (dlio_hpc.__version__, version)
+    elif job:
+        import dlio_hpc.core.image_check
+        fault = dlio_hpc.core.image_check.fault(job[0])
+except (ImportError, RuntimeError) as error:
+    fault = "%s: %s" % (sys.executable, error)
+if fault:
+    host = os.uname().nodename
+    text = "site.container: %s cannot be used: %s; it needs mpi4py and dlio-hpc %s as it is here"
+    text %= (image, fault, version)
+    print("dlio-hpc: %s: %s" % (host, text), file=sys.stderr)
+    if job:
+        error = dict(rank=0, host=host, kind="ConfigError", message=text, exit_code=2)
+        try:
+            os.makedirs(os.path.dirname(job[1]), exist_ok=True)
+            with open(job[1], "x") as file:
+                json.dump(error, file)
+        except FileExistsError:
+            pass
+    sys.exit(2)
+'
+run container srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --mpi=pmi2 --kill-on-bad-exit=1 "${container[@]}" /opt/dlio-hpc/bin/python3 -c "$test" 0 dlio-hpc:0.1 plan.json runs/00-generate/error.json || exit $(( $? == 2 ? 2 : 6 ))
+
+# Set the launcher arguments that load Darshan in the next run, whose log is written to the folder $1. If the probe with
+# two ranks does not write a log of two ranks, all runs are made without Darshan. Darshan does not overwrite a log, so each
+# attempt writes a new one.
+log=$(date +%Y%m%d-%H%M%S)-$$.darshan
+set_darshan() {
+  mkdir -p "$1/live"
+  set -- "$job/$1" "$log"
+  darshan=(LD_PRELOAD=/opt/darshan/lib/libdarshan.so DARSHAN_LOGFILE="$1/$2" DARSHAN_CONFIG_PATH="$1/darshan.conf" DARSHAN_MMAP_LOGPATH="$1/live" DARSHAN_DISABLE_SHARED_REDUCTION="1" DXT_ENABLE_IO_TRACE="1")
+  [ -z "$excluded" ] || darshan+=(DARSHAN_MODMEM="8" DARSHAN_EXCLUDE_DIRS="$excluded")
+}
+excluded=$(/opt/python/bin/python3 -m dlio_hpc.darshan excluded plan.json)   # empty for libdarshan 3.4 and later, which reads a configuration file
+set_darshan darshan
+run 'darshan probe' /opt/python/bin/python3 -m dlio_hpc.darshan probe plan.json "$log" -- srun --nodes=1 --ntasks=2 --ntasks-per-node=2 --mpi=pmi2 --kill-on-bad-exit=1 "${container[@]}" "${darshan[@]}" /opt/dlio-hpc/bin/python3 -m mpi4py -c 'from mpi4py import MPI' || set_darshan() { darshan=(); }
+
+run 'layout before' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json before || exit $?
+set_darshan runs/00-generate/darshan
+run 00-generate srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --mpi=pmi2 --kill-on-bad-exit=1 "${container[@]}" "${darshan[@]}" /opt/dlio-hpc/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # end the job: its runs need this dataset
+run 'darshan 00-generate' /opt/python/bin/python3 -m dlio_hpc.darshan judge plan.json --run 0 || [ $? != 3 ] || status=3
+run 'layout after' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json after || exit $?
+set_darshan runs/01-measure-1/darshan
+run 01-measure-1 srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --mpi=pmi2 --kill-on-bad-exit=1 "${container[@]}" "${darshan[@]}" /opt/dlio-hpc/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 || status=$?
+run 'darshan 01-measure-1' /opt/python/bin/python3 -m dlio_hpc.darshan judge plan.json --run 1 || [ $? != 3 ] || status=3
+set_darshan runs/02-measure-2/darshan
+run 02-measure-2 srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --mpi=pmi2 --kill-on-bad-exit=1 "${container[@]}" "${darshan[@]}" /opt/dlio-hpc/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
+run 'darshan 02-measure-2' /opt/python/bin/python3 -m dlio_hpc.darshan judge plan.json --run 2 || [ $? != 3 ] || status=3
+
+grep -qs "steps" stop && exit 124
+exit "$status"
