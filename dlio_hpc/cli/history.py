@@ -48,8 +48,8 @@ def _day(text: str) -> str:
 @option("--since", callback=parsed(_day), metavar="DAY", help="Only jobs that ended on this day (UTC) or later.")
 @option("--until", callback=parsed(_day), metavar="DAY", help="Only jobs that ended on this day (UTC) or before.")
 @option(
-    "--metric", type=click.Choice(list(METRICS)), default="samples_per_s", show_default=True, metavar="NAME",
-    help=f"Metric to list: {', '.join(METRICS)}.",
+    "--metric", type=click.Choice(list(METRICS)), metavar="NAME",
+    help=f"Metric to list: {', '.join(METRICS)}. Default: samples_per_s.",
 )  # fmt: skip
 @page_options
 @option("--csv", "as_csv", is_flag=True, help="Print all runs with all their metrics as CSV.")
@@ -74,12 +74,15 @@ def _day(text: str) -> str:
     help="Rebuild the history from the archives and the decisions on baselines alone.",
 )
 def history(
-    pattern: str | None, archive: Path | None, runs: Path, metric: MetricName, outputs: Outputs,
+    pattern: str | None, archive: Path | None, runs: Path, metric: MetricName | None, outputs: Outputs,
     openmetrics: Path | None, influx: Path | None, xdmod: Path | None, is_export: bool, is_rebuild: bool, **wanted: Any,
 ) -> int:  # fmt: skip
     """List earlier jobs. Jobs with the same key form a block, the newest job last. A line shows the median of a metric
     and its change from the baseline or, without a baseline, from the previous job. Steps and drifts of the metric are
     shown below the lines.
+
+    --html writes the dashboard of the facility: all suites and workloads, with the verdicts on their newest jobs. With
+    a pattern, with --metric, or with another filter than --site and --since, it writes the listed jobs instead.
 
     JOB-PATTERN is the name of a job; * and ? in it match as in a shell. Key: see dlio-hpc baseline --help.
     """
@@ -110,15 +113,23 @@ def history(
 
         history_rows.write_csv(entries, sys.stdout)
     if not entries:
-        is_chosen = pattern is not None or any(value is not None for value in wanted.values())
+        is_chosen = pattern is not None or _chosen(wanted)
         drawn = "; no page or picture is written" if outputs.has_files else ""
         console.say(f"the history of {folder} has no jobs{' that match' if is_chosen else ''}{drawn}")
         return 0
     for name, path in monitored.items():
         _monitor(name, path, entries, folder)
     if not monitored or outputs.has_files:
-        outputs.present(lambda: _document(entries, folder, metric))
+        is_whole = pattern is None and metric is None and not {*_chosen(wanted)} - {"site", "since"}
+        if outputs.html is not None and is_whole:
+            outputs.write_page(_dashboard(entries, folder, outputs.html))
+            outputs = outputs._replace(html=None)
+        outputs.present(lambda: _document(entries, folder, metric or "samples_per_s"))
     return 0
+
+
+def _chosen(wanted: dict[str, Any]) -> list[str]:
+    return [name for name, value in wanted.items() if value is not None]
 
 
 def _monitor(name: str, path: Path, entries: "Sequence[Entry]", folder: Path) -> None:
@@ -157,3 +168,15 @@ def _document(entries: "Sequence[Entry]", folder: Path, metric: MetricName) -> "
 
     blocks = history_rows.blocks(entries, baselines.active(baselines.read(folder)), metric)
     return history_document.of_history(blocks, metric, str(folder))
+
+
+def _dashboard(entries: "Sequence[Entry]", folder: Path, page: Path) -> "Document":
+    """Return the dashboard of the listed jobs. It links the pages of a site that lie in the folder of `page`."""
+    from dlio_hpc import units
+    from dlio_hpc.reports import dashboard, site_pages
+    from dlio_hpc.verdict import history as histories
+    from dlio_hpc.verdict import standing
+
+    rows = standing.of(folder, entries, histories.entries(folder))
+    address = site_pages.addresses(page.parent)
+    return dashboard.of_facility(dashboard.Facility(str(folder), units.utc_now(), rows, len(entries), address))
