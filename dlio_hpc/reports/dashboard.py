@@ -175,13 +175,14 @@ def _card(row: Standing, last: date, anchor: str, address: Address) -> Card:
     when = f"night {row.night}" if row.night == last else f"last run: night {row.night}"
     judged = row.suite.judgement if row.suite is not None else row.judgement
     assert judged is not None
-    pages = [(row.newest.study, address(row.newest.study)), *((job, address(job)) for job in row.members)]
-    links = list(dict(pages).items())
+    links = [(f"job {job}", address(job)) for job in row.members]
+    if row.kind == "suite":
+        links.insert(0, (f"suite {row.newest.study}", address(row.newest.study)))
     notes = [*([row.note] if row.note else []), *_reasons(judged.verdicts)]
     return Card(
         anchor=anchor,
         state="not measured" if is_missed else _state(row),
-        title=row.name if row.kind in ("workload", "unknown") else f"{row.name} ({row.kind})",
+        title=f"{row.name} on {row.site}",
         when=f"not run in night {last}; {when}" if is_missed else when,
         summary=f"That night: {_summary(row)}." if row.night != last else f"{_summary(row)}.",
         links=links,
@@ -251,7 +252,8 @@ def _jobs(jobs: Sequence[Entry], address: Address) -> Table:
     newest = sorted(jobs, key=lambda job: (job.ended, job.job), reverse=True)
     rows = [[job.job, _when(job), str(night_of(job.ended)), job.site, job.state, job.fault or "-"] for job in newest]
     header = ("job", "ended (UTC)", "night", "site", "state", "fault")
-    return Table("", header, rows, links=[address(job.job) for job in newest])
+    fold = f"Show {len(rows)} jobs, newest first"
+    return Table("", header, rows, links=[address(job.job) for job in newest], fold=fold)
 
 
 def _when(entry: Entry) -> str:

@@ -39,7 +39,8 @@ class Table(NamedTuple):
     style. legend: explanation of the columns. has_total: whether the last row is the total. most: maximum number of
     rows on a terminal; None for all rows. is_whole: whether cells are never folded on a terminal. is_detail: whether
     only the HTML page shows the table. links: relative address of the page of each row's first cell, or an empty
-    string; empty if no row has a page.
+    string; empty if no row has a page. fold: text that unfolds the table on the page; empty for a table that is always
+    shown.
     """
 
     title: str
@@ -52,6 +53,7 @@ class Table(NamedTuple):
     is_whole: bool = False
     is_detail: bool = False
     links: Sequence[str] = ()
+    fold: str = ""
 
 
 class Picture(NamedTuple):

@@ -73,13 +73,9 @@ def render(document: Document, home: str | None = None) -> str:
 
 
 def _cards(document: Document) -> list[Card]:
-    return [
-        card
-        for section in on_page(document.sections)
-        for block in section.blocks
-        if isinstance(block, Board)
-        for card in block.cards
-    ]
+    """Return the cards of all sections, the most severe first."""
+    boards = [block for section in document.sections for block in section.blocks if isinstance(block, Board)]
+    return sorted((card for board in boards for card in board.cards), key=lambda card: list(_SYMBOLS).index(card.state))
 
 
 def _trusted(svg: str) -> Any:
