@@ -97,7 +97,9 @@ def facility(folder: Path, last: int = 83) -> Path:
     earlier(archives, stopped, "weekend", [last - 9, last - 8])
     baselines.accept(archives, workload(archives, "cosmoflow", "polaris", range(last - 9, last + 1)), "ok", force=True)
     workload(archives, "unet3d", "polaris", range(last - 3, last + 1), storage="cached")
-    workload(archives, "resnet50", "aurora", [last - 1, last], fault="job ended as node_fail", exit_code=6, state="failed")
+    workload(
+        archives, "resnet50", "aurora", [last - 1, last], fault="job ended as node_fail", exit_code=6, state="failed"
+    )
     workload(archives, "bert", "aurora", [last - 60])
     return archives
 

@@ -175,15 +175,15 @@ def _card(row: Standing, last: date, anchor: str, address: Address) -> Card:
     when = f"night {row.night}" if row.night == last else f"last run: night {row.night}"
     judged = row.suite.judgement if row.suite is not None else row.judgement
     assert judged is not None
-    links = [(f"job {job}", address(job)) for job in row.members]
-    if row.kind == "suite":
-        links.insert(0, (f"suite {row.newest.study}", address(row.newest.study)))
+    pages = [("suite", row.newest.study)] * (row.kind == "suite") + [("job", job) for job in row.members]
+    links = [(f"{noun} {name}", address(name)) for noun, name in pages]
     notes = [*([row.note] if row.note else []), *_reasons(judged.verdicts)]
     return Card(
         anchor=anchor,
         state="not measured" if is_missed else _state(row),
         title=f"{row.name} on {row.site}",
         when=f"not run in night {last}; {when}" if is_missed else when,
+        is_current=row.night == last,
         summary=f"That night: {_summary(row)}." if row.night != last else f"{_summary(row)}.",
         links=links,
         lines=[_line(verdict, row, last) for verdict in judged.verdicts],

@@ -97,7 +97,8 @@ class CardLine(NamedTuple):
 
 
 class Card(NamedTuple):
-    """A suite or workload on a dashboard. anchor: id on the page. when: when it ran last. links: text and relative
+    """A suite or workload on a dashboard. anchor: id on the page. when: when it ran last. is_current: whether that was
+    last night. links: text and relative
     address of each page of its newest jobs; the address is empty if there is no page. notes: further sentences.
     """
 
@@ -105,6 +106,7 @@ class Card(NamedTuple):
     state: NightState
     title: str
     when: str
+    is_current: bool
     summary: str
     links: Sequence[tuple[str, str]]
     lines: Sequence[CardLine]

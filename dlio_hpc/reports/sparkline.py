@@ -12,7 +12,7 @@ from dlio_hpc.verdict.history_entry import Entry, Key
 # Maximum number of nights of a picture, and of dates in its description.
 MOST, _NAMED = 30, 3
 _WIDTH, _HEIGHT, _MARGIN = 180.0, 36.0, 4.0
-# Minimum range of values that the full height stands for, as a share of the largest value.
+# Minimum range of values that the full height stands for, as a share of the value in the middle.
 _LEAST_SPAN = 0.1
 
 
@@ -99,13 +99,14 @@ def svg(shown: Nights) -> str:
     if not values:
         return ""
     levels = [value for _, value in values] + ([shown.base] if shown.base is not None else [])
-    high = max(levels)
-    low = min(*levels, high * (1 - _LEAST_SPAN))
+    middle, half = (max(levels) + min(levels)) / 2, (max(levels) - min(levels)) / 2
+    half = max(half, _LEAST_SPAN * middle / 2)
+    low, high = middle - half, middle + half
     step = (_WIDTH - 2 * _MARGIN) / max(len(shown.days) - 1, 1)
     x = {day: _MARGIN + step * place for place, day in enumerate(shown.days)}
     y = {day: _height(value, low, high) for day, value in values}
     noun = METRICS[shown.metric].noun
-    label = f"{noun}, {described(shown)}; from {_number(min(levels), shown)} to {_number(high, shown)}, "
+    label = f"{noun}, {described(shown)}; from {_number(min(levels), shown)} to {_number(max(levels), shown)}, "
     label += f"latest {_number(values[-1][1], shown)}"
     parts = [*_bands(shown, x, step), *_base(shown, low, high), *_curves(shown, x, y), *_marks(shown, x, y)]
     size = f'width="{_WIDTH:g}" height="{_HEIGHT:g}" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}"'
