@@ -43,7 +43,7 @@ def opened(width: int, scheme: str) -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install '.[test]'")
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
         try:
             yield context.new_page()
         finally:

@@ -115,13 +115,13 @@ def _banner(rows: Sequence[Standing], last: date | None, facility: Facility) -> 
 
 def _is_missed(row: Standing, last: date) -> bool:
     """Return whether a suite did not run last night, although it ran in one of the nights before."""
-    return row.kind != "workload" and last - timedelta(days=_EXPECTED) <= row.night < last
+    return row.kind != "single" and last - timedelta(days=_EXPECTED) <= row.night < last
 
 
 def _counts(ran: Sequence[Standing], missed: Sequence[Standing]) -> str:
     """Return how many of the suites and of the other workloads are good."""
-    suites = [row for row in ran if row.kind != "workload"]
-    others = [row for row in ran if row.kind == "workload"]
+    suites = [row for row in ran if row.kind != "single"]
+    others = [row for row in ran if row.kind == "single"]
     clauses = []
     if suites or missed:
         clauses.append(_good(suites, len(suites) + len(missed), "suite"))
@@ -150,7 +150,7 @@ def _absent(rows: Sequence[Standing], missed: Sequence[Standing], last: date) ->
         names = [f"{row.name} on {row.site} (last {row.night})" for row in missed[:_NAMED]]
         rest = f" and {len(missed) - _NAMED} more" if len(missed) > _NAMED else ""
         yield f"Not run that night: {', '.join(names)}{rest}."
-    old = [row for row in rows if row.kind != "workload" and row.night < last - timedelta(days=_EXPECTED)]
+    old = [row for row in rows if row.kind != "single" and row.night < last - timedelta(days=_EXPECTED)]
     if old:
         yield f"{len(old)} suite{'s have' if len(old) > 1 else ' has'} not run for more than {_EXPECTED} nights."
 

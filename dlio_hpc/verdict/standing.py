@@ -24,8 +24,9 @@ from dlio_hpc.verdict.baselines import Accepted
 from dlio_hpc.verdict.history_entry import Entry, together
 from dlio_hpc.verdict.suite import SuiteVerdict
 
-# unknown: a job of several whose archives cannot be read, so that it may be a suite or a study.
-Kind = Literal["suite", "study", "workload", "unknown"]
+# single: jobs of a workload that belong to no suite or study. unknown: jobs of a suite or a study whose archives cannot
+# be read.
+Kind = Literal["suite", "study", "single", "unknown"]
 
 
 class Standing(NamedTuple):
@@ -81,7 +82,7 @@ def of(folder: Path, listed: Sequence[Entry], history: Sequence[Entry]) -> list[
     for (name, site), jobs in grouped.items():
         ordered = tuple(sorted(jobs, key=lambda job: (job.ended, job.job)))
         members = [entry for entry in history if entry.study == ordered[-1].study]
-        row = Standing(name, site, "workload", ordered, tuple(entry.job for entry in members), None, None)
+        row = Standing(name, site, "single", ordered, tuple(entry.job for entry in members), None, None)
         rows.append(_judged(row, folder, history, active))
     return rows
 
