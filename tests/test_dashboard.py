@@ -13,10 +13,10 @@ from dlio_hpc import units
 from dlio_hpc.files.archive import SUFFIX
 from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.reports import banner, dashboard, page, sparkline
-from dlio_hpc.reports.dashboard import Facility
+from dlio_hpc.reports.dashboard import Facility, Unread
 from dlio_hpc.reports.document import Board, Card, Document, NightState
 from dlio_hpc.verdict import baseline_comparison, baselines, history, standing
-from tests import facilities, nights
+from tests import facilities, nights, studies
 from tests.conftest import Run
 
 LAST = 83
@@ -93,9 +93,10 @@ def test_a_suite_is_judged_with_its_own_tolerance_and_criteria(archives: Path, r
 def test_nothing_ran_is_said_first(archives: Path) -> None:
     opening = _document(archives, now=nights.day(LAST + 4), site="polaris").banner
     assert opening.state == "not measured"
-    assert opening.text.startswith(
-        "Nothing ran since 2026-11-23 02:00 UTC (4.0 days). That night: 1 of 2 workloads good."
+    lead = (
+        "Nothing ran since 2026-11-23 02:00 UTC (4.0 days), as far as jobs are archived. That night: 1 of 2 workloads"
     )
+    assert opening.text.startswith(lead)
 
 
 def test_gaps_are_shown_and_said(archives: Path) -> None:
@@ -157,9 +158,34 @@ def test_a_night_lasts_from_local_noon_to_noon() -> None:
     assert str(standing.night_of("2026-07-01T17:01:00Z")) == "2026-07-02", "daylight saving time"
 
 
+def test_a_study_is_listed_and_not_judged(archives: Path, tmp_path: Path) -> None:
+    made = studies.make(tmp_path, studies.asked("demo", "reader.batch_size=4,8"), repeat=2, name="tune")
+    studies.write(made, lambda *_: 100.0)
+    folder = tmp_path / "archive"
+    facilities.archived(tmp_path / "tune-1", folder, LAST + 3)
+    history.take_in(folder)
+    entries = history.entries(folder)
+    (row,) = standing.of(folder, entries, entries)
+    assert (row.kind, row.outcome) == ("study", None)
+    known = history.entries(archives)
+    rows = [row, *standing.of(archives, known, known)]
+    shown = dashboard.of_facility(
+        Facility("archive", nights.day(LAST + 3), rows, 1, lambda name: f"studies/{name}.html")
+    )
+    lead = (
+        "Only studies ran since 2026-11-23 02:00 UTC (3.0 days), as far as jobs are archived. That night: 1 of 3 suites"
+    )
+    assert shown.banner.text.startswith(lead)
+    html = page.render(shown).replace("<wbr>", "")
+    assert '<a href="studies/tune.html">tune</a>' in html
+
+
 def test_no_jobs_are_no_good_news(tmp_path: Path) -> None:
     opening = dashboard.of_facility(Facility("archive", NOW, [], 0, lambda _: "")).banner
     assert (opening.state, opening.text) == ("not measured", "No job has a verdict.")
+    unread = [Unread("x", "is damaged")]
+    opening = dashboard.of_facility(Facility("archive", NOW, [], 0, lambda _: "", (), unread)).banner
+    assert (opening.state, opening.text) == ("bad", "No job has a verdict. Cannot be read: x.")
 
 
 def test_the_page_has_colour_and_word_of_each_state(archives: Path) -> None:

@@ -70,12 +70,12 @@ def test_an_archive_that_cannot_be_read_is_listed_and_stops_nothing(archives: Pa
     path = next(archives.glob(f"checkpoints*{SUFFIX}"))
     path.write_bytes(path.read_bytes()[:-50])
     (archives / f"new{SUFFIX}").write_bytes(b"no archive")
-    done = run("dlio-hpc", "site-report", "web", "-q", "--archive", archives)
+    done = run("dlio-hpc", "site-report", "web", "--quiet", "--archive", archives)
     assert done.code == 3
     assert f"dlio-hpc: new: {archives}/new{SUFFIX}" in done.err
     assert "4 pages made" in done.err
     index = (tmp_path / "web" / "index.html").read_text().replace("<wbr>", "")
-    assert re.search(r'class="banner bad".*Cannot be read: checkpoints\S+-1, new, checkpoints', index)
+    assert re.search(r'class="banner bad".*Cannot be read: checkpoints\S+-1, new[.]', index)
     assert "Archives that cannot be read" in index
     assert "judged without the criteria and tolerance of a suite: " in index
 
@@ -83,7 +83,7 @@ def test_an_archive_that_cannot_be_read_is_listed_and_stops_nothing(archives: Pa
 def test_the_group_of_the_web_server_may_read_it(archives: Path, run: Run, tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
-        assert run("dlio-hpc", "site-report", "new/web", "-q", "--archive", archives).code == 0
+        assert run("dlio-hpc", "site-report", "new/web", "--quiet", "--archive", archives).code == 0
     finally:
         os.umask(before)
     for path in (tmp_path / "new" / "web").rglob("*"):
@@ -95,15 +95,15 @@ def test_a_foreign_file_is_not_replaced_and_nothing_is_removed(archives: Path, r
     (web / "jobs").mkdir(parents=True)
     (web / "index.html").write_text("<h1>ours</h1>")
     (web / "jobs" / "notes.html").write_text("notes")
-    done = run("dlio-hpc", "site-report", "web", "-q", "--archive", archives)
+    done = run("dlio-hpc", "site-report", "web", "--quiet", "--archive", archives)
     assert done.code == 2
     assert "web/index.html was not written by dlio-hpc site-report; move it" in done.err
     assert (web / "index.html").read_text() == "<h1>ours</h1>"
     (web / "index.html").unlink()
-    assert run("dlio-hpc", "site-report", "web", "-q", "--archive", archives).code == 0
+    assert run("dlio-hpc", "site-report", "web", "--quiet", "--archive", archives).code == 0
     for path in archives.glob(f"weekend*{SUFFIX}"):
         path.unlink()
-    assert run("dlio-hpc", "site-report", "web", "-q", "--archive", archives).code == 0
+    assert run("dlio-hpc", "site-report", "web", "--quiet", "--archive", archives).code == 0
     assert list((web / "jobs").glob("weekend*")), "the page of an archive that is gone stays"
     assert (web / "jobs" / "notes.html").read_text() == "notes"
 

@@ -122,7 +122,8 @@ def history(
     if not monitored or outputs.has_files:
         is_whole = pattern is None and metric is None and not {*_chosen(wanted)} - {"site", "since"}
         if outputs.html is not None and is_whole:
-            outputs.write_page(_dashboard(entries, folder, outputs.html))
+            limits = [f"{name} {wanted[name]}" for name in _chosen(wanted)]
+            outputs.write_page(_dashboard(entries, folder, ", ".join([str(folder), *limits]), outputs.html))
             outputs = outputs._replace(html=None)
         outputs.present(lambda: _document(entries, folder, metric or "samples_per_s"))
     return 0
@@ -170,8 +171,10 @@ def _document(entries: "Sequence[Entry]", folder: Path, metric: MetricName) -> "
     return history_document.of_history(blocks, metric, str(folder))
 
 
-def _dashboard(entries: "Sequence[Entry]", folder: Path, page: Path) -> "Document":
-    """Return the dashboard of the listed jobs. It links the pages of a site that lie in the folder of `page`."""
+def _dashboard(entries: "Sequence[Entry]", folder: Path, source: str, page: Path) -> "Document":
+    """Return the dashboard of the listed jobs. source: name of the folder, with the filters. page: path of the
+    dashboard. If the pages of a site lie in the same folder, the dashboard links them.
+    """
     from dlio_hpc import units
     from dlio_hpc.reports import dashboard, site_pages
     from dlio_hpc.verdict import history as histories
@@ -179,4 +182,4 @@ def _dashboard(entries: "Sequence[Entry]", folder: Path, page: Path) -> "Documen
 
     rows = standing.of(folder, entries, histories.entries(folder))
     address = site_pages.addresses(page.parent)
-    return dashboard.of_facility(dashboard.Facility(str(folder), units.utc_now(), rows, len(entries), address))
+    return dashboard.of_facility(dashboard.Facility(source, units.utc_now(), rows, len(entries), address))

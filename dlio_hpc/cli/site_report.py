@@ -6,15 +6,15 @@ import click
 
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
-from dlio_hpc.cli.verbs import PATH, SETTINGS, argument
+from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
 from dlio_hpc.records import outcomes
 
 
 @click.command(context_settings=SETTINGS)
 @argument("folder", type=PATH, metavar="DIR")
 @archive_options
-@click.option("--anew", "is_anew", is_flag=True, help="Make all pages anew, for example after an upgrade of dlio-hpc.")
-@click.option("-q", "--quiet", is_flag=True, help="Do not print the names of the pages.")
+@option("--anew", "is_anew", is_flag=True, help="Make all pages anew, for example after an upgrade of dlio-hpc.")
+@option("--quiet", is_flag=True, help="Do not print the names of the pages.")
 def site_report(folder: Path, archive: Path | None, runs: Path, is_anew: bool, quiet: bool) -> int:
     """Make a static site of all archived jobs, which a web server can show. DIR/index.html is the dashboard of the
     facility, DIR/jobs/JOB.html the report of a job, DIR/studies/STUDY.html that of a study or suite.

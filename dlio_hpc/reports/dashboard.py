@@ -61,7 +61,7 @@ class Facility(NamedTuple):
 def of_facility(facility: Facility) -> Document:
     """Return the dashboard of a facility."""
     judged = [row for row in facility.rows if row.outcome is not None]
-    last = max((row.night for row in facility.rows), default=None)
+    last = max((row.night for row in judged), default=None)
     rows = sorted(judged, key=lambda row: (-row.night.toordinal(), _severity(row), row.site, row.name))
     return Document(
         title="Dashboard",
@@ -92,18 +92,18 @@ def _summary(row: Standing) -> str:
 
 def _banner(rows: Sequence[Standing], last: date | None, facility: Facility) -> Banner:
     if not rows or last is None:
-        return Banner("not measured", " ".join(["No job has a verdict.", *_unread(facility.unread)]))
+        state: State = "bad" if facility.unread else "not measured"
+        return Banner(state, " ".join(["No job has a verdict.", *_unread(facility.unread)]))
     ran = [row for row in rows if row.night == last]
     missed = [row for row in rows if _is_missed(row, last)]
     bad = [row for row in sorted(ran, key=_severity) if _state(row) != "good"]
-    newest = max(row.newest.ended for row in facility.rows)
-    age_s = units.seconds_between(newest, facility.now)
-    counts = _counts(ran, missed)
-    lead = f"Last night {last}: {counts}."
+    newest = max((row.newest for row in rows), key=lambda entry: entry.ended)
+    age_s = units.seconds_between(newest.ended, facility.now)
+    lead = f"Last night {last}: {_counts(ran, missed)}."
     if age_s > _FRESH_S:
-        lead = (
-            f"Nothing ran since {newest[:16].replace('T', ' ')} UTC ({age_s / 86400:.1f} days). That night: {counts}."
-        )
+        has_studies = any(row.newest.ended > newest.ended for row in facility.rows)
+        subject = f"{'Only studies' if has_studies else 'Nothing'} ran since {_when(newest)} UTC"
+        lead = f"{subject} ({age_s / 86400:.1f} days), as far as jobs are archived. That night: {_counts(ran, missed)}."
     states: list[State] = [_BANNERS[_state(row)] for row in ran]
     if missed or age_s > _FRESH_S or not ran:
         states.append("not measured")

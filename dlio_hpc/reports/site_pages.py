@@ -69,17 +69,21 @@ def make(folder: Path, archives: Path, is_anew: bool, progress: Callable[[str], 
         _make_folder(directory)
     entries = history.entries(archives)
     written, kept, unread, codes = [], 0, [], []
+    broken: set[Path] = set()
     for job in (*_jobs(archives), *_studies(archives, entries)):
         target = folder / job.kind / f"{job.name}.html"
         if not is_anew and _is_current(target, job.sources):
             kept += 1
             continue
+        if not broken.isdisjoint(job.sources):
+            continue  # a study with an archive that is listed already
         try:
             text = job.text()
         except Exception as fault:  # noqa: BLE001 - an archive that cannot be read must not prevent the other pages
             reason = classified(fault)
             unread.append(Unread(job.name, str(reason)))
             codes.append(reason.exit_code)
+            broken.update(job.sources)
             continue
         _write(target, text)
         written.append(f"{job.kind}/{job.name}.html")
