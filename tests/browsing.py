@@ -65,3 +65,12 @@ def barriers(tab: Any) -> list[str]:
 def is_wide(tab: Any) -> bool:
     """Return whether the page scrolls sideways."""
     return bool(tab.evaluate("document.documentElement.scrollWidth > innerWidth"))
+
+
+def cut_off(tab: Any) -> list[str]:
+    """Return the labels of the tables that are wider than a printed page of A4 with its margins."""
+    tab.emulate_media(media="print")
+    tab.set_viewport_size({"width": 688, "height": 1000})
+    wide = "tables.filter((table) => table.scrollWidth > table.clientWidth + 1)"
+    labels: list[str] = tab.eval_on_selector_all(".table", f"tables => {wide}.map((table) => table.ariaLabel)")
+    return labels

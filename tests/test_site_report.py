@@ -186,6 +186,19 @@ def test_every_kind_of_page_has_no_barrier(run: Run, tmp_path: Path) -> None:
 
 
 @browser
+def test_printed_pages_cut_nothing_off(archives: Path, tmp_path: Path) -> None:
+    site_pages.make(tmp_path / "web", archives, False, lambda _: None)
+    for name, made in documents(tmp_path).items():
+        (tmp_path / "web" / f"{name}.html").write_text(page.render(made))
+    with browsing.opened(1280, "dark") as tab:
+        for path in (tmp_path / "web").rglob("*.html"):
+            tab.goto(path.as_uri())
+            assert tab.pdf(format="A4").startswith(b"%PDF")
+            assert (path.name, browsing.cut_off(tab)) == (path.name, [])
+            tab.set_viewport_size({"width": 1280, "height": 900})
+
+
+@browser
 def test_axe_would_have_found_a_barrier(tmp_path: Path) -> None:
     html = page.render(documents(tmp_path)["history"]).replace(' tabindex="0"', "")
     (tmp_path / "bad.html").write_text(html)
