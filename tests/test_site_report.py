@@ -137,6 +137,11 @@ def test_a_folder_that_cannot_be_made_is_named(archives: Path, run: Run, tmp_pat
     assert (done.code, "web" in done.err) == (6, True), done.err
 
 
+@pytest.mark.parametrize(("codes", "code"), [((), 0), ((6, 3), 3), ((6,), 6), ((3, 70), 70)])
+def test_the_most_severe_fault_is_the_exit_code(codes: tuple[int, ...], code: int) -> None:
+    assert site_pages.SiteMade((), 0, (), codes).exit_code == code
+
+
 def test_addresses_are_quoted(tmp_path: Path) -> None:
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "a #b.html").write_text("")

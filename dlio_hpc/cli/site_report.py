@@ -7,7 +7,6 @@ import click
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
-from dlio_hpc.records import outcomes
 
 
 @click.command(context_settings=SETTINGS)
@@ -32,5 +31,4 @@ def site_report(folder: Path, archive: Path | None, runs: Path, is_anew: bool, q
     for item in made.unread:
         console.say(f"dlio-hpc: {item.name}: {item.why}")
     console.say(f"{folder / site_pages.INDEX}: {len(made.written)} pages made, {made.kept} up to date")
-    worst = outcomes.worst(map(outcomes.of_exit_code, made.exit_codes))
-    return 0 if worst is None else outcomes.OUTCOMES[worst].exit_code
+    return made.exit_code

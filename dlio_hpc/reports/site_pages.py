@@ -13,9 +13,9 @@ from urllib.parse import quote
 from msgspec import structs
 
 from dlio_hpc import units
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, classified, of_system
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, classified, of_system
 from dlio_hpc.files import archive, rundir, whole_file
-from dlio_hpc.records import job_outcome, study_outcome
+from dlio_hpc.records import job_outcome, outcomes, study_outcome
 from dlio_hpc.reports import dashboard, examined_runs, job_document, judged_study, page, study_report
 from dlio_hpc.reports.dashboard import Address, Facility, Unread
 from dlio_hpc.verdict import history, standing
@@ -35,6 +35,14 @@ class SiteMade(NamedTuple):
     kept: int
     unread: tuple[Unread, ...]
     exit_codes: tuple[int, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the most severe of these reasons; 0 if all pages are made. A bug is the most severe."""
+        if Unexpected.exit_code in self.exit_codes:
+            return Unexpected.exit_code
+        worst = outcomes.worst(map(outcomes.of_exit_code, self.exit_codes))
+        return 0 if worst is None else outcomes.OUTCOMES[worst].exit_code
 
 
 class _PageJob(NamedTuple):
@@ -153,12 +161,12 @@ def _studies(archives: Path, entries: Sequence[Entry]) -> Iterator[_PageJob]:
 
 
 def _study_text(archives: Path, paths: Sequence[Path]) -> str:
-    outcomes = [job_outcome.load_archive(path) for path in paths]
-    study = study_outcome.held(outcomes)
+    jobs = [job_outcome.load_archive(path) for path in paths]
+    study = study_outcome.held(jobs)
     if study is None:
         raise InvalidRun(f"{paths[0]} and the other jobs of its study have no common record of the study")
     study = structs.replace(study, archive=str(archives))
-    made = study_report.make(study_outcome.of_jobs(study, outcomes, absent="its job is not archived"))
+    made = study_report.make(study_outcome.of_jobs(study, jobs, absent="its job is not archived"))
     verdict = judged_study.verdict_on(made, lambda _: None)
     return page.render(judged_study.document(made, verdict), f"../{INDEX}")
 
