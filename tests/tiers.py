@@ -106,6 +106,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
     "pages open in a browser": (
         "test_pictures.py::test_a_browser_shows_the_page_without_a_complaint_or_a_request",
         "test_banners.py::test_no_page_breaks_a_word_or_is_wider_than_the_window[True-390]",
+        "test_site_report.py::test_a_web_server_shows_the_site_to_every_reader[390-dark]",
     ),
     "the Python API": ("test_api.py::test_readmes_example_runs_a_job",),
     "a run is compared with a plain loop": ("test_storage_probe.py::test_a_job_compares_its_run_with_a_plain_loop",),

@@ -81,15 +81,16 @@ def history(
     and its change from the baseline or, without a baseline, from the previous job. Steps and drifts of the metric are
     shown below the lines.
 
+    --html writes the dashboard of the facility: all suites and workloads, with the verdicts on their newest jobs. With
+    a pattern, with --metric, or with another filter than --site and --since, it writes the listed jobs instead.
+
     JOB-PATTERN is the name of a job; * and ? in it match as in a shell. Key: see dlio-hpc baseline --help.
     """
     from dlio_hpc.verdict import history as histories
     from dlio_hpc.verdict import selection
     from dlio_hpc.verdict.history import Where
 
-    since, until = wanted["since"], wanted["until"]
-    if since is not None and until is not None and since[:10] > until[:10]:
-        raise click.UsageError(f"--since {since} is later than --until {until}, so no job can match; exchange the days")
+    _check_days(wanted["since"], wanted["until"])
     monitored = {name: path for name, path in
                  (("openmetrics", openmetrics), ("influx", influx), ("xdmod", xdmod)) if path is not None}  # fmt: skip
     on_stdout = sum(str(path) == "-" for path in monitored.values())
@@ -113,15 +114,29 @@ def history(
 
         history_rows.write_csv(entries, sys.stdout)
     if not entries:
-        is_chosen = pattern is not None or any(value is not None for value in wanted.values())
+        is_chosen = pattern is not None or _chosen(wanted)
         drawn = "; no page or picture is written" if outputs.has_files else ""
         console.say(f"the history of {folder} has no jobs{' that match' if is_chosen else ''}{drawn}")
         return 0
     for name, path in monitored.items():
         _monitor(name, path, entries, folder)
     if not monitored or outputs.has_files:
+        is_whole = pattern is None and metric is None and not {*_chosen(wanted)} - {"site", "since"}
+        if outputs.html is not None and is_whole:
+            limits = [f"{name} {wanted[name]}" for name in _chosen(wanted)]
+            outputs.write_page(_dashboard(entries, folder, ", ".join([str(folder), *limits]), outputs.html))
+            outputs = outputs._replace(html=None)
         outputs.present(lambda: _document(entries, folder, metric or _usual(entries)))
     return 0
+
+
+def _check_days(since: str | None, until: str | None) -> None:
+    if since is not None and until is not None and since[:10] > until[:10]:
+        raise click.UsageError(f"--since {since} is later than --until {until}, so no job can match; exchange the days")
+
+
+def _chosen(wanted: dict[str, Any]) -> list[str]:
+    return [name for name, value in wanted.items() if value is not None]
 
 
 def _monitor(name: str, path: Path, entries: "Sequence[Entry]", folder: Path) -> None:
@@ -167,3 +182,17 @@ def _document(entries: "Sequence[Entry]", folder: Path, metric: MetricName) -> "
 
     blocks = history_rows.blocks(entries, baselines.active_in(folder, console.say), metric)
     return history_document.of_history(blocks, metric, str(folder))
+
+
+def _dashboard(entries: "Sequence[Entry]", folder: Path, source: str, page: Path) -> "Document":
+    """Return the dashboard of the listed jobs. source: name of the folder, with the filters. page: path of the
+    dashboard. If the pages of a site lie in the same folder, the dashboard links them.
+    """
+    from dlio_hpc import units
+    from dlio_hpc.reports import dashboard, site_pages
+    from dlio_hpc.verdict import history as histories
+    from dlio_hpc.verdict import standing
+
+    rows = standing.of(folder, entries, histories.entries(folder))
+    address = site_pages.addresses(page.parent)
+    return dashboard.of_facility(dashboard.Facility(source, units.utc_now(), rows, len(entries), address))

@@ -56,12 +56,7 @@ class Outputs(NamedTuple):
         """Write the page of a document if the user requests it, and its pictures if the user requests them. Print the
         paths on stderr.
         """
-        if self.html is not None:
-            from dlio_hpc.reports import page
-
-            with written(self.html):
-                rundir.write(self.html, page.render(document).encode("utf-8"))
-            console.say(f"report: {self.html}")
+        self.write_page(document)
         if self.figures is not None:
             from dlio_hpc.reports import pictures
 
@@ -71,6 +66,15 @@ class Outputs(NamedTuple):
                 console.say(f"figures: {folder}")
             if not folders:
                 console.say("figures: none, because there are no measurements to draw")
+
+    def write_page(self, document: "Document") -> None:
+        """Write the page of a document if the user requests it, and print its path on stderr."""
+        if self.html is not None:
+            from dlio_hpc.reports import page
+
+            with written(self.html):
+                rundir.write(self.html, page.render(document).encode("utf-8"))
+            console.say(f"report: {self.html}")
 
     def write_trace(self, examined: "Sequence[Examined]") -> None:
         """If the user requests a trace, write the trace of these runs or logs for Perfetto, and print its path on

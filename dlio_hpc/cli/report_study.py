@@ -10,11 +10,10 @@ from dlio_hpc.cli.outputs import Outputs
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.records import names as jobs_by_name
 from dlio_hpc.records.study_outcome import StudyOutcome
-from dlio_hpc.reports import regression_document, study_document, study_report, verdict_banners
-from dlio_hpc.reports.document import Document
+from dlio_hpc.reports import judged_study, study_report
 from dlio_hpc.reports.study_report import StudyReport
 from dlio_hpc.results.metrics import MetricName
-from dlio_hpc.verdict import selection, suite
+from dlio_hpc.verdict import suite
 from dlio_hpc.verdict.suite import SuiteVerdict
 
 
@@ -24,7 +23,7 @@ def show_study(folder: Path, as_json: bool, is_judged: bool = True) -> int:
     False for studies that have just been submitted. No verdict is then printed, and 0 is returned in any case.
     """
     outcome, outputs = jobs_by_name.study_in(folder), Outputs(as_json=as_json)
-    if is_judged and (verdict := _verdict(made := study_report.make(outcome))) is not None:
+    if is_judged and (verdict := judged_study.verdict_on(made := study_report.make(outcome), console.say)) is not None:
         _present_study(made, verdict, outputs)
         console.exit_code([study_report.fault(made)])
         return verdict.exit_code
@@ -41,7 +40,7 @@ def present(outcome: "StudyOutcome", outputs: Outputs, metric: MetricName | None
         raise ConfigError(f"{option} needs a single job, not a study: give the directory or archive of a job")
     made = study_report.make(outcome, metric)
     is_shown = outputs.html is not None or not (outputs.as_json or outputs.as_csv)
-    _present_study(made, _verdict(made) if is_shown else None, outputs)
+    _present_study(made, judged_study.verdict_on(made, console.say) if is_shown else None, outputs)
     return console.exit_code([study_report.fault(made)]) if is_judged else 0
 
 
@@ -51,25 +50,9 @@ def _present_study(made: StudyReport, verdict: SuiteVerdict | None, outputs: Out
         console.print_json({**study_report.as_document(made), **judged})
     elif outputs.as_csv:
         study_report.write_csv(made, sys.stdout)
-    outputs.present(lambda: _study_document(made, verdict))
+    outputs.present(lambda: judged_study.document(made, verdict))
 
 
 def suite_verdict(folder: Path) -> SuiteVerdict | None:
     """Return the verdict of the suite in a folder, without printing anything. Return None if it is not a suite."""
-    return _verdict(study_report.make(jobs_by_name.study_in(folder)), lambda message: None)
-
-
-def _verdict(made: StudyReport, report: selection.Report = console.say) -> SuiteVerdict | None:
-    """Return the verdict of a suite, or None if the study is not a suite or only generates data. report: function for
-    messages.
-    """
-    study = made.outcome.study
-    if study.verdict is None or study.generate == "only":
-        return None
-    return suite.judge_study(made.outcome, made.effects, report)
-
-
-def _study_document(made: StudyReport, verdict: SuiteVerdict | None) -> Document:
-    if verdict is None:
-        return study_document.of_study(made)
-    return study_document.of_study(made, verdict_banners.of_suite(verdict), regression_document.of_suite(verdict))
+    return judged_study.verdict_on(study_report.make(jobs_by_name.study_in(folder)), lambda message: None)

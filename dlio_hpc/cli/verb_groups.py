@@ -42,6 +42,9 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "baseline", "Accept, list and retire baselines", 'dlio-hpc baseline accept JOB --message "quiet night"'
         ),
         "history": Verb("history", "Earlier jobs, their trends and changes", "dlio-hpc history --since 2026-11-01"),
+        "site-report": Verb(
+            "site_report", "Web site of all jobs, with a dashboard", "dlio-hpc site-report /var/www/dlio-hpc"
+        ),
         "mlperf-report": Verb(
             "mlperf_report", "Jobs in the layout of MLPerf Storage",
             "dlio-hpc mlperf-report results STUDY --edition v3 --division closed --submitter site --system lustre",

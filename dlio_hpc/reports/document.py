@@ -38,7 +38,9 @@ class Table(NamedTuple):
     """A table. rows: each with one cell per column of the header. styles: one style per row; empty if no row has a
     style. legend: explanation of the columns. has_total: whether the last row is the total. most: maximum number of
     rows on a terminal; None for all rows. is_whole: whether cells are never folded on a terminal. is_detail: whether
-    only the HTML page shows the table.
+    only the HTML page shows the table. links: relative address of the page of each row's first cell, or an empty
+    string; empty if no row has a page. fold: text that unfolds the table on the page; empty for a table that is always
+    shown.
     """
 
     title: str
@@ -50,6 +52,8 @@ class Table(NamedTuple):
     most: int | None = None
     is_whole: bool = False
     is_detail: bool = False
+    links: Sequence[str] = ()
+    fold: str = ""
 
 
 class Picture(NamedTuple):
@@ -75,7 +79,48 @@ class Pictures(NamedTuple):
     is_detail: bool = True
 
 
-Block = Lines | Facts | Table | Pictures
+NightState = Literal["good", "regression", "inconclusive", "failed", "not measured"]
+
+
+class CardLine(NamedTuple):
+    """A measurement on a card of a dashboard. spark: SVG element of its nights. nights: the same in words. latest:
+    newest value with its unit. change: difference to the baseline. interval: confidence interval of this difference.
+    """
+
+    state: NightState
+    name: str
+    spark: str
+    nights: str
+    latest: str
+    change: str
+    interval: str
+
+
+class Card(NamedTuple):
+    """A suite or workload on a dashboard. anchor: id on the page. when: when it ran last. is_current: whether that was
+    last night. links: text and relative
+    address of each page of its newest jobs; the address is empty if there is no page. notes: further sentences.
+    """
+
+    anchor: str
+    state: NightState
+    title: str
+    when: str
+    is_current: bool
+    summary: str
+    links: Sequence[tuple[str, str]]
+    lines: Sequence[CardLine]
+    notes: Sequence[str]
+
+
+class Board(NamedTuple):
+    """Cards of a dashboard. Only the HTML page shows them."""
+
+    cards: Sequence[Card]
+    is_detail: bool = True
+
+
+Block = Lines | Facts | Table | Pictures | Board
 
 
 class Section(NamedTuple):

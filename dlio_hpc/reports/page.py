@@ -6,7 +6,17 @@ from typing import Any, NamedTuple
 from dlio_hpc.config import shipped
 from dlio_hpc.reports import pictures
 from dlio_hpc.reports.columns import are_numbers
-from dlio_hpc.reports.document import Document, Lines, Picture, Pictures, Table, on_page
+from dlio_hpc.reports.document import (
+    Board,
+    Card,
+    Document,
+    Lines,
+    NightState,
+    Picture,
+    Pictures,
+    Table,
+    on_page,
+)
 
 # Number of characters above which a token may break after punctuation, so that it fits on a narrow page.
 _LONG_TOKEN = 12
@@ -30,8 +40,17 @@ class Drawing(NamedTuple):
     prefix: str
 
 
-def render(document: Document) -> str:
-    """Return the text of the HTML file."""
+# Element by which a page of a site is recognised.
+SITE_MARK = '<meta name="generator" content="dlio-hpc site-report">'
+_SYMBOLS: dict[NightState, str] = {
+    "failed": "✗", "regression": "▼", "not measured": "○", "inconclusive": "?", "good": "✓",
+}  # fmt: skip
+
+
+def render(document: Document, home: str | None = None) -> str:
+    """Return the text of the HTML file. home: relative address of the first page of the site that the page belongs to;
+    empty for the first page itself; None if the page belongs to no site.
+    """
     import jinja2
 
     environment = jinja2.Environment(
@@ -47,7 +66,23 @@ def render(document: Document) -> str:
     environment.filters["breakable"] = _breakable
     lead, sections = _drawn(document)
     template = environment.get_template("report.html.j2")
-    return template.render(page=document, lead=lead, sections=sections, are_numbers=_are_numbers)
+    return template.render(
+        page=document, lead=lead, sections=sections, are_numbers=_are_numbers, home=home, site_mark=SITE_MARK,
+        symbols=_SYMBOLS, cards=_cards(document), trusted=_trusted,
+    )  # fmt: skip
+
+
+def _cards(document: Document) -> list[Card]:
+    """Return the cards of all sections, the most severe first."""
+    boards = [block for section in document.sections for block in section.blocks if isinstance(block, Board)]
+    return sorted((card for board in boards for card in board.cards), key=lambda card: list(_SYMBOLS).index(card.state))
+
+
+def _trusted(svg: str) -> Any:
+    """Return an SVG element as it is."""
+    from markupsafe import Markup
+
+    return Markup(svg)
 
 
 def _are_numbers(table: Table) -> list[bool]:

@@ -12,7 +12,7 @@ from dlio_hpc import document
 from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
 from dlio_hpc.plan.plan import workload_of
 from dlio_hpc.plan.study import Study
-from dlio_hpc.records.outcomes import OUTCOMES, label, of_exit_code, worst
+from dlio_hpc.records.outcomes import OUTCOMES, Outcome, label, of_exit_code, worst
 from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.verdict import (
     acceptance,
@@ -30,11 +30,13 @@ from dlio_hpc.verdict.history_entry import Key
 
 
 class SuiteVerdict(Struct, frozen=True):
-    """Verdict on a suite. summary: one line that can serve as the subject of a mail. effects: differences between two
-    file systems; empty if the suite does not compare file systems.
+    """Verdict on a suite. summary: one line that can serve as the subject of a mail. outcome: the most severe outcome;
+    "fail" if criteria are not met and nothing is slower. effects: differences between two file systems; empty if the
+    suite does not compare file systems.
     """
 
     summary: str
+    outcome: Outcome
     exit_code: int
     judgement: Judgement
     acceptance: Acceptance
@@ -91,11 +93,11 @@ def judge(
     is_drop = (study.is_ab and 1 in _sides(study, effects)) or any(
         verdict.outcome == "regression" for verdict in judgement.verdicts
     )
-    word = "pass" if code == 0 else "fail" if code == 1 and not is_drop else label(outcome)
+    if code in (0, 1):
+        outcome = "pass" if code == 0 else "regression" if is_drop else "fail"
     details = "; ".join(filter(None, _details(judgement, accepted, effects, known)))
-    return SuiteVerdict(
-        f"{workload_of(study.study)} on {study.site.name}: {word}; {details}", code, judgement, accepted, effects
-    )
+    summary = f"{workload_of(study.study)} on {study.site.name}: {label(outcome)}; {details}"
+    return SuiteVerdict(summary, outcome, code, judgement, accepted, effects)
 
 
 def _compared(judgement: Judgement, known: Sequence[Key]) -> set[int]:

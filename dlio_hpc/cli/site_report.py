@@ -1,0 +1,34 @@
+"""dlio-hpc site-report: make a static site of all jobs."""
+
+from pathlib import Path
+
+import click
+
+from dlio_hpc.cli import console
+from dlio_hpc.cli.archive_options import archive_options
+from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
+
+
+@click.command(context_settings=SETTINGS)
+@argument("folder", type=PATH, metavar="DIR")
+@archive_options
+@option("--anew", "is_anew", is_flag=True, help="Make all pages anew, for example after an upgrade of dlio-hpc.")
+@option("--quiet", is_flag=True, help="Do not print the names of the pages.")
+def site_report(folder: Path, archive: Path | None, runs: Path, is_anew: bool, quiet: bool) -> int:
+    """Make a static site of all archived jobs, which a web server can show. DIR/index.html is the dashboard of the
+    facility, DIR/jobs/JOB.html the report of a job, DIR/studies/STUDY.html that of a study or suite.
+
+    A page is made anew if an archive of it is newer. Nothing is removed. Archives that cannot be read are listed.
+
+    Exit code: 0 all pages are made; else that of the most severe fault of an archive.
+    """
+    from dlio_hpc.reports import site_pages
+    from dlio_hpc.verdict import selection
+
+    archives = selection.folder(archive, runs)
+    selection.refresh(archives, lambda _: None)
+    made = site_pages.make(folder, archives, is_anew, console.reporter(quiet))
+    for item in made.unread:
+        console.say(f"dlio-hpc: {item.name}: {item.why}")
+    console.say(f"{folder / site_pages.INDEX}: {len(made.written)} pages made, {made.kept} up to date")
+    return made.exit_code

@@ -1,0 +1,25 @@
+"""Reports of studies with the verdict, if the study is a suite."""
+
+from dlio_hpc.reports import regression_document, study_document, verdict_banners
+from dlio_hpc.reports.document import Document
+from dlio_hpc.reports.study_report import StudyReport
+from dlio_hpc.verdict import suite
+from dlio_hpc.verdict.selection import Report
+from dlio_hpc.verdict.suite import SuiteVerdict
+
+
+def verdict_on(made: StudyReport, report: Report) -> SuiteVerdict | None:
+    """Return the verdict of a suite, or None if the study is not a suite or only generates data. report: function that
+    is called with each note for the user.
+    """
+    study = made.outcome.study
+    if study.verdict is None or study.generate == "only":
+        return None
+    return suite.judge_study(made.outcome, made.effects, report)
+
+
+def document(made: StudyReport, verdict: SuiteVerdict | None) -> Document:
+    """Return the report of a study, with the verdict if there is one."""
+    if verdict is None:
+        return study_document.of_study(made)
+    return study_document.of_study(made, verdict_banners.of_suite(verdict), regression_document.of_suite(verdict))

@@ -1,0 +1,116 @@
+"""Standing of a facility: its suites and workloads on each site, with the verdict on the newest job of each. Suites are
+judged as `dlio-hpc report` judges them, other jobs as `dlio-hpc compare` does.
+"""
+
+import time
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from msgspec import structs
+
+from dlio_hpc import units
+from dlio_hpc.analysis.study import file_system_pairs
+from dlio_hpc.errors import DlioError
+from dlio_hpc.files import archive
+from dlio_hpc.plan.plan import workload_of
+from dlio_hpc.records import job_outcome, study_outcome
+from dlio_hpc.records.outcomes import Outcome
+from dlio_hpc.records.study_outcome import StudyOutcome
+from dlio_hpc.verdict import baseline_comparison, baselines, suite
+from dlio_hpc.verdict.baseline_comparison import Judgement
+from dlio_hpc.verdict.baselines import Accepted
+from dlio_hpc.verdict.history_entry import Entry, together
+from dlio_hpc.verdict.suite import SuiteVerdict
+
+# single: jobs of a workload that belong to no suite or study. unknown: jobs of a suite or a study whose archives cannot
+# be read.
+Kind = Literal["suite", "study", "single", "unknown"]
+
+
+class Standing(NamedTuple):
+    """A suite, study or workload on a site. jobs: its jobs, oldest first; those of a study are one. members: names of
+    the jobs of the newest study. judgement: comparison of the newest job with its baselines; None for a study that is
+    no suite, which is not judged. suite: verdict on the newest job of a suite. note: reason why a suite or study was
+    judged like other jobs; empty if it was not.
+    """
+
+    name: str
+    site: str
+    kind: Kind
+    jobs: tuple[Entry, ...]
+    members: tuple[str, ...]
+    judgement: Judgement | None
+    suite: SuiteVerdict | None
+    note: str = ""
+
+    @property
+    def newest(self) -> Entry:
+        return self.jobs[-1]
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Outcome of the newest job; None if it is not judged."""
+        judged = self.suite or self.judgement
+        return None if judged is None else judged.outcome
+
+    @property
+    def night(self) -> date:
+        """Night of the newest job."""
+        return night_of(self.newest.ended)
+
+
+def night_of(ended: str) -> date:
+    """Return the night to which a time (UTC) belongs. A night lasts from noon to noon in the time zone of this machine,
+    and has the date of its morning.
+    """
+    moment = units.timestamp(ended)
+    local = datetime.fromtimestamp(moment, timezone(timedelta(seconds=time.localtime(moment).tm_gmtoff)))
+    return (local + timedelta(hours=12)).date()
+
+
+def of(folder: Path, listed: Sequence[Entry], history: Sequence[Entry]) -> list[Standing]:
+    """Return the standing of each suite, study and workload on each site. folder: folder of archives. listed: entries
+    of the jobs to list. history: entries of all jobs, with which the newest jobs are compared.
+    """
+    active = baselines.active(baselines.read(folder))
+    grouped: dict[tuple[str, str], list[Entry]] = {}
+    for entry in together([entry for entry in listed if entry.measurements or entry.fault is not None]):
+        grouped.setdefault((workload_of(entry.study), entry.site), []).append(entry)
+    rows = []
+    for (name, site), jobs in grouped.items():
+        ordered = tuple(sorted(jobs, key=lambda job: (job.ended, job.job)))
+        members = [entry for entry in history if entry.study == ordered[-1].study]
+        row = Standing(name, site, "single", ordered, tuple(entry.job for entry in members), None, None)
+        rows.append(_judged(row, folder, history, active))
+    return rows
+
+
+def _judged(row: Standing, folder: Path, history: Sequence[Entry], active: Sequence[Accepted]) -> Standing:
+    """Return the row with its kind, and with the verdict on its newest job. A job that is alone in its study, and has
+    the name of the study, belongs to no suite.
+    """
+    if row.members != (row.newest.study,):
+        try:
+            outcome = _study(folder, row.members)
+            if outcome is not None and outcome.study.verdict is None:
+                return row._replace(kind="study")
+            if outcome is not None:
+                effects = file_system_pairs.effects(outcome.study, outcome.measured)
+                verdict = suite.judge_study(outcome, effects, lambda _: None)
+                return row._replace(kind="suite", judgement=verdict.judgement, suite=verdict)
+        except (DlioError, OSError) as fault:
+            row = row._replace(kind="unknown", note=f"judged without the criteria and tolerance of a suite: {fault}")
+    return row._replace(judgement=baseline_comparison.judge([row.newest], history, active))
+
+
+def _study(folder: Path, jobs: Sequence[str]) -> StudyOutcome | None:
+    """Return the study of these jobs from their archives, or None if they belong to no study."""
+    outcomes = [job_outcome.load_archive(folder / (job + archive.SUFFIX)) for job in jobs]
+    study = study_outcome.held(outcomes)
+    if study is None:
+        return None
+    return study_outcome.of_jobs(
+        structs.replace(study, archive=str(folder)), outcomes, absent="its job is not archived"
+    )
