@@ -14,7 +14,7 @@ _ROOT = Path(dlio_hpc.__file__).parent
 _FLOORS = (
     "errors", "units", "document", "key_texts", "command", "files", "results", "config", "plan", "darshan",
     "lustre", "core", "batch", "analysis", "records", "verdict", "json_schema", "reports",
-    "api", "cli", "__main__",
+    "documents", "api", "cli", "__main__",
 )  # fmt: skip
 
 

@@ -4,11 +4,10 @@ import sys
 from pathlib import Path
 
 import click
-import msgspec
 
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
-from dlio_hpc.cli.verbs import SETTINGS, CommandGroup, argument, option
+from dlio_hpc.cli.verbs import JSON, SETTINGS, CommandGroup, argument, option
 from dlio_hpc.verdict import baselines, selection
 from dlio_hpc.verdict.history_entry import together
 
@@ -27,27 +26,35 @@ def baseline() -> None:
 @archive_options
 @option("--message", required=True, metavar="TEXT", help="Reason for the decision, kept with the baseline.")
 @click.option("--force", is_flag=True, help="Accept cached or partly failed runs; the baseline records this.")
-def accept(job: str, archive: Path | None, runs: Path, message: str, force: bool) -> None:
+@JSON
+def accept(job: str, archive: Path | None, runs: Path, message: str, force: bool, as_json: bool) -> None:
     """Make JOB (a directory, an archive, a name, or a study) the baseline of each key that it measured. It replaces the
     earlier baselines of these keys; `list --all` still shows replaced baselines.
     """
     jobs = selection.select([job], archive, runs, console.say).jobs
     (entry, *_), folder = together([selected.entry for selected in jobs]), jobs[0].folder
-    before = {accepted.group.key: accepted for accepted in baselines.active(baselines.read(folder))}
-    for made in baselines.accept(folder, entry, message, force):
+    before = {accepted.group.key: accepted.id for accepted in baselines.active(baselines.read(folder))}
+    accepted = baselines.accept(folder, entry, message, force)
+    for made in accepted:
         replaced = before.get(made.group.key)
-        click.echo(f"{made.id}: {made.group.key.title}" + (f", replaces {replaced.id}" if replaced else ""))
+        if not as_json:
+            click.echo(f"{made.id}: {made.group.key.title}" + (f", replaces {replaced}" if replaced else ""))
         for warning in made.warnings:
             console.say(f"note: accepted although {warning}")
-    for warning in baselines.left_out(entry):
+    left_out = baselines.left_out(entry)
+    for warning in left_out:
         console.say(f"note: {warning}")
     selection.refresh(folder, console.say)
+    if as_json:
+        from dlio_hpc.documents import judgements
+
+        console.print_json(judgements.of_made(accepted, before, left_out))
 
 
 @baseline.command("list")
 @archive_options
 @click.option("--all", "everything", is_flag=True, help="List replaced and retired baselines, too.")
-@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON
 def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool) -> None:
     """List the active baselines."""
     from dlio_hpc.reports import baseline_rows
@@ -55,7 +62,9 @@ def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool)
     folder = selection.folder(archive, runs)
     kept = [chosen for chosen in baselines.baselines(baselines.read(folder)) if everything or chosen.state == "active"]
     if as_json:
-        console.print_json({"baselines": [baseline_rows.as_document(chosen) for chosen in kept]})
+        from dlio_hpc.documents import judgements
+
+        console.print_json(judgements.BaselineListDocument([judgements.of_baseline(chosen) for chosen in kept]))
     elif kept:
         baseline_rows.show(kept, sys.stdout)
     else:
@@ -65,7 +74,7 @@ def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool)
 @baseline.command()
 @argument("name", metavar="BASELINE")
 @archive_options
-@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON
 def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
     """Show a BASELINE, given by its id or its job: key, metrics, state, and by whom, when and why it was accepted."""
     from dlio_hpc.reports import baseline_rows
@@ -73,7 +82,9 @@ def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
     folder = selection.folder(archive, runs)
     chosen = baselines.named(baselines.baselines(baselines.read(folder)), name, folder)
     if as_json:
-        console.print_json(baseline_rows.as_document(chosen) | {"group": msgspec.to_builtins(chosen.accepted.group)})
+        from dlio_hpc.documents import judgements
+
+        console.print_json(judgements.of_shown(chosen))
     else:
         for label, text in baseline_rows.facts(chosen):
             click.echo(f"{label:16}{text}")
@@ -83,11 +94,17 @@ def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
 @argument("name", metavar="BASELINE")
 @archive_options
 @option("--message", required=True, metavar="TEXT", help="Reason for the decision, kept with the baseline.")
-def retire(name: str, archive: Path | None, runs: Path, message: str) -> None:
+@JSON
+def retire(name: str, archive: Path | None, runs: Path, message: str, as_json: bool) -> None:
     """Retire a BASELINE, given by its id or its job. Its key then has no baseline until another job is accepted. `list
     --all` still shows a retired baseline.
     """
     folder = selection.folder(archive, runs)
     made = baselines.retire(folder, name, message)
-    click.echo(f"{made.id}: retired")
     selection.refresh(folder, console.say)
+    if as_json:
+        from dlio_hpc.documents.judgements import BaselineRetireDocument
+
+        console.print_json(BaselineRetireDocument(made.id, made.message, made.who, made.when))
+    else:
+        click.echo(f"{made.id}: retired")

@@ -47,8 +47,9 @@ def present(outcome: "StudyOutcome", outputs: Outputs, metric: MetricName | None
 
 def _present_study(made: StudyReport, verdict: SuiteVerdict | None, outputs: Outputs) -> None:
     if outputs.as_json:
-        judged = {} if verdict is None else {"verdict": suite.as_document(verdict)}
-        console.print_json({**study_report.as_document(made), **judged})
+        from dlio_hpc.documents import studies
+
+        console.print_json(studies.of_study(made, verdict))
     elif outputs.as_csv:
         study_report.write_csv(made, sys.stdout)
     outputs.present(lambda: _study_document(made, verdict))

@@ -101,6 +101,10 @@ def option(*names: str, is_common: bool = True, **settings: Any) -> Callable[[An
     )
 
 
+# Option of every verb whose result has a JSON document; see json_documents.
+JSON = option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
 def argument(name: str, **settings: Any) -> Callable[[Any], Any]:
     """Return a decorator that adds an argument to a command."""
     settings.setdefault("shell_complete", shell_completion.of_argument(name, settings.get("metavar")))
