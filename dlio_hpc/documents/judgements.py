@@ -1,6 +1,7 @@
 """JSON documents about comparisons, acceptance, baselines and the history."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
@@ -48,8 +49,11 @@ class AcceptanceResult(Struct, frozen=True):
     """First the checks of all jobs together, then those of each group."""
 
 
-class AcceptDocument(AcceptanceResult, Versioned, frozen=True):
+class AcceptDocument(AcceptanceResult, frozen=True, kw_only=True):
     """Acceptance of new storage by criteria."""
+
+    schema: Literal[1] = 1
+    """Version of the document, as in Versioned."""
 
 
 class MadeBaseline(Struct, frozen=True):
@@ -112,8 +116,11 @@ class BaselineListDocument(Versioned, frozen=True):
     """The active baselines, or all with --all."""
 
 
-class BaselineShowDocument(BaselineDocument, Versioned, frozen=True):
+class BaselineShowDocument(BaselineDocument, frozen=True, kw_only=True):
     """A baseline with its runs."""
+
+    schema: Literal[1] = 1
+    """Version of the document, as in Versioned."""
 
 
 class BaselineRetireDocument(Versioned, frozen=True):

@@ -273,8 +273,11 @@ class PairScores(ScoresDocument, frozen=True):
     """Scores of published pairs, for comparison."""
 
 
-class SimilarityDocument(PairScores, Versioned, frozen=True):
+class SimilarityDocument(PairScores, frozen=True, kw_only=True):
     """Comparison of two programs."""
+
+    schema: Literal[1] = 1
+    """Version of the document, as in Versioned."""
 
 
 class MatrixRowDocument(ProfileDocument, frozen=True):
