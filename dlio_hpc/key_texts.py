@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -22,6 +23,25 @@ def of(struct: Any) -> dict[str, KeyText]:
     """
     owners = [owner for owner in struct.__mro__ if issubclass(owner, msgspec.Struct) and owner is not msgspec.Struct]
     return {name: _split(text) for owner in reversed(owners) for name, text in _docstrings(owner)}
+
+
+def of_fields(struct: Any) -> dict[str, KeyText]:
+    """Return the texts of the fields of a struct, as of() does. A field without a docstring has the text that the
+    docstring of the class gives after its name and a colon, if there is one: "low, high: interval of the ratio".
+    """
+    return _named(struct) | of(struct)
+
+
+def _named(struct: Any) -> dict[str, KeyText]:
+    """Return the texts of fields in the docstring of a class."""
+    one = rf"(?:{'|'.join(sorted(map(re.escape, struct.__struct_fields__), key=len, reverse=True))})"
+    marks = rf"(?:^|(?<=[.;] ))({one}(?:(?:, | and |, and ){one})*): "
+    _, *parts = re.split(marks, " ".join((struct.__doc__ or "").split()))
+    return {
+        name: _split(text.strip()[:1].upper() + text.strip()[1:])
+        for names, text in zip(parts[::2], parts[1::2], strict=True)
+        for name in re.split(r",? and |, ", names)
+    }
 
 
 def _docstrings(owner: Any) -> Iterator[tuple[str, str]]:

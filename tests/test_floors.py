@@ -12,8 +12,8 @@ import dlio_hpc
 _ROOT = Path(dlio_hpc.__file__).parent
 # From the ground up. A module may import from its own room and from those before it.
 _FLOORS = (
-    "errors", "units", "document", "key_texts", "command", "files", "results", "config", "plan", "darshan",
-    "lustre", "core", "batch", "analysis", "records", "verdict", "json_schema", "reports",
+    "errors", "units", "redaction", "log_file", "document", "key_texts", "command", "files", "results",
+    "config", "plan", "darshan", "lustre", "core", "batch", "analysis", "records", "verdict", "json_schema", "reports",
     "documents", "api", "cli", "__main__",
 )  # fmt: skip
 

@@ -406,6 +406,7 @@ def test_json_is_one_document(run: Run, tmp_path: Path) -> None:
         "findings",
         "advice",
         "jobs",
+        "schema",
     ]
     assert list(done.json) == keys
     assert done.code == 3, "a job that ended well without a result"

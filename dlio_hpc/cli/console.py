@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dlio_hpc import document
+from dlio_hpc import document, log_file
 from dlio_hpc.batch import job_record
 from dlio_hpc.batch.job_watch import JobProgress, Watched, watch
 from dlio_hpc.errors import DlioError, Incomplete, shortened
@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 def say(message: str) -> None:
     """Print a message as one line on stderr. Shorten a long message."""
+    log_file.record("stderr", message)
     print(shortened(message), file=sys.stderr, flush=True)
 
 

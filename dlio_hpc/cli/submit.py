@@ -11,7 +11,7 @@ from msgspec import structs
 
 from dlio_hpc import __version__
 from dlio_hpc.cli.plan_options import given_options, plan_options
-from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, option
+from dlio_hpc.cli.verbs import JSON, LOG_FILE, PATH, SETTINGS, option
 from dlio_hpc.plan.options import Options
 from dlio_hpc.plan.planned import RESUMABLE, Planned
 
@@ -42,6 +42,7 @@ class Manner(NamedTuple):
 @JSON
 @option("--quiet", is_flag=True, help="Print no progress and no notes on stderr.")
 @option("-v", "--verbose", is_flag=True, help="Print the submit command on stderr.")
+@LOG_FILE
 @click.version_option(__version__, message="%(prog)s %(version)s")
 @click.pass_context
 def submit(
@@ -144,10 +145,12 @@ def _show(planned: Planned, manner: Manner) -> None:
         sys.stdout.write(f"{script}\n# Submit command:\n# {comment(command)}\n")
     if not manner.quiet:
         # These lines go to stderr, so that stdout holds only the job scripts.
-        if not planned.study.is_plain:
-            print(submission.summary(planned), file=sys.stderr)
+        from dlio_hpc.cli.console import say
+
+        for line in submission.summary(planned).splitlines() if not planned.study.is_plain else ():
+            say(line)
         for note in planned.notes:
-            print(f"note: {note}", file=sys.stderr)
+            say(f"note: {note}")
 
 
 def _afterwards(study: Path | None, directories: list[Path], manner: Manner) -> int:

@@ -68,7 +68,15 @@ class _Verbs(CommandGroup):
                 formatter.write_dl([(name, verb.summary) for name, verb in verbs.items()])
 
 
+# The option is taken from the command line before click parses it, so that the log has all messages.
+LOG_FILE = click.option(
+    "--log-file", metavar="FILE", expose_value=False,
+    help="Append to FILE what the command says and runs, for maintainers. Also DLIO_HPC_LOG_FILE.",
+)  # fmt: skip
+
+
 @click.group(cls=_Verbs, context_settings=SETTINGS)
+@LOG_FILE
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
     """Measure how a storage system serves deep learning: submit, collect and report benchmark jobs.

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
 from dlio_hpc.documents.versioned import Versioned
 
@@ -237,3 +237,26 @@ class MlperfReportDocument(Versioned, frozen=True):
     """What the files lack, and why."""
     cautions: list[str]
     """Runs that do not measure the storage, or may not."""
+
+
+class DoctorDocument(Struct, frozen=True):
+    """Facts about an installation, without secrets. A section that fails has the key unknown with the reason."""
+
+    program: dict[str, str] = field(name="dlio-hpc")
+    """Version, folders, Python, system, time."""
+    packages: dict[str, str]
+    """Versions of Python packages."""
+    site: dict[str, str]
+    """Site profile and batch system."""
+    mpi: dict[str, str] = field(name="MPI")
+    """MPI library and launcher."""
+    file_systems: dict[str, str] = field(name="file systems")
+    """File systems of datasets and jobs."""
+    defaults: dict[str, str]
+    """Options from files defaults.yaml."""
+    environment: dict[str, str]
+    """Environment variables of dlio-hpc and MPI."""
+    failed_jobs: dict[str, str] = field(name="jobs with errors")
+    """Errors of the newest jobs that have one."""
+    bug_reports: dict[str, str] = field(name="bug reports")
+    """Last lines of the newest reports of bugs."""

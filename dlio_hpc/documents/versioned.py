@@ -12,10 +12,13 @@ class Versioned(Struct, frozen=True, kw_only=True):
     """Version of the document. It increases if a field is removed, or if its type or meaning changes."""
 
 
+FailureKind = Literal["UsageError", "ConfigError", "InvalidRun", "InfrastructureError", "Incomplete", "Unexpected"]
+
+
 class CommandFailure(Struct, frozen=True):
     """Reason why a command failed before it had a result."""
 
-    kind: Literal["UsageError", "ConfigError", "InvalidRun", "InfrastructureError", "Incomplete", "Unexpected"]
+    kind: FailureKind
     """Class of the error. UsageError: the command line is wrong; Unexpected: a bug in dlio-hpc."""
     message: str
     """Message, as on stderr."""
