@@ -77,16 +77,18 @@ _ALTERNATIVES: dict[type, tuple[list[str], list[list[str]]]] = {
 
 class _Made(NamedTuple):
     """What a schema is made of. definitions: schemas of structs by name, to which those of types are added. is_file:
-    True for files that people write, False for documents that dlio-hpc writes.
+    True for files that people write, False for documents that dlio-hpc writes. is_closed: whether a field that is not
+    named is a fault.
     """
 
     definitions: dict[str, Schema]
     is_file: bool
+    is_closed: bool
 
 
 def of(name: str) -> Schema:
     """Return the JSON Schema of a kind of file. name: a key of KINDS."""
-    made = _Made({}, is_file=True)
+    made = _Made({}, is_file=True, is_closed=True)
     schema = _struct(KINDS[name], "", made)
     if name == "suite":
         schema = {**schema, "required": [*schema["required"], "verdict"]}
@@ -94,9 +96,11 @@ def of(name: str) -> Schema:
     return {**about, **schema, "$defs": dict(sorted(made.definitions.items()))}
 
 
-def of_documents(title: str, kinds: Sequence[type[msgspec.Struct]]) -> Schema:
-    """Return the JSON Schema of a JSON document that is one of several kinds."""
-    made = _Made({}, is_file=False)
+def of_documents(title: str, kinds: Sequence[type[msgspec.Struct]], is_closed: bool = False) -> Schema:
+    """Return the JSON Schema of a JSON document that is one of several kinds. is_closed: False to allow fields that
+    are not named, as documents of later versions of dlio-hpc may have.
+    """
+    made = _Made({}, is_file=False, is_closed=is_closed)
     one = _union([_schema(kind, "", made) for kind in kinds])
     return {"$schema": DIALECT, "title": title, **one, "$defs": dict(sorted(made.definitions.items()))}
 
@@ -120,10 +124,9 @@ def _written(struct: Any, made: _Made) -> Schema:
         for field in fields
         if field.required or not (is_sparse or msgspec.UnsetType in typing.get_args(field.type))
     ]
-    return {
-        "type": "object", "description": " ".join(struct.__doc__.split()), "properties": properties,
-        "required": required, "additionalProperties": False,
-    }  # fmt: skip
+    closed = {"additionalProperties": False} if made.is_closed else {}
+    described = " ".join(struct.__doc__.split())
+    return {"type": "object", "description": described, "properties": properties, "required": required, **closed}
 
 
 def _struct(struct: Any, path: str, made: _Made) -> Schema:

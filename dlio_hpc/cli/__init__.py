@@ -61,7 +61,8 @@ def exit_code(program: str, arguments: list[str]) -> int:
 
 def _split_log(arguments: list[str]) -> tuple[list[str], str | None]:
     """Return two values: the arguments without the option --log-file, which may be anywhere before "--", and the path
-    of the log. The path is None if no log is wanted. An option without a value is left to click, which reports it.
+    of the log. The path is None if no log is wanted. If the option has no value, the arguments are those with which
+    click reports this.
     """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     path = os.environ.get("DLIO_HPC_LOG_FILE") or None
@@ -69,9 +70,11 @@ def _split_log(arguments: list[str]) -> tuple[list[str], str | None]:
     place = 0
     while place < end:
         argument = arguments[place]
-        if argument == "--log-file" and place + 1 < end:
-            path = arguments[place + 1]
+        if argument == "--log-file":
             place += 1
+            if place == end:
+                return [*(["submit"] if arguments[0] == "submit" else []), argument], None
+            path = arguments[place]
         elif argument.startswith("--log-file="):
             path = argument.partition("=")[2]
         else:
@@ -125,7 +128,8 @@ def _document_of_end(program: str, arguments: list[str], refusal: "DlioError | N
     with contextlib.redirect_stdout(printed):
         end = _attempt(program, arguments, run)
     text = printed.getvalue() or _failure(end)
-    return end.code or _attempt(program, arguments, lambda: sys.stdout.write(text) and None).code
+    written = _attempt(program, arguments, lambda: sys.stdout.write(text) and None)
+    return end.code or written.code
 
 
 def _wants_json(arguments: list[str]) -> bool:
