@@ -13,7 +13,7 @@ _NAMES = "|".join((*SECRETS, "ACCOUNT"))
 _SECRET = re.compile(_NAMES, re.IGNORECASE)
 _USER_OF_URL = re.compile(r"(?<=://)[^/@\s]+@")
 # NAME=VALUE, and the option for the account of batch systems and of dlio-hpc with its value.
-_ASSIGNED = re.compile(rf"([\w.+-]*(?:{_NAMES})[\w.-]*=)([^\s'\"]+)", re.IGNORECASE)
+_ASSIGNED = re.compile(r"(?<![\w.+-])([\w.+-]+)=[^\s'\"]+")
 _ACCOUNT = re.compile(r"((?:^|\s)(?:-A|--account)\s+)([^\s'\"]+)")
 # Least length of a secret that is searched in other text. A shorter value of a variable that is not of dlio-hpc may be
 # a word of a message.
@@ -41,10 +41,14 @@ def of_text(text: str, secrets: Sequence[str] = ()) -> str:
     """Return a text without users in URLs, without values that are assigned to names of secrets, and without these
     secrets.
     """
-    text = _ACCOUNT.sub(rf"\1{HIDDEN}", _ASSIGNED.sub(rf"\1{HIDDEN}", without_users(text)))
+    text = _ACCOUNT.sub(rf"\1{HIDDEN}", _ASSIGNED.sub(_assigned, without_users(text)))
     for secret in sorted(secrets, key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", HIDDEN, text)
     return text
+
+
+def _assigned(match: re.Match[str]) -> str:
+    return f"{match[1]}={HIDDEN}" if is_secret(match[1]) else match[0]
 
 
 def of_arguments(arguments: Sequence[str]) -> Redacted:
@@ -57,7 +61,7 @@ def of_arguments(arguments: Sequence[str]) -> Redacted:
         if is_value:
             shown.append(HIDDEN)
             hidden.add(argument)
-        elif equals and is_secret(name):
+        elif equals and re.fullmatch(r"[\w.+-]+", name) and is_secret(name):
             shown.append(f"{name}={HIDDEN}")
             hidden.add(value)
         elif argument.startswith("-A") and len(argument) > 2:

@@ -247,7 +247,7 @@ def _complain(program: str, fault: "DlioError") -> _End:
     from dlio_hpc.errors import shortened
 
     message = shortened(str(fault))
-    _record(message)
+    _record(f"{program}: {message}")
     print(f"{program}: {message}", file=sys.stderr)
     return _End(fault.exit_code, _kind(fault), message)
 
