@@ -125,8 +125,13 @@ def _written(struct: Any, made: _Made) -> Schema:
         if field.required or not (is_sparse or msgspec.UnsetType in typing.get_args(field.type))
     ]
     closed = {"additionalProperties": False} if made.is_closed else {}
-    described = " ".join(struct.__doc__.split())
-    return {"type": "object", "description": described, "properties": properties, "required": required, **closed}
+    return {
+        "type": "object",
+        "description": key_texts.lead(struct),
+        "properties": properties,
+        "required": required,
+        **closed,
+    }
 
 
 def _struct(struct: Any, path: str, made: _Made) -> Schema:

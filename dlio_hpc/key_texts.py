@@ -32,16 +32,26 @@ def of_fields(struct: Any) -> dict[str, KeyText]:
     return _named(struct) | of(struct)
 
 
+def lead(struct: Any) -> str:
+    """Return the docstring of a struct without the texts of its fields."""
+    return _parts(struct)[0].strip()
+
+
 def _named(struct: Any) -> dict[str, KeyText]:
-    """Return the texts of fields in the docstring of a class."""
-    one = rf"(?:{'|'.join(sorted(map(re.escape, struct.__struct_fields__), key=len, reverse=True))})"
-    marks = rf"(?:^|(?<=[.;] ))({one}(?:(?:, | and |, and ){one})*): "
-    _, *parts = re.split(marks, " ".join((struct.__doc__ or "").split()))
+    """Return the texts of fields in the docstring of a class. None is null in documents."""
+    _, *parts = _parts(struct)
     return {
-        name: _split(text.strip()[:1].upper() + text.strip()[1:])
+        name: _split(re.sub(r"\bNone\b", "null", text.strip()))
         for names, text in zip(parts[::2], parts[1::2], strict=True)
         for name in re.split(r",? and |, ", names)
     }
+
+
+def _parts(struct: Any) -> list[str]:
+    """Return the docstring of a struct in parts: its beginning, then names of fields and the text after them."""
+    one = rf"(?:{'|'.join(sorted(map(re.escape, struct.__struct_fields__), key=len, reverse=True))})"
+    marks = rf"(?:^|(?<=[.;] ))({one}(?:(?:, | and |, and ){one})*): "
+    return re.split(marks, " ".join((struct.__doc__ or "").split()))
 
 
 def _docstrings(owner: Any) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ from dlio_hpc.errors import ABSENT, ConfigError, InfrastructureError
 Kind = Literal["start", "stderr", "run", "traceback", "end"]
 
 
-class LogFile:
+class CommandLog:
     """A log that is open for appending. secrets: values that are left out of all records."""
 
     def __init__(self, path: str, descriptor: int, secrets: Collection[str]) -> None:
@@ -42,7 +42,7 @@ class LogFile:
 
 
 # The log of this process, if there is one. Functions at all levels write to it.
-_open: list[LogFile] = []
+_open: list[CommandLog] = []
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def opened(path: str, command: Sequence[str], about: str, secrets: Collection[st
     except (OSError, ValueError) as fault:
         raise _unwritable(path, fault) from fault
     try:
-        log = LogFile(path, descriptor, {*redaction.of_environment(), *secrets})
+        log = CommandLog(path, descriptor, {*redaction.of_environment(), *secrets})
         try:
             log.append("start", f"{log.shown(command)} ({about}, {os.uname().nodename}:{_working_directory()})")
         except OSError as fault:

@@ -23,7 +23,7 @@ from dlio_hpc.cli import json_documents
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.key_texts import KeyText
-from dlio_hpc.results.metrics import METRICS
+from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.results.probe_result import StorageProbe
 from dlio_hpc.results.run_result import Result, Summary
 from dlio_hpc.verdict.criteria_file import Criteria
@@ -31,7 +31,7 @@ from dlio_hpc.verdict.criteria_file import Criteria
 _MARK = re.compile(r"<!-- (keys|fields): (\S+)\.(\w+) -->")
 _UNITS = {
     units.Size: "size", units.Seconds: "duration", units.Share: "share", units.Walltime: "walltime", int: "integer",
-    bool: "true, false", float: "number", str: "text", typing.Any: "any",
+    bool: "true, false", float: "number", str: "text", typing.Any: "any", MetricName: "metric",
 }  # fmt: skip
 # Structs of JSON documents that have a page of their own.
 _PAGES: dict[Any, str] = {
@@ -131,7 +131,7 @@ def _fields(struct: Any) -> str:
             text = f"{METRICS[field.name].formula.rstrip('.')}."
         cells = [f"`{field.encode_name}`", describe(field.type, _link), text]
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return f"### {struct.__name__}\n\n{' '.join(struct.__doc__.split())}\n\n" + "\n".join(rows)
+    return f"### {struct.__name__}\n\n{key_texts.lead(struct)}\n\n" + "\n".join(rows)
 
 
 def _link(struct: Any) -> str:
@@ -204,7 +204,7 @@ def describe(kind: Any, named: Callable[[Any], str] = lambda struct: "mapping") 
         dict: lambda inner: f"mapping of {of(inner[0])} to {of(inner[1])}",
     }
     origin = typing.get_origin(kind)
-    if origin is not None:
+    if origin is not None and kind not in _UNITS:
         return describers[origin](typing.get_args(kind))
     if kind is type(None):
         return "`null`"
