@@ -29,7 +29,7 @@ class _Sites(click.Group):
 
 
 _SCHEMA = re.compile(r"\A(# yaml-language-server: \$schema=)(\.\S*)")
-_JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document.")
+_JSON = click.Option(["--json", "as_json"], is_flag=True, envvar="DLIO_HPC_JSON", help="Print one JSON document.")
 
 
 @click.group(cls=_Sites, invoke_without_command=True, context_settings=SETTINGS, subcommand_metavar="[NAME|FILE|new]")
