@@ -3,6 +3,7 @@
 import os
 from typing import NamedTuple
 
+from dlio_hpc import log_file
 from dlio_hpc.errors import InfrastructureError
 
 # Prefixes of environment variables that change the behaviour and output of commands. Commands are run without these
@@ -60,6 +61,17 @@ def ask(*arguments: str, cwd: str | None = None, patience_s: float = _PATIENCE_S
     """Run a command and return its answer, whatever its exit code. Raise Unanswered if the command cannot be run or
     does not end within `patience_s` seconds.
     """
+    with log_file.command(arguments) as outcome:
+        try:
+            answer = _answer(arguments, cwd, patience_s)
+        except Unanswered as fault:
+            outcome.append(str(fault))
+            raise
+        outcome.append(f"exit code {answer.code}{f': {answer.text}' if answer.code else ''}")
+    return answer
+
+
+def _answer(arguments: tuple[str, ...], cwd: str | None, patience_s: float) -> Answer:
     import subprocess
 
     environment = {name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(_REMOVED)}

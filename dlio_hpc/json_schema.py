@@ -1,12 +1,13 @@
-"""JSON Schema (draft 2020-12) of the YAML files that people write: workload, site, study, suite and criteria.
+"""JSON Schema (draft 2020-12) of the YAML files that people write (workload, site, study, suite and criteria), and of
+JSON documents that commands print.
 
 msgspec.json.schema() does not know sizes and durations as text, short forms, and the docstrings of keys.
 """
 
 import types
 import typing
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -55,6 +56,14 @@ _PLAIN: dict[Any, Schema] = {
         ]
     },
 }
+# The same in documents that dlio-hpc writes: plain numbers and text.
+_WRITTEN: dict[Any, Schema] = {
+    **_PLAIN,
+    units.Size: {"type": "integer"},
+    units.Seconds: {"type": "number"},
+    units.Walltime: {"type": "string"},
+    units.Share: {"type": "number"},
+}
 # Keys of which one alternative suffices, instead of the fields without a default. A scan of existing files sets the
 # layout of a dataset, and a workload without a dataset writes checkpoints.
 _ALTERNATIVES: dict[type, tuple[list[str], list[list[str]]]] = {
@@ -66,25 +75,76 @@ _ALTERNATIVES: dict[type, tuple[list[str], list[list[str]]]] = {
 }
 
 
+class _Made(NamedTuple):
+    """What a schema is made of. definitions: schemas of structs by name, to which those of types are added. is_file:
+    True for files that people write, False for documents that dlio-hpc writes. is_closed: whether a field that is not
+    named is a fault.
+    """
+
+    definitions: dict[str, Schema]
+    is_file: bool
+    is_closed: bool
+
+
 def of(name: str) -> Schema:
     """Return the JSON Schema of a kind of file. name: a key of KINDS."""
-    definitions: dict[str, Schema] = {}
-    schema = _struct(KINDS[name], "", definitions)
+    made = _Made({}, is_file=True, is_closed=True)
+    schema = _struct(KINDS[name], "", made)
     if name == "suite":
         schema = {**schema, "required": [*schema["required"], "verdict"]}
     about = {"$schema": DIALECT, "title": f"dlio-hpc {name}"}
-    return {**about, **schema, "$defs": dict(sorted(definitions.items()))}
+    return {**about, **schema, "$defs": dict(sorted(made.definitions.items()))}
 
 
-def _struct(struct: Any, path: str, definitions: dict[str, Schema]) -> Schema:
+def of_documents(title: str, kinds: Sequence[type[msgspec.Struct]], is_closed: bool = False) -> Schema:
+    """Return the JSON Schema of a JSON document that is one of several kinds. is_closed: False to allow fields that
+    are not named, as documents of later versions of dlio-hpc may have.
+    """
+    made = _Made({}, is_file=False, is_closed=is_closed)
+    one = _union([_schema(kind, "", made) for kind in kinds])
+    return {"$schema": DIALECT, "title": title, **one, "$defs": dict(sorted(made.definitions.items()))}
+
+
+def _written(struct: Any, made: _Made) -> Schema:
+    """Return the schema of a struct in a document that dlio-hpc writes: all fields are present, except those that may
+    be unset.
+    """
+    texts = key_texts.of_fields(struct)
+    fields = msgspec.structs.fields(struct)
+    properties = {
+        field.encode_name: {
+            **({"description": texts[field.name].meaning} if field.name in texts else {}),
+            **_schema(field.type, "", made),
+        }
+        for field in fields
+    }
+    is_sparse = struct.__struct_config__.omit_defaults
+    required = [
+        field.encode_name
+        for field in fields
+        if field.required or not (is_sparse or msgspec.UnsetType in typing.get_args(field.type))
+    ]
+    closed = {"additionalProperties": False} if made.is_closed else {}
+    return {
+        "type": "object",
+        "description": key_texts.lead(struct),
+        "properties": properties,
+        "required": required,
+        **closed,
+    }
+
+
+def _struct(struct: Any, path: str, made: _Made) -> Schema:
     """Return the schema of a mapping. path: its key with a dot, such as dataset., or ""."""
+    if not made.is_file:
+        return _written(struct, made)
     texts = key_texts.of(struct)
     properties = {}
     for field in msgspec.structs.fields(struct):
         key = f"{path}{field.encode_name}"
         if key == "dataset.scan":
             continue  # dlio-hpc writes it to plans; it cannot be set
-        schema = _short(key, _schema(field.type, f"{key}.", definitions))
+        schema = _short(key, _schema(field.type, f"{key}.", made))
         text = texts.get(field.name)
         described = {} if text is None else {"description": f"{text.meaning} {_example(text.example)}".strip()}
         properties[field.encode_name] = {**described, **schema}
@@ -93,8 +153,8 @@ def _struct(struct: Any, path: str, definitions: dict[str, Schema]) -> Schema:
     if struct in _ALTERNATIVES:
         required, alternatives = _ALTERNATIVES[struct]
         choices = {"anyOf": [{"required": keys} for keys in alternatives]}
-    made: Schema = {"type": "object", "properties": properties, "additionalProperties": False, **choices}
-    return {**made, "required": required} if required else made
+    schema = {"type": "object", "properties": properties, "additionalProperties": False, **choices}
+    return {**schema, "required": required} if required else schema
 
 
 def _example(example: str) -> str:
@@ -114,38 +174,45 @@ def _short(key: str, schema: Schema) -> Schema:
     return {"anyOf": [schema, *plain]}
 
 
-def _schema(kind: Any, path: str, definitions: dict[str, Schema]) -> Schema:
-    """Return the schema of a type. path: key of the value with a dot. definitions: schemas of structs by name, to which
-    those of the type are added.
-    """
-    if kind in _PLAIN:
-        return _PLAIN[kind]
+def _schema(kind: Any, path: str, made: _Made) -> Schema:
+    """Return the schema of a type. path: key of the value with a dot."""
+    plain = _PLAIN if made.is_file else _WRITTEN
+    if kind in plain:
+        return plain[kind]
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        if kind.__name__ not in definitions:
-            definitions[kind.__name__] = {}
-            definitions[kind.__name__] = _struct(kind, path, definitions)
+        if kind.__name__ not in made.definitions:
+            made.definitions[kind.__name__] = {}
+            made.definitions[kind.__name__] = _struct(kind, path, made)
         return {"$ref": f"#/$defs/{kind.__name__}"}
     inner = typing.get_args(kind)
 
     def of_inner(index: int) -> Schema:
-        return _schema(inner[index], path, definitions)
+        return _schema(inner[index], path, made)
 
+    # YAML reads the word null as no value.
+    nulls = [None] if made.is_file and "null" in inner else []
     makers: dict[Any, Callable[[], Schema]] = {
         typing.Annotated: lambda: _bounded(of_inner(0), inner[1:]),
-        typing.Literal: lambda: {"enum": [*inner, *([None] if "null" in inner else [])]},
-        typing.Union: lambda: {"anyOf": [_schema(part, path, definitions) for part in inner]},
+        typing.Literal: lambda: {"enum": [*inner, *nulls]},
+        typing.Union: lambda: _union([_schema(part, path, made) for part in inner if part is not msgspec.UnsetType]),
         list: lambda: {"type": "array", "items": of_inner(0)},
-        tuple: lambda: _tuple(inner, path, definitions),
+        tuple: lambda: _tuple(inner, path, made),
         dict: lambda: {"type": "object", "additionalProperties": of_inner(1)},
     }
     makers[types.UnionType] = makers[typing.Union]
     return makers[typing.get_origin(kind)]()
 
 
-def _tuple(inner: tuple[Any, ...], path: str, definitions: dict[str, Schema]) -> Schema:
+def _union(schemas: list[Schema]) -> Schema:
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+
+def _tuple(inner: tuple[Any, ...], path: str, made: _Made) -> Schema:
+    if not inner:
+        return {"type": "array", "maxItems": 0}
     if inner[-1] is Ellipsis:
-        return {"type": "array", "items": _schema(inner[0], path, definitions)}
-    items = [_schema(part, path, definitions) for part in inner]
+        return {"type": "array", "items": _schema(inner[0], path, made)}
+    items = [_schema(part, path, made) for part in inner]
     return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
 
 

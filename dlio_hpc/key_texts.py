@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -22,6 +23,35 @@ def of(struct: Any) -> dict[str, KeyText]:
     """
     owners = [owner for owner in struct.__mro__ if issubclass(owner, msgspec.Struct) and owner is not msgspec.Struct]
     return {name: _split(text) for owner in reversed(owners) for name, text in _docstrings(owner)}
+
+
+def of_fields(struct: Any) -> dict[str, KeyText]:
+    """Return the texts of the fields of a struct, as of() does. A field without a docstring has the text that the
+    docstring of the class gives after its name and a colon, if there is one: "low, high: interval of the ratio".
+    """
+    return _named(struct) | of(struct)
+
+
+def lead(struct: Any) -> str:
+    """Return the docstring of a struct without the texts of its fields."""
+    return _parts(struct)[0].strip()
+
+
+def _named(struct: Any) -> dict[str, KeyText]:
+    """Return the texts of fields in the docstring of a class. None is null in documents."""
+    _, *parts = _parts(struct)
+    return {
+        name: _split(re.sub(r"\bNone\b", "null", text.strip()))
+        for names, text in zip(parts[::2], parts[1::2], strict=True)
+        for name in re.split(r",? and |, ", names)
+    }
+
+
+def _parts(struct: Any) -> list[str]:
+    """Return the docstring of a struct in parts: its beginning, then names of fields and the text after them."""
+    one = rf"(?:{'|'.join(sorted(map(re.escape, struct.__struct_fields__), key=len, reverse=True))})"
+    marks = rf"(?:^|(?<=[.;] ))({one}(?:(?:, | and |, and ){one})*): "
+    return re.split(marks, " ".join((struct.__doc__ or "").split()))
 
 
 def _docstrings(owner: Any) -> Iterator[tuple[str, str]]:

@@ -7,9 +7,11 @@ import h5py
 import numpy as np
 import pytest
 
+from dlio_hpc import document
 from dlio_hpc.analysis.study import file_system_pairs, stragglers
 from dlio_hpc.analysis.timeline_reader import Recorded
 from dlio_hpc.darshan.log import Log
+from dlio_hpc.documents import studies as studies_document
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.lustre import layout_record
 from dlio_hpc.lustre.lfs import LayoutComponent
@@ -170,9 +172,9 @@ def test_the_report_says_which_is_which(tmp_path: Path) -> None:
     noise = np.random.default_rng(5).normal(0, 0.01, (2, 4))
     studies.write(made, lambda point, repeat: float((100, 200)[point] * np.exp(noise[point, repeat])))
     report = study_report.make(study_outcome.outcome(made, study_outcome.jobs(made)))
-    document = study_report.as_document(report)
-    assert document["effects"][0]["better"] == "B"
-    assert [side["data"] for side in document["stragglers"]] == list(FOLDERS)
+    content = document.plain(studies_document.of_study(report))
+    assert content["effects"][0]["better"] == "B"
+    assert [side["data"] for side in content["stragglers"]] == list(FOLDERS)
     assert ab_rows.sides(report.sides) == ["A is /old", "B is /new"]
     assert "A (/old) is slower: 0.498 x B by samples/s (B / A 2.01, 95 % interval" in ab_rows.verdict(
         made, report.effects

@@ -20,6 +20,7 @@ from dlio_hpc.analysis import robust
 from dlio_hpc.analysis.page_cache_check import EpochStorage
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import workload
+from dlio_hpc.documents import judgements
 from dlio_hpc.files import archive, filesystem, rundir
 from dlio_hpc.plan import plan
 from dlio_hpc.reports import acceptance_document, page, terminal
@@ -858,7 +859,7 @@ def test_the_terminal_shows_each_criterion_its_evidence_and_one_line(capsys: pyt
 
 
 def test_json_has_all_of_it() -> None:
-    content = json.loads(json.dumps(acceptance.as_document(_mixed())))
+    content = json.loads(json.dumps(document.plain(judgements.of_accept(_mixed()))))
     assert (content["outcome"], content["exit_code"]) == ("invalid", 3)
     (check,) = (check for check in content["checks"] if check["criterion"] == "au")
     assert (check["key"], check["limit"], check["outcome"]) == ("min_au", 0.9, "inconclusive")

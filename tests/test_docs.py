@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,18 @@ def test_each_key_has_a_meaning_and_a_valid_example(struct: Any) -> None:
 def test_the_page_of_results_has_every_field() -> None:
     page = hooks.on_page_markdown((_ROOT / "docs/reference/result.md").read_text())
     assert "| `summary.au` | number or `null` | compute / (compute + wait), over all steps and ranks. |" in page
+
+
+def test_the_page_of_json_has_every_verb_and_every_struct() -> None:
+    page = hooks.on_page_markdown((_ROOT / "docs/reference/json.md").read_text())
+    assert "| `baseline list` | [BaselineListDocument](#baselinelistdocument) |" in page
+    assert "| `completion` | no `--json`: prints a script for a shell |" in page
+    assert "| `result` | [Result](result.md) or `null` |" in page
+    assert "| `probe` | [StorageProbe](result.md#probejson); may be absent |" in page
+    linked = set(re.findall(r"\]\(#(\w+)\)", page))
+    headings = [line.removeprefix("### ").lower() for line in page.splitlines() if line.startswith("### ")]
+    assert linked <= set(headings)
+    assert len(headings) == len(set(headings))
 
 
 def test_a_page_shows_the_keys_of_all_structs_below() -> None:

@@ -35,9 +35,11 @@ def _called(folder: Path, environment: dict[str, str], *arguments: object) -> su
 def test_a_bug_ends_with_its_own_code_and_a_file_for_its_report(tmp_path: Path, where: str) -> None:
     (tmp_path / where).mkdir()
     environment = _broken(tmp_path, _SHIPPED) | {"TMPDIR": str(tmp_path / "temporary")}
-    done = _called(tmp_path, environment, "dlio-hpc", "workloads", "--json")
+    done = _called(tmp_path, environment, "dlio-hpc", "--log-file", "log", "workloads", "--json")
     assert done.returncode == 70
-    assert done.stdout == ""
+    error = json.loads(done.stdout)["error"]
+    assert (error["kind"], error["exit_code"]) == ("Unexpected", 70)
+    assert done.stderr == f"dlio-hpc: {error['message']}\n"
     (line,) = done.stderr.splitlines()
     assert line.startswith("dlio-hpc: a bug in dlio-hpc, please report it: KeyError: 'npz3'; ")
     path = Path(line.rpartition(" ")[2])
@@ -47,6 +49,10 @@ def test_a_bug_ends_with_its_own_code_and_a_file_for_its_report(tmp_path: Path, 
     assert "KeyError: 'npz3'" in text
     assert "Traceback" in text
     assert path.stat().st_mode & 0o077 == 0
+    log = [line.split(" ", 3) for line in (tmp_path / "log").read_text().splitlines()]
+    assert [kind for _, _, kind, *_ in log if kind != "traceback"] == ["start", "stderr", "end"]
+    assert [rest[0] for _, _, kind, *rest in log if kind == "traceback"][-1] == "KeyError: 'npz3'"
+    assert log[-1][3] == "exit code 70"
 
 
 def test_a_bug_in_dlio_submit_is_no_failed_verdict_either(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import dlio_hpc
 _ROOT = Path(dlio_hpc.__file__).parent
 # From the ground up. A module may import from its own room and from those before it.
 _FLOORS = (
-    "errors", "yaml_words", "units", "key_texts", "key_faults", "document", "command", "files", "results", "config",
-    "plan", "darshan", "lustre", "core", "batch", "analysis", "records", "verdict", "json_schema", "reports",
-    "api", "cli", "__main__",
+    "errors", "yaml_words", "units", "key_texts", "key_faults", "redaction", "log_file", "document", "command", "files",
+    "results", "config", "plan", "darshan", "lustre", "core", "batch", "analysis", "records", "verdict", "json_schema",
+    "reports", "documents", "api", "cli", "__main__",
 )  # fmt: skip
 
 

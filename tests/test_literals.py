@@ -32,7 +32,6 @@ _PARTIAL = {
     ("analysis/log/library_marks.py", "hdf5 npz tfrecord"): "formats with a header",
     ("config/workload.py", "bytes"): "the size of the samples of a workload without a dataset",
     ("records/job_outcome.py", "cancelled completed failed lost node_fail out_of_memory timeout"): "states at the end",
-    ("records/job_outcome.py", "error"): "a key of the JSON document, no table",
     ("reports/figures/sweep_plots.py", "best|same as best"): "verdicts that are framed",
     (
         "reports/verdict_banners.py",

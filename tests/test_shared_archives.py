@@ -225,7 +225,8 @@ def test_prune_lists_first_and_says_what_is_kept(tmp_path: Path, run: Run) -> No
     assert (tmp_path / "nightly-000.tar.zst").exists()
     done = run(*command, "--json")
     assert done.json == {
-        "removed": [str(tmp_path / "nightly-000.tar.zst")], "bytes": 8, "kept": {"recent": 1}, "dry_run": False,
+        "removed": [str(tmp_path / "nightly-000.tar.zst")], "bytes": 8, "kept": {"recent": 1}, "is_dry_run": False,
+        "schema": 1,
     }  # fmt: skip
     assert json.loads((tmp_path / rundir.ENTRIES / "nightly-000.json").read_bytes())["job"] == "nightly-000"
     assert "freed 0 B in 0 archives; kept: 1 recent" in run(*command).out

@@ -16,7 +16,9 @@ import pytest
 from matplotlib.patches import Rectangle
 from msgspec import structs
 
+from dlio_hpc import document
 from dlio_hpc.batch.schedulers import State
+from dlio_hpc.documents import studies as studies_document
 from dlio_hpc.files import archive
 from dlio_hpc.plan import packing
 from dlio_hpc.plan.study import Study
@@ -251,10 +253,10 @@ def test_a_scaling_study_tells_how_it_scales_and_nothing_else(tmp_path: Path, co
         assert intervals == {interval}
         assert [sentence for sentence in _FFN if sentence in joined] == [conclusion]
         assert not re.search(r"\b([Bb]est|same(?! amount)|worse|x ref|reference)\b|[Kk]eep", joined), joined
-    document = study_report.as_document(report)
-    assert document["advice"] == []
-    assert document["findings"][0]["comparisons"] == ()
-    step = document["findings"][0]["scalings"][0]["steps"][-1]
+    content = document.plain(studies_document.of_study(report))
+    assert content["advice"] == []
+    assert content["findings"][0]["comparisons"] == ()
+    step = content["findings"][0]["scalings"][0]["steps"][-1]
     assert (step["low"], step["high"]) == (last.low, last.high)
     sd = scaling.noise.sd
     assert sd is not None
@@ -304,7 +306,7 @@ def test_however_much_or_little_there_is_it_fits(tmp_path: Path) -> None:
             assert made.study in html
             for picture in study_plots.draw(report):
                 ET.fromstring(pictures.svg(picture.figure))
-            json.dumps(study_report.as_document(report), allow_nan=False)
+            json.dumps(document.plain(studies_document.of_study(report)), allow_nan=False)
 
 
 def test_a_figure_that_is_unknown_is_said_to_be(tmp_path: Path) -> None:
@@ -404,6 +406,7 @@ def test_json_is_one_document(run: Run, tmp_path: Path) -> None:
         "findings",
         "advice",
         "jobs",
+        "schema",
     ]
     assert list(done.json) == keys
     assert done.code == 3, "a job that ended well without a result"

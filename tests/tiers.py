@@ -108,6 +108,10 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "test_banners.py::test_no_page_breaks_a_word_or_is_wider_than_the_window[True-390]",
         "test_site_report.py::test_a_web_server_shows_the_site_to_every_reader[390-dark]",
     ),
+    "--json prints one document that follows its schema": (
+        "test_json_output.py::test_a_verb_prints_the_document_of_its_schema",
+        "test_json_output.py::test_a_baseline_is_accepted_and_retired",
+    ),
     "the Python API": ("test_api.py::test_readmes_example_runs_a_job",),
     "a run is compared with a plain loop": ("test_storage_probe.py::test_a_job_compares_its_run_with_a_plain_loop",),
     "every shipped workload": ("test_shipped_workloads.py::test_each_runs_here_shrunk[demo]",),

@@ -470,8 +470,3 @@ def _smallest(made: Plan, needed: tuple[str, ...]) -> Plan | None:
     # packing disables Darshan for a run that reads nothing
     watched = any(run.darshan for run in made.runs)
     return replace(smallest, packages=needed, runs=tuple(replace(run, darshan=watched) for run in smallest.runs))
-
-
-def as_document(findings: list[PreflightFinding]) -> list[dict[str, object]]:
-    """Return the findings as plain data for --json."""
-    return [dict(zip(("verdict", "what", "text"), finding, strict=False)) for finding in findings]

@@ -36,7 +36,9 @@ def accept(names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path
         console.say(f"dlio-hpc: left out a job that cannot be read: {fault}")
     accepted = acceptance.of(judged, criteria)
     if outputs.as_json:
-        console.print_json(acceptance.as_document(accepted))
+        from dlio_hpc.documents import judgements
+
+        console.print_json(judgements.of_accept(accepted))
     outputs.present(lambda: _document(accepted))
     if junit is not None:
         write_junit(junit, f"acceptance by {accepted.criteria.name}", acceptance.cases(accepted))

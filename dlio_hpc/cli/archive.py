@@ -5,7 +5,19 @@ from pathlib import Path
 import click
 
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import PATH, SETTINGS, CommandGroup, argument, option
+from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, CommandGroup, argument, option
+from dlio_hpc.documents.files import (
+    ArchiveExtractDocument,
+    ArchiveListDocument,
+    ArchiveMember,
+    ArchivePruneDocument,
+    ArchiveShareDocument,
+    ArchiveVerifyDocument,
+    ExtractedArchive,
+    ForeignFile,
+    ListedArchive,
+    VerifiedArchive,
+)
 from dlio_hpc.errors import InvalidRun
 
 _ARCHIVES = argument("archives", nargs=-1, required=True, type=PATH, metavar="ARCHIVE...")
@@ -18,39 +30,54 @@ def archive() -> None:
 
 @archive.command()
 @_ARCHIVES
-def verify(archives: tuple[Path, ...]) -> int:
+@JSON
+def verify(archives: tuple[Path, ...], as_json: bool) -> int:
     """Check every byte of each ARCHIVE against its checksum and manifest. Exit code 3: an archive is corrupted."""
     from dlio_hpc.files.archive import faults
 
-    checked, code = console.for_each(archives, lambda path: (path, faults(path)))
-    for path, problems in checked:
-        for fault in problems:
-            console.say(f"{path}: {fault}")
-        if not problems:
-            click.echo(f"{path}: intact")
-    return InvalidRun.exit_code if any(problems for _, problems in checked) else code
+    checked, code = console.for_each(archives, lambda path: VerifiedArchive(str(path), faults(path)))
+    for verified in checked:
+        for fault in verified.faults:
+            console.say(f"{verified.archive}: {fault}")
+        if not verified.faults and not as_json:
+            click.echo(f"{verified.archive}: intact")
+    if as_json:
+        console.print_json(ArchiveVerifyDocument(checked))
+    return InvalidRun.exit_code if any(verified.faults for verified in checked) else code
 
 
 @archive.command("list")
 @_ARCHIVES
-def list_members(archives: tuple[Path, ...]) -> None:
+@JSON
+def list_members(archives: tuple[Path, ...], as_json: bool) -> int:
     """List the members of each ARCHIVE with their sizes in bytes."""
     from dlio_hpc.files.archive import entries
 
-    for path in archives:
-        for name, size in entries(path):
-            click.echo(f"{size:>12}  {name}")
+    def look(path: Path) -> ListedArchive:
+        return ListedArchive(str(path), [ArchiveMember(name, size) for name, size in entries(path)])
+
+    listed, code = console.for_each(archives, look)
+    if as_json:
+        console.print_json(ArchiveListDocument(listed))
+    for member in () if as_json else (member for content in listed for member in content.members):
+        click.echo(f"{member.bytes:>12}  {member.name}")
+    return code
 
 
 @archive.command()
 @_ARCHIVES
 @option("--to", type=PATH, metavar="DIR", default=".", show_default=True, help="Folder to extract into.")
-def extract(archives: tuple[Path, ...], to: Path) -> None:
+@JSON
+def extract(archives: tuple[Path, ...], to: Path, as_json: bool) -> int:
     """Verify each ARCHIVE, then extract the folder of its job. Print the path of the folder."""
     from dlio_hpc.files.archive import extract as unpack
 
-    for path in archives:
-        click.echo(str(unpack(path, to)))
+    extracted, code = console.for_each(archives, lambda path: ExtractedArchive(str(path), str(unpack(path, to))))
+    if as_json:
+        console.print_json(ArchiveExtractDocument(extracted))
+    for made in () if as_json else extracted:
+        click.echo(made.directory)
+    return code
 
 
 _FOLDER = argument("folder", type=PATH, metavar="DIR")
@@ -59,7 +86,8 @@ _FOLDER = argument("folder", type=PATH, metavar="DIR")
 @archive.command()
 @_FOLDER
 @option("--group", required=True, metavar="GROUP", help="Unix group; you must be a member.")
-def share(folder: Path, group: str) -> int:
+@JSON
+def share(folder: Path, group: str, as_json: bool) -> int:
     """Share the archives, the history and the baselines in DIR with a group. DIR is created if it does not exist.
 
     All members can then collect into DIR, and accept and retire baselines, whatever their umask. Exit code 7: files of
@@ -69,11 +97,14 @@ def share(folder: Path, group: str) -> int:
     from dlio_hpc.files import group_sharing
 
     sharing = group_sharing.share(folder, group)
-    for path in sharing.changed:
+    if as_json:
+        others = [ForeignFile(user, command) for user, command in sharing.others]
+        console.print_json(ArchiveShareDocument(list(map(str, sharing.changed)), others))
+    for path in () if as_json else sharing.changed:
         click.echo(f"{path}: shared with {group}")
     for user, command in sharing.others:
         console.say(f"user {user} must run: {command}")
-    if not sharing.changed and not sharing.others:
+    if not sharing.changed and not sharing.others and not as_json:
         click.echo(f"{folder}: already shared with {group}")
     console.say(f"note: for other programs that write there: setfacl -R -m d:g:{group}:rwX '{folder}'")
     return Incomplete.exit_code if sharing.others else 0
@@ -86,15 +117,11 @@ def share(folder: Path, group: str) -> int:
     help="Keep archives of jobs that ended within TIME: a number with d (days), w (weeks) or y (years), such as 180d.",
 )  # fmt: skip
 @option(
-    "--last",
-    type=int,
-    default=1,
-    show_default=True,
-    metavar="N",
+    "--last", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
     help="Keep the newest N jobs of each measurement, too.",
-)
+)  # fmt: skip
 @option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
-@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON
 def prune(folder: Path, keep: str, last: int, dry_run: bool, as_json: bool) -> None:
     """Remove old archives from DIR. The history keeps the metrics of their jobs, also after --rebuild.
 
@@ -113,8 +140,7 @@ def prune(folder: Path, keep: str, last: int, dry_run: bool, as_json: bool) -> N
     if not dry_run:
         retention.remove(where, choice)
     if as_json:
-        removed = [str(path) for path, _ in choice.removed]
-        console.print_json({"removed": removed, "bytes": size, "kept": choice.kept, "dry_run": dry_run})
+        console.print_json(ArchivePruneDocument([str(path) for path, _ in choice.removed], size, choice.kept, dry_run))
         return
     for path, entry in choice.removed:
         click.echo(f"{path}: {'would be ' if dry_run else ''}removed; its job ended {entry.ended}")

@@ -4,11 +4,10 @@ import sys
 from pathlib import Path
 
 import click
-import msgspec
 
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
-from dlio_hpc.cli.verbs import PATH, SETTINGS, CommandGroup, argument, option
+from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, CommandGroup, argument, option
 from dlio_hpc.verdict import baselines, selection
 from dlio_hpc.verdict.history_entry import together
 
@@ -34,27 +33,37 @@ _SIGN = option(
 @option("--message", required=True, metavar="TEXT", help="Reason for the decision, kept with the baseline.")
 @_SIGN
 @click.option("--force", is_flag=True, help="Accept cached or partly failed runs; the baseline records this.")
-def accept(job: str, archive: Path | None, runs: Path, message: str, sign: Path | None, force: bool) -> None:
+@JSON
+def accept(
+    job: str, archive: Path | None, runs: Path, message: str, sign: Path | None, force: bool, as_json: bool
+) -> None:
     """Make JOB (a directory, an archive, a name, or a study) the baseline of each key that it measured. It replaces the
     earlier baselines of these keys; `list --all` still shows replaced baselines.
     """
     jobs = selection.select([job], archive, runs, console.say).jobs
     (entry, *_), folder = together([selected.entry for selected in jobs]), jobs[0].folder
-    before = {accepted.group.key: accepted for accepted in baselines.active(_read(folder))}
-    for made in baselines.accept(folder, entry, message, force, sign):
+    before = {accepted.group.key: accepted.id for accepted in baselines.active(_read(folder))}
+    accepted = baselines.accept(folder, entry, message, force, sign)
+    for made in accepted:
         replaced = before.get(made.group.key)
-        click.echo(f"{made.id}: {made.group.key.title}" + (f", replaces {replaced.id}" if replaced else ""))
+        if not as_json:
+            click.echo(f"{made.id}: {made.group.key.title}" + (f", replaces {replaced}" if replaced else ""))
         for warning in made.warnings:
             console.say(f"note: accepted although {warning}")
-    for warning in baselines.left_out(entry):
+    left_out = baselines.left_out(entry)
+    for warning in left_out:
         console.say(f"note: {warning}")
     selection.refresh(folder, console.say)
+    if as_json:
+        from dlio_hpc.documents import judgements
+
+        console.print_json(judgements.of_made(accepted, before, left_out))
 
 
 @baseline.command("list")
 @archive_options
 @click.option("--all", "everything", is_flag=True, help="List replaced and retired baselines, too.")
-@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON
 def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool) -> None:
     """List the active baselines."""
     from dlio_hpc.reports import baseline_rows
@@ -63,7 +72,9 @@ def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool)
     decisions = _read(folder)
     kept = [chosen for chosen in baselines.baselines(decisions) if everything or chosen.state == "active"]
     if as_json:
-        console.print_json({"baselines": [baseline_rows.as_document(chosen) for chosen in kept]})
+        from dlio_hpc.documents import judgements
+
+        console.print_json(judgements.BaselineListDocument([judgements.of_baseline(chosen) for chosen in kept]))
     elif kept:
         baseline_rows.show(kept, sys.stdout)
     else:
@@ -73,7 +84,7 @@ def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool)
 @baseline.command()
 @argument("name", metavar="BASELINE")
 @archive_options
-@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON
 def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
     """Show a BASELINE, given by its id or its job: key, metrics, state, and by whom, when and why it was accepted."""
     from dlio_hpc.reports import baseline_rows
@@ -82,10 +93,9 @@ def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
     decisions = _read(folder)
     chosen = baselines.named(baselines.baselines(decisions), name, folder)
     if as_json:
-        signed = {"signed_by": decisions.signers.get(chosen.accepted.id)}
-        console.print_json(
-            baseline_rows.as_document(chosen) | signed | {"group": msgspec.to_builtins(chosen.accepted.group)}
-        )
+        from dlio_hpc.documents import judgements
+
+        console.print_json(judgements.of_shown(chosen, decisions.signers.get(chosen.accepted.id)))
     else:
         for label, text in baseline_rows.facts(chosen, decisions.signers.get(chosen.accepted.id)):
             click.echo(f"{label:16}{text}")
@@ -96,14 +106,20 @@ def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
 @archive_options
 @option("--message", required=True, metavar="TEXT", help="Reason for the decision, kept with the baseline.")
 @_SIGN
-def retire(name: str, archive: Path | None, runs: Path, message: str, sign: Path | None) -> None:
+@JSON
+def retire(name: str, archive: Path | None, runs: Path, message: str, sign: Path | None, as_json: bool) -> None:
     """Retire a BASELINE, given by its id or its job. Its key then has no baseline until another job is accepted. `list
     --all` still shows a retired baseline.
     """
     folder = selection.folder(archive, runs)
     made = baselines.retire(folder, name, message, sign)
-    click.echo(f"{made.id}: retired")
     selection.refresh(folder, console.say)
+    if as_json:
+        from dlio_hpc.documents.judgements import BaselineRetireDocument
+
+        console.print_json(BaselineRetireDocument(made.id, made.message, made.who, made.when))
+    else:
+        click.echo(f"{made.id}: retired")
 
 
 def _read(folder: Path) -> baselines.Decisions:

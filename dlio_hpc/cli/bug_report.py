@@ -9,7 +9,7 @@ import time
 import traceback
 from pathlib import Path
 
-from dlio_hpc import __version__, units
+from dlio_hpc import __version__, log_file, units
 from dlio_hpc.errors import Unexpected, classified
 
 
@@ -26,6 +26,7 @@ def reported(program: str, arguments: list[str], fault: Exception) -> Unexpected
         f"time       {units.utc_now()}\n"
         f"version    dlio-hpc {__version__}, Python {platform.python_version()}, {platform.platform()}\n\n{trace}"
     )
+    log_file.record("traceback", trace)
     line = str(classified(fault)).partition("\n")[0]
     place = _kept(text)
     if place is None:

@@ -8,9 +8,10 @@ from click.shell_completion import CompletionItem
 
 from dlio_hpc import document, units
 from dlio_hpc.cli import console, shell_completion
-from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
+from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument
 from dlio_hpc.config import defaults, shipped, site, workload
 from dlio_hpc.config.dlio_benchmark import workload_files
+from dlio_hpc.documents.files import ListedSite, ListedWorkload, NewSiteDocument, SitesDocument, WorkloadsDocument
 from dlio_hpc.errors import ConfigError, about
 
 
@@ -28,11 +29,11 @@ class _Sites(click.Group):
 
 
 _SCHEMA = re.compile(r"\A(# yaml-language-server: \$schema=)(\.\S*)")
-_JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document.")
+_JSON = click.Option(["--json", "as_json"], is_flag=True, envvar="DLIO_HPC_JSON", help="Print one JSON document.")
 
 
 @click.group(cls=_Sites, invoke_without_command=True, context_settings=SETTINGS, subcommand_metavar="[NAME|FILE|new]")
-@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON
 @click.pass_context
 def sites(context: click.Context, as_json: bool) -> None:
     """List the site profiles, print one (NAME or FILE), or write one for this machine (new)."""
@@ -41,10 +42,9 @@ def sites(context: click.Context, as_json: bool) -> None:
     profiles = [(name, site.load(name), path) for name, path in sorted(shipped.files(shipped.SITES).items())]
     if as_json:
         listed = [
-            {"name": name, "scheduler": profile.scheduler, "description": profile.description, "file": str(path)}
-            for name, profile, path in profiles
+            ListedSite(name, profile.scheduler, profile.description, str(path)) for name, profile, path in profiles
         ]
-        console.print_json({"sites": listed})
+        console.print_json(SitesDocument(listed))
         return
     known = defaults.load()
     here = known["site"].value if "site" in known else site.here()
@@ -72,7 +72,8 @@ def _origin(path: Path) -> str:
     "--account", metavar="NAME", envvar="DLIO_HPC_ACCOUNT", help="Account to charge for the jobs of --launch."
 )
 @click.option("--queue", metavar="NAME", help="Queue for the jobs of --launch. Default: the batch system's.")
-def new(name: str, to: Path | None, launch: bool, account: str | None, queue: str | None) -> None:
+@JSON
+def new(name: str, to: Path | None, launch: bool, account: str | None, queue: str | None, as_json: bool) -> None:
     """Write a commented profile NAME for this machine: scheduler, queues, launcher, MPI, file systems."""
     from dlio_hpc.batch import site_detection
 
@@ -82,7 +83,10 @@ def new(name: str, to: Path | None, launch: bool, account: str | None, queue: st
 
         text = launch_trial.profile(text, account, queue)
     if str(to) == "-":
-        click.echo(text, nl=False)
+        if as_json:
+            console.print_json(NewSiteDocument(name, None, text))
+        else:
+            click.echo(text, nl=False)
         return
     target = to or Path(f"{name}.yaml")
     try:
@@ -90,6 +94,9 @@ def new(name: str, to: Path | None, launch: bool, account: str | None, queue: st
             file.write(text)
     except FileExistsError:
         raise ConfigError(f"{target} already exists; give another name, or another file with --to") from None
+    if as_json:
+        console.print_json(NewSiteDocument(name, str(target), text))
+        return
     path = target if target.is_absolute() else f"./{target}"
     click.echo(f"wrote {target}; review it, then run: dlio-hpc check -s {path} -d DIR")
 
@@ -100,7 +107,7 @@ def _show_site(name: str, as_json: bool) -> None:
 
 @click.command(context_settings=SETTINGS)
 @argument("name", required=False, metavar="[NAME|FILE]", shell_complete=shell_completion.workloads)
-@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON
 def workloads(name: str | None, as_json: bool) -> None:
     """List the workloads, or print one (NAME or FILE; dlio:NAME for one of dlio_benchmark)."""
     if name is not None and workload_files.is_name(name):
@@ -112,13 +119,10 @@ def workloads(name: str | None, as_json: bool) -> None:
     known = [(file, workload.load(file), path) for file, path in sorted(shipped.files(shipped.WORKLOADS).items())]
     if as_json:
         listed = [
-            {
-                "name": file, "format": listed_workload.dataset.format, "dataset_bytes": listed_workload.dataset.size,
-                "description": listed_workload.description, "file": str(path),
-            }
-            for file, listed_workload, path in known
-        ]  # fmt: skip
-        console.print_json({"workloads": listed})
+            ListedWorkload(file, made.dataset.format, made.dataset.size, made.description, str(path))
+            for file, made, path in known
+        ]
+        console.print_json(WorkloadsDocument(listed))
         return
     for file, listed_workload, path in known:
         data = listed_workload.dataset

@@ -9,7 +9,7 @@ import click
 from dlio_hpc import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.darshan import expression
-from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option, parsed
+from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, option, parsed
 from dlio_hpc.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 @option(
     "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder for the job of --check."
 )
-@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON
 def characterize(
     logs: tuple[Path, ...], output: Path | None, name: str | None, only: str | None, force: bool, no_content: bool,
     check: bool, as_json: bool, **of_check: Any,
@@ -91,7 +91,7 @@ def characterize(
 
         checked = characterize_check.run(character, content, **of_check)
     if as_json:
-        console.print_json(_document(character, content, checked))
+        _print_json(character, content, checked)
     elif checked is not None:
         from dlio_hpc.reports import check_document, terminal
 
@@ -110,7 +110,7 @@ def _described(character: "Character", as_json: bool) -> int:
     from dlio_hpc.reports import characterization_document, terminal
 
     if as_json:
-        console.print_json(_document(character, None, None))
+        _print_json(character, None, None)
     else:
         terminal.show(characterization_document.of_character(character), sys.stdout)
     has_dataset = any(role.role == "dataset" for role in character.derived.roles)
@@ -118,18 +118,7 @@ def _described(character: "Character", as_json: bool) -> int:
     raise ConfigError(f"this program does not read as training does: {character.derived.against[0]}{hint}")
 
 
-def _document(character: "Character", content: str | None, checked: "Checked | None") -> dict[str, Any]:
-    from dlio_hpc.reports import characterization_document, check_document
+def _print_json(character: "Character", content: str | None, checked: "Checked | None") -> None:
+    from dlio_hpc.documents import programs
 
-    return {
-        "logs": [str(path) for path in character.paths],
-        "job": character.log.job._asdict(),
-        "traced": character.derived.traced,
-        "notes": character.notes,
-        "against": character.derived.against,
-        "roles": characterization_document.roles(character.derived.roles),
-        "estimates": {key: value._asdict() for key, value in character.derived.keys.items()},
-        "auxiliary_files": [{**side.keys, "evidence": side.note} for side in character.derived.sides],
-        "yaml": content,
-        "check": None if checked is None else check_document.as_document(checked),
-    }
+    console.print_json(programs.of_character(character, content, checked))

@@ -6,7 +6,7 @@ from msgspec import structs
 from dlio_hpc import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.plan_options import plan_options
-from dlio_hpc.cli.verbs import SETTINGS, option, parsed
+from dlio_hpc.cli.verbs import JSON, SETTINGS, option, parsed
 from dlio_hpc.plan import planned
 from dlio_hpc.plan.options import Options
 
@@ -20,7 +20,7 @@ _COLOURS = {"ok": "green", "note": "yellow", "fault": "red"}
     "--patience", "patience_s", callback=parsed(units.seconds), metavar="TIME", default="2m", show_default=True,
     help="Longest time to wait for the job that tests the launcher.",
 )  # fmt: skip
-@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON
 def check(options: Options, launch: bool, patience_s: float, as_json: bool) -> int:
     """Look for problems that would make a job fail: file system, layout, space, queue, preloaded libraries, launcher.
 
@@ -40,5 +40,8 @@ def check(options: Options, launch: bool, patience_s: float, as_json: bool) -> i
             verdict = click.style(f"{finding.verdict:5}", fg=_COLOURS[finding.verdict])
             click.echo(f"{verdict}  {finding.what:12}  {finding.text}")
     if as_json:
-        console.print_json({"site": plans[0].site.name, "findings": preflight.as_document(findings)})
+        from dlio_hpc.documents.planned import CheckDocument, CheckFinding
+
+        listed = [CheckFinding(finding.verdict, finding.what, finding.text) for finding in findings]
+        console.print_json(CheckDocument(plans[0].site.name, listed))
     return next((finding.exit_code for finding in findings if finding.verdict == "fault"), 0)

@@ -8,14 +8,16 @@ import click
 from dlio_hpc.batch import debris
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.verbs import JSON, SETTINGS, option
+from dlio_hpc.documents.files import CleanDocument, RemainsDocument
 from dlio_hpc.errors import ConfigError
 
 
 @click.command(context_settings=SETTINGS)
 @archive_options
 @option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
-def clean(archive: Path | None, runs: Path, dry_run: bool) -> int:
+@JSON
+def clean(archive: Path | None, runs: Path, dry_run: bool, as_json: bool) -> int:
     """Remove the remains of killed commands in RUNS and in the folder of archives: partial files, and directories of
     jobs that never started. Files that a job wrote are never removed.
     """
@@ -23,12 +25,16 @@ def clean(archive: Path | None, runs: Path, dry_run: bool) -> int:
         raise ConfigError(f"cannot read {runs}; give the folder of jobs with --runs")
     left = [*debris.rests(runs), *debris.never_started(runs), *debris.rests(archive or runs / "archive")]
 
-    def remove(remains: debris.Debris) -> None:
+    def remove(remains: debris.Debris) -> RemainsDocument:
         if not dry_run:
             debris.remove(remains.path)
-        click.echo(f"{'would remove' if dry_run else 'removed'} {remains.path}: {remains.what}")
+        if not as_json:
+            click.echo(f"{'would remove' if dry_run else 'removed'} {remains.path}: {remains.what}")
+        return RemainsDocument(str(remains.path), remains.what)
 
-    _, code = console.for_each(left, remove)
-    if not left:
+    removed, code = console.for_each(left, remove)
+    if as_json:
+        console.print_json(CleanDocument(removed, dry_run))
+    elif not left:
         click.echo("nothing to remove")
     return code

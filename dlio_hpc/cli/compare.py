@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dlio_hpc import document, units
+from dlio_hpc import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.outputs import Outputs, page_options, write_junit
@@ -64,7 +64,9 @@ def compare(
     terms = Terms(tuple(dict.fromkeys(metrics)), tolerance, force)
     judged = comparison.compare(names, jobs, terms, against, runs, console.say)
     if outputs.as_json:
-        console.print_json(document.plain(judged))
+        from dlio_hpc.documents import judgements
+
+        console.print_json(judgements.of_judgement(judged))
     outputs.present(lambda: _document(judged))
     if junit is not None:
         seconds = units.seconds_between(started, units.utc_now(fraction=True))

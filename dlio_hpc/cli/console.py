@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dlio_hpc import document, log_file
 from dlio_hpc.batch import job_record
 from dlio_hpc.batch.job_watch import JobProgress, Watched, watch
 from dlio_hpc.errors import DlioError, Incomplete, shortened
@@ -18,6 +19,7 @@ T = TypeVar("T")
 
 def say(message: str) -> None:
     """Print a message as one line on stderr. Shorten a long message."""
+    log_file.record("stderr", message)
     print(shortened(message), file=sys.stderr, flush=True)
 
 
@@ -26,9 +28,9 @@ def reporter(is_quiet: bool) -> Callable[[str], None]:
     return (lambda message: None) if is_quiet else say
 
 
-def print_json(document: Any) -> None:
-    """Print one JSON document on stdout."""
-    print(json.dumps(document, indent=2))
+def print_json(printed: object) -> None:
+    """Print one JSON document on stdout. printed: a struct of dlio_hpc.documents, or plain data."""
+    print(json.dumps(document.plain(printed), indent=2))
 
 
 def for_each(items: Iterable[S], action: Callable[[S], T]) -> tuple[list[T], int]:

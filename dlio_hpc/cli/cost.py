@@ -6,7 +6,7 @@ from msgspec import structs
 from dlio_hpc import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.plan_options import given_options, plan_options
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.verbs import JSON, SETTINGS
 from dlio_hpc.config import shipped
 from dlio_hpc.plan import cost, packing, planned, site_limits
 from dlio_hpc.plan.cost import JobCost
@@ -18,7 +18,7 @@ _HEADER = ("job", "nodes", "runs", "expected", "node h", "at most", "reads", "wr
 
 @click.command(name="estimate", context_settings=SETTINGS)
 @plan_options
-@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON
 @click.pass_context
 def estimate(context: click.Context, /, options: Options, as_json: bool) -> None:
     """Estimate the node-hours, the bytes read and written, and the space that a submission of WORKLOAD would take.
@@ -36,17 +36,10 @@ def estimate(context: click.Context, /, options: Options, as_json: bool) -> None
     for message in dict.fromkeys(map(str, faults)):
         console.say(f"note: dlio-submit would refuse: {message}")
     if as_json:
-        total = {key: value for key, value in structs.asdict(_total(costs)).items() if key not in {"job", "walltime_s"}}
-        jobs = [structs.asdict(job) for job in costs]
-        console.print_json(
-            {
-                "study": made.study.study,
-                "points": len(made.study.points),
-                "notes": made.notes,
-                "jobs": jobs,
-                "total": total,
-            }
-        )
+        from dlio_hpc.documents.planned import EstimateDocument, TotalCost
+
+        total = TotalCost(**{key: getattr(_total(costs), key) for key in TotalCost.__struct_fields__})
+        console.print_json(EstimateDocument(made.study.study, len(made.study.points), made.notes, costs, total))
         return
     _show(made, costs)
 

@@ -4,7 +4,7 @@ import re
 import sys
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -55,8 +55,9 @@ def darshan(logs: tuple[Path, ...], only: str | None, merge: bool, summary: bool
     paths = log_files.listed(logs)
     examined, code = _merged(paths, only, outputs) if merge else _apart(paths, only, outputs)
     if outputs.as_json:
-        merged = {"merged": list(map(str, paths))} if merge else {}
-        console.print_json({"logs": [{**_document(log), **merged} for log in examined]})
+        from dlio_hpc.documents import programs
+
+        console.print_json(programs.of_logs(examined, paths if merge else None))
     elif outputs.as_csv:
         from dlio_hpc.reports import log_rows
 
@@ -90,15 +91,3 @@ def _report(examined: "list[Examined]") -> "Document":
     from dlio_hpc.reports import log_document
 
     return log_document.of_logs(examined)
-
-
-def _document(examined: Any) -> dict[str, Any]:
-    import msgspec
-
-    return {
-        "log": str(examined.log.path),
-        "whole": examined.is_sound,
-        "faults": [{"name": fault.name, "text": fault.text} for fault in examined.faults],
-        "job": examined.log.job._asdict(),
-        "analysis": msgspec.to_builtins(examined.analysis),
-    }

@@ -27,7 +27,9 @@ def show(paths: tuple[Path, ...], outputs: Outputs) -> int:
         rows = program_table_document.ordered(list(program_table.rows(logs)))
     copies = len(logs) - sum(len(row.logs) for row in rows)
     if outputs.as_json:
-        console.print_json(program_table_document.as_document(rows, copies))
+        from dlio_hpc.documents import programs
+
+        console.print_json(programs.of_programs(rows, copies))
     elif outputs.as_csv:
         program_table_document.write_csv(rows, sys.stdout)
     outputs.present(lambda: program_table_document.of_rows(rows, copies))

@@ -4,26 +4,35 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import click
+from msgspec import structs
 
-from dlio_hpc import units
+from dlio_hpc import document, units
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import PATH, SETTINGS, CommandGroup, argument, option
+from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, CommandGroup, argument, option
 from dlio_hpc.config import site
+from dlio_hpc.documents.files import (
+    DatasetsDocument,
+    DatasetsRemoveDocument,
+    DatasetState,
+    DatasetsVerifyDocument,
+    FileFault,
+    ListedDataset,
+    RemovedDataset,
+    VerifiedDataset,
+)
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, unreadable
 from dlio_hpc.plan import dataset, dataset_removal, plan
 from dlio_hpc.plan.dataset import FINGERPRINT_FILE, Fingerprint
-
-State = Literal["complete", "unfinished", "generating"]
 
 _DATA = option("-d", "--data", type=PATH, metavar="DIR", help="Folder of datasets. Default: the site's.")
 _SITE = option(
     "-s", "--site", "site_name", metavar="NAME|FILE", help="Site profile. Default: the profile for this host's name."
 )
-_AS_JSON = option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 # Characters in a line of the table. The column of names is as wide as the other columns permit.
 _WIDTH = 100
 
@@ -36,7 +45,7 @@ class _StoredDataset(NamedTuple):
 
     folder: Path
     known: Fingerprint | None
-    state: State
+    state: DatasetState
     made: str
 
 
@@ -48,13 +57,13 @@ def datasets() -> None:
 @datasets.command("list")
 @_DATA
 @_SITE
-@_AS_JSON
+@JSON
 def list_datasets(data: Path | None, site_name: str | None, as_json: bool) -> int:
     """List the datasets with format, size and state."""
     where = _directory(data, site_name)
     stored, code = console.for_each(_folders(where), _look)
     if as_json:
-        console.print_json({"data": str(where), "datasets": [_as_document(entry) for entry in stored]})
+        console.print_json(DatasetsDocument(str(where), [_listed(entry) for entry in stored]))
     elif stored:
         click.echo(_table(where, stored))
     elif not code:
@@ -67,7 +76,7 @@ def list_datasets(data: Path | None, site_name: str | None, as_json: bool) -> in
 @_DATA
 @_SITE
 @option("--quick", is_flag=True, help="Check names, number and sizes of files; do not read contents.")
-@_AS_JSON
+@JSON
 def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, quick: bool, as_json: bool) -> int:
     """Check that the files of each dataset (default: all datasets) have the contents that dlio-hpc generates. Exit code
     3: a dataset is incomplete or corrupted, or a job is generating it.
@@ -75,40 +84,36 @@ def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, qui
     folders = _named(names, data, site_name) if names else _all_folders(_directory(data, site_name))
     checked, code = console.for_each(folders, lambda folder: _verified(folder, quick))
     if as_json:
-        console.print_json({"datasets": checked})
+        console.print_json(DatasetsVerifyDocument(checked))
     else:
         for entry in checked:
-            for fault in entry["faults"]:
-                click.echo(
-                    f"{entry['name']}: {fault['fault']}" if fault["file"] == entry["name"] else _line(entry, fault)
-                )
-            if not entry["faults"]:
-                size = units.format_size(entry["bytes"])
+            for fault in entry.faults:
+                place = entry.name if fault.file == entry.name else f"{entry.name}/{fault.file}"
+                click.echo(f"{place}: {fault.fault}")
+            if not entry.faults:
                 checked_part = "; only names and sizes checked" if quick else ""
-                click.echo(f"{entry['name']}: intact ({entry['files']} files, {size}{checked_part})")
+                click.echo(
+                    f"{entry.name}: intact ({entry.files} files, {units.format_size(entry.bytes)}{checked_part})"
+                )
         if not checked and not code:
             click.echo("no datasets to verify")
-    return InvalidRun.exit_code if any(entry["faults"] for entry in checked) else code
+    return InvalidRun.exit_code if any(entry.faults for entry in checked) else code
 
 
-def _line(entry: dict[str, Any], fault: dict[str, str]) -> str:
-    return f"{entry['name']}/{fault['file']}: {fault['fault']}"
-
-
-def _verified(folder: Path, quick: bool) -> dict[str, Any]:
-    """Verify a dataset in a separate process. Return the findings as a JSON document."""
+def _verified(folder: Path, quick: bool) -> VerifiedDataset:
+    """Verify a dataset in a separate process, and return the findings."""
     stored = _look(folder)
-    base = {"name": folder.name, "path": str(folder)}
     if stored.state == "generating":
-        fault = {"file": folder.name, "fault": "a job is generating it; verify it when that job has ended"}
-        return {**base, "files": 0, "bytes": 0, "faults": [fault]}
+        fault = FileFault(folder.name, "a job is generating it; verify it when that job has ended")
+        return VerifiedDataset(folder.name, str(folder), 0, 0, (fault,))
     command = [sys.executable, "-m", "dlio_hpc.core.verify_dataset", str(folder), "--json", *["--quick"] * quick]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     if done.returncode == Unexpected.exit_code:
         raise Unexpected(f"{folder} could not be verified; see the messages above")
     if done.returncode not in {0, InvalidRun.exit_code} or not done.stdout:
         raise InfrastructureError(f"{folder} could not be verified; see the messages above")
-    return {**base, **json.loads(done.stdout)}
+    findings = {"name": folder.name, "path": str(folder), **json.loads(done.stdout)}
+    return document.convert(findings, VerifiedDataset, str(folder))
 
 
 @datasets.command()
@@ -117,7 +122,10 @@ def _verified(folder: Path, quick: bool) -> dict[str, Any]:
 @_SITE
 @option("--unfinished", is_flag=True, help="Remove all datasets whose generation did not complete.")
 @option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
-def remove(names: tuple[str, ...], data: Path | None, site_name: str | None, unfinished: bool, dry_run: bool) -> int:
+@JSON
+def remove(
+    names: tuple[str, ...], data: Path | None, site_name: str | None, unfinished: bool, dry_run: bool, as_json: bool
+) -> int:
     """Remove datasets: the files that dlio-hpc generated, then the folder.
 
     Nothing is removed if one of the datasets contains other files or is being generated.
@@ -128,16 +136,24 @@ def remove(names: tuple[str, ...], data: Path | None, site_name: str | None, unf
     if unfinished:
         looked, code = console.for_each(_folders(_directory(data, site_name)), _look)
         folders = [entry.folder for entry in looked if entry.state == "unfinished" and not entry.folder.is_symlink()]
-        if not folders and not code:
+        if not folders and not code and not as_json:
             click.echo("no unfinished datasets")
     else:
         folders = list(dict.fromkeys(_named(names, data, site_name)))
     for folder in folders:
         dataset_removal.check(folder)
-    for folder in folders:
-        count, size = dataset_removal.content(folder) if dry_run else dataset_removal.remove(folder)
-        click.echo(f"{folder}: {'would free' if dry_run else 'freed'} {units.format_size(size)} in {count} files")
-    return code
+    say = (lambda line: None) if as_json else click.echo
+    removed, failed = console.for_each(folders, lambda folder: _removed(folder, dry_run, say))
+    if as_json:
+        console.print_json(DatasetsRemoveDocument(removed, dry_run))
+    return failed or code
+
+
+def _removed(folder: Path, is_dry_run: bool, say: Callable[[str], None]) -> RemovedDataset:
+    """Remove a dataset and say what that freed, or what it would free."""
+    count, size = dataset_removal.content(folder) if is_dry_run else dataset_removal.remove(folder)
+    say(f"{folder}: {'would free' if is_dry_run else 'freed'} {units.format_size(size)} in {count} files")
+    return RemovedDataset(str(folder), count, size)
 
 
 def _directory(data: Path | None, site_name: str | None) -> Path:
@@ -189,7 +205,7 @@ def _look(folder: Path) -> _StoredDataset:
     InfrastructureError if this user has no permission to read it.
     """
     known = dataset.begun(folder)
-    state: State = "complete" if known is not None and known.complete else "unfinished"
+    state: DatasetState = "complete" if known is not None and known.complete else "unfinished"
     if state == "unfinished" and dataset.is_owned(folder):
         state = "generating"
     dated = folder if known is None else folder / FINGERPRINT_FILE
@@ -200,22 +216,20 @@ def _look(folder: Path) -> _StoredDataset:
     return _StoredDataset(folder, known, state, made)
 
 
-def _as_document(stored: _StoredDataset) -> dict[str, Any]:
-    place = {"name": stored.folder.name, "path": str(stored.folder)}
+def _listed(stored: _StoredDataset) -> ListedDataset:
+    listed = ListedDataset(stored.folder.name, str(stored.folder), stored.state, stored.made)
     if stored.known is None:
-        return {**place, "state": stored.state, "made": stored.made}
+        return listed
     layout = stored.known.dataset
-    return {
-        **place,
-        "format": layout.format,
-        "compression": layout.compression,
-        "files": dataset.file_count(layout),
-        "samples_per_file": layout.samples_per_file,
-        "bytes": dataset.payload(stored.known.dataset),
-        "state": stored.state,
-        "made": stored.made,
-        "fingerprint": stored.known.fingerprint,
-    }
+    return structs.replace(
+        listed,
+        format=layout.format,
+        compression=layout.compression,
+        files=dataset.file_count(layout),
+        samples_per_file=layout.samples_per_file,
+        bytes=dataset.payload(layout),
+        fingerprint=stored.known.fingerprint,
+    )
 
 
 def _table(where: Path, stored: list[_StoredDataset]) -> str:

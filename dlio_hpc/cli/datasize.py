@@ -1,11 +1,10 @@
 """dlio-hpc datasize: print the smallest dataset that MLPerf Storage allows."""
 
 import click
-from msgspec import structs
 
 from dlio_hpc import units
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import SETTINGS, argument, option
+from dlio_hpc.cli.verbs import JSON, SETTINGS, argument, option
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import dataset_size
@@ -18,7 +17,7 @@ from dlio_hpc.plan.dataset_size import STEPS, TIMES_MEMORY
 @option("--ppn", type=click.IntRange(1), required=True, help="Number of ranks per node (emulated accelerators).")
 @option("--memory", required=True, metavar="SIZE", help="Memory of a node, such as 512GiB.")
 @option("--set", "-S", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key of the workload.")
-@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON
 def datasize(workload: str, nodes: int, ppn: int, memory: str, settings: tuple[str, ...], as_json: bool) -> None:
     """Print the smallest dataset that MLPerf Storage allows for WORKLOAD: at least 500 steps per epoch, and five times
     the memory of all nodes. Nothing is generated.
@@ -33,7 +32,14 @@ def datasize(workload: str, nodes: int, ppn: int, memory: str, settings: tuple[s
         raise ConfigError("--memory must be the memory of a node, such as 512GiB")
     made = dataset_size.smallest(workloads.load(workload, settings), nodes, ppn, size)
     if as_json:
-        console.print_json({"workload": workload, "nodes": nodes, "ranks_per_node": ppn, **structs.asdict(made)})
+        from dlio_hpc.documents.planned import DatasizeDocument
+
+        console.print_json(
+            DatasizeDocument(
+                workload, nodes, ppn, made.for_steps, made.for_memory, made.samples, made.files, made.samples_per_file,
+                made.bytes,
+            )
+        )  # fmt: skip
         return
     click.echo(
         f"{made.files:,} file(s) x {made.samples_per_file:,} sample(s), {units.format_size(made.bytes)}: {made.key}"

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import PATH, SETTINGS, option
+from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, option
 
 
 @click.command(context_settings=SETTINGS)
@@ -14,7 +14,7 @@ from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 )
 @option("-d", "--data", type=PATH, metavar="DIR", help="Folder for datasets: the file system under test.")
 @option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder of jobs.")
-@option("--json", "as_json", is_flag=True, is_common=False, help="Print one JSON document.")
+@JSON
 def doctor(site: str | None, data: Path | None, runs: Path, as_json: bool) -> None:
     """Print what a maintainer needs for help: versions, MPI, site, file systems, and recent errors.
 

@@ -106,9 +106,9 @@ def history(
         return 0
     entries = histories.entries(folder, Where(pattern, **wanted))
     if outputs.as_json:
-        import msgspec
+        from dlio_hpc.documents.judgements import HistoryDocument
 
-        console.print_json({"jobs": [msgspec.to_builtins(entry) for entry in entries]})
+        console.print_json(HistoryDocument(list(entries)))
     elif outputs.as_csv:
         from dlio_hpc.reports import history_rows
 

@@ -9,7 +9,7 @@ import click
 from dlio_hpc import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import written
-from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
+from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, option
 from dlio_hpc.config import workload
 from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.config.dlio_benchmark.source import is_override
@@ -17,12 +17,14 @@ from dlio_hpc.errors import ConfigError, about
 
 if TYPE_CHECKING:
     from dlio_hpc.config.dlio_benchmark.importing import Imported
+    from dlio_hpc.documents.imported import ImportedWorkload
 
 
 @click.command(name="import", context_settings=SETTINGS)
 @argument("arguments", nargs=-1, required=True, metavar="FILE|DIR|dlio:NAME [++KEY=VALUE]...")
 @option("-o", "--output", type=PATH, metavar="FILE|DIR", help="File to write; folder, for DIR. Default: stdout.")
-def import_(arguments: tuple[str, ...], output: Path | None) -> int:
+@JSON
+def import_(arguments: tuple[str, ...], output: Path | None, as_json: bool) -> int:
     """Turn a workload of dlio_benchmark into a workload of dlio-hpc that makes the same requests.
 
     FILE is a workload file, as in configs/workload of dlio_benchmark and in MLPerf Storage. dlio:NAME is a workload of
@@ -40,15 +42,17 @@ def import_(arguments: tuple[str, ...], output: Path | None) -> int:
             f"give one FILE, DIR or dlio:NAME, not {len(names)}: {' '.join(names) or 'overrides only'}"
         )
     if Path(names[0]).is_dir():
-        return _import_folder(Path(names[0]), overrides, output)
+        return _import_folder(Path(names[0]), overrides, output, as_json)
     is_known = workload_files.is_name(names[0])
     imported = _imported(workload_files.find(names[0]) if is_known else Path(names[0]), overrides)
     for line in imported.lines:
         console.say(line)
-    if output is None:
-        sys.stdout.write(_text(imported))
-    else:
+    if output is not None:
         _write(output, imported)
+    if as_json:
+        _print_json([_document(imported, output)])
+    elif output is None:
+        sys.stdout.write(_text(imported))
     return 0
 
 
@@ -73,26 +77,51 @@ def _write(path: Path, imported: "Imported") -> None:
     console.say(f"wrote {path}")
 
 
-def _import_folder(folder: Path, overrides: tuple[str, ...], output: Path | None) -> int:
-    """Import all files of a folder, and print a table. Return the exit code."""
+def _import_folder(folder: Path, overrides: tuple[str, ...], output: Path | None, as_json: bool) -> int:
+    """Import all files of a folder, and print a table or a JSON document. Return the exit code."""
     known = workload_files.files(folder)
     if not known:
         raise ConfigError(f"{folder}: no *.yaml here; give the folder of workload files, such as configs/workload")
-    code = refused = 0
-    click.echo("| workload | outcome | dataset | differences |\n|---|---|---|---|")
+    code, rows, documents = 0, [], []
     for name, path in known.items():
         try:
             imported = _imported(path, overrides)
         except ConfigError as fault:
-            code, refused = fault.exit_code, refused + 1
-            click.echo(f"| {name} | refused | | {_cell(str(fault).removeprefix(' '.join((str(path), *overrides))))} |")
+            code = fault.exit_code
+            rows.append(f"| {name} | refused | | {_cell(str(fault).removeprefix(' '.join((str(path), *overrides))))} |")
+            documents.append(_refusal(path, fault))
             continue
         made = workload.Draft(imported.data, name).with_settings({})
-        click.echo(f"| {name} | imported | {_data(made)} | {imported.differences or '-'} |")
-        if output is not None:
-            _write(output / f"{name}.yaml", imported)
+        rows.append(f"| {name} | imported | {_data(made)} | {imported.differences or '-'} |")
+        target = None if output is None else output / f"{name}.yaml"
+        if target is not None:
+            _write(target, imported)
+        documents.append(_document(imported, target))
+    if as_json:
+        _print_json(documents)
+    else:
+        click.echo("\n".join(["| workload | outcome | dataset | differences |\n|---|---|---|---|", *rows]))
+    refused = sum(made.error is not None for made in documents)
     console.say(f"{len(known) - refused} imported, {refused} refused")
     return code
+
+
+def _document(imported: "Imported", written: Path | None) -> "ImportedWorkload":
+    from dlio_hpc.documents import imported as documents
+
+    return documents.of_import(imported, _text(imported), written)
+
+
+def _refusal(path: Path, fault: ConfigError) -> "ImportedWorkload":
+    from dlio_hpc.documents import imported as documents
+
+    return documents.of_refusal(path, fault)
+
+
+def _print_json(workloads: "list[ImportedWorkload]") -> None:
+    from dlio_hpc.documents.imported import ImportDocument
+
+    console.print_json(ImportDocument(workloads))
 
 
 def _data(made: workload.Workload) -> str:

@@ -16,7 +16,8 @@ from dlio_hpc import __version__
 from dlio_hpc.cli import completion, console, man_page
 from dlio_hpc.cli.completion import PROGRAMS
 from dlio_hpc.cli.outputs import written
-from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, parsed
+from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, parsed
+from dlio_hpc.documents.files import InstalledDocument
 from dlio_hpc.errors import ConfigError
 
 # Folders and files below the prefix.
@@ -71,7 +72,10 @@ def _variables(ctx: click.Context, param: click.Parameter, values: Sequence[str]
     "--load", "loads", metavar="MODULE", multiple=True, help="Module that the module file loads first; repeatable."
 )
 @click.option("--force", is_flag=True, help="Replace files that others wrote or changed, too.")
-def install_site(prefix: Path, variables: tuple[tuple[str, str], ...], loads: tuple[str, ...], force: bool) -> None:
+@JSON
+def install_site(
+    prefix: Path, variables: tuple[tuple[str, str], ...], loads: tuple[str, ...], force: bool, as_json: bool
+) -> None:
     """Write below PREFIX what a site offers its users: the commands in bin, man pages, completion for bash, zsh and
     fish, a module file for Environment Modules and Lmod, and examples for CI systems, timers, containers and
     monitoring.
@@ -83,8 +87,11 @@ def install_site(prefix: Path, variables: tuple[tuple[str, str], ...], loads: tu
     place = Path(os.path.abspath(prefix.expanduser()))
     files = list(_files(place, ModuleSettings(variables, loads)))
     with _common_permissions():
-        for path in _install(place, files, force):
-            click.echo(path)
+        paths = list(map(str, _install(place, files, force)))
+    if as_json:
+        console.print_json(InstalledDocument(str(place), paths))
+    for path in () if as_json else paths:
+        click.echo(path)
     console.say(f"to use it: module use {shlex.quote(str(place / _MODULES))} && module load dlio-hpc")
 
 

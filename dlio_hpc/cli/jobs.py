@@ -10,7 +10,18 @@ from dlio_hpc.batch import debris, job_record, job_state
 from dlio_hpc.batch.cancel import cancel as cancel_one
 from dlio_hpc.cli import console
 from dlio_hpc.cli.report import collect_all, collect_one, finish, show_study
-from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
+from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, option
+from dlio_hpc.documents.jobs import (
+    CancelDocument,
+    CancelledJob,
+    CancelOutcome,
+    CollectDocument,
+    CollectedJob,
+    CollectedStudy,
+    JobState,
+    StatusDocument,
+    lacked_by,
+)
 from dlio_hpc.errors import Incomplete
 from dlio_hpc.records import names, study_outcome
 
@@ -26,13 +37,12 @@ def _on_jobs(function: Any) -> Any:
 
 @click.command(context_settings=SETTINGS)
 @_on_jobs
-@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON
 def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
     """Show the state of each JOB (a directory, or the name of a job or study below RUNS), or of all jobs below RUNS."""
     looks, code = _refreshed(jobs, runs)
     if as_json:
-        listed = [{"job": look.job.job, "batch_id": look.job.batch_id, "state": look.job.state} for look in looks]
-        console.print_json({"jobs": listed})
+        console.print_json(StatusDocument([_state(look) for look in looks]))
         return code
     for look in looks:
         newest = look.job.states[-1]
@@ -42,6 +52,13 @@ def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
             f"note: {len(left)} remains of killed submissions; remove them: dlio-hpc clean -o {shlex.quote(str(runs))}"
         )
     return code
+
+
+def _state(look: job_state.JobSnapshot) -> JobState:
+    newest = look.job.states[-1]
+    return JobState(
+        look.job.job, look.job.batch_id, newest.state, newest.time, newest.text or "", str(look.directory.absolute())
+    )
 
 
 def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[job_state.JobSnapshot], int]:
@@ -60,7 +77,7 @@ def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[job_state.JobSna
 
 @click.command(context_settings=SETTINGS)
 @_on_jobs
-@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON
 @option("--quiet", is_flag=True, help="Print no progress and no notes on stderr.")
 def wait(jobs: tuple[str, ...], runs: Path, as_json: bool, quiet: bool) -> int:
     """Watch each JOB or study until it has ended, then collect it and report what it measured."""
@@ -70,13 +87,14 @@ def wait(jobs: tuple[str, ...], runs: Path, as_json: bool, quiet: bool) -> int:
     if folders:
         collected = collect_all(watched, quiet)
         return show_study(folders[0], as_json) or collected or code or stray
-    return (finish(watched, as_json, quiet) if watched else 0) or code or stray
+    return finish(watched, as_json, quiet) or code or stray
 
 
 @click.command(context_settings=SETTINGS)
 @_on_jobs
 @click.option("--all", "everything", is_flag=True, help="Cancel all jobs below RUNS that have not ended.")
-def cancel(jobs: tuple[str, ...], runs: Path, everything: bool) -> int:
+@JSON
+def cancel(jobs: tuple[str, ...], runs: Path, everything: bool, as_json: bool) -> int:
     """Ask the batch system to end each JOB. Its completed runs can be collected."""
     if not jobs and not everything:
         raise click.UsageError("give the jobs to cancel, or --all")
@@ -87,55 +105,76 @@ def cancel(jobs: tuple[str, ...], runs: Path, everything: bool) -> int:
         directories = [look.directory for look in looks if not look.job.ended]
     # The last job comes first, because cancelling a job of a study can start the next job.
     records, failed = console.for_each(reversed(directories), cancel_one)
-    for record in records:
-        click.echo(f"{record.job}: {_cancelled(record)}")
+    cancelled = [_cancelled(record) for record in records]
+    if as_json:
+        console.print_json(CancelDocument(cancelled))
+    else:
+        for job in cancelled:
+            click.echo(f"{job.job}: {_OUTCOMES[job.outcome]}{job.state if job.outcome == 'already_ended' else ''}")
     return failed or code
+
+
+_OUTCOMES: dict[CancelOutcome, str] = {
+    "cancelling": "cancelling", "never_submitted": "cancelled before it was submitted",
+    "already_ended": "had already ended, ",
+}  # fmt: skip
+
+
+def _cancelled(record: job_record.Job) -> CancelledJob:
+    outcome: CancelOutcome = "cancelling"
+    if record.ended:
+        is_unsubmitted = record.batch_id is None and record.state == "cancelled"
+        outcome = "never_submitted" if is_unsubmitted else "already_ended"
+    return CancelledJob(record.job, record.batch_id, outcome, record.state)
 
 
 @click.command(context_settings=SETTINGS)
 @_on_jobs
-def collect(jobs: tuple[str, ...], runs: Path) -> int:
+@JSON
+def collect(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
     """Archive each JOB that has ended. Without JOB, archive all jobs below RUNS that have ended. Existing archives stay
     as they are. For a study, list the missing measurements and the command that submits them.
     """
     looks, code = _refreshed(jobs, runs)
-    for look in looks:
-        if look.job.ended or jobs:
-            failed = console.for_each([look.directory], lambda ended: collect_one(ended, quiet=False))[1]
-            code = code or failed
-        else:
-            console.say(f"{look.job.job}: {look.job.state}, not collected yet")
-    for folder in names.studies(jobs, runs):
-        missing = _missing(folder)
-        code = code or missing
-    return code
+    collected, failed = console.for_each(looks, lambda look: _collected(look, bool(jobs)))
+    studies = [_collected_study(folder) for folder in names.studies(jobs, runs)]
+    if as_json:
+        console.print_json(CollectDocument(collected, studies))
+    return code or failed or (Incomplete.exit_code if any(study.missing for study in studies) else 0)
 
 
-def _missing(folder: Path) -> int:
-    """Print the missing measurements of a study, and the command that submits them. Return 0 if no measurement is
-    missing, otherwise the exit code of Incomplete.
-    """
+def _collected(look: job_state.JobSnapshot, is_named: bool) -> CollectedJob:
+    """Archive a job if it has ended, or if the user has named it."""
+    if not look.job.ended and not is_named:
+        console.say(f"{look.job.job}: {look.job.state}, not collected yet")
+        return CollectedJob(look.job.job, look.job.state, None, is_new=False, notes=[])
+    made = collect_one(look.directory, quiet=False)
+    return CollectedJob(look.job.job, look.job.state, str(made.archive), made.is_new, made.notes)
+
+
+def _collected_study(folder: Path) -> CollectedStudy:
+    """Print the missing measurements of a study, and the command that submits them."""
     study = study_outcome.load(folder)
     outcome = study_outcome.outcome(study, study_outcome.jobs(study))
-    for message in outcome.broken:
+    missing = lacked_by(outcome)
+    is_resumable = not all(measurement.is_live for measurement in missing)
+    resume = f"dlio-submit --resume {shlex.quote(str(folder))}" if is_resumable else None
+    collected = CollectedStudy(study.study, outcome.wanted, missing, list(outcome.broken), resume)
+    _say(collected, len(study.points))
+    return collected
+
+
+def _say(study: CollectedStudy, points: int) -> None:
+    for message in study.broken:
         console.say(f"{study.study}: left out a job that cannot be read: {message}")
-    if not outcome.missing:
-        console.say(f"{study.study}: all {outcome.wanted} measurements of {len(study.points)} points exist")
-        return 0
-    console.say(f"{study.study}: {len(outcome.missing)} of {outcome.wanted} measurements are missing")
-    for missing in outcome.missing:
-        point = study.points[missing.unit.point]
-        console.say(f"  p{point.number} {study.title(point)}, repeat {missing.unit.repeat + 1}: {missing.why}")
-    if not all(missing.is_live for missing in outcome.missing):
-        console.say(f"  to measure only these: dlio-submit --resume {shlex.quote(str(folder))}")
-    return Incomplete.exit_code
-
-
-def _cancelled(record: job_record.Job) -> str:
-    if not record.ended:
-        return "cancelling"
-    is_unsubmitted = record.batch_id is None and record.state == "cancelled"
-    return "cancelled before it was submitted" if is_unsubmitted else f"had already ended, {record.state}"
+    if not study.missing:
+        console.say(f"{study.study}: all {study.wanted} measurements of {points} points exist")
+        return
+    console.say(f"{study.study}: {len(study.missing)} of {study.wanted} measurements are missing")
+    for missing in study.missing:
+        console.say(f"  p{missing.point} {missing.title}, repeat {missing.repeat + 1}: {missing.why}")
+    if study.resume is not None:
+        console.say(f"  to measure only these: {study.resume}")
 
 
 def _sound(jobs: tuple[str, ...], runs: Path) -> tuple[list[Path], int]:

@@ -6,7 +6,9 @@ from typing import get_args
 
 import click
 
-from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option, parsed
+from dlio_hpc.cli import console
+from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, option, parsed
+from dlio_hpc.documents.files import MlperfReportDocument
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records import names as jobs_by_name
@@ -34,9 +36,10 @@ def _folder_name(text: str) -> str:
 @option(
     "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder that contains JOB."
 )
+@JSON
 def mlperf_report(
     directory: Path, names: tuple[str, ...], edition: EditionName, division: Division, submitter: str, system: str,
-    accelerator: str | None, is_replaced: bool, runs: Path,
+    accelerator: str | None, is_replaced: bool, runs: Path, as_json: bool,
 ) -> None:  # fmt: skip
     """Write finished jobs to DIR in the directory layout of MLPerf Storage, which its checkers read.
 
@@ -52,6 +55,10 @@ def mlperf_report(
     placement = tree.Placement(EDITIONS[edition], division, submitter, system)
     reported = selection.reported(outcomes, placement.edition, accelerator)
     report = tree.write(directory, reported, placement, is_replaced)
+    if as_json:
+        missing, cautions = list(report.missing), list(report.cautions)
+        console.print_json(MlperfReportDocument(report.headline, str(directory), report.folders, missing, cautions))
+        return
     click.echo(report.headline)
     _list("Rules that are not met:", report.rules.unmet)
     _list("Rules for which this is undecided:", report.rules.undecided)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlio_hpc import units
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import PATH, option, parsed
+from dlio_hpc.cli.verbs import JSON, PATH, option, parsed
 from dlio_hpc.errors import InfrastructureError
 from dlio_hpc.files import rundir
 
@@ -98,7 +98,7 @@ def _step(text: str) -> float:
 _PAGE = (
     option("--html", type=PATH, metavar="FILE", help="Write the report as one HTML file with all pictures."),
     option("--figures", type=PATH, metavar="DIR", help="Write the pictures as SVG and PNG files."),
-    option("--json", "as_json", is_flag=True, help="Print one JSON document."),
+    JSON,
 )
 _TRACE = (
     option("--perfetto", type=PATH, metavar="FILE",

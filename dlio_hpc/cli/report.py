@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dlio_hpc.analysis.log.analyze import Examined
     from dlio_hpc.records.study_outcome import StudyOutcome
     from dlio_hpc.reports.document import Document
+    from dlio_hpc.verdict.collection import Archived
 
 
 @click.command(context_settings=SETTINGS)
@@ -87,25 +88,25 @@ def _job_document(outcomes: list[job_outcome.JobOutcome], examined: "Sequence[di
 
 
 def show(paths: list[Path] | tuple[Path, ...], as_json: bool) -> int:
-    """Print the measurements of jobs. paths: directories or archives of the jobs. Return the exit code of the first
-    fault, or 0 if there is no fault.
+    """Print the measurements of jobs; without jobs, nothing or an empty JSON document. paths: directories or archives
+    of the jobs. Return the exit code of the first fault, or 0 if there is no fault.
     """
     outcomes = [job_outcome.load(path) for path in paths]
     if as_json:
         _print_json(outcomes, [])
-    Outputs(as_json=as_json).present(lambda: _job_document(outcomes, ()))
+    if outcomes:
+        Outputs(as_json=as_json).present(lambda: _job_document(outcomes, ()))
     return console.exit_code(job_outcome.fault(outcome) for outcome in outcomes)
 
 
 def _print_json(outcomes: list[job_outcome.JobOutcome], examined: "list[dict[str, Examined]]") -> None:
-    documents = [job_outcome.as_document(outcome) for outcome in outcomes]
-    for document, runs in zip(documents, examined, strict=False):
-        for run in document["runs"]:
-            if (log := runs.get(run["name"])) is not None and log.analysis is not None:
-                import msgspec
+    from dlio_hpc.documents import jobs
 
-                run["analysis"] = msgspec.to_builtins(log.analysis)
-    console.print_json({"study": outcomes[0].plan.study, "jobs": documents})
+    analyses = [
+        {name: log.analysis for name, log in runs.items() if log is not None and log.analysis is not None}
+        for runs in examined
+    ]
+    console.print_json(jobs.of_jobs(outcomes, analyses))
 
 
 def _print_csv(outcomes: list[job_outcome.JobOutcome], examined: "list[dict[str, Examined]]") -> None:
@@ -136,7 +137,7 @@ def finish(directories: list[Path], as_json: bool, quiet: bool) -> int:
     return show(directories, as_json) or code
 
 
-def collect_one(directory: Path, quiet: bool) -> None:
+def collect_one(directory: Path, quiet: bool) -> "Archived":
     """Archive a job. Unless `quiet` is True, print notes and the path of the archive on stderr."""
     from dlio_hpc.verdict import collection
 
@@ -146,3 +147,4 @@ def collect_one(directory: Path, quiet: bool) -> None:
         for note in archived.notes:
             console.say(f"note: {note}")
         console.say(f"{'archived' if archived.is_new else 'already archived'}: {archived.archive}")
+    return archived

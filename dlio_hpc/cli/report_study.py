@@ -13,7 +13,6 @@ from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.reports import judged_study, study_report
 from dlio_hpc.reports.study_report import StudyReport
 from dlio_hpc.results.metrics import MetricName
-from dlio_hpc.verdict import suite
 from dlio_hpc.verdict.suite import SuiteVerdict
 
 
@@ -46,8 +45,9 @@ def present(outcome: "StudyOutcome", outputs: Outputs, metric: MetricName | None
 
 def _present_study(made: StudyReport, verdict: SuiteVerdict | None, outputs: Outputs) -> None:
     if outputs.as_json:
-        judged = {} if verdict is None else {"verdict": suite.as_document(verdict)}
-        console.print_json({**study_report.as_document(made), **judged})
+        from dlio_hpc.documents import studies
+
+        console.print_json(studies.of_study(made, verdict))
     elif outputs.as_csv:
         study_report.write_csv(made, sys.stdout)
     outputs.present(lambda: judged_study.document(made, verdict))

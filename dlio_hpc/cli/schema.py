@@ -4,18 +4,30 @@ import json
 
 import click
 
+from dlio_hpc.cli import json_documents
 from dlio_hpc.cli.verbs import SETTINGS, argument
 
 NAMES = ("workload", "site", "study", "suite", "criteria")
 
 
 @click.command(context_settings=SETTINGS)
-@argument("name", type=click.Choice(NAMES))
-def schema(name: str) -> None:
-    """Print the JSON Schema of a kind of YAML file.
+@argument("name", type=click.Choice(NAMES), required=False)
+@click.option(
+    "--json-of", "verb", type=click.Choice(list(json_documents.DOCUMENTS)), metavar="VERB",
+    help='Print the schema of what a verb prints with --json: report, "baseline list".',
+)  # fmt: skip
+def schema(name: str | None, verb: str | None) -> None:
+    """Print the JSON Schema of a kind of YAML file, or of the JSON document of a verb.
 
     Editors complete and check a file whose first line names it: # yaml-language-server: $schema=workload.json
     """
     from dlio_hpc import json_schema
 
-    print(json.dumps(json_schema.of(name), indent=2))
+    if (name is None) == (verb is None):
+        raise click.UsageError(f"give one of {', '.join(map(repr, NAMES))}, or --json-of VERB")
+    if name is not None:
+        made = json_schema.of(name)
+    else:
+        kinds = [*json_documents.structs_of(str(verb)), json_documents.struct(json_documents.FAILURE)]
+        made = json_schema.of_documents(f"dlio-hpc {verb} --json", kinds)
+    print(json.dumps(made, indent=2))

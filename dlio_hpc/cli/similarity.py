@@ -74,20 +74,22 @@ def _once(compared: "Iterable[Profile]") -> "list[Profile]":
 
 def _pair(first: str, second: str, runs: Path, run: str | None, only: str | None, outputs: Outputs) -> int:
     from dlio_hpc.analysis.similarity import similarity
-    from dlio_hpc.reports import program_profiles, similarity_document, similarity_rows
+    from dlio_hpc.reports import program_profiles, similarity_document
 
     a, b = (program_profiles.load(name, jobs_by_name.place(name, runs), run, only) for name in (first, second))
     compared = similarity.compare(a, b)
     known = similarity.yardsticks(compared.left_out)
     if outputs.as_json:
-        console.print_json(similarity_rows.as_document(a, b, compared, known))
+        from dlio_hpc.documents import programs
+
+        console.print_json(programs.of_pair(a, b, compared, known))
     outputs.present(lambda: similarity_document.of_pair(a, b, compared, known))
     return 0
 
 
 def _matrix(rows: "list[Profile]", columns: "list[Profile]", outputs: Outputs) -> int:
     from dlio_hpc.analysis.similarity import similarity
-    from dlio_hpc.reports import similarity_document, similarity_rows
+    from dlio_hpc.reports import similarity_document
 
     if len({profile.title for profile in (*rows, *columns)}) < 2:
         raise ConfigError("a matrix needs at least two programs; give more, or --against theta_128_nodes")
@@ -96,6 +98,8 @@ def _matrix(rows: "list[Profile]", columns: "list[Profile]", outputs: Outputs) -
     made = similarity.matrix(rows, columns)
     known = similarity.yardsticks(made.left_out)
     if outputs.as_json:
-        console.print_json(similarity_rows.matrix_document(made, known))
+        from dlio_hpc.documents import programs
+
+        console.print_json(programs.of_matrix(made, known))
     outputs.present(lambda: similarity_document.of_matrix(made, known))
     return 0

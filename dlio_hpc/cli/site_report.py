@@ -6,15 +6,17 @@ import click
 
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
-from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
+from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, option
+from dlio_hpc.documents.files import SiteReportDocument
 
 
 @click.command(context_settings=SETTINGS)
 @argument("folder", type=PATH, metavar="DIR")
 @archive_options
 @option("--anew", "is_anew", is_flag=True, help="Make all pages anew, for example after an upgrade of dlio-hpc.")
+@JSON
 @option("--quiet", is_flag=True, help="Do not print the names of the pages.")
-def site_report(folder: Path, archive: Path | None, runs: Path, is_anew: bool, quiet: bool) -> int:
+def site_report(folder: Path, archive: Path | None, runs: Path, is_anew: bool, as_json: bool, quiet: bool) -> int:
     """Make a static site of all archived jobs, which a web server can show. DIR/index.html is the dashboard of the
     facility, DIR/jobs/JOB.html the report of a job, DIR/studies/STUDY.html that of a study or suite.
 
@@ -30,5 +32,7 @@ def site_report(folder: Path, archive: Path | None, runs: Path, is_anew: bool, q
     made = site_pages.make(folder, archives, is_anew, console.reporter(quiet))
     for item in made.unread:
         console.say(f"dlio-hpc: {item.name}: {item.why}")
+    if as_json:
+        console.print_json(SiteReportDocument(str(folder), list(map(str, made.written)), made.kept))
     console.say(f"{folder / site_pages.INDEX}: {len(made.written)} pages made, {made.kept} up to date")
     return made.exit_code

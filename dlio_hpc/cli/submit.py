@@ -11,7 +11,7 @@ from msgspec import structs
 
 from dlio_hpc import __version__
 from dlio_hpc.cli.plan_options import given_options, plan_options
-from dlio_hpc.cli.verbs import PATH, SETTINGS, option
+from dlio_hpc.cli.verbs import JSON, LOG_FILE, PATH, SETTINGS, option
 from dlio_hpc.plan.options import Options
 from dlio_hpc.plan.planned import RESUMABLE, Planned
 
@@ -40,7 +40,7 @@ class Manner(NamedTuple):
 @option("--resume", metavar="STUDY", help="Submit only the missing measurements of a study.")
 @option("--dry-run", is_flag=True, help="Print the job script and the submit command; write nothing, run nothing.")
 @option("--wait", is_flag=True, help="Wait until the job has ended, then collect it and report its measurements.")
-@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON
 @option(
     "--junit",
     type=PATH,
@@ -49,6 +49,7 @@ class Manner(NamedTuple):
 )
 @option("--quiet", is_flag=True, help="Print no progress and no notes on stderr.")
 @option("-v", "--verbose", is_flag=True, help="Print the submit command on stderr.")
+@LOG_FILE
 @click.version_option(__version__, message="%(prog)s %(version)s")
 @click.pass_context
 def submit(
@@ -138,25 +139,27 @@ def _show(planned: Planned, manner: Manner) -> None:
     from dlio_hpc.batch import jobscript, submission
     from dlio_hpc.batch.shell_quoting import comment
 
-    jobs: list[dict[str, Any]] = []
-    for job, command in submission.commands(planned):
-        script = jobscript.render(job)
-        jobs.append({
-            "job": job.job, "batch_id": None, "state": "planned", "directory": job.directory, "archive": None,
-            "notes": job.notes, "runs": [], "script": script, "submit_command": command,
-        })  # fmt: skip
-        if not manner.as_json:
-            sys.stdout.write(f"{script}\n# Submit command:\n# {comment(command)}\n")
+    scripts = [(job, jobscript.render(job), command) for job, command in submission.commands(planned)]
     if manner.as_json:
         from dlio_hpc.cli.console import print_json
+        from dlio_hpc.documents.planned import DryRunDocument, PlannedJobDocument
 
-        print_json({"study": planned.study.study, "jobs": jobs})
-    elif not manner.quiet:
+        jobs = [
+            PlannedJobDocument(job.job, job.directory, list(job.notes), script, command)
+            for job, script, command in scripts
+        ]
+        print_json(DryRunDocument(planned.study.study, jobs))
+        return
+    for _, script, command in scripts:
+        sys.stdout.write(f"{script}\n# Submit command:\n# {comment(command)}\n")
+    if not manner.quiet:
         # These lines go to stderr, so that stdout holds only the job scripts.
-        if not planned.study.is_plain:
-            print(submission.summary(planned), file=sys.stderr)
+        from dlio_hpc.cli.console import say
+
+        for line in submission.summary(planned).splitlines() if not planned.study.is_plain else ():
+            say(line)
         for note in planned.notes:
-            print(f"note: {note}", file=sys.stderr)
+            say(f"note: {note}")
 
 
 def _afterwards(study: Path | None, directories: list[Path], manner: Manner) -> int:
@@ -173,7 +176,7 @@ def _afterwards(study: Path | None, directories: list[Path], manner: Manner) -> 
             collected = collect_all(ended, manner.quiet)
             code = show_study(study, manner.as_json) or collected or code
         else:
-            code = (finish(ended, manner.as_json, manner.quiet) if ended else 0) or code
+            code = (finish(ended, manner.as_json, manner.quiet) if ended or manner.as_json else 0) or code
         if manner.junit is not None:
             _write_junit(manner.junit, study, directories, code, manner.quiet)
         return code

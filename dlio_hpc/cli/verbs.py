@@ -103,9 +103,15 @@ class _Verbs(CommandGroup):
 
 
 _PURPOSE = "Measure how a storage system serves deep learning: submit, collect and report benchmark jobs."
+# The option is taken from the command line before click parses it, so that the log has all messages.
+LOG_FILE = click.option(
+    "--log-file", metavar="FILE", expose_value=False,
+    help="Append to FILE what the command says and runs, for maintainers. Also DLIO_HPC_LOG_FILE.",
+)  # fmt: skip
 
 
 @click.group(cls=_Verbs, context_settings=SETTINGS, help=f"{_PURPOSE}\n\n{exit_codes.sentence()}")
+@LOG_FILE
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
     """Do nothing: all work is done by the verbs."""
@@ -164,3 +170,7 @@ def parsed(parse: Callable[[str], _Value]) -> Callable[[click.Context, click.Par
             raise click.BadParameter(str(fault), ctx, param) from fault
 
     return callback
+
+
+# Option of every verb whose result has a JSON document; see json_documents.
+JSON = option("--json", "as_json", is_flag=True, help="Print one JSON document.")

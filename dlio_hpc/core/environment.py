@@ -11,6 +11,7 @@ from dlio_hpc.config.site import SchedulerName
 from dlio_hpc.core import procfs
 from dlio_hpc.core.merge import Host
 from dlio_hpc.files import filesystem, rundir
+from dlio_hpc.redaction import SECRETS
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -22,7 +23,6 @@ _VARIABLES = (
     "OPENBLAS_", "PALS_", "PMI", "PYTHONPATH", "ROMIO_", "UCX_",
     *(f"{scheduler.upper()}_" for scheduler in get_args(SchedulerName)),
 )  # fmt: skip
-_SECRETS = ("AUTH", "COOKIE", "CRED", "JWT", "KEY", "PASS", "SECRET", "TOKEN")
 
 
 def host() -> Host:
@@ -69,7 +69,7 @@ def write(comm: "Intracomm", directory: Path) -> int | None:
 
 
 def _is_wanted(variable: str) -> bool:
-    return variable.startswith(_VARIABLES) and not any(word in variable for word in _SECRETS)
+    return variable.startswith(_VARIABLES) and not any(word in variable for word in SECRETS)
 
 
 def _node() -> dict[str, Any]:

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from dlio_hpc import document
 from dlio_hpc.analysis.page_cache_check import Storage, judge
 from dlio_hpc.batch import job_record, job_state
@@ -294,34 +292,6 @@ def without_log(outcome: JobOutcome, run: RunOutcome) -> str | None:
         hidden = darshan_needs.hidden(site, run.run.workload, outcome.plan.ranks)
         return "Darshan was not used in this run" if hidden is None else f"{hidden[0]}; use {hidden[1]}"
     return "the job ended before its log was checked"
-
-
-def as_document(outcome: JobOutcome) -> dict[str, Any]:
-    """Return the job as the JSON document that dlio-submit and dlio-hpc report print."""
-    return {
-        "job": outcome.job.job,
-        "batch_id": outcome.job.batch_id,
-        "state": outcome.job.state,
-        "directory": str(outcome.directory) if outcome.directory else None,
-        "archive": str(outcome.archive) if outcome.archive else None,
-        "notes": list(outcome.plan.notes),
-        "runs": [
-            {
-                "name": run.name,
-                "kind": run.run.kind,
-                "result": msgspec.to_builtins(run.result),
-                **({"error": msgspec.to_builtins(run.error)} if run.error else {}),
-                **({"darshan": msgspec.to_builtins(run.verdict)} if run.verdict else {}),
-                **({"probe": msgspec.to_builtins(run.probe)} if run.probe else {}),
-            }
-            for run in outcome.runs
-            if run.result or run.error
-        ],
-        **({_STREAMS[outcome.tail.file]: list(outcome.tail.lines)} if outcome.tail and is_cut_short(outcome) else {}),
-    }
-
-
-_STREAMS = {rundir.STDERR: "stderr", rundir.STDOUT: "stdout"}
 
 
 def is_cut_short(outcome: JobOutcome) -> bool:

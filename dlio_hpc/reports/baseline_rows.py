@@ -58,23 +58,3 @@ def facts(baseline: Baseline, signer: str | None) -> Iterator[tuple[str, str]]:
         if values:
             shown = ", ".join(regression_rows.shown(value, metric) for value in values)
             yield metric, shown
-
-
-def as_document(baseline: Baseline) -> dict[str, Any]:
-    """Return a baseline as the JSON document that --json prints."""
-    import msgspec
-
-    accepted = baseline.accepted
-    return {
-        "id": accepted.id,
-        "state": baseline.state,
-        "replaced_by": baseline.by,
-        "retired": None if baseline.retired is None else msgspec.to_builtins(baseline.retired),
-        "job": accepted.group.job,
-        "key": msgspec.to_builtins(accepted.group.key),
-        "message": accepted.message,
-        "who": accepted.who,
-        "when": accepted.when,
-        "warnings": list(accepted.warnings),
-        "metrics": {name: list(values) for name in METRICS if (values := accepted.group.values(name))},
-    }

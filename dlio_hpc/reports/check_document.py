@@ -2,8 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import msgspec
-
 from dlio_hpc.analysis.characterize.characterize import Character
 from dlio_hpc.analysis.similarity.io_profile import MEASURED, Profile
 from dlio_hpc.analysis.similarity.similarity import SEEN, Factor, Similarity, Yardsticks
@@ -112,19 +110,3 @@ def _lines(absent: NotDerived) -> list[str]:
         lines.append(f"Not traced: {format_size(absent.untraced_bytes)} through STDIO.")
     lines += [f"Note: {note}" for note in absent.notes]
     return lines or ["Nothing: each key follows from the log, and no file is left out."]
-
-
-def as_document(checked: Checked) -> dict[str, Any]:
-    """Return the check as the JSON document that --json prints."""
-    verdict = checked.verdict
-    return {
-        "verdict": verdict.outcome,
-        "exit_code": verdict.exit_code,
-        "summary": banner_of(verdict, checked.run).line,
-        "tolerance": verdict.tolerance,
-        "similarity": verdict.similarity,
-        "differing": msgspec.to_builtins(verdict.differing),
-        "not_compared": list(verdict.not_compared),
-        "not_derived": checked.absent._asdict(),
-        **similarity_rows.as_document(checked.log, checked.run, checked.compared, checked.known),
-    }

@@ -7,12 +7,11 @@ names look like secrets; of defaults.yaml, no account.
 import importlib.metadata
 import os
 import platform
-import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dlio_hpc import __version__, command, units
+from dlio_hpc import __version__, command, redaction, units
 from dlio_hpc.config import defaults, shipped, site
 from dlio_hpc.config.site import SchedulerName, Site
 from dlio_hpc.errors import DlioError
@@ -32,8 +31,6 @@ _VERSION_COMMANDS: dict[SchedulerName, tuple[str, ...]] = {
     "flux": ("flux", "--version"),
 }  # fmt: skip
 _VARIABLES = ("DLIO_HPC_", "DARSHAN_", "LD_PRELOAD", "MPICH_", "OMPI_", "PYTHONPATH", "SLURM_CONF", "VIRTUAL_ENV")
-_SECRET = re.compile("AUTH|COOKIE|CRED|JWT|KEY|PASS|SECRET|TOKEN|ACCOUNT")
-_USER_OF_URL = re.compile(r"(?<=://)[^/@\s]+@")
 # Seconds to wait for a command that tells its version, and numbers of jobs and bug reports that are shown.
 _PATIENCE_S, _JOBS, _BUGS = 10, 5, 3
 
@@ -56,7 +53,7 @@ def sections(name: str | None, data: Path | None, runs: Path) -> Iterator[tuple[
 
 def _redacted(text: str) -> str:
     """Return a text on one line without user names and passwords in URLs."""
-    return _USER_OF_URL.sub("", " ".join(text.split()))
+    return redaction.without_users(" ".join(text.split()))
 
 
 def _program() -> Facts:
@@ -146,7 +143,7 @@ def _defaults() -> Facts:
 
 def _environment() -> Facts:
     return [
-        (name, "set" if _SECRET.search(name) else value)
+        (name, "set" if redaction.is_secret(name) else value)
         for name, value in sorted(os.environ.items())
         if name.startswith(_VARIABLES)
     ]

@@ -101,23 +101,6 @@ def _digits(value: float) -> str:
     return f"{value:.2g}" if value < 10 else f"{value:.0f}"
 
 
-def as_document(rows: Sequence[ProgramRow], copies: int) -> dict[str, Any]:
-    """Return the table as the JSON document that --json prints."""
-    counts: dict[str, int] = {trust: sum(row.trust == trust for row in rows) for trust in _NAMES}
-    return {
-        "summary": banner_of(rows, copies).line,
-        "logs": sum(len(row.logs) for row in rows) + copies,
-        "copies": copies,
-        "programs": len(rows),
-        **counts,
-        "training": sum(row.training == "yes" for row in rows),
-        "rows": [
-            {**row._asdict(), "logs": list(map(str, row.logs)), "faults": list(row.faults), "error": _error(row)}
-            for row in rows
-        ],
-    }
-
-
 def write_csv(rows: Sequence[ProgramRow], file: Any) -> None:
     """Write a CSV header, followed by a row for each program. The column logs has the number of logs, and the column
     log the path of the first.

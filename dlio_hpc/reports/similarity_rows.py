@@ -1,15 +1,11 @@
 """Similarities as table rows and lines, for the terminal and the HTML page."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
-
-import msgspec
 
 from dlio_hpc.analysis.similarity import request_distance, similarity
 from dlio_hpc.analysis.similarity.io_profile import Profile
-from dlio_hpc.analysis.similarity.request_distance import Distance, Grain, RequestDistribution
+from dlio_hpc.analysis.similarity.request_distance import Distance, Grain
 from dlio_hpc.analysis.similarity.similarity import (
-    FACTORS,
     PAPER,
     PATTERN,
     SEEN,
@@ -236,76 +232,3 @@ def _right(rows: Sequence[MatrixRow]) -> str:
     right = sum(bool(row.finds_own) for row in rows)
     tied = sum(bool(row.finds_own and row.is_tied) for row in rows)
     return f"{right} of {len(rows)}" + (f" ({tied} of them tied)" if tied else "")
-
-
-def as_document(a: Profile, b: Profile, compared: Similarity, known: Yardsticks) -> dict[str, Any]:
-    """Return the similarity of two programs as the JSON document that --json prints."""
-    return {"a": _document(a), "b": _document(b), **_similarity(compared), "published": _yardsticks(known)}
-
-
-def matrix_document(matrix: Matrix, known: Yardsticks) -> dict[str, Any]:
-    """Return a matrix as the JSON document that --json prints."""
-    columns = [profile.title for profile in matrix.columns]
-    return {
-        "columns": [_document(profile) for profile in matrix.columns],
-        "rows": [
-            {
-                **_document(row.profile),
-                "scores": dict(zip(columns, row.scores, strict=True)),
-                "left_out": row.left_out,
-                "nearest": [columns[at] for at in row.nearest],
-                "nearest_is_own": row.finds_own,
-                "nearest_as_seen": [columns[at] for at in observed.nearest],
-                "against": {
-                    columns[at]: None if cell is None else _similarity(cell) for at, cell in enumerate(row.cells)
-                },
-            }
-            for row, observed in zip(matrix.rows, similarity.as_seen(matrix).rows, strict=True)
-        ],
-        "published": _yardsticks(known),
-    }
-
-
-def _document(profile: Profile) -> dict[str, Any]:
-    facts = {name: getattr(profile, name) for name in ("title", "kind", "application", "source", "ranks")}
-    spread = {name: _quantiles(getattr(profile, name)) for name in ("sizes", "volumes", "jumps")}
-    return {
-        **facts, "factors": {name: getattr(profile, name) for name in FACTORS}, "octaves": spread,
-        "notes": list(profile.notes),
-    }  # fmt: skip
-
-
-def _quantiles(distribution: RequestDistribution | None) -> dict[str, float] | None:
-    if distribution is None or not len(distribution.at):
-        return None
-    shares = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
-    return dict(zip(shares, request_distance.quantiles(distribution, list(shares.values())), strict=True))
-
-
-def _similarity(compared: Similarity) -> dict[str, Any]:
-    return {
-        "paper": {"cosine": compared.paper.cosine, "left_out": list(compared.paper.left_out)},
-        "pattern": {
-            "similarity": compared.pattern.ratio, "cosine": compared.pattern.cosine,
-            "left_out": list(compared.pattern.left_out),
-        },
-        "factors": msgspec.to_builtins(compared.factors),
-        "distances": {name: _apart(getattr(compared, name)) for name in ("sizes", "volumes", "jumps")},
-    }  # fmt: skip
-
-
-def _apart(distance: Distance | None) -> dict[str, Any] | None:
-    if distance is None:
-        return None
-    return {
-        "octaves": distance.octaves,
-        "near": distance.closeness,
-        "resolution": request_distance.GRAINS[distance.grain],
-    }
-
-
-def _yardsticks(known: Yardsticks) -> dict[str, Any]:
-    return {
-        name: {"same_application": yard.kindred._asdict(), "different": yard.strangers._asdict()}
-        for name, yard in known._asdict().items()
-    }

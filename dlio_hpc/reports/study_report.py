@@ -6,16 +6,13 @@ import csv
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import msgspec
-
 from dlio_hpc.analysis.study import best_setting, file_system_pairs
 from dlio_hpc.analysis.study.best_setting import Finding
 from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.errors import DlioError, Incomplete
-from dlio_hpc.plan.study import Point, Study
 from dlio_hpc.records import job_outcome
-from dlio_hpc.records.study_outcome import MissingMeasurement, StudyOutcome
+from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.reports import ab_stragglers, advice
 from dlio_hpc.reports.ab_stragglers import Arm
 from dlio_hpc.results.metrics import METRICS, MetricName
@@ -61,73 +58,11 @@ def _advice(outcome: StudyOutcome, findings: tuple[Finding, ...]) -> list[str]:
     return [*lines, f"No advice from {parts}: measurements there are cached (bytes came from memory)."]
 
 
-def as_document(report: StudyReport) -> dict[str, Any]:
-    """Return the report as the JSON document that --json prints."""
-    outcome = report.outcome
-    study = outcome.study
-    by_point: dict[int, list[Measured]] = {}
-    for measurement in outcome.measured:
-        by_point.setdefault(measurement.point, []).append(measurement)
-    return {
-        "study": study.study,
-        "description": study.description,
-        "notes": outcome.notes,
-        "seed": study.seed,
-        "repeat": study.repeat,
-        "points": [_point(study, point, by_point.get(point.number, [])) for point in study.points],
-        "missing": [_missing(report, missing) for missing in outcome.missing],
-        "broken": list(outcome.broken),
-        "findings": msgspec.to_builtins(report.findings),
-        "advice": report.advice,
-        **(_ab(report) if study.is_ab else {}),
-        "jobs": [job_outcome.as_document(job) for job in outcome.jobs],
-    }
-
-
-def _ab(report: StudyReport) -> dict[str, Any]:
-    """Return the comparison of two file systems as part of the JSON document."""
-    sides = [
-        {"data": side.folder, "file_system": side.file_system, "nodes": side.nodes, "targets": side.targets}
-        for side in report.sides
-    ]
-    return {"effects": msgspec.to_builtins(report.effects), "stragglers": msgspec.to_builtins(sides)}
-
-
-def _point(study: Study, point: Point, measured: list[Measured]) -> dict[str, Any]:
-    return {
-        "point": point.number,
-        "part": point.part,
-        "title": study.title(point),
-        "labels": study.labels(point),
-        "nodes": point.nodes,
-        "ranks_per_node": point.ranks_per_node,
-        "is_reference": study.part(point.part).reference == point.number,
-        "measurements": [_measurement(measurement) for measurement in measured],
-    }
-
-
-def _measurement(measured: Measured) -> dict[str, Any]:
-    identity = {name: getattr(measured, name) for name in ("repeat", "job", "run", "started", "ended")}
-    return identity | _numbers(measured)
-
-
 def _numbers(measured: Measured) -> dict[str, float | int | None]:
     """Return the metrics and counts of a measurement by name. A value is None if it is unknown."""
     summary = measured.summary
     return {name: metric.value(summary) for name, metric in METRICS.items()} | {
         name: getattr(summary, name) for name in _COUNTS
-    }
-
-
-def _missing(report: StudyReport, missing: MissingMeasurement) -> dict[str, Any]:
-    point = report.outcome.study.points[missing.unit.point]
-    return {
-        "point": point.number,
-        "repeat": missing.unit.repeat,
-        "title": report.outcome.study.title(point),
-        "job": missing.job,
-        "why": missing.why,
-        "is_live": missing.is_live,
     }
 
 

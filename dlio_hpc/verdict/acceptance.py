@@ -4,11 +4,9 @@ verdict is the most severe outcome of all checks.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from msgspec import Struct, structs
 
-from dlio_hpc import document
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome, label, worst
 from dlio_hpc.verdict import (
@@ -218,18 +216,6 @@ def counted(acceptance: Acceptance) -> str:
     parts = [f"{counts.pop('pass', 0)} of {len(acceptance.checks) - skipped} pass"]
     parts += [f"{counts[outcome]} {label(outcome)}" for outcome in OUTCOMES if counts[outcome]]
     return ", ".join([*parts, *([f"{skipped} skipped"] if skipped else [])])
-
-
-def as_document(acceptance: Acceptance) -> dict[str, Any]:
-    """Return the result of an acceptance test as the JSON document that --json prints."""
-    return {
-        "summary": summary(acceptance),
-        "outcome": acceptance.outcome,
-        "exit_code": acceptance.exit_code,
-        "studies": list(acceptance.what),
-        "criteria": document.plain(acceptance.criteria),
-        "checks": document.plain(acceptance.checks),
-    }
 
 
 def cases(acceptance: Acceptance) -> list[Case]:

@@ -4,11 +4,9 @@ file systems.
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
-from dlio_hpc import document
 from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
 from dlio_hpc.plan.plan import workload_of
 from dlio_hpc.plan.study import Study
@@ -68,16 +66,6 @@ def judge_study(outcome: StudyOutcome, effects: tuple[PairedEffect, ...], report
     criteria = criteria_file.load(judging.criteria) if judging.criteria else _NO_CRITERIA
     accepted = acceptance.judge(criteria, entries, selection.absent(outcome))
     return judge(study, judgement, accepted, effects, [baseline.group.key for baseline in active])
-
-
-def as_document(verdict: SuiteVerdict) -> dict[str, Any]:
-    """Return the verdict as part of a JSON document."""
-    return {
-        "summary": verdict.summary,
-        "exit_code": verdict.exit_code,
-        "comparisons": document.plain(verdict.judgement.verdicts),
-        "acceptance": acceptance.as_document(verdict.acceptance),
-    }
 
 
 def judge(

@@ -1,0 +1,70 @@
+"""The JSON documents of verbs: which structs describe what a verb prints with --json.
+
+A verb is in one of the two tables. A group is listed by its verbs, such as "baseline list"; `sites` is a verb, too.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from msgspec import Struct
+
+# Structs that a verb prints one of, as MODULE.STRUCT in dlio_hpc.
+DOCUMENTS: dict[str, tuple[str, ...]] = {
+    "submit": (
+        "documents.jobs.JobsDocument", "documents.studies.StudyDocument", "documents.planned.DryRunDocument",
+    ),
+    "check": ("documents.planned.CheckDocument",),
+    "estimate": ("documents.planned.EstimateDocument",),
+    "datasize": ("documents.planned.DatasizeDocument",),
+    "status": ("documents.jobs.StatusDocument",),
+    "wait": ("documents.jobs.JobsDocument", "documents.studies.StudyDocument"),
+    "cancel": ("documents.jobs.CancelDocument",),
+    "collect": ("documents.jobs.CollectDocument",),
+    "report": ("documents.jobs.JobsDocument", "documents.studies.StudyDocument"),
+    "compare": ("documents.judgements.CompareDocument",),
+    "accept": ("documents.judgements.AcceptDocument",),
+    "baseline accept": ("documents.judgements.BaselineAcceptDocument",),
+    "baseline list": ("documents.judgements.BaselineListDocument",),
+    "baseline show": ("documents.judgements.BaselineShowDocument",),
+    "baseline retire": ("documents.judgements.BaselineRetireDocument",),
+    "history": ("documents.judgements.HistoryDocument",),
+    "mlperf-report": ("documents.files.MlperfReportDocument",),
+    "darshan": ("documents.programs.DarshanDocument", "documents.programs.DarshanSummaryDocument"),
+    "characterize": ("documents.programs.CharacterizeDocument",),
+    "similarity": ("documents.programs.SimilarityDocument", "documents.programs.MatrixDocument"),
+    "import": ("documents.imported.ImportDocument",),
+    "workloads": ("documents.files.WorkloadsDocument", "config.workload.Workload"),
+    "sites": ("documents.files.SitesDocument", "config.site.Site"),
+    "sites new": ("documents.files.NewSiteDocument",),
+    "datasets list": ("documents.files.DatasetsDocument",),
+    "datasets verify": ("documents.files.DatasetsVerifyDocument",),
+    "datasets remove": ("documents.files.DatasetsRemoveDocument",),
+    "archive verify": ("documents.files.ArchiveVerifyDocument",),
+    "archive list": ("documents.files.ArchiveListDocument",),
+    "archive extract": ("documents.files.ArchiveExtractDocument",),
+    "archive share": ("documents.files.ArchiveShareDocument",),
+    "archive prune": ("documents.files.ArchivePruneDocument",),
+    "install-site": ("documents.files.InstalledDocument",),
+    "site-report": ("documents.files.SiteReportDocument",),
+    "clean": ("documents.files.CleanDocument",),
+    "doctor": ("documents.files.DoctorDocument",),
+}  # fmt: skip
+# Verbs without --json, each with the reason.
+WITHOUT: dict[str, str] = {
+    "schema": "prints JSON Schema in any case",
+    "completion": "prints a script for a shell",
+}
+FAILURE = "documents.versioned.FailureDocument"
+
+
+def structs_of(verb: str) -> "list[type[Struct]]":
+    """Return the structs that a verb prints one of. verb: a key of DOCUMENTS."""
+    return [struct(name) for name in DOCUMENTS[verb]]
+
+
+def struct(name: str) -> "type[Struct]":
+    """Return a struct by its module and name below dlio_hpc."""
+    module, _, kind = name.rpartition(".")
+    made: type[Struct] = getattr(importlib.import_module(f"dlio_hpc.{module}"), kind)
+    return made
