@@ -21,7 +21,7 @@ def _titles(*entries: Entry) -> list[str]:
     return group_names.titles([group for entry in entries for group in run_groups.of(entry)])
 
 
-REST = "cosmoflow on theta, 2 x 4 ranks; lustre /scratch, 8 stripes of 1 MiB; dlio-hpc 1.0.0"
+REST = "cosmoflow on theta, 2 x 4 ranks; lustre /scratch, 8 stripes of 1 MiB; as dlio-hpc 0.1.0"
 
 
 def test_a_suites_parts_go_by_their_names() -> None:

@@ -318,8 +318,8 @@ def test_a_readme_of_others_is_kept(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--edition", "v1"), "'v1' is not one of 'v2', 'v3'"),
-        (("--division", "shut"), "'shut' is not one of 'closed', 'open'"),
+        (("--edition", "v1"), "found 'v1'; use one of: v2, v3"),
+        (("--division", "shut"), "found 'shut'; use one of: closed, open"),
         (("--submitter", "../up"), "'../up' is not a name of letters, digits"),
         (("--system", ".hidden"), "'.hidden' is not a name of letters, digits"),
     ],

@@ -394,7 +394,7 @@ parts:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("demo", "-P", "reader.read_threads=1,2", "-S", "reader.read_threads=4"), "cannot be set with -S as well"),
+        (("demo", "-P", "reader.read_threads=1,2", "-S", "reader.read_threads=4"), "varies this key; leave -S out"),
         (("demo", "-P", "reader.read_threads=1,2", "--zip"), "--zip needs at least two options -P"),
         (("demo", "--weak"), "--weak needs several values of --nodes or --ppn"),
         (("demo", "--full"), "--full needs --study"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dlio_hpc import document
 from dlio_hpc.core import orphan_ranks
-from dlio_hpc.errors import classified, of_system, reported
+from dlio_hpc.errors import DlioError, classified, kind_of, of_system, reported
 from dlio_hpc.files import rundir
 from dlio_hpc.results.run_result import RunError
 
@@ -69,7 +69,8 @@ def _report(rank: int, folder: Path | None, fault: Exception) -> None:
     """
     host = os.uname().nodename
     known = classified(fault)
-    error = RunError(rank, host, type(fault).__name__, str(known), known.exit_code)
+    kind = kind_of(known.exit_code) if isinstance(fault, DlioError) else type(fault)
+    error = RunError(rank, host, kind.__name__, str(known), known.exit_code)
     if folder is not None:
         try:
             with (folder / rundir.ERROR).open("xb") as file:

@@ -86,10 +86,6 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-# Sections that every workload of dlio_benchmark has some of, and no workload of dlio-hpc.
-_OF_OTHERS = {"framework", "workflow", "model"}
-
-
 def read(path: Path, overrides: tuple[str, ...] = ()) -> SourceWorkload:
     """Read a workload file of dlio_benchmark, and apply overrides such as ++workload.reader.batch_size=4. Raise
     ConfigError if the file is not a workload of dlio_benchmark.
@@ -97,8 +93,6 @@ def read(path: Path, overrides: tuple[str, ...] = ()) -> SourceWorkload:
     data = document.read_yaml(path)
     if isinstance(data, dict) and isinstance(data.get("workload"), dict):
         data = data["workload"]  # the configuration that Hydra keeps of a run
-    if isinstance(data, dict) and {"name", "dataset"} <= data.keys() and not _OF_OTHERS & data.keys():
-        raise ConfigError(f"{path} is a workload of dlio-hpc already; submit it: dlio-submit {path}")
     if not isinstance(data, dict) or not _sections().intersection(data):
         raise ConfigError(f"{path}: not a workload of dlio_benchmark, which has keys such as dataset, reader and train")
     if _OWN & data.keys() and not _FOREIGN & data.keys():
