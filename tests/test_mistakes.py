@@ -760,7 +760,7 @@ RESULTS = (
         {"a.darshan": ""},
     ),
     Mistake(
-        "import of a workload of ours", "dlio-hpc import w.yaml", ("nothing to import; run it: dlio-submit w.yaml",), _w(W)
+        "import of a workload of ours", "dlio-hpc import w.yaml", ("nothing to import; run it: dlio-submit w",), _w(W)
     ),
     Mistake(
         "import of another YAML",
