@@ -15,7 +15,8 @@ from dlio_hpc.plan.plan import Plan
 
 _SUBMIT_S = 180
 _UNREACHABLE = re.compile(
-    r"unable to contact|contact slurm|socket timed out|connect|zero bytes|communication|connection|unreachable",
+    r"unable to contact|contact slurm|socket timed out|connect|zero bytes|communication|connection|unreachable|"
+    r"unknown host|unable to resolve|control machine address|unable to process configuration",
     re.IGNORECASE,
 )
 
