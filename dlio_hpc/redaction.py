@@ -12,8 +12,11 @@ HIDDEN = "HIDDEN"
 _NAMES = "|".join((*SECRETS, "ACCOUNT"))
 _SECRET = re.compile(_NAMES, re.IGNORECASE)
 _USER_OF_URL = re.compile(r"(?<=://)[^/@\s]+@")
-# NAME=VALUE, and the option for the account of batch systems and of dlio-hpc with its value.
-_ASSIGNED = re.compile(r"(?<![\w.+-])([\w.+-]+)=[^\s'\"]+")
+_QUOTED = r"""\\?"[^"]*"|\\?'[^']*'"""
+# NAME=VALUE, with or without quotes. NAME: VALUE of an environment variable in YAML or JSON. The option for the account
+# of batch systems and of dlio-hpc with its value.
+_ASSIGNED = re.compile(rf"(?<![\w.+-])([\w.+-]*(?:{_NAMES})[\w.+-]*)=(?:{_QUOTED}|[^\s'\"]+)", re.IGNORECASE)
+_MAPPED = re.compile(rf"(?<!\w)([A-Z0-9_]*(?:{_NAMES})[A-Z0-9_]*)([\"']?\s*:\s*)(?:{_QUOTED}|[^\s,}}\]]+)")
 _ACCOUNT = re.compile(r"((?:^|\s)(?:-A|--account)\s+)([^\s'\"]+)")
 # Least length of a secret that is searched in other text. A shorter value of a variable that is not of dlio-hpc may be
 # a word of a message.
@@ -41,14 +44,11 @@ def of_text(text: str, secrets: Sequence[str] = ()) -> str:
     """Return a text without users in URLs, without values that are assigned to names of secrets, and without these
     secrets.
     """
-    text = _ACCOUNT.sub(rf"\1{HIDDEN}", _ASSIGNED.sub(_assigned, without_users(text)))
+    text = _MAPPED.sub(rf"\1\2{HIDDEN}", _ASSIGNED.sub(rf"\1={HIDDEN}", without_users(text)))
+    text = _ACCOUNT.sub(rf"\1{HIDDEN}", text)
     for secret in sorted(secrets, key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", HIDDEN, text)
     return text
-
-
-def _assigned(match: re.Match[str]) -> str:
-    return f"{match[1]}={HIDDEN}" if is_secret(match[1]) else match[0]
 
 
 def of_arguments(arguments: Sequence[str]) -> Redacted:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from msgspec import structs
 
 from dlio_hpc import units
 from dlio_hpc.files.archive import SUFFIX
@@ -233,3 +234,34 @@ def test_the_standing_has_the_verdict_of_judge(tmp_path: Path) -> None:
     active = baselines.active(baselines.read(tmp_path))
     assert row.judgement == baseline_comparison.judge([entries[-1]], entries, active)
     assert (row.outcome, str(row.night)) == ("regression", units.utc(units.timestamp(entries[-1].ended))[:10])
+
+
+def test_jobs_of_other_ranks_or_settings_have_rows_of_their_own(tmp_path: Path) -> None:
+    """A failure of one configuration is not hidden by a later job of another."""
+    small = nights.KEY
+    large = structs.replace(small, nodes=64)
+    failed = nights.entry(LAST, [], job="cosmoflow-20261124-020000-000001", fault="a node failed", exit_code=6)
+    planned = nights.measurement(0, 1.0, structs.replace(large, file_system="unknown", layout="unknown"))
+    lost = structs.replace(planned, fault="no result", exit_code=6, metrics={}, storage=None)
+    before = nights.entry(LAST - 1, [100.0], large, job="cosmoflow-20261123-020000-000002")
+    later = nights.entry(LAST, [100.0], small, job="cosmoflow-20261124-030000-000003")
+    for entry in (before, structs.replace(failed, measurements=(lost,)), later):
+        history.enter(tmp_path, entry)
+    entries = history.entries(tmp_path)
+    rows = {row.name: row for row in standing.of(tmp_path, entries, entries)}
+    assert sorted(name.partition(", settings")[0] for name in rows) == [
+        "cosmoflow, 2 x 4 ranks", "cosmoflow, 64 x 4 ranks",
+    ]  # fmt: skip
+    of_large = next(row for name, row in rows.items() if "64 x" in name)
+    assert [job.fault for job in of_large.jobs] == [None, "a node failed"]
+    assert {run.key for job in of_large.jobs for run in job.measurements} == {large}, "the place of the failed job"
+
+
+def test_places_that_no_job_knew_stay_unknown(tmp_path: Path) -> None:
+    unknown = structs.replace(nights.KEY, file_system="unknown")
+    history.enter(tmp_path, nights.entry(0, [1.0], unknown))
+    assert history.entries(tmp_path)[0].measurements[0].key == unknown
+    elsewhere = nights.measurement(0, 1.0, data="/elsewhere")
+    history.enter(tmp_path, nights.entry(1, [1.0], measurements=(elsewhere,)))
+    assert history.entries(tmp_path)[0].measurements[0].key == unknown
+    assert history.entries(tmp_path)[1].measurements[0].key == nights.KEY

@@ -108,6 +108,7 @@ def test_submit_writes_what_became_of_its_runs(run: Run, small: Path, tmp_path: 
     assert _cases(tmp_path / "ci/out.xml") == {"00-generate": "error", "01-measure": "error"}
     assert run(*asked, "-S", "reader.no_key=1").code == 2
     assert _cases(tmp_path / "ci/out.xml") == {"submission": "error"}, "no file of an earlier run is left"
+    assert "no_key" in (tmp_path / "ci/out.xml").read_text(), "the reason is in the file"
 
 
 def test_a_junit_file_that_cannot_be_written_is_refused_before_jobs_run(run: Run, tmp_path: Path) -> None:

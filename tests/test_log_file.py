@@ -145,6 +145,13 @@ def test_secrets_are_left_out(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("given", "shown"), [
     (["sbatch", "-Aproj", "job.sh"], ["sbatch", "-AHIDDEN", "job.sh"]),
     (["x", "--token", "secret", "y"], ["x", "--token", "HIDDEN", "y"]),
+    (["-S", "site.environment={API_KEY: hunter3}"], ["-S", "site.environment={API_KEY: HIDDEN}"]),
+    (["-S", '{"API_KEY": "zz z2"}'], ["-S", '{"API_KEY": HIDDEN}']),
+    (["-S", 'site.setup=["export HF_TOKEN=\\"hunter2 abc\\""]'], ["-S", 'site.setup=["export HF_TOKEN=HIDDEN"]']),
+    (["-S", "x=export HF_TOKEN='hunter2'"], ["-S", "x=export HF_TOKEN=HIDDEN"]),
+    (["-J", "--export=ALL,WANDB_API_KEY=zzz9"], ["-J", "--export=ALL,WANDB_API_KEY=HIDDEN"]),
+    (["--env=AWS_SECRET_ACCESS_KEY=zzz12"], ["--env=AWS_SECRET_ACCESS_KEY=HIDDEN"]),
+    (["unknown key: nodez"], ["unknown key: nodez"]),
     (["x", "--account", "-A", "y"], ["x", "--account", "HIDDEN", "y"]),
     (["sh", "-c", "qsub -A proj j && K_TOKEN=1 x"], ["sh", "-c", "qsub -A HIDDEN j && K_TOKEN=HIDDEN x"]),
     (["lfs", "getstripe", "-d", "/a/b=c"], ["lfs", "getstripe", "-d", "/a/b=c"]),

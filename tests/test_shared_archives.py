@@ -119,13 +119,25 @@ def test_only_signed_decisions_count_where_signers_are_named(tmp_path: Path, key
     with pytest.raises(ConfigError, match=r"must be signed here, because .*allowed_signers exists: .*--sign"):
         baselines.accept(tmp_path, first, "quiet")
     (one,) = baselines.accept(tmp_path, first, "quiet", key=keys / "alice")
+    with pytest.raises(ConfigError, match=r"mallory: this key is not in .*allowed_signers, so the decision would not"):
+        baselines.accept(tmp_path, second, "quieter", key=keys / "mallory")
+    (facility := keys / "facility" / signatures.ALLOWED).rename(keys / "away")
     baselines.accept(tmp_path, second, "quieter", key=keys / "mallory")
+    (keys / "away").rename(facility)
     decisions = baselines.read(tmp_path)
     assert baselines.active(decisions) == (one,)
     assert decisions.signers == {one.id: "alice@site"}
     assert [second.job in line and "no valid signature" in line for line in decisions.refused] == [True]
     baselines.retire(tmp_path, one.id, "noise", keys / "alice")
     assert baselines.active(baselines.read(tmp_path)) == ()
+
+
+@_KEYGEN
+@pytest.mark.parametrize("content", ["", "garbage\n", "# alice ssh-ed25519 AAAA\n"])
+def test_a_file_of_signers_without_a_key_is_an_error(tmp_path: Path, keys: Path, content: str) -> None:
+    (keys / "facility" / signatures.ALLOWED).write_text(content)
+    with pytest.raises(ConfigError, match="names no key"):
+        baselines.read(tmp_path)
 
 
 @_KEYGEN
@@ -150,7 +162,7 @@ def test_the_commands_show_who_signed(tmp_path: Path, run: Run, keys: Path) -> N
     facility = {"DLIO_HPC_SITE_PATH": str(keys / "facility")}
     baselines.accept(tmp_path, nights.entry(0, [100.0]), "quiet", key=keys / "alice")
     shown = run("dlio-hpc", "baseline", "show", "nightly-000", "--archive", tmp_path, **facility)
-    assert "signature       valid, of alice@site" in shown.out
+    assert "signature           valid, of alice@site" in shown.out
     as_json = run("dlio-hpc", "baseline", "show", "nightly-000", "--archive", tmp_path, "--json", **facility)
     assert as_json.json["signed_by"] == "alice@site"
     (path,) = (tmp_path / rundir.BASELINES).glob("*.sig")
@@ -203,7 +215,7 @@ def test_the_newest_of_each_measurement_and_whole_studies_are_kept(tmp_path: Pat
     (tmp_path / "foreign.tar.zst").write_bytes(b"of nobody")
     choice = retention.choose(tmp_path, Retention(30, 1))
     assert [path.name for path, _ in choice.removed] == ["nightly-000.tar.zst"]
-    assert choice.kept == {"newest of a measurement": 3, "not in the history": 1}
+    assert choice.kept == {"newest of a measurement": 3, "unreadable": 1}
     assert retention.choose(tmp_path, Retention(30, 3)).removed == ()
 
 

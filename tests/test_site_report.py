@@ -70,7 +70,7 @@ def test_an_archive_that_cannot_be_read_is_listed_and_stops_nothing(archives: Pa
     path = next(archives.glob(f"checkpoints*{SUFFIX}"))
     path.write_bytes(path.read_bytes()[:-50])
     (archives / f"new{SUFFIX}").write_bytes(b"no archive")
-    done = run("dlio-hpc", "site-report", "web", "--quiet", "--archive", archives)
+    done = run("dlio-hpc", "site-report", "web", "--archive", archives)
     assert done.code == 3
     assert f"dlio-hpc: new: {archives}/new{SUFFIX}" in done.err
     assert "4 pages made" in done.err
@@ -224,3 +224,15 @@ def test_a_wide_table_scrolls_by_keyboard_and_shows_that_there_is_more(archives:
         tab.wait_for_function("element => element.scrollLeft > 0", arg=region.element_handle())
         tab.emulate_media(media="print")
         assert region.evaluate("element => getComputedStyle(element).overflowX") == "visible"
+
+
+def test_a_page_of_others_is_left_alone_and_listed(archives: Path, run: Run, tmp_path: Path) -> None:
+    assert run("dlio-hpc", "site-report", "web", "--quiet", "--archive", archives).err == ""
+    page = next((tmp_path / "web" / "jobs").glob("*.html"))
+    for moment in (0, 4e9):
+        page.write_text("mine")
+        os.utime(page, (moment, moment))
+        done = run("dlio-hpc", "site-report", "web", "--archive", archives)
+        assert (done.code, page.read_text()) == (2, "mine")
+        assert f"{page.name} was not written by dlio-hpc site-report" in done.err
+        assert (tmp_path / "web" / "index.html").exists()

@@ -156,7 +156,7 @@ def test_a_report_gives_the_share_of_the_plain_loops_rate(tmp_path: Path) -> Non
 
 
 def test_a_report_says_when_computation_limits_the_run(tmp_path: Path) -> None:
-    assert "computation, 90 % of the time, limits the rate" in _compared(tmp_path, au=0.9)[0][1]
+    assert "computation (AU 90 %) limits the rate of the run" in _compared(tmp_path, au=0.9)[0][1]
 
 
 @pytest.mark.parametrize("cached", [0.5, None])

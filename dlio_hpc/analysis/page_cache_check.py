@@ -5,7 +5,7 @@ received from storage.
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dlio_hpc.files.filesystem import COUNTED, MEMORY, OWN_CACHE
 from dlio_hpc.plan import dataset_size
@@ -43,7 +43,9 @@ class Storage(Struct, frozen=True):
     largest share of bytes from memory among these epochs; None if it is unknown for all of them. memory_bytes: memory
     of all nodes together; None if it is unknown. idle: number of epochs that read nothing, because all data were in the
     ranks' memory (reader.load: memory). darshan_bytes: bytes that the ranks requested in all epochs according to
-    Darshan; None without Darshan. advice: options of dlio-submit that avoid the cache.
+    Darshan; None without Darshan. advice: options of dlio-submit that avoid the cache. is_written: whether the run only
+    writes checkpoints, which it may also read. unwritten: reason why these checkpoints may be in memory; None if they
+    reached storage.
     """
 
     epochs: tuple[EpochStorage, ...]
@@ -54,21 +56,28 @@ class Storage(Struct, frozen=True):
     idle: int = 0
     darshan_bytes: int | None = None
     advice: tuple[str, ...] = ()
+    is_written: bool = False
+    unwritten: str | None = None
 
     def outcome(self, limit: float = LIMIT) -> Outcome:
         """Return what the run measured: storage, cached, unknown or nothing read. It is "cached" if the share of bytes
-        from memory exceeds `limit` in at least one epoch. Otherwise it is "unknown" if this share is unknown for at
-        least one epoch.
+        from memory exceeds `limit` in at least one epoch, or if the checkpoints may be in memory. Otherwise it is
+        "unknown" if this share is unknown for at least one epoch.
         """
-        if not self.epochs:
-            return "nothing read"
-        if self.cached is not None and self.cached > limit:
+        if self.unwritten is not None or (self.cached is not None and self.cached > limit):
             return "cached"
+        if not self.epochs:
+            return "storage" if self.is_written else "nothing read"
         return "unknown" if any(epoch.cached is None for epoch in self.epochs) else "storage"
 
     def text(self, limit: float = LIMIT) -> str:
         """Return the outcome in one line of text."""
         outcome = self.outcome(limit)
+        if self.unwritten is not None:
+            read = structs.replace(self, unwritten=None)
+            return f"{read.text(limit) if self.epochs else 'cached'}; {self.unwritten}"
+        if self.is_written and not self.epochs:
+            return "the checkpoints reached storage (fsync)"
         if outcome == "nothing read":
             return "nothing was read from storage"
         if outcome == "unknown":
@@ -98,7 +107,28 @@ def judge(run: Run, result: Result, darshan_bytes: int | None = None) -> Storage
     is_fine = bool(epochs) and len(shares) == len(epochs) and (worst or 0) <= LIMIT
     advice = () if is_fine or not epochs else tuple(_advice(run, result, epochs))
     dataset, memory = result.dataset.bytes, result.memory_bytes
-    return Storage(epochs, worst, result.file_system, dataset, memory, idle, darshan_bytes, advice)
+    is_written = bool(result.summary and result.summary.checkpoint) and _only_writes(run)
+    unwritten = _unwritten(run, result) if is_written else None
+    if unwritten is not None and run.workload.checkpoint is not None and not run.workload.checkpoint.fsync:
+        advice = ("-S checkpoint.fsync=true", *advice)
+    return Storage(
+        epochs, worst, result.file_system, dataset, memory, idle, darshan_bytes, advice, is_written, unwritten
+    )
+
+
+def _only_writes(run: Run) -> bool:
+    """Return whether the workload has checkpoints and no samples."""
+    return run.workload.checkpoint is not None and run.workload.checkpoint.writes is not None
+
+
+def _unwritten(run: Run, result: Result) -> str | None:
+    """Return the reason why checkpoints may be in memory instead of storage, or None if there is none."""
+    kind = result.outputs_on.partition(" ")[0] or result.file_system
+    if kind in MEMORY:
+        return f"the checkpoints were written to memory: {kind}"
+    if run.workload.checkpoint is not None and not run.workload.checkpoint.fsync:
+        return "the checkpoints may still be in memory: set checkpoint.fsync"
+    return None
 
 
 def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:

@@ -18,7 +18,7 @@ from dlio_hpc.documents.files import (
     ListedArchive,
     VerifiedArchive,
 )
-from dlio_hpc.errors import InvalidRun
+from dlio_hpc.errors import ConfigError, InvalidRun
 
 _ARCHIVES = argument("archives", nargs=-1, required=True, type=PATH, metavar="ARCHIVE...")
 
@@ -132,7 +132,9 @@ def prune(folder: Path, keep: str, last: int, dry_run: bool, as_json: bool) -> N
     from dlio_hpc.verdict import history, retention, selection
 
     terms = retention.Retention(_days(keep), last)
-    where = selection.folder(folder, folder)
+    where = folder
+    if not any(where.glob("*.tar.zst")):
+        raise ConfigError(f"{where} has no archives; give the folder of archives, such as dlio-runs/archive")
     history.check_writable(where)
     selection.refresh(where, console.say)
     choice = retention.choose(where, terms)

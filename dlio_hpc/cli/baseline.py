@@ -98,7 +98,7 @@ def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
         console.print_json(judgements.of_shown(chosen, decisions.signers.get(chosen.accepted.id)))
     else:
         for label, text in baseline_rows.facts(chosen, decisions.signers.get(chosen.accepted.id)):
-            click.echo(f"{label:16}{text}")
+            click.echo(f"{label:20}{text}")
 
 
 @baseline.command()

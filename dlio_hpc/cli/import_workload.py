@@ -88,7 +88,8 @@ def _import_folder(folder: Path, overrides: tuple[str, ...], output: Path | None
             imported = _imported(path, overrides)
         except ConfigError as fault:
             code = fault.exit_code
-            rows.append(f"| {name} | refused | | {_cell(str(fault).removeprefix(' '.join((str(path), *overrides))))} |")
+            message = str(fault).removeprefix(" ".join((str(path), *overrides))).removeprefix(",")
+            rows.append(f"| {name} | refused | | {_cell(message)} |")
             documents.append(_refusal(path, fault))
             continue
         made = workload.Draft(imported.data, name).with_settings({})

@@ -245,7 +245,8 @@ def _is_foreign(prefix: Path, file: SiteFile, recorded: dict[str, str]) -> bool:
     if digest is None:
         return True
     is_ours = digest in (recorded.get(file.path), _digest_of(file))
-    return not is_ours and not (file.is_program and b"from dlio_hpc.cli import" in path.read_bytes())
+    is_of_pip = file.path not in recorded and file.is_program and b"from dlio_hpc.cli import" in path.read_bytes()
+    return not is_ours and not is_of_pip
 
 
 def _digest_of(file: SiteFile) -> str:

@@ -15,7 +15,7 @@ from dlio_hpc.documents.files import SiteReportDocument
 @archive_options
 @option("--anew", "is_anew", is_flag=True, help="Make all pages anew, for example after an upgrade of dlio-hpc.")
 @JSON
-@option("--quiet", is_flag=True, help="Do not print the names of the pages.")
+@option("--quiet", is_flag=True, help="Print faults only.")
 def site_report(folder: Path, archive: Path | None, runs: Path, is_anew: bool, as_json: bool, quiet: bool) -> int:
     """Make a static site of all archived jobs, which a web server can show. DIR/index.html is the dashboard of the
     facility, DIR/jobs/JOB.html the report of a job, DIR/studies/STUDY.html that of a study or suite.
@@ -34,5 +34,6 @@ def site_report(folder: Path, archive: Path | None, runs: Path, is_anew: bool, a
         console.say(f"dlio-hpc: {item.name}: {item.why}")
     if as_json:
         console.print_json(SiteReportDocument(str(folder), list(map(str, made.written)), made.kept))
-    console.say(f"{folder / site_pages.INDEX}: {len(made.written)} pages made, {made.kept} up to date")
+    if not quiet:
+        console.say(f"{folder / site_pages.INDEX}: {len(made.written)} pages made, {made.kept} up to date")
     return made.exit_code

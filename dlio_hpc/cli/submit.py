@@ -2,6 +2,8 @@
 
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +14,7 @@ from msgspec import structs
 from dlio_hpc import __version__
 from dlio_hpc.cli.plan_options import given_options, plan_options
 from dlio_hpc.cli.verbs import JSON, LOG_FILE, PATH, SETTINGS, option
+from dlio_hpc.errors import DlioError
 from dlio_hpc.plan.options import Options
 from dlio_hpc.plan.planned import RESUMABLE, Planned
 
@@ -72,11 +75,12 @@ def submit(
         defaults = {key: None for key in RESUMABLE if _is_default(context, key)}
         return _resume(resume, structs.replace(options, **defaults), manner)
     report, verbose = _reporters(manner)
-    planned = api.plan_jobs(options, report)
-    if manner.dry_run:
-        _show(planned, manner)
-        return 0
-    submission = api.start(planned, parents, report, verbose)
+    with _refused_in_junit(manner):
+        planned = api.plan_jobs(options, report)
+        if manner.dry_run:
+            _show(planned, manner)
+            return 0
+        submission = api.start(planned, parents, report, verbose)
     return _afterwards(submission.study, list(submission.directories), manner)
 
 
@@ -210,6 +214,20 @@ def _begin_junit(manner: Manner) -> None:
         from dlio_hpc.reports import junit_cases
 
         write_junit(manner.junit, _PROGRAM, [junit_cases.unfinished(_PROGRAM)], quiet=True)
+
+
+@contextmanager
+def _refused_in_junit(manner: Manner) -> Iterator[None]:
+    """If the `with` block fails, write the reason to the JUnit file."""
+    try:
+        yield
+    except DlioError as fault:
+        if manner.junit is not None and not manner.dry_run:
+            from dlio_hpc.cli.outputs import write_junit
+            from dlio_hpc.reports import junit_cases
+
+            write_junit(manner.junit, _PROGRAM, [junit_cases.refused(_PROGRAM, fault)], quiet=True)
+        raise
 
 
 def _write_junit(path: Path, study: Path | None, directories: list[Path], code: int, quiet: bool) -> None:

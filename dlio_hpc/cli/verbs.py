@@ -22,6 +22,10 @@ class _Path(click.Path):
     """Type of options that are paths on a mounted file system. A URL is a usage error."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail(
+                "the path is empty, as that of a variable that is not set; for this directory, give .", param, ctx
+            )
         try:
             url.refuse(str(value))
         except ValueError as fault:

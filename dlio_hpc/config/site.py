@@ -22,6 +22,10 @@ SchedulerName = Literal["local", "slurm", "pbs", "cobalt", "flux"]
 Remote = Literal["pbs_tmrsh", "ssh"]
 
 
+# Longest probe in seconds.
+_LONGEST_PROBE_S = 600
+
+
 class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
     """The command that starts the ranks."""
 
@@ -195,6 +199,8 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         self._check_environment()
         self._check_libraries()
+        if self.probe is not None and not 0 < self.probe <= _LONGEST_PROBE_S:
+            raise ValueError(f"probe must be longer than 0 and at most {_LONGEST_PROBE_S} s, or null for no probe")
         if self.stage_environment is not None and not self.stage_environment.startswith("/"):
             raise ValueError("stage_environment must be an absolute path on the nodes, such as /dev/shm")
         if self.stage_environment is not None and self.container is not None:

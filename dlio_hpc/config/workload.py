@@ -216,7 +216,7 @@ class Draft(NamedTuple):
             document.put(data, key, value, f"{key}={value}")
             _spell_out(data)
         _check_dataset(data, self.source)
-        _add_dataset(data)
+        _add_dataset(data, self.source)
         _add_sample(data)
         origins = {**self.origins, **dict.fromkeys(settings, "")}
         return document.convert_changed(data, Workload, self.source, self.overrides, origins=origins)
@@ -331,9 +331,9 @@ def _check_dataset(data: dict[str, Any], source: str) -> None:
         )
 
 
-def _add_dataset(data: dict[str, Any]) -> None:
+def _add_dataset(data: dict[str, Any], source: str) -> None:
     """Give a workload that only writes checkpoints a dataset of which nothing is stored or read, with a sample for each
-    checkpoint. `data` is modified.
+    checkpoint. `data` is modified. source: origin of the data, for messages.
     """
     checkpoint = data.get("checkpoint")
     if "dataset" in data or not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("writes"), int):
@@ -342,6 +342,11 @@ def _add_dataset(data: dict[str, Any]) -> None:
         "format": "null", "files": 1, "samples_per_file": checkpoint["writes"], "sample": {"bytes": 1}
     }  # fmt: skip
     data["reader"] = {"shard": False, "prefetch": 0, **data.get("reader", {})}
+    if checkpoint.get("every_steps", 1) != 1:
+        raise ConfigError(
+            f"{source}: checkpoint.every_steps: this workload only writes checkpoints, one in each step; leave it out, "
+            "and set checkpoint.writes"
+        )
     checkpoint["every_steps"] = 1
 
 

@@ -35,6 +35,11 @@ def share(folder: Path, group: str) -> Sharing:
         folder.mkdir(exist_ok=True)
         for name in _FOLDERS:
             (folder / name).mkdir(exist_ok=True)
+    owner = folder.stat().st_uid
+    if os.geteuid() not in (0, owner) and folder.stat().st_gid != number:
+        raise ConfigError(
+            f"{folder} belongs to user {_name(owner)}, who alone can share it with {group}; nothing is changed"
+        )
     changed, others = [], []
     for path, wanted in _wanted(folder):
         status = path.lstat()

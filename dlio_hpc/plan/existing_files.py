@@ -2,6 +2,7 @@
 changes.
 """
 
+import errno
 import fnmatch
 import os
 import re
@@ -86,6 +87,8 @@ def status(path: str) -> FileStatus:
     except FileNotFoundError as fault:
         raise ConfigError(f"{path} is missing, or is a link to a missing file") from fault
     except OSError as fault:
+        if fault.errno == errno.ELOOP:
+            raise ConfigError(f"{path} is a link that leads to itself; remove it, or choose another pattern") from fault
         raise InfrastructureError(f"cannot read {of_system(fault, path)}") from fault
     if not stat.S_ISREG(known.st_mode):
         raise ConfigError(f"{path} is not a regular file; choose a pattern that matches only the files of the dataset")

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from dlio_hpc.analysis.study import disturbances
 from dlio_hpc.analysis.study.disturbances import Repeat
-from dlio_hpc.files.filesystem import MEMORY
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports import banner, job_rows
@@ -51,16 +50,15 @@ def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
             lead = concerned[0].name if len(measured) == 1 else f"{len(concerned)} of {len(measured)} measured runs"
             advice = f" To read from storage: {storage.advice[0]}." if storage.advice else ""
             return Banner("not measured", f"{lead}: {storage.text()}.{advice}")
-    if set(outcomes.values()) == {"nothing read"}:
+    if not any(run.storage.epochs for run in measured if run.storage is not None):
         return of_writing(measured)
     shares = [run.storage.cached for run in measured if run.storage is not None and run.storage.cached is not None]
     lowest = f"{100 * (1 - max(shares, default=0.0)):.1f} %"
     share = "100 %" if lowest == "100.0 %" else f"at least {lowest}"
     if all(epoch.epoch == 0 for run in measured if run.storage is not None for epoch in run.storage.epochs):
-        written = of_writing(measured)
-        if written.state != "good":
-            return written
-        return Banner("good", f"{written.text} {share[0].upper()}{share[1:]} of the bytes read came from storage.")
+        return Banner(
+            "good", f"{of_writing(measured).text} {share[0].upper()}{share[1:]} of the bytes read came from storage."
+        )
     return Banner("good", f"Samples and bytes are as planned, and {share} was read from storage.")
 
 
@@ -72,10 +70,6 @@ def of_writing(measured: Sequence[RunOutcome]) -> Banner:
         return Banner(
             "not measured", "No run read anything from storage: the numbers are those of the benchmark itself."
         )
-    if kinds := {result.file_system for result in results} & MEMORY:
-        return Banner("not measured", f"The checkpoints were written to memory: {', '.join(sorted(kinds))}.")
-    if any(run.run.workload.checkpoint is not None and not run.run.workload.checkpoint.fsync for run in measured):
-        return Banner("not measured", "The checkpoints may still be in memory: set checkpoint.fsync.")
     count = sum(checkpoint.count for checkpoint in saved)
     return Banner("good", f"{count} checkpoints reached storage (fsync); no samples were read.")
 

@@ -339,14 +339,15 @@ def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
             f"training paused for {format_seconds(saved.pause_s.mean)} per checkpoint"
         )
         lines.append(("saved", text))
-        if saved.safe_s is not None and saved.fsync_s.max:
+        is_safe = run.storage is None or run.storage.unwritten is None
+        if saved.safe_s is not None and saved.fsync_s.max and is_safe:
             spread = f"after {format_seconds(saved.safe_s.p50)} (median), {format_seconds(saved.safe_s.max)} at most"
             lines.append(("safe", f"{spread}: write and fsync of the slowest rank"))
     if (passes := summary.evaluation) is not None:
         rate = f"{passes.count} passes, {format_size(passes.bytes_read)} at {passes.read_MBps:.0f} MB/s"
         rate += f"; {passes.wall_s:.3f} s, of which {passes.wait_s:.3f} s wait"
         cached = passes.page_cache_fraction
-        lines.append(("evaluation", rate if cached is None else f"{rate}; {cached:.0%} of its pages were in memory"))
+        lines.append(("evaluated", rate if cached is None else f"{rate}; {cached:.0%} of its pages were in memory"))
     if (restored := summary.restored) is not None:
         size = format_size(restored.bytes_read)
         rate = f"{restored.count} checkpoints {through}, {size} at {restored.read_MBps:.0f} MB/s"

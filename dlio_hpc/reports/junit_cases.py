@@ -76,6 +76,11 @@ def unfinished(program: str) -> Case:
     return Case("submission", program, "error", "incomplete", text, text, 0.0)
 
 
+def refused(program: str, fault: DlioError) -> Case:
+    """Return the case of a submission that failed before jobs ran."""
+    return _failed("submission", program, fault, (), 0.0)
+
+
 def _measured(run: RunOutcome) -> Iterator[str]:
     """Yield lines on what a run measured, and whether it measured the storage."""
     if run.result is None or run.result.summary is None:

@@ -28,13 +28,15 @@ def _compared(run: RunOutcome, result: Result, summary: Summary, probe: StorageP
     if run.storage is None or run.storage.outcome() != "storage" or summary.read_MBps is None:
         return "not compared with the run, which did not provably read from storage"
     rate = _reference(probe.rates, _pattern(run.run.workload))
+    if not rate.MBps:
+        return "not compared with the run: the plain loop read nothing"
     before = format_seconds(units.seconds_between(probe.ended, result.started))
     text = (
         f"{summary.read_MBps:.0f} MB/s are {100 * summary.read_MBps / rate.MBps:.0f} % of what a plain loop got from "
         f"the same files {before} before ({rate.pattern})"
     )
     if summary.au is not None and summary.au > _COMPUTING:
-        text += f"; computation, {100 * summary.au:.0f} % of the time, limits the rate of the run"
+        text += f"; computation (AU {100 * summary.au:.0f} %) limits the rate of the run"
     return text
 
 

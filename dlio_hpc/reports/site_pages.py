@@ -80,6 +80,10 @@ def make(folder: Path, archives: Path, is_anew: bool, progress: Callable[[str], 
     broken: set[Path] = set()
     for job in (*_jobs(archives), *_studies(archives, entries)):
         target = folder / job.kind / f"{job.name}.html"
+        if not _is_ours(target):
+            unread.append(Unread(job.name, f"{target} was not written by dlio-hpc site-report; move it away"))
+            codes.append(ConfigError.exit_code)
+            continue
         if not is_anew and _is_current(target, job.sources):
             kept += 1
             continue
@@ -117,16 +121,20 @@ def _is_current(target: Path, sources: Sequence[Path]) -> bool:
         return False
 
 
-def _write(target: Path, text: str) -> None:
-    """Write a page so that the group can read it."""
+def _is_ours(target: Path) -> bool:
+    """Return whether a page was written by this command, or does not exist."""
     try:
         with target.open(encoding="utf-8", errors="replace") as file:
-            is_ours = page.SITE_MARK in file.read(_HEAD)
+            return page.SITE_MARK in file.read(_HEAD)
     except FileNotFoundError:
-        is_ours = True
+        return True
     except OSError as fault:
         raise InfrastructureError(f"cannot read {of_system(fault, target)}") from fault
-    if not is_ours:
+
+
+def _write(target: Path, text: str) -> None:
+    """Write a page so that the group can read it."""
+    if not _is_ours(target):
         raise ConfigError(f"{target} was not written by dlio-hpc site-report; move it, or choose another folder")
     whole_file.write(target, text, permissions=0o040)
 

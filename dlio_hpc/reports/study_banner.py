@@ -7,6 +7,7 @@ from dlio_hpc.analysis.study.best_setting import Comparison, Finding, PointMetri
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.scaling import Scaling
 from dlio_hpc.plan.study import Study
+from dlio_hpc.records.job_outcome import RunOutcome
 from dlio_hpc.reports import ab_rows, banner, job_banner, study_report, study_text
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.study_report import StudyReport
@@ -29,7 +30,7 @@ def of_study(report: StudyReport) -> Banner:
         return opening._replace(text=f"{missing[0]} {opening.text}") if missing else opening
     if study.generate == "only":
         return Banner("good", "The datasets are as planned. The study only generates; it measures nothing.")
-    return _of_storage(report) or banner.gravest([*_of_sides(report), *_of_parts(study, report)])
+    return _of_writing(report) or _of_storage(report) or banner.gravest([*_of_sides(report), *_of_parts(study, report)])
 
 
 def _of_storage(report: StudyReport) -> Banner | None:
@@ -55,10 +56,21 @@ def _of_storage(report: StudyReport) -> Banner | None:
             rest = f" {', '.join(from_storage)}: from storage." if from_storage and origin == "cached" else ""
             return Banner("not measured", f"{text}: {'; '.join(named)} measurements.{rest}")
     if measured and all(measurement.origin == "nothing read" for measurement in measured):
-        runs = [run for job in report.outcome.jobs for run in job.runs if run.run.kind == "measure" and run.result]
-        written = job_banner.of_writing(runs)
+        written = job_banner.of_writing(_measured_runs(report))
         return None if written.state == "good" else written
     return None
+
+
+def _of_writing(report: StudyReport) -> Banner | None:
+    """Return the banner if no run's checkpoints reached storage; None for other studies."""
+    reasons = [run.storage and run.storage.unwritten for run in _measured_runs(report)]
+    if not reasons or not all(reasons):
+        return None
+    return Banner("not measured", f"{str(reasons[0])[0].upper()}{str(reasons[0])[1:]}.")
+
+
+def _measured_runs(report: StudyReport) -> list[RunOutcome]:
+    return [run for job in report.outcome.jobs for run in job.runs if run.run.kind == "measure" and run.result]
 
 
 def _of_sides(report: StudyReport) -> Iterator[Banner]:

@@ -289,5 +289,11 @@ def _write_signature(target: Path, content: bytes, key: Path) -> None:
         copy = Path(folder, target.name)
         copy.write_bytes(content)
         signatures.sign(copy, key)
+        allowed = signatures.allowed()
+        if allowed is not None and signatures.signer(copy, content, allowed) is None:
+            raise ConfigError(
+                f"--sign {key}: this key is not in {allowed}, so the decision would not count; nothing is written. "
+                "Sign with a key of that file, or ask the facility to add yours"
+            )
         signature = copy.with_name(copy.name + signatures.SUFFIX).read_bytes()
     rundir.write(target.with_name(target.name + signatures.SUFFIX), signature)

@@ -67,10 +67,7 @@ def _over_memory(rule: Rule, saving: _Saving | None, least: float) -> Check:
     if any(item.is_met is None for item in evidence):
         return rule.unknown("node memory was not recorded", evidence)
     worst = min(evidence, key=lambda item: (bool(item.is_met), item.value))
-    advice = (
-        "more checkpoints (checkpoint.writes), or read them on other nodes (checkpoint.reorder) or with O_DIRECT "
-        "(checkpoint.direct)",
-    )
+    advice = ("read them on other nodes (checkpoint.reorder), or on nodes with less memory",)
     return rule.check(
         bool(worst.is_met), worst.text, evidence=evidence, value=worst.value, limit=least, unit="x",
         advice=() if worst.is_met else advice,

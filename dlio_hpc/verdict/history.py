@@ -230,7 +230,8 @@ def entries(folder: Path, where: Where = EVERYTHING) -> tuple[Entry, ...]:
     clauses, values = _clauses(where)
     query = f"SELECT document FROM jobs {'WHERE ' if clauses else ''}{' AND '.join(clauses)} ORDER BY ended, job"
     with _reading(folder) as db:
-        return tuple(history_database.decode(content) for (content,) in db.execute(query, values))
+        decoded = [history_database.decode(content) for (content,) in db.execute(query, values)]
+    return entries_.located(decoded)
 
 
 def _clauses(where: Where) -> tuple[list[str], list[Any]]:

@@ -167,6 +167,30 @@ def carried(entry: Entry) -> Entry:
     )
 
 
+def located(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Return the entries, oldest first, with the file systems and layouts that jobs did not record because they failed
+    early. They are those of the last job before, or else the first after, that measured the same in the same folder.
+    """
+    known: dict[tuple[Any, ...], Key] = {}
+    for entry in reversed(entries):
+        known |= {_place(run): run.key for run in entry.measurements if run.key.file_system != "unknown"}
+    made = []
+    for entry in entries:
+        runs = tuple(
+            structs.replace(run, key=known.get(_place(run), run.key)) if run.key.file_system == "unknown" else run
+            for run in entry.measurements
+        )
+        known |= {_place(run): run.key for run in runs if run.key.file_system != "unknown"}
+        made.append(entry if runs == entry.measurements else structs.replace(entry, measurements=runs))
+    return tuple(made)
+
+
+def _place(run: Measurement) -> tuple[Any, ...]:
+    """Return what a run measures and where, without the parts of the key that only become known while a job runs."""
+    unknown = {"file_system": "", "layout": "", "outputs": ""}
+    return structs.replace(run.key, **unknown), run.data
+
+
 def carried_key(key: Key, workload: Any) -> Key:
     """Return the key that this version gives a measurement of this or an earlier version. workload: the workload as
     decoded from JSON; None if it was not kept. Earlier versions did not record the file system of checkpoints.

@@ -109,7 +109,8 @@ def _prefetch(rule: Rule, most: int) -> Check:
 
 
 def _counts(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[Check]:
-    warmups = sum(ran.run.kind == "warmup" for ran in group.sequence)
+    kinds = [ran.run.kind for ran in group.sequence]  # in order of time
+    warmups = kinds.count("warmup") if kinds[:1] == ["warmup"] else 0
     measured = len(group.runs)
     for key, count in (("warmups", warmups), ("measured_runs", measured), ("min_measured_runs", measured)):
         if (wanted := getattr(criterion, key)) is not None:

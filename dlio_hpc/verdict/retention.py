@@ -42,7 +42,7 @@ def choose(folder: Path, terms: Retention) -> Choice:
     removed, kept = [], defaultdict[str, int](int)
     for path in rundir.matching(folder, f"[!.]*{archive.SUFFIX}"):
         entry = entries.get(path.name.removesuffix(archive.SUFFIX))
-        reason = "not in the history" if entry is None or not history.knows(path) else reasons.get(entry.study)
+        reason = "unreadable" if entry is None or not history.knows(path) else reasons.get(entry.study)
         if entry is None or reason is not None:
             kept[str(reason)] += 1
         else:

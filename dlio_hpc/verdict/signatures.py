@@ -5,9 +5,11 @@ of files, only decisions that one of its keys has signed count.
 """
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
+from dlio_hpc import document
 from dlio_hpc.config import search_path
 from dlio_hpc.errors import ConfigError, InfrastructureError
 
@@ -16,11 +18,21 @@ SUFFIX = ".sig"
 # Purpose of the signatures. A signature that was made for another purpose, such as a Git commit, is not valid.
 _NAMESPACE = "dlio-hpc"
 _PATIENCE_S = 60
+# Line of the file that is no comment: principals, options, type and key.
+_KEY = re.compile(r"^[^#\s]\S*\s(?:.*\s)?(?:ssh|sk|ecdsa)-\S+\s+AAAA")
 
 
 def allowed() -> Path | None:
-    """Return the first file `allowed_signers` in the folders of users and facilities, or None if there is none."""
-    return next((path for folder in search_path.folders() if (path := folder / ALLOWED).is_file()), None)
+    """Return the first file `allowed_signers` in the folders of users and facilities, or None if there is none. Raise
+    ConfigError if no line of the file names a key.
+    """
+    path = next((path for folder in search_path.folders() if (path := folder / ALLOWED).is_file()), None)
+    if path is not None and not any(_KEY.search(line) for line in document.read_text(path).splitlines()):
+        raise ConfigError(
+            f"{path} names no key, so that no decision on a baseline would count; a line is such as: "
+            'alice@example.org namespaces="dlio-hpc" ssh-ed25519 AAAA...; remove the file to check no signatures'
+        )
+    return path
 
 
 def sign(path: Path, key: Path) -> None:

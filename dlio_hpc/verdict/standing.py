@@ -3,6 +3,7 @@ judged as `dlio-hpc report` judges them, other jobs as `dlio-hpc compare` does.
 """
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
@@ -75,16 +76,30 @@ def of(folder: Path, listed: Sequence[Entry], history: Sequence[Entry]) -> list[
     of the jobs to list. history: entries of all jobs, with which the newest jobs are compared.
     """
     active = baselines.active(baselines.read(folder))
-    grouped: dict[tuple[str, str], list[Entry]] = {}
+    of_study: dict[str, list[Entry]] = {}
+    for entry in history:
+        of_study.setdefault(entry.study, []).append(entry)
+    grouped: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in together([entry for entry in listed if entry.measurements or entry.fault is not None]):
-        grouped.setdefault((workload_of(entry.study), entry.site), []).append(entry)
+        is_single = [job.job for job in of_study.get(entry.study, ())] == [entry.study]
+        configuration = _configuration(entry) if is_single else ""
+        grouped.setdefault((workload_of(entry.study), entry.site, configuration), []).append(entry)
+    several = Counter((name, site) for name, site, _ in grouped)
     rows = []
-    for (name, site), jobs in grouped.items():
+    for (name, site, configuration), jobs in grouped.items():
         ordered = tuple(sorted(jobs, key=lambda job: (job.ended, job.job)))
-        members = [entry for entry in history if entry.study == ordered[-1].study]
-        row = Standing(name, site, "single", ordered, tuple(entry.job for entry in members), None, None)
-        rows.append(_judged(row, folder, history, active))
+        members = tuple(entry.job for entry in of_study.get(ordered[-1].study, ()))
+        label = f"{name}, {configuration}" if configuration and several[name, site] > 1 else name
+        rows.append(_judged(Standing(label, site, "single", ordered, members, None, None), folder, history, active))
     return rows
+
+
+def _configuration(entry: Entry) -> str:
+    """Return a phrase for what a job measured: its nodes, ranks and the digest of its settings. Jobs with different
+    phrases are not measurements of the same.
+    """
+    keys = dict.fromkeys((run.key.nodes, run.key.ranks_per_node, run.key.settings) for run in entry.measurements)
+    return "; ".join(f"{nodes} x {ranks} ranks, settings {settings}" for nodes, ranks, settings in keys)
 
 
 def _judged(row: Standing, folder: Path, history: Sequence[Entry], active: Sequence[Accepted]) -> Standing:

@@ -84,11 +84,13 @@ def _write(part: CheckpointPart, unit: CheckpointUnit, calls: Calls) -> Saved:
         started = now()
         calls.save(state, path)
         written = now()
+        fsync_s = 0.0
         if part.keys.fsync:
             for name in unit.stored:
                 with part.outputs.opened(name, "rb") as file:
                     os.fsync(file.fileno())
-        return Saved(written - started, now() - written, 0.0, _size(part, unit))
+            fsync_s = now() - written
+        return Saved(written - started, fsync_s, 0.0, _size(part, unit))
 
 
 def _read(part: CheckpointPart, unit: CheckpointUnit, calls: Calls, compares: bool) -> Restored:

@@ -75,7 +75,7 @@ def _write(part: CheckpointPart, file: File) -> Saved:
             synced = now()
     except OSError as fault:
         raise InfrastructureError(f"cannot write {part.outputs.path(name)}: {fault.strerror}") from fault
-    return Saved(write_s, synced - written, 0.0, part.keys.written(file.size))
+    return Saved(write_s, synced - written if part.keys.fsync else 0.0, 0.0, part.keys.written(file.size))
 
 
 def _fill(part: CheckpointPart, descriptor: int, file: File) -> float:
