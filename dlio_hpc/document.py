@@ -242,14 +242,14 @@ def decode(content: bytes, kind: type[T], source: str, error: type[DlioError] = 
         return msgspec.json.decode(content, type=kind, dec_hook=_decode_hook)
     except msgspec.ValidationError as fault:
         raise error(f"{source}: {_explained(fault, content, kind)}") from fault
-    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise error(f"{source}: {fault}") from fault
 
 
 def _explained(fault: msgspec.ValidationError, content: bytes, kind: Any) -> str:
     try:
         return explain(str(fault), msgspec.json.decode(content), kind, _decode_hook).text
-    except (msgspec.DecodeError, UnicodeDecodeError) as malformed:  # behind the invalid value
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as malformed:  # behind the invalid value
         return str(malformed)
 
 

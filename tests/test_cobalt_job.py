@@ -25,7 +25,9 @@ class Theta(Login):
 
     def __init__(self, run: Run, folder: Path, **policy: Any) -> None:
         super().__init__(
-            run, folder, ("-s", "theta", "-q", "debug-cache-quad", "-d", "data", "-S", "site.darshan=null")
+            run,
+            folder,
+            ("-s", "theta", "-q", "debug-cache-quad", "-d", "data", "-S", "site.darshan=null", "-S", "site.probe=null"),
         )
         cobalt.install(folder / "bin", self.state, **{"home": folder, "grace": 1.0, "strict": True} | policy)
 

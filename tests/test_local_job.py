@@ -714,7 +714,7 @@ def test_a_rerun_that_fails_is_no_old_success(run: Run, small: Path) -> None:
     for _ in range(2):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 3
-        assert "unknown field `bogus`" in done.stderr
+        assert "unknown key 'bogus'" in done.stderr
         assert "Traceback" not in done.stderr
     (directory / "plan.json").write_bytes(plan)
     report = run("dlio-hpc", "report", directory)

@@ -397,7 +397,7 @@ def test_polaris(run: Run, small: Path, tmp_path: Path) -> None:
     pals.write_text(PALS.format(python=sys.executable, log=str(log), mpiexec=str(BIN / "mpiexec")))
     pals.chmod(pals.stat().st_mode | stat.S_IXUSR)
     setup = json.dumps([f"export PATH='{tmp_path / 'bin'}':$PATH"])
-    polaris = ("-s", "polaris", "-d", "data", "-S", f"site.setup={setup}", "--wait", "--json")
+    polaris = ("-s", "polaris", "-d", "data", "-S", f"site.setup={setup}", "-S", "site.probe=null", "--wait", "--json")
     unpaid = there("dlio-submit", small, *polaris)
     assert unpaid.code == 2
     assert "site polaris requires an account: --account NAME" in unpaid.err
