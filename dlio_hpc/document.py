@@ -28,6 +28,7 @@ _SHOWN = 100
 
 # What messages say about frequent mistakes, by the parser's description of the problem.
 _MISTAKES = {
+    "exceeded maximum nesting depth": "lists or mappings are nested too many levels deep",
     "mapping values are not allowed in this context":
         "a colon where none can be; indent the keys of a mapping alike, and quote text that contains ': '",
     "could not find expected ':'": "a key without a colon; write key: value",
