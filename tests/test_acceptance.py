@@ -21,7 +21,7 @@ from dlio_hpc.analysis.page_cache_check import EpochStorage
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import workload
 from dlio_hpc.documents import judgements
-from dlio_hpc.files import archive, filesystem, rundir
+from dlio_hpc.files import archive, filesystem, rundir, storage_proofs
 from dlio_hpc.plan import plan
 from dlio_hpc.reports import acceptance_document, page, terminal
 from dlio_hpc.reports.figures import acceptance_plots
@@ -1041,7 +1041,7 @@ def test_a_real_job_from_its_submission_to_its_acceptance(run: Run, tmp_path: Pa
 def test_what_was_just_written_is_cached_unless_it_is_passed_or_dropped(
     run: Run, small: Path, tmp_path: Path, setting: str, code: int
 ) -> None:
-    if filesystem.of(tmp_path).kind not in filesystem.COUNTED:
+    if filesystem.of(tmp_path).kind not in storage_proofs.COUNTED:
         pytest.skip("nobody counts on this file system")
     keys = ("-S", "dataset.sample={bytes: 1 MiB}", "-S", "reader.mode=posix", "-S", setting)
     done = run("dlio-submit", small, "-s", "local", "--ppn", 2, *keys, "--wait", "--json")

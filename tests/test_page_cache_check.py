@@ -1,6 +1,9 @@
 """Each source of evidence by itself shows whether data came from storage; without evidence, that is unknown."""
 
+import json
 import os
+import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,13 @@ from dlio_hpc.config import reader_keys, site, workload
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.core import client_counters, page_cache, procfs
 from dlio_hpc.darshan.log_verdict import Bytes, LogVerdict
-from dlio_hpc.files import filesystem
+from dlio_hpc.files import block_devices, filesystem
 from dlio_hpc.files.filesystem import FileSystem
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.records.job_outcome import RunOutcome
+from dlio_hpc.results.probe_result import ProbeRate, StorageProbe
 from dlio_hpc.results.run_result import DatasetFacts, Distribution, Epoch, RestoreSummary, Result
-from tests import planning
+from tests import planning, studies
 
 MIB = 1 << 20
 
@@ -77,7 +81,7 @@ def test_up_to_the_limit_is_fine_and_above_is_not() -> None:
         assert _judge("btrfs", {"storage_bytes_read": arrived}).outcome() == outcome
 
 
-@pytest.mark.parametrize("kind", ["fuse", "gpfs", "zfs", "lustre", "nfs", "0x1234", ""])
+@pytest.mark.parametrize("kind", ["fuse.sshfs", "fuse", "fuse.bindfs", "gpfs", "zfs", "lustre", "nfs", "0x1234", ""])
 def test_where_the_kernel_does_not_count_its_count_says_nothing(kind: str) -> None:
     """FUSE, GPFS and NFS leave read_bytes at 0, and ZFS counts data from memory, so that the outcome is unknown."""
     for counted in (0, 256 * MIB):
@@ -99,14 +103,109 @@ def test_the_client_decides_on_lustre_and_nfs() -> None:
     assert _judge("nfs", {"client_bytes_asked": 256 * MIB, "client_bytes_read": 260 * MIB}).outcome() == "storage"
 
 
-def test_pages_in_memory_decide_where_nobody_counts() -> None:
-    assert _judge("fuse", {"page_cache_fraction": 0.0}).outcome() == "storage"
-    assert _judge("fuse", {"page_cache_fraction": 0.5}).outcome() == "cached"
+def test_pages_in_memory_decide_where_nobody_counts_and_only_the_kernel_caches() -> None:
+    for kind in ("nfs", "ceph", "fuse.sshfs"):
+        assert _judge(kind, {"page_cache_fraction": 0.0}).outcome() == "storage"
+        assert _judge(kind, {"page_cache_fraction": 0.5}).outcome() == "cached"
+
+
+@pytest.mark.parametrize("kind", ["fuse", "fuse.bindfs", "fuse.rclone", "fuseblk", "virtiofs", "fuse.glusterfs"])
+def test_neither_pages_nor_o_direct_prove_anything_where_a_process_may_cache(kind: str) -> None:
+    assert _judge(kind, {"page_cache_fraction": 0.0}).outcome() == "unknown"
+    assert _judge(kind, {}, direct=True).outcome() == "unknown"
+    assert _judge(kind, {"page_cache_fraction": 0.5}).outcome() == "cached", "what is in memory is not read again"
+    advice = " ".join(_judge(kind, {"page_cache_fraction": 0.0}).advice)
+    assert "direct" not in advice
+    assert "drop_cache" not in advice
+
+
+def test_more_than_memory_holds_may_lie_on_a_local_disk_of_an_unknown_client() -> None:
+    asked = {"bytes_read": 1000 * MIB}
+    for kind, facts, outcome in (
+        ("fuse.glusterfs", [], "storage"), ("fuse.rclone", [], "unknown"), ("ceph", [], "storage"),
+        ("ceph", ["fsc"], "unknown"), ("0x1234", [], "storage"),
+    ):  # fmt: skip
+        result = replace(_result(kind, asked, memory=100 * MIB, size=1000 * MIB), cache_facts=facts)
+        assert page_cache_check.judge(_run(), result).outcome() == outcome, kind
+
+
+def test_ceph_fuse_reads_from_storage_with_o_direct_and_is_asked_otherwise() -> None:
+    kind = "fuse.ceph-fuse"
+    assert _judge(kind, {}, direct=True).outcome() == "storage"
+    assert _judge(kind, {"page_cache_fraction": 0.0}).outcome() == "unknown", "the object cacher ignores dropped pages"
+    nothing = {"client_bytes_asked": 0, "client_bytes_read": 505, "client_bytes_kept": 0, "page_cache_fraction": 0.0}
+    assert _judge(kind, nothing).outcome() == "cached"
+    assert _judge(kind, nothing).advice[0] == "-S reader.direct=true (O_DIRECT)"
+    everything = {**nothing, "client_bytes_read": 256 * MIB}
+    assert _judge(kind, everything).outcome() == "storage"
+    assert _judge(kind, {**nothing, "client_bytes_read": 300 * MIB}).outcome() == "unknown", "others may have read"
+    assert _judge(kind, {**nothing, "client_bytes_read": 300 * MIB}, direct=True).outcome() == "storage"
+
+
+def test_what_quick_read_kept_is_not_from_storage() -> None:
+    """A lookup brings small files along, which are then read from memory, as are those that were kept before."""
+
+    def gluster(arrived: int, kept: int) -> Storage:
+        counts = {"client_bytes_asked": 256 * MIB, "client_bytes_read": arrived * MIB, "client_bytes_kept": kept * MIB}
+        return _judge("fuse.glusterfs", {**counts, "page_cache_fraction": 0.0}, direct=True)
+
+    assert gluster(258, 0).outcome() == "storage"
+    assert gluster(258, 20).outcome() == "storage"
+    assert (gluster(258, 300).outcome(), gluster(258, 30).outcome()) == ("unknown", "unknown")
+    assert "may have kept 30 MiB in its own memory" in gluster(258, 30).text()
+    assert (gluster(40, 300).outcome(), gluster(40, 0).outcome()) == ("cached", "cached")
+
+
+def test_a_loop_device_is_only_as_good_as_the_disks_below_it() -> None:
+    counts = {"storage_bytes_read": 256 * MIB}
+    for facts, below, outcome in (
+        ([], None, "storage"), (["loop device"], None, "unknown"), (["loop device"], 256 * MIB, "storage"),
+        (["loop device"], 1 * MIB, "cached"), (["memory device"], None, "cached"),
+    ):  # fmt: skip
+        for direct in (False, True):
+            result = replace(_result("xfs", {**counts, "client_bytes_read": below}), cache_facts=facts)
+            assert page_cache_check.judge(_run(direct=direct), result).outcome() == outcome, facts
+
+
+def test_fewer_bytes_of_compressed_files_are_not_bytes_from_memory() -> None:
+    counts = {"storage_bytes_read": 114 * MIB, "page_cache_fraction": 0.0}
+    for fact in ("compressed", "compress=zstd:3", "compress-force=lzo"):
+
+        def judged(direct: bool = False, fact: str = fact, **changes: Any) -> Storage:
+            result = replace(_result("btrfs", {**counts, **changes}), cache_facts=[fact])
+            return page_cache_check.judge(_run(direct=direct), result)
+
+        assert judged().outcome() == "storage"
+        assert judged(direct=True).outcome() == "storage", "which O_DIRECT does not prove, but its pages do"
+        assert judged(page_cache_fraction=0.5).outcome() == "cached"
+        assert judged(page_cache_fraction=None).outcome() == "unknown"
+        assert judged(storage_bytes_read=0).outcome() == "cached", "everything came from memory"
+        assert judged(page_cache_fraction=0.5).advice == (
+            "-S reader.drop_cache=true",
+            "a dataset of 5 times the nodes' memory",
+        )
+    assert _judge("btrfs", counts).outcome() == "cached"
+
+
+def test_a_run_that_is_faster_than_the_probe_is_in_doubt_unless_its_bytes_were_counted() -> None:
+    def judged(kind: str, seconds: float, **counts: Any) -> Storage:
+        result = replace(
+            _result(kind, {"bytes_read": 1000 * 10**6, **counts}), summary=studies.summary(1.0, io_time_s=seconds)
+        )
+        plain = ProbeRate("sequential", "loop", 1 << 20, 10**9, 1.0, 1000.0)
+        probe = StorageProbe("2026-01-01T00:00:00Z", 4, [plain, replace(plain, tool="fio-3.33", MBps=9000.0)])
+        return page_cache_check.judge(_run(direct=True), result, None, probe)
+
+    assert judged("gpfs", 0.9).outcome() == "storage"
+    assert judged("gpfs", 0.7).outcome() == "unknown"
+    assert "the run read at 1429 MB/s, but a plain loop with O_DIRECT got 1000 MB/s" in judged("gpfs", 0.7).text()
+    assert judged("ext4", 0.7, storage_bytes_read=1000 * 10**6).outcome() == "storage"
 
 
 def test_direct_reads_pass_the_page_cache() -> None:
     assert _judge("gpfs", {}, direct=True).outcome() == "storage"
     assert _judge("zfs", {}, direct=True).outcome() == "unknown", "it has a cache of its own"
+    assert _judge("0x1234", {}, direct=True).outcome() == "unknown", "nothing is known about it"
 
 
 def test_what_is_read_ahead_does_not_hide_what_was_in_memory() -> None:
@@ -124,7 +223,7 @@ def test_what_is_read_ahead_does_not_hide_what_was_in_memory() -> None:
 
 def test_ranks_that_read_everything_share_what_one_of_them_fetched() -> None:
     """Four ranks of a node read the same data; pages in memory before the epoch do not show that."""
-    assert _judge("fuse", {"page_cache_fraction": 0.0}, shard=False).cached == 0.75
+    assert _judge("ceph", {"page_cache_fraction": 0.0}, shard=False).cached == 0.75
 
 
 def test_memory_is_no_storage() -> None:
@@ -151,8 +250,8 @@ def test_epochs_that_read_nothing_prove_nothing_and_spoil_nothing() -> None:
 
 
 def test_one_epoch_of_unknown_origin_makes_the_run_unknown_unless_another_was_cached() -> None:
-    assert _judge("fuse", {"page_cache_fraction": 0.0}, {}).outcome() == "unknown"
-    assert _judge("fuse", {"page_cache_fraction": 0.9}, {}).outcome() == "cached"
+    assert _judge("ceph", {"page_cache_fraction": 0.0}, {}).outcome() == "unknown"
+    assert _judge("ceph", {"page_cache_fraction": 0.9}, {}).outcome() == "cached"
 
 
 def test_advice_says_how_large_the_dataset_has_to_be() -> None:
@@ -181,8 +280,12 @@ def _restored(**counts: Any) -> RestoreSummary:
         ("ext4", {}, {"storage_bytes_read": 25 * MIB, "page_cache_fraction": 0.0}, 0.75),
         ("ext4", {}, {"storage_bytes_read": 100 * MIB, "page_cache_fraction": 0.6}, 0.6),
         ("lustre", {}, {"client_bytes_asked": 100 * MIB, "client_bytes_read": 100 * MIB}, 0.0),
-        ("fuse", {}, {"page_cache_fraction": 0.0}, 0.0),
-        ("fuse", {"direct": True}, {}, 0.0),
+        ("ceph", {}, {"page_cache_fraction": 0.0}, 0.0),
+        ("fuse", {}, {"page_cache_fraction": 0.0}, None),
+        ("fuse", {}, {"page_cache_fraction": 0.5}, 0.5),
+        ("fuse.ceph-fuse", {"direct": True}, {}, 0.0),
+        ("fuse.ceph-fuse", {}, {"client_bytes_asked": 0, "client_bytes_read": 505}, 1 - 505 / (100 * MIB)),
+        ("fuse", {"direct": True}, {}, None),
         ("fuse", {}, {}, None),
         ("tmpfs", {"direct": True}, {}, 1.0),
     ],
@@ -196,7 +299,7 @@ def test_checkpoints_that_are_read_come_from_storage_or_memory(
 
 def test_advice_on_checkpoints_is_given_only_if_they_came_from_memory() -> None:
     run, good = _with_checkpoints(), {"storage_bytes_read": 256 * MIB}
-    samples = [page_cache_check.judge(run, _result(kind, {})).advice for kind in ("ext4", "fuse")]
+    samples = [page_cache_check.judge(run, _result(kind, {})).advice for kind in ("ext4", "ceph")]
     assert {advice[0] for advice in samples} == {"-S reader.direct=true (O_DIRECT)"}, "epochs of unknown origin"
     result = _result("ext4", good)
     epochs = [
@@ -225,7 +328,7 @@ def test_lustres_clients_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "osc/scratch-OST0002-osc-ffff8803/stats").write_text("snapshot_time 1.2\n")  # nothing was read there
     ask = client_counters.counter(scratch)
     assert ask is not None
-    assert ask() == (700, 550)
+    assert ask() == (700, 550, 0)
 
 
 def test_nfs_mounts_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,9 +341,127 @@ def test_nfs_mounts_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(client_counters, "_MOUNTSTATS", str(stats))
     count = client_counters.counter(FileSystem("nfs", "/ab", "srv:/ab"))
     assert count is not None
-    assert count() == (120, 90)
+    assert count() == (120, 90, 0)
     assert client_counters.counter(FileSystem("nfs", "/other", "srv:/x")) is None
     assert client_counters.counter(FileSystem("ext4", "/ab", "")) is None
+
+
+def test_a_glusterfs_mount_is_asked(tmp_path: Path) -> None:
+    """The lines are those of GlusterFS 10.3."""
+    graph = tmp_path / ".meta/graphs/active"
+    mounted = FileSystem("fuse.glusterfs", str(tmp_path), "server:/vol")
+    assert client_counters.counter(mounted) is None
+    for name, kind, state in (
+        ("vol-client-0", "protocol/client", "connected = 1\ntotal_bytes_read = 5216\nping_timeout = 5\n"),
+        ("vol-client-1", "protocol/client", "connected = 1\ntotal_bytes_read = 784\n"),
+        ("vol-dht", "cluster/distribute", ""),
+        ("vol", "debug/io-stats", "cumulative.data_read = 9000\nvol.cumulative.READ = 65,14735744,1.5,2.5,3.5\n"),
+        (
+            "vol-quick-read", "performance/quick-read",
+            "[xlator.performance.quick-read.priv]\nmax_file_size = 65536\ncache_timeout = 1\ncache-hit = 3\n",
+        ),
+    ):  # fmt: skip
+        (graph / name).mkdir(parents=True)
+        (graph / name / "type").write_text(f"{kind}\n")
+        (graph / name / "private").write_text(state)
+    (graph / "top").symlink_to("vol")
+    ask = client_counters.counter(mounted)
+    assert ask is not None
+    assert ask() == (9000, 6000, 3 * 65536)
+    (graph / "vol-io-cache").mkdir()
+    (graph / "vol-io-cache/type").write_text("performance/io-cache\n")
+    assert ask() == (9000, 6000, 9000), "io-cache counts nothing: everything may come from it"
+
+
+def test_ceph_fuse_is_asked_on_its_admin_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answers are those of Ceph 16.2, without the counters that do not matter."""
+    path = tmp_path / "client.admin.9721.asok"
+    counters = {
+        "AsyncMessenger::Worker-0": {"msgr_recv_bytes": 1984}, "AsyncMessenger::Worker-1": {"msgr_recv_bytes": 6103},
+        "throttle-objecter_bytes": {"take_sum": 8000}, "client": {"rdops": 3},
+    }  # fmt: skip
+    answers = {"status": {"metadata": {"mount_point": "/ceph"}}, "perf dump": counters}
+    listed = f"Num RefCount Protocol Flags Type St Inode Path\n0: 2 0 10000 0001 01 1 {tmp_path}/osd.0.asok\n"
+    monkeypatch.setattr(procfs, "text", lambda _: f"{listed}1: 2 0 10000 0001 01 2 {path}")
+    mounted = FileSystem("fuse.ceph-fuse", "/ceph", "ceph-fuse")
+    assert client_counters.counter(mounted) is None, "nobody answers"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection = listener.accept()[0]
+                except OSError:
+                    return  # the test has ended
+                with connection, connection.makefile("rwb") as stream:
+                    command = json.loads(b"".join(iter(lambda: stream.read(1), b"\0")))["prefix"]
+                    text = json.dumps(answers[command]).encode()
+                    stream.write(len(text).to_bytes(4, "big") + text)
+
+        threading.Thread(target=answer, daemon=True).start()
+        assert client_counters.counter(replace(mounted, mount="/elsewhere")) is None
+        ask = client_counters.counter(mounted)
+        assert ask is not None
+        assert ask() == (0, 8000, 0)
+        counters["throttle-objecter_bytes"]["take_sum"] = 10**9
+        assert ask() == (0, 8087, 0), "requests may ask for more than objects have"
+        del counters["throttle-objecter_bytes"]
+        assert ask() is None
+
+
+def test_disks_below_a_loop_device_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition of a mapped device over two disks has the image; the loop device has no direct I/O."""
+    devices = {}
+    for name, sectors in (("sda", 300), ("sdb", 44), ("dm-0", 0), ("loop0", 0), ("zram0", 0)):
+        (tmp_path / name / "slaves").mkdir(parents=True)
+        (tmp_path / name / "stat").write_text(f"   12    3 {sectors}  7 0 0 0 0 0 0 0\n")
+        devices[name] = tmp_path / name
+    for disk in ("sda", "sdb"):
+        (devices["dm-0"] / "slaves" / disk).symlink_to(devices[disk])
+    (devices["loop0"] / "loop").mkdir()
+    (devices["loop0"] / "loop/backing_file").write_text("/images/data.img\n")
+    dio = devices["loop0"] / "loop/dio"
+    dio.write_text("0\n")
+    (tmp_path / "7:0").symlink_to(devices["loop0"])
+    (tmp_path / "253:0").symlink_to(devices["dm-0"])
+    (tmp_path / "252:0").symlink_to(devices["zram0"])
+    numbers = {"/dev/loop0": "7:0", "/dev/mapper/v": "253:0", "/dev/zram0": "252:0"}
+    lower = [FileSystem("xfs", "/images", "/dev/mapper/v")]
+    monkeypatch.setattr(block_devices, "_SYSFS", tmp_path)
+    monkeypatch.setattr(filesystem, "of", lambda _: lower[0])
+    monkeypatch.setattr(block_devices, "_number", numbers.get)
+    image = FileSystem("ext4", "/mnt", "/dev/loop0")
+    ask = client_counters.counter(image)
+    assert ask is not None
+    assert ask() == (0, 344 * 512, 0)
+    assert block_devices.below(image).facts == {"loop device"}
+    dio.write_text("1\n")
+    assert not block_devices.below(image).facts, "direct I/O bypasses the page cache"
+    assert client_counters.counter(image) is None
+    assert client_counters.counter(lower[0]) is None, "no loop device: the kernel's count is right"
+    lower[0] = FileSystem("fuse.rclone", "/images", "remote:")
+    assert (block_devices.below(image).facts, block_devices.below(image).disks) == ({"loop device"}, ())
+    lower[0] = FileSystem("tmpfs", "/images", "tmpfs")
+    assert block_devices.below(image).facts == {"memory device"}
+    assert block_devices.below(FileSystem("ext4", "/mnt", "/dev/zram0")).facts == {"memory device"}
+    assert block_devices.below(FileSystem("nfs", "/mnt", "server:/x")) == (frozenset(), ())
+
+
+def test_kinds_in_user_space_are_named_by_their_mount(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = (
+        "47 27 0:39 / /tmp rw,relatime shared:1 - {} server:/vol rw,user_id=0,fsc,compress=zstd:3,max_read=131072\n"
+        "48 27 0:40 / /else rw - ext4 /dev/sda rw\n"
+    )
+    for kind, magic, name in (
+        ("fuse.glusterfs", 0x65735546, "fuse.glusterfs"), ("fuseblk", 0x65735546, "fuseblk"), ("ext4", 0xEF53, "ext4"),
+    ):  # fmt: skip
+        text = lines.format(kind)
+        monkeypatch.setattr(Path, "read_text", lambda _, text=text, **keys: text)
+        monkeypatch.setattr(filesystem, "magic", lambda _, magic=magic: magic)
+        mounted = filesystem.of(Path("/tmp"))
+        assert mounted == FileSystem(name, "/tmp", "server:/vol", ("fsc", "compress=zstd:3"))
 
 
 def test_pages_in_memory_are_counted_and_forgotten(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from dlio_hpc.config import workload as workloads
 from dlio_hpc.core import clock, fio, page_cache, storage_probe
 from dlio_hpc.core.storage_probe import ThreadPart
 from dlio_hpc.errors import InvalidRun
-from dlio_hpc.files import filesystem
+from dlio_hpc.files import filesystem, storage_proofs
 from dlio_hpc.plan import cost, dataset
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.records import job_outcome
@@ -50,7 +50,7 @@ def test_a_job_compares_its_run_with_a_plain_loop(run: Run, small: Path) -> None
     generate, measured = done.job["runs"]
     assert "probe" not in generate
     probe = measured["probe"]
-    if filesystem.of(Path(measured["result"]["dataset"]["path"])).kind in filesystem.MEMORY:
+    if filesystem.of(Path(measured["result"]["dataset"]["path"])).kind in storage_proofs.MEMORY:
         assert "lies in memory" in probe["why_not"]
         return
     assert probe["why_not"] is None
@@ -66,7 +66,7 @@ def test_a_job_compares_its_run_with_a_plain_loop(run: Run, small: Path) -> None
 def test_nothing_is_left_in_the_page_cache(tmp_path: Path) -> None:
     part = _generated(tmp_path)
     paths = list(part.paths())
-    if filesystem.of(tmp_path).kind not in filesystem.COUNTED:
+    if filesystem.of(tmp_path).kind not in storage_proofs.COUNTED:
         pytest.skip("the page cache is looked at on a disk's file system")
     for path in paths:
         page_cache.drop(path)
@@ -101,7 +101,8 @@ def test_files_that_are_gone_are_a_fault(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "why_not"), [("tmpfs", "in memory"), ("zfs", "caches what O_DIRECT reads"), ("lustre", None)]
+    ("kind", "why_not"),
+    [("tmpfs", "in memory"), ("zfs", "may cache what O_DIRECT reads"), ("fuse.rclone", "may cache"), ("lustre", None)],
 )
 def test_some_file_systems_cannot_be_probed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, why_not: str | None
@@ -194,7 +195,7 @@ def test_the_output_of_fio_is_read_or_its_error_is_given() -> None:
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed: apt-get install fio")
 def test_fio_reads_the_files(tmp_path: Path) -> None:
-    if filesystem.of(tmp_path).kind in filesystem.MEMORY:
+    if filesystem.of(tmp_path).kind in storage_proofs.MEMORY:
         pytest.skip("files in memory have no O_DIRECT")
     part = _generated(tmp_path / "with:colon")
     job = fio.FioThread(list(part.paths()), 0.5)

@@ -7,7 +7,7 @@ import pytest
 
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.files import filesystem
+from dlio_hpc.files import filesystem, storage_proofs
 from tests.conftest import Run
 
 _CRITERIA = """\
@@ -52,7 +52,7 @@ def test_checkpoints_that_reached_storage_are_accepted_without_reading(run: Run,
     job = _saved(run, tmp_path)
     accepted = run("dlio-hpc", "accept", job["archive"], "--criteria", "contract.yaml")
     report = run("dlio-hpc", "report", job["archive"])
-    if filesystem.of(tmp_path).kind in filesystem.MEMORY:
+    if filesystem.of(tmp_path).kind in storage_proofs.MEMORY:
         assert accepted.code == 4
         assert "were written to memory" in report.out.splitlines()[0]
         return

@@ -1,5 +1,5 @@
-"""Check whether a run measured storage or the page cache, by comparing the bytes requested in each epoch with the bytes
-received from storage.
+"""Check whether a run measured storage or caches of the nodes, by comparing the bytes requested in each epoch with the
+bytes received from storage. files/storage_proofs.py has the evidence that counts on each kind of file system.
 """
 
 from collections.abc import Iterator, Sequence
@@ -7,9 +7,11 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
 
-from dlio_hpc.files.filesystem import COUNTED, MEMORY, OWN_CACHE
+from dlio_hpc.files import storage_proofs
+from dlio_hpc.files.storage_proofs import COUNTED, MEMORY, Proofs
 from dlio_hpc.plan import dataset_size
 from dlio_hpc.plan.plan import Run
+from dlio_hpc.results.probe_result import StorageProbe
 from dlio_hpc.results.run_result import Epoch, RestoreSummary, Result
 from dlio_hpc.units import format_size
 
@@ -18,13 +20,17 @@ Outcome = Literal["storage", "cached", "unknown", "nothing read"]
 LIMIT = 0.10
 # Smallest size of a dataset that MLPerf Storage allows, as a multiple of the memory of all nodes together.
 ENOUGH = dataset_size.TIMES_MEMORY
+# A run that is faster than the probe's loop with O_DIRECT by more than this factor is in doubt, unless its bytes were
+# counted. The factor covers the noise between the probe and the run.
+FASTER = 1.25
 
 
 class EpochStorage(Struct, frozen=True):
     """Whether the bytes of an epoch came from storage or from memory. epoch: its number; 0 for the checkpoints that are
     read after the last step. asked: bytes of samples or checkpoints that were requested. arrived: bytes received from
     the file system; None if they were not counted. cached: share of `asked` that came from memory; None if it is
-    unknown. source: name of the counter, or the fact, from which `cached` follows.
+    unknown. source: name of the counter, or the fact, from which `cached` follows; the reason if it is unknown.
+    is_counted: whether `cached` follows from a count of the bytes that arrived.
     """
 
     epoch: int
@@ -32,6 +38,7 @@ class EpochStorage(Struct, frozen=True):
     arrived: int | None
     cached: float | None
     source: str
+    is_counted: bool = False
 
     @property
     def name(self) -> str:
@@ -81,7 +88,10 @@ class Storage(Struct, frozen=True):
         if outcome == "nothing read":
             return "nothing was read from storage"
         if outcome == "unknown":
-            return f"UNKNOWN: on {self.file_system or 'this file system'}, no counter shows whether storage was read"
+            reasons = [epoch.source for epoch in self.epochs if epoch.cached is None and epoch.source != _NOT_COUNTED]
+            reason = f": {reasons[0]}" if reasons else ""
+            where = self.file_system or "this file system"
+            return f"UNKNOWN: on {where}, no counter shows whether storage was read{reason}"
         worst = max(self.epochs, key=lambda epoch: epoch.cached or 0.0)
         share, which = f"{100 * (1 - (worst.cached or 0)):.1f} % from storage", worst.name
         source = worst.source
@@ -94,11 +104,12 @@ class Storage(Struct, frozen=True):
         return f"{share}{f' (lowest: {which})' if len(self.epochs) > 1 else ''} ({source})"
 
 
-def judge(run: Run, result: Result, darshan_bytes: int | None = None) -> Storage:
+def judge(run: Run, result: Result, darshan_bytes: int | None = None, probe: StorageProbe | None = None) -> Storage:
     """Return whether the bytes of a run came from storage or from memory. darshan_bytes: bytes that the ranks requested
-    according to Darshan; None without Darshan.
+    according to Darshan; None without Darshan. probe: rates of plain reads before the run; None if there was no probe.
     """
-    epochs = tuple(_epoch(run, result, epoch) for epoch in result.epochs if epoch.bytes_read)
+    doubt = _faster_than_probe(result, probe)
+    epochs = tuple(_doubted(_epoch(run, result, epoch), doubt) for epoch in result.epochs if epoch.bytes_read)
     idle = len(result.epochs) - len(epochs) if epochs else 0
     if result.summary is not None and result.summary.restored is not None:
         epochs = (*epochs, _restored(run, result, result.summary.restored))
@@ -121,80 +132,166 @@ def _only_writes(run: Run) -> bool:
     return run.workload.checkpoint is not None and run.workload.checkpoint.writes is not None
 
 
+def _faster_than_probe(result: Result, probe: StorageProbe | None) -> str | None:
+    """Return the reason why the rate of a run is in doubt: while reads were in flight, it was higher than that of the
+    probe's loop with O_DIRECT. Return None if it was not, or if either rate is unknown.
+    """
+    summary = result.summary
+    plain = max((rate.MBps for rate in probe.rates if rate.tool == "loop"), default=0.0) if probe is not None else 0.0
+    if summary is None or not summary.io_time_s or not plain:
+        return None
+    rate = summary.bytes_read / summary.io_time_s / 1e6
+    if rate <= FASTER * plain:
+        return None
+    return f"the run read at {rate:.0f} MB/s, but a plain loop with O_DIRECT got {plain:.0f} MB/s from the same files"
+
+
+def _doubted(epoch: EpochStorage, doubt: str | None) -> EpochStorage:
+    """Return the epoch as of unknown origin if there is a doubt, and if its bytes were not counted."""
+    if doubt is None or epoch.is_counted or epoch.cached is None or epoch.cached > LIMIT:
+        return epoch
+    return structs.replace(epoch, cached=None, source=f"{doubt} ({epoch.source})")
+
+
 def _unwritten(run: Run, result: Result) -> str | None:
     """Return the reason why checkpoints may be in memory instead of storage, or None if there is none."""
-    kind = result.outputs_on.partition(" ")[0] or result.file_system
-    if kind in MEMORY:
-        return f"the checkpoints were written to memory: {kind}"
+    kind, facts = _outputs(result)
+    if kind in MEMORY or storage_proofs.MEMORY_DEVICE in facts:
+        return f"the checkpoints were written to memory: {kind if kind in MEMORY else storage_proofs.MEMORY_DEVICE}"
     if run.workload.checkpoint is not None and not run.workload.checkpoint.fsync:
         return "the checkpoints may still be in memory: set checkpoint.fsync"
+    if not storage_proofs.of(kind, facts).fsync:
+        return f"the checkpoints may still be in memory: fsync on {kind} may end before they are on storage"
     return None
 
 
+def _outputs(result: Result) -> tuple[str, list[str]]:
+    """Return the kind of the file system of the checkpoints, and the facts about it."""
+    if not result.outputs_on:
+        return result.file_system, result.cache_facts
+    return result.outputs_on.partition(" ")[0], result.outputs_cache_facts
+
+
 def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
-    """Return whether the bytes of an epoch came from storage or from memory. There are two measures of the share from
-    memory. The first is computed from a counter of the bytes received, and is normally used. The second is the share of
-    the dataset's pages that were in memory before the epoch. It is used if there is no counter, or if the counter may
-    include other reads and the first share is smaller than the second. If both shares are unknown, the upper limit from
-    _outgrown() is used.
+    """Return whether the bytes of an epoch came from storage or from memory. The table of storage_proofs says which
+    evidence counts. The first of these measures of the share from memory that is known is used: a count of the bytes
+    received; O_DIRECT; the share of the dataset's pages that were in memory before the epoch; the upper limit of
+    _outgrown(). The share of pages also replaces a count that may include other reads, if it is larger.
     """
-    traffic = _Traffic(epoch.bytes_read, epoch.storage_bytes_read, epoch.client_bytes_asked, epoch.client_bytes_read)
-    arrived, cached, source = _counted(result.file_system, traffic, run.workload.reader.direct)
-    resident = _resident(run, result, epoch)
-    if cached is None and resident is not None:
+    traffic = _Traffic(
+        epoch.bytes_read, epoch.storage_bytes_read, epoch.client_bytes_asked, epoch.client_bytes_read,
+        epoch.client_bytes_kept,
+    )  # fmt: skip
+    kind, facts = result.file_system, result.cache_facts
+    counted = _counted(kind, facts, traffic)
+    resident, proofs = _resident(run, result, epoch), storage_proofs.of(kind, facts)
+    cached, source = counted.cached, counted.source
+    if cached is None and run.workload.reader.direct and proofs.direct:
+        cached, source = 0.0, _BYPASSED
+    elif cached is None and resident is not None and (proofs.pages or resident > LIMIT):
         cached, source = resident, "pages in memory before the epoch"
     elif cached is not None and resident is not None and resident > cached and _is_doubtful(run, result):
         cached, source = resident, f"pages in memory before the epoch; {source} includes other reads"
-    if cached is None:
-        cached, source = _outgrown(run, result, epoch)
-    return EpochStorage(epoch.epoch, epoch.bytes_read, arrived, cached, source)
+    if cached is None and proofs.size:
+        cached, source = _outgrown(run, result, epoch, source)
+    return EpochStorage(epoch.epoch, epoch.bytes_read, counted.arrived, cached, source, counted.cached is not None)
 
 
 def _restored(run: Run, result: Result, restored: RestoreSummary) -> EpochStorage:
     """Return whether the checkpoints that were read after the last step came from storage or from memory. If there is
     no counter, or if it shows less, the share of pages in memory before each of them counts.
     """
-    checkpoint = run.workload.checkpoint
-    is_direct = checkpoint is not None and checkpoint.direct
+    is_direct = run.workload.checkpoint is not None and run.workload.checkpoint.direct
     traffic = _Traffic(
-        restored.bytes_read, restored.storage_bytes_read, restored.client_bytes_asked, restored.client_bytes_read
-    )
-    arrived, cached, source = _counted(result.file_system, traffic, is_direct)
-    resident = None if is_direct else restored.page_cache_fraction
-    if resident is not None and (cached is None or resident > cached):
+        restored.bytes_read, restored.storage_bytes_read, restored.client_bytes_asked, restored.client_bytes_read,
+        restored.client_bytes_kept,
+    )  # fmt: skip
+    kind, facts = _outputs(result)
+    counted, proofs = _counted(kind, facts, traffic), storage_proofs.of(kind, facts)
+    cached, source = counted.cached, counted.source
+    if cached is None and is_direct and proofs.direct:
+        cached, source = 0.0, _BYPASSED
+    resident = None if is_direct and proofs.direct else restored.page_cache_fraction
+    if resident is not None and resident > (LIMIT if cached is None and not proofs.pages else (cached or -1.0)):
         cached, source = resident, "pages in memory before the checkpoints were read"
-    return EpochStorage(0, restored.bytes_read, arrived, cached, source)
+    return EpochStorage(0, restored.bytes_read, counted.arrived, cached, source, counted.cached is not None)
 
 
 class _Traffic(NamedTuple):
     """Counts of bytes. asked: bytes that the ranks read. fetched: bytes that the kernel fetched from storage for the
-    ranks. client_asked, client_received: bytes that programs on the nodes read, and that servers sent to them. They are
-    None if they were not counted.
+    ranks. client_asked, client_received, client_kept: bytes that programs on the nodes read, that servers sent to them,
+    and that the clients returned from their own memory, at most. They are None if they were not counted.
     """
 
     asked: int
     fetched: int | None
     client_asked: int | None
     client_received: int | None
+    client_kept: int | None = None
 
 
-def _counted(kind: str, traffic: _Traffic, is_direct: bool) -> tuple[int | None, float | None, str]:
-    """Return the bytes received from the file system, the share of the requested bytes that came from memory, and the
-    name of the counter. The bytes and the share are None if there is no counter. kind: file system. is_direct: whether
-    O_DIRECT was used.
+class _Counted(NamedTuple):
+    """What the counters show. arrived: bytes received from the file system; None if they were not counted. cached:
+    share of the requested bytes that came from memory; None if it is unknown. source: name of the counter, or the
+    reason why the share is unknown.
     """
-    asked = traffic.asked
+
+    arrived: int | None
+    cached: float | None
+    source: str
+
+
+_NOT_COUNTED, _BYPASSED = "not counted", "O_DIRECT bypasses the page cache"
+
+
+def _counted(kind: str, facts: list[str], traffic: _Traffic) -> _Counted:
+    """Return what the counters show on a file system of this kind with these facts."""
     if kind in MEMORY:
-        return 0, 1.0, f"{kind} is memory"
-    if traffic.client_received is not None:
-        # Other processes on the nodes may have read too. All bytes from memory are attributed to the run.
-        missing = max(asked, traffic.client_asked or 0) - traffic.client_received
-        return traffic.client_received, min(1.0, max(0.0, missing / asked)), f"{kind} clients' count"
-    if traffic.fetched is not None and kind in COUNTED:
-        return traffic.fetched, max(0.0, 1 - traffic.fetched / asked), f"kernel's count on {kind}"
-    if is_direct and kind not in OWN_CACHE:
-        return asked, 0.0, "O_DIRECT bypasses the page cache"
-    return None, None, "not counted"
+        return _Counted(0, 1.0, f"{kind} is memory")
+    if storage_proofs.MEMORY_DEVICE in facts:
+        return _Counted(0, 1.0, storage_proofs.VOIDED[storage_proofs.MEMORY_DEVICE].why)
+    name = storage_proofs.of(kind, facts).count
+    if kind in COUNTED:
+        return _counted_by_kernel(kind, facts, traffic, name)
+    if name and traffic.client_received is not None:
+        return _counted_by_client(traffic, traffic.client_received, name, kind)
+    return _Counted(None, None, storage_proofs.why_not(kind, facts) or _NOT_COUNTED)
+
+
+def _counted_by_kernel(kind: str, facts: list[str], traffic: _Traffic, name: str) -> _Counted:
+    """Return what the kernel's count of block requests shows. A loop device answers such requests from memory, so the
+    disks below it are asked, too. Of compressed files, fewer bytes arrive than programs read.
+    """
+    fetched, source = traffic.fetched, f"{name} on {kind}"
+    if storage_proofs.LOOP in facts:
+        below = traffic.client_received
+        if fetched is None or below is None:
+            return _Counted(None, None, storage_proofs.why_not(kind, facts))
+        if below < fetched:
+            fetched, source = below, "bytes read from the disks below the loop device"
+    if fetched is None or not name:
+        return _Counted(None, None, storage_proofs.why_not(kind, facts) or _NOT_COUNTED)
+    cached = max(0.0, 1 - fetched / traffic.asked)
+    if cached > LIMIT and fetched and storage_proofs.is_compressed(facts):
+        return _Counted(fetched, None, "the files are compressed, so fewer bytes arrive than are read")
+    return _Counted(fetched, cached, source)
+
+
+def _counted_by_client(traffic: _Traffic, received: int, name: str, kind: str) -> _Counted:
+    """Return what the counters of the file system's clients show. Other processes on the nodes may have read too. All
+    bytes from memory are attributed to the run. `received` also contains answers about metadata, and bytes that the
+    client asked for twice; they do not make up for bytes that the client returned from its own memory.
+    """
+    asked, programs = traffic.asked, max(traffic.asked, traffic.client_asked or 0)
+    missing = programs - received
+    kept = traffic.client_kept or 0
+    most = max(missing, programs - ((traffic.client_asked or received) - kept)) if kept else missing
+    least, most_cached = (min(1.0, max(0.0, count / asked)) for count in (missing, most))
+    if least <= LIMIT < most_cached:
+        return _Counted(received, None, f"{kind} may have kept {format_size(min(kept, asked))} in its own memory")
+    if not traffic.client_asked and not storage_proofs.of(kind).pages and received > (1 + LIMIT) * asked:
+        return _Counted(received, None, f"{name} includes reads of other programs or of data that were not used")
+    return _Counted(received, most_cached if most_cached <= LIMIT else least, name)
 
 
 def _is_doubtful(run: Run, result: Result) -> bool:
@@ -208,52 +305,73 @@ def _is_doubtful(run: Run, result: Result) -> bool:
 
 def _resident(run: Run, result: Result, epoch: Epoch) -> float | None:
     """Return the share of the requested bytes that the page cache holds. Return None if this share is unknown, or if
-    O_DIRECT bypasses the cache. The result is the share of the dataset's pages that were in the cache before the epoch.
-    If every rank reads all samples, only the first rank of a node that reads a sample gets it from storage; the node's
-    other ranks find it in the cache. For n ranks per node, the result is then never less than (n - 1) / n.
+    O_DIRECT bypasses the cache, which it does not do for compressed files. The result is the share of the dataset's
+    pages that were in the cache before the epoch. If every rank reads all samples, only the first rank of a node that
+    reads a sample gets it from storage; the node's other ranks find it in the cache. For n ranks per node, the result
+    is then never less than (n - 1) / n.
     """
-    if epoch.page_cache_fraction is None or run.workload.reader.direct:
+    is_direct = run.workload.reader.direct and not storage_proofs.is_compressed(result.cache_facts)
+    if epoch.page_cache_fraction is None or is_direct:
         return None
     if run.workload.reader.shard:
         return epoch.page_cache_fraction
     return max(epoch.page_cache_fraction, 1 - 1 / result.ranks_per_node)
 
 
-def _outgrown(run: Run, result: Result, epoch: Epoch) -> tuple[float | None, str]:
-    """Return an upper limit on the share of bytes from memory, and the reason as text. The limit is None unless the
-    epoch reads far more distinct bytes than the memory of all nodes can hold.
+def _outgrown(run: Run, result: Result, epoch: Epoch, reason: str) -> tuple[float | None, str]:
+    """Return an upper limit on the share of bytes from memory, and the fact from which it follows. The limit is None
+    unless the epoch reads far more distinct bytes than the memory of all nodes can hold. reason: why the share is
+    unknown otherwise.
     """
     memory, different = result.memory_bytes, min(epoch.bytes_read, result.dataset.bytes)
     if memory and run.workload.reader.shard and different >= memory / LIMIT:
         return memory / different, "larger than the memory of all nodes"
-    return None, "not counted"
+    return None, reason
 
 
 def _advice(run: Run, result: Result, epochs: Sequence[EpochStorage]) -> Iterator[str]:
-    """Yield options of dlio-submit that avoid the cache, the most effective first. epochs: storage of all epochs."""
-    reader, dataset, checkpoint = run.workload.reader, run.workload.dataset, run.workload.checkpoint
+    """Yield options of dlio-submit with which the origin of the bytes is known to be storage, the most effective first.
+    Options that prove nothing on this file system are left out. epochs: storage of all epochs.
+    """
+    checkpoint = run.workload.checkpoint
     if result.file_system in MEMORY:
         yield f"--data on a file system other than {result.file_system}"
         return
     at_fault = [epoch for epoch in epochs if epoch.cached is None or epoch.cached > LIMIT]
     if checkpoint is not None and not any(epoch.epoch for epoch in at_fault):
-        if not checkpoint.direct and checkpoint.mode == "posix":
+        if not checkpoint.direct and checkpoint.mode == "posix" and _is_proof(*_outputs(result)):
             yield "-S checkpoint.direct=true (O_DIRECT)"
         if not checkpoint.reorder and result.nodes > 1:
             yield "-S checkpoint.reorder=1 (each node reads what another node wrote)"
         return
+    yield from _advice_on_samples(run, result)
+
+
+def _advice_on_samples(run: Run, result: Result) -> Iterator[str]:
+    reader, dataset = run.workload.reader, run.workload.dataset
+    kind, facts, memory = result.file_system, result.cache_facts, result.memory_bytes
+    proofs: Proofs = storage_proofs.of(kind, facts)
     plain = not dataset.is_chunked and dataset.compression == "none" and dataset.format != "csv"
-    if not reader.direct and reader.mode == "posix" and reader.access == "independent" and plain:
+    can_be_direct = reader.mode == "posix" and reader.access == "independent" and plain
+    if not reader.direct and can_be_direct and _is_proof(kind, facts):
         yield "-S reader.direct=true (O_DIRECT)"
-    if not reader.drop_cache:
+    if not reader.drop_cache and proofs.pages:
         yield "-S reader.drop_cache=true"
     if not reader.reorder_tasks and result.nodes > 1:
         yield "-S reader.reorder_tasks=true (each node reads what another node wrote)"
-    memory = result.memory_bytes
-    if memory and result.dataset.bytes < ENOUGH * memory and dataset.existing is None:
+    if not proofs.size and not proofs.count:
+        yield f"--data on a file system other than {kind}: nothing on this one shows whether storage was read"
+    elif not memory:
+        yield f"a dataset of {ENOUGH} times the nodes' memory"
+    elif result.dataset.bytes < ENOUGH * memory and dataset.existing is None:
         unit = dataset.sample_bytes * (1 if dataset.file_access == "shared" else dataset.samples_per_file)
         mebibytes = -(-(ENOUGH * memory + unit) // 2**20)  # the resized dataset may be one file smaller
         yield (
             f"--dataset-size {mebibytes}MiB: {ENOUGH} times the nodes' {format_size(memory)} of memory, now "
             f"{format_size(result.dataset.bytes)}"
         )
+
+
+def _is_proof(kind: str, facts: list[str]) -> bool:
+    """Return whether O_DIRECT shows that bytes come from storage."""
+    return storage_proofs.of(kind, facts).direct

@@ -10,7 +10,7 @@ import numpy as np
 
 from dlio_hpc.core import client_counters, page_cache
 from dlio_hpc.core.procfs import IO, memory, process_io
-from dlio_hpc.files import filesystem
+from dlio_hpc.files import filesystem, storage_proofs
 from dlio_hpc.files.filesystem import FileSystem
 from dlio_hpc.plan import dataset, sample_index
 from dlio_hpc.plan.plan import Run
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 # Columns of the record of an epoch; a value is NaN if it is unknown. FETCHED: bytes that the kernel fetched from
-# storage for the rank. ASKED, ARRIVED: bytes that programs on the node read, and bytes that servers sent to the node,
-# from the counters of the file system client; the first rank of a node reports them, its other ranks report 0. LOOKED,
-# RESIDENT: pages that the rank checked before the epoch, and how many of them were in memory.
-FETCHED, ASKED, ARRIVED, LOOKED, RESIDENT = range(5)
-COLUMNS = 5
+# storage for the rank. ASKED, ARRIVED, KEPT: bytes that programs on the node read, bytes that servers sent to the node,
+# and bytes that the client may have returned from its own memory, from the counters of the file system client; the
+# first rank of a node reports them, its other ranks report 0. LOOKED, RESIDENT: pages that the rank checked before the
+# epoch, and how many of them were in memory.
+FETCHED, ASKED, ARRIVED, KEPT, LOOKED, RESIDENT = range(6)
+COLUMNS = 6
 _UNKNOWN = float("nan")
 # Number of files to check: by all ranks of a node together, and the minimum per rank.
 _FILES, _FEWEST = 32, 4
@@ -41,7 +42,7 @@ class Arrivals:
         self._speaks = node.rank == 0
         self._count = client_counters.counter(file_system) if file_system and self._speaks else None
         is_counted = node.bcast(self._count is not None)
-        self._looks = file_system is not None and file_system.kind in filesystem.PAGED and looks(is_counted)
+        self._looks = file_system is not None and storage_proofs.of(file_system.kind).pages and looks(is_counted)
         self._pages = (0, 0)
         self._io: IO | None = None
         self._traffic: client_counters.Traffic | None = None
@@ -69,13 +70,15 @@ class Arrivals:
             fetched = after.fetched - self._io.fetched - apart
         return fetched, *self._of_node(), *self._pages
 
-    def _of_node(self) -> tuple[float, float]:
+    def _of_node(self) -> tuple[float, ...]:
+        """Return the increase of the client's counters. A counter that decreased has started again: it is unknown."""
         if not self._speaks:
-            return 0.0, 0.0
+            return 0.0, 0.0, 0.0
         after = self._count() if self._count else None
         if after is None or self._traffic is None:
-            return _UNKNOWN, _UNKNOWN
-        return after.asked - self._traffic.asked, after.arrived - self._traffic.arrived
+            return _UNKNOWN, _UNKNOWN, _UNKNOWN
+        grown = tuple(new - old for new, old in zip(after, self._traffic, strict=True))
+        return grown if min(grown) >= 0 else (_UNKNOWN, _UNKNOWN, _UNKNOWN)
 
 
 def of_samples(node: "Intracomm", run: Run, nodes: int) -> Arrivals:

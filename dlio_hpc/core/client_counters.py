@@ -1,24 +1,33 @@
 """Counters of the file system client on this node: bytes that programs read, and bytes that servers sent."""
 
+import json
+import socket
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from dlio_hpc.core import procfs
+from dlio_hpc.files import block_devices, storage_proofs
 from dlio_hpc.files.filesystem import FileSystem
 
 # Locations of the statistics in different versions of Lustre. Since 2.13 most are in debugfs, which only root may read.
 _LUSTRE = ("/proc/fs/lustre", "/sys/fs/lustre", "/sys/kernel/debug/lustre")
 _MOUNTSTATS = "/proc/self/mountstats"
+# Seconds to wait for an answer of a daemon.
+_PATIENCE = 5.0
 
 
 class Traffic(NamedTuple):
     """Read traffic of all processes on the node since the file system was mounted. asked: bytes that the read calls of
-    these processes returned, from the cache or from servers. arrived: bytes that servers sent to the node.
+    these processes returned, from the cache or from servers; 0 if the client does not count them. arrived: bytes that
+    servers sent to the node. kept: bytes that the client returned from its own memory, at most; they may be among those
+    that servers sent.
     """
 
     asked: int
     arrived: int
+    kept: int = 0
 
 
 def counter(file_system: FileSystem) -> Callable[[], Traffic | None] | None:
@@ -30,6 +39,12 @@ def counter(file_system: FileSystem) -> Callable[[], Traffic | None] | None:
         ask = partial(_lustre, file_system.fsname)
     elif file_system.kind == "nfs":
         ask = partial(_nfs, file_system.mount)
+    elif file_system.kind == "fuse.glusterfs":
+        ask = partial(_gluster, Path(file_system.mount, ".meta/graphs/active"))
+    elif file_system.kind == "fuse.ceph-fuse":
+        ask = _ceph_fuse(file_system.mount)
+    elif file_system.kind in storage_proofs.COUNTED:
+        ask = _disks(file_system)
     return ask if ask is not None and ask() is not None else None
 
 
@@ -78,3 +93,93 @@ def _nfs(mount: str) -> Traffic | None:
             if len(fields) >= 5 and all(map(str.isdigit, fields[:5])):
                 traffic = Traffic(int(fields[0]) + int(fields[2]), int(fields[4]))
     return traffic
+
+
+def _disks(file_system: FileSystem) -> Callable[[], Traffic | None] | None:
+    """Return a function that reads the counters of the disks below a loop device, or None if there is no loop device.
+    The kernel counts what is read from the loop device, even if it comes from memory.
+    """
+    stack = block_devices.below(file_system)
+    if storage_proofs.LOOP not in stack.facts or not stack.disks:
+        return None
+
+    def ask() -> Traffic | None:
+        try:
+            return Traffic(0, stack.bytes_read)
+        except (OSError, ValueError, IndexError):
+            return None
+
+    return ask
+
+
+def _gluster(graph: Path) -> Traffic | None:
+    """Read the counters of a GlusterFS mount, or return None if they cannot be read. The translators of the mount show
+    their state below .meta. protocol/client counts the bytes that arrived from a brick, debug/io-stats the bytes that
+    the kernel asked for. quick-read serves small files from memory, and counts each request that it serves. io-cache
+    counts nothing, so everything may come from its memory.
+    """
+    try:
+        folders = [path for path in graph.iterdir() if (path / "type").is_file() and not path.is_symlink()]
+        kinds = {path: (path / "type").read_text(encoding="ascii").strip() for path in folders}
+        clients, tops, readers = (
+            [_state(path) for path, kind in kinds.items() if kind == wanted]
+            for wanted in ("protocol/client", "debug/io-stats", "performance/quick-read")
+        )
+        asked = sum(top["cumulative.data_read"] for top in tops)
+        arrived = sum(client["total_bytes_read"] for client in clients)
+        kept = sum(reader["cache-hit"] * reader["max_file_size"] for reader in readers)
+    except (OSError, KeyError):
+        return None
+    kept = asked if "performance/io-cache" in kinds.values() else kept
+    return Traffic(asked, arrived, kept) if clients and tops else None
+
+
+def _state(translator: Path) -> dict[str, int]:
+    """Return the numbers in the state of a translator of GlusterFS: lines such as `cache-hit = 300`."""
+    lines = (translator / "private").read_text(encoding="utf-8", errors="replace").splitlines()
+    pairs = (line.partition(" = ") for line in lines)
+    return {key.strip(): int(value) for key, _, value in pairs if value.strip().isdigit()}
+
+
+def _ceph_fuse(mount: str) -> Callable[[], Traffic | None] | None:
+    """Return a function that reads the counters of the ceph-fuse process that serves a mount, or None if its admin
+    socket is not found or may not be used (it belongs to root).
+    """
+    for line in procfs.text("/proc/net/unix").splitlines():
+        path = line.rpartition(" ")[2]
+        if path.endswith(".asok") and "client" in path:
+            status = _asked(path, "status") or {}
+            if status.get("metadata", {}).get("mount_point") == mount:
+                return partial(_ceph_traffic, path)
+    return None
+
+
+def _ceph_traffic(socket: str) -> Traffic | None:
+    """Read the counters of ceph-fuse. The messengers count all bytes that arrived, answers of metadata servers
+    included. The throttle of the objecter counts the bytes of requests to OSDs, at most. The smaller one is right.
+    """
+    counters = _asked(socket, "perf dump")
+    if counters is None:
+        return None
+    try:
+        messengers = [group for name, group in counters.items() if name.startswith("AsyncMessenger::Worker")]
+        received = sum(messenger["msgr_recv_bytes"] for messenger in messengers)
+        return Traffic(0, min(received, counters["throttle-objecter_bytes"]["take_sum"]))
+    except (KeyError, TypeError):
+        return None
+
+
+def _asked(path: str, command: str) -> dict[str, Any] | None:
+    """Return what a daemon of Ceph answers on its admin socket, or None if it does not answer. A request is a JSON
+    document that ends with a zero byte; the answer begins with its length in four bytes.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_PATIENCE)
+            connection.connect(path)
+            connection.sendall(json.dumps({"prefix": command}).encode() + b"\0")
+            with connection.makefile("rb") as stream:
+                answer = json.loads(stream.read(int.from_bytes(stream.read(4), "big")))
+    except (OSError, ValueError):
+        return None
+    return answer if isinstance(answer, dict) else None

@@ -154,8 +154,6 @@ def _by_epoch(steps: Floats, per_epoch: int) -> list[Floats]:
 
 def _epoch(merged: Merged, number: int, steps: Floats) -> Epoch:
     wait, compute, sync = (phase(steps, which).sum(axis=1).mean() for which in PHASES)
-    arrived = merged.arrivals[:, number]
-    checked = arrived[:, cache_accounting.LOOKED].sum()
     saved = merged.checkpoints[:, merged.checkpoints[0, :, _EPOCH] == number]
     after = saved[:, saved[0, :, _STEPS] == steps.shape[1], _PAUSE_S]  # a checkpoint after the last step counts too
     return Epoch(
@@ -168,14 +166,25 @@ def _epoch(merged: Merged, number: int, steps: Floats) -> Epoch:
         compute_s=float(compute),
         sync_s=float(sync),
         checkpoint_s=float(saved[..., _PAUSE_S].sum()) / len(saved),
-        storage_bytes_read=_total(arrived[:, cache_accounting.FETCHED]),
-        client_bytes_asked=_total(arrived[:, cache_accounting.ASKED]),
-        client_bytes_read=_total(arrived[:, cache_accounting.ARRIVED]),
         verify_s=float(merged.verified[:, number, 0].mean()),
-        page_cache_fraction=float(arrived[:, cache_accounting.RESIDENT].sum() / checked) if checked else None,
         disturbance=disturbed(merged, number),
         au_mlperf=_au_mlperf([steps]),
+        **_arrivals(merged.arrivals[:, number]),
     )
+
+
+def _arrivals(counts: Floats) -> dict[str, Any]:
+    """Return the fields of a summary that show where bytes came from. counts: shape (..., columns); cache_accounting.py
+    defines the columns.
+    """
+    looked, resident = (counts[..., column].sum() for column in (cache_accounting.LOOKED, cache_accounting.RESIDENT))
+    return {
+        "storage_bytes_read": _total(counts[..., cache_accounting.FETCHED]),
+        "client_bytes_asked": _total(counts[..., cache_accounting.ASKED]),
+        "client_bytes_read": _total(counts[..., cache_accounting.ARRIVED]),
+        "client_bytes_kept": _total(counts[..., cache_accounting.KEPT]),
+        "page_cache_fraction": float(resident / looked) if looked else None,
+    }
 
 
 def _total(counts: Floats) -> int | None:
@@ -265,8 +274,6 @@ def _restored(rows: Floats) -> RestoreSummary:
     readers = rows[rows[:, 0, restore.SIZE] > 0]
     size = int(readers[..., restore.SIZE].sum())
     slowest = readers[..., restore.READ_S].max(axis=0)
-    arrived = rows[..., restore.ARRIVALS :]
-    looked, resident = (arrived[..., column].sum() for column in (cache_accounting.LOOKED, cache_accounting.RESIDENT))
     return RestoreSummary(
         count=rows.shape[1],
         bytes_read=size,
@@ -274,11 +281,8 @@ def _restored(rows: Floats) -> RestoreSummary:
         slowest_s=distributions.of_values(slowest),
         read_MBps=float(size / slowest.sum() / 1e6),
         gap_s=float(rows[:, 0, restore.GAP_S].max()),
-        storage_bytes_read=_total(arrived[..., cache_accounting.FETCHED]),
-        client_bytes_asked=_total(arrived[..., cache_accounting.ASKED]),
-        client_bytes_read=_total(arrived[..., cache_accounting.ARRIVED]),
-        page_cache_fraction=float(resident / looked) if looked else None,
         verify_s=float(rows[..., restore.VERIFY_S].sum(axis=1).mean()),
+        **_arrivals(rows[..., restore.ARRIVALS :]),
     )
 
 
@@ -296,8 +300,6 @@ def _evaluated(rows: Floats) -> EvaluationSummary:
         float(rows[..., column].sum(axis=1).mean())
         for column in (evaluation.WAIT_S, evaluation.COMPUTE_S, evaluation.SYNC_S)
     )
-    arrived = rows[..., evaluation.ARRIVALS :]
-    looked, resident = (arrived[..., column].sum() for column in (cache_accounting.LOOKED, cache_accounting.RESIDENT))
     return EvaluationSummary(
         count=rows.shape[1],
         samples=samples,
@@ -308,10 +310,7 @@ def _evaluated(rows: Floats) -> EvaluationSummary:
         sync_s=sync_s,
         samples_per_s=samples / wall_s,
         read_MBps=size / wall_s / 1e6,
-        storage_bytes_read=_total(arrived[..., cache_accounting.FETCHED]),
-        client_bytes_asked=_total(arrived[..., cache_accounting.ASKED]),
-        client_bytes_read=_total(arrived[..., cache_accounting.ARRIVED]),
-        page_cache_fraction=float(resident / looked) if looked else None,
+        **_arrivals(rows[..., evaluation.ARRIVALS :]),
     )
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlio_hpc.core import clock
+from dlio_hpc.core import cache_accounting, clock
 from dlio_hpc.core.cache_accounting import Arrivals
 from dlio_hpc.core.checkpoint import Checkpoints
 from dlio_hpc.core.distributions import Floats
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # checkpoint was read. READ_S, SIZE, VERIFY_S: the fields of Restored (checkpoint_modes/parts.py). The columns after
 # them are those of cache_accounting.py.
 GAP_S, READ_S, SIZE, VERIFY_S, ARRIVALS = range(5)
-COLUMNS = 9
+COLUMNS = ARRIVALS + cache_accounting.COLUMNS
 
 
 def restore(comm: "Intracomm", node: "Intracomm", run: Run, checkpoints: Checkpoints, stop: Stop) -> Floats:

@@ -3,10 +3,10 @@
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlio_hpc import units
-from dlio_hpc.core import clock, environment, merge
+from dlio_hpc.core import cache_facts, clock, environment, merge
 from dlio_hpc.core.darshan_markers import MarkerReads
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.generate import generate
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
     from dlio_hpc.core.loaders.tensorflow.profile import Profiler
     from dlio_hpc.core.loaders.tensorflow.xplane import XPlane
+
+
+# Number of files of the dataset that are checked for compression.
+_CHECKED = 8
 
 
 def load(path: Path, number: int) -> tuple[Plan, Run, str]:
@@ -82,8 +86,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         hints=trained.hints if trained else {},
         faults=trained.faults if trained else [],
         gap_s=_gap(directory, plan, run, started),
-        file_system=_file_system(run),
-        outputs_on=_outputs_on(run),
+        **_file_systems(run),
         memory_bytes=memory,
         disturbance=trained.disturbance if trained else None,
     )
@@ -182,17 +185,22 @@ def _gap(directory: Path, plan: Plan, run: Run, started: str) -> float | None:
         return None
 
 
-def _file_system(run: Run) -> str:
-    """Return the kind of the file system of the dataset or, without a dataset, of the checkpoints."""
-    if run.workload.dataset.is_stored:
-        return filesystem.of(Path(run.dataset)).kind
-    return filesystem.of(Path(run.outputs).parent).kind if run.workload.checkpoint else ""
-
-
-def _outputs_on(run: Run) -> str:
-    """Return the file system of the checkpoints and auxiliary files that the run writes, or "" if it writes none."""
+def _file_systems(run: Run) -> dict[str, Any]:
+    """Return the fields of the result that describe the file systems of the dataset and of the outputs. A run without a
+    dataset has the file system of its checkpoints in both.
+    """
+    outputs = Path(run.outputs).parent
     is_writing = run.kind != "generate" and run.workload.writes_outputs
-    return filesystem.of(Path(run.outputs).parent).text if is_writing else ""
+    place, files = (outputs if run.workload.checkpoint else None), set[str]()
+    if run.workload.dataset.is_stored:
+        place, count = Path(run.dataset), run.workload.dataset.files
+        files = {dataset.file_path(run, number * count // _CHECKED) for number in range(_CHECKED)}
+    return {
+        "file_system": filesystem.of(place).kind if place is not None else "",
+        "cache_facts": cache_facts.of(place, files) if place is not None else [],
+        "outputs_on": filesystem.of(outputs).text if is_writing else "",
+        "outputs_cache_facts": cache_facts.of(outputs) if is_writing else [],
+    }
 
 
 def _facts(run: Run) -> DatasetFacts:

@@ -19,7 +19,7 @@ from dlio_hpc.config.reader_keys import BLOCK
 from dlio_hpc.core import clock, fio
 from dlio_hpc.core.files import OpenFile, open_file
 from dlio_hpc.errors import DlioError
-from dlio_hpc.files import filesystem
+from dlio_hpc.files import filesystem, storage_proofs
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.probe_result import Pattern, ProbeRate, StorageProbe
@@ -98,9 +98,10 @@ def _random_request(run: Run) -> int:
 def _unsuitable(run: Run) -> str | None:
     """Return the reason why the file system of the dataset cannot be probed, or None if it can."""
     kind = filesystem.of(Path(run.dataset)).kind
-    if kind in filesystem.MEMORY:
+    if kind in storage_proofs.MEMORY:
         return f"the dataset lies in memory ({kind})"
-    return f"{kind} caches what O_DIRECT reads" if kind in filesystem.OWN_CACHE else None
+    proofs = storage_proofs.of(kind)
+    return None if proofs.direct or proofs.count else f"{kind} may cache what O_DIRECT reads"
 
 
 def _measured(

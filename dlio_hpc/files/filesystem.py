@@ -1,41 +1,40 @@
-"""Type of the file system that holds a path. The type is determined by the magic number of statfs(2), because the names
-of mount points can be misleading, and the output of commands differs between systems.
+"""Kind of the file system that holds a path. The kind is determined by the magic number of statfs(2), because the names
+of mount points can be misleading, and the output of commands differs between systems. File systems in user space share
+one magic number; their kind is the type in /proc/self/mountinfo, such as fuse.glusterfs.
 """
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from dlio_hpc.errors import ABSENT, InfrastructureError, of_system
+from dlio_hpc.files import storage_proofs
 
 LUSTRE = 0x0BD00BD0
 _KINDS = {
     LUSTRE: "lustre", 0xEF53: "ext4", 0x58465342: "xfs", 0x9123683E: "btrfs", 0x01021994: "tmpfs", 0x6969: "nfs",
-    0x794C7630: "overlay", 0x65735546: "fuse", 0x47504653: "gpfs", 0x19830326: "beegfs", 0x00C36400: "ceph",
-    0x2FC12FC1: "zfs", 0xFE534D42: "smb", 0x5346414F: "afs", 0x01021997: "9p", 0x9FA0: "proc",
+    0x794C7630: "overlay", 0x47504653: "gpfs", 0x19830326: "beegfs", 0x00C36400: "ceph",
+    0x2FC12FC1: "zfs", 0xFE534D42: "smb", 0x5346414F: "afs", 0x01021997: "9p", 0x858458F6: "ramfs",
+    0x958458F6: "hugetlbfs", 0x9FA0: "proc",
 }  # fmt: skip
 
-
-# Types whose reads become block requests of the reading process. Only for these types, read_bytes of proc(5) is
-# correct. On FUSE, GPFS, BeeGFS and, since Linux 5.18, NFS it stays 0. On ZFS it includes reads from memory.
-COUNTED = frozenset({"ext4", "xfs", "btrfs", "overlay"})
-# Types whose data are cached only in the kernel's page cache on the node.
-PAGED = COUNTED | {"lustre", "nfs", "fuse", "ceph", "smb", "9p", "afs"}
-MEMORY = frozenset({"tmpfs", "ramfs"})
-# Types with a cache of their own that O_DIRECT does not bypass (OpenZFS before 2.3).
-OWN_CACHE = frozenset({"zfs"})
+# Magic number of all file systems in user space, and of virtiofs.
+_FUSE = 0x65735546
 
 
 class FileSystem(Struct, frozen=True):
-    """A mounted file system. kind: type of the file system. mount, source: mount point and source from
-    /proc/self/mountinfo; empty if the file system is not listed there.
+    """A mounted file system. kind: kind of the file system. mount, source: mount point and source from
+    /proc/self/mountinfo; empty if the file system is not listed there. options: options of the mount that decide where
+    its client caches data.
     """
 
     kind: str
     mount: str = ""
     source: str = ""
+    options: tuple[str, ...] = ()
 
     @property
     def is_lustre(self) -> bool:
@@ -58,8 +57,10 @@ def of(path: Path) -> FileSystem:
     """
     nearest = existing(path)
     number = magic(nearest)
-    mount, source = _mount(nearest)
-    return FileSystem(_KINDS.get(number, f"0x{number:X}"), mount, source)
+    mount = _mount(nearest)
+    kind = (mount.type or "fuse") if number == _FUSE else _KINDS.get(number, f"0x{number:X}")
+    options = tuple(option for option in mount.options if storage_proofs.is_fact(option))
+    return FileSystem(kind, mount.point, mount.source, options)
 
 
 def unwritable(folder: str) -> str | None:
@@ -114,27 +115,38 @@ def magic(path: Path) -> int:
     return buffer[0] & 0xFFFFFFFF
 
 
-def _mount(path: Path) -> tuple[str, str]:
-    """Return the mount point and the source of the file system of `path`. Of the mount points above the path, the
-    longest applies. If several file systems are mounted there, the one that mountinfo lists last applies.
+class Mount(NamedTuple):
+    """A line of /proc/self/mountinfo (proc(5)). point: mount point. type, source: type and source of the file system.
+    options: options of the mount and of the file system.
     """
-    best = ("", "")
-    for mount, _, source in mounts():
-        if path.is_relative_to(mount) and len(mount) >= len(best[0]):
-            best = (mount, source)
+
+    point: str
+    type: str
+    source: str
+    options: tuple[str, ...]
+
+
+def _mount(path: Path) -> Mount:
+    """Return the mount of the file system of `path`. Of the mount points above the path, the longest applies. If
+    several file systems are mounted there, the one that mountinfo lists last applies.
+    """
+    best = Mount("", "", "", ())
+    for mount in mounts():
+        if path.is_relative_to(mount.point) and len(mount.point) >= len(best.point):
+            best = mount
     return best
 
 
-def mounts() -> Iterator[tuple[str, str, str]]:
-    """Yield the mount point, type and source of every mount, from /proc/self/mountinfo (proc(5))."""
+def mounts() -> Iterator[Mount]:
+    """Yield every mount in /proc/self/mountinfo."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return
     for line in lines:
         left, _, right = line.partition(" - ")
-        kind, source = right.split()[:2]
-        yield _unescaped(left.split()[4]), kind, _unescaped(source)
+        fields, (kind, source, options) = left.split(), right.split(" ")[:3]
+        yield Mount(_unescaped(fields[4]), kind, _unescaped(source), (*fields[5].split(","), *options.split(",")))
 
 
 def _unescaped(text: str) -> str:

@@ -76,7 +76,9 @@ class RunOutcome(NamedTuple):
         is used. None if the run has no result.
         """
         counts = None if self.verdict is None else self.verdict.bytes
-        return None if self.result is None else judge(self.run, self.result, None if counts is None else counts.darshan)
+        if self.result is None:
+            return None
+        return judge(self.run, self.result, None if counts is None else counts.darshan, self.probe)
 
 
 class JobOutcome(NamedTuple):

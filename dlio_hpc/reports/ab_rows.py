@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from dlio_hpc.analysis.page_cache_check import LIMIT
 from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.stragglers import Throughput
@@ -27,19 +26,20 @@ def sides(compared: tuple[Arm, ...]) -> list[str]:
 
 
 def cached(measured: Sequence[Measured]) -> list[str]:
-    """Return a list with one warning if, in any measurement, the share of bytes from memory is unknown or larger than
-    page_cache_check.LIMIT. Otherwise, return an empty list.
+    """Return a list with one warning if the origin of the bytes of any measurement is memory or unknown. Otherwise,
+    return an empty list.
     """
-    shares = [measurement.cached for measurement in measured]
-    if not shares or all(share is not None and share <= LIMIT for share in shares):
-        return []
-    known = [share for share in shares if share is not None]
-    if len(known) < len(shares):
+    origins = {measurement.origin for measurement in measured}
+    if "unknown" in origins:
         return [
-            "UNKNOWN: it was not recorded whether bytes came from storage; this may be a comparison of memory instead "
+            "UNKNOWN: it is not known whether all bytes came from storage; this may be a comparison of memory instead "
             "of storage."
         ]
-    return [f"cached: up to {100 * max(known):.0f} % of the bytes came from memory; this does not compare storage."]
+    if "cached" not in origins:
+        return []
+    shares = [measurement.cached for measurement in measured if measurement.cached is not None]
+    most = f"up to {100 * max(shares):.0f} %" if shares else "a share"
+    return [f"cached: {most} of the bytes came from memory; this does not compare storage."]
 
 
 def verdict(study: Study, effects: tuple[PairedEffect, ...]) -> str:

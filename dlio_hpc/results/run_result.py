@@ -75,6 +75,8 @@ class RestoreSummary(Struct, frozen=True):
     """Share of the pages that were in memory before each checkpoint was read; null: not checked."""
     verify_s: float
     """Time of comparing the contents, as the mean over ranks; 0: they were not compared."""
+    client_bytes_kept: int | None = None
+    """Bytes that the clients returned from their own memory, at most; null: not counted."""
 
 
 class EvaluationSummary(Struct, frozen=True):
@@ -106,6 +108,8 @@ class EvaluationSummary(Struct, frozen=True):
     """Bytes that servers sent to the nodes, as the clients of the file system count them; null: not counted."""
     page_cache_fraction: float | None
     """Share of the pages that were in memory before each pass; null: not checked."""
+    client_bytes_kept: int | None = None
+    """Bytes that the clients returned from their own memory, at most; null: not counted."""
 
 
 class AuxiliaryFilesSummary(Struct, frozen=True):
@@ -189,9 +193,15 @@ class Epoch(Struct, frozen=True):
     storage_bytes_read: int | None = None
     """Bytes that the kernel fetched from storage for the ranks; null: unknown."""
     client_bytes_asked: int | None = None
-    """Bytes that programs on all nodes requested from the clients of the file system (Lustre, NFS); null: unknown."""
+    """Bytes that programs on all nodes requested from the clients of the file system (Lustre, NFS, GlusterFS); 0: the
+    client does not count them; null: unknown.
+    """
     client_bytes_read: int | None = None
-    """Bytes that servers sent to the clients of the file system on all nodes; null: unknown."""
+    """Bytes that servers sent to the clients of the file system on all nodes or, for a file system in a loop device,
+    that the disks below it delivered; null: unknown.
+    """
+    client_bytes_kept: int | None = None
+    """Bytes that the clients of the file system returned from their own memory, at most; null: unknown."""
     page_cache_fraction: float | None = None
     """Share of the dataset's pages that are in the page cache of the nodes before the epoch, estimated from a sample of
     the pages; null: unknown.
@@ -357,7 +367,13 @@ class Result(Struct, frozen=True):
     gap_s: float | None = None
     """Time from the end of the job's previous run to the start of this run; null for the first run."""
     file_system: str = ""
-    """Type of the dataset's file system, by its magic number."""
+    """Kind of the dataset's file system, such as lustre or fuse.glusterfs."""
+    cache_facts: list[str] = []
+    """Facts about the dataset's file system that void evidence of reading storage: mount options (fsc), a loop device,
+    a block device in memory, compressed files.
+    """
+    outputs_cache_facts: list[str] = []
+    """The same facts about the file system of the checkpoints."""
     outputs_on: str = ""
     """Type and mount point of the file system of the checkpoints and auxiliary files that the run writes; empty: the
     run writes none. Example: lustre /scratch

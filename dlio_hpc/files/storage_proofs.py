@@ -1,0 +1,126 @@
+"""Table of what shows, on each kind of file system, that bytes came from storage and not from memory.
+
+A kind that is not listed proves nothing by O_DIRECT or by an empty page cache: a client in user space may keep data in
+its own memory or on a local disk, and the kernel does not know about these caches.
+"""
+
+from collections.abc import Collection
+from typing import Literal
+
+from msgspec import Struct, structs
+
+Proof = Literal["count", "direct", "pages", "size", "fsync"]
+
+
+class Proofs(Struct, frozen=True):
+    """Evidence that counts on a kind of file system.
+
+    count: name of the counter of bytes that arrived from storage; empty if there is none. direct: whether bytes that
+    are read with O_DIRECT come from storage. pages: whether bytes that are not in the page cache come from storage.
+    size: whether bytes come from storage if they exceed the memory of all nodes. fsync: whether bytes are on storage
+    after fsync(2). source: document or measurement on which the row is based.
+    """
+
+    count: str = ""
+    direct: bool = False
+    pages: bool = False
+    size: bool = False
+    fsync: bool = False
+    source: str = ""
+
+
+MEMORY = frozenset({"tmpfs", "ramfs", "hugetlbfs"})
+# Kinds whose reads become block requests of the reading process. Only for these kinds, read_bytes of proc(5) is
+# correct. On FUSE, GPFS, BeeGFS and, since Linux 5.18, NFS it stays 0. On ZFS it includes reads from memory.
+COUNTED = frozenset({"ext4", "xfs", "btrfs", "overlay"})
+_BLOCKS = Proofs(
+    count="kernel's count", direct=True, pages=True, size=True, fsync=True,
+    source="proc(5), read_bytes; measured against the disk's counters",
+)  # fmt: skip
+_KERNEL_CLIENT = Proofs(direct=True, pages=True, size=True, fsync=True)
+_UNLISTED = Proofs(size=True, fsync=True, source="it is not known where this file system caches")
+_UNLISTED_FUSE = Proofs(source="the process that serves the mount may cache in memory or on a local disk")
+
+TABLE: dict[str, Proofs] = {
+    **dict.fromkeys(sorted(COUNTED), _BLOCKS),
+    "lustre": structs.replace(
+        _KERNEL_CLIENT, count="lustre clients' count", source="Lustre manual, llite.*.stats and osc.*.stats"
+    ),
+    "nfs": structs.replace(
+        _KERNEL_CLIENT, count="nfs clients' count", source="nfs(5); fields of bytes: in /proc/self/mountstats"
+    ),
+    "ceph": structs.replace(_KERNEL_CLIENT, source="Linux, Documentation/filesystems/ceph.rst: page cache only"),
+    "smb": structs.replace(_KERNEL_CLIENT, source="mount.cifs(8), cache=: page cache only"),
+    "9p": structs.replace(_KERNEL_CLIENT, source="Linux, Documentation/filesystems/9p.rst, cache="),
+    "gpfs": Proofs(direct=True, size=True, fsync=True, source="IBM Storage Scale, direct I/O bypasses the page pool"),
+    "beegfs": Proofs(direct=True, size=True, fsync=True, source="BeeGFS, client tuning: O_DIRECT bypasses the buffers"),
+    "zfs": Proofs(size=True, fsync=True, source="OpenZFS before 2.3 caches what O_DIRECT reads (ARC)"),
+    "fuse.ceph-fuse": Proofs(
+        count="ceph-fuse's count", direct=True, size=True, fsync=True,
+        source="measured against op_out_bytes of the OSDs, Ceph 16.2: the object cacher ignores dropped pages",
+    ),
+    "fuse.glusterfs": Proofs(
+        count="GlusterFS client's count", size=True, fsync=True,
+        source="measured against the bricks' profile, GlusterFS 10.3: quick-read ignores O_DIRECT",
+    ),
+    "fuse.sshfs": Proofs(
+        direct=True, pages=True, size=True,
+        source="measured against sftp-server's reads, SSHFS 3.7; fsync needs an extension of the server",
+    ),
+}  # fmt: skip
+
+
+class Voided(Struct, frozen=True):
+    """Evidence that a fact about a mounted file system makes void. proofs: the evidence. why: reason, for reports."""
+
+    proofs: frozenset[Proof]
+    why: str
+
+
+_ALL: frozenset[Proof] = frozenset({"count", "direct", "pages", "size", "fsync"})
+LOOP, MEMORY_DEVICE, COMPRESSED = "loop device", "memory device", "compressed"
+# Facts about a mounted file system, by the name that result.json has for them. The others are mount options, whose
+# values may follow: compress=zstd:3.
+VOIDED: dict[str, Voided] = {
+    "fsc": Voided(frozenset({"pages", "size"}), "the client caches on a local disk (mount option fsc)"),
+    "cache=fscache": Voided(frozenset({"pages", "size"}), "the client caches on a local disk (cache=fscache)"),
+    "trans=virtio": Voided(_ALL, "the host of this virtual machine serves the files and caches them"),
+    LOOP: Voided(
+        frozenset({"direct", "pages", "size"}), "a loop device reads its file through the page cache of the node"
+    ),
+    MEMORY_DEVICE: Voided(_ALL, "the file system lies on a block device in memory"),
+    **dict.fromkeys(
+        (COMPRESSED, "compress", "compress-force"),
+        Voided(frozenset({"direct"}), "the kernel reads compressed files through the page cache"),
+    ),
+}  # fmt: skip
+
+
+def is_fact(option: str) -> bool:
+    """Return whether a mount option is a fact that voids evidence."""
+    return _voided(option) is not None
+
+
+def is_compressed(facts: Collection[str]) -> bool:
+    """Return whether files may be compressed, so that fewer bytes arrive from storage than programs read."""
+    return any(_voided(fact) is VOIDED[COMPRESSED] for fact in facts)
+
+
+def of(kind: str, facts: Collection[str] = ()) -> Proofs:
+    """Return the evidence that counts on a file system of this kind with these facts."""
+    is_user_space = kind.startswith("fuse") or kind == "virtiofs"
+    proofs = TABLE.get(kind, _UNLISTED_FUSE if is_user_space else _UNLISTED)
+    void = {proof for row in map(_voided, facts) if row is not None for proof in row.proofs}
+    return Proofs(**{name: value for name, value in structs.asdict(proofs).items() if name not in void})
+
+
+def why_not(kind: str, facts: Collection[str] = ()) -> str:
+    """Return why neither O_DIRECT nor an empty page cache shows, on such a file system, that storage was read; empty if
+    there is no reason in the table.
+    """
+    rows = [row for row in map(_voided, facts) if row is not None and row.proofs & {"direct", "pages"}]
+    return "; ".join(dict.fromkeys(row.why for row in rows)) or ("" if kind in TABLE else of(kind).source)
+
+
+def _voided(fact: str) -> Voided | None:
+    return VOIDED.get(fact) or VOIDED.get(fact.partition("=")[0])
