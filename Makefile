@@ -1,4 +1,4 @@
-# make demo | install PREFIX=DIR | test | test-all | test-failed | lint | docs | pictures | bench | faults. Each target sets up .venv first.
+# make demo | install PREFIX=DIR | test | test-all | test-real | test-failed | lint | docs | pictures | bench | faults. Each target sets up .venv first.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -22,6 +22,11 @@ test: $(VENV)/test.stamp
 # All tests: half an hour on two cores.
 test-all: $(VENV)/test.stamp
 	$(PYTEST)
+
+# Verdicts on cached data, held against the counters of real servers and disks: all ways to read on GlusterFS, CephFS, xfs,
+# btrfs, overlay, bindfs and SSHFS. Needs root, and the Debian packages that tests/file_servers.py names.
+test-real: $(VENV)/test.stamp
+	$(BIN)/python -m pytest --real -s tests/test_real_storage.py
 
 # The tests that failed in the last run, one at a time.
 test-failed: $(VENV)/test.stamp
@@ -84,4 +89,4 @@ $(VENV)/venv.stamp:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-.PHONY: demo install test test-all test-failed lint docs bench faults pictures regold clean
+.PHONY: demo install test test-all test-real test-failed lint docs bench faults pictures regold clean

@@ -52,6 +52,7 @@ def ahead(folder: Path) -> dict[str, str]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regold", action="store_true", help="record the rendered job scripts anew")
+    parser.addoption("--real", action="store_true", help="run all ways to read on all real file systems")
 
 
 def pytest_configure(config: pytest.Config) -> None:

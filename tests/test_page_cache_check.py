@@ -109,7 +109,7 @@ def test_pages_in_memory_decide_where_nobody_counts_and_only_the_kernel_caches()
         assert _judge(kind, {"page_cache_fraction": 0.5}).outcome() == "cached"
 
 
-@pytest.mark.parametrize("kind", ["fuse", "fuse.bindfs", "fuse.rclone", "fuseblk", "virtiofs", "fuse.glusterfs"])
+@pytest.mark.parametrize("kind", ["fuse", "fuse.bindfs", "fuse.rclone", "fuseblk", "virtiofs"])
 def test_neither_pages_nor_o_direct_prove_anything_where_a_process_may_cache(kind: str) -> None:
     assert _judge(kind, {"page_cache_fraction": 0.0}).outcome() == "unknown"
     assert _judge(kind, {}, direct=True).outcome() == "unknown"
@@ -133,7 +133,7 @@ def test_ceph_fuse_reads_from_storage_with_o_direct_and_is_asked_otherwise() -> 
     kind = "fuse.ceph-fuse"
     assert _judge(kind, {}, direct=True).outcome() == "storage"
     assert _judge(kind, {"page_cache_fraction": 0.0}).outcome() == "unknown", "the object cacher ignores dropped pages"
-    nothing = {"client_bytes_asked": 0, "client_bytes_read": 505, "client_bytes_kept": 0, "page_cache_fraction": 0.0}
+    nothing = {"client_bytes_asked": None, "client_bytes_read": 505, "client_bytes_kept": 0, "page_cache_fraction": 0.0}
     assert _judge(kind, nothing).outcome() == "cached"
     assert _judge(kind, nothing).advice[0] == "-S reader.direct=true (O_DIRECT)"
     everything = {**nothing, "client_bytes_read": 256 * MIB}
@@ -145,15 +145,22 @@ def test_ceph_fuse_reads_from_storage_with_o_direct_and_is_asked_otherwise() -> 
 def test_what_quick_read_kept_is_not_from_storage() -> None:
     """A lookup brings small files along, which are then read from memory, as are those that were kept before."""
 
-    def gluster(arrived: int, kept: int) -> Storage:
-        counts = {"client_bytes_asked": 256 * MIB, "client_bytes_read": arrived * MIB, "client_bytes_kept": kept * MIB}
-        return _judge("fuse.glusterfs", {**counts, "page_cache_fraction": 0.0}, direct=True)
+    def gluster(arrived: int, kept: int, asked: int = 256) -> Storage:
+        counts = {"client_bytes_asked": asked * MIB, "client_bytes_read": arrived * MIB}
+        kept_bytes = {"client_bytes_kept": kept * MIB, "page_cache_fraction": 0.0}
+        return _judge("fuse.glusterfs", {**counts, **kept_bytes}, direct=True)
 
     assert gluster(258, 0).outcome() == "storage"
     assert gluster(258, 20).outcome() == "storage"
     assert (gluster(258, 300).outcome(), gluster(258, 30).outcome()) == ("unknown", "unknown")
     assert "may have kept 30 MiB in its own memory" in gluster(258, 30).text()
     assert (gluster(40, 300).outcome(), gluster(40, 0).outcome()) == ("cached", "cached")
+    assert gluster(258, 0, asked=200).cached == pytest.approx(56 / 256), "the page cache had the others"
+    assert gluster(258, 0, asked=0).cached == 1, "only answers about metadata arrived"
+    unread = {"page_cache_fraction": 0.0}
+    assert _judge("fuse.glusterfs", unread).outcome() == "unknown", "its counters cannot be read"
+    assert _judge("fuse.glusterfs", unread).advice[1] == "-S reader.drop_cache=true"
+    assert "performance.quick-read off" in _judge("fuse.glusterfs", unread, drop_cache=True, direct=True).advice[0]
 
 
 def test_a_loop_device_is_only_as_good_as_the_disks_below_it() -> None:
@@ -284,7 +291,7 @@ def _restored(**counts: Any) -> RestoreSummary:
         ("fuse", {}, {"page_cache_fraction": 0.0}, None),
         ("fuse", {}, {"page_cache_fraction": 0.5}, 0.5),
         ("fuse.ceph-fuse", {"direct": True}, {}, 0.0),
-        ("fuse.ceph-fuse", {}, {"client_bytes_asked": 0, "client_bytes_read": 505}, 1 - 505 / (100 * MIB)),
+        ("fuse.ceph-fuse", {}, {"client_bytes_asked": None, "client_bytes_read": 505}, 1 - 505 / (100 * MIB)),
         ("fuse", {"direct": True}, {}, None),
         ("fuse", {}, {}, None),
         ("tmpfs", {"direct": True}, {}, 1.0),
@@ -404,9 +411,9 @@ def test_ceph_fuse_is_asked_on_its_admin_socket(tmp_path: Path, monkeypatch: pyt
         assert client_counters.counter(replace(mounted, mount="/elsewhere")) is None
         ask = client_counters.counter(mounted)
         assert ask is not None
-        assert ask() == (0, 8000, 0)
+        assert ask() == (None, 8000, 0)
         counters["throttle-objecter_bytes"]["take_sum"] = 10**9
-        assert ask() == (0, 8087, 0), "requests may ask for more than objects have"
+        assert ask() == (None, 8087, 0), "requests may ask for more than objects have"
         del counters["throttle-objecter_bytes"]
         assert ask() is None
 
@@ -435,14 +442,14 @@ def test_disks_below_a_loop_device_are_asked(tmp_path: Path, monkeypatch: pytest
     image = FileSystem("ext4", "/mnt", "/dev/loop0")
     ask = client_counters.counter(image)
     assert ask is not None
-    assert ask() == (0, 344 * 512, 0)
+    assert ask() == (None, 344 * 512, 0)
     assert block_devices.below(image).facts == {"loop device"}
     dio.write_text("1\n")
     assert not block_devices.below(image).facts, "direct I/O bypasses the page cache"
     assert client_counters.counter(image) is None
     assert client_counters.counter(lower[0]) is None, "no loop device: the kernel's count is right"
     lower[0] = FileSystem("fuse.rclone", "/images", "remote:")
-    assert (block_devices.below(image).facts, block_devices.below(image).disks) == ({"loop device"}, ())
+    assert block_devices.below(image) == (frozenset({"loop device"}), ())
     lower[0] = FileSystem("tmpfs", "/images", "tmpfs")
     assert block_devices.below(image).facts == {"memory device"}
     assert block_devices.below(FileSystem("ext4", "/mnt", "/dev/zram0")).facts == {"memory device"}

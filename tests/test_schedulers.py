@@ -237,7 +237,8 @@ def test_slurm_states(said: Said, line: str, state: str, text: str) -> None:
     said["squeue"] = Answer(0, line, "")
     said["sacct"] = Answer(0, "", "")
     never = "Never" in line or "Invalid" in line or "BadConstraints" in line
-    assert slurm.SLURM.states(_known("7")) == {"7": JobStatus(state, text, never)}  # type: ignore[arg-type]
+    suspended = text in ("SUSPENDED", "STOPPED")
+    assert slurm.SLURM.states(_known("7")) == {"7": JobStatus(state, text, never, suspended)}  # type: ignore[arg-type]
 
 
 INVALID = Answer(1, "", "slurm_load_jobs error: Invalid job id specified")

@@ -268,7 +268,7 @@ def _counted_by_kernel(kind: str, facts: list[str], traffic: _Traffic, name: str
         if fetched is None or below is None:
             return _Counted(None, None, storage_proofs.why_not(kind, facts))
         if below < fetched:
-            fetched, source = below, "bytes read from the disks below the loop device"
+            fetched, source = below, "count of the disks below a loop device without direct I/O"
     if fetched is None or not name:
         return _Counted(None, None, storage_proofs.why_not(kind, facts) or _NOT_COUNTED)
     cached = max(0.0, 1 - fetched / traffic.asked)
@@ -282,16 +282,18 @@ def _counted_by_client(traffic: _Traffic, received: int, name: str, kind: str) -
     bytes from memory are attributed to the run. `received` also contains answers about metadata, and bytes that the
     client asked for twice; they do not make up for bytes that the client returned from its own memory.
     """
-    asked, programs = traffic.asked, max(traffic.asked, traffic.client_asked or 0)
+    asked, programs, kept = traffic.asked, max(traffic.asked, traffic.client_asked or 0), traffic.client_kept or 0
+    is_below_pages = not storage_proofs.of(kind).pages
+    if is_below_pages and traffic.client_asked is not None:  # it is not asked for pages that the page cache has
+        received = min(received, traffic.client_asked)
     missing = programs - received
-    kept = traffic.client_kept or 0
-    most = max(missing, programs - ((traffic.client_asked or received) - kept)) if kept else missing
-    least, most_cached = (min(1.0, max(0.0, count / asked)) for count in (missing, most))
-    if least <= LIMIT < most_cached:
+    most = max(missing, programs - (traffic.client_asked or received) + kept) if kept else missing
+    cached, most_cached = (min(1.0, max(0.0, count / asked)) for count in (missing, most))
+    if cached <= LIMIT < most_cached:
         return _Counted(received, None, f"{kind} may have kept {format_size(min(kept, asked))} in its own memory")
-    if not traffic.client_asked and not storage_proofs.of(kind).pages and received > (1 + LIMIT) * asked:
+    if traffic.client_asked is None and is_below_pages and received > (1 + LIMIT) * asked:
         return _Counted(received, None, f"{name} includes reads of other programs or of data that were not used")
-    return _Counted(received, most_cached if most_cached <= LIMIT else least, name)
+    return _Counted(received, most_cached if most_cached <= LIMIT else cached, name)
 
 
 def _is_doubtful(run: Run, result: Result) -> bool:
@@ -339,7 +341,7 @@ def _advice(run: Run, result: Result, epochs: Sequence[EpochStorage]) -> Iterato
         return
     at_fault = [epoch for epoch in epochs if epoch.cached is None or epoch.cached > LIMIT]
     if checkpoint is not None and not any(epoch.epoch for epoch in at_fault):
-        if not checkpoint.direct and checkpoint.mode == "posix" and _is_proof(*_outputs(result)):
+        if not checkpoint.direct and checkpoint.mode == "posix" and _reaches_storage(*_outputs(result)):
             yield "-S checkpoint.direct=true (O_DIRECT)"
         if not checkpoint.reorder and result.nodes > 1:
             yield "-S checkpoint.reorder=1 (each node reads what another node wrote)"
@@ -353,10 +355,12 @@ def _advice_on_samples(run: Run, result: Result) -> Iterator[str]:
     proofs: Proofs = storage_proofs.of(kind, facts)
     plain = not dataset.is_chunked and dataset.compression == "none" and dataset.format != "csv"
     can_be_direct = reader.mode == "posix" and reader.access == "independent" and plain
-    if not reader.direct and can_be_direct and _is_proof(kind, facts):
+    if not reader.direct and can_be_direct and _reaches_storage(kind, facts):
         yield "-S reader.direct=true (O_DIRECT)"
-    if not reader.drop_cache and proofs.pages:
+    if not reader.drop_cache and proofs.drops:
         yield "-S reader.drop_cache=true"
+    if proofs.remedy:
+        yield proofs.remedy
     if not reader.reorder_tasks and result.nodes > 1:
         yield "-S reader.reorder_tasks=true (each node reads what another node wrote)"
     if not proofs.size and not proofs.count:
@@ -372,6 +376,7 @@ def _advice_on_samples(run: Run, result: Result) -> Iterator[str]:
         )
 
 
-def _is_proof(kind: str, facts: list[str]) -> bool:
-    """Return whether O_DIRECT shows that bytes come from storage."""
-    return storage_proofs.of(kind, facts).direct
+def _reaches_storage(kind: str, facts: list[str]) -> bool:
+    """Return whether O_DIRECT makes reads reach storage, and whether this shows."""
+    proofs = storage_proofs.of(kind, facts)
+    return proofs.direct or bool(proofs.count and proofs.drops and not storage_proofs.is_compressed(facts))

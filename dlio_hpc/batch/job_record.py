@@ -19,12 +19,13 @@ from dlio_hpc.plan.plan import Plan
 
 class Sighting(Struct, frozen=True, omit_defaults=True):
     """A state of a job, and the time (UTC) at which it was first observed. text: name of the state in the batch
-    system.
+    system. suspended: whether the job stood still.
     """
 
     state: State
     time: str
     text: str = ""
+    suspended: bool = False
 
 
 class Job(Struct, frozen=True):
@@ -62,13 +63,13 @@ def planned(plan: Plan, command: str, after: tuple[str, ...]) -> Job:
     return Job(plan.job, plan.study, site.name, site.scheduler, host(), command, None, (sighting,), after)
 
 
-def with_state(job: Job, state: State, term: str = "") -> Job:
+def with_state(job: Job, state: State, term: str = "", suspended: bool = False) -> Job:
     """Return the job with `state` and the current time appended to its states. If `state` is already its newest state,
-    return the job unchanged. term: name of the state in the batch system.
+    return the job unchanged. term: name of the state in the batch system. suspended: whether the job stands still.
     """
-    if job.state == state:
+    if (job.state, job.states[-1].suspended) == (state, suspended):
         return job
-    return structs.replace(job, states=(*job.states, Sighting(state, units.utc_now(), term)))
+    return structs.replace(job, states=(*job.states, Sighting(state, units.utc_now(), term, suspended)))
 
 
 def save(directory: Path, job: Job) -> None:

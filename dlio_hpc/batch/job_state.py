@@ -166,8 +166,10 @@ def _settled(directory: Path, answer: _Answer | None) -> JobSnapshot:
         if sight is not None and _is_unexplained(job, sight) and _ran_out_of_memory(directory):
             sight = JobStatus("out_of_memory", sight.text)
         fault = answer.fault if answer and sight is None and not _is_settled(directory, job) else None
-        if sight is not None and sight.state != job.state:
-            job = with_state(job, sight.state, sight.text)
+        known = job
+        if sight is not None:
+            job = with_state(job, sight.state, sight.text, sight.suspended)
+        if job is not known:
             with suppress(OSError):  # another user's job, or read-only storage
                 save(directory, job)
     return JobSnapshot(directory, job, fault, sight.text if sight is not None and sight.never else None)

@@ -77,8 +77,11 @@ class Arrivals:
         after = self._count() if self._count else None
         if after is None or self._traffic is None:
             return _UNKNOWN, _UNKNOWN, _UNKNOWN
-        grown = tuple(new - old for new, old in zip(after, self._traffic, strict=True))
-        return grown if min(grown) >= 0 else (_UNKNOWN, _UNKNOWN, _UNKNOWN)
+        grown = [
+            _UNKNOWN if new is None or old is None else float(new - old)
+            for new, old in zip(after, self._traffic, strict=True)
+        ]
+        return tuple(grown) if not any(count < 0 for count in grown) else (_UNKNOWN, _UNKNOWN, _UNKNOWN)
 
 
 def of_samples(node: "Intracomm", run: Run, nodes: int) -> Arrivals:

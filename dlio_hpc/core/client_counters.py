@@ -20,12 +20,12 @@ _PATIENCE = 5.0
 
 class Traffic(NamedTuple):
     """Read traffic of all processes on the node since the file system was mounted. asked: bytes that the read calls of
-    these processes returned, from the cache or from servers; 0 if the client does not count them. arrived: bytes that
-    servers sent to the node. kept: bytes that the client returned from its own memory, at most; they may be among those
-    that servers sent.
+    these processes returned, from the cache or from servers; None if the client does not count them. arrived: bytes
+    that servers sent to the node. kept: bytes that the client returned from its own memory, at most; they may be among
+    those that servers sent.
     """
 
-    asked: int
+    asked: int | None
     arrived: int
     kept: int = 0
 
@@ -105,7 +105,7 @@ def _disks(file_system: FileSystem) -> Callable[[], Traffic | None] | None:
 
     def ask() -> Traffic | None:
         try:
-            return Traffic(0, stack.bytes_read)
+            return Traffic(None, stack.bytes_read)
         except (OSError, ValueError, IndexError):
             return None
 
@@ -164,7 +164,7 @@ def _ceph_traffic(socket: str) -> Traffic | None:
     try:
         messengers = [group for name, group in counters.items() if name.startswith("AsyncMessenger::Worker")]
         received = sum(messenger["msgr_recv_bytes"] for messenger in messengers)
-        return Traffic(0, min(received, counters["throttle-objecter_bytes"]["take_sum"]))
+        return Traffic(None, min(received, counters["throttle-objecter_bytes"]["take_sum"]))
     except (KeyError, TypeError):
         return None
 

@@ -53,8 +53,8 @@ class EvaluationPasses:
             self._drop_cache(order, first, last)
             clock.barrier(self._comm)
         self._arrivals.look(partial(cache_accounting.some_files, self._run, order, first, last, self._ranks_of_node))
-        clock.barrier(self._comm)
         self._arrivals.begin()
+        clock.barrier(self._comm)  # no rank reads before the node's counters have been read
         row, stopped = self._steps(epoch, order, stop)
         self._verification.finish()
         row[ARRIVALS:] = self._arrivals.end(0)

@@ -42,9 +42,9 @@ def restore(comm: "Intracomm", node: "Intracomm", run: Run, checkpoints: Checkpo
     for turn in range(checkpoint.reads):
         number = numbers[turn % len(numbers)]
         arrivals.look(lambda number=number: checkpoints.paths(number))  # type: ignore[misc]
-        if stop.barrier():
-            break
         arrivals.begin()
+        if stop.barrier():  # no rank reads before the node's counters have been read
+            break
         started = clock.now()
         restored = checkpoints.restore(number)
         clock.barrier(comm)

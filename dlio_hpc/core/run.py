@@ -5,11 +5,14 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec import structs
+
 from dlio_hpc import units
-from dlio_hpc.core import cache_facts, clock, environment, merge
+from dlio_hpc.core import cache_facts, clock, environment, interruptions, merge
 from dlio_hpc.core.darshan_markers import MarkerReads
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.generate import generate
+from dlio_hpc.core.interruptions import StopWatch
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.rank_zero import on_root
 from dlio_hpc.core.train import train
@@ -136,7 +139,9 @@ def _train(
     profiler = _profiler(folder, comm.rank) if run.tf_profile else None
     marks = MarkerReads(comm, plan.directory, run)
     marks.take()
-    recording = train(comm, run, plan.ranks_per_node, progress, stop, profiler or nullcontext())
+    with StopWatch() as watch:
+        recording = train(comm, run, plan.ranks_per_node, progress, stop, profiler or nullcontext())
+        stops = watch.stops()
     marks.take()
     clock.barrier(comm)
     marks.close()
@@ -146,11 +151,13 @@ def _train(
         clock.assemble(comm)
         profiles = comm.gather(profile) or []
     merged = merge.gather(comm, hosts, recording, marks.taken)
-    if merged is None:
+    all_stops = comm.gather(stops)
+    if merged is None or all_stops is None:
         return None
     from dlio_hpc.core import timeline  # not on all ranks: it imports several modules
 
-    summary = merge.summary(merged, run)
+    interrupted = interruptions.of_run(merged, run.steps_per_epoch, all_stops)
+    summary = structs.replace(merge.summary(merged, run), interruptions=interrupted)
     timeline.write(folder, merged, run, profiles, setup.marker_path(plan.directory, run))
     faults = _faults(run, summary, comm.size) + _placement_faults(plan, [host.name for host in hosts])
     return _Trained(merge.epochs(merged, run), summary, recording.counts.hints, faults, merge.disturbed(merged))

@@ -120,8 +120,8 @@ def train(
                     clock.barrier(comm)  # ranks of a node drop files for each other
                 arrivals.look(partial(cache_accounting.some_files, run, order, first, last, node.size))
                 before = meter.read()
-                clock.barrier(comm)
                 arrivals.begin()
+                clock.barrier(comm)  # no rank reads before the node's counters have been read
                 stopped = loop.epoch(epoch, loader.epoch(order, first, last, run.steps_per_epoch))
                 loop.finish_verification(epoch)
                 loop.record.arrived(arrivals.end(apart.taken() + loop.record.other_processes_fetched()))

@@ -5,11 +5,8 @@ its own memory or on a local disk, and the kernel does not know about these cach
 """
 
 from collections.abc import Collection
-from typing import Literal
 
 from msgspec import Struct, structs
-
-Proof = Literal["count", "direct", "pages", "size", "fsync"]
 
 
 class Proofs(Struct, frozen=True):
@@ -18,7 +15,8 @@ class Proofs(Struct, frozen=True):
     count: name of the counter of bytes that arrived from storage; empty if there is none. direct: whether bytes that
     are read with O_DIRECT come from storage. pages: whether bytes that are not in the page cache come from storage.
     size: whether bytes come from storage if they exceed the memory of all nodes. fsync: whether bytes are on storage
-    after fsync(2). source: document or measurement on which the row is based.
+    after fsync(2). source: document or measurement on which the row is based. drops: whether reads reach storage after
+    pages have been dropped from the page cache. remedy: another way to read from storage.
     """
 
     count: str = ""
@@ -27,6 +25,8 @@ class Proofs(Struct, frozen=True):
     size: bool = False
     fsync: bool = False
     source: str = ""
+    drops: bool = False
+    remedy: str = ""
 
 
 MEMORY = frozenset({"tmpfs", "ramfs", "hugetlbfs"})
@@ -34,10 +34,10 @@ MEMORY = frozenset({"tmpfs", "ramfs", "hugetlbfs"})
 # correct. On FUSE, GPFS, BeeGFS and, since Linux 5.18, NFS it stays 0. On ZFS it includes reads from memory.
 COUNTED = frozenset({"ext4", "xfs", "btrfs", "overlay"})
 _BLOCKS = Proofs(
-    count="kernel's count", direct=True, pages=True, size=True, fsync=True,
+    count="kernel's count", direct=True, pages=True, size=True, fsync=True, drops=True,
     source="proc(5), read_bytes; measured against the disk's counters",
 )  # fmt: skip
-_KERNEL_CLIENT = Proofs(direct=True, pages=True, size=True, fsync=True)
+_KERNEL_CLIENT = Proofs(direct=True, pages=True, size=True, fsync=True, drops=True)
 _UNLISTED = Proofs(size=True, fsync=True, source="it is not known where this file system caches")
 _UNLISTED_FUSE = Proofs(source="the process that serves the mount may cache in memory or on a local disk")
 
@@ -60,24 +60,27 @@ TABLE: dict[str, Proofs] = {
         source="measured against op_out_bytes of the OSDs, Ceph 16.2: the object cacher ignores dropped pages",
     ),
     "fuse.glusterfs": Proofs(
-        count="GlusterFS client's count", size=True, fsync=True,
+        count="GlusterFS client's count", size=True, fsync=True, drops=True,
+        remedy="for files of up to 64 KiB, by the administrator: gluster volume set VOLUME performance.quick-read off",
         source="measured against the bricks' profile, GlusterFS 10.3: quick-read ignores O_DIRECT",
     ),
     "fuse.sshfs": Proofs(
-        direct=True, pages=True, size=True,
+        direct=True, pages=True, size=True, drops=True,
         source="measured against sftp-server's reads, SSHFS 3.7; fsync needs an extension of the server",
     ),
 }  # fmt: skip
 
 
 class Voided(Struct, frozen=True):
-    """Evidence that a fact about a mounted file system makes void. proofs: the evidence. why: reason, for reports."""
+    """Evidence that a fact about a mounted file system makes void. proofs: names of fields of Proofs. why: reason, for
+    reports.
+    """
 
-    proofs: frozenset[Proof]
+    proofs: frozenset[str]
     why: str
 
 
-_ALL: frozenset[Proof] = frozenset({"count", "direct", "pages", "size", "fsync"})
+_ALL: frozenset[str] = frozenset({"count", "direct", "pages", "size", "fsync", "drops"})
 LOOP, MEMORY_DEVICE, COMPRESSED = "loop device", "memory device", "compressed"
 # Facts about a mounted file system, by the name that result.json has for them. The others are mount options, whose
 # values may follow: compress=zstd:3.
@@ -86,7 +89,8 @@ VOIDED: dict[str, Voided] = {
     "cache=fscache": Voided(frozenset({"pages", "size"}), "the client caches on a local disk (cache=fscache)"),
     "trans=virtio": Voided(_ALL, "the host of this virtual machine serves the files and caches them"),
     LOOP: Voided(
-        frozenset({"direct", "pages", "size"}), "a loop device reads its file through the page cache of the node"
+        frozenset({"direct", "pages", "size", "drops"}),
+        "a loop device without direct I/O (losetup --direct-io=on) reads its file through the page cache of the node",
     ),
     MEMORY_DEVICE: Voided(_ALL, "the file system lies on a block device in memory"),
     **dict.fromkeys(

@@ -325,6 +325,10 @@ def needs_of_all(runs: Sequence[Run]) -> tuple[float, int]:
     return sum(sizes), sum(files)
 
 
+# Free inodes as statvfs(3) has them where their number is unlimited: -1, as CephFS says, in each of its sizes.
+_UNLIMITED = {-1, 2**32 - 1, 2**64 - 1}
+
+
 def check_space(runs: Sequence[Run], folder: Path) -> str:
     """Check whether the file system of `folder` has enough free space and inodes for the datasets of these runs. Return
     a message that states the space needed and the space free. Raise ConfigError if space or inodes do not suffice.
@@ -337,7 +341,7 @@ def check_space(runs: Sequence[Run], folder: Path) -> str:
             f"the dataset needs {units.format_size(wanted)}, but {folder} has {units.format_size(free)} free; choose "
             "another --data or a smaller --dataset-size"
         )
-    if not status.f_files:
+    if not status.f_files or status.f_favail in _UNLIMITED:
         return summary  # a file system without a fixed number of inodes
     if status.f_favail < files:
         raise ConfigError(

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dlio_hpc import document
+from dlio_hpc import document, units
+from dlio_hpc.analysis import uneven_time
 from dlio_hpc.analysis.page_cache_check import Storage, judge
 from dlio_hpc.batch import job_record, job_state
 from dlio_hpc.batch.schedulers import State
@@ -317,7 +318,23 @@ def _recorded_fault(outcome: JobOutcome) -> DlioError | None:
     for layout in outcome.layouts:
         if layout.faults:
             return InvalidRun(f"the layout is not the requested one: {'; '.join(layout.faults)}")
-    return next((fault for run in outcome.runs if (fault := _own_fault(run)) is not None), None)
+    faults = (_own_fault(run) or _suspended(outcome.job, run) for run in outcome.runs)
+    return next((fault for fault in faults if fault is not None), None)
+
+
+def _suspended(record: job_record.Job, run: RunOutcome) -> DlioError | None:
+    """Return an error if the batch system was seen to suspend the job during a measured run. Return None otherwise."""
+    if run.run.kind != "measure" or run.result is None:
+        return None
+    started, ended = units.timestamp(run.result.started), units.timestamp(run.result.ended)
+    for sighting, end in zip(record.states, [*record.states[1:], None], strict=True):
+        resumed = units.timestamp(end.time) if end is not None else ended
+        if sighting.suspended and units.timestamp(sighting.time) <= ended and resumed >= started:
+            return Incomplete(
+                f"{run.name} is no measurement: the batch system suspended the job ({sighting.text}, seen at "
+                f"{sighting.time}); submit it again"
+            )
+    return None
 
 
 def _own_fault(run: RunOutcome) -> DlioError | None:
@@ -331,6 +348,8 @@ def _own_fault(run: RunOutcome) -> DlioError | None:
         return InvalidRun(f"{run.name} is invalid: {'; '.join(run.result.faults)}")
     if run.verdict is not None and run.verdict.differences:
         return InvalidRun(f"{run.name} is invalid: {'; '.join(run.verdict.differences)}")
+    if run.run.kind == "measure" and run.result is not None and (stop := uneven_time.stop(run.result)) is not None:
+        return Incomplete(f"{run.name} is no measurement: {stop}; submit it again")
     return None
 
 
@@ -342,7 +361,7 @@ def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = Fal
     layout = next((layout for layout in outcome.layouts if layout.path == run.run.dataset), None)
     if layout is not None and (why := _layout_fault(layout, must_be_laid_out)) is not None:
         return InvalidRun(why)
-    if (fault := _own_fault(run)) is not None:
+    if (fault := _own_fault(run) or _suspended(outcome.job, run)) is not None:
         return fault
     if run.result is not None and run.run.kind == "generate":
         return None

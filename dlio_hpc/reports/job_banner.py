@@ -1,7 +1,8 @@
 """Banner of a report on jobs: whether the numbers of the jobs are measurements of the storage."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from dlio_hpc.analysis import uneven_time
 from dlio_hpc.analysis.study import disturbances
 from dlio_hpc.analysis.study.disturbances import Repeat
 from dlio_hpc.records import job_outcome
@@ -27,7 +28,7 @@ def _of_job(outcome: JobOutcome) -> Banner:
         return Banner("not measured", f"Incomplete: job {outcome.job.job} is {outcome.job.state}; {done}.")
     if not planned:
         return _of_other(outcome)
-    parts = [_of_storage(measured), _of_repeats(measured)]
+    parts = [_of_storage(measured), *of_uneven_time(measured), _of_repeats(measured)]
     gravest = banner.gravest(parts)
     return gravest if gravest.state != "good" else Banner("good", " ".join(part.text for part in parts))
 
@@ -60,6 +61,14 @@ def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
             "good", f"{of_writing(measured).text} {share[0].upper()}{share[1:]} of the bytes read came from storage."
         )
     return Banner("good", f"Samples and bytes are as planned, and {share} was read from storage.")
+
+
+def of_uneven_time(measured: Sequence[RunOutcome]) -> Iterator[Banner]:
+    """Yield a banner if computation or an epoch of any of these runs took far longer than expected."""
+    texts = [f"{run.name}: {text}" for run in measured if run.result for text in uneven_time.remarks(run.result)]
+    if texts:
+        more = f" And {len(texts) - 1} more of the kind." if len(texts) > 1 else ""
+        yield Banner("inconclusive", f"{texts[0]}.{more}")
 
 
 def of_writing(measured: Sequence[RunOutcome]) -> Banner:

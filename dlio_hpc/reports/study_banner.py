@@ -30,7 +30,10 @@ def of_study(report: StudyReport) -> Banner:
         return opening._replace(text=f"{missing[0]} {opening.text}") if missing else opening
     if study.generate == "only":
         return Banner("good", "The datasets are as planned. The study only generates; it measures nothing.")
-    return _of_writing(report) or _of_storage(report) or banner.gravest([*_of_sides(report), *_of_parts(study, report)])
+    if (unmeasured := _of_writing(report) or _of_storage(report)) is not None:
+        return unmeasured
+    uneven = job_banner.of_uneven_time(_measured_runs(report))
+    return banner.gravest([*uneven, *_of_sides(report), *_of_parts(study, report)])
 
 
 def _of_storage(report: StudyReport) -> Banner | None:

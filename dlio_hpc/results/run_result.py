@@ -193,8 +193,8 @@ class Epoch(Struct, frozen=True):
     storage_bytes_read: int | None = None
     """Bytes that the kernel fetched from storage for the ranks; null: unknown."""
     client_bytes_asked: int | None = None
-    """Bytes that programs on all nodes requested from the clients of the file system (Lustre, NFS, GlusterFS); 0: the
-    client does not count them; null: unknown.
+    """Bytes that programs on all nodes requested from the clients of the file system (Lustre, NFS, GlusterFS); null:
+    unknown.
     """
     client_bytes_read: int | None = None
     """Bytes that servers sent to the clients of the file system on all nodes or, for a file system in a loop device,
@@ -210,6 +210,25 @@ class Epoch(Struct, frozen=True):
     """Activity of other processes on the job's nodes during the epoch; null: not recorded."""
     au_mlperf: float | None = None
     """AU by MLPerf's formula, that is, without the first step; null: the epoch has one step, or it was not recorded."""
+
+
+class Interruption(Struct, frozen=True):
+    """A time in which ranks did not work as planned. It is part of the times of its step."""
+
+    kind: Literal["stopped", "suspended", "compute"]
+    """stopped: ranks were stopped and continued (SIGCONT), or all ranks computed far longer than asked at once;
+    suspended: a node was suspended; compute: some ranks computed far longer than asked.
+    """
+    epoch: int
+    """Number of the epoch, counted from 1; 0: unknown."""
+    step: int
+    """Number of the step in the epoch, counted from 1; 0: unknown."""
+    seconds: float
+    """Time that the step took longer than expected, or that the node was suspended."""
+    ranks: int
+    """Number of ranks concerned."""
+    asked_s: float | None = None
+    """Computation time that was requested for the step; null: the computation did not take longer."""
 
 
 class SlowestRank(Struct, frozen=True):
@@ -291,6 +310,8 @@ class Summary(Struct, frozen=True):
     """Time that dlio-hpc itself takes, as the mean over ranks: bookkeeping after each step and, if the native loader
     reads in posix mode, the part of wait_s in which no file is read, opened or closed; null: not measured.
     """
+    interruptions: list[Interruption] = []
+    """Times in which ranks were stopped or computed far longer than asked, the longest first; 20 at most."""
 
 
 class DatasetFacts(Struct, frozen=True):

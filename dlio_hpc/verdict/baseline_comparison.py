@@ -334,12 +334,13 @@ def _disturbances(case: _Case, near: Reference) -> list[str]:
 
 
 def _warnings(case: _Case, near: Reference, unlike: list[str]) -> list[str]:
-    """Return two kinds of objections: those that --force overrode in this comparison, and those that --force overrode
-    when the baseline was accepted.
+    """Return three kinds of objections: those that --force overrode in this comparison, times of the runs that are far
+    longer than expected, and objections that --force overrode when the baseline was accepted.
     """
     warnings = [f"the configurations differ: {difference}" for difference in unlike]
     if not case.group.is_of_storage:
         warnings.append(case.group.storage_words)
     if case.terms.against and not near.group.is_of_storage:
         warnings.append(f"{near.name}: {near.group.storage_words}")
+    warnings += [f"{run.run}: {remark}" for run in case.group.good for remark in run.remarks]
     return warnings + [f"the baseline was accepted despite: {objection}" for objection in near.admitted]

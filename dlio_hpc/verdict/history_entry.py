@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from dlio_hpc import document
+from dlio_hpc.analysis import uneven_time
 from dlio_hpc.analysis.page_cache_check import Storage
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import lustre_layout
@@ -63,7 +64,8 @@ class Measurement(Struct, frozen=True):
     that the run measures; empty if there is none. data: directory of the dataset. fault: reason why the run does not
     count; None for a good run. exit_code: exit code for this reason; 0 for a good run. metrics: values by their names
     in metrics.METRICS. steps: steps per epoch. gap_s: seconds since the end of the job's previous run. disturbance:
-    other activity on the nodes of the run; None if it was not recorded.
+    other activity on the nodes of the run; None if it was not recorded. remarks: sentences on computation and epochs
+    that took far longer than expected.
     """
 
     run: str
@@ -83,6 +85,7 @@ class Measurement(Struct, frozen=True):
     samples: int
     storage: Storage | None
     disturbance: Disturbance | None = None
+    remarks: tuple[str, ...] = ()
 
     @property
     def is_good(self) -> bool:
@@ -282,6 +285,7 @@ def _measurement(outcome: JobOutcome, run: RunOutcome) -> Measurement:
         samples=0 if summary is None else summary.samples,
         storage=None if summary is None else run.storage,
         disturbance=None if result is None else result.disturbance,
+        remarks=() if result is None else tuple(uneven_time.remarks(result)),
     )
 
 

@@ -17,6 +17,8 @@ from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
 
+# Letters of jobs that qsig -s suspend, a job of higher priority (S) or the user of a workstation (U) has stopped.
+_SUSPENDED = {"S", "U"}
 _LIVE: dict[str, State] = {
     "Q": "queued", "H": "queued", "W": "queued", "T": "queued", "M": "queued", "R": "running", "E": "running",
     "S": "running", "U": "running", "B": "running",
@@ -133,7 +135,9 @@ def sight(job: dict[str, Any]) -> JobStatus:
         return JobStatus("failed", str(job.get("comment", "held by PBS")))
     if letter not in {"F", "X"}:
         comment = str(job.get("comment", ""))
-        return JobStatus(_LIVE.get(letter, "running"), comment, comment.startswith("Can Never Run"))
+        is_suspended = letter in _SUSPENDED
+        text = comment or ("suspended" if is_suspended else "")
+        return JobStatus(_LIVE.get(letter, "running"), text, comment.startswith("Can Never Run"), is_suspended)
     status_text = f"Exit_status {'absent' if status is None else status}, substate {substate}"
     return JobStatus(_over(status, substate), status_text)
 

@@ -39,12 +39,14 @@ class After(NamedTuple):
 
 class JobStatus(NamedTuple):
     """State of a job as the batch system reports it. text: name of the state in the batch system, such as TIMEOUT or
-    "Exit_status -29". never: whether the job waits for a condition that can never be met.
+    "Exit_status -29". never: whether the job waits for a condition that can never be met. suspended: whether the job
+    has started and stands still.
     """
 
     state: State
     text: str = ""
     never: bool = False
+    suspended: bool = False
 
 
 class Scheduler(NamedTuple):

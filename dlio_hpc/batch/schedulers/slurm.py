@@ -31,6 +31,8 @@ _OVER: dict[str, State] = {
     "BOOT_FAIL": "node_fail",
     "OUT_OF_MEMORY": "out_of_memory",
 }
+# States of jobs whose processes are stopped: scontrol suspend, gang scheduling, scancel --signal=STOP.
+_SUSPENDED = {"SUSPENDED", "STOPPED"}
 # Reasons because of which a job waits forever (slurm.h, job_state_reason): they do not disappear when other jobs end.
 _NEVER = {"DependencyNeverSatisfied", "BadConstraints", "PartitionTimeLimit", "InvalidAccount", "InvalidQOS"}
 
@@ -95,7 +97,7 @@ def _sight(line: str) -> tuple[str, JobStatus]:
     state_text = word if reason in {"", "None"} else f"{word} {reason}"
     name = (word.split() or [""])[0].rstrip("+")
     state = _OVER.get(name) or ("queued" if name in _WAITING else "running")
-    return batch_id, JobStatus(state, state_text, state == "queued" and reason in _NEVER)
+    return batch_id, JobStatus(state, state_text, state == "queued" and reason in _NEVER, name in _SUSPENDED)
 
 
 def _cancel(batch_id: str) -> None:

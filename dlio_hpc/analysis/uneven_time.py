@@ -1,0 +1,66 @@
+"""Time in a run that is not a measurement: stops of its ranks, computation that took far longer than asked, and epochs
+that took far longer than the others.
+"""
+
+import statistics
+from collections.abc import Sequence
+
+from dlio_hpc.results.run_result import Epoch, Interruption, Result, Summary
+from dlio_hpc.units import format_seconds
+
+# Share of the run's time up to which interruptions do not matter.
+_TOLERATED = 0.01
+# An epoch is outlying if it takes this multiple of the median of the other epochs, and this many seconds longer. With
+# two epochs, the first may be slower because it opens files.
+_MULTIPLE, _MULTIPLE_OF_TWO, _LONGER_S = 2.0, 4.0, 1.0
+
+
+def stop(result: Result) -> str | None:
+    """Return how long the ranks were stopped, if it matters; the run is then no measurement. Otherwise, return None."""
+    return _described(result.summary, ("stopped", "suspended"), "its ranks were stopped for {} of {}")
+
+
+def remarks(result: Result) -> list[str]:
+    """Return sentences on computation and epochs that took far longer than expected; the run is then inconclusive."""
+    computed = _described(result.summary, ("compute",), "computation took {} longer than asked, of {}")
+    return [*([computed] if computed else []), *_outlying(result.epochs)]
+
+
+def _described(summary: Summary | None, kinds: tuple[str, ...], text: str) -> str | None:
+    if summary is None:
+        return None
+    listed = [one for one in summary.interruptions if one.kind in kinds]
+    seconds = sum(one.seconds for one in listed)
+    if seconds <= _TOLERATED * summary.wall_s:
+        return None
+    more = f", and {len(listed) - 1} more" if len(listed) > 1 else ""
+    return f"{text.format(format_seconds(seconds), format_seconds(summary.wall_s))} ({_place(listed[0])}{more})"
+
+
+def _place(one: Interruption) -> str:
+    if not one.step:
+        return "the node was suspended"
+    ranks = f"{one.ranks} rank{'s' * (one.ranks > 1)}"
+    if one.asked_s is None:
+        return f"epoch {one.epoch}, step {one.step}, {ranks} continued"
+    times = f"{one.seconds / one.asked_s + 1:.0f} x " if one.asked_s else ""
+    return f"epoch {one.epoch}, step {one.step}: {times}the {format_seconds(one.asked_s)} asked, {ranks}"
+
+
+def _outlying(epochs: Sequence[Epoch]) -> list[str]:
+    """Return a sentence for each epoch that took far longer than the others. An epoch that was cut short has none."""
+    whole = [epoch for epoch in epochs if epoch.steps == epochs[0].steps]
+    sentences = []
+    for epoch in whole:
+        others = [other.wall_s for other in whole if other is not epoch]
+        if not others:
+            continue
+        median, multiple = statistics.median(others), _MULTIPLE if len(others) > 1 else _MULTIPLE_OF_TWO
+        if epoch.wall_s > multiple * median and epoch.wall_s > median + _LONGER_S:
+            phases = {"waiting for data": epoch.wait_s, "compute": epoch.compute_s, "synchronisation": epoch.sync_s}
+            phase = max(phases, key=lambda name: phases[name])
+            sentences.append(
+                f"epoch {epoch.epoch} took {format_seconds(epoch.wall_s)}, {epoch.wall_s / median:.1f} x the median of "
+                f"the others ({phase} {format_seconds(phases[phase])})"
+            )
+    return sentences

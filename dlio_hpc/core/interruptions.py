@@ -1,0 +1,117 @@
+"""Interruptions of a run: times in which ranks were stopped, or in which the emulated computation took far longer than
+asked. The times of the steps contain them.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import NamedTuple
+
+import numpy as np
+
+from dlio_hpc.core import clock, merge
+from dlio_hpc.core.distributions import ASKED, STARTED, SYNCED
+from dlio_hpc.core.merge import Merged
+from dlio_hpc.results.run_result import Interruption
+
+# A step counts as interrupted if it takes this many seconds longer than expected, and its computation if it also takes
+# this multiple of what was asked.
+_LONGER_S, _MULTIPLE = 0.5, 5.0
+# Number of interruptions that are listed, the longest first.
+_MOST = 20
+
+
+class Stops(NamedTuple):
+    """Signs of interruptions that a rank saw. continued: timestamps at which the rank received SIGCONT. suspended_s:
+    seconds in which its node was suspended.
+    """
+
+    continued: list[float]
+    suspended_s: float
+
+
+class StopWatch:
+    """Context manager that records the signs of interruptions. SIGCONT ends a stop by SIGSTOP or SIGTSTP, which batch
+    systems send to suspended jobs. CLOCK_BOOTTIME counts the time in which a node is suspended; CLOCK_MONOTONIC does
+    not.
+    """
+
+    def __init__(self) -> None:
+        self._continued: list[float] = []
+        self._before = 0.0
+        self._handler: object = None
+
+    def __enter__(self) -> "StopWatch":
+        self._before = _suspended()
+        if threading.current_thread() is threading.main_thread():
+            self._handler = signal.signal(signal.SIGCONT, self._note)
+            signal.siginterrupt(signal.SIGCONT, False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGCONT, self._handler)  # type: ignore[arg-type]
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        self._continued.append(clock.now())
+
+    def stops(self) -> Stops:
+        """Return what was recorded so far."""
+        return Stops(list(self._continued), _suspended() - self._before)
+
+
+def _suspended() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+def of_run(merged: Merged, per_epoch: int, stops: list[Stops]) -> list[Interruption]:
+    """Return the interruptions of a run, the longest first. In a step, a stop explains a long computation. stops: signs
+    that each rank saw. per_epoch: steps of an epoch.
+    """
+    if not merged.steps.size:
+        return []
+    listed = [*_overrun(merged, per_epoch), *_continued(merged, per_epoch, stops)]
+    by_step: dict[tuple[int, int], Interruption] = {}
+    for one in sorted(listed, key=lambda one: (one.kind == "stopped", one.seconds)):
+        by_step[one.epoch, one.step] = one
+    suspended = max(stop.suspended_s for stop in stops)
+    whole = [Interruption("suspended", 0, 0, suspended, len(stops))] if suspended > _LONGER_S else []
+    return sorted([*whole, *by_step.values()], key=lambda one: -one.seconds)[:_MOST]
+
+
+def _overrun(merged: Merged, per_epoch: int) -> Iterator[Interruption]:
+    """Yield the steps whose computation took far longer than asked. If it did on all ranks at once, they were stopped:
+    a sleeping process does not take longer by itself.
+    """
+    computed, asked = merge.phase(merged.steps, merge.COMPUTE), merged.steps[..., ASKED]
+    over = computed - asked
+    is_over = (over > _LONGER_S) & (computed > _MULTIPLE * asked)
+    ranks = is_over.sum(axis=0)
+    for step in np.flatnonzero(ranks).tolist():
+        is_of_all = ranks[step] == len(computed) > 1
+        seconds = float(over[is_over[:, step], step].min() if is_of_all else over[:, step].max())
+        epoch, number = divmod(step, per_epoch)
+        longest = float(asked[is_over[:, step], step].max())
+        kind = "stopped" if is_of_all else "compute"
+        yield Interruption(kind, epoch + 1, number + 1, seconds, int(ranks[step]), longest)  # type: ignore[arg-type]
+
+
+def _continued(merged: Merged, per_epoch: int, stops: list[Stops]) -> Iterator[Interruption]:
+    """Yield the steps in which ranks were continued after a stop, and that took longer than the median step."""
+    begins = merged.steps[..., STARTED]
+    ends = np.concatenate([begins[:, 1:], merged.steps[:, -1:, SYNCED]], axis=1)
+    longer = (ends - begins) - np.median(ends - begins)
+    seconds = np.zeros(longer.shape)
+    for rank, stop in enumerate(stops):
+        for moment in stop.continued:
+            step = int(np.searchsorted(begins[rank], moment + merged.offsets[rank, 0])) - 1
+            if step >= 0:
+                seconds[rank, step] = longer[rank, step]
+    for step in np.flatnonzero((seconds > _LONGER_S).any(axis=0)).tolist():
+        epoch, number = divmod(step, per_epoch)
+        ranks = int((seconds[:, step] > _LONGER_S).sum())
+        yield Interruption("stopped", epoch + 1, number + 1, float(seconds[:, step].max()), ranks)
