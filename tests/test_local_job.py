@@ -183,7 +183,10 @@ def test_missing_data_file(run: Run, small: Path) -> None:
     assert f"cannot read {folder}/00000002.npz: No such file or directory" in job["runs"][-1]["error"]["message"]
     (folder / "00000000.npz").unlink()
     job = _submit(run, small, "-d", "data", code=3)
-    assert "00000000.npz is missing; remove the folder" in job["runs"][0]["error"]["message"]
+    message = job["runs"][0]["error"]["message"]
+    assert "00000000.npz is missing. A server or a mount may be down" in message
+    assert "datasets verify" in message
+    assert "remove" not in message, "a brick that is down keeps the files"
 
 
 def test_a_full_file_system_is_refused_before_writing(run: Run, small: Path) -> None:

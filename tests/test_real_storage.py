@@ -48,7 +48,7 @@ _FROM_STORAGE = {
     ("ceph", "1 MiB"): {"direct", "uring, direct"},
     ("ceph", "32 KiB"): {"direct", "uring, direct"},
     ("xfs", "1 MiB"): {"direct", "drop"},
-    ("btrfs", "1 MiB"): {"direct", "drop"},
+    ("btrfs", "1 MiB"): {"drop"},  # since Linux 6.15, O_DIRECT uses the page cache for data with checksums
     ("compressed", "1 MiB"): {"drop"},
     ("overlay", "1 MiB"): {"direct", "drop"},
     ("sshfs", "1 MiB"): {"direct", "drop"},
@@ -148,7 +148,8 @@ def test_no_verdict_contradicts_what_was_delivered(
         assert [verdict for verdict in verdicts if verdict.is_wrong] == []
         clear = {verdict.way for verdict in verdicts if verdict.outcome == "storage"}
         assert _FROM_STORAGE.get((name, size), set()) & ways.keys() <= clear
-        assert any(verdict.outcome != "storage" for verdict in verdicts), "what was just written is in memory"
+        if name != "sshfs":  # each open drops its pages
+            assert any(verdict.outcome != "storage" for verdict in verdicts), "what was just written is in memory"
 
 
 @pytest.mark.timeout(900)

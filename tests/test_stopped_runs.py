@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -181,12 +182,8 @@ def test_ranks_that_are_stopped_leave_no_measurement(run: Run, tmp_path: Path, s
         "-S", "compute.time=200 ms",
     )  # fmt: skip
     folder = Path(done.job["directory"])
-    ranks: list[int] = []
-    deadline = time.monotonic() + 60
-    while len(ranks) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-        ranks = _ranks_of(folder)
+    wait_until(lambda: len(ranks_of(folder)) == 2)
+    ranks = ranks_of(folder)
     time.sleep(3)  # until they are in their steps, which take 13 s
     for number in ranks:
         os.kill(number, signal.SIGSTOP)
@@ -206,7 +203,15 @@ def test_ranks_that_are_stopped_leave_no_measurement(run: Run, tmp_path: Path, s
     assert job_state.exit_status(folder) == 0
 
 
-def _ranks_of(folder: Path) -> list[int]:
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def ranks_of(folder: Path) -> list[int]:
+    """Return the processes of the ranks of a job's measured run."""
     listed = subprocess.run(["pgrep", "-f", "dlio_hpc.core .*--run 1"], capture_output=True, text=True, check=False)
     return [number for number in map(int, listed.stdout.split()) if _is_rank(Path("/proc", str(number)), folder)]
 

@@ -71,8 +71,10 @@ class Storage(Struct, frozen=True):
         from memory exceeds `limit` in at least one epoch, or if the checkpoints may be in memory. Otherwise it is
         "unknown" if this share is unknown for at least one epoch.
         """
-        if self.unwritten is not None or (self.cached is not None and self.cached > limit):
+        if self.cached is not None and self.cached > limit:
             return "cached"
+        if self.unwritten is not None:
+            return "unknown" if self.unwritten.startswith(_MAYBE) else "cached"
         if not self.epochs:
             return "storage" if self.is_written else "nothing read"
         return "unknown" if any(epoch.cached is None for epoch in self.epochs) else "storage"
@@ -82,7 +84,7 @@ class Storage(Struct, frozen=True):
         outcome = self.outcome(limit)
         if self.unwritten is not None:
             read = structs.replace(self, unwritten=None)
-            return f"{read.text(limit) if self.epochs else 'cached'}; {self.unwritten}"
+            return f"{read.text(limit) if self.epochs else outcome}; {self.unwritten}"
         if self.is_written and not self.epochs:
             return "the checkpoints reached storage (fsync)"
         if outcome == "nothing read":
@@ -161,7 +163,7 @@ def _unwritten(run: Run, result: Result) -> str | None:
     if run.workload.checkpoint is not None and not run.workload.checkpoint.fsync:
         return "the checkpoints may still be in memory: set checkpoint.fsync"
     if not storage_proofs.of(kind, facts).fsync:
-        return f"the checkpoints may still be in memory: fsync on {kind} may end before they are on storage"
+        return f"{_MAYBE} on {kind} may end before they are on storage"
     return None
 
 
@@ -241,6 +243,8 @@ class _Counted(NamedTuple):
     source: str
 
 
+# Beginning of the reason why it is not known whether checkpoints reached storage.
+_MAYBE = "the checkpoints may still be in memory: fsync"
 _NOT_COUNTED, _BYPASSED = "not counted", "O_DIRECT bypasses the page cache"
 
 

@@ -44,6 +44,7 @@ def collect(directory: Path) -> Collected:
     with rundir.locked(directory):
         notes = _notes(target, plan.folders)
         try:
+            rundir.take_spare(directory, [(run.number, run.name) for run in plan.runs])
             return _archived(directory, target, notes)
         except OSError as fault:
             why = of_system(fault, target)

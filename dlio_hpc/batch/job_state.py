@@ -290,9 +290,13 @@ def await_release(directory: Path) -> None:
 
 def exit_status(directory: Path) -> int | None:
     """Return the exit status of the job script. Return None if the script has not ended, or if the script was killed
-    before it wrote the file exit_status.
+    before it wrote the file exit_status. If the file system is full, the script writes the file to the spare folder of
+    its node.
     """
     try:
         return int((directory / rundir.EXIT_STATUS).read_text())
+    except FileNotFoundError:
+        kept = rundir.spare_content(directory, rundir.EXIT_STATUS)
     except (OSError, ValueError):
         return None
+    return int(kept) if kept is not None and kept.strip().isdigit() else None

@@ -25,7 +25,7 @@ from dlio_hpc.command import CommandMissing, Unanswered, ask
 from dlio_hpc.config import lustre_layout, workload
 from dlio_hpc.config.container import Container, parse_bind
 from dlio_hpc.config.lustre_layout import Layout
-from dlio_hpc.config.site import Remote
+from dlio_hpc.config.site import Remote, Site
 from dlio_hpc.darshan import log_verdict
 from dlio_hpc.darshan import setup as darshan
 from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError, about, kind_of
@@ -61,7 +61,7 @@ def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightF
     yield from _guarded("submission", lambda: _submission(plans))
     yield from _guarded("folders", lambda: _folders(made))
     for folder in made.folders:
-        yield from _storage(made.site.layout, folder, [run for run in needed if run.data == folder])
+        yield from _storage(made.site, folder, [run for run in needed if run.data == folder])
     yield from _guarded("batch system", lambda: _batch_system(made))
     yield from _guarded("preload", lambda: _preload(made))
     if made.site.container is not None:
@@ -72,13 +72,13 @@ def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightF
         yield from _guarded("launch", lambda: _launch(made, packages.measured(plans), patience_s))
 
 
-def _storage(asked: Layout | None, folder: str, needed: Sequence[Run]) -> Iterator[PreflightFinding]:
-    """Check the file system under test, which is the file system that holds `folder`: its type, layout, storage
-    targets, space and quotas. asked: the Lustre layout that the site profile requests; None if it requests none.
-    needed: runs whose datasets must fit on the file system.
+def _storage(site: Site, folder: str, needed: Sequence[Run]) -> Iterator[PreflightFinding]:
+    """Check the file system under test, which is the file system that holds `folder`: its kind, layout, storage
+    targets, space and quotas. needed: runs whose datasets must fit on the file system.
     """
+    asked = site.layout
     checks: tuple[tuple[str, Callable[[], Iterator[PreflightFinding]]], ...] = (
-        ("file system", lambda: _file_system(folder)),
+        ("file system", lambda: _file_system(folder, site.file_system)),
         ("layout", lambda: _layout(asked, folder)),
         ("targets", lambda: _targets(asked, folder)),
         ("space", lambda: _space(folder, needed)),
@@ -116,7 +116,10 @@ def _limits(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
         )
 
 
-def _file_system(folder: str) -> Iterator[PreflightFinding]:
+def _file_system(folder: str, expected: str | None) -> Iterator[PreflightFinding]:
+    if (why := filesystem.unexpected(Path(folder), expected)) is not None:
+        yield PreflightFinding("fault", "file system", why, InfrastructureError.exit_code)
+        return
     file_system = filesystem.of(Path(folder))
     where = f"{folder}: {file_system.kind}" + (
         f", mounted at {file_system.mount} from {file_system.source}" if file_system.mount else ""

@@ -165,6 +165,10 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     """Additional resources in PBS's select statement. Example: {system: polaris}"""
     data: str | None = None
     """Directory of datasets if --data is not given. Example: /scratch/$USER/dlio"""
+    file_system: Annotated[str, Meta(min_length=1)] | None = None
+    """Kind of file system on which datasets must lie; a job whose data are on another kind, for example because a mount
+    is missing, does not run; null: any. Example: lustre
+    """
     python: str | None = None
     """Python interpreter of the ranks; null: the interpreter that submits the job. Example:
     /shared/dlio-hpc/bin/python3

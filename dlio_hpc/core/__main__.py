@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> None:
             core.execute(comm, directory, plan, run, plan_sha256)
         clock.assemble(comm)  # rank 0 is still merging and writing
     except Exception as fault:  # noqa: BLE001 - reported, then all ranks end
-        _report(comm.rank, folder, fault)
+        _report(comm.rank, None if isinstance(fault, core.ResultKept) else folder, fault)
         comm.Abort(classified(fault).exit_code)
 
 

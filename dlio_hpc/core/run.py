@@ -1,5 +1,7 @@
 """Execute a run of a plan on all ranks, and write its result.json."""
 
+import errno
+import os
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
@@ -7,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
-from dlio_hpc import units
+from dlio_hpc import document, units
 from dlio_hpc.core import cache_facts, clock, environment, interruptions, merge
 from dlio_hpc.core.darshan_markers import MarkerReads
 from dlio_hpc.core.early_stop import Stop
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 # Number of files of the dataset that are checked for compression.
 _CHECKED = 8
+# Error numbers of a file system or a quota without space.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def load(path: Path, number: int) -> tuple[Plan, Run, str]:
@@ -63,6 +67,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         for file in (rundir.RESULT, rundir.TIMELINE):
             (folder / file).unlink(missing_ok=True)
         safe_folders.discard(folder / rundir.TF_PROFILE)
+    _require_file_system(plan, run)
     memory = environment.write(comm, directory)
     clock.assemble(comm)
     hosts = comm.allgather(environment.host())
@@ -93,8 +98,45 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         memory_bytes=memory,
         disturbance=trained.disturbance if trained else None,
     )
-    write(folder / rundir.RESULT, result)
+    _write(directory, folder, result, trained.timeline_fault if trained else None)
     _end(directory, result)
+
+
+class ResultKept(InfrastructureError):
+    """The folder of runs is full. The result of the run is complete, but kept elsewhere, or its timeline is missing."""
+
+
+def _write(directory: Path, folder: Path, result: Result, timeline_fault: OSError | None) -> None:
+    """Write result.json. If the folder of runs is full, keep the result in the spare folder of this node, and raise
+    ResultKept. timeline_fault: the reason why timeline.h5 was not written; None if it was.
+    """
+    place = folder / rundir.RESULT
+    try:
+        write(place, result)
+    except OSError as fault:
+        if fault.errno not in _FULL:
+            raise
+        name = str(place.relative_to(directory))
+        kept = rundir.keep_spare(directory, name, document.encode(result))
+        if kept is None:
+            raise
+        raise ResultKept(
+            f"{directory.parent} is full ({fault.strerror}): the result of {result.run} is complete, and is kept on "
+            f"{os.uname().nodename} in {kept}. dlio-hpc report finds it there"
+        ) from fault
+    if timeline_fault is not None:
+        raise ResultKept(
+            f"{directory.parent} is full ({timeline_fault.strerror}): the result of {result.run} is complete, but its "
+            "timeline.h5 is missing"
+        )
+
+
+def _require_file_system(plan: Plan, run: Run) -> None:
+    """Raise InfrastructureError if the data of the run lie on another kind of file system than the site expects."""
+    places = [run.dataset] * run.workload.dataset.is_stored + [run.outputs] * (run.workload.checkpoint is not None)
+    for place in places:
+        if (why := filesystem.unexpected(Path(place), plan.site.file_system)) is not None:
+            raise InfrastructureError(why)
 
 
 def probe(comm: "Intracomm", folder: Path, plan: Plan, run: Run) -> None:
@@ -120,13 +162,16 @@ def _end(directory: Path, result: Result) -> None:
 
 
 class _Trained(NamedTuple):
-    """Results of a warm-up or measurement, on rank 0."""
+    """Results of a warm-up or measurement, on rank 0. timeline_fault: the reason why timeline.h5 was not written; None
+    if it was.
+    """
 
     epochs: list[Epoch]
     summary: Summary
     hints: dict[str, str]
     faults: list[str]
     disturbance: Disturbance
+    timeline_fault: OSError | None
 
 
 def _train(
@@ -158,9 +203,17 @@ def _train(
 
     interrupted = interruptions.of_run(merged, run.steps_per_epoch, all_stops)
     summary = structs.replace(merge.summary(merged, run), interruptions=interrupted)
-    timeline.write(folder, merged, run, profiles, setup.marker_path(plan.directory, run))
+    timeline_fault = None
+    try:
+        timeline.write(folder, merged, run, profiles, setup.marker_path(plan.directory, run))
+    except OSError as fault:
+        if fault.errno not in _FULL:
+            raise
+        timeline_fault = fault
     faults = _faults(run, summary, comm.size) + _placement_faults(plan, [host.name for host in hosts])
-    return _Trained(merge.epochs(merged, run), summary, recording.counts.hints, faults, merge.disturbed(merged))
+    return _Trained(
+        merge.epochs(merged, run), summary, recording.counts.hints, faults, merge.disturbed(merged), timeline_fault
+    )
 
 
 def _require(run: Run, ranks: int) -> None:

@@ -61,7 +61,10 @@ def _print(folder: Path, findings: Findings, as_json: bool) -> None:
     for fault in findings.faults:
         print(f"{fault.file}: {fault.fault}")
     if findings.faults:
-        remedy = "remove the folder, and the next job that needs the dataset generates it again"
+        remedy = (
+            "first check that all servers of the file system answer. If the faults remain, dlio-hpc datasets remove "
+            "deletes the dataset, and the next job that needs it generates it again"
+        )
         raise InvalidRun(f"{folder}: {len(findings.faults)} fault(s); {remedy}")
     print(f"{folder}: intact")
 

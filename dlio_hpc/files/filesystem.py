@@ -63,6 +63,16 @@ def of(path: Path) -> FileSystem:
     return FileSystem(kind, mount.point, mount.source, options)
 
 
+def unexpected(folder: Path, kind: str | None) -> str | None:
+    """Return the reason why a folder is not on the kind of file system that the site expects (site.file_system). Return
+    None if it is, or if the site expects none. Where a mount is missing, the disk below it is found.
+    """
+    actual = of(folder)
+    if kind is None or actual.kind == kind:
+        return None
+    return f"{folder} is on {actual.text}, but the site expects {kind} (site.file_system); is it mounted here?"
+
+
 def unwritable(folder: str) -> str | None:
     """Try to create a temporary file in a folder, or in its nearest existing parent. Return the reason if that fails,
     or None if it works.

@@ -7,7 +7,7 @@ import fnmatch
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -69,6 +69,52 @@ def run_name(number: int, name: str) -> str:
 
 def run_directory(job: Path, number: int, name: str) -> Path:
     return job / RUNS / run_name(number, name)
+
+
+def spare(job: Path) -> Path:
+    """Return the folder of this node that keeps results and exit status of a job whose own directory is full."""
+    return Path(os.environ.get("TMPDIR") or "/tmp", f"dlio-hpc-{os.getuid()}", job.name)
+
+
+def keep_spare(job: Path, name: str, content: bytes) -> Path | None:
+    """Write a file of a job to the spare folder of this node. Return its path, or None if this is not possible."""
+    path = spare(job) / name
+    try:
+        spare(job).parent.mkdir(mode=0o700, exist_ok=True)
+        if not _is_own(spare(job).parent):
+            return None
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError:
+        return None
+    return path
+
+
+def spare_content(job: Path, name: str) -> bytes | None:
+    """Return the content of a file of a job in the spare folder of this node, or None if there is none."""
+    path = spare(job) / name
+    try:
+        return safe_folders.content(path, LARGEST_DOCUMENT) if _is_own(spare(job).parent) else None
+    except OSError:
+        return None
+
+
+def spare_names(runs: Iterable[tuple[int, str]]) -> list[str]:
+    """Return the names of the files that a job may have in the spare folder. runs: numbers and names of its runs."""
+    return [EXIT_STATUS, *(f"{RUNS}/{run_name(number, name)}/{RESULT}" for number, name in runs)]
+
+
+def take_spare(job: Path, runs: Iterable[tuple[int, str]]) -> None:
+    """Copy files of a job that are only in the spare folder of this node to the job's directory."""
+    for name in spare_names(runs):
+        if not (job / name).exists() and (content := spare_content(job, name)) is not None:
+            write(job / name, content)
+
+
+def _is_own(folder: Path) -> bool:
+    """Return whether a folder belongs to this user, and no other user may write to it."""
+    status = folder.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
 def attempts(job: Path) -> list[Path]:

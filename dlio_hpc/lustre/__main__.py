@@ -36,6 +36,8 @@ def main() -> None:
     with exit_on_error():
         plan, _ = load(options.plan)
         run = plan.datasets[0] if options.run is None else plan.runs[options.run]
+        if (why := filesystem.unexpected(Path(run.dataset), plan.site.file_system)) is not None:
+            raise InfrastructureError(why)
         (before if options.when == "before" else after)(options.plan.resolve().parent, plan, run)
 
 

@@ -264,7 +264,10 @@ def is_complete(run: Run) -> bool:
     if known.complete:
         for path in _known_paths(run):
             if not filesystem.is_there(path):
-                raise InvalidRun(f"{path} is missing; remove the folder {folder} to have the dataset generated again")
+                raise InvalidRun(
+                    f"{path} is missing. A server or a mount may be down: check the other files with dlio-hpc datasets "
+                    f"verify {folder}, which says what to do"
+                )
     else:
         check_mine(run)
     return known.complete

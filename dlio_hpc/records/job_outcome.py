@@ -27,7 +27,7 @@ from dlio_hpc.errors import (
     kind_of,
     unreadable,
 )
-from dlio_hpc.files import archive, rundir, safe_folders
+from dlio_hpc.files import archive, filesystem, rundir, safe_folders
 from dlio_hpc.lustre.layout_record import Record, read
 from dlio_hpc.plan import darshan_needs
 from dlio_hpc.plan.plan import Plan, Run, archive_folder
@@ -126,12 +126,22 @@ def load(path: Path, look: job_state.JobSnapshot | None = None) -> JobOutcome:
         for name in (rundir.STDERR, rundir.STDOUT):
             if (end := _end_of(path / name)) is not None:
                 content[name] = end
-        outcome = _outcome(content, str(path))
+        outcome = _outcome(content | _spared(path, content), str(path))
         target = archive_folder(outcome.plan, path) / (outcome.job.job + archive.SUFFIX)
         return outcome._replace(job=look.job, directory=path.resolve(), archive=target if target.exists() else None)
     if not path.exists():
         raise job_record.unknown(path)
     return load_archive(path)
+
+
+def _spared(path: Path, content: dict[str, bytes]) -> dict[str, bytes]:
+    """Return the results, and the exit status, that the job kept in the spare folder of this node because its own
+    directory was full. content: files of the job's directory, by name.
+    """
+    plan = document.decode(content[rundir.PLAN], Plan, f"{path}/{rundir.PLAN}", InvalidRun)
+    names = rundir.spare_names((run.number, run.name) for run in plan.runs)
+    kept = {name: rundir.spare_content(path, name) for name in names if name not in content}
+    return {name: one for name, one in kept.items() if one is not None}
 
 
 def load_archive(path: Path) -> JobOutcome:
@@ -302,6 +312,8 @@ def is_cut_short(outcome: JobOutcome) -> bool:
     return outcome.job.ended and any(run.result is None for run in outcome.runs)
 
 
+# A folder with less free space is full: a small result does not fit.
+_FULL_BYTES = 64 << 10
 _INFRASTRUCTURE: frozenset[State] = frozenset({"node_fail", "out_of_memory"})
 _INCOMPLETE: frozenset[State] = frozenset({"timeout", "cancelled", "lost"})
 
@@ -418,21 +430,25 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
             f"started the ranks; {_where(outcome)}"
         )
     if state in _INCOMPLETE:
-        return Incomplete(f"job {outcome.job.job} ended as {state}; its results so far are kept{_reason(outcome)}")
+        reason = _reason(outcome) if state == "lost" else ""
+        return Incomplete(f"job {outcome.job.job} ended as {state}; its results so far are kept{reason}")
     if state == "failed" and outcome.job.batch_id is None:
         return ConfigError(f"job {outcome.job.job} was not accepted: {outcome.job.states[-1].text}")
     if (bug := _bug(outcome)) is not None:
         return bug
     if state == "failed" or state in _INFRASTRUCTURE:
-        return InfrastructureError(f"job {outcome.job.job} ended as {state}; {_where(outcome)}")
+        return InfrastructureError(f"job {outcome.job.job} ended as {state}{_reason(outcome)}")
     return None
 
 
 def _reason(outcome: JobOutcome) -> str:
-    """Return a clause that says where the output of a lost job is. Return "" if the job is not lost, or if it has no
-    output.
-    """
-    return f"; {_where(outcome)}" if outcome.job.state == "lost" and outcome.tail is not None else ""
+    """Return a clause on a job that was lost or failed: whether its folder is full, and where its output is."""
+    full, directory = "", outcome.directory
+    if directory is not None and filesystem.free(directory) < _FULL_BYTES:
+        kept = f"$TMPDIR/{rundir.spare(directory).parent.name}/{directory.name}"
+        full = f"; {directory.parent} is full, so its results may be in {kept} of its first node"
+    is_silent = outcome.job.state == "lost" and outcome.tail is None
+    return full if is_silent else f"{full}; {_where(outcome)}"
 
 
 def _where(outcome: JobOutcome) -> str:
