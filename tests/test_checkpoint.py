@@ -2,16 +2,20 @@ import os
 import re
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dlio_hpc.config import site
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.workload import load
+from dlio_hpc.core import clock, merge
 from dlio_hpc.core.checkpoint import Checkpoints
 from dlio_hpc.core.checkpoint_modes import posix
 from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, Saved
+from dlio_hpc.core.restore import restore
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.files import filesystem
 from dlio_hpc.plan import plan
@@ -290,6 +294,41 @@ def test_a_fault_of_a_checkpoint_in_the_background_ends_the_run(tmp_path: Path) 
     checkpoints.begin()
     with pytest.raises(InfrastructureError, match="cannot write"):
         checkpoints.finish()
+
+
+_ALONE: Any = SimpleNamespace(rank=0, size=1, bcast=lambda value: value)
+_NEVER: Any = SimpleNamespace(barrier=lambda: False)
+
+
+@pytest.mark.parametrize("keys", ["asynchronous: true", "fsync: true", "read_back: true", "direct: true, keep: 2"])
+def test_the_gap_before_a_restore_begins_when_the_last_write_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: str
+) -> None:
+    run, checkpoint = _run(tmp_path, f"checkpoint={{model_bytes: 1 MiB, reads: 2, {keys}}}")
+    checkpoints = Checkpoints(run, checkpoint, 0)
+    monkeypatch.setattr(clock, "now", lambda: 100.0)
+    for _ in range(2):
+        if checkpoint.asynchronous:
+            checkpoints.begin().result()
+        else:
+            checkpoints.save()
+    monkeypatch.setattr(clock, "now", lambda: 132.0)  # the steps after the last checkpoint took 32 s
+    rows = restore(_ALONE, _ALONE, run, checkpoints, _NEVER)
+    checkpoints.close()
+    assert merge._restored(rows[np.newaxis]).gap_s == 32.0
+    idle = rows.copy()
+    idle[0, 0] = np.nan  # another rank writes nothing, and a third one ended its write 2 s earlier
+    early = rows.copy()
+    early[0, 0] = 34.0
+    assert merge._restored(np.stack((early, rows, idle))).gap_s == 32.0
+
+
+def test_a_run_that_writes_no_checkpoint_cannot_read_one(tmp_path: Path) -> None:
+    message = "no checkpoint can be read, because the run ends after 32 steps and the first one is written after 33"
+    with pytest.raises(ConfigError, match=message):
+        _run(tmp_path, "checkpoint={every_steps: 33, reads: 1}")
+    run, _ = _run(tmp_path, "checkpoint={every_steps: 32, reads: 1}")
+    assert run.steps_per_epoch * run.workload.train.epochs == 32
 
 
 @pytest.mark.job

@@ -2,11 +2,12 @@
 checkpoints is reported separately from the time of the steps.
 """
 
+import math
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dlio_hpc.config.checkpoint_keys import Checkpoint, Mode
-from dlio_hpc.core import page_cache
+from dlio_hpc.core import clock, page_cache
 from dlio_hpc.core.checkpoint_modes import keras_weights, posix, torch_distributed, torch_files
 from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, File, Restored, Saved
 from dlio_hpc.core.output_folder import OutputFolder
@@ -41,6 +42,8 @@ class Checkpoints:
     """The checkpoints of a rank. The newest `keep` checkpoints of a run stay on storage. ranks: number of ranks.
     distance: number of ranks between the rank that writes a file and the rank that reads it after the last step. comm:
     communicator of all ranks; None if the mode needs none.
+
+    write_ended: time at which this rank's last write ended, fsync included; NaN if the rank has written nothing.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Checkpoints:
         self._library = _LIBRARIES[keys.mode]
         self._framework = self._library.start(comm, keys)
         self._count = 0
+        self.write_ended = math.nan
         self._writer = ThreadPoolExecutor(1, "checkpoint")  # starts a thread when begin() is called
         self._pending: Future[Saved] | None = None
 
@@ -86,6 +90,8 @@ class Checkpoints:
     def _save(self, number: int) -> Saved:
         part = self._part(self._rank, number)
         saved = self._library.write(part)
+        if saved.bytes:
+            self.write_ended = clock.now()
         if not self._keys.read_back:
             return saved
         self._drop(number)

@@ -273,7 +273,7 @@ def _restored(rows: Floats) -> RestoreSummary:
         read_s=distributions.of_values(readers[..., restore.READ_S]),
         slowest_s=distributions.of_values(slowest),
         read_MBps=float(size / slowest.sum() / 1e6),
-        gap_s=float(rows[:, 0, restore.GAP_S].max()),
+        gap_s=float(np.nanmin(rows[:, 0, restore.GAP_S])),  # of the rank that wrote last
         storage_bytes_read=_total(arrived[..., cache_accounting.FETCHED]),
         client_bytes_asked=_total(arrived[..., cache_accounting.ASKED]),
         client_bytes_read=_total(arrived[..., cache_accounting.ARRIVED]),

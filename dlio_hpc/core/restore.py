@@ -16,9 +16,9 @@ from dlio_hpc.plan.plan import Run
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-# Columns of the record of a restored checkpoint. GAP_S: seconds since the last write ended, or since the previous
-# checkpoint was read. READ_S, SIZE, VERIFY_S: the fields of Restored (checkpoint_modes/parts.py). The columns after
-# them are those of cache_accounting.py.
+# Columns of the record of a restored checkpoint. GAP_S: seconds since this rank's last write ended (NaN: it wrote
+# nothing) or, after the first checkpoint, since the previous one was read. READ_S, SIZE, VERIFY_S: the fields of
+# Restored (checkpoint_modes/parts.py). The columns after them are those of cache_accounting.py.
 GAP_S, READ_S, SIZE, VERIFY_S, ARRIVALS = range(5)
 COLUMNS = 9
 
@@ -32,13 +32,13 @@ def restore(comm: "Intracomm", node: "Intracomm", run: Run, checkpoints: Checkpo
     assert checkpoint is not None
     checkpoints.finish()
     clock.barrier(comm)
-    before = clock.now()
+    before = checkpoints.write_ended
     rows: list[tuple[float, ...]] = []
-    if not checkpoint.reads:
+    numbers = checkpoints.restorable()
+    if not checkpoint.reads or not numbers:
         return np.empty((0, COLUMNS))
     checkpoints.forget()
     arrivals = Arrivals(node, filesystem.of(Path(run.outputs)), lambda _: not checkpoint.direct)
-    numbers = checkpoints.restorable()
     for turn in range(checkpoint.reads):
         number = numbers[turn % len(numbers)]
         arrivals.look(lambda number=number: checkpoints.paths(number))  # type: ignore[misc]
