@@ -1,5 +1,7 @@
 import os
 import re
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dlio_hpc import document
 from dlio_hpc.config import site
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.workload import load
@@ -17,11 +20,12 @@ from dlio_hpc.core.checkpoint_modes import posix
 from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, Saved
 from dlio_hpc.core.restore import restore
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
-from dlio_hpc.files import filesystem
+from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.plan import plan
+from dlio_hpc.results.run_result import RunError
 from dlio_hpc.verdict import history
 from tests import planning
-from tests.conftest import Run
+from tests.conftest import BIN, Run
 
 PAPER = [1024, 1024, 4096, 65536, 4194304]
 
@@ -329,6 +333,32 @@ def test_a_run_that_writes_no_checkpoint_cannot_read_one(tmp_path: Path) -> None
         _run(tmp_path, "checkpoint={every_steps: 33, reads: 1}")
     run, _ = _run(tmp_path, "checkpoint={every_steps: 32, reads: 1}")
     assert run.steps_per_epoch * run.workload.train.epochs == 32
+
+
+@pytest.mark.job
+@pytest.mark.parametrize(("victim", "ranks"), [(0, 1), (0, 2), (1, 2), (0, 3)])
+def test_a_wrong_byte_is_reported_before_the_outputs_are_removed(tmp_path: Path, victim: int, ranks: int) -> None:
+    keys = (
+        "dataset={format: 'null', files: 6, samples_per_file: 1, sample: {bytes: 1 KiB}}", "compute.time=0",
+        "checkpoint={files: [1 MiB, 1 MiB, 1 MiB], by: all, reads: 1, verify: true, transfer_size: 4 KiB}",
+    )  # fmt: skip
+    data = tmp_path / "data"
+    request = planning.Request(tmp_path, data=data, ranks_per_node=ranks)
+    made = planning.make(load("demo", keys), site.load("local"), request)
+    data.mkdir()
+    rundir.write(tmp_path / rundir.PLAN, document.encode(made))
+    program = [sys.executable, "-m", "mpi4py", "-m", "tests.damaged_checkpoint", victim, tmp_path / rundir.PLAN]
+    done = subprocess.run(
+        [*map(str, (BIN / "mpiexec", "-n", ranks, *program, "--run", len(made.runs) - 1))],
+        cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    (path,) = tmp_path.rglob(rundir.ERROR)
+    error = document.decode(path.read_bytes(), RunError, str(path))
+    assert (error.rank, error.exit_code, error.kind) == (victim, 3, "InvalidRun")
+    assert f"rank{victim:05}-0.ckpt: byte 5000 is 0x" in error.message
+    assert "No such file" not in done.stderr
+    assert not list(data.glob("outputs-*")), "they are removed after the report"
 
 
 @pytest.mark.job

@@ -213,9 +213,9 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
         return []
     faults = []
     checkpoint, restored = run.workload.checkpoint, summary.restored
-    has_written = checkpoint is not None and summary.checkpoint is not None
-    if has_written and (number := restored.count if restored else 0) < checkpoint.reads:
-        faults.append(f"{number} checkpoints were read, but {checkpoint.reads} were planned")
+    reads = checkpoint.reads if checkpoint is not None and summary.checkpoint is not None else 0
+    if (number := restored.count if restored else 0) < reads:
+        faults.append(f"{number} checkpoints were read, but {reads} were planned")
     if run.evaluation is not None:
         evaluated = summary.evaluation.samples if summary.evaluation else 0
         if evaluated != run.evaluation.samples:

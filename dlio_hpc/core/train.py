@@ -138,8 +138,8 @@ def train(
         for opened in (loop.auxiliary_files, loop.checkpoints, loader, evaluation):
             if opened is not None:
                 opened.close()
-        if comm.rank == 0:
-            safe_folders.discard(run.outputs)
+    if comm.rank == 0:  # after a failure, the rank that reports it removes them
+        safe_folders.discard(run.outputs)
     return loop.record.recording(loop.auxiliary_files.counts(), workload)
 
 
