@@ -70,7 +70,7 @@ run() {
   launched=$!
   while signalled=; wait "$launched"; code=$?; [ "$signalled" ]; do :; done
   launched=
-  [ "$code" = 0 ] || ! grep -qs '"exit_code": 7' "runs/$1/error.json" || exit 124
+  [ "$code" = 0 ] || ! grep -qsE '"exit_code": 7([^0-9]|$)' "runs/$1/error.json" || exit 124
   return "$code"
 }
 
