@@ -317,14 +317,26 @@ def test_the_gap_before_a_restore_begins_when_the_last_write_ends(
         else:
             checkpoints.save()
     monkeypatch.setattr(clock, "now", lambda: 132.0)  # the steps after the last checkpoint took 32 s
-    rows = restore(_ALONE, _ALONE, run, checkpoints, _NEVER)
+    rows, stopped = restore(_ALONE, _ALONE, run, checkpoints, _NEVER)
     checkpoints.close()
+    assert not stopped
     assert merge._restored(rows[np.newaxis]).gap_s == 32.0
     idle = rows.copy()
     idle[0, 0] = np.nan  # another rank writes nothing, and a third one ended its write 2 s earlier
     early = rows.copy()
     early[0, 0] = 34.0
     assert merge._restored(np.stack((early, rows, idle))).gap_s == 32.0
+
+
+def test_a_restore_ends_when_time_runs_out(tmp_path: Path) -> None:
+    run, checkpoint = _run(tmp_path, "checkpoint={model_bytes: 1 MiB, reads: 5}")
+    checkpoints = Checkpoints(run, checkpoint, 0)
+    checkpoints.save()
+    answers = iter([False, False, True])
+    stop: Any = SimpleNamespace(barrier=lambda: next(answers))
+    rows, stopped = restore(_ALONE, _ALONE, run, checkpoints, stop)
+    checkpoints.close()
+    assert (len(rows), stopped) == (2, True)
 
 
 def test_a_run_that_writes_no_checkpoint_cannot_read_one(tmp_path: Path) -> None:

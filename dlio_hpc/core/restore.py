@@ -23,10 +23,12 @@ GAP_S, READ_S, SIZE, VERIFY_S, ARRIVALS = range(5)
 COLUMNS = 9
 
 
-def restore(comm: "Intracomm", node: "Intracomm", run: Run, checkpoints: Checkpoints, stop: Stop) -> Floats:
+def restore(
+    comm: "Intracomm", node: "Intracomm", run: Run, checkpoints: Checkpoints, stop: Stop
+) -> tuple[Floats, bool]:
     """Read the checkpoints that are on storage in turn, `checkpoint.reads` in total or as many as the time allows.
     Before that, drop the files that ranks of this node have written from its page cache. Return a row for each
-    checkpoint that was read, shape (checkpoints, COLUMNS).
+    checkpoint that was read, shape (checkpoints, COLUMNS), and whether time ran out before the last one.
     """
     checkpoint = run.workload.checkpoint
     assert checkpoint is not None
@@ -36,7 +38,7 @@ def restore(comm: "Intracomm", node: "Intracomm", run: Run, checkpoints: Checkpo
     rows: list[tuple[float, ...]] = []
     numbers = checkpoints.restorable()
     if not checkpoint.reads or not numbers:
-        return np.empty((0, COLUMNS))
+        return np.empty((0, COLUMNS)), False
     checkpoints.forget()
     arrivals = Arrivals(node, filesystem.of(Path(run.outputs)), lambda _: not checkpoint.direct)
     for turn in range(checkpoint.reads):
@@ -50,4 +52,4 @@ def restore(comm: "Intracomm", node: "Intracomm", run: Run, checkpoints: Checkpo
         clock.barrier(comm)
         rows.append((started - before, *restored, *arrivals.end(0)))
         before = clock.now()
-    return np.array(rows).reshape(-1, COLUMNS)
+    return np.array(rows).reshape(-1, COLUMNS), len(rows) < checkpoint.reads

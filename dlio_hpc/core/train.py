@@ -58,7 +58,7 @@ class Recording(NamedTuple):
     columns. verified (epochs started, 2): seconds spent on comparing contents, and
     number of samples compared. own_s: seconds that dlio-hpc itself took, as own_cost.py defines them. counts: totals of
     all batches. disturbances (epochs started + 1, columns): disturbance.py defines the columns; the last row is for all
-    epochs together.
+    epochs together. stopped: whether time ran out before the end of the run.
     """
 
     steps: Floats
@@ -72,6 +72,7 @@ class Recording(NamedTuple):
     counts: Tally
     auxiliary_files: Counts
     disturbances: Floats
+    stopped: bool
 
 
 def train(
@@ -126,11 +127,12 @@ def train(
                 loop.finish_verification(epoch)
                 loop.record.arrived(arrivals.end(apart.taken() + loop.record.other_processes_fetched()))
                 loop.record.disturbed(disturbance.between(before, meter.read()))
-                if stopped or (evaluation is not None and loop.evaluate(epoch, evaluation)):
+                loop.record.stopped = stopped or (evaluation is not None and loop.evaluate(epoch, evaluation))
+                if loop.record.stopped:
                     break
             else:
                 if loop.checkpoints:
-                    loop.record.restored = restore(comm, node, run, loop.checkpoints, stop)
+                    loop.record.restored, loop.record.stopped = restore(comm, node, run, loop.checkpoints, stop)
             loop.record.disturbed(disturbance.between(begun, meter.read()))
             loop.auxiliary_files.due("end")
             clock.barrier(comm)
@@ -256,6 +258,7 @@ class _Recorder:
         self._done, self._planned = 0, epochs * run.steps_per_epoch
         self._checkpoints: list[tuple[float, float, float, Saved | Future[Saved]]] = []
         self.restored = np.empty((0, RESTORED))
+        self.stopped = False
         reader = run.workload.reader
         self._ahead = 2 * reader.batches_ahead + reader.read_threads  # frameworks round up and buffer again
         self._progress = progress
@@ -312,5 +315,5 @@ class _Recorder:
         evaluated = np.array(self._evaluated).reshape(-1, EVALUATED)
         return Recording(
             steps, self._reads, arrivals, checkpoints, self.restored, evaluated, verified, own_s, self._counts,
-            auxiliary_files, disturbances,
+            auxiliary_files, disturbances, self.stopped,
         )  # fmt: skip

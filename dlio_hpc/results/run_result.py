@@ -226,7 +226,7 @@ class Summary(Struct, frozen=True):
     samples_left_out: int
     """Number of samples that are not read because of reader.drop_last or train.steps."""
     steps: int
-    """Number of steps done; fewer than planned if the job's time ran out."""
+    """Number of steps done; fewer than planned if time ran out."""
     steps_planned: int
     """Number of steps planned."""
     bytes_read: int
@@ -277,10 +277,19 @@ class Summary(Struct, frozen=True):
     """
     samples_verified: int = 0
     """Number of samples that were compared with the generated contents."""
+    cut_short: str | None = None
+    """What is not complete because the job's time ran out, such as "4 of 10 checkpoints read"; null: nothing."""
     overhead_s: float | None = None
     """Time that dlio-hpc itself takes, as the mean over ranks: bookkeeping after each step and, if the native loader
     reads in posix mode, the part of wait_s in which no file is read, opened or closed; null: not measured.
     """
+
+
+def unfinished(summary: Summary) -> str | None:
+    """Return what a run has not finished because time ran out, or None if it has finished."""
+    if summary.cut_short is None and summary.steps < summary.steps_planned:
+        return f"{summary.steps} of {summary.steps_planned} steps"  # the result is of a version without cut_short
+    return summary.cut_short
 
 
 class DatasetFacts(Struct, frozen=True):

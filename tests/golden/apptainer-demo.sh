@@ -152,5 +152,5 @@ set_darshan runs/02-measure-2/darshan
 run 02-measure-2 srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --mpi=pmi2 --kill-on-bad-exit=1 "${container[@]}" "${darshan[@]}" /opt/dlio-hpc/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
 run 'darshan 02-measure-2' /opt/python/bin/python3 -m dlio_hpc.darshan judge plan.json --run 2 || [ $? != 3 ] || status=3
 
-grep -qs "steps" stop && exit 124
+grep -qs ": stopped, " stop && exit 124
 exit "$status"

@@ -112,5 +112,5 @@ run 01-measure-1 flux run --nodes=2 --ntasks=8 --cores-per-task=21 --setopt=exit
 run 'probe 02-measure-2' flux run --nodes=2 --ntasks=8 --cores-per-task=21 --setopt=exit-on-error --setopt=exit-timeout=none --exclusive env OMP_NUM_THREADS=1 MPICH_GPU_SUPPORT_ENABLED=0 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 --probe || true
 run 02-measure-2 flux run --nodes=2 --ntasks=8 --cores-per-task=21 --setopt=exit-on-error --setopt=exit-timeout=none --exclusive env OMP_NUM_THREADS=1 MPICH_GPU_SUPPORT_ENABLED=0 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
 
-grep -qs "steps" stop && exit 124
+grep -qs ": stopped, " stop && exit 124
 exit "$status"
