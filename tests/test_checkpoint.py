@@ -3,6 +3,8 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +16,9 @@ from dlio_hpc import document
 from dlio_hpc.config import site
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.workload import load
-from dlio_hpc.core import clock, merge
+from dlio_hpc.core import clock, content, merge, page_cache, train
 from dlio_hpc.core.checkpoint import Checkpoints
-from dlio_hpc.core.checkpoint_modes import posix
+from dlio_hpc.core.checkpoint_modes import framework, keras_weights, posix, torch_distributed, torch_files
 from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, Saved
 from dlio_hpc.core.restore import restore
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
@@ -298,6 +300,110 @@ def test_a_fault_of_a_checkpoint_in_the_background_ends_the_run(tmp_path: Path) 
     checkpoints.begin()
     with pytest.raises(InfrastructureError, match="cannot write"):
         checkpoints.finish()
+
+
+class _Clock:
+    """A clock that only the functions of a test advance, each by its own number of seconds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.at = 0.0
+        for module in (clock, posix, framework):
+            monkeypatch.setattr(module, "now", lambda: self.at)
+
+    def after(self, seconds: float, function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any) -> Any:
+            self.at += seconds
+            return function(*arguments)
+
+        return called
+
+
+_MAKE, _WRITE, _SYNC, _READ, _COMPARE, _DROP, _MEET = 10, 1, 2, 4, 500, 7000, 30000
+
+
+def _timed(monkeypatch: pytest.MonkeyPatch) -> _Clock:
+    """Let each part of a checkpoint take its own time, in all modes. The frameworks are stand-ins."""
+    fake = _Clock(monkeypatch)
+    monkeypatch.setattr(content, "fill", fake.after(_MAKE, content.fill))
+    monkeypatch.setattr(posix, "write_all", fake.after(_WRITE, posix.write_all))
+    monkeypatch.setattr(os, "fsync", fake.after(_SYNC, lambda _: None))
+    monkeypatch.setattr(page_cache, "drop", fake.after(_DROP, lambda _: None))
+    for module in (posix, framework):
+        monkeypatch.setattr(module, "compare", fake.after(_COMPARE, lambda *_: None))
+    pieces = posix._pieces
+
+    def read(*arguments: Any) -> Any:
+        for data, done, _ in pieces(*arguments):
+            fake.at += _READ
+            yield data, done, _READ
+
+    def save(state: Any, path: str) -> None:
+        folder = Path(path)
+        if "distributed" in state:
+            folder.mkdir(exist_ok=True)
+            (folder / ".metadata").write_bytes(b"known")
+            folder = folder / "__0_0.distcp"
+        folder.write_bytes(bytes(100))
+
+    tensor = np.zeros(100, np.uint8)
+    for module, kind in ((torch_files, "file"), (keras_weights, "file"), (torch_distributed, "distributed")):
+        calls = framework.Calls(
+            prepare=lambda _, kind=kind: {kind: tensor},  # type: ignore[misc]
+            save=fake.after(_WRITE, save),
+            blank=lambda _: None,
+            load=fake.after(_READ, lambda *_: None),
+            tensors=lambda _: {"rank00000-0.0": tensor},
+        )
+        meet = fake.after(_MEET, lambda: None)
+        made = calls if kind == "file" else torch_distributed.Groups(calls, meet, meet)
+        monkeypatch.setattr(module, "start", lambda *_, made=made: made)
+    monkeypatch.setattr(posix, "_pieces", read)
+    return fake
+
+
+def _saved_in_the_loop(run: plan.Run, checkpoints: Checkpoints) -> tuple[float, float]:
+    """Write a checkpoint as the training loop does. Return the pause and the seconds of dlio-hpc itself."""
+    rows: list[tuple[Any, ...]] = []
+    record: Any = SimpleNamespace(steps=np.zeros((1, 32, 1)), checkpoint=lambda *row: rows.append(row))
+    nothing: Any = nullcontext()
+    loop = train._Loop(_ALONE, run.workload, record, checkpoints, nothing, nothing, nothing, nothing)
+    loop.save(0, 31)
+    ((_, pause_s, own_s, _),) = rows
+    return pause_s, own_s
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("mode", ["posix", "torch", "keras", "torch_distributed"])
+def test_contents_that_are_made_and_compared_are_no_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, back: bool
+) -> None:
+    _timed(monkeypatch)
+    keys = f"checkpoint={{files: [100], mode: {mode}, read_back: {str(back).lower()}, every_steps: 32}}"
+    run, checkpoint = _run(tmp_path, keys)
+    checkpoints = Checkpoints(run, checkpoint, 0)
+    files = 2 if mode == "torch_distributed" else 1  # its own and .metadata
+    paused, made = _WRITE + files * _SYNC, _MAKE + _MEET * (mode == "torch_distributed")
+    if back:
+        paused, made = paused + _READ, made + _COMPARE + files * _DROP + _MEET * (mode == "torch_distributed")
+    assert _saved_in_the_loop(run, checkpoints) == (paused, made)
+    saved = checkpoints.save()
+    assert (saved.write_s, saved.fsync_s, saved.read_s) == (_WRITE, files * _SYNC, _READ * back)
+    monkeypatch.setattr(clock, "longest", lambda _, seconds: seconds + 0.5)
+    pause_s, own_s = _saved_in_the_loop(run, checkpoints)
+    assert (pause_s, own_s) == (paused + 0.5, made - 0.5), "another rank writes longer, while this one makes contents"
+
+
+def test_contents_that_are_made_in_the_background_are_no_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _timed(monkeypatch)
+    gate, fill = threading.Event(), content.fill
+    monkeypatch.setattr(content, "fill", lambda *arguments: (gate.wait(30), fill(*arguments)))
+    run, checkpoint = _run(tmp_path, "checkpoint={files: [100], asynchronous: true, every_steps: 32}")
+    checkpoints = Checkpoints(run, checkpoint, 0)
+    assert _saved_in_the_loop(run, checkpoints) == (0, 0)
+    threading.Timer(0.05, gate.set).start()
+    assert _saved_in_the_loop(run, checkpoints) == (_WRITE + _SYNC, _MAKE)
+    checkpoints.finish()
+    checkpoints.close()
 
 
 _ALONE: Any = SimpleNamespace(rank=0, size=1, bcast=lambda value: value)

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import structs
 
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import cache_accounting, clock, distributions, disturbance, evaluation, restore
+from dlio_hpc.core import cache_accounting, checkpoint, clock, distributions, disturbance, evaluation, restore
 from dlio_hpc.core.distributions import ASKED, BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
 from dlio_hpc.core.read_activity import Activity, TimeBins, common
 from dlio_hpc.core.train import Recording
@@ -45,7 +45,7 @@ class Merged(NamedTuple):
     offsets (ranks, 1): seconds that were added to the clock of each rank. steps (ranks, steps of all epochs, columns):
     distributions.py defines the columns of a step. histogram (ranks, bins): read latencies. totals (ranks, 10): the
     columns are defined below this class. arrivals (ranks, epochs, columns): cache_accounting.py defines the columns.
-    checkpoints (ranks, n, 7): the columns are defined below this class. restored (ranks, checkpoints, columns):
+    checkpoints (ranks, n, columns): checkpoint.py defines the columns. restored (ranks, checkpoints, columns):
     restore.py defines the columns. verified (ranks, epochs, 2): seconds spent on
     comparing contents, and number of samples compared. auxiliary_files (ranks, 6): the fields of
     auxiliary_files.Counts. sizes (ranks, bins): request sizes. activity (ranks, 3, bins): read_activity.py defines the
@@ -76,8 +76,6 @@ class Merged(NamedTuple):
 OPENS, OVERHEAD, REQUESTS, _PREPROCESS_S, TIMED, IO_S, _HIDDEN_S, _READ_S, _LONGEST_S, _OWN_S = range(10)
 # Phases of a step, each given by the timestamp at which it begins. A phase ends at the next timestamp.
 PHASES = WAIT, COMPUTE, SYNC = STARTED, READY, COMPUTED
-# Columns of Merged.checkpoints.
-_EPOCH, _STEPS, _PAUSE_S, WRITE_S, FSYNC_S, _BACK_S, SIZE = range(7)
 
 
 def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Floats) -> Merged | None:
@@ -156,26 +154,41 @@ def _epoch(merged: Merged, number: int, steps: Floats) -> Epoch:
     wait, compute, sync = (phase(steps, which).sum(axis=1).mean() for which in PHASES)
     arrived = merged.arrivals[:, number]
     checked = arrived[:, cache_accounting.LOOKED].sum()
-    saved = merged.checkpoints[:, merged.checkpoints[0, :, _EPOCH] == number]
-    after = saved[:, saved[0, :, _STEPS] == steps.shape[1], _PAUSE_S]  # a checkpoint after the last step counts too
+    saved = _of_epoch(merged.checkpoints, number)
+    is_last = saved[0, :, checkpoint.STEPS] == steps.shape[1]
+    after = saved[:, is_last, checkpoint.PAUSE_S]  # a checkpoint after the last step counts too
+    own_s = _own_s(saved[:, ~is_last])
     return Epoch(
         epoch=number + 1,
-        wall_s=float(steps[..., SYNCED].max() - steps[..., STARTED].min() + after.max(initial=0.0)),
+        wall_s=float(steps[..., SYNCED].max() - steps[..., STARTED].min() + after.max(initial=0.0)) - own_s,
         steps=steps.shape[1],
         samples=int(steps[..., SAMPLES].sum()),
         bytes_read=int(steps[..., BYTES].sum()),
         wait_s=float(wait),
         compute_s=float(compute),
         sync_s=float(sync),
-        checkpoint_s=float(saved[..., _PAUSE_S].sum()) / len(saved),
+        checkpoint_s=float(saved[..., checkpoint.PAUSE_S].sum()) / len(saved),
         storage_bytes_read=_total(arrived[:, cache_accounting.FETCHED]),
         client_bytes_asked=_total(arrived[:, cache_accounting.ASKED]),
         client_bytes_read=_total(arrived[:, cache_accounting.ARRIVED]),
         verify_s=float(merged.verified[:, number, 0].mean()),
         page_cache_fraction=float(arrived[:, cache_accounting.RESIDENT].sum() / checked) if checked else None,
         disturbance=disturbed(merged, number),
-        au_mlperf=_au_mlperf([steps]),
+        au_mlperf=_au_mlperf([steps], [own_s]),
     )
+
+
+def _of_epoch(saved: Floats, epoch: int) -> Floats:
+    """Return the checkpoints of the epoch with index `epoch`, shape (ranks, checkpoints of the epoch, columns)."""
+    of_epoch: Floats = saved[:, saved[0, :, checkpoint.EPOCH] == epoch]
+    return of_epoch
+
+
+def _own_s(saved: Floats) -> float:
+    """Return the seconds that dlio-hpc itself took for these checkpoints, as the mean over ranks. They are no part of a
+    pause, and are subtracted from times that they lie in.
+    """
+    return float(saved[..., checkpoint.OWN_S].sum()) / len(saved)
 
 
 def _total(counts: Floats) -> int | None:
@@ -188,7 +201,13 @@ def summary(merged: Merged, run: Run) -> Summary:
     steps, totals = merged.steps, merged.totals
     times = _times(steps)
     wall_s = float(steps[..., SYNCED].max() - steps[..., STARTED].min())
-    wall_s -= _between_epochs(merged.evaluated, len(_by_epoch(steps, run.steps_per_epoch)))
+    by_epoch = _by_epoch(steps, run.steps_per_epoch)
+    wall_s -= _between_epochs(merged.evaluated, len(by_epoch))
+    saved = [_of_epoch(merged.checkpoints, number) for number in range(len(by_epoch))]
+    within = [
+        _own_s(part[:, part[0, :, checkpoint.STEPS] < own.shape[1]]) for part, own in zip(saved, by_epoch, strict=True)
+    ]
+    wall_s -= sum(map(_own_s, saved[:-1])) + within[-1]  # one after the last step of the run is not in wall_s
     samples, bytes_read = int(steps[..., SAMPLES].sum()), int(steps[..., BYTES].sum())
     busy = times.compute_s + times.wait_s
     io_s = float(totals[:, IO_S].sum())
@@ -208,7 +227,7 @@ def summary(merged: Merged, run: Run) -> Summary:
         samples_per_s=samples / wall_s if reads_samples else None,
         read_MBps=bytes_read / wall_s / 1e6 if reads_samples else None,
         au=times.compute_s / busy if busy and reads_samples else None,
-        au_mlperf=_au_mlperf(_by_epoch(steps, run.steps_per_epoch)) if reads_samples else None,
+        au_mlperf=_au_mlperf(by_epoch, within) if reads_samples else None,
         io_time_s=io_s / len(steps) if is_timed else None,
         io_hidden_fraction=float(totals[:, _HIDDEN_S].sum()) / io_s if io_s else None,
         opens=int(totals[:, OPENS].sum()),
@@ -243,18 +262,19 @@ def _side_files(counts: Floats) -> AuxiliaryFilesSummary:
 
 
 def _checkpoint(saved: Floats) -> CheckpointSummary:
-    writers = saved[saved[:, 0, SIZE] > 0]
-    size = int(writers[..., SIZE].sum())
-    safe = (writers[..., WRITE_S] + writers[..., FSYNC_S]).max(axis=0)
+    writers = saved[saved[:, 0, checkpoint.SIZE] > 0]
+    size = int(writers[..., checkpoint.SIZE].sum())
+    safe = (writers[..., checkpoint.WRITE_S] + writers[..., checkpoint.FSYNC_S]).max(axis=0)
     slowest_write = safe.sum()
-    slowest_read = writers[..., _BACK_S].max(axis=0).sum()
+    slowest_read = writers[..., checkpoint.BACK_S].max(axis=0).sum()
     return CheckpointSummary(
         count=saved.shape[1],
         bytes_written=size,
-        pause_s=distributions.of_values(saved[..., _PAUSE_S]),
-        write_s=distributions.of_values(writers[..., WRITE_S]),
-        fsync_s=distributions.of_values(writers[..., FSYNC_S]),
-        read_s=distributions.of_values(writers[..., _BACK_S]) if slowest_read else None,
+        pause_s=distributions.of_values(saved[..., checkpoint.PAUSE_S]),
+        own_s=_own_s(saved),
+        write_s=distributions.of_values(writers[..., checkpoint.WRITE_S]),
+        fsync_s=distributions.of_values(writers[..., checkpoint.FSYNC_S]),
+        read_s=distributions.of_values(writers[..., checkpoint.BACK_S]) if slowest_read else None,
         write_MBps=float(size / slowest_write / 1e6),
         read_MBps=float(size / slowest_read / 1e6) if slowest_read else None,
         safe_s=distributions.of_values(safe),
@@ -347,16 +367,17 @@ def _times(steps: Floats) -> _Times:
     return _Times(wait, computed, distributions.of_values(phase(steps, SYNC)), wait_s, compute_s, busy)
 
 
-def _au_mlperf(epochs: list[Floats]) -> float | None:
+def _au_mlperf(epochs: list[Floats], own_s: list[float]) -> float | None:
     """Return the accelerator utilisation (AU) as MLPerf Storage defines it: requested computation time (mean over
     ranks) divided by running time. The first step of each epoch is left out of both. Return None if no epoch has a
-    second step.
+    second step. own_s: seconds in each epoch, between its first and its last step, in which dlio-hpc itself worked for
+    checkpoints.
     """
-    counted = [steps for steps in epochs if steps.shape[1] > 1]
+    counted = [(steps, own) for steps, own in zip(epochs, own_s, strict=True) if steps.shape[1] > 1]
     if not counted:
         return None
-    running = sum(steps[:, -1, SYNCED].max() - steps[:, 0, SYNCED].min() for steps in counted)
-    return float(sum(steps[:, 1:, ASKED].sum() / len(steps) for steps in counted) / running)
+    running = sum(steps[:, -1, SYNCED].max() - steps[:, 0, SYNCED].min() - own for steps, own in counted)
+    return float(sum(steps[:, 1:, ASKED].sum() / len(steps) for steps, _ in counted) / running)
 
 
 def _slowest(hosts: list[Host], busy: Floats) -> SlowestRank:

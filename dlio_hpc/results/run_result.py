@@ -35,7 +35,9 @@ class CheckpointSummary(Struct, frozen=True):
     bytes_written: int
     """Bytes that all ranks wrote."""
     pause_s: Distribution
-    """Time that training waits for a checkpoint; one value per checkpoint and rank."""
+    """Time that training waits for a checkpoint; one value per checkpoint and rank. Time in which dlio-hpc makes or
+    compares contents is not included.
+    """
     write_s: Distribution
     """Time of write requests; one value per checkpoint and writing rank."""
     fsync_s: Distribution
@@ -48,6 +50,10 @@ class CheckpointSummary(Struct, frozen=True):
     """Bytes written, divided by the time in which the slowest rank reads them back; null: not read back."""
     safe_s: Distribution | None = None
     """Time until a checkpoint is safe: write and fsync of the slowest rank; one value per checkpoint."""
+    own_s: float = 0.0
+    """Time in which dlio-hpc makes the contents of checkpoints and compares those that it reads back, as the mean over
+    ranks; included in the summary's overhead_s, and in no other time.
+    """
 
 
 class RestoreSummary(Struct, frozen=True):
@@ -280,8 +286,9 @@ class Summary(Struct, frozen=True):
     cut_short: str | None = None
     """What is not complete because the job's time ran out, such as "4 of 10 checkpoints read"; null: nothing."""
     overhead_s: float | None = None
-    """Time that dlio-hpc itself takes, as the mean over ranks: bookkeeping after each step and, if the native loader
-    reads in posix mode, the part of wait_s in which no file is read, opened or closed; null: not measured.
+    """Time that dlio-hpc itself takes, as the mean over ranks: bookkeeping after each step, the contents of checkpoints
+    (own_s of the checkpoints) and, if the native loader reads in posix mode, the part of wait_s in which no file is
+    read, opened or closed; null: not measured.
     """
 
 
