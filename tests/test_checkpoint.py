@@ -16,7 +16,7 @@ from dlio_hpc import document
 from dlio_hpc.config import site
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.workload import load
-from dlio_hpc.core import clock, content, merge, page_cache, train
+from dlio_hpc.core import clock, content, files, merge, page_cache, train
 from dlio_hpc.core.checkpoint import Checkpoints
 from dlio_hpc.core.checkpoint_modes import framework, keras_weights, posix, torch_distributed, torch_files
 from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, Saved
@@ -325,7 +325,7 @@ def _timed(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     """Let each part of a checkpoint take its own time, in all modes. The frameworks are stand-ins."""
     fake = _Clock(monkeypatch)
     monkeypatch.setattr(content, "fill", fake.after(_MAKE, content.fill))
-    monkeypatch.setattr(posix, "write_all", fake.after(_WRITE, posix.write_all))
+    monkeypatch.setattr(posix, "write_all", fake.after(_WRITE, files.write_all))
     monkeypatch.setattr(os, "fsync", fake.after(_SYNC, lambda _: None))
     monkeypatch.setattr(page_cache, "drop", fake.after(_DROP, lambda _: None))
     for module in (posix, framework):

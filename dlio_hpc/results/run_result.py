@@ -93,7 +93,7 @@ class EvaluationSummary(Struct, frozen=True):
     bytes_read: int
     """Bytes of the samples that all ranks read."""
     wall_s: float
-    """Duration of all passes."""
+    """Duration of all passes, each from its first step to the end of its last."""
     wait_s: float
     """Time that ranks wait for batches, as the mean over ranks."""
     compute_s: float
