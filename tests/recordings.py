@@ -6,7 +6,7 @@ import numpy as np
 
 from dlio_hpc import document, units
 from dlio_hpc.batch import job_record
-from dlio_hpc.core import cache_accounting, distributions, disturbance, evaluation, merge, restore, timeline
+from dlio_hpc.core import cache_accounting, checkpoint, distributions, disturbance, evaluation, merge, restore, timeline
 from dlio_hpc.core.merge import Host, Merged
 from dlio_hpc.core.read_activity import TimeBins
 from dlio_hpc.files import rundir
@@ -38,9 +38,11 @@ def merged(made: plan.Plan) -> Merged:
     hosts = [Host(f"nid{rank // made.ranks_per_node:06}", str(rank // made.ranks_per_node)) for rank in range(ranks)]
     return Merged(
         hosts, TimeBins(1.0, 1000, _BINS), np.zeros((ranks, 1)), table, histogram, totals,
-        np.zeros((ranks, 1, cache_accounting.COLUMNS)), np.zeros((ranks, 0, 7)), np.zeros((ranks, 0, restore.COLUMNS)),
-        np.zeros((ranks, 0, evaluation.COLUMNS)), np.zeros((ranks, 1, 2)), np.zeros((ranks, 6)), sizes, activity,
+        np.zeros((ranks, 1, cache_accounting.COLUMNS)), np.zeros((ranks, 0, checkpoint.COLUMNS)),
+        np.zeros((ranks, 0, restore.COLUMNS)), np.zeros((ranks, 0, evaluation.COLUMNS)),
+        np.zeros((ranks, 1, 2)), np.zeros((ranks, 6)), sizes, activity,
         np.zeros((ranks, 0, 2)), np.zeros((ranks, 2, disturbance.COLUMNS)),
+        np.zeros((ranks, 1)),
     )  # fmt: skip
 
 

@@ -1,23 +1,33 @@
 import os
 import re
+import subprocess
+import sys
 import threading
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from dlio_hpc import document
 from dlio_hpc.config import site
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.workload import load
+from dlio_hpc.core import clock, content, files, merge, page_cache, train
 from dlio_hpc.core.checkpoint import Checkpoints
-from dlio_hpc.core.checkpoint_modes import posix
+from dlio_hpc.core.checkpoint_modes import framework, keras_weights, posix, torch_distributed, torch_files
 from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, Saved
+from dlio_hpc.core.restore import restore
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
-from dlio_hpc.files import filesystem
+from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.plan import plan
+from dlio_hpc.results.run_result import RunError
 from dlio_hpc.verdict import history
 from tests import planning
-from tests.conftest import Run
+from tests.conftest import BIN, Run
 
 PAPER = [1024, 1024, 4096, 65536, 4194304]
 
@@ -290,6 +300,183 @@ def test_a_fault_of_a_checkpoint_in_the_background_ends_the_run(tmp_path: Path) 
     checkpoints.begin()
     with pytest.raises(InfrastructureError, match="cannot write"):
         checkpoints.finish()
+
+
+class _Clock:
+    """A clock that only the functions of a test advance, each by its own number of seconds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.at = 0.0
+        for module in (clock, posix, framework):
+            monkeypatch.setattr(module, "now", lambda: self.at)
+
+    def after(self, seconds: float, function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any) -> Any:
+            self.at += seconds
+            return function(*arguments)
+
+        return called
+
+
+_MAKE, _WRITE, _SYNC, _READ, _COMPARE, _DROP, _MEET = 10, 1, 2, 4, 500, 7000, 30000
+
+
+def _timed(monkeypatch: pytest.MonkeyPatch) -> _Clock:
+    """Let each part of a checkpoint take its own time, in all modes. The frameworks are stand-ins."""
+    fake = _Clock(monkeypatch)
+    monkeypatch.setattr(content, "fill", fake.after(_MAKE, content.fill))
+    monkeypatch.setattr(posix, "write_all", fake.after(_WRITE, files.write_all))
+    monkeypatch.setattr(os, "fsync", fake.after(_SYNC, lambda _: None))
+    monkeypatch.setattr(page_cache, "drop", fake.after(_DROP, lambda _: None))
+    for module in (posix, framework):
+        monkeypatch.setattr(module, "compare", fake.after(_COMPARE, lambda *_: None))
+    pieces = posix._pieces
+
+    def read(*arguments: Any) -> Any:
+        for data, done, _ in pieces(*arguments):
+            fake.at += _READ
+            yield data, done, _READ
+
+    def save(state: Any, path: str) -> None:
+        folder = Path(path)
+        if "distributed" in state:
+            folder.mkdir(exist_ok=True)
+            (folder / ".metadata").write_bytes(b"known")
+            folder = folder / "__0_0.distcp"
+        folder.write_bytes(bytes(100))
+
+    tensor = np.zeros(100, np.uint8)
+    for module, kind in ((torch_files, "file"), (keras_weights, "file"), (torch_distributed, "distributed")):
+        calls = framework.Calls(
+            prepare=lambda _, kind=kind: {kind: tensor},  # type: ignore[misc]
+            save=fake.after(_WRITE, save),
+            blank=lambda _: None,
+            load=fake.after(_READ, lambda *_: None),
+            tensors=lambda _: {"rank00000-0.0": tensor},
+        )
+        meet = fake.after(_MEET, lambda: None)
+        made = calls if kind == "file" else torch_distributed.Groups(calls, meet, meet)
+        monkeypatch.setattr(module, "start", lambda *_, made=made: made)
+    monkeypatch.setattr(posix, "_pieces", read)
+    return fake
+
+
+def _saved_in_the_loop(run: plan.Run, checkpoints: Checkpoints) -> tuple[float, float]:
+    """Write a checkpoint as the training loop does. Return the pause and the seconds of dlio-hpc itself."""
+    rows: list[tuple[Any, ...]] = []
+    record: Any = SimpleNamespace(steps=np.zeros((1, 32, 1)), checkpoint=lambda *row: rows.append(row))
+    nothing: Any = nullcontext()
+    loop = train._Loop(_ALONE, run.workload, record, checkpoints, nothing, nothing, nothing, nothing)
+    loop.save(0, 31)
+    ((_, pause_s, own_s, _),) = rows
+    return pause_s, own_s
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("mode", ["posix", "torch", "keras", "torch_distributed"])
+def test_contents_that_are_made_and_compared_are_no_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, back: bool
+) -> None:
+    _timed(monkeypatch)
+    keys = f"checkpoint={{files: [100], mode: {mode}, read_back: {str(back).lower()}, every_steps: 32}}"
+    run, checkpoint = _run(tmp_path, keys)
+    checkpoints = Checkpoints(run, checkpoint, 0)
+    files = 2 if mode == "torch_distributed" else 1  # its own and .metadata
+    paused, made = _WRITE + files * _SYNC, _MAKE + _MEET * (mode == "torch_distributed")
+    if back:
+        paused, made = paused + _READ, made + _COMPARE + files * _DROP + _MEET * (mode == "torch_distributed")
+    assert _saved_in_the_loop(run, checkpoints) == (paused, made)
+    saved = checkpoints.save()
+    assert (saved.write_s, saved.fsync_s, saved.read_s) == (_WRITE, files * _SYNC, _READ * back)
+    monkeypatch.setattr(clock, "longest", lambda _, seconds: seconds + 0.5)
+    pause_s, own_s = _saved_in_the_loop(run, checkpoints)
+    assert (pause_s, own_s) == (paused + 0.5, made - 0.5), "another rank writes longer, while this one makes contents"
+
+
+def test_contents_that_are_made_in_the_background_are_no_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _timed(monkeypatch)
+    gate, fill = threading.Event(), content.fill
+    monkeypatch.setattr(content, "fill", lambda *arguments: (gate.wait(30), fill(*arguments)))
+    run, checkpoint = _run(tmp_path, "checkpoint={files: [100], asynchronous: true, every_steps: 32}")
+    checkpoints = Checkpoints(run, checkpoint, 0)
+    assert _saved_in_the_loop(run, checkpoints) == (0, 0)
+    threading.Timer(0.05, gate.set).start()
+    assert _saved_in_the_loop(run, checkpoints) == (_WRITE + _SYNC, _MAKE)
+    checkpoints.finish()
+    checkpoints.close()
+
+
+_ALONE: Any = SimpleNamespace(rank=0, size=1, bcast=lambda value: value)
+_NEVER: Any = SimpleNamespace(barrier=lambda: False)
+
+
+@pytest.mark.parametrize("keys", ["asynchronous: true", "fsync: true", "read_back: true", "direct: true, keep: 2"])
+def test_the_gap_before_a_restore_begins_when_the_last_write_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: str
+) -> None:
+    run, checkpoint = _run(tmp_path, f"checkpoint={{model_bytes: 1 MiB, reads: 2, {keys}}}")
+    checkpoints = Checkpoints(run, checkpoint, 0)
+    monkeypatch.setattr(clock, "now", lambda: 100.0)
+    for _ in range(2):
+        if checkpoint.asynchronous:
+            checkpoints.begin().result()
+        else:
+            checkpoints.save()
+    monkeypatch.setattr(clock, "now", lambda: 132.0)  # the steps after the last checkpoint took 32 s
+    rows, stopped = restore(_ALONE, _ALONE, run, checkpoints, _NEVER)
+    checkpoints.close()
+    assert not stopped
+    assert merge._restored(rows[np.newaxis]).gap_s == 32.0
+    idle = rows.copy()
+    idle[0, 0] = np.nan  # another rank writes nothing, and a third one ended its write 2 s earlier
+    early = rows.copy()
+    early[0, 0] = 34.0
+    assert merge._restored(np.stack((early, rows, idle))).gap_s == 32.0
+
+
+def test_a_restore_ends_when_time_runs_out(tmp_path: Path) -> None:
+    run, checkpoint = _run(tmp_path, "checkpoint={model_bytes: 1 MiB, reads: 5}")
+    checkpoints = Checkpoints(run, checkpoint, 0)
+    checkpoints.save()
+    answers = iter([False, False, True])
+    stop: Any = SimpleNamespace(barrier=lambda: next(answers))
+    rows, stopped = restore(_ALONE, _ALONE, run, checkpoints, stop)
+    checkpoints.close()
+    assert (len(rows), stopped) == (2, True)
+
+
+def test_a_run_that_writes_no_checkpoint_cannot_read_one(tmp_path: Path) -> None:
+    message = "no checkpoint can be read, because the run ends after 32 steps and the first one is written after 33"
+    with pytest.raises(ConfigError, match=message):
+        _run(tmp_path, "checkpoint={every_steps: 33, reads: 1}")
+    run, _ = _run(tmp_path, "checkpoint={every_steps: 32, reads: 1}")
+    assert run.steps_per_epoch * run.workload.train.epochs == 32
+
+
+@pytest.mark.job
+@pytest.mark.parametrize(("victim", "ranks"), [(0, 1), (0, 2), (1, 2), (0, 3)])
+def test_a_wrong_byte_is_reported_before_the_outputs_are_removed(tmp_path: Path, victim: int, ranks: int) -> None:
+    keys = (
+        "dataset={format: 'null', files: 6, samples_per_file: 1, sample: {bytes: 1 KiB}}", "compute.time=0",
+        "checkpoint={files: [1 MiB, 1 MiB, 1 MiB], by: all, reads: 1, verify: true, transfer_size: 4 KiB}",
+    )  # fmt: skip
+    data = tmp_path / "data"
+    request = planning.Request(tmp_path, data=data, ranks_per_node=ranks)
+    made = planning.make(load("demo", keys), site.load("local"), request)
+    data.mkdir()
+    rundir.write(tmp_path / rundir.PLAN, document.encode(made))
+    program = [sys.executable, "-m", "mpi4py", "-m", "tests.damaged_checkpoint", victim, tmp_path / rundir.PLAN]
+    done = subprocess.run(
+        [*map(str, (BIN / "mpiexec", "-n", ranks, *program, "--run", len(made.runs) - 1))],
+        cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    (path,) = tmp_path.rglob(rundir.ERROR)
+    error = document.decode(path.read_bytes(), RunError, str(path))
+    assert (error.rank, error.exit_code, error.kind) == (victim, 3, "InvalidRun")
+    assert f"rank{victim:05}-0.ckpt: byte 5000 is 0x" in error.message
+    assert "No such file" not in done.stderr
+    assert not list(data.glob("outputs-*")), "they are removed after the report"
 
 
 @pytest.mark.job

@@ -57,7 +57,7 @@ def _merged(
     return Merged(
         hosts, TimeBins(1, 0, 1), offsets, steps, histogram, totals, arrivals, saved,
         np.zeros((ranks, 0, restore.COLUMNS)), np.zeros((ranks, 0, evaluation.COLUMNS)), verified, sides,
-        sizes, activity, marks, disturbances,
+        sizes, activity, marks, disturbances, np.zeros(fetched.shape),
     )  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def test_a_run_that_was_cut_short_in_its_second_epoch() -> None:
     for number in range(4):
         steps[0, number] = [10 * number, 10 * number + 1, 10 * number + 9, 10 * number + 10, 2, 20, 8]
     none = np.zeros((1, 272), np.int64)
-    fetched, saved = np.zeros((1, 2)), np.zeros((1, 0, 7))
+    fetched, saved = np.zeros((1, 2)), np.zeros((1, 0, 8))
     merged = _merged([Host("a", "1")], steps, none, np.zeros((1, 10)), fetched, saved)
     run = _run_of(3)
     first, second = merge.epochs(merged, run)
@@ -95,7 +95,7 @@ def test_the_summary_of_a_run_with_known_figures() -> None:
     totals = np.array([[3, 0, 4, 1.5, 4, 2.0, 1.0, 2.0, 0.5, 0.1], [4, 8, 4, 2.5, 4, 4.0, 0.5, 6.0, 1.5, 0.3]])
     histogram = np.array([distributions.histogram(np.full(4, 0.5)), distributions.histogram(np.full(4, 1.5))])
     hosts = [Host("a", "1"), Host("b", "2")]
-    fetched, saved = np.array([[10.0, 0], [5, 1]]), np.zeros((2, 0, 7))
+    fetched, saved = np.array([[10.0, 0], [5, 1]]), np.zeros((2, 0, 8))
     merged = _merged(hosts, steps, histogram, totals, fetched, saved)
     run = _run_of(2)
     summary = merge.summary(merged, run)
@@ -119,14 +119,33 @@ def test_the_summary_of_a_run_with_known_figures() -> None:
     assert (first.storage_bytes_read, second.storage_bytes_read) == (15, 1)
 
 
+def test_what_lies_between_epochs_does_not_count() -> None:
+    """Two ranks do two epochs of a step of 1 s. An evaluation pass of 5 s and 40 s of preparation lie between."""
+    steps = np.zeros((2, 2, distributions.COLUMNS))
+    steps[:, 0, :4], steps[:, 1, :4] = [0, 0, 1, 1], [46, 46, 47, 47]
+    steps[..., distributions.SAMPLES] = 1
+    hosts, none = [Host("a", "1"), Host("a", "1")], np.zeros((2, 272), np.int64)
+    merged = _merged(hosts, steps, none, np.zeros((2, 10)), np.zeros((2, 2)), np.zeros((2, 0, 8)))
+    passes = np.zeros((2, 2, evaluation.COLUMNS))
+    passes[..., evaluation.EPOCH] = [0, 1]
+    passes[..., evaluation.TOOK_S] = [[5, 9], [3, 9]]  # no epoch follows the second pass
+    passes[..., evaluation.WALL_S] = 2
+    prepared = np.array([[7.0, 40], [7, 42]])  # rank 1 waits for rank 0, which ends the pass 2 s later
+    summary = merge.summary(merged._replace(evaluated=passes, prepared=prepared), _run_of(1))
+    assert (summary.wall_s, summary.samples_per_s) == (2, 2)
+    assert summary.evaluation is not None
+    assert summary.evaluation.wall_s == 4
+
+
 def test_checkpoints_with_known_figures() -> None:
     """Two ranks do one epoch of two steps with a checkpoint after each: root writes 4 MB in 1 s + 1 s, twice."""
     steps = np.zeros((2, 2, distributions.COLUMNS))
     steps[:, 0, :4] = [0, 1, 2, 3]
-    steps[:, 1, :4] = [5.5, 6, 7, 8]
-    saved = np.zeros((2, 2, 7))
-    saved[0] = [[0, 1, 2.5, 1, 1, 0, 4e6], [0, 2, 2.5, 1, 1, 0, 4e6]]
-    saved[1] = [[0, 1, 2.5, 0, 0, 0, 0], [0, 2, 2.5, 0, 0, 0, 0]]
+    steps[..., distributions.SAMPLES], steps[..., distributions.ASKED] = 1, 1
+    steps[:, 1, :4] = [9.5, 10, 11, 12]  # dlio-hpc makes contents for 4 s before each checkpoint
+    saved = np.zeros((2, 2, 8))
+    saved[0] = [[0, 1, 2.5, 4, 1, 1, 0, 4e6], [0, 2, 2.5, 4, 1, 1, 0, 4e6]]
+    saved[1] = [[0, 1, 2.5, 4, 0, 0, 0, 0], [0, 2, 2.5, 4, 0, 0, 0, 0]]
     hosts, none = [Host("a", "1"), Host("a", "1")], np.zeros((2, 272), np.int64)
     merged = _merged(hosts, steps, none, np.zeros((2, 10)), np.zeros((2, 1)), saved)
     (epoch,) = merge.epochs(merged, _run_of(2))
@@ -134,7 +153,9 @@ def test_checkpoints_with_known_figures() -> None:
     assert epoch.wait_s + epoch.compute_s + epoch.sync_s + epoch.checkpoint_s == epoch.wall_s
     summary = merge.summary(merged, _run_of(2))
     assert summary.wall_s == 8, "to the end of the last step"
+    assert (summary.samples_per_s, summary.au_mlperf, epoch.au_mlperf) == (4 / 8, 1 / 5, 1 / 5)
     assert summary.checkpoint is not None
+    assert summary.checkpoint.own_s == 8
     assert (summary.checkpoint.count, summary.checkpoint.bytes_written, summary.checkpoint.write_MBps) == (
         2,
         8_000_000,

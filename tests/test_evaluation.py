@@ -1,14 +1,22 @@
 """Evaluation passes read a second dataset between epochs, and are kept apart from training."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 
 from dlio_hpc import units
 from dlio_hpc.config import site
 from dlio_hpc.config.workload import load
+from dlio_hpc.core import clock, evaluation
+from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.loaders.loader import Batch
+from dlio_hpc.core.sample_layout import Places
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import cost, planned_bytes
 from tests import planning
@@ -67,6 +75,35 @@ def test_the_cost_counts_the_passes(tmp_path: Path) -> None:
 def test_workloads_without_passes_are_refused(settings: tuple[str, ...], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load("demo", (*_SMALL, *settings))
+
+
+def test_preparation_and_the_end_of_workers_are_no_part_of_a_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fake clock: the page cache is dropped for 100 s, a step takes 1 s, and the loader ends for 1000 s."""
+    run = _plan(tmp_path, "evaluation={files: 3}", "reader.drop_cache=true").runs[-1].evaluation
+    at = [0.0]
+
+    def after(seconds: float) -> None:
+        at[0] += seconds
+
+    def batches(*_: object) -> Iterator[Batch]:
+        for _step in range(run.steps_per_epoch):
+            after(1)
+            yield Batch(Places(np.zeros((6, 0), np.int64)), np.zeros((2, 8), np.uint8), Tally())
+        after(1000)
+
+    monkeypatch.setattr(clock, "now", lambda: at[0])
+    monkeypatch.setattr(evaluation, "open_loader", lambda *_: SimpleNamespace(epoch=batches))
+    monkeypatch.setattr(evaluation, "PageCacheDrop", lambda *_: lambda *_: after(100))
+    monkeypatch.setattr(evaluation, "emulate", lambda *_: None)
+    monkeypatch.setattr(evaluation, "Verification", lambda *_: Mock())
+    alone: Any = SimpleNamespace(rank=0, size=1, bcast=lambda value: value)
+    passes = evaluation.EvaluationPasses(alone, alone, run, 1, 1)
+    row, stopped = passes.evaluate(0, Mock(barrier=lambda: False))
+    assert not stopped
+    steps = run.steps_per_epoch
+    assert (row[evaluation.WALL_S], row[evaluation.WAIT_S], row[evaluation.TOOK_S]) == (steps, steps, steps + 1100)
 
 
 @pytest.mark.job

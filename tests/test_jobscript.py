@@ -14,6 +14,7 @@ from dlio_hpc.batch.schedulers import SCHEDULERS, After
 from dlio_hpc.config import shipped, site, workload
 from dlio_hpc.plan import plan
 from dlio_hpc.plan.plan import Plan
+from dlio_hpc.results.run_result import RunError
 from tests import planning
 from tests.standins.login import until
 
@@ -201,6 +202,19 @@ def _by_hand(made: Plan, *setup: str, launcher: str = "") -> Path:
     runner.chmod(0o755)
     (directory / "job.sh").write_text(jobscript.render(_with_runner(made, str(runner), setup=setup)))
     return directory
+
+
+@pytest.mark.job
+@pytest.mark.parametrize(("code", "status"), [(7, 124), (70, 70), (71, 71), (3, 3), (6, 6)])
+def test_only_an_incomplete_run_is_a_timeout(tmp_path: Path, code: int, status: int) -> None:
+    """The exit code of a bug, 70, begins with the digit of an incomplete run, 7. A message may quote either."""
+    error = RunError(0, "node1", "Some", 'quoted: "exit_code": 7', code)
+    launcher = (
+        f"mkdir -p runs/00-measure; echo {shlex.quote(document.encode(error).decode())} > runs/00-measure/error.json"
+    )
+    directory = _by_hand(_plan(tmp_path, shipped="null"), launcher=f"{launcher}; exit {code}")
+    done = subprocess.run(["bash", "job.sh"], cwd=directory, check=False, capture_output=True)
+    assert (done.returncode, (directory / "exit_status").read_text()) == (status, f"{status}\n")
 
 
 @pytest.mark.job

@@ -290,6 +290,46 @@ def test_a_job_stops_cleanly_before_its_time_limit(run: Run, small: Path) -> Non
     assert np.isfinite(waits).sum() == 4 * summary["steps"], "four ranks"
 
 
+@pytest.mark.parametrize(
+    ("name", "keys", "done"),
+    [
+        (
+            "reads.yaml",
+            ("checkpoint={files: [64 KiB], writes: 1, reads: 100000000}",),
+            r"\d+ of 100000000 checkpoints read",
+        ),
+        (
+            "small.yaml",
+            ("evaluation={files: 300, time: {mean: 0.1}}", "checkpoint={reads: 1}", "train.epochs=1"),
+            r"\d+ of \d+ samples of the evaluation passes, 0 of 1 checkpoints read",
+        ),
+        (
+            "small.yaml",
+            ("evaluation={files: 300, time: {mean: 0.1}}", "train.epochs=2"),
+            r"\d+ of \d+ steps, \d+ of \d+ samples",
+        ),
+    ],
+)
+def test_a_job_that_is_still_reading_at_its_time_limit_is_incomplete(
+    run: Run, small: Path, name: str, keys: tuple[str, ...], done: str
+) -> None:
+    (small.parent / "reads.yaml").write_text("name: reads\ncheckpoint: {writes: 1}\n")
+    settings = [word for key in ("compute.time=1 ms", *keys) for word in ("-S", key)]
+    job = run("dlio-submit", small.with_name(name), "--ppn", 2, "-t", "6s", *settings, "--wait", "--json")
+    assert (job.code, job.job["state"]) == (7, "timeout"), job.err
+    assert (Path(job.job["directory"]) / "exit_status").read_text() == "124\n"
+    result = job.job["runs"][-1]["result"]
+    assert result["faults"] == []
+    summary = result["summary"]
+    assert re.match(done, summary["cut_short"])
+    reads = summary["restored"]["bytes_read"] if name == "reads.yaml" else summary["evaluation"]["bytes_read"]
+    assert reads > 0, "figures of what was done"
+    report = run("dlio-hpc", "report", job.job["archive"])
+    assert report.code == 7
+    assert report.out.startswith("Not measured: Incomplete: ")
+    assert f"stopped before the time limit: {summary['cut_short']}" in " ".join(report.out.split())
+
+
 def test_a_generation_that_takes_too_long_is_incomplete(run: Run, small: Path) -> None:
     done = run(
         "dlio-submit",

@@ -25,7 +25,7 @@ from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.sample_layout import SampleLayout
 from dlio_hpc.errors import ConfigError, InvalidRun
-from dlio_hpc.plan import planned_bytes
+from dlio_hpc.plan import plan, planned_bytes
 from dlio_hpc.units import Size
 from tests import planning, written
 
@@ -342,3 +342,31 @@ def test_numbers_are_encoded_in_groups_of_seven_bits(number: int) -> None:
     encoded = thrift.varint(number)
     assert sum((byte & 0x7F) << 7 * at for at, byte in enumerate(encoded)) == number
     assert [byte >> 7 for byte in encoded] == [1] * (len(encoded) - 1) + [0]
+
+
+@pytest.mark.parametrize("row_group", [1, 7, 10, None])
+@pytest.mark.parametrize("loader", ["native", "pytorch", "tensorflow"])
+def test_direct_access_requests_whole_blocks(row_group: int | None, loader: Any) -> None:
+    """Sizes of columns are no multiples of a block: a request has the blocks at both ends."""
+    dataset = _dataset(row_group=row_group)
+    wanted = Workload("w", dataset, reader=ReaderKeys(loader=loader, mode="posix", direct=True))
+    request = plan.resolved(wanted).reader.transfer_size
+    assert request is not None
+    assert request % 4096 == 0
+    assert request >= 2000 * 8 * dataset.row_group_samples + 4096
+
+
+@pytest.mark.parametrize("row_group", [3, 10])
+def test_direct_access_reads_the_same_samples(tmp_path: Path, row_group: int) -> None:
+    dataset = _dataset(row_group=row_group)
+    _write(tmp_path, dataset)
+    reader = _reader(tmp_path, dataset, "posix", direct=True)
+    places = SampleLayout(dataset).of(np.array([24, 0, 49, 13, 12, 11], np.uint64))
+    buffer, tally = buffers.allocate(len(places), dataset.sample.size), Tally()
+    reader.read(places, buffer, tally)
+    reader.close()
+    for place, row in zip(places, buffer.rows, strict=True):
+        expected = np.empty(place.size, np.uint8)
+        content.fill(expected, place.position)
+        assert np.array_equal(row[: place.size], expected)
+    assert tally.bytes_read == len(places) * dataset.sample.size

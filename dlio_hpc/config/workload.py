@@ -181,13 +181,13 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
             return reader.transfer_size
         if reader.mode == "framework":
             return units.Size(TENSORFLOW_BUFFER) if dataset.format == "tfrecord" else None
-        if dataset.format == "parquet":
-            largest = max(column.bytes for column in dataset.all_columns)
-            return units.Size(min(dataset.row_group_samples * largest, LARGEST_REQUEST))
         if dataset.format == "npz" and dataset.compression != "none":
             return units.Size(1 << 20)
-        chunk = math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
-        size = max(dataset.largest, chunk if dataset.is_chunked else 0)
+        if dataset.format == "parquet":
+            size = dataset.row_group_samples * max(column.bytes for column in dataset.all_columns)
+        else:
+            chunk = math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
+            size = max(dataset.largest, chunk if dataset.is_chunked else 0)
         if reader.direct and not fits_blocks(dataset):  # includes the blocks at both ends
             size = (-(-size // BLOCK) + 1) * BLOCK
         return units.Size(min(size, LARGEST_REQUEST))

@@ -3,24 +3,25 @@
 import argparse
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 
 from dlio_hpc import document
 from dlio_hpc.core import orphan_ranks
 from dlio_hpc.errors import DlioError, classified, kind_of, of_system, reported
-from dlio_hpc.files import rundir
+from dlio_hpc.files import rundir, safe_folders
 from dlio_hpc.results.run_result import RunError
 
 # When ranks abort, launchers drop output that they have not yet forwarded. The rank that failed first therefore waits
-# _FORWARD_S for its message to be forwarded. Other ranks that fail wait _GRACE_S, so that they do not abort before the
-# first one.
-_FORWARD_S, _GRACE_S = 0.2, 1.0
+# _FORWARD_S for its message to be forwarded. It then removes the outputs of the run, for at most _REMOVAL_S, because a
+# file system may hang. Other ranks that fail wait _GRACE_S, so that they do not abort before the first one.
+_FORWARD_S, _REMOVAL_S, _GRACE_S = 0.2, 10.0, 12.0
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Execute a run on this rank. If the rank fails, report the reason and end all ranks at once, without waiting for
-    reader threads.
+    """Execute a run on this rank. If the rank fails, report the reason, remove the outputs of the run, and end all
+    ranks at once, without waiting for reader threads.
     """
     parser = argparse.ArgumentParser(prog="python -m mpi4py -m dlio_hpc.core", description=__doc__)
     parser.add_argument("plan", type=Path, metavar="PLAN.json", help="plan from dlio-submit; results go to its folder")
@@ -41,10 +42,12 @@ def main(arguments: list[str] | None = None) -> None:
         comm = MPI.COMM_WORLD
     directory = options.plan.resolve().parent
     folder: Path | None = None
+    outputs: str | None = None
     try:
         plan, run, plan_sha256 = core.load(options.plan, options.run)
         folder = rundir.run_directory(directory, run.number, run.name)
         folder.mkdir(parents=True, exist_ok=True)
+        outputs = run.outputs
         if comm.rank == 0:
             (folder / rundir.ERROR).unlink(missing_ok=True)
         clock.assemble(comm)
@@ -58,30 +61,45 @@ def main(arguments: list[str] | None = None) -> None:
             core.execute(comm, directory, plan, run, plan_sha256)
         clock.assemble(comm)  # rank 0 is still merging and writing
     except Exception as fault:  # noqa: BLE001 - reported, then all ranks end
-        _report(comm.rank, None if isinstance(fault, core.ResultKept) else folder, fault)
+        is_kept = isinstance(fault, core.ResultKept)
+        if _report(comm.rank, None if is_kept else folder, fault) and outputs is not None:
+            _remove(outputs)
         comm.Abort(classified(fault).exit_code)
 
 
-def _report(rank: int, folder: Path | None, fault: Exception) -> None:
+def _remove(outputs: str) -> None:
+    """Remove the folder of the outputs. Only the rank that failed first calls this, after its report: ranks that then
+    miss files in this folder fail as a consequence, and do not report.
+    """
+    removal = threading.Thread(target=safe_folders.discard, args=(outputs,), daemon=True)
+    removal.start()
+    removal.join(_REMOVAL_S)
+
+
+def _report(rank: int, folder: Path | None, fault: Exception) -> bool:
     """Report the failure of this rank: write error.json to `folder`, and print a line to stderr (job.err). folder: the
     folder of the run; None to write no file. Only the first rank that fails reports. A rank that fails later only
-    waits, because it usually fails as a consequence of the first failure.
+    waits, because it usually fails as a consequence of the first failure. Return whether this rank was the first, as
+    error.json shows.
     """
     host = os.uname().nodename
     known = classified(fault)
     kind = kind_of(known.exit_code) if isinstance(fault, DlioError) else type(fault)
     error = RunError(rank, host, kind.__name__, str(known), known.exit_code)
+    is_first = False
     if folder is not None:
         try:
             with (folder / rundir.ERROR).open("xb") as file:
                 file.write(document.encode(error))
+            is_first = True
         except FileExistsError:
             time.sleep(_GRACE_S)
-            return
+            return False
         except OSError as hindrance:
             print(f"dlio-hpc: cannot write {of_system(hindrance, folder / rundir.ERROR)}", file=sys.stderr)
     reported(fault, f"rank {rank} on {host}: ")
     time.sleep(_FORWARD_S)
+    return is_first
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 checkpoints is reported separately from the time of the steps.
 """
 
+import math
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dlio_hpc.config.checkpoint_keys import Checkpoint, Mode
-from dlio_hpc.core import page_cache
+from dlio_hpc.core import clock, page_cache
 from dlio_hpc.core.checkpoint_modes import keras_weights, posix, torch_distributed, torch_files
 from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, File, Restored, Saved
 from dlio_hpc.core.output_folder import OutputFolder
@@ -15,6 +16,12 @@ from dlio_hpc.plan.plan import Run
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
+# Columns of the record of a written checkpoint. EPOCH: index of the epoch. STEPS: number of its steps that were done.
+# PAUSE_S: seconds that training waited. OWN_S: seconds in addition to the pause in which dlio-hpc made contents,
+# compared those that it read back, or waited for ranks that did so. WRITE_S, FSYNC_S, BACK_S, SIZE: the fields of Saved
+# (checkpoint_modes/parts.py).
+EPOCH, STEPS, PAUSE_S, OWN_S, WRITE_S, FSYNC_S, BACK_S, SIZE = range(8)
+COLUMNS = 8
 # Distance in bytes between the beginnings of two files in the content stream; larger than any file.
 _STRIDE = 1 << 44
 
@@ -41,6 +48,10 @@ class Checkpoints:
     """The checkpoints of a rank. The newest `keep` checkpoints of a run stay on storage. ranks: number of ranks.
     distance: number of ranks between the rank that writes a file and the rank that reads it after the last step. comm:
     communicator of all ranks; None if the mode needs none.
+
+    write_ended: time at which this rank's last write ended, fsync included; NaN if the rank has written nothing.
+    own_s: seconds of the last call of save() or begin() in which dlio-hpc made or compared contents, or waited for
+    that.
     """
 
     def __init__(
@@ -54,6 +65,8 @@ class Checkpoints:
         self._library = _LIBRARIES[keys.mode]
         self._framework = self._library.start(comm, keys)
         self._count = 0
+        self.write_ended = math.nan
+        self.own_s = 0.0
         self._writer = ThreadPoolExecutor(1, "checkpoint")  # starts a thread when begin() is called
         self._pending: Future[Saved] | None = None
 
@@ -67,7 +80,9 @@ class Checkpoints:
         read back differ from those written.
         """
         self._count += 1
-        return self._save(self._count)
+        saved = self._save(self._count)
+        self.own_s = saved.own_s
+        return saved
 
     def begin(self) -> "Future[Saved]":
         """Write this rank's files of a checkpoint while training goes on. Return a future of the times and the bytes
@@ -80,16 +95,21 @@ class Checkpoints:
 
     def finish(self) -> None:
         """Wait until the last checkpoint is written. Raise its error if writing failed."""
-        if self._pending is not None:
-            self._pending.result()
+        started = clock.now()
+        saved = Saved() if self._pending is None else self._pending.result()
+        self.own_s = min(clock.now() - started, saved.own_s)
 
     def _save(self, number: int) -> Saved:
         part = self._part(self._rank, number)
         saved = self._library.write(part)
+        if saved.bytes:
+            self.write_ended = clock.now()
         if not self._keys.read_back:
             return saved
+        started = clock.now()
         self._drop(number)
-        return saved._replace(read_s=self._library.read(part, True).read_s)
+        read_s = self._library.read(part, True).read_s
+        return saved._replace(read_s=read_s, own_s=saved.own_s + clock.now() - started - read_s)
 
     def restorable(self) -> list[int]:
         """Return the numbers of the checkpoints on storage, the oldest first."""

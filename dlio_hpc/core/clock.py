@@ -1,6 +1,7 @@
 """A clock common to all ranks, and barriers that leave the CPU to ranks that are still working."""
 
 import time
+from array import array
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -75,6 +76,17 @@ def assemble(comm: "Intracomm") -> None:
     started = now()
     while not any(request.Test() for _ in range(_POLLS_IN_TURN)):
         time.sleep(min(max(_POLL_S, _POLL_FRACTION * (now() - started)), _LONGEST_POLL_S))
+
+
+def longest(comm: "Intracomm", seconds: float) -> float:
+    """Wait for all ranks, at the same cost as barrier(). Return the largest of their `seconds`."""
+    if comm.size == 1:
+        return seconds
+    from mpi4py import MPI
+
+    mine, largest = array("d", [seconds]), array("d", [0.0])
+    wait(comm.Iallreduce([mine, MPI.DOUBLE], [largest, MPI.DOUBLE], MPI.MAX))
+    return largest[0]
 
 
 def wait(request: "Request") -> None:

@@ -21,9 +21,10 @@ from dlio_hpc.plan.sample_order import Order
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-# Columns of the record of a pass. EPOCH: index of the epoch that it follows. WALL_S: seconds from the first step to the
-# end of the last. The columns after the first eight are those of cache_accounting.py.
-EPOCH, WALL_S, WAIT_S, COMPUTE_S, SYNC_S, STEPS, SAMPLES, BYTES, ARRIVALS = range(9)
+# Columns of the record of a pass. EPOCH: index of the epoch that it follows. TOOK_S: seconds for which training waits,
+# with the preparation of the page cache and the end of worker processes. WALL_S: seconds from the start of the first
+# step to the end of the last, as for an epoch. The columns after the first nine are those of cache_accounting.py.
+EPOCH, TOOK_S, WALL_S, WAIT_S, COMPUTE_S, SYNC_S, STEPS, SAMPLES, BYTES, ARRIVALS = range(10)
 COLUMNS = ARRIVALS + cache_accounting.COLUMNS
 
 
@@ -47,6 +48,7 @@ class EvaluationPasses:
         """Run the steps of a pass. Return its record, and whether time ran out before its last step. Raise InvalidRun
         if a sample differs from the generated contents.
         """
+        begun = clock.now()
         first, last = self._positions
         order = Order(self._run.workload.dataset, self._run.workload.reader, epoch, self._comm.rank, self._comm.size)
         if self._drop_cache is not None:
@@ -58,13 +60,14 @@ class EvaluationPasses:
         row, stopped = self._steps(epoch, order, stop)
         self._verification.finish()
         row[ARRIVALS:] = self._arrivals.end(0)
+        row[TOOK_S] = clock.now() - begun
         return row, stopped
 
     def _steps(self, epoch: int, order: Order, stop: Stop) -> tuple[Floats, bool]:
         row, stopped = np.zeros(COLUMNS), False
         compute, planned = self._run.workload.compute, self._run.steps_per_epoch
         batches = self._loader.epoch(order, *self._positions, planned)
-        begun = clock.now()
+        begun = synced = clock.now()
         for asked in draw(compute.time, planned, self._comm.rank, epoch):
             started = clock.now()
             batch = next(batches)
@@ -80,7 +83,7 @@ class EvaluationPasses:
                 break
         else:
             next(batches, None)  # ends the iteration, which closes the files
-        row[EPOCH], row[WALL_S] = epoch, clock.now() - begun
+        row[EPOCH], row[WALL_S] = epoch, synced - begun
         return row, stopped and row[STEPS] < planned
 
     def close(self) -> None:

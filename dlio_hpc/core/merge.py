@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import structs
 
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import cache_accounting, clock, distributions, disturbance, evaluation, restore
+from dlio_hpc.core import cache_accounting, checkpoint, clock, distributions, disturbance, evaluation, restore
 from dlio_hpc.core.distributions import ASKED, BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
 from dlio_hpc.core.read_activity import Activity, TimeBins, common
 from dlio_hpc.core.train import Recording
@@ -45,13 +45,13 @@ class Merged(NamedTuple):
     offsets (ranks, 1): seconds that were added to the clock of each rank. steps (ranks, steps of all epochs, columns):
     distributions.py defines the columns of a step. histogram (ranks, bins): read latencies. totals (ranks, 10): the
     columns are defined below this class. arrivals (ranks, epochs, columns): cache_accounting.py defines the columns.
-    checkpoints (ranks, n, 7): the columns are defined below this class. restored (ranks, checkpoints, columns):
+    checkpoints (ranks, n, columns): checkpoint.py defines the columns. restored (ranks, checkpoints, columns):
     restore.py defines the columns. verified (ranks, epochs, 2): seconds spent on
     comparing contents, and number of samples compared. auxiliary_files (ranks, 6): the fields of
     auxiliary_files.Counts. sizes (ranks, bins): request sizes. activity (ranks, 3, bins): read_activity.py defines the
     rows. time_bins: the time bins of `activity`. marks (ranks, n, 2): timestamps of the marker reads for Darshan.
     disturbances (ranks, epochs + 1, columns): disturbance.py defines the columns; the last row is for all epochs
-    together.
+    together. prepared (ranks, epochs): seconds of the preparation of the page cache before an epoch.
     """
 
     hosts: list[Host]
@@ -70,14 +70,13 @@ class Merged(NamedTuple):
     activity: Floats
     marks: Floats
     disturbances: Floats
+    prepared: Floats
 
 
 # Columns of Merged.totals.
 OPENS, OVERHEAD, REQUESTS, _PREPROCESS_S, TIMED, IO_S, _HIDDEN_S, _READ_S, _LONGEST_S, _OWN_S = range(10)
 # Phases of a step, each given by the timestamp at which it begins. A phase ends at the next timestamp.
 PHASES = WAIT, COMPUTE, SYNC = STARTED, READY, COMPUTED
-# Columns of Merged.checkpoints.
-_EPOCH, _STEPS, _PAUSE_S, WRITE_S, FSYNC_S, _BACK_S, SIZE = range(7)
 
 
 def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Floats) -> Merged | None:
@@ -108,6 +107,7 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Fl
         reads.activity.by(offset, time_bins),
         marks + offset,
         recording.disturbances,
+        recording.prepared,
     )
     gathered = [_gather(comm, part) for part in parts]
     return Merged(hosts, time_bins, *gathered) if comm.rank == 0 else None
@@ -154,21 +154,23 @@ def _by_epoch(steps: Floats, per_epoch: int) -> list[Floats]:
 
 def _epoch(merged: Merged, number: int, steps: Floats) -> Epoch:
     wait, compute, sync = (phase(steps, which).sum(axis=1).mean() for which in PHASES)
-    saved = merged.checkpoints[:, merged.checkpoints[0, :, _EPOCH] == number]
-    after = saved[:, saved[0, :, _STEPS] == steps.shape[1], _PAUSE_S]  # a checkpoint after the last step counts too
+    saved = _of_epoch(merged.checkpoints, number)
+    is_last = saved[0, :, checkpoint.STEPS] == steps.shape[1]
+    after = saved[:, is_last, checkpoint.PAUSE_S]  # a checkpoint after the last step counts too
+    own_s = _own_s(saved[:, ~is_last])
     return Epoch(
         epoch=number + 1,
-        wall_s=float(steps[..., SYNCED].max() - steps[..., STARTED].min() + after.max(initial=0.0)),
+        wall_s=float(steps[..., SYNCED].max() - steps[..., STARTED].min() + after.max(initial=0.0)) - own_s,
         steps=steps.shape[1],
         samples=int(steps[..., SAMPLES].sum()),
         bytes_read=int(steps[..., BYTES].sum()),
         wait_s=float(wait),
         compute_s=float(compute),
         sync_s=float(sync),
-        checkpoint_s=float(saved[..., _PAUSE_S].sum()) / len(saved),
+        checkpoint_s=float(saved[..., checkpoint.PAUSE_S].sum()) / len(saved),
         verify_s=float(merged.verified[:, number, 0].mean()),
         disturbance=disturbed(merged, number),
-        au_mlperf=_au_mlperf([steps]),
+        au_mlperf=_au_mlperf([steps], [own_s]),
         **_arrivals(merged.arrivals[:, number]),
     )
 
@@ -187,6 +189,19 @@ def _arrivals(counts: Floats) -> dict[str, Any]:
     }
 
 
+def _of_epoch(saved: Floats, epoch: int) -> Floats:
+    """Return the checkpoints of the epoch with index `epoch`, shape (ranks, checkpoints of the epoch, columns)."""
+    of_epoch: Floats = saved[:, saved[0, :, checkpoint.EPOCH] == epoch]
+    return of_epoch
+
+
+def _own_s(saved: Floats) -> float:
+    """Return the seconds that dlio-hpc itself took for these checkpoints, as the mean over ranks. They are no part of a
+    pause, and are subtracted from times that they lie in.
+    """
+    return float(saved[..., checkpoint.OWN_S].sum()) / len(saved)
+
+
 def _total(counts: Floats) -> int | None:
     """Return the sum of `counts`, or None if any of them is unknown."""
     return None if np.isnan(counts).any() else int(counts.sum())
@@ -197,7 +212,13 @@ def summary(merged: Merged, run: Run) -> Summary:
     steps, totals = merged.steps, merged.totals
     times = _times(steps)
     wall_s = float(steps[..., SYNCED].max() - steps[..., STARTED].min())
-    wall_s -= _between_epochs(merged.evaluated, len(_by_epoch(steps, run.steps_per_epoch)))
+    by_epoch = _by_epoch(steps, run.steps_per_epoch)
+    wall_s -= _between_epochs(merged, len(by_epoch))
+    saved = [_of_epoch(merged.checkpoints, number) for number in range(len(by_epoch))]
+    within = [
+        _own_s(part[:, part[0, :, checkpoint.STEPS] < own.shape[1]]) for part, own in zip(saved, by_epoch, strict=True)
+    ]
+    wall_s -= sum(map(_own_s, saved[:-1])) + within[-1]  # one after the last step of the run is not in wall_s
     samples, bytes_read = int(steps[..., SAMPLES].sum()), int(steps[..., BYTES].sum())
     busy = times.compute_s + times.wait_s
     io_s = float(totals[:, IO_S].sum())
@@ -217,7 +238,7 @@ def summary(merged: Merged, run: Run) -> Summary:
         samples_per_s=samples / wall_s if reads_samples else None,
         read_MBps=bytes_read / wall_s / 1e6 if reads_samples else None,
         au=times.compute_s / busy if busy and reads_samples else None,
-        au_mlperf=_au_mlperf(_by_epoch(steps, run.steps_per_epoch)) if reads_samples else None,
+        au_mlperf=_au_mlperf(by_epoch, within) if reads_samples else None,
         io_time_s=io_s / len(steps) if is_timed else None,
         io_hidden_fraction=float(totals[:, _HIDDEN_S].sum()) / io_s if io_s else None,
         opens=int(totals[:, OPENS].sum()),
@@ -252,18 +273,19 @@ def _side_files(counts: Floats) -> AuxiliaryFilesSummary:
 
 
 def _checkpoint(saved: Floats) -> CheckpointSummary:
-    writers = saved[saved[:, 0, SIZE] > 0]
-    size = int(writers[..., SIZE].sum())
-    safe = (writers[..., WRITE_S] + writers[..., FSYNC_S]).max(axis=0)
+    writers = saved[saved[:, 0, checkpoint.SIZE] > 0]
+    size = int(writers[..., checkpoint.SIZE].sum())
+    safe = (writers[..., checkpoint.WRITE_S] + writers[..., checkpoint.FSYNC_S]).max(axis=0)
     slowest_write = safe.sum()
-    slowest_read = writers[..., _BACK_S].max(axis=0).sum()
+    slowest_read = writers[..., checkpoint.BACK_S].max(axis=0).sum()
     return CheckpointSummary(
         count=saved.shape[1],
         bytes_written=size,
-        pause_s=distributions.of_values(saved[..., _PAUSE_S]),
-        write_s=distributions.of_values(writers[..., WRITE_S]),
-        fsync_s=distributions.of_values(writers[..., FSYNC_S]),
-        read_s=distributions.of_values(writers[..., _BACK_S]) if slowest_read else None,
+        pause_s=distributions.of_values(saved[..., checkpoint.PAUSE_S]),
+        own_s=_own_s(saved),
+        write_s=distributions.of_values(writers[..., checkpoint.WRITE_S]),
+        fsync_s=distributions.of_values(writers[..., checkpoint.FSYNC_S]),
+        read_s=distributions.of_values(writers[..., checkpoint.BACK_S]) if slowest_read else None,
         write_MBps=float(size / slowest_write / 1e6),
         read_MBps=float(size / slowest_read / 1e6) if slowest_read else None,
         safe_s=distributions.of_values(safe),
@@ -280,17 +302,22 @@ def _restored(rows: Floats) -> RestoreSummary:
         read_s=distributions.of_values(readers[..., restore.READ_S]),
         slowest_s=distributions.of_values(slowest),
         read_MBps=float(size / slowest.sum() / 1e6),
-        gap_s=float(rows[:, 0, restore.GAP_S].max()),
+        gap_s=float(np.nanmin(rows[:, 0, restore.GAP_S])),  # of the rank that wrote last
         verify_s=float(rows[..., restore.VERIFY_S].sum(axis=1).mean()),
         **_arrivals(rows[..., restore.ARRIVALS :]),
     )
 
 
-def _between_epochs(rows: Floats, epochs: int) -> float:
-    """Return the seconds of the evaluation passes that are followed by another epoch. rows: records of the passes,
-    shape (ranks, passes, columns). epochs: number of epochs that were started.
+def _between_epochs(merged: Merged, epochs: int) -> float:
+    """Return the seconds between epochs that are no part of training: evaluation passes that are followed by another
+    epoch, and the preparation of the page cache. epochs: number of epochs that were started.
+
+    The preparation of an epoch ends with a barrier. It takes as long as on the rank that begins it last; other ranks
+    wait for that rank.
     """
-    return float(rows[:, rows[0, :, evaluation.EPOCH] < epochs - 1, evaluation.WALL_S].max(axis=0).sum())
+    rows = merged.evaluated
+    passes = rows[:, rows[0, :, evaluation.EPOCH] < epochs - 1, evaluation.TOOK_S].max(axis=0).sum()
+    return float(passes + merged.prepared[:, 1:].min(axis=0).sum())
 
 
 def _evaluated(rows: Floats) -> EvaluationSummary:
@@ -346,16 +373,17 @@ def _times(steps: Floats) -> _Times:
     return _Times(wait, computed, distributions.of_values(phase(steps, SYNC)), wait_s, compute_s, busy)
 
 
-def _au_mlperf(epochs: list[Floats]) -> float | None:
+def _au_mlperf(epochs: list[Floats], own_s: list[float]) -> float | None:
     """Return the accelerator utilisation (AU) as MLPerf Storage defines it: requested computation time (mean over
     ranks) divided by running time. The first step of each epoch is left out of both. Return None if no epoch has a
-    second step.
+    second step. own_s: seconds in each epoch, between its first and its last step, in which dlio-hpc itself worked for
+    checkpoints.
     """
-    counted = [steps for steps in epochs if steps.shape[1] > 1]
+    counted = [(steps, own) for steps, own in zip(epochs, own_s, strict=True) if steps.shape[1] > 1]
     if not counted:
         return None
-    running = sum(steps[:, -1, SYNCED].max() - steps[:, 0, SYNCED].min() for steps in counted)
-    return float(sum(steps[:, 1:, ASKED].sum() / len(steps) for steps in counted) / running)
+    running = sum(steps[:, -1, SYNCED].max() - steps[:, 0, SYNCED].min() - own for steps, own in counted)
+    return float(sum(steps[:, 1:, ASKED].sum() / len(steps) for steps, _ in counted) / running)
 
 
 def _slowest(hosts: list[Host], busy: Floats) -> SlowestRank:

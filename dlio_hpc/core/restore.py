@@ -16,29 +16,31 @@ from dlio_hpc.plan.plan import Run
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-# Columns of the record of a restored checkpoint. GAP_S: seconds since the last write ended, or since the previous
-# checkpoint was read. READ_S, SIZE, VERIFY_S: the fields of Restored (checkpoint_modes/parts.py). The columns after
-# them are those of cache_accounting.py.
+# Columns of the record of a restored checkpoint. GAP_S: seconds since this rank's last write ended (NaN: it wrote
+# nothing) or, after the first checkpoint, since the previous one was read. READ_S, SIZE, VERIFY_S: the fields of
+# Restored (checkpoint_modes/parts.py). The columns after them are those of cache_accounting.py.
 GAP_S, READ_S, SIZE, VERIFY_S, ARRIVALS = range(5)
 COLUMNS = ARRIVALS + cache_accounting.COLUMNS
 
 
-def restore(comm: "Intracomm", node: "Intracomm", run: Run, checkpoints: Checkpoints, stop: Stop) -> Floats:
+def restore(
+    comm: "Intracomm", node: "Intracomm", run: Run, checkpoints: Checkpoints, stop: Stop
+) -> tuple[Floats, bool]:
     """Read the checkpoints that are on storage in turn, `checkpoint.reads` in total or as many as the time allows.
     Before that, drop the files that ranks of this node have written from its page cache. Return a row for each
-    checkpoint that was read, shape (checkpoints, COLUMNS).
+    checkpoint that was read, shape (checkpoints, COLUMNS), and whether time ran out before the last one.
     """
     checkpoint = run.workload.checkpoint
     assert checkpoint is not None
     checkpoints.finish()
     clock.barrier(comm)
-    before = clock.now()
+    before = checkpoints.write_ended
     rows: list[tuple[float, ...]] = []
-    if not checkpoint.reads:
-        return np.empty((0, COLUMNS))
+    numbers = checkpoints.restorable()
+    if not checkpoint.reads or not numbers:
+        return np.empty((0, COLUMNS)), False
     checkpoints.forget()
     arrivals = Arrivals(node, filesystem.of(Path(run.outputs)), lambda _: not checkpoint.direct)
-    numbers = checkpoints.restorable()
     for turn in range(checkpoint.reads):
         number = numbers[turn % len(numbers)]
         arrivals.look(lambda number=number: checkpoints.paths(number))  # type: ignore[misc]
@@ -50,4 +52,4 @@ def restore(comm: "Intracomm", node: "Intracomm", run: Run, checkpoints: Checkpo
         clock.barrier(comm)
         rows.append((started - before, *restored, *arrivals.end(0)))
         before = clock.now()
-    return np.array(rows).reshape(-1, COLUMNS)
+    return np.array(rows).reshape(-1, COLUMNS), len(rows) < checkpoint.reads

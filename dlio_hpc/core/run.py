@@ -149,14 +149,14 @@ def probe(comm: "Intracomm", folder: Path, plan: Plan, run: Run) -> None:
 
 
 def _end(directory: Path, result: Result) -> None:
-    """If time ran out before the last step, write the stop file, which tells the job script to stop. Raise InvalidRun
-    if the run was not made as planned.
+    """If time ran out before the end of the run, write the stop file, which tells the job script to stop. Raise
+    InvalidRun if the run was not made as planned.
     """
     summary = result.summary
-    if summary is not None and summary.steps < summary.steps_planned:
+    if summary is not None and summary.cut_short is not None:
         stop = directory / rundir.STOP  # job.sh looks for it
         with about(stop), stop.open("a") as stopped:
-            stopped.write(f"{result.run}: {summary.steps} of {summary.steps_planned} steps\n")
+            stopped.write(f"{result.run}: stopped, {summary.cut_short}\n")
     if result.faults:
         raise InvalidRun("; ".join(result.faults))
 
@@ -203,6 +203,7 @@ def _train(
 
     interrupted = interruptions.of_run(merged, run.steps_per_epoch, all_stops)
     summary = structs.replace(merge.summary(merged, run), interruptions=interrupted)
+    summary = structs.replace(summary, cut_short=_cut_short(run, summary) if recording.stopped else None)
     timeline_fault = None
     try:
         timeline.write(folder, merged, run, profiles, setup.marker_path(plan.directory, run))
@@ -272,17 +273,18 @@ def _facts(run: Run) -> DatasetFacts:
 
 def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
     """Compare the samples and bytes that a run has read with the plan. Return a list with a message for each
-    difference. The list is empty if time ran out before the last step.
+    difference. The list is empty if time ran out before the end of the run.
 
     If a library reads the files, or if chunks are read whole, more bytes than planned may be read, but never fewer. For
     TFRecord, the excess is limited.
     """
-    if summary.steps < summary.steps_planned:
+    if summary.cut_short is not None:
         return []
     faults = []
     checkpoint, restored = run.workload.checkpoint, summary.restored
-    if checkpoint is not None and (number := restored.count if restored else 0) < checkpoint.reads:
-        faults.append(f"{number} checkpoints were read, but {checkpoint.reads} were planned")
+    reads = checkpoint.reads if checkpoint is not None and summary.checkpoint is not None else 0
+    if (number := restored.count if restored else 0) < reads:
+        faults.append(f"{number} checkpoints were read, but {reads} were planned")
     if run.evaluation is not None:
         evaluated = summary.evaluation.samples if summary.evaluation else 0
         if evaluated != run.evaluation.samples:
@@ -300,6 +302,21 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
         times = summary.bytes_read / run.bytes
         faults.append(f"{summary.bytes_read} bytes were read, {times:.3g} x the {run.bytes} that were planned")
     return faults
+
+
+def _cut_short(run: Run, summary: Summary) -> str | None:
+    """Return what a run has done, in relation to the plan, of the parts that are not complete because time ran out.
+    Return None if nothing is missing.
+    """
+    evaluation, checkpoint = run.evaluation, run.workload.checkpoint
+    evaluated = summary.evaluation.samples if summary.evaluation else 0
+    restored = summary.restored.count if summary.restored else 0
+    parts = (
+        (summary.steps, summary.steps_planned, "steps"),
+        (evaluated, evaluation.samples if evaluation else 0, "samples of the evaluation passes"),
+        (restored, checkpoint.reads if checkpoint else 0, "checkpoints read"),
+    )
+    return ", ".join(f"{done} of {planned} {what}" for done, planned, what in parts if done < planned) or None
 
 
 def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:

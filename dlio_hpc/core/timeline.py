@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.core import distributions, merge
+from dlio_hpc.core import checkpoint, distributions, merge
 from dlio_hpc.core.distributions import ASKED, BYTES, SAMPLES, STARTED
 from dlio_hpc.core.hdf5_output import Outlet
 from dlio_hpc.core.merge import Merged
@@ -122,7 +122,7 @@ def _ranks(group: "h5py.Group", merged: Merged) -> None:
     group["host"] = np.array([host.name for host in merged.hosts], dtype=h5py.string_dtype())
     group["clock_offset"] = merged.offsets[:, 0]
     group["io_time"] = merged.totals[:, merge.IO_S]
-    group["checkpoint_time"] = merged.checkpoints[..., [merge.WRITE_S, merge.FSYNC_S]].sum(axis=(1, 2))
+    group["checkpoint_time"] = merged.checkpoints[..., [checkpoint.WRITE_S, checkpoint.FSYNC_S]].sum(axis=(1, 2))
     _, side_reads, _, side_bytes_read, side_bytes_written, _ = merged.auxiliary_files.T
     counts = {
         "opens": merged.totals[:, merge.OPENS],
@@ -132,7 +132,7 @@ def _ranks(group: "h5py.Group", merged: Merged) -> None:
         "side_reads": side_reads,
         "side_bytes_read": side_bytes_read,
         "side_bytes_written": side_bytes_written,
-        "checkpoint_bytes": merged.checkpoints[..., merge.SIZE].sum(axis=1),
+        "checkpoint_bytes": merged.checkpoints[..., checkpoint.SIZE].sum(axis=1),
     }
     for name, column in counts.items():
         group[name] = column.astype(np.uint64)

@@ -11,6 +11,7 @@ import numpy as np
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import cache_accounting, clock, disturbance, own_cost
 from dlio_hpc.core.auxiliary_files import AuxiliaryFiles, Counts
+from dlio_hpc.core.checkpoint import COLUMNS as CHECKPOINTED
 from dlio_hpc.core.checkpoint import Checkpoints
 from dlio_hpc.core.checkpoint_modes.parts import Saved
 from dlio_hpc.core.compute import check_cores, draw, emulate
@@ -53,12 +54,12 @@ class Recording(NamedTuple):
 
     steps (steps of all epochs, columns): distributions.py defines the columns of a step; there are fewer steps than
     planned if time ran out. reads: statistics of the reads. arrivals (epochs started, columns): cache_accounting.py
-    defines the columns. checkpoints (n, 7): index of the epoch, number of its steps that were done, seconds that
-    training waited, and the fields of Saved. restored, evaluated (n, columns): restore.py and evaluation.py define the
-    columns. verified (epochs started, 2): seconds spent on comparing contents, and
-    number of samples compared. own_s: seconds that dlio-hpc itself took, as own_cost.py defines them. counts: totals of
-    all batches. disturbances (epochs started + 1, columns): disturbance.py defines the columns; the last row is for all
-    epochs together.
+    defines the columns. checkpoints, restored, evaluated (n, columns): checkpoint.py, restore.py and evaluation.py
+    define the columns. verified (epochs started, 2): seconds spent on comparing contents, and number of samples
+    compared. own_s: seconds that dlio-hpc itself took, as own_cost.py defines them, and OWN_S of the checkpoints.
+    counts: totals of all batches. disturbances (epochs started + 1, columns): disturbance.py defines the columns; the
+    last row is for all epochs together. prepared (epochs started): seconds of the preparation of the page cache before
+    an epoch. stopped: whether time ran out before the end of the run.
     """
 
     steps: Floats
@@ -72,6 +73,8 @@ class Recording(NamedTuple):
     counts: Tally
     auxiliary_files: Counts
     disturbances: Floats
+    prepared: Floats
+    stopped: bool
 
 
 def train(
@@ -115,6 +118,7 @@ def train(
             begun = meter.read()
             for epoch in range(workload.train.epochs):
                 order = Order(workload.dataset, workload.reader, epoch, comm.rank, comm.size)
+                begins = clock.now()
                 if drop_cache:
                     drop_cache(order, first, last)
                     clock.barrier(comm)  # ranks of a node drop files for each other
@@ -122,15 +126,17 @@ def train(
                 before = meter.read()
                 arrivals.begin()
                 clock.barrier(comm)  # no rank reads before the node's counters have been read
+                loop.record.prepared(clock.now() - begins)
                 stopped = loop.epoch(epoch, loader.epoch(order, first, last, run.steps_per_epoch))
                 loop.finish_verification(epoch)
                 loop.record.arrived(arrivals.end(apart.taken() + loop.record.other_processes_fetched()))
                 loop.record.disturbed(disturbance.between(before, meter.read()))
-                if stopped or (evaluation is not None and loop.evaluate(epoch, evaluation)):
+                loop.record.stopped = stopped or (evaluation is not None and loop.evaluate(epoch, evaluation))
+                if loop.record.stopped:
                     break
             else:
                 if loop.checkpoints:
-                    loop.record.restored = restore(comm, node, run, loop.checkpoints, stop)
+                    loop.record.restored, loop.record.stopped = restore(comm, node, run, loop.checkpoints, stop)
             loop.record.disturbed(disturbance.between(begun, meter.read()))
             loop.auxiliary_files.due("end")
             clock.barrier(comm)
@@ -138,8 +144,8 @@ def train(
         for opened in (loop.auxiliary_files, loop.checkpoints, loader, evaluation):
             if opened is not None:
                 opened.close()
-        if comm.rank == 0:
-            safe_folders.discard(run.outputs)
+    if comm.rank == 0:  # after a failure, the rank that reports it removes them
+        safe_folders.discard(run.outputs)
     return loop.record.recording(loop.auxiliary_files.counts(), workload)
 
 
@@ -227,15 +233,18 @@ class _Loop(NamedTuple):
         self.record.after_step(epoch, 0.0, clock.now() - started, 0)
 
     def save(self, epoch: int, number: int) -> None:
-        """Write a checkpoint if one is due after this step, and record its time."""
+        """Write a checkpoint if one is due after this step, and record its time. The pause is that of the rank for
+        which it lasts longest, without the time in which that rank makes or compares contents. The rest of the time
+        that this takes is a cost of dlio-hpc.
+        """
         assert self.checkpoints is not None
         if not self.checkpoints.is_due(epoch * self.record.steps.shape[1] + number + 1):
             return
         started = clock.now()
         with self.apart:
             saved = self.checkpoints.begin() if self.is_asynchronous else self.checkpoints.save()
-        clock.barrier(self.comm)
-        self.record.checkpoint(epoch, clock.now() - started, saved)
+        pause_s = clock.longest(self.comm, max(0.0, clock.now() - started - self.checkpoints.own_s))
+        self.record.checkpoint(epoch, pause_s, clock.now() - started - pause_s, saved)
 
 
 class _Recorder:
@@ -250,12 +259,14 @@ class _Recorder:
         self._arrivals: list[tuple[float, ...]] = []
         self._evaluated: list[Floats] = []
         self._disturbances: list[Floats] = []
+        self._prepared: list[float] = []
         self._other_processes_fetched = 0
         self._reads = ReadLog()
         self._counts = Tally()
         self._done, self._planned = 0, epochs * run.steps_per_epoch
-        self._checkpoints: list[tuple[float, float, float, Saved | Future[Saved]]] = []
+        self._checkpoints: list[tuple[float, float, float, float, Saved | Future[Saved]]] = []
         self.restored = np.empty((0, RESTORED))
+        self.stopped = False
         reader = run.workload.reader
         self._ahead = 2 * reader.batches_ahead + reader.read_threads  # frameworks round up and buffer again
         self._progress = progress
@@ -278,8 +289,9 @@ class _Recorder:
         verified[0] += verify_s
         verified[1] += compared
 
-    def checkpoint(self, epoch: int, pause_s: float, saved: "Saved | Future[Saved]") -> None:
-        self._checkpoints.append((epoch, self._done - epoch * self.steps.shape[1], pause_s, saved))
+    def checkpoint(self, epoch: int, pause_s: float, own_s: float, saved: "Saved | Future[Saved]") -> None:
+        """Record a checkpoint. own_s: seconds in addition to the pause that the loop spent on it."""
+        self._checkpoints.append((epoch, self._done - epoch * self.steps.shape[1], pause_s, own_s, saved))
 
     def other_processes_fetched(self) -> int:
         """Return the number of bytes that the kernel fetched from storage during the start of worker processes. Only
@@ -290,6 +302,10 @@ class _Recorder:
 
     def arrived(self, columns: tuple[float, ...]) -> None:
         self._arrivals.append(columns)
+
+    def prepared(self, seconds: float) -> None:
+        """Record the time between two epochs, or before the first, that is no part of training."""
+        self._prepared.append(seconds)
 
     def evaluated(self, row: Floats) -> None:
         self._evaluated.append(row)
@@ -305,12 +321,19 @@ class _Recorder:
         steps = self._rows()
         self._reads.fold(steps)
         own_s = own_cost.seconds(workload, steps, self._reads.waited_s, auxiliary_files.time_s, self._bookkeeping_s)
-        rows = [(*row, *(saved if isinstance(saved, Saved) else saved.result())) for *row, saved in self._checkpoints]
-        checkpoints = np.array(rows, float).reshape(-1, 7)
+        own_s += sum(own for _, _, _, own, _ in self._checkpoints)
+        rows = [(*row, *_figures(saved)) for *row, saved in self._checkpoints]
+        checkpoints = np.array(rows, float).reshape(-1, CHECKPOINTED)
         arrivals = np.array(self._arrivals)
         verified, disturbances = self._verified[: len(arrivals)], np.array(self._disturbances)
         evaluated = np.array(self._evaluated).reshape(-1, EVALUATED)
         return Recording(
             steps, self._reads, arrivals, checkpoints, self.restored, evaluated, verified, own_s, self._counts,
-            auxiliary_files, disturbances,
+            auxiliary_files, disturbances, np.array(self._prepared), self.stopped,
         )  # fmt: skip
+
+
+def _figures(saved: "Saved | Future[Saved]") -> tuple[float, float, float, int]:
+    """Return the columns of a checkpoint that its writing gives."""
+    known = saved if isinstance(saved, Saved) else saved.result()
+    return known.write_s, known.fsync_s, known.read_s, known.bytes

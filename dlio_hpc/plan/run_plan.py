@@ -28,6 +28,8 @@ def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run
     dataset, epochs = workload.dataset, workload.train.epochs
     steps = plan.steps_per_epoch(workload, ranks)
     _check_steps(point, steps, kind)
+    if kind == "measure":
+        _check_checkpoints(workload, steps * epochs)
     generates = kind == "generate"
     folder = point.data or study.data
     samples = dataset.samples if generates else plan.samples_per_epoch(workload, ranks) * epochs
@@ -83,6 +85,15 @@ def _check_steps(point: Point, steps: int, kind: Kind) -> None:
         raise ConfigError(
             f"train: {workload.train.epochs} epochs of {steps} steps are more than {_MOST_STEPS}, each of which is "
             "recorded; lower train.epochs or train.steps, or raise reader.batch_size"
+        )
+
+
+def _check_checkpoints(workload: Workload, steps: int) -> None:
+    keys = workload.checkpoint
+    if keys is not None and keys.reads and steps < (keys.every_steps or 0):
+        raise ConfigError(
+            f"checkpoint.reads: no checkpoint can be read, because the run ends after {steps} steps and the first "
+            f"one is written after {keys.every_steps}; lower checkpoint.every_steps, use fewer ranks, or set reads: 0"
         )
 
 

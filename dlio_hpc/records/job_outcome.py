@@ -379,8 +379,8 @@ def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = Fal
         return None
     if run.result is None or run.result.summary is None:
         return _bug(outcome) or _not_reached(outcome.job)
-    if run.result.summary.steps < run.result.summary.steps_planned:
-        return Incomplete(f"job {outcome.job.job} stopped close to its time limit during this run")
+    if (done := run_result.unfinished(run.result.summary)) is not None:
+        return Incomplete(f"job {outcome.job.job} stopped close to its time limit during this run: {done}")
     return None
 
 

@@ -8,7 +8,7 @@ from dlio_hpc.lustre.layout_record import Record
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports import bottleneck, job_banner, job_rows, log_document
 from dlio_hpc.reports.document import Block, Document, Facts, Lines, Section, Table
-from dlio_hpc.results.run_result import Summary
+from dlio_hpc.results.run_result import Summary, unfinished
 from dlio_hpc.units import format_size
 
 # Maximum number of nodes that the report names.
@@ -145,15 +145,15 @@ def _result(outcome: JobOutcome, run: RunOutcome) -> list[Block]:
 def _measured(outcome: JobOutcome, run: RunOutcome, summary: Summary) -> list[Block]:
     assert run.result is not None
     lines = ["warm-up: not part of any measurement"] if run.result.kind == "warmup" else []
-    if summary.steps < summary.steps_planned:
-        lines.append(f"stopped before the time limit: {summary.steps} of {summary.steps_planned} steps")
+    if (done := unfinished(summary)) is not None:
+        lines.append(f"stopped before the time limit: {done}")
     darshan = [("Darshan", line) for line in job_rows.darshan(outcome, run)]
     measured = Table("", job_rows.EPOCHS, job_rows.epochs(run.result, summary), has_total=True, legend=job_rows.LEGEND)
     if run.run.workload.only_writes_checkpoints:
         legend = job_rows.CHECKPOINT_LEGEND
         measured = Table("", job_rows.CHECKPOINTS, job_rows.checkpoints(summary), legend=legend)
     return [
-        Lines(lines, "red" if summary.steps < summary.steps_planned else ""),
+        Lines(lines, "red" if done is not None else ""),
         measured,
         Table("", job_rows.TAKES, job_rows.takes(run, summary)),
         Facts("", [*job_rows.facts(run, summary), *darshan]),

@@ -304,7 +304,8 @@ def _io_time(summary: Summary) -> str:
 
 def _own_cost(summary: Summary) -> list[tuple[str, str]]:
     """Return how much of the time dlio-hpc itself takes, as a pair of label and text, if that is notable."""
-    own = (summary.overhead_s or 0.0) / summary.wall_s
+    apart_s = summary.checkpoint.own_s if summary.checkpoint else 0.0  # in no other time of the run
+    own = ((summary.overhead_s or 0.0) - apart_s) / summary.wall_s
     if own < _NOTABLE:
         return []
     text = f"{share(own)} of the time is the cost of dlio-hpc itself"

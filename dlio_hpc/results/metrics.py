@@ -89,7 +89,8 @@ METRICS: dict[MetricName, Metric] = {
         "epochs of one step; the workload only writes checkpoints", lambda summary: summary.au_mlperf,
     ),
     "wall_s": Metric(
-        "time", "s", False, "end of the last step - start of the first wait - evaluation passes between",
+        "time", "s", False,
+        "end of the last step - start of the first wait - evaluation passes and preparation of the page cache between",
         "timestamps of each step", "",
         lambda summary: summary.wall_s,
     ),

@@ -35,7 +35,9 @@ class CheckpointSummary(Struct, frozen=True):
     bytes_written: int
     """Bytes that all ranks wrote."""
     pause_s: Distribution
-    """Time that training waits for a checkpoint; one value per checkpoint and rank."""
+    """Time that training waits for a checkpoint; one value per checkpoint and rank. Time in which dlio-hpc makes or
+    compares contents is not included.
+    """
     write_s: Distribution
     """Time of write requests; one value per checkpoint and writing rank."""
     fsync_s: Distribution
@@ -48,6 +50,10 @@ class CheckpointSummary(Struct, frozen=True):
     """Bytes written, divided by the time in which the slowest rank reads them back; null: not read back."""
     safe_s: Distribution | None = None
     """Time until a checkpoint is safe: write and fsync of the slowest rank; one value per checkpoint."""
+    own_s: float = 0.0
+    """Time in which dlio-hpc makes the contents of checkpoints and compares those that it reads back, as the mean over
+    ranks; included in the summary's overhead_s, and in no other time.
+    """
 
 
 class RestoreSummary(Struct, frozen=True):
@@ -89,7 +95,7 @@ class EvaluationSummary(Struct, frozen=True):
     bytes_read: int
     """Bytes of the samples that all ranks read."""
     wall_s: float
-    """Duration of all passes."""
+    """Duration of all passes, each from its first step to the end of its last."""
     wait_s: float
     """Time that ranks wait for batches, as the mean over ranks."""
     compute_s: float
@@ -255,7 +261,7 @@ class Summary(Struct, frozen=True):
     samples_left_out: int
     """Number of samples that are not read because of reader.drop_last or train.steps."""
     steps: int
-    """Number of steps done; fewer than planned if the job's time ran out."""
+    """Number of steps done; fewer than planned if time ran out."""
     steps_planned: int
     """Number of steps planned."""
     bytes_read: int
@@ -306,12 +312,22 @@ class Summary(Struct, frozen=True):
     """
     samples_verified: int = 0
     """Number of samples that were compared with the generated contents."""
+    cut_short: str | None = None
+    """What is not complete because the job's time ran out, such as "4 of 10 checkpoints read"; null: nothing."""
     overhead_s: float | None = None
-    """Time that dlio-hpc itself takes, as the mean over ranks: bookkeeping after each step and, if the native loader
-    reads in posix mode, the part of wait_s in which no file is read, opened or closed; null: not measured.
+    """Time that dlio-hpc itself takes, as the mean over ranks: bookkeeping after each step, the contents of checkpoints
+    (own_s of the checkpoints) and, if the native loader reads in posix mode, the part of wait_s in which no file is
+    read, opened or closed; null: not measured.
     """
     interruptions: list[Interruption] = []
     """Times in which ranks were stopped or computed far longer than asked, the longest first; 20 at most."""
+
+
+def unfinished(summary: Summary) -> str | None:
+    """Return what a run has not finished because time ran out, or None if it has finished."""
+    if summary.cut_short is None and summary.steps < summary.steps_planned:
+        return f"{summary.steps} of {summary.steps_planned} steps"  # the result is of a version without cut_short
+    return summary.cut_short
 
 
 class DatasetFacts(Struct, frozen=True):

@@ -84,7 +84,7 @@ run() {
   launched=$!
   while signalled=; wait "$launched"; code=$?; [ "$signalled" ]; do :; done
   launched=
-  [ "$code" = 0 ] || ! grep -qs '"exit_code": 7' "runs/$1/error.json" || exit 124
+  [ "$code" = 0 ] || ! grep -qsE '"exit_code": 7([^0-9]|$)' "runs/$1/error.json" || exit 124
   return "$code"
 }
 
@@ -102,5 +102,5 @@ run 01-measure-1 srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=1
 run 'probe 02-measure-2' srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=14 --threads-per-core=1 --cpu-bind=threads --kill-on-bad-exit=1 env OMP_NUM_THREADS=1 MPICH_GPU_SUPPORT_ENABLED=0 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 --probe || true
 run 02-measure-2 srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=14 --threads-per-core=1 --cpu-bind=threads --kill-on-bad-exit=1 env OMP_NUM_THREADS=1 MPICH_GPU_SUPPORT_ENABLED=0 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
 
-grep -qs "steps" stop && exit 124
+grep -qs ": stopped, " stop && exit 124
 exit "$status"

@@ -108,7 +108,7 @@ run() {
   launched=$!
   while signalled=; wait "$launched"; code=$?; [ "$signalled" ]; do :; done
   launched=
-  [ "$code" = 0 ] || ! grep -qs '"exit_code": 7' "runs/$1/error.json" || exit 124
+  [ "$code" = 0 ] || ! grep -qsE '"exit_code": 7([^0-9]|$)' "runs/$1/error.json" || exit 124
   return "$code"
 }
 
@@ -125,5 +125,5 @@ run 'layout after' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json after ||
 run 01-measure-1 mpiexec -f "$PBS_NODEFILE" -launcher rsh -launcher-exec "$job/remote" -n 8 -ppn 4 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 || status=$?
 run 02-measure-2 mpiexec -f "$PBS_NODEFILE" -launcher rsh -launcher-exec "$job/remote" -n 8 -ppn 4 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
 
-grep -qs "steps" stop && exit 124
+grep -qs ": stopped, " stop && exit 124
 exit "$status"

@@ -99,7 +99,7 @@ run() {
   launched=$!
   while signalled=; wait "$launched"; code=$?; [ "$signalled" ]; do :; done
   launched=
-  [ "$code" = 0 ] || ! grep -qs '"exit_code": 7' "runs/$1/error.json" || exit 124
+  [ "$code" = 0 ] || ! grep -qsE '"exit_code": 7([^0-9]|$)' "runs/$1/error.json" || exit 124
   return "$code"
 }
 
@@ -140,5 +140,5 @@ set_darshan runs/02-measure-2/darshan
 run 02-measure-2 aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
 run 'darshan 02-measure-2' /opt/python/bin/python3 -m dlio_hpc.darshan judge plan.json --run 2 || [ $? != 3 ] || status=3
 
-grep -qs "steps" stop && exit 124
+grep -qs ": stopped, " stop && exit 124
 exit "$status"

@@ -1,7 +1,8 @@
 """Writing and reading of checkpoints through a framework: what the modes torch, torch_distributed and keras share.
 
 The tensors hold bytes of the content stream. They are generated before the framework's call is timed, and compared
-after it. The time of the call includes serialisation, which is the framework's own cost.
+after it. The time of the call includes serialisation, which is the framework's own cost. If the call is collective, the
+ranks meet before it, so that none of them waits in the call for the tensors of another.
 """
 
 import os
@@ -19,6 +20,7 @@ from dlio_hpc.core.content import Rows
 from dlio_hpc.errors import InfrastructureError, InvalidRun
 
 Tensors = dict[str, Rows]
+Meet = Callable[[], None]
 _HELD = re.compile(r"/proc/self/fd/\d+/?")
 
 
@@ -57,28 +59,36 @@ def names(units: list[CheckpointUnit]) -> list[str]:
     return [name for unit in units for name in unit.stored]
 
 
-def write(part: CheckpointPart, units: list[CheckpointUnit], calls: Calls) -> Saved:
+def _alone() -> None:
+    """Wait for no other rank, because the call is not collective."""
+
+
+def write(part: CheckpointPart, units: list[CheckpointUnit], calls: Calls, meet: Meet = _alone) -> Saved:
     """Write the units in turn. Return the times, and the bytes of the files on storage. Raise InfrastructureError if
-    the framework fails.
+    the framework fails. meet: wait for the ranks that take part in the call.
     """
     saved = Saved()
     for unit in units:
-        saved = saved.plus(_write(part, unit, calls))
+        saved = saved.plus(_write(part, unit, calls, meet))
     return saved
 
 
-def read(part: CheckpointPart, units: list[CheckpointUnit], calls: Calls, compares: bool) -> Restored:
+def read(
+    part: CheckpointPart, units: list[CheckpointUnit], calls: Calls, compares: bool, meet: Meet = _alone
+) -> Restored:
     """Read the units in turn. Return the times, and the bytes of the files on storage. Raise InvalidRun if the
-    framework cannot load them, or if `compares` is true and tensors differ from those written.
+    framework cannot load them, or if `compares` is true and tensors differ from those written. meet: as in write().
     """
     restored = Restored()
     for unit in units:
-        restored = restored.plus(_read(part, unit, calls, compares))
+        restored = restored.plus(_read(part, unit, calls, compares, meet))
     return restored
 
 
-def _write(part: CheckpointPart, unit: CheckpointUnit, calls: Calls) -> Saved:
+def _write(part: CheckpointPart, unit: CheckpointUnit, calls: Calls, meet: Meet) -> Saved:
+    begun = now()
     state = calls.prepare({name: _generated(size, begin) for name, size, begin in _tensors(unit)})
+    meet()
     with _faults("write", part.outputs.path(unit.name), InfrastructureError):
         path = part.outputs.held(unit.name)
         started = now()
@@ -90,12 +100,13 @@ def _write(part: CheckpointPart, unit: CheckpointUnit, calls: Calls) -> Saved:
                 with part.outputs.opened(name, "rb") as file:
                     os.fsync(file.fileno())
             fsync_s = now() - written
-        return Saved(written - started, fsync_s, 0.0, _size(part, unit))
+        return Saved(written - started, fsync_s, 0.0, _size(part, unit), started - begun)
 
 
-def _read(part: CheckpointPart, unit: CheckpointUnit, calls: Calls, compares: bool) -> Restored:
+def _read(part: CheckpointPart, unit: CheckpointUnit, calls: Calls, compares: bool, meet: Meet) -> Restored:
     shown = part.outputs.path(unit.name)
     blank = calls.blank({name: size for name, size, _ in _tensors(unit)})
+    meet()
     with _faults("read", shown, InvalidRun):
         path, size = part.outputs.held(unit.name), _size(part, unit)
         started = now()

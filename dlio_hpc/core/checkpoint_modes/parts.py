@@ -13,19 +13,21 @@ from dlio_hpc.errors import InvalidRun
 
 
 class Saved(NamedTuple):
-    """Seconds that a rank spent on its files of a checkpoint, and bytes of these files. All fields are zero on ranks
-    that do not write checkpoints.
+    """Seconds that a rank spent on its files of a checkpoint, and bytes of these files. own_s: seconds in which
+    dlio-hpc made the contents and compared those that it read back; no other field includes them. All fields are zero
+    on ranks that do not write checkpoints.
     """
 
     write_s: float = 0.0
     fsync_s: float = 0.0
     read_s: float = 0.0
     bytes: int = 0
+    own_s: float = 0.0
 
     def plus(self, other: "Saved") -> "Saved":
         return Saved(
             self.write_s + other.write_s, self.fsync_s + other.fsync_s, self.read_s + other.read_s,
-            self.bytes + other.bytes,
+            self.bytes + other.bytes, self.own_s + other.own_s,
         )  # fmt: skip
 
 

@@ -68,50 +68,52 @@ def _write(part: CheckpointPart, file: File) -> Saved:
     try:
         with part.outputs.opened(name, "wb", _flags(part)) as opened:
             fill = _fill_in_any_order if part.keys.requests else _fill
-            write_s = now() - started + fill(part, opened.fileno(), file)
+            own_s = fill(part, opened.fileno(), file)
             written = now()
             if part.keys.fsync:
                 os.fsync(opened.fileno())
             synced = now()
     except OSError as fault:
         raise InfrastructureError(f"cannot write {part.outputs.path(name)}: {fault.strerror}") from fault
-    return Saved(write_s, synced - written if part.keys.fsync else 0.0, 0.0, part.keys.written(file.size))
+    fsync_s = synced - written if part.keys.fsync else 0.0
+    return Saved(written - started - own_s, fsync_s, 0.0, part.keys.written(file.size), own_s)
 
 
 def _fill(part: CheckpointPart, descriptor: int, file: File) -> float:
-    """Write a file in requests of `transfer_size` bytes. Return the seconds that the requests took, without the time to
-    generate the contents. O_DIRECT writes whole blocks; the file is cut to its size afterwards.
+    """Write a file in requests of `transfer_size` bytes. Return the seconds in which its contents were made. O_DIRECT
+    writes whole blocks; the file is cut to its size afterwards.
     """
+    begun = now()
     size = file.size
     most = part.keys.transfer_size or min(size, LARGEST_REQUEST)
     whole = -(-size // BLOCK) * BLOCK if part.keys.direct else size
     ready = _memory(min(whole, max(most, _READY // most * most)))
-    spent = 0.0
+    own_s = now() - begun
     for first in range(0, whole, len(ready)):
         piece = ready[: whole - first]
+        begun = now()
         content.fill(piece, file.begin + first)
-        started = now()
+        own_s += now() - begun
         for at in range(0, len(piece), most):
             write_all(descriptor, piece[at : at + most].data)
-        spent += now() - started
     if whole > size:
         os.ftruncate(descriptor, size)
-    return spent
+    return own_s
 
 
 def _fill_in_any_order(part: CheckpointPart, descriptor: int, file: File) -> float:
     """Write a file in the requests that the workload lists. They may leave gaps; the file gets its size. Return the
-    seconds of the requests.
+    seconds in which the contents were made.
     """
-    requests = part.keys.requests
+    requests, begun = part.keys.requests, now()
     ready = np.empty(max(length for _, length in requests), np.uint8)
     content.fill(ready, file.begin)
-    started = now()
+    own_s = now() - begun
     for offset, length in requests:
         os.lseek(descriptor, offset, os.SEEK_SET)
         write_all(descriptor, ready[:length].data)
     os.ftruncate(descriptor, file.size)
-    return now() - started
+    return own_s
 
 
 def _read(part: CheckpointPart, file: File, compares: bool) -> Restored:

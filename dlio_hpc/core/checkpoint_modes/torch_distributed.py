@@ -116,19 +116,17 @@ def write(part: CheckpointPart) -> Saved:
         # A folder with .metadata holds a whole checkpoint; PyTorch warns if it overwrites one.
         with suppress(FileNotFoundError):
             os.unlink(part.outputs.held(f"{unit.name}/{_METADATA}"))
-    part.framework.meet_writers()
     unit = unit if coordinates else unit._replace(stored=unit.stored[:1])
-    return framework.write(part, [unit], part.framework.calls)
+    return framework.write(part, [unit], part.framework.calls, part.framework.meet_writers)
 
 
 def read(part: CheckpointPart, compares: bool) -> Restored:
     """Read the tensors of all ranks together. Raise InvalidRun if any rank fails, or if tensors are compared and
     differ. A rank without files takes part, because the call is collective.
     """
-    part.framework.meet()
     unit = _unit(part)
     unit = unit if part.files else unit._replace(stored=())
-    return framework.read(part, [unit], part.framework.calls, compares)
+    return framework.read(part, [unit], part.framework.calls, compares, part.framework.meet)
 
 
 def _unit(part: CheckpointPart) -> CheckpointUnit:
