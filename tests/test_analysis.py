@@ -342,6 +342,25 @@ def test_figures_of_a_trace_that_is_cut_come_from_the_counters() -> None:
     assert "DXT" in cut.view.source
 
 
+def test_requests_without_bytes_are_said_to_be_where_they_are(tmp_path: Path) -> None:
+    """The tables count two reads at the end of the file; the picture of sizes has a logarithmic axis and does not."""
+    path = tmp_path / "a.darshan"
+    reads = [(0, 100, 0.0, 1.0), (100, 0, 1.0, 1.1), (100, 0, 1.2, 1.3)]
+    darshanlog.write(path, 1, [Traced("/d/a", 0, reads=reads)])
+    examined = analyze.log_file(path)
+    assert examined.analysis is not None
+    assert examined.analysis.read is not None
+    assert examined.view is not None
+    (note,) = [note for note in examined.view.notes if "no bytes" in note]
+    counted, drawn = examined.analysis.read, examined.view.sizes
+    assert (counted.requests, counted.histogram, counted.size and counted.size.min) == (3, {"0_100": 3}, 0)
+    assert (drawn.reads.sum(), drawn.writes.sum()) == (1, 0)
+    assert note == (
+        "2 requests moved no bytes, such as a read at the end of a file: the tables include them with a size of 0; the "
+        "picture of request sizes does not"
+    )
+
+
 def test_what_went_through_stdio_is_in_no_rate_of_a_trace(tmp_path: Path) -> None:
     path = tmp_path / "a.darshan"
     darshanlog.write(path, 1, [Traced("/d/a", 0, reads=[(0, 100, 0.0, 1.0)])])

@@ -181,7 +181,10 @@ def _untraced(analysis: Analysis) -> list[str]:
     if not analysis.untraced_bytes:
         return []
     size = format_size(analysis.untraced_bytes)
-    return [f"{size} were transferred through STDIO, which is not traced: times, rates and figures do not include them"]
+    return [
+        f"{size} were transferred through STDIO, which is not traced: rates, request sizes and figures do not include "
+        "them"
+    ]
 
 
 def _is_possible(log: Log, faults: list[LogFault]) -> bool:
