@@ -352,11 +352,33 @@ def test_what_matters_is_ranked_first(tmp_path: Path) -> None:
     assert not third.is_beyond_noise
     assert ranking.interaction is not None
     assert ranking.interaction > 0.01
+    assert ranking.has_interaction
+    assert ranking.interaction_confidence is not None
+    assert ranking.interaction_confidence > 0.99
     assert sum(effect.share for effect in ranking.effects) + ranking.interaction == pytest.approx(1)
     values[5] = np.nan
     holed = _compared(made, values).ranking
     assert holed is not None
     assert holed.effects[0].keys == ("reader.read_threads",)
+
+
+def test_interaction_of_noise_is_rarely_reported(tmp_path: Path) -> None:
+    """Of studies without any difference but noise, few report interaction, although noise leaves much unexplained."""
+    part = studies.asked("demo", "reader.read_threads=1,2,4", "reader.batch_size=4,8,16")
+    made = studies.make(tmp_path, part, repeat=3)
+    rankings = [comparison.ranking for comparison in _often(made, 0.05, np.zeros(9), seed=3, draws=60)]
+    shares = [ranking.interaction for ranking in rankings if ranking is not None and ranking.interaction is not None]
+    assert len(shares) == 60
+    assert np.median(shares) > 0.3
+    assert sum(ranking is not None and ranking.has_interaction for ranking in rankings) <= 5
+
+
+def test_interaction_is_unknown_without_noise_or_freedom(tmp_path: Path) -> None:
+    part = studies.asked("demo", "reader.read_threads=1,2,4", "reader.batch_size=4,8")
+    once = _compared(studies.make(tmp_path, part, repeat=1), np.arange(6.0)[:, None] ** 2 / 10).ranking
+    assert once is not None
+    assert once.interaction is not None
+    assert (once.interaction > 0, once.interaction_confidence, once.has_interaction) == (True, None, False)
 
 
 def test_what_moves_together_is_one_and_what_cannot_be_told_is_none(tmp_path: Path) -> None:

@@ -310,11 +310,21 @@ def ranking_notes(ranking: Ranking) -> list[str]:
     if any(len(effect.keys) > 1 for effect in ranking.effects):
         notes.append("Keys that vary together cannot be separated and count as one parameter.")
     if len(ranking.effects) > 1:
-        notes.append(
-            f"{100 * ranking.interaction:.0f} % of the variance between points is due to interaction between "
-            "parameters."
-        )
+        notes.append(_interaction(ranking, ranking.interaction))
     return notes
+
+
+def _interaction(ranking: Ranking, share: float) -> str:
+    """Return a sentence on interaction between parameters. share: share of the variance that no single parameter
+    explains, which includes noise; it is stated only if it exceeds the noise.
+    """
+    cause = "of the variance between points is due to interaction between parameters"
+    if ranking.has_interaction:
+        sure = confidence(ranking.interaction_confidence)
+        return f"{100 * share:.0f} % {cause}; this exceeds the noise, confidence {sure}."
+    if ranking.interaction_confidence is None:
+        return f"How much {cause} is unknown."
+    return "No variance that exceeds the noise is due to interaction between parameters."
 
 
 def scaling_title(curve: Scaling) -> str:
