@@ -289,9 +289,11 @@ def legend(study: Study, finding: Finding) -> str:
         return "Medians of n measurements."
     unusual = " The workload's own setting is not in the table; the reference is the first setting instead."
     return (
-        f"Medians of n measurements, compared by {METRICS[finding.metric].noun}. x ref: ratio to the reference "
-        "(ref), without drift; above 1 is better. same: not significantly different from the best; worse: by "
-        "more than the noise; ?: unknown." + unusual * (not study.part(finding.part).is_default)
+        f"Medians of n measurements, compared by {METRICS[finding.metric].noun}. x ref: ratio of the medians to those "
+        "of the reference (ref), or of means without drift if rounds are missing; above 1 is better. same: not "
+        "significantly different from the best; worse: by more than the noise; ?: unknown."
+        + unusual
+        * (not study.part(finding.part).is_default)
     )
 
 

@@ -74,7 +74,8 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """Upper limit for the 99th percentile of the wait for a batch. Example: 250 ms"""
     min_scaling_efficiency: units.Share | None = None
     """Minimum scaling efficiency. This is samples/s per rank, divided by samples/s per rank of the same measurement on
-    the fewest ranks. Example: 70%
+    the fewest ranks, and among these on the fewest nodes; medians of the runs, as in the report of a study. Example:
+    70%
     """
     max_spread: units.Share | None = None
     """Maximum spread. This is the difference between the samples/s of the fastest and of the slowest run, divided by
