@@ -167,23 +167,23 @@ def judge_suite(study: "StudyReport", report: Report = _silent) -> "SuiteVerdict
 
 
 def compare(
-    *jobs: str | Path, metrics: "Sequence[MetricName]" = ("samples_per_s",), tolerance: float = 0.02,
+    *jobs: str | Path, metrics: "Sequence[MetricName] | None" = None, tolerance: float | None = None,
     baseline: str | None = None, force: bool = False, archive: Path | None = None, runs: Path = RUNS,
     report: Report = _silent,
 ) -> "Judgement":  # fmt: skip
     """Compare jobs with the baselines of their measurement keys, and with earlier jobs in the history. At least one job
-    must be given. metrics: metrics that are compared. tolerance: largest relative drop that is not a regression.
+    must be given. metrics: metrics that are compared; None for those of the job's suite, or samples_per_s. tolerance:
+    largest relative drop that is not a regression; None for that of the job's suite, or 2 %.
     baseline: name of the job or baseline that all jobs are compared with; None for the baselines of their measurement
     keys. force: compare despite different settings or cached runs. archive: folder with the archives, the history and
     the baselines; None for the folder of each job's archive.
     """
     from dlio_hpc.verdict import comparison, selection
-    from dlio_hpc.verdict.baseline_comparison import Terms
 
     given = list(map(str, jobs))
     selected = selection.select(given, archive, runs, report).jobs
-    terms = Terms(tuple(dict.fromkeys(metrics)), tolerance, force)
-    return comparison.compare(given, selected, terms, baseline, runs, report)
+    wanted = comparison.Wanted(None if metrics is None else tuple(dict.fromkeys(metrics)), tolerance, force)
+    return comparison.compare(given, selected, wanted, baseline, runs, report)
 
 
 def accept(*jobs: str | Path, criteria: str | None = None, runs: Path = RUNS) -> "Acceptance":

@@ -279,6 +279,8 @@ def _decode_hook(kind: type, value: object) -> Any:
 def _encode_hook(value: object) -> object:
     if isinstance(value, units.Walltime):
         return units.format_walltime(value)  # a number without a unit would be read as minutes
+    if isinstance(value, units.LargeSize) and 0 < value < units.LEAST_LARGE:
+        return f"{int(value)} B"  # a smaller number without a unit is refused
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):

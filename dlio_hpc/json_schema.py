@@ -26,6 +26,7 @@ Schema = dict[str, Any]
 
 _NUMBER_AND_UNIT = r"^\s*\d+(\.\d+)?([eE][-+]?\d+)?\s*(%s)\s*$"
 _TIMES = "us|ms|s|m|min|h|d"
+_SIZE_TEXT: Schema = {"type": "string", "pattern": _NUMBER_AND_UNIT % "|[bB]|[kKmMgGtTpP]([iI]?[bB])?"}
 _PLAIN: dict[Any, Schema] = {
     bool: {"type": "boolean"},
     int: {"type": "integer"},
@@ -33,10 +34,12 @@ _PLAIN: dict[Any, Schema] = {
     str: {"type": "string"},
     type(None): {"type": "null"},
     Any: {},
-    units.Size: {
+    units.Size: {"anyOf": [{"type": "number", "minimum": 0}, _SIZE_TEXT]},
+    units.LargeSize: {"anyOf": [{"type": "number", "minimum": units.LEAST_LARGE}, {"const": 0}, _SIZE_TEXT]},
+    units.Latency: {
         "anyOf": [
-            {"type": "number", "minimum": 0},
-            {"type": "string", "pattern": _NUMBER_AND_UNIT % "|[bB]|[kKmMgGtTpP]([iI]?[bB])?"},
+            {"type": "number", "minimum": 0, "exclusiveMaximum": units.MOST_LATENCY_S},
+            {"type": "string", "pattern": _NUMBER_AND_UNIT % f"|{_TIMES}"},
         ]
     },
     units.Seconds: {
@@ -60,6 +63,8 @@ _PLAIN: dict[Any, Schema] = {
 _WRITTEN: dict[Any, Schema] = {
     **_PLAIN,
     units.Size: {"type": "integer"},
+    units.LargeSize: {"type": ["integer", "string"]},
+    units.Latency: {"type": "number"},
     units.Seconds: {"type": "number"},
     units.Walltime: {"type": "string"},
     units.Share: {"type": "number"},

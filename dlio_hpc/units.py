@@ -19,6 +19,8 @@ _SIZES = {"": 1, "b": 1} | {
     for suffix, base in (("", 1024), ("ib", 1024), ("b", 1000))
 }
 _SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+# Least size and limit of a latency that numbers without a unit may have; see LargeSize and Latency.
+LEAST_LARGE, MOST_LATENCY_S = 1 << 20, 1.0
 _MOST_BYTES, _MOST_SECONDS = 2**63 - 1, 366 * 86400
 
 
@@ -36,6 +38,18 @@ class Seconds(float):
     """A duration in seconds, parsed from a number or from text such as "0.25", "250 ms" or "2 min"."""
 
 
+class LargeSize(Size):
+    """A number of bytes of the memory, the storage or the rates of a machine. A number without a unit must be at least
+    1 MiB or 0, because a smaller one is almost certainly meant in GiB.
+    """
+
+
+class Latency(Seconds):
+    """A duration of a request or of a wait for one. A number without a unit must be below 1 s, because a larger one is
+    almost certainly meant in milliseconds.
+    """
+
+
 class Share(float):
     """A share from 0 to 1, parsed from a number such as 0.9 or from text such as "90%"."""
 
@@ -47,6 +61,8 @@ class Walltime(int):
 # What a message asks for, by type.
 SUCH: dict[Any, str] = {
     Size: "a size such as 4096, 256KiB or 1.5 GB",
+    LargeSize: "a size with its unit, such as 512GiB or 1.5 TB",
+    Latency: "a duration with its unit, such as 50ms or 2 s",
     Seconds: "a duration such as 0.25, 250ms or 2min",
     Share: "a share such as 90% or 0.9",
     Walltime: "a time limit such as 30 (minutes), 30m, 2h or 1:30:00",
@@ -68,6 +84,41 @@ def seconds(value: object) -> Seconds:
     if number > _MOST_SECONDS / _SECONDS[unit]:
         raise _unusable(value, "less than a year")
     return Seconds(number * _SECONDS[unit])
+
+
+def large_size(value: object) -> LargeSize:
+    """Parse a size in bytes. Raise ValueError if the value is not a size, or a number without a unit that is too small
+    to be meant in bytes.
+    """
+    count = size(value)
+    if 0 < count < LEAST_LARGE and _is_bare(value):
+        raise ValueError(
+            f"found {plainly(value)}, which is {count} bytes; give the unit, such as {_digits(value)}GiB or "
+            f"{_digits(value)}B"
+        )
+    return LargeSize(count)
+
+
+def latency(value: object) -> Latency:
+    """Parse a duration in seconds. Raise ValueError if the value is not a duration, or a number without a unit that is
+    too large to be meant in seconds.
+    """
+    duration = seconds(value)
+    if duration >= MOST_LATENCY_S and _is_bare(value):
+        raise ValueError(
+            f"found {plainly(value)}, which is {duration:g} s; give the unit, such as {_digits(value)}ms or "
+            f"{_digits(value)}s"
+        )
+    return Latency(duration)
+
+
+def _is_bare(value: object) -> bool:
+    """Return whether a size or a duration has no unit."""
+    return not isinstance(value, str) or not any(letter.isalpha() for letter in value.lower().replace("e", ""))
+
+
+def _digits(value: object) -> str:
+    return str(value).strip()
 
 
 def share(value: object) -> Share:
@@ -115,7 +166,9 @@ def _unusable(value: object, expected: str) -> ValueError:
 
 
 # Functions that parse a value of YAML, by type.
-PARSERS: dict[type, Callable[[object], Any]] = {Size: size, Seconds: seconds, Share: share, Walltime: walltime}
+PARSERS: dict[type, Callable[[object], Any]] = {
+    Size: size, LargeSize: large_size, Seconds: seconds, Latency: latency, Share: share, Walltime: walltime,
+}  # fmt: skip
 
 
 def format_size(count: float) -> str:

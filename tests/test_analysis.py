@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlio_hpc.analysis.log import analyze, findings, picture_data, requests, summary
+from dlio_hpc.analysis.log import analyze, findings, io_load, picture_data, requests, summary
 from dlio_hpc.analysis.log.findings import Analysis, Operation
 from dlio_hpc.darshan import counters, log_reader
 from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.reports import log_document
 from tests.conftest import Run
 from tests.standins import darshanlog
 from tests.standins.darshanlog import Traced
@@ -341,6 +342,25 @@ def test_figures_of_a_trace_that_is_cut_come_from_the_counters() -> None:
     assert "DXT" in cut.view.source
 
 
+def test_requests_without_bytes_are_said_to_be_where_they_are(tmp_path: Path) -> None:
+    """The tables count two reads at the end of the file; the picture of sizes has a logarithmic axis and does not."""
+    path = tmp_path / "a.darshan"
+    reads = [(0, 100, 0.0, 1.0), (100, 0, 1.0, 1.1), (100, 0, 1.2, 1.3)]
+    darshanlog.write(path, 1, [Traced("/d/a", 0, reads=reads)])
+    examined = analyze.log_file(path)
+    assert examined.analysis is not None
+    assert examined.analysis.read is not None
+    assert examined.view is not None
+    (note,) = [note for note in examined.view.notes if "no bytes" in note]
+    counted, drawn = examined.analysis.read, examined.view.sizes
+    assert (counted.requests, counted.histogram, counted.size and counted.size.min) == (3, {"0_100": 3}, 0)
+    assert (drawn.reads.sum(), drawn.writes.sum()) == (1, 0)
+    assert note == (
+        "2 requests moved no bytes, such as a read at the end of a file: the tables include them with a size of 0; the "
+        "picture of request sizes does not"
+    )
+
+
 def test_what_went_through_stdio_is_in_no_rate_of_a_trace(tmp_path: Path) -> None:
     path = tmp_path / "a.darshan"
     darshanlog.write(path, 1, [Traced("/d/a", 0, reads=[(0, 100, 0.0, 1.0)])])
@@ -380,3 +400,129 @@ def test_slow_nodes_are_named(run: Run, known: Path) -> None:
     lines = done.out[done.out.index("Slowest nodes") :].splitlines()
     assert [line.split()[0] for line in lines[3:5]] == ["n2", "n1"]
     assert "Slowest nodes" in (known.parent / "r.html").read_text()
+
+
+def _verdict(path: Path) -> tuple[str, str]:
+    """Return the state of the report on a log, and its first sentences: the banner and the sentence below it."""
+    report = log_document.of_logs([analyze.log_file(path)])
+    assert report.banner is not None
+    return report.banner.state, " ".join([report.banner.text, *report.answers])
+
+
+def _written(seconds: float, number: int = 64) -> list[tuple[int, int, float, float]]:
+    """Return writes of 1 MiB, one after the other, that take so many seconds together."""
+    return [(at << 20, 1 << 20, at * seconds / number, (at + 1) * seconds / number) for at in range(number)]
+
+
+@pytest.mark.parametrize("traced", [True, False])
+def test_one_slow_rank_of_many_binds_the_program(tmp_path: Path, traced: bool) -> None:
+    traces = [Traced(f"/o/{rank}", rank, writes=_written(9.5 if rank == 11 else 0.1)) for rank in range(32)]
+    rows = darshanlog.counters_of(traces)
+    darshanlog.write(tmp_path / "a.darshan", 32, traces if traced else [], counted=rows)
+    state, text = _verdict(tmp_path / "a.darshan")
+    assert (state, "a.darshan is bound by I/O: rank 11" in text) == ("good", True), text
+    assert "9.5 s of 10 s (95.0 %), mostly in POSIX writes" in text
+
+
+def test_rank_0_that_does_all_io_binds_the_program(tmp_path: Path) -> None:
+    darshanlog.write(tmp_path / "a.darshan", 16, [Traced("/o/all", 0, reads=_written(9.0))])
+    assert "is bound by I/O: rank 0 on n1 was in I/O calls for 9 s of 10 s" in _verdict(tmp_path / "a.darshan")[1]
+
+
+@pytest.mark.parametrize(("traced", "text"), [
+    (True, "may be bound by I/O that ranks do in turn: at least one rank was in I/O calls for 8 s of 10 s (80.0 %)"),
+    (False, "No rank of a.darshan is bound by I/O"),
+])  # fmt: skip
+def test_ranks_that_do_io_in_turn(tmp_path: Path, traced: bool, text: str) -> None:
+    traces = [Traced(f"/o/{rank}", rank, writes=[(0, 100, rank, rank + 1.0)]) for rank in range(8)]
+    rows = darshanlog.counters_of(traces)
+    darshanlog.write(tmp_path / "a.darshan", 8, traces if traced else [], counted=rows)
+    assert text in _verdict(tmp_path / "a.darshan")[1]
+
+
+@pytest.mark.parametrize("name", ["traced", "counted"])
+def test_a_program_in_fread_is_bound_by_stdio(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's np.fromfile reads through STDIO, which has no trace."""
+    path = tmp_path / f"{name}.darshan"
+    traces = [Traced("/d/a", rank, reads=[(0, 1, 0.0, 1e-5)]) for rank in range(2)]
+    darshanlog.write(path, 2, traces if name == "traced" else [], counted=darshanlog.counters_of(traces))
+    stdio = np.zeros(2, counters.record_type("STDIO", 2))
+    stdio["id"], stdio["rank"], stdio["READS"], stdio["BYTES_READ"] = 77, [0, 1], 60, 10**10
+    stdio["F_READ_TIME"] = [9.4, 9.2]
+    log = log_reader.load(path)
+    log.counted["STDIO"] = stdio
+    monkeypatch.setattr(log_reader, "load", lambda _: log)
+    state, text = _verdict(path)
+    assert (state, "is bound by I/O: rank 0" in text) == ("good", True), text
+    assert "9.4 s of 10 s (94.0 %), mostly in STDIO reads; metadata calls are 0.0 %" in text
+
+
+def _load(tmp_path: Path, **records: Any) -> findings.IoLoad:
+    """Return the load of a log of 4 ranks and 10 s with these records: rows by module."""
+    darshanlog.write(tmp_path / "a.darshan", 4, [])
+    log = log_reader.load(tmp_path / "a.darshan")
+    for name, rows in records.items():
+        module = name.replace("_", "-")
+        made = np.zeros(len(rows), counters.record_type(module, {"POSIX": 4, "STDIO": 2, "MPI-IO": 3}.get(module, 2)))
+        for record, row in zip(made, rows, strict=True):
+            for key, value in row.items():
+                record[key] = value
+        log.counted[module] = made
+    return io_load.of_log(log, None, _everything)
+
+
+def test_nested_interfaces_count_once(tmp_path: Path) -> None:
+    """HDF5 writes through MPI-IO, which writes through POSIX; the calls of another file add up."""
+    load = _load(
+        tmp_path,
+        POSIX=[{"id": 1, "rank": 2, "F_WRITE_TIME": 4.0}, {"id": 2, "rank": 2, "F_META_TIME": 1.5}],
+        MPI_IO=[{"id": 1, "rank": 2, "F_WRITE_TIME": 5.0}],
+        H5D=[{"id": 9, "rank": 2, "file_id": 1, "F_WRITE_TIME": 6.0}],
+    )
+    assert (load.rank, load.least_s, load.most_s) == (2, 7.5, 7.5)
+    assert (load.interface, load.calls) == ("HDF5", "writes")
+
+
+def test_shared_records_name_the_slowest_rank(tmp_path: Path) -> None:
+    """A record of all ranks has their sum, and the slowest and the fastest rank."""
+    shared = {"rank": -1, "F_READ_TIME": 9.0, "SLOWEST_RANK": 3, "F_SLOWEST_RANK_TIME": 8.0, "F_FASTEST_RANK_TIME": 0.1}
+    one = _load(tmp_path, POSIX=[{"id": 1, **shared}])
+    assert (one.rank, one.least_s, one.most_s, one.any_most_s) == (3, 8.0, 8.0, 9.0)
+    other = {**shared, "SLOWEST_RANK": 1, "F_SLOWEST_RANK_TIME": 4.0, "F_READ_TIME": 5.0}
+    two = _load(tmp_path, POSIX=[{"id": 1, **shared}, {"id": 2, **other}])
+    assert two.rank == 3
+    assert two.least_s == pytest.approx(8.1)
+    assert two.most_s == 10.0, "no rank is longer in calls than the job runs"
+
+
+def test_calls_that_overlap_are_not_added_up(tmp_path: Path) -> None:
+    load = _load(tmp_path, POSIX=[{"id": number, "rank": 1, "F_READ_TIME": 3.0} for number in range(8)])
+    assert (load.rank, load.overlaps, load.least_s, load.most_s) == (1, True, 3.0, 10.0)
+
+
+def test_a_log_without_traces_is_not_inconclusive_for_it(tmp_path: Path) -> None:
+    traces = [Traced("/d/a", 0, reads=[(0, 100, 0.0, 0.1)])]
+    rows = darshanlog.counters_of(traces)
+    darshanlog.write(tmp_path / "a.darshan", 1, [], counted=rows)
+    state, text = _verdict(tmp_path / "a.darshan")
+    assert (state, "there is no trace (DXT)" in text, "is not bound by I/O" in text) == ("good", True, True)
+    darshanlog.write(tmp_path / "a.darshan", 1, [Traced("/d/a", 0)], counted=rows)
+    assert _verdict(tmp_path / "a.darshan")[0] == "inconclusive", "the trace is in the log, but lost"
+
+
+def test_whole_seconds_are_said(tmp_path: Path) -> None:
+    """Logs before format 3.41 have start and end in whole seconds: 1 s may be 0 or 2 s."""
+    darshanlog.write(tmp_path / "a.darshan", 1, [Traced("/d/a", 0, reads=[(0, 9, 0.0, 0.7)])], started=1e9, seconds=1.0)
+    text = _verdict(tmp_path / "a.darshan")[1]
+    assert "may be bound by I/O: rank 0 on n1 was in I/O calls for 700 ms of 1 s +- 1 s" in text
+    view = analyze.log_file(tmp_path / "a.darshan").view
+    assert view is not None
+    assert any("whole seconds" in note for note in view.notes)
+
+
+def test_the_slowest_of_2048_ranks_in_a_real_log() -> None:
+    """The storage target of one rank was slow. The log is from a machine of 2017, without a trace."""
+    darshan = pytest.importorskip("darshan")
+    example = Path(darshan.__file__).parent / "examples" / "example_logs" / "sample-badost.darshan"
+    state, text = _verdict(example)
+    assert (state, "is bound by I/O: rank 1507 was in I/O calls for 778 s of 779 s +- 1 s" in text) == ("good", True)

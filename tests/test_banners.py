@@ -115,6 +115,21 @@ def test_a_job_that_did_not_end_well_is_not_good(tmp_path: Path, job_state: Any,
     assert (opening.state, opening.text.startswith(text)) == (state, True), opening
 
 
+@pytest.mark.parametrize("job_state", ["timeout", "cancelled", "lost"])
+def test_results_are_kept_only_where_there_are_any(tmp_path: Path, job_state: Any) -> None:
+    outcome = _job(tmp_path, [100.0, 101.0])
+    ended = outcome._replace(job=with_state(outcome.job, job_state))
+    *others, first, last = ended.runs
+    some = ended._replace(runs=[first, last._replace(result=None)])
+    assert all(run.run.kind != "measure" for run in others)
+    assert "; its results so far are kept" in str(job_outcome.fault(some))
+    assert first.result is not None
+    empty = structs.replace(first.result, epochs=[], summary=None)
+    for result in (None, empty):
+        none = ended._replace(runs=[run._replace(result=result) for run in ended.runs])
+        assert f"ended as {job_state}; it has no results" in str(job_outcome.fault(none))
+
+
 def test_faults_outweigh_everything_and_the_gravest_job_speaks_for_all(tmp_path: Path) -> None:
     outcome = _job(tmp_path, [100.0, 101.0], "cached")
     *others, last = outcome.runs

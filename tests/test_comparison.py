@@ -9,11 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
+from dlio_hpc import units
 from dlio_hpc.analysis.study import best_setting, replicates
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding
 from dlio_hpc.plan.study import Study
+from dlio_hpc.verdict import acceptance
+from dlio_hpc.verdict.criteria_file import Criteria, Criterion
 from tests import studies
+from tests.judged import KEY, repeats
 
 Array = np.ndarray[Any, Any]
 _CACHED: dict[Any, Any] = {}
@@ -231,6 +236,23 @@ def test_drift_over_rounds_is_no_effect_and_hides_none(tmp_path: Path) -> None:
         assert noise == pytest.approx(0.03, abs=0.005)
 
 
+def test_ratios_are_those_of_the_medians(tmp_path: Path) -> None:
+    """One of three measurements was slow: the ratio is that of the medians in the table, and lies in its interval."""
+    logs = np.log([[100.0, 102.0, 101.0], [130.0, 41.0, 131.0], [90.0, 92.0, 91.0]])
+    for metric in ("samples_per_s", "wall_s"):
+        finding = _found(_threads(tmp_path, 3, 3, metric=metric), logs if metric == "samples_per_s" else -logs)
+        (comparison,) = finding.comparisons
+        medians = {point.point: point.metrics[finding.metric].median for point in finding.points}
+        for judged in comparison.points:
+            assert judged.to_reference is not None
+            assert comparison.reference is not None
+            ratio = medians[judged.point] / medians[comparison.reference]
+            assert judged.to_reference == pytest.approx(ratio if metric == "samples_per_s" else 1 / ratio)
+            assert judged.reference_low is None or judged.reference_low <= judged.to_reference
+            assert judged.reference_high is None or judged.to_reference <= judged.reference_high
+        assert comparison.best == max(medians, key=lambda point: medians[point] * (1 if metric != "wall_s" else -1))
+
+
 def test_a_missing_cell_does_not_let_drift_in(tmp_path: Path) -> None:
     made = _threads(tmp_path, 5, 3)
     random = np.random.default_rng(4)
@@ -352,11 +374,33 @@ def test_what_matters_is_ranked_first(tmp_path: Path) -> None:
     assert not third.is_beyond_noise
     assert ranking.interaction is not None
     assert ranking.interaction > 0.01
+    assert ranking.has_interaction
+    assert ranking.interaction_confidence is not None
+    assert ranking.interaction_confidence > 0.99
     assert sum(effect.share for effect in ranking.effects) + ranking.interaction == pytest.approx(1)
     values[5] = np.nan
     holed = _compared(made, values).ranking
     assert holed is not None
     assert holed.effects[0].keys == ("reader.read_threads",)
+
+
+def test_interaction_of_noise_is_rarely_reported(tmp_path: Path) -> None:
+    """Of studies without any difference but noise, few report interaction, although noise leaves much unexplained."""
+    part = studies.asked("demo", "reader.read_threads=1,2,4", "reader.batch_size=4,8,16")
+    made = studies.make(tmp_path, part, repeat=3)
+    rankings = [comparison.ranking for comparison in _often(made, 0.05, np.zeros(9), seed=3, draws=60)]
+    shares = [ranking.interaction for ranking in rankings if ranking is not None and ranking.interaction is not None]
+    assert len(shares) == 60
+    assert np.median(shares) > 0.3
+    assert sum(ranking is not None and ranking.has_interaction for ranking in rankings) <= 5
+
+
+def test_interaction_is_unknown_without_noise_or_freedom(tmp_path: Path) -> None:
+    part = studies.asked("demo", "reader.read_threads=1,2,4", "reader.batch_size=4,8")
+    once = _compared(studies.make(tmp_path, part, repeat=1), np.arange(6.0)[:, None] ** 2 / 10).ranking
+    assert once is not None
+    assert once.interaction is not None
+    assert (once.interaction > 0, once.interaction_confidence, once.has_interaction) == (True, None, False)
 
 
 def test_what_moves_together_is_one_and_what_cannot_be_told_is_none(tmp_path: Path) -> None:
@@ -394,6 +438,29 @@ def test_scaling_is_against_the_fewest_ranks(tmp_path: Path, weak: bool) -> None
         assert last.efficiency == last.speed_up / 4
     assert [(scale.nodes, len(scale.points)) for scale in finding.comparisons] == [(1, 2), (2, 2), (4, 2)]
     assert all(scale.reference is not None for scale in finding.comparisons)
+
+
+def test_scaling_efficiency_is_that_of_an_acceptance_test(tmp_path: Path) -> None:
+    """Reports and acceptance tests have one definition: medians of samples/s per rank, against the fewest ranks, and
+    among these the fewest nodes.
+    """
+    made = studies.make(tmp_path, studies.asked("demo", nodes=(1, 2), ranks_per_node=(2, 4)), repeat=4)
+    rates = {(1, 2): [100, 101, 40, 103], (1, 4): [170, 172, 168, 30], (2, 2): [190, 191, 90, 192], (2, 4): [300] * 4}
+    logs = np.log([rates[point.nodes, point.ranks_per_node] for point in made.points])
+    (scaling,) = _found(made, logs + np.arange(4) * 1e-6).scalings
+    groups = [
+        repeats("samples_per_s", [rate * (1 + at * 1e-6) for at, rate in enumerate(values)],
+                key=structs.replace(KEY, nodes=nodes, ranks_per_node=per_node))
+        for (nodes, per_node), values in rates.items()
+    ]  # fmt: skip
+    entries = [structs.replace(entry, job=f"job-{at}", study=f"job-{at}") for at, entry in enumerate(groups)]
+    criterion = Criterion(min_scaling_efficiency=units.Share(0.1))
+    accepted = acceptance.judge(Criteria(name="c", criteria={"scaling": criterion}), entries)
+    judged = {check.group.split(", ")[-1]: check.value for check in accepted.checks if check.value is not None}
+    assert judged == {
+        f"{step.nodes} x {step.ranks_per_node} ranks": pytest.approx(step.efficiency, rel=1e-5)
+        for step in scaling.steps
+    }
 
 
 def test_where_only_nodes_and_ranks_vary_nothing_is_best(tmp_path: Path) -> None:

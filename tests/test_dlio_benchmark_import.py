@@ -237,6 +237,10 @@ def test_overrides_of_hydra(folder: Path, run: Run) -> None:
     [
         (("++workload.reader.batch_size",), "write ++workload.KEY=VALUE"),
         (("workload=photos",), "dlio:photos"),
+        (("++workload.reader.batchsize=4",), "has no key reader.batchsize; did you mean 'batch_size'?"),
+        (("++workload.batch_size=4",), "has no key batch_size; did you mean 'reader.batch_size'?"),
+        (("++workload.datset.format=npz",), "has no key datset.format; did you mean 'dataset.format'?"),
+        (("++workload.train={epoch: 2}",), "has no key train.epoch; did you mean 'epochs'?"),
         (("~workload.reader",), "keys cannot be deleted"),
         (("++workload.reader.batch_size.x=1",), "has a value and no keys below it"),
         (("photos.yaml",), "give one FILE, DIR or dlio:NAME, not 2"),
@@ -583,6 +587,45 @@ def test_the_configuration_that_hydra_keeps_of_a_run(folder: Path) -> None:
     path = folder / "config.yaml"
     path.write_text("workload:\n" + "".join(f"  {line}\n" for line in PHOTOS.strip().splitlines()))
     assert importing.load(path).data["dataset"]["files"] == 1024
+
+
+def test_sections_beside_the_section_workload_are_imported(folder: Path, run: Run) -> None:
+    """The data stand at the top, and the rest below `workload`. No key is dropped."""
+    path = folder / "two.yaml"
+    path.write_text(
+        "dataset: {format: npz, num_files_train: 300}\nreadr: {batch_size: 9}\nhydra: {run: {dir: x}}\n"
+        "workload:\n  workflow: {train: true}\n  train: {epochs: 3}\n  reader: {batch_size: 5}\n"
+    )
+    done = run("dlio-hpc", "import", path)
+    data = document.parse_yaml(done.out, "stdout")
+    assert (data["dataset"]["files"], data["train"]["epochs"], data["reader"]["batch_size"]) == (300, 3, 5)
+    lines = done.err.splitlines()
+    assert (
+        "readr.batch_size: 9: ignored (did you mean 'reader.batch_size'? dlio_benchmark e1919d7 has no such key)"
+        in lines
+    )
+    assert "hydra.run.dir: x: ignored (an option of Hydra, not of the workload)" in lines
+    assert any(
+        line.startswith("workload: approximated (imported together with the sections beside it") for line in lines
+    )
+    path.write_text("dataset: {num_files_train: 3}\nworkload: {dataset: {num_files_train: 4, format: npz}}\n")
+    twice = run("dlio-hpc", "import", path)
+    assert (twice.code, "dataset.num_files_train is 3 at the top and 4 below workload" in twice.err) == (2, True)
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("model: {depth: 50, width: 2}\ndata: {path: x}\n", "no such keys: model.depth"),
+    ("train: {epochs: 90, lr: 0.1}\ndataset: {name: imagenet}\n", "that is 2 of 3 keys"),
+    ("model: {name: unet}\noutput: {folder: x}\n", "no key of the file has an effect: model.name: unet: ignored"),
+    ("workload: {train: {epoch: 2}}\nservices: {web: {image: y}}\ndataset: {format_: npz}\n", "did you mean 'format'?"),
+])  # fmt: skip
+def test_files_of_other_programs_are_refused(folder: Path, run: Run, text: str, message: str) -> None:
+    path = folder / "other.yaml"
+    path.write_text(text)
+    done = run("dlio-hpc", "import", path)
+    assert (done.code, done.out) == (2, "")
+    assert "not a workload of dlio_benchmark" in done.err
+    assert message in done.err
 
 
 def test_the_section_data_reader(folder: Path) -> None:

@@ -670,6 +670,33 @@ RESULTS = (
         "tolerance in percent", "dlio-hpc compare done --tolerance 5", ("found '5'; use a share such as 90% or 0.9",)
     ),
     Mistake(
+        "memory of a node without a unit",
+        "dlio-hpc datasize demo --ppn 8 --memory 512",
+        ("--memory 512: found '512', which is 512 bytes; give the unit, such as 512GiB or 512B",),
+    ),
+    Mistake(
+        "size of a dataset without a unit",
+        "dlio-submit demo -s local --dataset-size 64 --dry-run",
+        ("'--dataset-size': found '64', which is 64 bytes; give the unit, such as 64GiB",),
+    ),
+    Mistake(
+        "latency without a unit",
+        "dlio-hpc accept done --criteria c.yaml",
+        ("c.yaml, line 3: criteria.io.max_read_p99: found 50, which is 50 s; give the unit, such as 50ms or 50s",),
+        _criteria("max_read_p99: 50"),
+    ),
+    Mistake(
+        "memory of an accelerator without a unit",
+        "dlio-hpc accept done --criteria c.yaml",
+        ("criteria.io.rank_memory: found 80, which is 80 bytes; give the unit, such as 80GiB or 80B",),
+        _criteria("rank_memory: 80"),
+    ),
+    Mistake(
+        "limit of a site without a unit",
+        "dlio-submit demo -s local --dry-run -S site.limits.space=20",
+        ("site.limits.space", "found 20, which is 20 bytes; give the unit, such as 20GiB or 20B"),
+    ),
+    Mistake(
         "no such baseline to compare with", "dlio-hpc compare done --baseline nosuch", ("'nosuch'", "dlio-hpc status")
     ),
     Mistake(

@@ -130,6 +130,16 @@ def test_noise_is_called_noise(tmp_path: Path) -> None:
     ]
 
 
+def test_no_share_of_noise_is_stated(tmp_path: Path) -> None:
+    """If all differences are noise, no share of the variance is stated, neither of a parameter nor of interaction."""
+    part = studies.asked("demo", "reader.read_threads=1,2,4", "reader.batch_size=4,8")
+    made = studies.make(tmp_path, part)
+    shown = " ".join(_shown(_report(made, _values(made, {}, sd=0.05))).split())
+    assert "No variance that exceeds the noise is due to interaction between parameters." in shown
+    assert not re.search(r"\d % of the variance", shown)
+    assert re.search(r"batch_size \d \d 1\.\d\d - no", shown)
+
+
 def test_parameters_are_ranked_and_drawn(tmp_path: Path) -> None:
     part = studies.asked("demo", "reader.read_threads=1,2,4", "reader.batch_size=4,8", "reader.preprocess_threads=1,2")
     made = studies.make(tmp_path, part)

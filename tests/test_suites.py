@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from dlio_hpc import units
 from dlio_hpc.analysis.study import file_system_pairs
 from dlio_hpc.config import shipped, site
+from dlio_hpc.files import archive
 from dlio_hpc.plan import study, study_file
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome
 from dlio_hpc.verdict import acceptance, baseline_comparison, criteria_file, suite, validity_criteria
@@ -168,6 +169,20 @@ def test_night_after_night(run: Run, tiny: Path) -> None:
     again = run("dlio-hpc", "wait", second.json["study"])
     assert again.out.splitlines()[0].endswith(f": {verdict['summary']}.")
     assert run("dlio-hpc", "accept", second.json["study"]).code == 0
+    job = max((path for path in (tiny / "dlio-runs").iterdir() if (path / "job.json").exists()), key=_submitted)
+    for named in (second.json["study"], job, tiny / "dlio-runs" / "archive" / (job.name + archive.SUFFIX)):
+        done = run("dlio-hpc", "compare", named, "--json")
+        assert done.code in (0, 5), done.out + done.err
+        compared = done.json["verdicts"]
+        assert {one["tolerance"] for one in compared} == {0.6}, named
+    asked_for = run("dlio-hpc", "compare", job, "--tolerance", "7%", "--json").json["verdicts"]
+    assert {one["tolerance"] for one in asked_for} == {0.07}
+    shutil.rmtree(job)
+    assert {one["tolerance"] for one in run("dlio-hpc", "compare", job.name, "--json").json["verdicts"]} == {0.6}
+
+
+def _submitted(folder: Path) -> float:
+    return (folder / "plan.json").stat().st_mtime
 
 
 def test_a_cached_suite_is_no_pass(run: Run, tiny: Path) -> None:

@@ -1,8 +1,10 @@
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlio_hpc import units
+from dlio_hpc import document, units
+from dlio_hpc.config import site
 
 
 @pytest.mark.parametrize(
@@ -101,3 +103,35 @@ def test_format_size(count: int, text: str) -> None:
 )
 def test_format_seconds(value: float, text: str) -> None:
     assert units.format_seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "count"), [("1MiB", 1 << 20), ("512 B", 512), ("1e7", 10**7), (1 << 20, 1 << 20), (0, 0)]
+)
+def test_large_sizes(value: object, count: int) -> None:
+    assert units.large_size(value) == count
+
+
+@pytest.mark.parametrize("value", ["512", 512, 64.0, "1e3", " 7 "])
+def test_large_sizes_without_a_unit_are_refused(value: object) -> None:
+    with pytest.raises(ValueError, match=r"give the unit, such as .*GiB"):
+        units.large_size(value)
+
+
+@pytest.mark.parametrize(("value", "seconds"), [("50ms", 0.05), ("50 s", 50.0), (0.25, 0.25), ("0.9", 0.9), (0, 0)])
+def test_latencies(value: object, seconds: float) -> None:
+    assert units.latency(value) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("value", [50, "50", 1, "1e2"])
+def test_latencies_without_a_unit_are_refused(value: object) -> None:
+    with pytest.raises(ValueError, match=r"give the unit, such as .*ms or .*s"):
+        units.latency(value)
+
+
+def test_small_sizes_of_a_machine_are_written_with_their_unit() -> None:
+    """A plan can be read again, also if a limit of its site is small."""
+    small = site.Limits(space=units.large_size("10 B"), bytes_read=units.large_size("2 MiB"))
+    written = document.encode(small)
+    assert b'"10 B"' in written
+    assert document.convert(msgspec.json.decode(written), site.Limits, "test") == small

@@ -79,12 +79,15 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def ratio(values: Sequence[float], base: Sequence[float]) -> Estimate:
-    """Return the ratio of the median of `values` to the median of `base`, with its interval. All values must be
+    """Return the ratio of the median of `values` to the median of `base`, with its interval. For an even number of
+    values, the interval is that of the medians of logarithms, widened to contain the ratio. All values must be
     positive.
     """
     logs = difference(np.log(values), np.log(base))
-    low, high = (None if end is None else math.exp(end) for end in (logs.low, logs.high))
-    return Estimate(math.exp(logs.value), low, high)
+    value = median(np.asarray(values, np.float64)) / median(np.asarray(base, np.float64))
+    if logs.low is None or logs.high is None:
+        return Estimate(value, None, None)
+    return Estimate(value, min(value, math.exp(logs.low)), max(value, math.exp(logs.high)))
 
 
 def difference(

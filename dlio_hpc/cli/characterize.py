@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     help="Site of --check.",
 )
 @option(
-    "--dataset-size", callback=parsed(units.size), metavar="SIZE", default="64MiB", show_default=True,
+    "--dataset-size", callback=parsed(units.large_size), metavar="SIZE", default="64MiB", show_default=True,
     help="Size of the dataset of --check.",
 )  # fmt: skip
 @option(

@@ -35,19 +35,19 @@ def _tolerance(text: str) -> float:
     "--baseline", "against", metavar="JOB|ID", help="Compare with this job or baseline instead of the active baseline."
 )
 @option(
-    "--metric", "metrics", type=click.Choice(list(METRICS)), multiple=True, default=("samples_per_s",),
-    show_default=True, metavar="NAME", help=f"Metric to compare; repeatable: {', '.join(METRICS)}.",
+    "--metric", "metrics", type=click.Choice(list(METRICS)), multiple=True, metavar="NAME",
+    help=f"Metric to compare; repeatable: {', '.join(METRICS)}. Default: those of the job's suite, or samples_per_s.",
 )  # fmt: skip
 @option(
-    "--tolerance", callback=parsed(_tolerance), default="2%", show_default=True, metavar="SHARE",
-    help="Largest relative drop that is not reported as a regression.",
+    "--tolerance", callback=parsed(_tolerance), metavar="SHARE",
+    help="Largest relative drop that is not reported as a regression. Default: that of the job's suite, or 2%.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Compare despite different settings or cached runs; the output flags it.")
 @option("--junit", type=PATH, metavar="FILE", help="Write the verdicts as JUnit XML, for CI systems.")
 @page_options
 def compare(
     names: tuple[str, ...], archive: Path | None, runs: Path, against: str | None, metrics: tuple[MetricName, ...],
-    tolerance: float, force: bool, junit: Path | None, outputs: Outputs,
+    tolerance: float | None, force: bool, junit: Path | None, outputs: Outputs,
 ) -> int:  # fmt: skip
     """Compare the repeats of a job with the baseline that has the same key (see dlio-hpc baseline --help), and with
     earlier jobs. Verdicts: pass, improved, regression, inconclusive, not_comparable; for jobs whose numbers cannot be
@@ -57,12 +57,11 @@ def compare(
     cached, 1 regression, 5 inconclusive, 2 not_comparable, 0 pass or improved.
     """
     from dlio_hpc.verdict import comparison, selection
-    from dlio_hpc.verdict.baseline_comparison import Terms
 
     started = units.utc_now(fraction=True)
     jobs, missing = selection.select(names, archive, runs, console.say)
-    terms = Terms(tuple(dict.fromkeys(metrics)), tolerance, force)
-    judged = comparison.compare(names, jobs, terms, against, runs, console.say)
+    wanted = comparison.Wanted(tuple(dict.fromkeys(metrics)) or None, tolerance, force)
+    judged = comparison.compare(names, jobs, wanted, against, runs, console.say)
     if outputs.as_json:
         from dlio_hpc.documents import judgements
 

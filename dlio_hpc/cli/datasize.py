@@ -25,7 +25,7 @@ def datasize(workload: str, nodes: int, ppn: int, memory: str, settings: tuple[s
     Example: dlio-hpc datasize unet3d_b200 -N 8 --ppn 8 --memory 512GiB
     """
     try:
-        size = units.size(memory)
+        size = units.large_size(memory)
     except ValueError as fault:
         raise ConfigError(f"--memory {memory}: {fault}") from fault
     if size < 1:

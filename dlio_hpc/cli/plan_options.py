@@ -68,7 +68,7 @@ _OPTIONS = (
            help="Measured runs of each point.  [default: 1 (4 with --ab), or the study file's]"),
     option("--warmup", type=click.IntRange(0), metavar="N",
            help="Warm-up runs of each dataset.  [default: 0, or the study file's]"),
-    option("--dataset-size", metavar="SIZE", callback=parsed(units.size),
+    option("--dataset-size", metavar="SIZE", callback=parsed(units.large_size),
            help="Size of the dataset, to within one file. Changes the number of files, or of samples per file."),
     option("--generate", type=click.Choice(["auto", "separate", "only", "never"]), default="auto", show_default=True,
            help="auto: generate the dataset if it does not exist; separate: in a job of its own; only: generate it and "

@@ -65,11 +65,11 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     """Maximum number of queued and running jobs of a user. Example: 20"""
     node_hours: Annotated[float, Meta(gt=0)] | None = None
     """Maximum node-hours of a submission, if all its jobs use their whole walltimes. Example: 500"""
-    bytes_read: units.Size | None = None
+    bytes_read: units.LargeSize | None = None
     """Maximum bytes that the runs of a submission read. Example: 50 TB"""
-    bytes_written: units.Size | None = None
+    bytes_written: units.LargeSize | None = None
     """Maximum bytes that the runs of a submission write. Example: 20 TB"""
-    space: units.Size | None = None
+    space: units.LargeSize | None = None
     """Maximum storage space that a submission requires for new datasets and checkpoints. Example: 20 TB"""
 
 
@@ -108,9 +108,9 @@ class Queue(Struct, frozen=True, forbid_unknown_fields=True):
 class Rates(Struct, frozen=True, forbid_unknown_fields=True):
     """Expected rates of a node. They are used for cost estimates and to divide studies into jobs."""
 
-    read: units.Size = units.Size(10**9)
+    read: units.LargeSize = units.LargeSize(10**9)
     """Bytes per second that a node reads."""
-    write: units.Size = units.Size(5 * 10**8)
+    write: units.LargeSize = units.LargeSize(5 * 10**8)
     """Bytes per second that a node writes."""
     launch: units.Seconds = units.Seconds(10)
     """Time to launch the ranks."""

@@ -9,6 +9,10 @@ _TIMES = """F_OPEN_START_TIMESTAMP F_READ_START_TIMESTAMP F_WRITE_START_TIMESTAM
 _RANKS = "FASTEST_RANK FASTEST_RANK_BYTES SLOWEST_RANK SLOWEST_RANK_BYTES"
 _SPREAD = "F_FASTEST_RANK_TIME F_SLOWEST_RANK_TIME F_VARIANCE_RANK_TIME F_VARIANCE_RANK_BYTES"
 
+_HYPERSLAB = " ".join(
+    ["ACCESS#_ACCESS", *(f"ACCESS#_{part}_D{axis}" for part in ("LENGTH", "STRIDE") for axis in range(1, 6))]
+)
+
 
 def _four(text: str) -> str:
     return " ".join(text.replace("#", str(number)) for number in range(1, 5))
@@ -31,9 +35,23 @@ _STDIO = f"""OPENS FDOPENS READS WRITES SEEKS FLUSHES BYTES_WRITTEN BYTES_READ M
     F_META_TIME F_WRITE_TIME F_READ_TIME F_OPEN_START_TIMESTAMP F_CLOSE_START_TIMESTAMP F_WRITE_START_TIMESTAMP
     F_READ_START_TIMESTAMP F_OPEN_END_TIMESTAMP F_CLOSE_END_TIMESTAMP F_WRITE_END_TIMESTAMP F_READ_END_TIMESTAMP
     {_SPREAD}"""
+_H5F = """OPENS FLUSHES USE_MPIIO F_OPEN_START_TIMESTAMP F_CLOSE_START_TIMESTAMP F_OPEN_END_TIMESTAMP
+    F_CLOSE_END_TIMESTAMP F_META_TIME"""
+_H5D = f"""OPENS READS WRITES FLUSHES BYTES_READ BYTES_WRITTEN RW_SWITCHES REGULAR_HYPERSLAB_SELECTS
+    IRREGULAR_HYPERSLAB_SELECTS POINT_SELECTS MAX_READ_TIME_SIZE MAX_WRITE_TIME_SIZE {_sizes("SIZE_READ_AGG")}
+    {_sizes("SIZE_WRITE_AGG")} {_four(_HYPERSLAB)} {_four("ACCESS#_COUNT")} DATASPACE_NDIMS DATASPACE_NPOINTS
+    DATATYPE_SIZE {" ".join(f"CHUNK_SIZE_D{axis}" for axis in range(1, 6))} USE_MPIIO_COLLECTIVE USE_DEPRECATED {_RANKS}
+    {_TIMES} {_SPREAD}"""
 
 # Counters by module and record version.
-_RECORDS = {("POSIX", 4): _POSIX, ("MPI-IO", 3): _MPIIO, ("STDIO", 2): _STDIO}
+_RECORDS = {
+    ("POSIX", 4): _POSIX,
+    ("MPI-IO", 3): _MPIIO,
+    ("STDIO", 2): _STDIO,
+    ("H5F", 3): _H5F,
+    ("H5D", 1): _H5D,
+    ("H5D", 2): _H5D,
+}
 _SEGMENT = [("offset", "<i8"), ("length", "<i8"), ("start", "<f8"), ("end", "<f8")]
 _WITH_THREAD = [*_SEGMENT, ("thread", "<u8")]
 _SEGMENTS = {
@@ -59,7 +77,9 @@ def record_type(module: str, version: int) -> np.dtype[np.void] | None:
     if names is None:
         return None
     fields = [(name, "<f8" if name.startswith("F_") else "<i8") for name in names.split()]
-    return np.dtype([("id", "<u8"), ("rank", "<i8"), *fields])
+    # since version 2, a record of a dataset has the id of its file
+    of_file = [("file_id", "<u8")] if (module, version) == ("H5D", 2) else []
+    return np.dtype([("id", "<u8"), ("rank", "<i8"), *of_file, *fields])
 
 
 def segment_type(module: str, version: int) -> np.dtype[np.void] | None:

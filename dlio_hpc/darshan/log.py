@@ -17,6 +17,8 @@ Records = npt.NDArray[np.void]
 NO_RECORDS: Records = np.empty(0, [("id", "<u8"), ("rank", "<i8")])
 
 COUNTING = ("POSIX", "MPI-IO", "STDIO")
+# Modules of a library above the counting modules: their records are read if their version is known.
+ABOVE = ("H5F", "H5D")
 TRACING = ("DXT_POSIX", "DXT_MPIIO")
 # Number of most frequent request sizes that Darshan keeps per file.
 _SLOTS = 4

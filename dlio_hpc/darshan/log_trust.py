@@ -25,7 +25,7 @@ _NAMED = 3
 _MOST = 2.0**60
 _MOST_RANKS, _MOST_S = 1 << 24, 2.0**36
 # Counters that may have any value: record ids of files, and offsets, which have no limit in a sparse file.
-_ANY = {"id", "RENAMED_FROM", "MAX_BYTE_READ", "MAX_BYTE_WRITTEN"}
+_ANY = {"id", "file_id", "RENAMED_FROM", "MAX_BYTE_READ", "MAX_BYTE_WRITTEN"}
 
 # Columns of a Table, which has the requests and bytes of each file and rank.
 _READS, _BYTES_READ, _WRITES, _BYTES_WRITTEN = range(4)

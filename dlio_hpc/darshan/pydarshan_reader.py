@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from dlio_hpc.darshan import counters
-from dlio_hpc.darshan.log import COUNTING, TRACING, Log, LogFault, LogJob, Module, Records, Trace
+from dlio_hpc.darshan.log import ABOVE, COUNTING, TRACING, Log, LogFault, LogJob, Module, Records, Trace
 from dlio_hpc.errors import ConfigError, InvalidRun
 
 # Record versions that pydarshan returns: libdarshan-util converts all older records to them.
-_TODAY = {"POSIX": 4, "MPI-IO": 3, "STDIO": 2}
+_TODAY = {"POSIX": 4, "MPI-IO": 3, "STDIO": 2, "H5F": 3, "H5D": 2}
 _PATIENCE_S = 600
 
 
@@ -62,7 +62,7 @@ def _log(path: Path, report: Any) -> Log:
     for name, module in modules.items():
         if module.partial:
             log.faults.append(LogFault("partial", f"{name} ran out of memory and dropped records"))
-        if name in COUNTING:
+        if name in (*COUNTING, *ABOVE):
             log.counted[name] = _counted(report, name)
         elif name in TRACING:
             log.traced[name] = _traced(report, name)
@@ -102,6 +102,8 @@ def _counted(report: Any, name: str) -> Records:
     records = np.full(len(sources), -1, kind)
     for row, record in zip(records, sources, strict=True):
         row["id"], row["rank"] = record["id"], record["rank"]
+        if "file_id" in (kind.names or ()):
+            row["file_id"] = record["file_rec_id"]
         for part in ("counters", "fcounters"):
             for column, value in zip(names[part], record[part], strict=False):
                 field = column.removeprefix(prefix)

@@ -28,7 +28,7 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     """Numbers of nodes to measure on. Example: [1, 4, 16]"""
     ranks_per_node: tuple[Positive, ...] | Positive | str | None = None
     """Numbers of ranks per node to measure with. Example: [4]"""
-    dataset_size: units.Size | None = None
+    dataset_size: units.LargeSize | None = None
     """Size to which the dataset is changed. Example: 256 MiB"""
 
 

@@ -144,7 +144,9 @@ def _unit(key: str) -> Unit:
         root: type = Site if key.startswith("site.") else Workload
         kind = document.kind_at(root, key.removeprefix("site.").split("."))
     kinds = {kind, *typing.get_args(kind)}
-    return "bytes" if units.Size in kinds else "seconds" if units.Seconds in kinds else ""
+    if kinds & {units.Size, units.LargeSize}:
+        return "bytes"
+    return "seconds" if kinds & {units.Seconds, units.Latency} else ""
 
 
 def _number(value: object, unit: Unit) -> int | float | None:

@@ -431,7 +431,7 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
         )
     if state in _INCOMPLETE:
         reason = _reason(outcome) if state == "lost" else ""
-        return Incomplete(f"job {outcome.job.job} ended as {state}; its results so far are kept{reason}")
+        return Incomplete(f"job {outcome.job.job} ended as {state}; {_kept(outcome)}{reason}")
     if state == "failed" and outcome.job.batch_id is None:
         return ConfigError(f"job {outcome.job.job} was not accepted: {outcome.job.states[-1].text}")
     if (bug := _bug(outcome)) is not None:
@@ -439,6 +439,14 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
     if state == "failed" or state in _INFRASTRUCTURE:
         return InfrastructureError(f"job {outcome.job.job} ended as {state}{_reason(outcome)}")
     return None
+
+
+def _kept(outcome: JobOutcome) -> str:
+    """Return a clause that says whether an incomplete job has results."""
+    results = [run.result for run in outcome.runs if run.result is not None]
+    if any(result.epochs or result.summary is not None or result.generated is not None for result in results):
+        return "its results so far are kept"
+    return "it has no results"
 
 
 def _reason(outcome: JobOutcome) -> str:

@@ -87,8 +87,10 @@ def _settings(part: Part, point: Point, keys: list[str]) -> str:
 def _gain(chosen: Comparison) -> str:
     """Return a heading that recommends a change and states its gain over the reference."""
     judged = chosen.of(chosen.recommended) if chosen.recommended is not None else None
-    ratio = judged.to_reference if judged and judged.to_reference else 1.0
-    return f"change these settings (measured: {ratio:.2f} x the reference):"
+    ratio = f"{judged.to_reference:.2f}" if judged and judged.to_reference else "1.00"
+    if judged and judged.reference_low is not None and judged.reference_high is not None:
+        ratio = f"{judged.reference_low:.2f} to {judged.reference_high:.2f}"
+    return f"change these settings (measured: {ratio} x the reference):"
 
 
 def _lines(key: str, point: Point) -> list[str]:

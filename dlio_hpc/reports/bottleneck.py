@@ -5,7 +5,7 @@ measurement.
 import statistics
 from collections.abc import Sequence
 
-from dlio_hpc.analysis.log.findings import Analysis
+from dlio_hpc.analysis.log.findings import Analysis, IoLoad
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports.job_rows import title
 from dlio_hpc.results.run_result import Summary
@@ -186,13 +186,76 @@ def _in_flight(summaries: Sequence[Summary]) -> float | None:
 
 
 def of_log(title: str, analysis: Analysis) -> str:
-    """Return a sentence that says whether the program of a Darshan log is bound by I/O. The sentence states no other
-    bottlenecks, because Darshan logs contain no times of computation or synchronisation.
+    """Return a sentence that says whether the program of a Darshan log is bound by I/O: whether its slowest rank is in
+    I/O calls for at least half of the run time, or ranks in turn are. The sentence states no other bottlenecks, because
+    Darshan logs contain no times of computation or synchronisation.
     """
-    if analysis.io_share is None:
+    load, meta = analysis.load, analysis.metadata.share
+    if analysis.job_s + load.clock_s <= 0:
         return f"{title}: the run time is unknown, so the bottleneck of the program is unknown."
-    took, share = f"{format_seconds(analysis.io_s)} of {format_seconds(analysis.job_s)}", 100 * analysis.io_share
-    bound = "is bound by I/O" if analysis.io_share >= _EXPLAINED else "is not bound by I/O"
-    meta = analysis.metadata.share
     cost = "" if meta is None else f"; metadata calls are {100 * meta:.1f} % of the time in I/O calls"
-    return f"{title} {bound}: reads and writes took {took} per rank ({share:.1f} %){cost}."
+    return f"{_bound_of_log(title, analysis)}{cost}."
+
+
+def may_bind(analysis: Analysis) -> bool:
+    """Return whether the I/O of the program of a Darshan log binds it, or may bind it as far as the log shows."""
+    load = analysis.load
+    shortest_s = max(analysis.job_s - load.clock_s, 0.0)
+    is_known = analysis.job_s + load.clock_s > 0
+    return is_known and (bool(load.unread) or max(load.most_s, load.any_least_s) >= _EXPLAINED * shortest_s)
+
+
+def _bound_of_log(title: str, analysis: Analysis) -> str:
+    load = analysis.load
+    longest_s, shortest_s = analysis.job_s + load.clock_s, max(analysis.job_s - load.clock_s, 0.0)
+    slowest = f"{_slowest_of_log(analysis)} in I/O calls for {_of_run(load.least_s, load.most_s, analysis)}"
+    if load.least_s >= _EXPLAINED * longest_s:
+        return f"{title} is bound by I/O: {slowest}{_mostly(load)}"
+    if load.unread:
+        return (
+            f"{title} may be bound by I/O: {slowest}, without the calls of {', '.join(load.unread)}, which are unknown"
+        )
+    if load.most_s >= _EXPLAINED * shortest_s:
+        return f"{title} may be bound by I/O: {slowest}{_why_bounds(analysis)}"
+    if load.any_least_s >= _EXPLAINED * longest_s:
+        ranks = f"at least one rank was in I/O calls for {_of_run(load.any_least_s, load.any_least_s, analysis)}"
+        return f"{title} may be bound by I/O that ranks do in turn: {ranks}, but {slowest}"
+    if load.any_most_s >= _EXPLAINED * shortest_s:
+        unknown = "whether ranks do I/O in turn is unknown, because the log has no trace of all calls"
+        return f"No rank of {title} is bound by I/O: {slowest}; {unknown}"
+    return f"{title} is not bound by I/O: {slowest}"
+
+
+def _slowest_of_log(analysis: Analysis) -> str:
+    load = analysis.load
+    if load.rank is None:
+        return "each of its ranks, on average, was"
+    name = f"rank {load.rank} on {load.host}" if load.host else f"rank {load.rank}"
+    is_bound = analysis.ranks == 1 or load.least_s >= _EXPLAINED * (analysis.job_s + load.clock_s)
+    return f"{name} was" if is_bound else f"its slowest rank, {name}, was"
+
+
+def _of_run(least_s: float, most_s: float, analysis: Analysis) -> str:
+    """Return a time as text, with its share of the run time. least_s, most_s: bounds of the time."""
+    job_s, clock_s = analysis.job_s, analysis.load.clock_s
+    run = format_seconds(job_s) if not clock_s else f"{job_s:.0f} s +- 1 s" if job_s else "less than 1 s"
+    share = f" ({100 * least_s / job_s:.1f} %)" if job_s else ""
+    return f"{'' if _is_exact(least_s, most_s, analysis) else 'at least '}{format_seconds(least_s)} of {run}{share}"
+
+
+def _is_exact(least_s: float, most_s: float, analysis: Analysis) -> bool:
+    return most_s - least_s <= 0.01 * (analysis.job_s + analysis.load.clock_s)
+
+
+def _mostly(load: IoLoad) -> str:
+    return f", mostly in {load.interface}{f' {load.calls}' if load.calls else ''}" if load.interface else ""
+
+
+def _why_bounds(analysis: Analysis) -> str:
+    """Return the reason why the time of the slowest rank has different bounds."""
+    load = analysis.load
+    if load.overlaps:
+        return "; calls of its threads or processes overlap, so their times cannot be added up"
+    if not _is_exact(load.least_s, load.most_s, analysis):
+        return f" and at most {format_seconds(load.most_s)}, because Darshan reduced the records of shared files"
+    return "; the run time is known in whole seconds only"

@@ -21,12 +21,13 @@ _LEGEND = "MB/s: bytes divided by the time with requests in flight. MB/s per req
 def of_logs(examined: Sequence[Examined]) -> Document:
     """Return the report of Darshan logs."""
     sound = [log for log in examined if log.is_sound]
+    opening = log_banner.of_logs(examined)
     answers = [bottleneck.of_log(log.title, log.analysis) for log in sound if log.analysis is not None]
     return Document(
         title=examined[0].title if len(examined) == 1 else f"{len(examined)} Darshan logs",
         subtitle=" · ".join(dict.fromkeys(log.analysis.program for log in examined if log.analysis)),
-        banner=log_banner.of_logs(examined),
-        answers=bottleneck.shortened(answers),
+        banner=opening,
+        answers=bottleneck.shortened([answer for answer in answers if answer not in opening.text]),
         facts=[_facts(log) for log in examined if log.log is not None],
         sections=[Section(log.title if len(examined) > 1 else "I/O", blocks(log)) for log in examined],
         lead=LEAD if len(sound) == len(examined) else (),

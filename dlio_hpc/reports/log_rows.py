@@ -29,6 +29,10 @@ def facts(analysis: Analysis) -> list[tuple[str, str]]:
     share = f", {_percent(analysis.io_share)} of the job" if analysis.io_share is not None else ""
     any_rank = f"; of any rank {format_seconds(analysis.io_any_s)}" if analysis.io_any_s is not None else ""
     lines = [("I/O time", f"{format_seconds(analysis.io_s)} per rank{share}{any_rank}")]
+    if analysis.load.rank is not None and analysis.ranks > 1:
+        lines.append(("slowest", f"rank {analysis.load.rank}: {_in_calls(analysis)}"))
+    elif analysis.untraced_bytes:
+        lines.append(("I/O calls", _in_calls(analysis)))
     if analysis.hidden_s is not None:
         lines.append(
             (
@@ -62,6 +66,13 @@ def facts(analysis: Analysis) -> list[tuple[str, str]]:
     if not analysis.by_rank:
         lines.append(("ranks", "not available per rank: Darshan reduced the records of shared files (rank -1)"))
     return lines
+
+
+def _in_calls(analysis: Analysis) -> str:
+    """Return how long the slowest rank is in I/O calls of all interfaces, as text."""
+    load = analysis.load
+    least, most = format_seconds(load.least_s), format_seconds(load.most_s)
+    return f"{least if least == most else f'{least} to {most}'} in I/O calls of all interfaces, metadata calls included"
 
 
 def size_words(name: str) -> str:

@@ -165,13 +165,16 @@ def ranked(finding: Finding) -> Comparison | None:
 
 def ranking(parameters: Ranking) -> list[list[str]]:
     """Return a table row per parameter (header: RANKING), largest effect first."""
-    return [_effect(effect) for effect in parameters.effects]
+    return [_effect(effect, parameters.is_beyond_noise) for effect in parameters.effects]
 
 
-def _effect(effect: Effect) -> list[str]:
+def _effect(effect: Effect, has_shares: bool) -> list[str]:
+    """Return the row of a parameter. has_shares: whether any difference between points exceeds the noise; otherwise,
+    shares of the differences are shares of noise and are not shown.
+    """
     names = short(effect.keys)
     beyond = "unknown" if effect.confidence is None else "yes" if effect.is_beyond_noise else "no"
-    share_of_all = f"{100 * effect.share:.0f} %"
+    share_of_all = f"{100 * effect.share:.0f} %" if has_shares else "-"
     return [" with ".join(names.values()), effect.best, effect.worst, f"{effect.ratio:.2f}", share_of_all, beyond]
 
 

@@ -289,9 +289,11 @@ def legend(study: Study, finding: Finding) -> str:
         return "Medians of n measurements."
     unusual = " The workload's own setting is not in the table; the reference is the first setting instead."
     return (
-        f"Medians of n measurements, compared by {METRICS[finding.metric].noun}. x ref: ratio to the reference "
-        "(ref), without drift; above 1 is better. same: not significantly different from the best; worse: by "
-        "more than the noise; ?: unknown." + unusual * (not study.part(finding.part).is_default)
+        f"Medians of n measurements, compared by {METRICS[finding.metric].noun}. x ref: ratio of the medians to those "
+        "of the reference (ref), or of means without drift if rounds are missing; above 1 is better. same: not "
+        "significantly different from the best; worse: by more than the noise; ?: unknown."
+        + unusual
+        * (not study.part(finding.part).is_default)
     )
 
 
@@ -310,11 +312,21 @@ def ranking_notes(ranking: Ranking) -> list[str]:
     if any(len(effect.keys) > 1 for effect in ranking.effects):
         notes.append("Keys that vary together cannot be separated and count as one parameter.")
     if len(ranking.effects) > 1:
-        notes.append(
-            f"{100 * ranking.interaction:.0f} % of the variance between points is due to interaction between "
-            "parameters."
-        )
+        notes.append(_interaction(ranking, ranking.interaction))
     return notes
+
+
+def _interaction(ranking: Ranking, share: float) -> str:
+    """Return a sentence on interaction between parameters. share: share of the variance that no single parameter
+    explains, which includes noise; it is stated only if it exceeds the noise.
+    """
+    cause = "of the variance between points is due to interaction between parameters"
+    if ranking.has_interaction:
+        sure = confidence(ranking.interaction_confidence)
+        return f"{100 * share:.0f} % {cause}; this exceeds the noise, confidence {sure}."
+    if ranking.interaction_confidence is None:
+        return f"How much {cause} is unknown."
+    return "No variance that exceeds the noise is due to interaction between parameters."
 
 
 def scaling_title(curve: Scaling) -> str:

@@ -2,32 +2,58 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from dlio_hpc.errors import ConfigError
+from dlio_hpc.plan.study import Judging
+from dlio_hpc.results.metrics import MetricName
 from dlio_hpc.verdict import baseline_comparison, baselines, selection
 from dlio_hpc.verdict.baseline_comparison import Judgement, Reference, Terms, Verdict
+from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.selection import Report, Selected
 
 
+class Wanted(NamedTuple):
+    """What a user asks of a comparison. metrics, tolerance: as in Terms; None for those of the job's suite, or for the
+    usual ones if the job belongs to no suite. force: as in Terms.
+    """
+
+    metrics: tuple[MetricName, ...] | None = None
+    tolerance: float | None = None
+    force: bool = False
+
+    def of(self, judging: Judging | None) -> Terms:
+        """Return the parameters for a job. judging: settings of the verdict of its suite; None if it has none."""
+        usual = Judging() if judging is None else judging
+        return Terms(
+            usual.metrics if self.metrics is None else self.metrics,
+            usual.tolerance if self.tolerance is None else self.tolerance,
+            self.force,
+        )
+
+
 def compare(
-    given: Sequence[str], jobs: Sequence[Selected], terms: Terms, baseline: str | None, runs: Path, report: Report
+    given: Sequence[str], jobs: Sequence[Selected], wanted: Wanted, baseline: str | None, runs: Path, report: Report
 ) -> Judgement:
     """Compare the jobs that selection.select() returned for the names `given`. baseline: id of a baseline, or name of a
     job. All jobs are compared with this baseline or job. If it is None, each job is compared with the baselines of its
-    measurement keys. Raise ConfigError if there are no jobs.
+    measurement keys. Jobs of a suite are compared by the metrics and the tolerance of the suite if `wanted` leaves
+    them open. Raise ConfigError if there are no jobs.
     """
     if not jobs:
         raise ConfigError(
             f"{' '.join(given)}: no job of the study has measured anything; "
             "dlio-hpc status shows the states of its jobs"
         )
-    if baseline is not None:
-        terms = terms._replace(against=_references(baseline, jobs[0].folder, runs, report))
+    against = None if baseline is None else _references(baseline, jobs[0].folder, runs, report)
     verdicts: list[Verdict] = []
-    for folder in dict.fromkeys(job.folder for job in jobs):
-        mine = [job.entry for job in jobs if job.folder == folder]
-        active = baselines.active_in(folder, report)
-        verdicts += baseline_comparison.judge(mine, selection.entries(folder, report), active, terms).verdicts
+    groups: dict[tuple[Path, Terms], list[Entry]] = {}
+    for job in jobs:
+        groups.setdefault((job.folder, wanted.of(job.judging)), []).append(job.entry)
+    active = {folder: baselines.active_in(folder, report) for folder in dict.fromkeys(job.folder for job in jobs)}
+    for (folder, asked), mine in groups.items():
+        terms = asked if against is None else asked._replace(against=against)
+        verdicts += baseline_comparison.judge(mine, selection.entries(folder, report), active[folder], terms).verdicts
     return baseline_comparison.summed(verdicts)
 
 

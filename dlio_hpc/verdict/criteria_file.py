@@ -68,13 +68,14 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """Maximum time from the last write of a checkpoint to the first read. Example: 30 s"""
     max_slowest_rank_ratio: Ratio | None = None
     """Maximum ratio of the slowest rank's time to the median time of all ranks. Example: 1.2"""
-    max_read_p99: units.Seconds | None = None
+    max_read_p99: units.Latency | None = None
     """Upper limit for the 99th percentile of the read latency. Example: 50 ms"""
-    max_wait_p99: units.Seconds | None = None
+    max_wait_p99: units.Latency | None = None
     """Upper limit for the 99th percentile of the wait for a batch. Example: 250 ms"""
     min_scaling_efficiency: units.Share | None = None
     """Minimum scaling efficiency. This is samples/s per rank, divided by samples/s per rank of the same measurement on
-    the fewest ranks. Example: 70%
+    the fewest ranks, and among these on the fewest nodes; medians of the runs, as in the report of a study. Example:
+    70%
     """
     max_spread: units.Share | None = None
     """Maximum spread. This is the difference between the samples/s of the fastest and of the slowest run, divided by
@@ -89,7 +90,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     that writes least counts. A lower ratio is permitted if the checkpoints were read from storage, and not from memory.
     Example: 3
     """
-    rank_memory: units.Size | None = None
+    rank_memory: units.LargeSize | None = None
     """Memory of the accelerator that a rank emulates. A checkpoint must fit into the memory of all ranks. Example: 180
     GB
     """

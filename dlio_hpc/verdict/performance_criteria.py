@@ -66,12 +66,16 @@ def checks(
 
 
 def fewest(group: CriterionGroup, groups: Sequence[CriterionGroup]) -> list[CriterionGroup] | None:
-    """Return the groups that made the same measurement on the fewest ranks. Return None if the group itself is one of
-    them.
+    """Return the groups that made the same measurement on the fewest ranks, and among these on the fewest nodes, as
+    scaling in the report of a study does. Return None if the group itself is one of them.
     """
     same = [candidate for candidate in groups if _unscaled(candidate) == _unscaled(group)]
-    least = min(candidate.ranks for candidate in same)
-    return None if least == group.ranks else [candidate for candidate in same if candidate.ranks == least]
+    least = min(map(_scale, same))
+    return None if least == _scale(group) else [candidate for candidate in same if _scale(candidate) == least]
+
+
+def _scale(group: CriterionGroup) -> tuple[int, int]:
+    return group.ranks, group.key.nodes
 
 
 def _unscaled(group: CriterionGroup) -> tuple[str, ...]:

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlio_hpc.batch.job_record import unknown
-from dlio_hpc.errors import ConfigError, Incomplete, InvalidRun
+from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InvalidRun
+from dlio_hpc.files import archive as archives
 from dlio_hpc.plan.plan import archive_folder
+from dlio_hpc.plan.study import Judging
 from dlio_hpc.records import job_outcome, names, study_outcome
 from dlio_hpc.records.job_outcome import JobOutcome
 from dlio_hpc.records.study_outcome import StudyOutcome
@@ -20,10 +22,13 @@ Report = Callable[[str], None]
 
 
 class Selected(NamedTuple):
-    """A selected job. folder: folder of archives that holds the history and the baselines for this job."""
+    """A selected job. folder: folder of archives that holds the history and the baselines for this job. judging:
+    settings of the verdict of the job's suite; None if the job belongs to no suite.
+    """
 
     entry: Entry
     folder: Path
+    judging: Judging | None
 
 
 class Selection(NamedTuple):
@@ -75,7 +80,7 @@ def _study(outcome: StudyOutcome, archive: Path | None) -> Selection:
     if outcome.broken:
         raise InvalidRun(outcome.broken[0])
     where = archive or Path(outcome.study.archive)
-    jobs = [Selected(_entry(job), where) for job in outcome.jobs]
+    jobs = [Selected(_entry(job), where, outcome.study.verdict) for job in outcome.jobs]
     jobs = [job for job in jobs if job.entry.measurements or job.entry.fault is not None]
     line = f"{outcome.study.study}: {len(outcome.missing)} of {outcome.wanted} measurements are missing"
     return Selection(jobs, [line] if outcome.missing else [])
@@ -84,7 +89,12 @@ def _study(outcome: StudyOutcome, archive: Path | None) -> Selection:
 def _job(path: Path, archive: Path | None) -> Selected:
     outcome = job_outcome.load(path)
     where = archive_folder(outcome.plan, path) if path.is_dir() else path.absolute().parent
-    return Selected(_entry(outcome), archive or where)
+    return Selected(_entry(outcome), archive or where, _judging(outcome))
+
+
+def _judging(outcome: JobOutcome) -> Judging | None:
+    study = study_outcome.held([outcome])
+    return None if study is None else study.verdict
 
 
 def _entry(outcome: JobOutcome) -> Entry:
@@ -106,8 +116,23 @@ def _from_history(name: str, archive: Path | None, runs: Path, report: Report) -
         known = history.entries(where)
         mine = [entry for entry in known if entry.job == name] or [entry for entry in known if entry.study == name]
         if mine:
-            return [Selected(entry, where) for entry in mine]
+            return [Selected(entry, where, _archived_judging(entry, where, report)) for entry in mine]
     raise unknown(runs / name, where, [label for entry in known for label in (entry.job, entry.study)])
+
+
+def _archived_judging(entry: Entry, where: Path, report: Report) -> Judging | None:
+    """Return the settings of the verdict of a job's suite from the job's archive. If the archive of a job of a study is
+    gone or cannot be read, report this, and return None.
+    """
+    path = where / (entry.job + archives.SUFFIX)
+    if path.exists():
+        try:
+            return _judging(job_outcome.load_archive(path))
+        except (DlioError, OSError) as fault:
+            report(f"note: {entry.job} is compared without the settings of a suite: {fault}")
+    elif entry.study != entry.job:
+        report(f"note: {entry.job} is compared without the settings of its suite, because {path} is gone")
+    return None
 
 
 def entries(where: Path, report: Report, wanted: Where = history.EVERYTHING) -> tuple[Entry, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlio_hpc.analysis import timeline_reader
-from dlio_hpc.analysis.log import merged_logs, picture_data, program_logs
+from dlio_hpc.analysis.log import io_load, merged_logs, picture_data, program_logs
 from dlio_hpc.analysis.log.findings import Analysis
 from dlio_hpc.analysis.log.requests import Requests, of_log
 from dlio_hpc.analysis.log.summary import summarise
@@ -76,7 +76,7 @@ def logs_of_program(logs: Sequence[Log], only: str | None = None, step_s: float 
     if len(logs) > 1:
         title = f"{program_logs.short_name(logs[0].job.program) or title} ({len(logs)} logs)"
     log, faults = merged_logs.merge(logs), [fault for log in logs for fault in _judged(log, len(logs) > 1)]
-    notes = program_logs.merging_notes([log.job for log in logs])
+    notes = [*program_logs.merging_notes([log.job for log in logs]), *_coarse_times(log)]
     examined = _examined(_Subject(title, log, faults, _matching(only), notes, None), None, step_s)
     if examined.view is not None or examined.analysis is None:
         return examined
@@ -167,11 +167,24 @@ def _whole(requests: Requests | None, faults: list[LogFault]) -> Requests | None
     return None if any(fault.name == "DXT cut" for fault in faults) else requests
 
 
+def _coarse_times(log: Log) -> list[str]:
+    """Return a list with a note if the run time is a number of whole seconds, and an empty list otherwise."""
+    if not io_load.clock_s(log):
+        return []
+    return [
+        f"the log has start and end in whole seconds, as logs before format {log_reader.VERSION} do: the run time is "
+        f"{max(log.job.seconds - 1, 0):.0f} to {max(log.job.seconds, 0) + 1:.0f} s"
+    ]
+
+
 def _untraced(analysis: Analysis) -> list[str]:
     if not analysis.untraced_bytes:
         return []
     size = format_size(analysis.untraced_bytes)
-    return [f"{size} were transferred through STDIO, which is not traced: times, rates and figures do not include them"]
+    return [
+        f"{size} were transferred through STDIO, which is not traced: rates, request sizes and figures do not include "
+        "them"
+    ]
 
 
 def _is_possible(log: Log, faults: list[LogFault]) -> bool:

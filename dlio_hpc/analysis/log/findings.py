@@ -126,12 +126,36 @@ class Timeline(Struct, frozen=True):
     writes: list[float]
 
 
+class IoLoad(Struct, frozen=True):
+    """Time in I/O calls: reads, writes and metadata calls of POSIX, STDIO, MPI-IO and HDF5. Calls of nested interfaces
+    count once. rank, host: slowest rank, which is longest in I/O calls; rank is None if it is unknown, host is "" if it
+    is unknown. interface, calls: interface and kind of calls in which this rank spends the most time; all ranks if the
+    rank is unknown. least_s, most_s: bounds of the time that the slowest rank is in I/O calls. They differ if Darshan
+    reduced the records of shared files, or if calls overlap. any_least_s, any_most_s: bounds of the time that at least
+    one rank is in an I/O call. overlaps: whether the times of the slowest rank add up to more than the run time,
+    because calls of its threads or processes overlap. clock_s: resolution of the run time. unread: modules of the log
+    that count I/O but were not read.
+    """
+
+    rank: int | None
+    host: str
+    interface: str | None
+    calls: str | None
+    least_s: float
+    most_s: float
+    any_least_s: float
+    any_most_s: float
+    overlaps: bool
+    clock_s: float
+    unread: list[str]
+
+
 class Analysis(Struct, frozen=True):
     """I/O metrics of a program. traced: whether metrics come from a trace and not only from counters. job_s: duration
     of the job. io_s: time with at least one request in flight, as the mean over ranks. io_share: io_s divided by job_s.
-    io_any_s: time with a request of any rank in flight. hidden_s: the part of io_s during computation; None if it is
-    unknown. hidden_share: hidden_s divided by io_s. timeline: None if there is no trace. untraced_bytes: bytes
-    transferred through STDIO, which the trace lacks.
+    io_any_s: time with a request of any rank in flight. load: time in I/O calls of all interfaces. hidden_s: the part
+    of io_s during computation; None if it is unknown. hidden_share: hidden_s divided by io_s. timeline: None if there
+    is no trace. untraced_bytes: bytes transferred through STDIO, which the trace lacks.
     """
 
     program: str
@@ -141,6 +165,7 @@ class Analysis(Struct, frozen=True):
     io_s: float
     io_share: float | None
     io_any_s: float | None
+    load: IoLoad
     hidden_s: float | None
     hidden_share: float | None
     bytes_read: int

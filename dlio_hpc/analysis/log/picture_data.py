@@ -29,7 +29,7 @@ def of_trace(
     end = max(float(requests.end.max(initial=0.0)), records.ends(recorded) if recorded else analysis.job_s)
     empty = int((requests.length == 0).sum())
     if empty:
-        notes = [*notes, f"{empty} requests returned no bytes (end of file); the request sizes do not include them"]
+        notes = [*notes, _of_empty(empty)]
     return View(
         title,
         source,
@@ -44,6 +44,17 @@ def of_trace(
         heatmap.of_requests(requests, max(analysis.ranks, 1), end),
         io_costs.of_log(analysis),
         analysis.job_s,
+    )
+
+
+def _of_empty(count: int) -> str:
+    """Return a note on requests without bytes. The tables count them as requests of 0 bytes; a logarithmic axis has no
+    place for them.
+    """
+    requests = "1 request" if count == 1 else f"{count} requests"
+    return (
+        f"{requests} moved no bytes, such as a read at the end of a file: the tables include them with a size of 0; "
+        "the picture of request sizes does not"
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
+from dlio_hpc.analysis.log import io_load
 from dlio_hpc.analysis.log.findings import (
     LAST_SIZES,
     SIZE_BINS,
@@ -66,6 +67,7 @@ def summarise(
         io_s=mean,
         io_share=mean / log.job.seconds if log.job.seconds > 0 else None,
         io_any_s=io.anybody,
+        load=io_load.of_log(log, requests, wanted),
         hidden_s=hidden,
         hidden_share=None if hidden is None or not mean else hidden / mean,
         bytes_read=_sum(posix, "BYTES_READ") + _sum(stdio, "BYTES_READ"),
@@ -75,7 +77,7 @@ def summarise(
         else 0,
         read=read,
         write=write,
-        metadata=_metadata(posix, stdio),
+        metadata=_metadata(posix, every_stdio),
         interfaces=_interfaces(log, wanted),
         by_rank=by_rank,
         by_node=_by_node(by_rank),
@@ -208,7 +210,7 @@ def _interfaces(log: Log, wanted: Callable[[str], bool]) -> dict[str, Interface]
     interfaces = {}
     for module in log.counted:
         records = _records(log, module, wanted)
-        if not len(records):
+        if not len(records) or module == "H5F":  # an H5F record counts opens and flushes only
             continue
         prefixes = ("INDEP_", "COLL_", "SPLIT_", "NB_") if module == "MPI-IO" else ("",)
         interfaces[module] = Interface(

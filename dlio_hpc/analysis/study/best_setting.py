@@ -209,12 +209,13 @@ def _fit(group: Sequence[Point], measured: Sequence[Measured], metric: MetricNam
         return None
     mine = [measurement for measurement in measured if measurement.point in places]
     sign = METRICS[metric].sign
-    logs = np.array([sign * np.log(METRICS[metric].value(measurement.summary) or 1.0) for measurement in mine])
+    levels = np.array([METRICS[metric].value(measurement.summary) or 1.0 for measurement in mine])
     points, rounds = (
         np.array([places[measurement.point] for measurement in mine]),
         np.array([measurement.repeat for measurement in mine]),
     )
-    return list(places), replicates.fit(points, rounds, logs)
+    fit = replicates.fit(points, rounds, sign * np.log(levels))
+    return list(places), fit._replace(medians=sign * replicates.log_medians(points, levels))
 
 
 def _compare(
@@ -222,7 +223,7 @@ def _compare(
 ) -> Comparison:
     wanted = _reference(study, part, group)
     reference = numbers.index(wanted) if wanted in numbers else None
-    best = int(np.argmax(estimates.fit.values))
+    best = int(np.argmax(estimates.fit.levels))
     points = _judged(numbers, estimates, best, reference)
     return Comparison(
         nodes=group[0].nodes,
@@ -239,7 +240,7 @@ def _compare(
 
 
 def _judged(numbers: Sequence[int], estimates: Estimates, best: int, reference: int | None) -> tuple[JudgedPoint, ...]:
-    values = estimates.fit.values
+    values = estimates.fit.levels
     second = int(np.argmax(np.where(np.arange(len(values)) == best, -np.inf, values)))
     judged = []
     for place, number in enumerate(numbers):

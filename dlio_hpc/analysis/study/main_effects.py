@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -44,12 +45,21 @@ class Effect(Struct, frozen=True):
 
 class Ranking(Struct, frozen=True):
     """Effects of the parameters, largest first. interaction: share of the squared differences between points that no
-    single parameter explains. If too few combinations were measured to separate the parameters, `effects` is empty and
-    `interaction` is None.
+    single parameter explains; it includes noise. interaction_confidence: share of noise-only simulations in which fewer
+    squared differences are left unexplained; None if the noise is unknown or nothing can be left unexplained.
+    has_interaction: whether this confidence is high enough to report interaction. If too few combinations were measured
+    to separate the parameters, `effects` is empty and `interaction` is None.
     """
 
     effects: tuple[Effect, ...]
     interaction: float | None
+    interaction_confidence: float | None = None
+    has_interaction: bool = False
+
+    @property
+    def is_beyond_noise(self) -> bool:
+        """Whether an effect or interaction exceeds the noise."""
+        return self.has_interaction or any(effect.is_beyond_noise for effect in self.effects)
 
 
 def ranking(part: Part, points: Sequence[Point], fitted: Fit) -> Ranking | None:
@@ -66,7 +76,7 @@ def ranking(part: Part, points: Sequence[Point], fitted: Fit) -> Ranking | None:
     solve = np.linalg.pinv(matrix)
     ends = np.cumsum([1, *(column.shape[1] - 1 for column in columns)])
     slices = [slice(begin, end) for begin, end in itertools.pairwise(ends)]
-    ranges = _ranges(fitted, solve, slices)
+    simulated = _simulated(fitted, matrix, solve, slices)
     total = float(((fitted.values - fitted.values.mean()) ** 2).sum())
     left = _left(matrix, fitted.values)
     effects = []
@@ -74,10 +84,18 @@ def ranking(part: Part, points: Sequence[Point], fitted: Fit) -> Ranking | None:
         without = np.delete(matrix, np.arange(place.start, place.stop), axis=1)
         share = (_left(without, fitted.values) - left) / total if total > 0 else 0.0
         values = np.append(0.0, (solve @ fitted.values)[place])
-        noise = None if ranges is None else ranges[number]
+        noise = None if simulated is None else simulated.ranges[number]
         effects.append(_effect(keys, levels, values, share, fitted.sd, noise, len(factors)))
     effects.sort(key=lambda effect: -effect.ratio)
-    return Ranking(tuple(effects), max(0.0, left / total) if total > 0 else 0.0)
+    confidence = None
+    if simulated is not None and len(points) > matrix.shape[1]:
+        confidence = float((simulated.left < left / fitted.sd**2).mean())
+    return Ranking(
+        tuple(effects),
+        max(0.0, left / total) if total > 0 else 0.0,
+        confidence,
+        confidence is not None and confidence > 1 - (1 - SURER) / len(factors),
+    )
 
 
 def _factors(part: Part, points: Sequence[Point]) -> list[tuple[tuple[str, ...], list[str]]]:
@@ -103,20 +121,31 @@ def _left(matrix: Floats, values: Floats) -> float:
     return float(((values - matrix @ solution) ** 2).sum())
 
 
-def _ranges(fitted: Fit, solve: Floats, slices: Sequence[slice]) -> list[Floats] | None:
-    """Simulate measurements with noise only. Return an array for each factor: in each simulation, the difference
-    between the best and the worst level of the factor, in units of the noise. Return None if the noise is unknown.
-    solve: matrix that converts values of points to effects of levels. slices: the rows of each factor in `solve`.
+class _Simulated(NamedTuple):
+    """Noise-only simulations. ranges: for each factor, the difference between its best and its worst level, in units of
+    the noise, shape (simulations,). left: sum of the squared differences that no single factor explains, in units of
+    the squared noise, shape (simulations,).
+    """
+
+    ranges: list[Floats]
+    left: Floats
+
+
+def _simulated(fitted: Fit, matrix: Floats, solve: Floats, slices: Sequence[slice]) -> _Simulated | None:
+    """Simulate measurements with noise only. Return None if the noise is unknown. matrix: matrix that converts effects
+    of levels to values of points. solve: its inverse. slices: the rows of each factor in `solve`.
     """
     if not fitted.is_noise_known:
         return None
     ranges: list[list[Floats]] = [[] for _ in slices]
+    left: list[Floats] = []
     for (noise,), sd in replicates.estimates(fitted):
         coefficients = noise @ solve.T
+        left.append(((noise - coefficients @ matrix.T) ** 2).sum(axis=1) / sd**2)
         for place, drawn in zip(slices, ranges, strict=True):
             mine = coefficients[:, place]
             drawn.append((np.maximum(mine.max(axis=1), 0) - np.minimum(mine.min(axis=1), 0)) / sd)
-    return [np.concatenate(drawn) for drawn in ranges]
+    return _Simulated([np.concatenate(drawn) for drawn in ranges], np.concatenate(left))
 
 
 def _effect(

@@ -57,12 +57,15 @@ class Estimates(NamedTuple):
     widest: Floats | None
 
     def ratio(self, a: int, b: int) -> Ratio:
-        """Return the ratio of two points, given by their indices. It is above 1 if point `a` is better."""
-        difference = float(self.fit.values[a] - self.fit.values[b])
+        """Return the ratio of the levels of two points, given by their indices. It is above 1 if point `a` is better.
+        The interval is that of the estimates, widened to contain the ratio of the levels.
+        """
+        ratio = _exp(float(self.fit.levels[a] - self.fit.levels[b]))
         if self.critical is None or a == b:
-            return Ratio(_exp(difference), None, None)
+            return Ratio(ratio, None, None)
+        difference = float(self.fit.values[a] - self.fit.values[b])
         room = self.critical * self.fit.sd * self.fit.difference_sd(a, b)
-        return Ratio(_exp(difference), _exp(difference - room), _exp(difference + room))
+        return Ratio(ratio, min(ratio, _exp(difference - room)), max(ratio, _exp(difference + room)))
 
     def confidence(self, a: int, b: int) -> float | None:
         """Return the share of noise-only simulations in which the differences of all pairs, in standard errors, are

@@ -29,13 +29,15 @@ _SEED = 20_260_101
 class Fit(NamedTuple):
     """Fit of P points and r rounds to measurements. Here r is the number of rounds whose effects are estimated: all
     rounds but the first, or 0 if the effects cannot be separated from those of the points. values: estimate of each
-    point, shape (P,). counts: number of measurements of each point, shape (P,). weights: share of each point's
+    point, shape (P,). medians: median of the measurements of each point, shape (P,). counts: number of measurements of
+    each point, shape (P,). weights: share of each point's
     measurements that were made in each round, shape (P, r). spread: Cholesky factor of the covariance of the estimated
     effects of the rounds, in units of the noise, shape (r, r). sd: standard deviation of a single measurement; nan
     without repeats. df: degrees of freedom of sd. drift: difference between the fastest and the slowest round.
     """
 
     values: Floats
+    medians: Floats
     counts: Ints
     weights: Floats
     spread: Floats
@@ -47,6 +49,13 @@ class Fit(NamedTuple):
     def is_noise_known(self) -> bool:
         """Whether the noise is known. Repeats that agree to the last digit do not show the noise."""
         return self.df > 0 and self.sd > 1e-9
+
+    @property
+    def levels(self) -> Floats:
+        """Level of each point, by which points are compared: the median of its measurements. If points were measured in
+        different rounds, medians contain differences between rounds; the level then is the estimate, which does not.
+        """
+        return self.values if len(set(patterns(self).tolist())) > 1 and self.spread.size else self.medians
 
     def difference_sd(self, a: int, b: int) -> float:
         """Return the standard error of the difference between the estimates of two points, in units of the noise."""
@@ -76,6 +85,7 @@ def fit(points: Ints, rounds: Ints, values: Floats) -> Fit:
     shift = float(np.average(centre, weights=counts)) if effects.size else 0.0
     return Fit(
         values=estimates + shift,
+        medians=np.array([np.median(values[points == point]) for point in range(count)]),
         counts=counts.astype(np.int64),
         weights=weights,
         spread=np.asarray(np.linalg.cholesky(inverse) if inverse.size else inverse, np.float64),
@@ -83,6 +93,13 @@ def fit(points: Ints, rounds: Ints, values: Floats) -> Fit:
         df=df,
         drift=float(np.ptp(np.append(0.0, effects))) if effects.size else 0.0,
     )
+
+
+def log_medians(points: Ints, levels: Floats) -> Floats:
+    """Return the logarithm of the median of the measurements of each point, as reports show it. levels: values of the
+    measurements; points: as for fit().
+    """
+    return np.log([np.median(levels[points == point]) for point in range(int(points.max()) + 1)])
 
 
 def pooled(fits: Sequence[Fit]) -> list[Fit]:

@@ -15,7 +15,7 @@ from dlio_hpc.plan.study import Part, Point, Study
 
 class ScalingStep(Struct, frozen=True):
     """A point on a scaling curve, compared with the first point of that curve, which has the fewest ranks. speed_up:
-    samples/s of this point, divided by samples/s of the first point. low, high: 95 % interval of speed_up, simultaneous
+    median samples/s of this point, divided by that of the first. low, high: 95 % interval of speed_up, simultaneous
     for all ratios of the part; None for the first point, or if the noise is unknown. ideal: number of ranks of this
     point, divided by that of the first point. efficiency: speed_up / ideal.
     """
@@ -98,11 +98,9 @@ def _fit(study: Study, measured: Sequence[Measured], places: dict[int, int]) -> 
     in common. Noise in a round shifts all points of the job by the same amount. Several points in one job therefore
     show no more about the noise between jobs than one point, and add no degrees of freedom.
     """
-    fit = replicates.fit(
-        np.array([places[measurement.point] for measurement in measured]),
-        np.zeros(len(measured), np.int64),
-        np.log([_rate(measurement) for measurement in measured]),
-    )
+    points = np.array([places[measurement.point] for measurement in measured])
+    rates = np.array([_rate(measurement) for measurement in measured])
+    fit = replicates.fit(points, np.zeros(len(measured), np.int64), np.log(rates))
     rounds: dict[tuple[int, int], list[Measured]] = {}
     for measurement in measured:
         point = study.points[measurement.point]
@@ -114,7 +112,7 @@ def _fit(study: Study, measured: Sequence[Measured], places: dict[int, int]) -> 
         )
         for mine in rounds.values()
     )
-    return fit._replace(df=df)
+    return fit._replace(df=df, medians=replicates.log_medians(points, rates))
 
 
 def _step(

@@ -7,8 +7,8 @@ from dlio_hpc import document
 from dlio_hpc.config.dlio_benchmark import dataset, large_models, reader, refusals, training
 from dlio_hpc.config.dlio_benchmark.fact import Fact
 from dlio_hpc.config.dlio_benchmark.keys import KEYS, REVISION, SWITCHES
-from dlio_hpc.config.dlio_benchmark.source import SourceWorkload, read
-from dlio_hpc.errors import name_hint
+from dlio_hpc.config.dlio_benchmark.source import HYDRA, SourceWorkload, hint_of, read
+from dlio_hpc.errors import ConfigError
 
 
 class Imported(NamedTuple):
@@ -111,6 +111,15 @@ def converted(source: SourceWorkload) -> Imported:
         facts = [fact for part in _PARTS for fact in part(source)]
     keys = {fact.key for fact in facts}
     facts += [_without_effect(source, key) for key in source.values if key not in keys]
+    if not any(fact.key in source.values and fact.fate != "ignored" for fact in facts):
+        ignored = "; ".join(line(source, fact) for fact in facts if fact.key in source.values)
+        raise ConfigError(
+            f"{source.origin}: not a workload of dlio_benchmark: no key of the file has an effect: {ignored}"
+        )
+    if source.outside:
+        names = ", ".join(source.outside)
+        reason = f"imported together with the sections beside it ({names}); dlio_benchmark reads only one of the two"
+        facts.append(Fact("workload", "approximated", reason))
     return Imported(source, tuple(facts))
 
 
@@ -122,6 +131,8 @@ def _without_effect(source: SourceWorkload, key: str) -> Fact:
         switch = next((on for section, on in SWITCHES.items() if key.startswith(section)), "")
         reason = f"{switch} is False" if switch and not source[switch] else "no effect in this workload"
         return Fact(key, "ignored", KEYS[key].without_effect or reason)
-    section, _, name = key.rpartition(".")
-    hint = name_hint(name, (known.rpartition(".")[2] for known in KEYS if known.rpartition(".")[0] == section))
-    return Fact(key, "ignored", f"{hint}dlio_benchmark {REVISION} has no such key")
+    if key == "defaults" and source.values[key] != ["_self_"]:
+        return Fact(key, "left out", "keys of the files that Hydra adds here are not read; give the composed file")
+    if key.partition(".")[0] in HYDRA:
+        return Fact(key, "ignored", "an option of Hydra, not of the workload")
+    return Fact(key, "ignored", f"{hint_of(key)}dlio_benchmark {REVISION} has no such key")

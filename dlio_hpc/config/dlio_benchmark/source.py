@@ -1,6 +1,7 @@
 """A workload file of dlio_benchmark: its keys and values, with the overrides of a Hydra command line."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -9,7 +10,7 @@ from msgspec import Struct
 
 from dlio_hpc import document
 from dlio_hpc.config.dlio_benchmark.keys import KEYS, OLD_NAMES
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.errors import ConfigError, name_hint
 
 _EXPECTED = {
     "count": "a whole number from 0",
@@ -20,19 +21,24 @@ _EXPECTED = {
 }
 # Top-level keys of a workload of dlio-hpc that dlio_benchmark does not have, and the other way round.
 _OWN, _FOREIGN = frozenset({"name", "source", "compute"}), frozenset({"model", "framework", "workflow"})
+# Keys of Hydra, which composes the configuration of dlio_benchmark: they are not part of a workload.
+HYDRA = ("hydra", "defaults")
+# Maximum number of unknown keys that a message names.
+_NAMED = 12
 # Words that YAML 1.1, which dlio_benchmark reads, takes for false and true, in any case.
 _FLAGS = {"false": False, "off": False, "no": False, "true": True, "on": True, "yes": True}
 
 
 class SourceWorkload(Struct, frozen=True):
     """Keys of a workload file, with dots, and their values. path: the file. overrides: options that changed values.
-    old: names in the file of keys that are known by their new name.
+    old: names in the file of keys that are known by their new name. outside: sections beside a section `workload`.
     """
 
     path: Path
     overrides: tuple[str, ...]
     values: dict[str, Any]
     old: dict[str, str]
+    outside: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -91,8 +97,9 @@ def read(path: Path, overrides: tuple[str, ...] = ()) -> SourceWorkload:
     ConfigError if the file is not a workload of dlio_benchmark.
     """
     data = document.read_yaml(path)
+    outside: tuple[str, ...] = ()
     if isinstance(data, dict) and isinstance(data.get("workload"), dict):
-        data = data["workload"]  # the configuration that Hydra keeps of a run
+        data, outside = _one_level(data, path)
     if not isinstance(data, dict) or not _sections().intersection(data):
         raise ConfigError(f"{path}: not a workload of dlio_benchmark, which has keys such as dataset, reader and train")
     if _OWN & data.keys() and not _FOREIGN & data.keys():
@@ -104,10 +111,63 @@ def read(path: Path, overrides: tuple[str, ...] = ()) -> SourceWorkload:
     if isinstance(data.get("data_reader"), dict):
         data["reader"] = data.pop("data_reader")  # dlio_benchmark prefers this name of the section
     values = dict(_flat(data))
+    _check_names(path, values)
     old = {new: name for name, new in OLD_NAMES.items() if name in values and new not in values}
     for new, name in old.items():
         values[new] = values.pop(name)
-    return SourceWorkload(path, overrides, values, old)
+    return SourceWorkload(path, overrides, values, old, outside)
+
+
+def _one_level(data: dict[str, Any], path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the keys of the section `workload` together with the sections beside it, and the names of these sections.
+    The configuration that Hydra keeps of a run has the section `workload` alone. Raise ConfigError if a key has two
+    values.
+    """
+    inner = {key: value for key, value in data.items() if key != "workload"}
+    outside = tuple(str(key) for key in inner if key not in HYDRA)
+    other = dict(_flat(inner))
+    for key, value in _flat(data["workload"]):
+        if key in other and other[key] != value:
+            raise ConfigError(
+                f"{path}: {key} is {other[key]} at the top and {value} below workload; dlio_benchmark reads only one "
+                "of the two: remove the other"
+            )
+        document.put(inner, key, value, f"{path}: workload")
+    return inner, outside
+
+
+def _check_names(path: Path, values: dict[str, Any]) -> None:
+    """Raise ConfigError if most keys of a file are not those of a workload of dlio_benchmark."""
+    names = [key for key in values if key.partition(".")[0] not in HYDRA]
+    unknown = [key for key in names if not is_known(key)]
+    if names and 2 * len(unknown) >= len(names):
+        keys = ", ".join(f"{key} ({hint.strip()})" if (hint := hint_of(key)) else key for key in unknown[:_NAMED])
+        more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
+        raise ConfigError(
+            f"{path}: not a workload of dlio_benchmark, which has no such keys: {keys}{more}; that is "
+            f"{len(unknown)} of {len(names)} keys. Correct or remove them"
+        )
+
+
+def is_known(key: str) -> bool:
+    """Return whether dlio_benchmark has a key, by its name of today or of before."""
+    return key in OLD_NAMES or (f"reader.{key[12:]}" if key.startswith("data_reader.") else key) in KEYS
+
+
+def hint_of(key: str) -> str:
+    """Return a suggestion for a misspelt key, with a trailing blank, or "" if no key is similar."""
+    section, _, name = key.rpartition(".")
+    names = [known for known in KEYS if known.rpartition(".")[0] == section]
+    if not names or not (hint := name_hint(name, [known.rpartition(".")[2] for known in names])):
+        hint = name_hint(key, KEYS) or _hint_of_name(key)
+    return hint
+
+
+def _hint_of_name(key: str) -> str:
+    """Return a suggestion for a key that has the name of a key in one other section alone."""
+    name = key.rpartition(".")[2]
+    places = Counter(known.rpartition(".")[2] for known in KEYS)
+    return next((f"did you mean {known!r}? " for known in KEYS if known.endswith(f".{name}") and places[name] == 1), "")
 
 
 def is_override(argument: str) -> bool:
@@ -120,7 +180,9 @@ def _sections() -> set[str]:
 
 
 def _apply(data: dict[str, Any], override: str) -> None:
-    """Apply an override of Hydra to the workload `data`, which is modified. Overrides of Hydra itself are ignored."""
+    """Apply an override of Hydra to the workload `data`, which is modified. Raise ConfigError if dlio_benchmark has no
+    such key.
+    """
     if override.startswith("~"):
         raise ConfigError(f"{override}: keys cannot be deleted; set the default of dlio_benchmark instead")
     key, equals, value = override.lstrip("+").partition("=")
@@ -128,17 +190,28 @@ def _apply(data: dict[str, Any], override: str) -> None:
         raise ConfigError(f"{override}: write ++workload.KEY=VALUE, such as ++workload.reader.batch_size=4")
     if key == "workload":
         raise ConfigError(f"{override}: give the name of the workload as the first argument: dlio:{value}")
-    if key.startswith("hydra."):
-        return
     key = key.removeprefix("workload.")
     document.put(data, key, document.parse_yaml(value, override), override)
+    for name in _names_below(data, key):
+        if not is_known(name) and name.partition(".")[0] not in HYDRA:
+            raise ConfigError(
+                f"{override}: dlio_benchmark has no key {name}; {hint_of(name)}write ++workload.KEY=VALUE"
+            )
+
+
+def _names_below(data: dict[str, Any], key: str) -> list[str]:
+    """Return the names of the keys that the override of `key` sets: the key, or those of the mapping that it sets."""
+    value: Any = data
+    for part in key.split("."):
+        value = value[part]
+    return [name for name, _ in _flat({key: value})] or [key]
 
 
 def _flat(data: dict[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
     """Yield keys with dots, and their values. A mapping that is the value of a known key is not taken apart."""
     for key, value in data.items():
         path = f"{section}{key}"
-        if isinstance(value, dict) and path not in KEYS:
+        if isinstance(value, dict) and path not in KEYS and (value or path in _sections()):
             yield from _flat(value, f"{path}.")
         else:
             yield path, value
