@@ -21,6 +21,8 @@ T = TypeVar("T")
 # Length in characters up to which the nesting of a text cannot exhaust the parser's stack, and maximum number of levels
 # of nesting in longer texts.
 _PLAIN, _DEEPEST = 8000, 100
+# Maximum number of values of a YAML text, those that its aliases repeat included.
+_MOST_VALUES = 1_000_000
 # Errors of PyYAML for unusual tags, keys or depth.
 _UNUSUAL = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 # Maximum characters of an override that a message repeats.
@@ -149,8 +151,8 @@ def parse_yaml(text: str, source: str) -> Any:
     import yaml
 
     try:
-        if len(text) > _PLAIN:
-            _check_depth(text, source)
+        if len(text) > _PLAIN or "*" in text:
+            _check_size(text, source)
         return yaml.load(text, Loader=_loader())
     except yaml.YAMLError as fault:
         mark = getattr(fault, "problem_mark", None)
@@ -173,17 +175,35 @@ def _mistake(fault: Exception, text: str) -> str:
     return f"not valid YAML: {_MISTAKES.get(problem, problem)}"
 
 
-def _check_depth(text: str, source: str) -> None:
-    """Raise ConfigError if the YAML text is nested too deeply. The C parser would overflow its stack, which cannot be
-    caught.
+def _check_size(text: str, source: str) -> None:
+    """Raise ConfigError if the YAML text is nested too deeply, or if its aliases repeat too many values. The C parser
+    would overflow its stack, which cannot be caught. Aliases of aliases make some hundred bytes millions of values.
     """
     import yaml
 
-    depth = 0
+    anchored: dict[str, int] = {}
+    open_values: list[tuple[str | None, int]] = [(None, 0)]
     for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
-            raise ConfigError(f"{source}: lists or mappings are nested more than {_DEEPEST} levels deep")
+        anchor, count = getattr(event, "anchor", None), 1
+        if isinstance(event, yaml.CollectionStartEvent):
+            open_values.append((anchor, 1))
+            if len(open_values) > _DEEPEST + 1:
+                raise ConfigError(f"{source}: lists or mappings are nested more than {_DEEPEST} levels deep")
+            continue
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, count = open_values.pop()
+        elif isinstance(event, yaml.AliasEvent):
+            if any(anchor == name for name, _ in open_values):
+                raise ConfigError(f"{source}: the value {anchor} contains itself through an alias")
+            anchor, count = None, anchored.get(anchor or "", 1)
+        elif not isinstance(event, yaml.ScalarEvent):
+            continue
+        if anchor is not None:
+            anchored[anchor] = count
+        name, total = open_values[-1]
+        open_values[-1] = name, total + count
+        if total + count > _MOST_VALUES:
+            raise ConfigError(f"{source}: more than {_MOST_VALUES:,} values, those that aliases repeat included")
 
 
 def override(data: Any, text: str) -> None:

@@ -109,8 +109,22 @@ def unreadable(fault: OSError, path: object, absent: type[DlioError] = ConfigErr
 _FIRST, _LAST = 3000, 500
 
 
+# Control characters, except for tab and line break: a terminal would obey them.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def printable(text: str) -> str:
+    """Return the text with each control character replaced by U+FFFD, the replacement character. Names in the files of
+    other people may contain escape sequences, which a terminal would obey.
+    """
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
 def shortened(message: str) -> str:
-    """Return the message. If it is long, replace its middle by the number of omitted characters."""
+    """Return the message without control characters. If it is long, replace its middle by the number of omitted
+    characters.
+    """
+    message = printable(message)
     left_out = len(message) - _FIRST - _LAST
     if left_out <= 0:
         return message

@@ -20,7 +20,7 @@ from dlio_hpc.command import Unanswered
 from dlio_hpc.darshan import setup
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError, of_system
 from dlio_hpc.files import filesystem, rundir, safe_folders
-from dlio_hpc.plan import dataset, packages, site_limits
+from dlio_hpc.plan import dataset, notes, packages, site_limits
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.plan.study import Study
 
@@ -187,6 +187,10 @@ def _write(directory: Path, plan: Plan, record: job_record.Job, study: Study | N
             _keep_copy(study, hidden / rundir.STUDY)
         rundir.write(hidden / rundir.SCRIPT, script)
         (hidden / rundir.SCRIPT).chmod(0o755)
+        if notes.secret_variables(plan):
+            for name in (rundir.PLAN, rundir.SCRIPT, rundir.STUDY):
+                if (hidden / name).exists():
+                    (hidden / name).chmod(0o700 if name == rundir.SCRIPT else 0o600)
         if environment is not None:
             (hidden / rundir.PYTHON_ENVIRONMENT).symlink_to(environment)
         _write_darshan(hidden, plan)

@@ -40,7 +40,7 @@ def verify(archives: tuple[Path, ...], as_json: bool) -> int:
         for fault in verified.faults:
             console.say(f"{verified.archive}: {fault}")
         if not verified.faults and not as_json:
-            click.echo(f"{verified.archive}: intact")
+            console.show(f"{verified.archive}: intact")
     if as_json:
         console.print_json(ArchiveVerifyDocument(checked))
     return InvalidRun.exit_code if any(verified.faults for verified in checked) else code
@@ -60,7 +60,7 @@ def list_members(archives: tuple[Path, ...], as_json: bool) -> int:
     if as_json:
         console.print_json(ArchiveListDocument(listed))
     for member in () if as_json else (member for content in listed for member in content.members):
-        click.echo(f"{member.bytes:>12}  {member.name}")
+        console.show(f"{member.bytes:>12}  {member.name}")
     return code
 
 
@@ -76,7 +76,7 @@ def extract(archives: tuple[Path, ...], to: Path, as_json: bool) -> int:
     if as_json:
         console.print_json(ArchiveExtractDocument(extracted))
     for made in () if as_json else extracted:
-        click.echo(made.directory)
+        console.show(made.directory)
     return code
 
 
@@ -101,11 +101,11 @@ def share(folder: Path, group: str, as_json: bool) -> int:
         others = [ForeignFile(user, command) for user, command in sharing.others]
         console.print_json(ArchiveShareDocument(list(map(str, sharing.changed)), others))
     for path in () if as_json else sharing.changed:
-        click.echo(f"{path}: shared with {group}")
+        console.show(f"{path}: shared with {group}")
     for user, command in sharing.others:
         console.say(f"user {user} must run: {command}")
     if not sharing.changed and not sharing.others and not as_json:
-        click.echo(f"{folder}: already shared with {group}")
+        console.show(f"{folder}: already shared with {group}")
     console.say(f"note: for other programs that write there: setfacl -R -m d:g:{group}:rwX '{folder}'")
     return Incomplete.exit_code if sharing.others else 0
 
@@ -145,10 +145,10 @@ def prune(folder: Path, keep: str, last: int, dry_run: bool, as_json: bool) -> N
         console.print_json(ArchivePruneDocument([str(path) for path, _ in choice.removed], size, choice.kept, dry_run))
         return
     for path, entry in choice.removed:
-        click.echo(f"{path}: {'would be ' if dry_run else ''}removed; its job ended {entry.ended}")
+        console.show(f"{path}: {'would be ' if dry_run else ''}removed; its job ended {entry.ended}")
     kept = ", ".join(f"{count} {reason}" for reason, count in sorted(choice.kept.items())) or "none"
     freed = f"{'would free' if dry_run else 'freed'} {units.format_size(size)} in {len(choice.removed)} archives"
-    click.echo(f"{freed}; kept: {kept}")
+    console.show(f"{freed}; kept: {kept}")
 
 
 _DAYS = {"d": 1, "w": 7, "y": 365}

@@ -47,7 +47,7 @@ def accept(
     for made in accepted:
         replaced = before.get(made.group.key)
         if not as_json:
-            click.echo(f"{made.id}: {made.group.key.title}" + (f", replaces {replaced}" if replaced else ""))
+            console.show(f"{made.id}: {made.group.key.title}" + (f", replaces {replaced}" if replaced else ""))
         for warning in made.warnings:
             console.say(f"note: accepted although {warning}")
     left_out = baselines.left_out(entry)
@@ -98,7 +98,7 @@ def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
         console.print_json(judgements.of_shown(chosen, decisions.signers.get(chosen.accepted.id)))
     else:
         for label, text in baseline_rows.facts(chosen, decisions.signers.get(chosen.accepted.id)):
-            click.echo(f"{label:20}{text}")
+            console.show(f"{label:20}{text}")
 
 
 @baseline.command()
@@ -119,7 +119,7 @@ def retire(name: str, archive: Path | None, runs: Path, message: str, sign: Path
 
         console.print_json(BaselineRetireDocument(made.id, made.message, made.who, made.when))
     else:
-        click.echo(f"{made.id}: retired")
+        console.show(f"{made.id}: retired")
 
 
 def _read(folder: Path) -> baselines.Decisions:

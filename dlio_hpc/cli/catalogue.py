@@ -50,10 +50,10 @@ def sites(context: click.Context, as_json: bool) -> None:
     here = known["site"].value if "site" in known else site.here()
     for name, profile, path in profiles:
         mark = "*" if name == here else " "
-        click.echo(f"{mark} {name:12} {profile.scheduler:8} {profile.description}{_origin(path)}")
-    click.echo("* used on this host without --site")
+        console.show(f"{mark} {name:12} {profile.scheduler:8} {profile.description}{_origin(path)}")
+    console.show("* used on this host without --site")
     for key, default in known.items():
-        click.echo(f"default: --{key} {default.value}, from {default.path}")
+        console.show(f"default: --{key} {default.value}, from {default.path}")
 
 
 def _origin(path: Path) -> str:
@@ -98,7 +98,7 @@ def new(name: str, to: Path | None, launch: bool, account: str | None, queue: st
         console.print_json(NewSiteDocument(name, str(target), text))
         return
     path = target if target.is_absolute() else f"./{target}"
-    click.echo(f"wrote {target}; review it, then run: dlio-hpc check -s {path} -d DIR")
+    console.show(f"wrote {target}; review it, then run: dlio-hpc check -s {path} -d DIR")
 
 
 def _show_site(name: str, as_json: bool) -> None:
@@ -127,7 +127,7 @@ def workloads(name: str | None, as_json: bool) -> None:
     for file, listed_workload, path in known:
         data = listed_workload.dataset
         size = "-" if data.format == "null" else units.format_size(data.size)
-        click.echo(f"{file:18} {data.format:9} {size:>10}  {listed_workload.description}{_origin(path)}")
+        console.show(f"{file:18} {data.format:9} {size:>10}  {listed_workload.description}{_origin(path)}")
 
 
 def _show_imported(name: str, as_json: bool) -> None:

@@ -38,7 +38,7 @@ def check(options: Options, launch: bool, patience_s: float, as_json: bool) -> i
         findings.append(finding)
         if not as_json:
             verdict = click.style(f"{finding.verdict:5}", fg=_COLOURS[finding.verdict])
-            click.echo(f"{verdict}  {finding.what:12}  {finding.text}")
+            console.show(f"{verdict}  {finding.what:12}  {finding.text}")
     if as_json:
         from dlio_hpc.documents.planned import CheckDocument, CheckFinding
 

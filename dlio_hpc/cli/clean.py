@@ -29,12 +29,12 @@ def clean(archive: Path | None, runs: Path, dry_run: bool, as_json: bool) -> int
         if not dry_run:
             debris.remove(remains.path)
         if not as_json:
-            click.echo(f"{'would remove' if dry_run else 'removed'} {remains.path}: {remains.what}")
+            console.show(f"{'would remove' if dry_run else 'removed'} {remains.path}: {remains.what}")
         return RemainsDocument(str(remains.path), remains.what)
 
     removed, code = console.for_each(left, remove)
     if as_json:
         console.print_json(CleanDocument(removed, dry_run))
     elif not left:
-        click.echo("nothing to remove")
+        console.show("nothing to remove")
     return code

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from dlio_hpc import document, log_file
 from dlio_hpc.batch import job_record
 from dlio_hpc.batch.job_watch import JobProgress, Watched, watch
-from dlio_hpc.errors import DlioError, Incomplete, shortened
+from dlio_hpc.errors import DlioError, Incomplete, printable, shortened
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -21,6 +21,11 @@ def say(message: str) -> None:
     """Print a message as one line on stderr. Shorten a long message."""
     log_file.record("stderr", message)
     print(shortened(message), file=sys.stderr, flush=True)
+
+
+def show(text: object) -> None:
+    """Print a line of a result on stdout, without control characters."""
+    print(printable(str(text)))
 
 
 def reporter(is_quiet: bool) -> Callable[[str], None]:

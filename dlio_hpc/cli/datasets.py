@@ -65,9 +65,9 @@ def list_datasets(data: Path | None, site_name: str | None, as_json: bool) -> in
     if as_json:
         console.print_json(DatasetsDocument(str(where), [_listed(entry) for entry in stored]))
     elif stored:
-        click.echo(_table(where, stored))
+        console.show(_table(where, stored))
     elif not code:
-        click.echo(f"no datasets in {where}" + ("" if where.exists() else ", which does not exist"))
+        console.show(f"no datasets in {where}" + ("" if where.exists() else ", which does not exist"))
     return code
 
 
@@ -89,14 +89,14 @@ def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, qui
         for entry in checked:
             for fault in entry.faults:
                 place = entry.name if fault.file == entry.name else f"{entry.name}/{fault.file}"
-                click.echo(f"{place}: {fault.fault}")
+                console.show(f"{place}: {fault.fault}")
             if not entry.faults:
                 checked_part = "; only names and sizes checked" if quick else ""
-                click.echo(
+                console.show(
                     f"{entry.name}: intact ({entry.files} files, {units.format_size(entry.bytes)}{checked_part})"
                 )
         if not checked and not code:
-            click.echo("no datasets to verify")
+            console.show("no datasets to verify")
     return InvalidRun.exit_code if any(entry.faults for entry in checked) else code
 
 
@@ -137,12 +137,12 @@ def remove(
         looked, code = console.for_each(_folders(_directory(data, site_name)), _look)
         folders = [entry.folder for entry in looked if entry.state == "unfinished" and not entry.folder.is_symlink()]
         if not folders and not code and not as_json:
-            click.echo("no unfinished datasets")
+            console.show("no unfinished datasets")
     else:
         folders = list(dict.fromkeys(_named(names, data, site_name)))
     for folder in folders:
         dataset_removal.check(folder)
-    say = (lambda line: None) if as_json else click.echo
+    say = (lambda line: None) if as_json else console.show
     removed, failed = console.for_each(folders, lambda folder: _removed(folder, dry_run, say))
     if as_json:
         console.print_json(DatasetsRemoveDocument(removed, dry_run))

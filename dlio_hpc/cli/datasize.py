@@ -41,8 +41,8 @@ def datasize(workload: str, nodes: int, ppn: int, memory: str, settings: tuple[s
             )
         )  # fmt: skip
         return
-    click.echo(
+    console.show(
         f"{made.files:,} file(s) x {made.samples_per_file:,} sample(s), {units.format_size(made.bytes)}: {made.key}"
     )
-    click.echo(f"{STEPS} steps per epoch on {nodes * ppn:,} ranks: {made.for_steps:,} samples")
-    click.echo(f"{TIMES_MEMORY} x the memory of {nodes:,} node(s), {memory} each: {made.for_memory:,} samples")
+    console.show(f"{STEPS} steps per epoch on {nodes * ppn:,} ranks: {made.for_steps:,} samples")
+    console.show(f"{TIMES_MEMORY} x the memory of {nodes:,} node(s), {memory} each: {made.for_memory:,} samples")

@@ -30,4 +30,4 @@ def doctor(site: str | None, data: Path | None, runs: Path, as_json: bool) -> No
     for title, facts in parts:
         click.secho(title, bold=True)
         for name, text in facts or [("none", "")]:
-            click.echo(f"  {name:<22} {text}".rstrip())
+            console.show(f"  {name:<22} {text}".rstrip())

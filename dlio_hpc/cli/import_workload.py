@@ -101,7 +101,7 @@ def _import_folder(folder: Path, overrides: tuple[str, ...], output: Path | None
     if as_json:
         _print_json(documents)
     else:
-        click.echo("\n".join(["| workload | outcome | dataset | differences |\n|---|---|---|---|", *rows]))
+        console.show("\n".join(["| workload | outcome | dataset | differences |\n|---|---|---|---|", *rows]))
     refused = sum(made.error is not None for made in documents)
     console.say(f"{len(known) - refused} imported, {refused} refused")
     return code

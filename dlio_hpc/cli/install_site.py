@@ -91,7 +91,7 @@ def install_site(
     if as_json:
         console.print_json(InstalledDocument(str(place), paths))
     for path in () if as_json else paths:
-        click.echo(path)
+        console.show(path)
     console.say(f"to use it: module use {shlex.quote(str(place / _MODULES))} && module load dlio-hpc")
 
 

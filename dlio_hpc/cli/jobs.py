@@ -46,7 +46,8 @@ def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
         return code
     for look in looks:
         newest = look.job.states[-1]
-        click.echo(f"{look.job.job}  {newest.state}  since {newest.time}{f'  ({newest.text})' if newest.text else ''}")
+        reason = f"  ({newest.text})" if newest.text else ""
+        console.show(f"{look.job.job}  {newest.state}  since {newest.time}{reason}")
     if left := list(debris.rests(runs)):
         console.say(
             f"note: {len(left)} remains of killed submissions; remove them: dlio-hpc clean -o {shlex.quote(str(runs))}"
@@ -110,7 +111,7 @@ def cancel(jobs: tuple[str, ...], runs: Path, everything: bool, as_json: bool) -
         console.print_json(CancelDocument(cancelled))
     else:
         for job in cancelled:
-            click.echo(f"{job.job}: {_OUTCOMES[job.outcome]}{job.state if job.outcome == 'already_ended' else ''}")
+            console.show(f"{job.job}: {_OUTCOMES[job.outcome]}{job.state if job.outcome == 'already_ended' else ''}")
     return failed or code
 
 

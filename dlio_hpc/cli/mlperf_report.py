@@ -59,7 +59,7 @@ def mlperf_report(
         missing, cautions = list(report.missing), list(report.cautions)
         console.print_json(MlperfReportDocument(report.headline, str(directory), report.folders, missing, cautions))
         return
-    click.echo(report.headline)
+    console.show(report.headline)
     _list("Rules that are not met:", report.rules.unmet)
     _list("Rules for which this is undecided:", report.rules.undecided)
     _list(f"Folders in {directory}:", [f"{folder}: {name}" for folder, name in report.folders.items()])
@@ -76,6 +76,6 @@ def _jobs(names: tuple[str, ...], runs: Path) -> list[Path]:
 
 def _list(title: str, lines: tuple[str, ...] | list[str]) -> None:
     if lines:
-        click.echo(title)
+        console.show(title)
     for line in lines:
-        click.echo(f"  {line}")
+        console.show(f"  {line}")

@@ -5,7 +5,7 @@ plan, its cost and its results.
 import os
 from collections.abc import Iterator, Sequence
 
-from dlio_hpc import units
+from dlio_hpc import redaction, units
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.plan import darshan_needs, run_plan, site_limits
 from dlio_hpc.plan.plan import Plan
@@ -42,7 +42,18 @@ def of_plan(plan: Plan) -> Iterator[str]:
     yield from site_limits.notes(plan)
     yield from _memory(plan)
     yield from _without_effect(plan)
+    if secrets := secret_variables(plan):
+        yield (
+            f"{', '.join(secrets)} of the site profile may be secret: plan.json, job.sh and the archive have it, and "
+            "only you can read them; better let a line of site.setup read it from a file"
+        )
     yield from (note for run in plan.runs if run.darshan and (note := darshan_needs.note(plan, run)) is not None)
+
+
+def secret_variables(plan: Plan) -> list[str]:
+    """Return the names of the variables that the site profile sets and whose values may be secret."""
+    given = {**plan.site.environment, **plan.site.rank_environment}
+    return sorted(name for name, value in given.items() if value and redaction.is_secret(name))
 
 
 def _memory(plan: Plan) -> Iterator[str]:

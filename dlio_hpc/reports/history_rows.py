@@ -1,13 +1,12 @@
 """History as table rows. Each measurement key has a block of rows: one row per job with this key, oldest first."""
 
-import csv
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import structs
 
 from dlio_hpc.analysis.study import disturbances
-from dlio_hpc.reports import regression_rows
+from dlio_hpc.reports import csv_table, regression_rows
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import group_names, regression, run_groups, trend
 from dlio_hpc.verdict.baseline_comparison import TOLERANCE
@@ -193,7 +192,7 @@ def _bars(medians: Sequence[float]) -> str:
 
 def write_csv(entries: Sequence[Entry], file: Any) -> None:
     """Write one CSV row per run, with all metrics."""
-    csv.writer(file, lineterminator="\n").writerows(_rows(entries))
+    csv_table.write(_rows(entries), file)
 
 
 def _rows(entries: Sequence[Entry]) -> Iterator[list[Any]]:

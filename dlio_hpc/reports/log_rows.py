@@ -2,15 +2,15 @@
 rows.
 """
 
-import csv
 from collections.abc import Iterable, Iterator
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any
 
 import msgspec
 
 from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.analysis.log.findings import SIZE_BINS, Analysis, Operation
+from dlio_hpc.reports import csv_table
 from dlio_hpc.results.run_result import Result
 from dlio_hpc.units import format_seconds, format_size
 
@@ -171,9 +171,7 @@ def write_csv(numbers: Iterable[Number], file: Any) -> None:
     """Write a CSV header, followed by one row per number. The cells of a row are: the log or run; the kind of object
     that the number describes, such as job, rank or file; the name of this object; the metric; the value.
     """
-    out = csv.writer(file, lineterminator="\n")
-    out.writerow(["log", "of", "which", "metric", "value"])
-    out.writerows(numbers)
+    csv_table.write(chain([("log", "of", "which", "metric", "value")], numbers), file)
 
 
 def numbers_of_result(result: Result, title: str) -> Iterator[Number]:

@@ -1,10 +1,10 @@
 """Report of many Darshan logs: a table with a row for each program."""
 
-import csv
 from collections.abc import Sequence
 from typing import Any
 
 from dlio_hpc.analysis.program_table import ProgramRow, Trust
+from dlio_hpc.reports import csv_table
 from dlio_hpc.reports.banner import Banner, State
 from dlio_hpc.reports.document import Document, Lines, Section, Style, Table
 from dlio_hpc.reports.workload_yaml import clean
@@ -105,12 +105,13 @@ def write_csv(rows: Sequence[ProgramRow], file: Any) -> None:
     """Write a CSV header, followed by a row for each program. The column logs has the number of logs, and the column
     log the path of the first.
     """
-    out = csv.writer(file, lineterminator="\n")
     names = [name for name in ProgramRow._fields if name not in ("logs", "faults", "error")]
-    out.writerow([*names, "faults", "error", "logs", "log"])
-    for row in rows:
-        values = [getattr(row, name) for name in names]
-        out.writerow([*values, "; ".join(row.faults), _error(row) or "", len(row.logs), row.logs[0]])
+    header = [*names, "faults", "error", "logs", "log"]
+    cells = (
+        [*(getattr(row, name) for name in names), "; ".join(row.faults), _error(row) or "", len(row.logs), row.logs[0]]
+        for row in rows
+    )
+    csv_table.write([header, *cells], file)
 
 
 def _error(row: ProgramRow) -> str | None:

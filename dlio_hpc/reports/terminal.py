@@ -8,9 +8,11 @@ from rich import box
 from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Table as Grid
 from rich.text import Text
 
+from dlio_hpc.errors import printable
 from dlio_hpc.reports import banner
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.columns import are_numbers
@@ -63,9 +65,18 @@ def console(file: Any) -> Console:
     """Return a console with the width of the terminal, but at least 80 and at most 100 columns. If `file` is not a
     terminal, the width is 100 columns.
     """
-    out = Console(file=file, highlight=False, markup=False)
+    out = _SafeConsole(file=file, highlight=False, markup=False)
     out.width = min(max(out.width, _WIDTHS[0]), _WIDTHS[-1]) if out.is_terminal else _WIDTHS[-1]
     return out
+
+
+class _SafeConsole(Console):
+    """Console whose texts have no control characters; its own, for colours, are no part of texts."""
+
+    def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            safe = segment.text if segment.control else printable(segment.text)
+            yield segment if safe == segment.text else Segment(safe, segment.style)
 
 
 def show_banner(opening: Banner, out: Console) -> None:
