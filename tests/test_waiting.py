@@ -114,3 +114,31 @@ def test_threads_of_a_rank_are_no_cores(settings: Callable[..., list[str]]) -> N
 
 def test_the_users_own_setting_stays(settings: Callable[..., list[str]]) -> None:
     assert settings(2, MPIR_CVAR_ENABLE_HEAVY_YIELD="0") == ["0", "1"]
+
+
+@pytest.mark.parametrize(("ranks", "cores", "quick_s"), [(2, 2, 300e-6), (3, 2, 0.0), (1, 8, 300e-6), (9, 8, 0.0)])
+def test_ranks_poll_quickly_only_where_each_has_a_core(
+    monkeypatch: pytest.MonkeyPatch, ranks: int, cores: int, quick_s: float
+) -> None:
+    monkeypatch.setattr(clock.os, "sched_getaffinity", lambda _: set(range(cores)))
+    assert clock.quick_seconds(ranks) == quick_s
+
+
+def test_quick_polls_have_no_pause_and_end_after_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A poll takes 10 us by the clock of this test."""
+    time_s, pauses = [0.0], list[float]()
+
+    def now() -> float:
+        time_s[0] += 10e-6
+        return time_s[0]
+
+    monkeypatch.setattr(clock, "now", now)
+    monkeypatch.setattr(clock.time, "sleep", pauses.append)
+    clock.wait(_Request(25), 300e-6)  # type: ignore[arg-type]
+    assert pauses == [], "it completed within 300 us"
+    clock.wait(_Request(45), 300e-6)  # type: ignore[arg-type]
+    assert set(pauses) == {0, clock._POLL_S}, "then it pauses as it does elsewhere"
+    assert len(pauses) == 45 - 29 - 1
+    pauses.clear()
+    clock.wait(_Request(25))  # type: ignore[arg-type]
+    assert len(pauses) == 24

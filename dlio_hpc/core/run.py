@@ -71,7 +71,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     memory = environment.write(comm, directory)
     clock.assemble(comm)
     hosts = comm.allgather(environment.host())
-    progress, stop = Progress(name, speaks=comm.rank == 0), Stop(comm, directory)
+    progress, stop = Progress(name, speaks=comm.rank == 0), Stop(comm, directory, plan.ranks_per_node)
     generated = generate(comm, run, progress, stop) if run.kind == "generate" else None
     trained = None if run.kind == "generate" else _train(comm, plan, run, folder, hosts, progress, stop)
     if comm.rank:
