@@ -1,5 +1,6 @@
 """A rank that waits for others sleeps, also outside the steps, and MPI is asked to yield where ranks exceed cores."""
 
+import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -120,7 +121,7 @@ def test_the_users_own_setting_stays(settings: Callable[..., list[str]]) -> None
 def test_ranks_poll_quickly_only_where_each_has_a_core(
     monkeypatch: pytest.MonkeyPatch, ranks: int, cores: int, quick_s: float
 ) -> None:
-    monkeypatch.setattr(clock.os, "sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
     assert clock.quick_seconds(ranks) == quick_s
 
 
@@ -133,7 +134,7 @@ def test_quick_polls_have_no_pause_and_end_after_their_time(monkeypatch: pytest.
         return time_s[0]
 
     monkeypatch.setattr(clock, "now", now)
-    monkeypatch.setattr(clock.time, "sleep", pauses.append)
+    monkeypatch.setattr(time, "sleep", pauses.append)
     clock.wait(_Request(25), 300e-6)  # type: ignore[arg-type]
     assert pauses == [], "it completed within 300 us"
     clock.wait(_Request(45), 300e-6)  # type: ignore[arg-type]

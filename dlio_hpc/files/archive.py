@@ -9,6 +9,7 @@ decompressed files are the same.
 import hashlib
 import io
 import os
+import re
 import stat
 import tarfile
 import tempfile
@@ -26,6 +27,8 @@ from dlio_hpc.files import archive_members, rundir, safe_folders
 from dlio_hpc.files.archive_members import Members, Packed, TarMember
 
 SUFFIX = ".tar.zst"
+# Names of jobs: that of the workload or study, the time, six digits, and the number of a job of a study.
+_JOB = re.compile(r".+-\d{8}-\d{6}-[0-9a-f]{6}(-\d+)?")
 _LEVEL = 3
 # Maximum size in bytes of a recording (timeline, Darshan log) that is read into the memory of a login node. Other files
 # of a job are limited to rundir.LARGEST_DOCUMENT.
@@ -352,6 +355,7 @@ def _passed(path: Path, wanted: Callable[[str], bool]) -> tuple[list[str], dict[
         packed = Packed(file, os.fstat(file.fileno()).st_size, _SEAL_BYTES)
         try:
             held = _begun(packed)
+            misnamed = _misnamed(path, held.manifest.job)
             left = dict(held.manifest.files)
             changed = []
             for name, member in held.members():
@@ -371,7 +375,15 @@ def _passed(path: Path, wanted: Callable[[str], bool]) -> tuple[list[str], dict[
         except InvalidRun as fault:
             return [str(fault)], {}
     seal = [] if packed.seal == _SEAL_HEAD + packed.digest() else [_UNSEALED]
-    return [*seal, *(f"{name} is missing" for name in left), *changed], content
+    return [*misnamed, *seal, *(f"{name} is missing" for name in left), *changed], content
+
+
+def _misnamed(path: Path, job: str) -> list[str]:
+    """Return a list with a fault if the file has the name of another job's archive. A file may have any other name."""
+    name = path.name.removesuffix(SUFFIX)
+    if name == job or not _JOB.fullmatch(name):
+        return []
+    return [f"it contains job {job}: another job's archive was put in its place, or it was renamed"]
 
 
 def _hashed(pieces: Iterator[bytes], update: Callable[[bytes], None]) -> Iterator[bytes]:

@@ -108,14 +108,20 @@ def _names(file: Any) -> list[str]:
 
 def _form(stored: Any) -> Array:
     """Return the form of an HDF5 dataset. Only the library can read data with filters other than gzip, data without a
-    place of their own in the file, and chunks that reach beyond a sample.
+    place of their own in the file, and chunks that reach beyond a sample. Chunks that were never written have no place:
+    the library returns the fill value for them.
     """
     properties = stored.id.get_create_plist()
     filters = [properties.get_filter(number)[0] for number in range(properties.get_nfilters())]
     compression = next((_COMPRESSIONS[code] for code in filters if code in _COMPRESSIONS), "none")
     sample, chunk = tuple(stored.shape[1:]), stored.chunks
     is_plain = filters == [code for code in filters if code in _COMPRESSIONS]
-    has_place = chunk is not None or stored.id.get_offset() is not None
+    if chunk is None:
+        has_place = stored.id.get_offset() is not None
+    else:
+        has_place = stored.id.get_num_chunks() == math.prod(
+            -(-n // c) for n, c in zip(stored.shape, chunk, strict=True)
+        )
     fits = chunk is None or all(map(int.__le__, chunk[1:], sample))
     if chunk is not None:
         chunk = (chunk[0], *map(min, chunk[1:], sample))

@@ -28,7 +28,7 @@ _ANY_FOLDERS = "**"
 
 
 class FileStatus(NamedTuple):
-    """Size of a file in bytes, and the time of its last change in nanoseconds."""
+    """Size of a file in bytes, and the time of its last change (ctime) in nanoseconds. Programs can set mtime."""
 
     size: int
     changed: int
@@ -92,7 +92,7 @@ def status(path: str) -> FileStatus:
         raise InfrastructureError(f"cannot read {of_system(fault, path)}") from fault
     if not stat.S_ISREG(known.st_mode):
         raise ConfigError(f"{path} is not a regular file; choose a pattern that matches only the files of the dataset")
-    return FileStatus(known.st_size, known.st_mtime_ns)
+    return FileStatus(known.st_size, known.st_ctime_ns)
 
 
 def _matching(root: str, below: str, parts: list[str]) -> Iterator[str]:

@@ -18,14 +18,17 @@ from dlio_hpc.files import rundir, safe_folders
 from dlio_hpc.plan.existing_files import Listing, Numbers
 
 # Version of the files of an index. It is part of the name of every index.
-VERSION = 1
+VERSION = 2
 _NAMES, _NAME_ENDS, _FILES, _ENDS = "names.npy", "name-ends.npy", "files.npy", "sample-ends.npy"
 # Array of one value, instead of _ENDS if all samples have the same size.
 _SIZE = "sample-size.npy"
 _ARRAY = "array.json"
+# CRC32C of each file of the index, by name.
+_SEALS = "seals.json"
 # Rows of the array _FILES, which has a column for each file and one more.
 _STARTS, _BEGINS, _SIZES, _CHANGES = range(4)
 _PAGE = 512  # values of eight bytes
+_PIECE = 4 << 20
 
 
 class Array(NamedTuple):
@@ -182,6 +185,7 @@ def opened(folder: str) -> SampleIndex:
     if folder in _unwritten:
         return _unwritten[folder]
     try:
+        _check_seals(Path(folder))
         array = msgspec.json.decode(Path(folder, _ARRAY).read_bytes(), type=Array | None)
         names, name_ends, files = (_mapped(folder, name) for name in (_NAMES, _NAME_ENDS, _FILES))
         is_uniform = os.path.exists(os.path.join(folder, _SIZE))
@@ -197,6 +201,27 @@ def opened(folder: str) -> SampleIndex:
         ) from fault
     begins, sizes, changes = (files[row][:-1] for row in (_BEGINS, _SIZES, _CHANGES))
     return SampleIndex(folder, files[_STARTS], begins, sizes, changes, size, ends, names, name_ends, array)
+
+
+def _check_seals(folder: Path) -> None:
+    """Raise ValueError if a file of an index is not as it was written."""
+    seals = msgspec.json.decode((folder / _SEALS).read_bytes(), type=dict[str, int])
+    if {_ARRAY, _NAMES, _NAME_ENDS, _FILES} - seals.keys() or not {_SIZE, _ENDS} & seals.keys():
+        raise ValueError(f"{_SEALS} lacks a file")
+    for name, seal in seals.items():
+        if _seal(folder / name) != seal:
+            raise ValueError(f"{name} is not as it was written")
+
+
+def _seal(path: Path) -> int:
+    """Return the CRC32C of a file."""
+    import google_crc32c
+
+    checksum = google_crc32c.Checksum()
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            checksum.update(piece)
+    return int.from_bytes(checksum.digest(), "big")
 
 
 def _mapped(folder: str, name: str) -> Any:
@@ -233,6 +258,8 @@ def write(folder: str) -> None:
             np.save(hidden / _SIZE, np.array([index.size]))
         else:
             np.save(hidden / _ENDS, index.ends)
+        seals = {path.name: _seal(path) for path in hidden.iterdir()}
+        rundir.write(hidden / _SEALS, msgspec.json.encode(seals))
         _renamed(hidden, target)
     except OSError as fault:
         safe_folders.discard(hidden)

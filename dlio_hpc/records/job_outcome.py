@@ -1,5 +1,6 @@
 """Outcome of a job, read from the job's directory or its archive."""
 
+import hashlib
 import os
 import re
 import tempfile
@@ -7,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec import structs
 
 from dlio_hpc import document, units
 from dlio_hpc.analysis import uneven_time
@@ -157,6 +160,9 @@ def load_archive(path: Path) -> JobOutcome:
 def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
     plan = document.decode(content[rundir.PLAN], Plan, f"{source}/{rundir.PLAN}", InvalidRun)
     record = job_record.decode(content[rundir.JOB], f"{source}/{rundir.JOB}")
+    if record.job != plan.job:
+        raise InvalidRun(f"{source}: {rundir.PLAN} is of job {plan.job}, but {rundir.JOB} of job {record.job}")
+    digest = hashlib.sha256(content[rundir.PLAN]).hexdigest()
     runs = []
     for run in plan.runs:
         folder = f"{rundir.RUNS}/{rundir.run_name(run.number, run.name)}"
@@ -166,7 +172,7 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
         runs.append(
             RunOutcome(
                 run,
-                run_result.decode(result, f"{source}/{folder}/{rundir.RESULT}") if result else None,
+                _of_plan(run_result.decode(result, f"{source}/{folder}/{rundir.RESULT}"), digest) if result else None,
                 run_result.decode_error(error, f"{source}/{folder}/{rundir.ERROR}") if error else None,
                 verdicts.decode(verdict, f"{source}/{folder}/{judged}") if verdict else None,
                 probe_result.decode(probe, f"{source}/{folder}/{rundir.PROBE}") if probe else None,
@@ -181,6 +187,16 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
         plan, record, None, None, runs, layouts, environment, content.get(rundir.STUDY),
         _exit_status(content.get(rundir.EXIT_STATUS)), _tail(content),
     )  # fmt: skip
+
+
+def _of_plan(result: run_result.Result, digest: str) -> run_result.Result:
+    """Return the result, with a fault if it was made from another plan. digest: SHA-256 of the job's plan.json."""
+    if result.plan_sha256 in ("", digest):
+        return result
+    fault = (
+        f"its {rundir.RESULT} was made from another {rundir.PLAN}, whose SHA-256 begins with {result.plan_sha256[:12]}"
+    )
+    return structs.replace(result, faults=[*result.faults, fault])
 
 
 def _end_of(path: Path) -> bytes | None:

@@ -1,0 +1,160 @@
+"""Files that replace others are noticed: archives and plans of other jobs, damaged indices, and changed datasets."""
+
+import hashlib
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from msgspec import structs
+
+from dlio_hpc.batch import job_record
+from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.files import archive, rundir
+from dlio_hpc.plan import dataset_scan, sample_index
+from dlio_hpc.records import job_outcome
+from dlio_hpc.results import run_result
+from tests import existing, recordings
+from tests.conftest import Run
+from tests.test_stopped_runs import _plan
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Any:
+    existing.forget()
+    yield
+    existing.forget()
+
+
+def _left(folder: Path, name: str) -> Path:
+    """Leave the directory of a finished job."""
+    made = structs.replace(_plan(folder), job=name, directory=str(folder / name))
+    recordings.leave(folder / name, made, recordings.merged(made))
+    return folder / name
+
+
+def test_an_archive_in_the_place_of_another_is_noticed(run: Run, tmp_path: Path) -> None:
+    names = ("demo-20260102-030405-0a1b2c", "demo-20260102-030405-0a1b2d")
+    for name in names:
+        archive.create(_left(tmp_path, name), tmp_path / f"{name}.tar.zst")
+    first, second = (tmp_path / f"{name}.tar.zst" for name in names)
+    assert archive.faults(first) == []
+    first.write_bytes(second.read_bytes())
+    (fault,) = archive.faults(first)
+    assert fault == f"it contains job {names[1]}: another job's archive was put in its place, or it was renamed"
+    assert run("dlio-hpc", "archive", "verify", first).code == 3
+    with pytest.raises(InvalidRun, match="it contains job"):
+        job_outcome.load_archive(first)
+    copy = tmp_path / "before-the-upgrade.tar.zst"
+    copy.write_bytes(second.read_bytes())
+    assert archive.faults(copy) == [], "an archive may have any other name"
+    of_study = tmp_path / "tune-20260102-030405-0a1b2c-12.tar.zst"
+    of_study.write_bytes(second.read_bytes())
+    assert len(archive.faults(of_study)) == 1
+
+
+def test_a_result_of_another_plan_is_invalid(tmp_path: Path) -> None:
+    folder = _left(tmp_path, "demo-20260102-030405-0a1b2c")
+    outcome = job_outcome.load(folder)
+    assert job_outcome.run_fault(outcome, outcome.runs[-1]) is None, "a result without a digest is of an old version"
+    (path,) = folder.glob("runs/*/result.json")
+    result = run_result.decode(path.read_bytes(), "")
+    digest = hashlib.sha256((folder / rundir.PLAN).read_bytes()).hexdigest()
+    run_result.write(path, structs.replace(result, plan_sha256=digest))
+    outcome = job_outcome.load(folder)
+    assert job_outcome.run_fault(outcome, outcome.runs[-1]) is None
+    changed = (folder / rundir.PLAN).read_bytes().replace(b'"batch_size": 4', b'"batch_size": 8')
+    assert changed != (folder / rundir.PLAN).read_bytes()
+    (folder / rundir.PLAN).write_bytes(changed)
+    outcome = job_outcome.load(folder)
+    fault = job_outcome.run_fault(outcome, outcome.runs[-1])
+    assert isinstance(fault, InvalidRun)
+    assert f"was made from another plan.json, whose SHA-256 begins with {digest[:12]}" in str(fault)
+
+
+def test_a_job_with_the_record_of_another_is_invalid(tmp_path: Path) -> None:
+    folder = _left(tmp_path, "demo-20260102-030405-0a1b2c")
+    record = job_record.load(folder)
+    job_record.save(folder, structs.replace(record, job="demo-20260102-030405-ffffff"))
+    with pytest.raises(InvalidRun, match=r"is of job demo-20260102-030405-0a1b2c, but job.json of job"):
+        job_outcome.load(folder)
+
+
+def test_each_flipped_bit_of_an_index_is_named(tmp_path: Path) -> None:
+    """One file after the other gets random flips; none reaches the ranks as a wrong offset or an IndexError."""
+    existing.records(tmp_path / "data", existing.payloads())
+    made = existing.scanned(tmp_path / "data", tmp_path / "runs", existing.unscanned("tfrecord", "*"))
+    assert made.dataset.scan is not None
+    folder = Path(made.dataset.scan.index)
+    chance = random.Random(7)
+    for path in sorted(folder.iterdir()):
+        sound = path.read_bytes()
+        for _ in range(16):
+            flipped = bytearray(sound)
+            flipped[chance.randrange(len(flipped))] ^= 1 << chance.randrange(8)
+            path.write_bytes(flipped)
+            existing.forget()
+            with pytest.raises(ConfigError, match=r"is corrupted: .*; remove it and submit the workload again"):
+                sample_index.opened(str(folder))
+        path.write_bytes(sound)
+        existing.forget()
+        assert sample_index.opened(str(folder)).files == len(existing.COUNTS)
+        path.unlink()
+        existing.forget()
+        with pytest.raises(ConfigError):
+            sample_index.opened(str(folder))
+        path.write_bytes(sound)
+
+
+def test_a_change_with_the_same_size_and_time_is_noticed(tmp_path: Path) -> None:
+    existing.records(tmp_path / "data", existing.payloads())
+    made = existing.scanned(tmp_path / "data", tmp_path / "runs", existing.unscanned("tfrecord", "*"))
+    path = tmp_path / "data/part-00.tfrecord"
+    dataset_scan.check_unchanged(str(tmp_path / "data"), made.dataset)
+    before = path.stat()
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    while int(os.stat(path).st_ctime) == int(before.st_ctime):
+        path.write_bytes(content)  # jobs compare whole seconds
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    with pytest.raises(InvalidRun, match="has changed since the dataset was scanned"):
+        dataset_scan.check_unchanged(str(tmp_path / "data"), made.dataset)
+    again = existing.scanned(tmp_path / "data", tmp_path / "runs", existing.unscanned("tfrecord", "*"))
+    assert again.dataset.scan is not None
+    assert made.dataset.scan is not None
+    assert again.dataset.scan.index != made.dataset.scan.index
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_chunks_that_were_never_written_are_read_by_the_library(tmp_path: Path, compression: str | None) -> None:
+    for number, rows in enumerate((8, 8, 5)):
+        (tmp_path / "data").mkdir(exist_ok=True)
+        with h5py.File(tmp_path / f"data/{number}.h5", "w") as file:
+            stored = file.create_dataset("x", (8, 16, 4), "f4", chunks=(1, 16, 4), compression=compression)
+            stored[:rows] = np.ones((rows, 16, 4))
+    with pytest.raises(ValueError, match="or were never written; only the library of their format reads them"):
+        existing.scanned(tmp_path / "data", tmp_path / "runs", existing.unscanned("hdf5", "*", mode="posix"))
+    made = existing.scanned(tmp_path / "data", tmp_path / "runs", existing.unscanned("hdf5", "*", mode="framework"))
+    assert made.dataset.scan is not None
+    assert made.dataset.scan.needs_library
+    assert made.dataset.samples == 24
+
+
+@pytest.mark.job
+def test_a_job_reads_hdf5_files_that_lack_chunks(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for number in range(4):
+        with h5py.File(tmp_path / f"data/{number}.h5", "w") as file:
+            stored = file.create_dataset("x", (8, 32, 32), "f4", chunks=(1, 32, 32))
+            stored[: 8 - number] = np.random.default_rng(number).random((8 - number, 32, 32))
+    (tmp_path / "read.yaml").write_text(
+        "name: read\ndataset: {format: hdf5, existing: '*.h5'}\nreader: {mode: framework, batch_size: 4}\n"
+        "compute: {time: 0}\ntrain: {epochs: 1}\n"
+    )
+    done = run("dlio-submit", "read.yaml", "-s", "local", "--ppn", 2, "--wait", "--json", "-d", tmp_path / "data")
+    assert done.code == 0, done.err
+    assert done.job["runs"][-1]["result"]["summary"]["samples"] == 32
