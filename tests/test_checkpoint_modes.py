@@ -1,6 +1,8 @@
 """Checkpoints through frameworks: torch.save, torch.distributed.checkpoint and Keras."""
 
 import importlib.util
+import json
+import os
 import re
 import subprocess
 import sys
@@ -17,7 +19,9 @@ from dlio_hpc.core import package_check
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import cost, packages
 from tests import planning
+from tests.checkpoint_faults import DISK
 from tests.conftest import BIN, Run
+from tests.faults.library import Library, compiler
 
 MODES = {"torch": "torch", "torch_distributed": "torch", "keras": "keras"}
 _MODEL = (
@@ -75,6 +79,33 @@ def test_a_wrong_byte_is_detected(tmp_path: Path, mode: str) -> None:
     assert done.returncode == 3
     assert re.search(r"InvalidRun: \S+: tensor zero_pp_rank_1\S+optim_states.0: byte 100 is 0x.. when", done.stderr)
     assert "closed by peer" not in done.stderr
+
+
+@pytest.mark.job
+@pytest.mark.framework
+@pytest.mark.skipif(compiler() is None, reason="there is no C compiler for the library of faults")
+def test_a_failing_disk_is_named(tmp_path: Path, mode: str) -> None:
+    """At every place, an error of the system ends with its cause and its file, and a damaged file is an invalid run."""
+    (tmp_path / "preload").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.checkpoint_faults", tmp_path, mode, ",".join(DISK), "40"],
+        env={**os.environ, "LD_PRELOAD": str(Library(tmp_path / "preload").path), "TF_CPP_MIN_LOG_LEVEL": "2"},
+        cwd=_ROOT, capture_output=True, text=True, check=False, timeout=400,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    damaged = {row["kind"]: row["code"] for row in rows if row["kind"] not in DISK}
+    assert damaged == {"missing": 6, "truncated": 3, "changed": 3, "empty": 3}
+    refused = [row for row in rows if row["code"] != 0]
+    assert {row["kind"] for row in refused} >= {"EIO", "ENOSPC", "EDQUOT", "EROFS", "EACCES"}
+    for row in refused:
+        if row["kind"] in DISK:
+            assert row["code"] == 6, row
+            assert DISK[row["kind"]].cause in row["message"], row
+        assert "/outputs-" in row["message"], row
+    if mode == "torch_distributed":
+        assert [row for row in refused if row["kind"] == "EIO" and "/.metadata: Input/output error" in row["message"]]
 
 
 @pytest.mark.job

@@ -13,11 +13,12 @@ import pytest
 from dlio_hpc import units
 from dlio_hpc.config import site
 from dlio_hpc.config.workload import load
-from dlio_hpc.core import clock, evaluation
+from dlio_hpc.core import cache_accounting, clock, evaluation
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.sample_layout import Places
 from dlio_hpc.errors import ConfigError
+from dlio_hpc.files import filesystem
 from dlio_hpc.plan import cost, planned_bytes
 from tests import planning
 from tests.conftest import Run
@@ -104,6 +105,30 @@ def test_preparation_and_the_end_of_workers_are_no_part_of_a_pass(
     assert not stopped
     steps = run.steps_per_epoch
     assert (row[evaluation.WALL_S], row[evaluation.WAIT_S], row[evaluation.TOOK_S]) == (steps, steps, steps + 1100)
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_pages_in_memory_say_nothing_about_direct_reads(tmp_path: Path, direct: bool) -> None:
+    run = _plan(tmp_path, "evaluation={files: 3}", f"reader.direct={str(direct).lower()}").runs[-1].evaluation
+    alone: Any = SimpleNamespace(rank=0, size=1, bcast=lambda value: value)
+    asked: list[bool] = []
+    arrivals = cache_accounting.of_samples(alone, run, 1)
+    arrivals.look(lambda: asked.append(True) or [])  # type: ignore[func-returns-value]
+    assert bool(asked) is (not direct and filesystem.of(tmp_path).kind in filesystem.PAGED)
+
+
+@pytest.mark.job
+def test_the_report_of_a_pass_with_direct_reads_names_no_pages(run: Run, small: Path) -> None:
+    keys = ("reader.direct=true", "evaluation={files: 3}", "compute.time=1 ms")
+    settings = [word for key in keys for word in ("-S", key)]
+    done = run("dlio-submit", small, "-s", "local", "--ppn", 2, *settings, "--wait", "--json")
+    if "has no O_DIRECT" in done.err:
+        pytest.skip("no O_DIRECT here")
+    assert done.code in {0, 4}, done.err
+    assert done.job["runs"][-1]["result"]["summary"]["evaluation"]["page_cache_fraction"] is None
+    text = " ".join(run("dlio-hpc", "report", done.job["archive"]).out.split())
+    assert "evaluated 2 passes" in text
+    assert "of its pages were in memory" not in text
 
 
 @pytest.mark.job

@@ -1,5 +1,6 @@
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,13 +11,16 @@ from dlio_hpc import units
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Workload
+from dlio_hpc.core import procfs
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.native import NativeLoader
+from dlio_hpc.core.loaders.tensorflow.records import Records
 from dlio_hpc.core.sample_layout import Places
 from dlio_hpc.errors import InvalidRun
 from dlio_hpc.plan import plan
 from dlio_hpc.plan.sample_order import Order
+from tests.conftest import Run
 
 
 class _Counting:
@@ -110,3 +114,39 @@ def test_long_epochs_are_ordered_stretch_by_stretch(batch: int) -> None:
     loader.close()
     assert [len(part) for part in got[:-1]] == [batch] * (steps - 1)
     assert (np.concatenate(got) == order.samples(0, 25_000)).all()
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_bytes_that_no_file_holds_are_no_samples(monkeypatch: pytest.MonkeyPatch, epochs: int) -> None:
+    """Two TFRecord files of 3 records of 100 bytes. The process also reads 20 bytes of /dev/urandom in each epoch."""
+    dataset, whole = Dataset("tfrecord", 2, 3, Sample(bytes=units.Size(100))), 3 * (100 + 16)
+    keys = Reader(loader="tensorflow", mode="framework")
+    source = Records(None, Workload("w", dataset, reader=keys), "file{}".format, whole=True)
+    requested = 0
+    monkeypatch.setattr(procfs, "process_io", lambda: procfs.IO(requested, 0, 0, 0))
+    monkeypatch.setattr(procfs, "thread_io", lambda: procfs.IO(0, 0, 0, 0))
+    for epoch in range(epochs):
+        source.begin(Order(dataset, keys, epoch, 0, 1))
+        counted = []
+        for number, read in ((0, 20 + whole), (1, whole - 50), (None, 50)):
+            if number is not None:
+                source._path(number)
+            requested += read
+            counted.append(source.taken(np.zeros((2, 100), np.uint8))[1].bytes_read)
+        assert sum(counted) == 2 * whole
+
+
+@pytest.mark.job
+@pytest.mark.parametrize("keys", [(), ("reader.interleave=4", "reader.read_threads=4")])
+def test_tensorflow_reads_the_bytes_of_the_files(run: Run, tmp_path: Path, keys: tuple[str, ...]) -> None:
+    pytest.importorskip("tensorflow")
+    (tmp_path / "w.yaml").write_text(
+        "name: w\ndataset: {format: tfrecord, files: 4, samples_per_file: 5, sample: {bytes: 4000}}\n"
+        "reader: {loader: tensorflow, mode: framework, batch_size: 2}\ncompute: {time: 1 ms}\ntrain: {epochs: 2}\n"
+    )
+    settings = [word for key in keys for word in ("-S", key)]
+    done = run("dlio-submit", "w.yaml", "-s", "local", "--ppn", 1, "-d", "data", *settings, "--wait", "--json")
+    assert done.code in {0, 4}, done.err
+    epochs = done.job["runs"][-1]["result"]["epochs"]
+    files = sum(path.stat().st_size for path in (tmp_path / "data").rglob("*.tfrecord"))
+    assert [epoch["bytes_read"] for epoch in epochs] == [files, files]

@@ -89,11 +89,16 @@ def of_samples(node: "Intracomm", run: Run, nodes: int) -> Arrivals:
 
     Checking pages opens files, so it is done only if the node has no counters, if the counters may include other bytes
     (data adjacent to the requested data, program files), or if the dataset fits into memory. For a dataset larger than
-    memory the check says little.
+    memory the check says little. With O_DIRECT it says nothing, because reads bypass the page cache.
     """
     file_system = filesystem.of(Path(run.dataset)) if run.workload.dataset.is_stored else None
     fits = run.workload.dataset.size < nodes * memory()
-    return Arrivals(node, file_system, lambda counted: not counted or run.workload.brings_neighbours or fits)
+    says_something = not run.workload.reader.direct
+
+    def looks(counted: bool) -> bool:
+        return says_something and (not counted or run.workload.brings_neighbours or fits)
+
+    return Arrivals(node, file_system, looks)
 
 
 def some_files(run: Run, order: Order, first: int, last: int, ranks_on_node: int) -> list[str]:

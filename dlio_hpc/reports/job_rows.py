@@ -347,7 +347,7 @@ def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
     if (passes := summary.evaluation) is not None:
         rate = f"{passes.count} passes, {format_size(passes.bytes_read)} at {passes.read_MBps:.0f} MB/s"
         rate += f"; {passes.wall_s:.3f} s, of which {passes.wait_s:.3f} s wait"
-        cached = passes.page_cache_fraction
+        cached = None if run.run.workload.reader.direct else passes.page_cache_fraction
         lines.append(("evaluated", rate if cached is None else f"{rate}; {cached:.0%} of its pages were in memory"))
     if (restored := summary.restored) is not None:
         size = format_size(restored.bytes_read)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dlio_hpc.core import content
+from dlio_hpc.core.checkpoint_modes import system_error
 from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, File, Restored, Saved, compare
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
@@ -89,7 +90,7 @@ def _write(part: CheckpointPart, unit: CheckpointUnit, calls: Calls, meet: Meet)
     begun = now()
     state = calls.prepare({name: _generated(size, begin) for name, size, begin in _tensors(unit)})
     meet()
-    with _faults("write", part.outputs.path(unit.name), InfrastructureError):
+    with faults(part, "write", part.outputs.path(unit.name), InfrastructureError):
         path = part.outputs.held(unit.name)
         started = now()
         calls.save(state, path)
@@ -107,7 +108,7 @@ def _read(part: CheckpointPart, unit: CheckpointUnit, calls: Calls, compares: bo
     shown = part.outputs.path(unit.name)
     blank = calls.blank({name: size for name, size, _ in _tensors(unit)})
     meet()
-    with _faults("read", shown, InvalidRun):
+    with faults(part, "read", shown, InvalidRun):
         path, size = part.outputs.held(unit.name), _size(part, unit)
         started = now()
         state = calls.load(blank, path)
@@ -145,20 +146,34 @@ def _size(part: CheckpointPart, unit: CheckpointUnit) -> int:
 
 
 @contextmanager
-def _faults(verb: str, path: str, kind: type[InfrastructureError | InvalidRun]) -> Iterator[None]:
-    """Raise an error of the system as InfrastructureError, and an error of the framework as `kind`. Both name the
-    path.
+def faults(part: CheckpointPart, verb: str, path: str, kind: type[InfrastructureError | InvalidRun]) -> Iterator[None]:
+    """Raise an error of the system as InfrastructureError, and an error of the framework as `kind`. Both name the file,
+    or `path` if the file is unknown. If an error of the system is behind that of the framework, it decides.
     """
+    behind = system_error.watched()
     try:
         yield
-    except OSError as fault:
-        raise InfrastructureError(f"cannot {verb} {path}: {_line(fault.strerror or str(fault))}") from fault
     except MemoryError:
         raise
     except Exception as fault:  # frameworks raise errors of many kinds
-        raise kind(f"cannot {verb} {path}: {type(fault).__name__}: {_line(str(fault))}") from fault
+        if (number := behind(fault)) is not None:
+            named = _named(part, fault) or path
+            raise InfrastructureError(f"cannot {verb} {named}: {os.strerror(number)}") from fault
+        raise kind(f"cannot {verb} {path}: {described(fault)}") from fault
 
 
-def _line(text: str) -> str:
-    """Return the first line of a message, without the path that leads through the folder's descriptor."""
-    return _HELD.sub("", text.strip().partition("\n")[0])
+def _named(part: CheckpointPart, fault: Exception) -> str | None:
+    """Return the path of the file in the output folder that an error of the system names, or None."""
+    name = fault.filename if isinstance(fault, OSError) else None
+    if not isinstance(name, str):
+        return None
+    within = _HELD.sub("", name)
+    return part.outputs.path(within).rstrip("/")  # which is `within` itself if that is absolute
+
+
+def described(fault: BaseException) -> str:
+    """Return the type of an exception and the first line of its message, without the path that leads through the
+    folder's descriptor.
+    """
+    line = _HELD.sub("", str(fault).strip().partition("\n")[0])
+    return f"{type(fault).__name__}: {line}" if line else type(fault).__name__

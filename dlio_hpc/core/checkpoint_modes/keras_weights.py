@@ -3,6 +3,9 @@ with a layer for each tensor.
 """
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,17 +29,41 @@ def start(comm: "Intracomm | None", keys: Checkpoint) -> Calls:
     except ImportError as fault:
         raise ConfigError(f"keras cannot be imported: {fault}; {advice('keras')}") from fault
 
+    def save(model: Any, path: str) -> None:
+        with _errors_of_closing() as errors:
+            model.save_weights(path)
+        if errors:
+            raise errors[0]
+
     def load(model: Any, path: str) -> Any:
         model.load_weights(path)
         return model
 
     return Calls(
         prepare=lambda rows: _assigned(_model(keras, {name: len(row) for name, row in rows.items()}), rows),
-        save=lambda model, path: model.save_weights(path),
+        save=save,
         blank=lambda sizes: _model(keras, sizes),
         load=load,
         tensors=lambda model: {layer.name: np.asarray(layer.weights[0].numpy()) for layer in model.layers},
     )
+
+
+@contextmanager
+def _errors_of_closing() -> Iterator[list[BaseException]]:
+    """Collect the exceptions of HDF5 files that are closed when they are released. Python cannot raise them, and would
+    print them with a traceback: Cython by the first hook, and Python by the second. If the block fails, what remains of
+    its files is released later, and its exceptions are not printed either.
+    """
+    before = sys.excepthook, sys.unraisablehook
+    errors: list[BaseException] = []
+
+    def collect(unraisable: Any) -> None:
+        if unraisable.exc_value is not None:
+            errors.append(unraisable.exc_value)
+
+    sys.excepthook, sys.unraisablehook = lambda *_: None, collect
+    yield errors
+    sys.excepthook, sys.unraisablehook = before
 
 
 def _model(keras: Any, sizes: dict[str, int]) -> Any:

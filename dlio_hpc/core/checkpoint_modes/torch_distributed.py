@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dlio_hpc.config.checkpoint_keys import Checkpoint
-from dlio_hpc.core.checkpoint_modes import framework, torch_files
+from dlio_hpc.core.checkpoint_modes import framework, system_error, torch_files
 from dlio_hpc.core.checkpoint_modes.framework import Calls, CheckpointUnit
 from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, Restored, Saved
+from dlio_hpc.errors import InfrastructureError
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -53,10 +54,22 @@ def start(comm: "Intracomm | None", keys: Checkpoint) -> Groups:
 
     def save(state: dict[str, Any], path: str) -> None:
         writer = dcp.FileSystemWriter(path, sync_files=False)
+        for name, file in (("write_data", _file(comm.rank)), ("finish", _METADATA)):
+            setattr(writer, name, _with_cause(getattr(writer, name), [f"{path}/{file}"]))
         _unwrapped(lambda: dcp.save(state, storage_writer=writer, process_group=group), dcp)
 
     def load(state: dict[str, Any], path: str) -> dict[str, Any]:
-        _unwrapped(lambda: dcp.load(state, storage_reader=dcp.FileSystemReader(path)), dcp)
+        reader = dcp.FileSystemReader(path)
+        opened, opens = [path], reader.fs.create_stream
+
+        def noted(file: Any, mode: str) -> Any:
+            opened.append(os.fspath(file))
+            return opens(file, mode)
+
+        reader.fs.create_stream = noted
+        reader.read_data = _with_cause(reader.read_data, opened)
+        reader.read_metadata = _passed_on(_with_cause(reader.read_metadata, opened))
+        _unwrapped(lambda: dcp.load(state, storage_reader=reader), dcp)
         return state
 
     calls = Calls(
@@ -79,15 +92,59 @@ def _store(comm: "Intracomm", distributed: Any) -> Any:
     return store or distributed.TCPStore(address, port, comm.size, is_master=False, wait_for_workers=False)
 
 
+def _file(rank: int) -> str:
+    """Return the name of the file to which a rank writes its tensors."""
+    return f"__{rank}_0.distcp"
+
+
+def _with_cause(method: Callable[..., Any], paths: list[str]) -> Callable[..., Any]:
+    """Return a method whose exceptions name the file and, in an OSError, the error of the system behind them. Only the
+    rank that fails can see these; PyTorch sends the exception to the others. paths: the last one is that of the file
+    which the method writes or reads.
+    """
+
+    def called(*arguments: Any, **keywords: Any) -> Any:
+        behind = system_error.watched()
+        try:
+            return method(*arguments, **keywords)
+        except Exception as fault:  # noqa: BLE001 - frameworks raise errors of many kinds
+            if (number := behind(fault)) is None:
+                raise RuntimeError(f"{os.path.basename(paths[-1])}: {framework.described(fault)}") from None
+            named = fault.filename if isinstance(fault, OSError) else None
+            raise OSError(number, os.strerror(number), named or paths[-1]) from None
+
+    return called
+
+
+class MetadataError(BaseException):
+    """Error of reading .metadata: args[0]. It is no Exception, for which PyTorch would print a traceback and look for
+    other metadata.
+    """
+
+
+def _passed_on(method: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a method that raises MetadataError instead of any exception."""
+
+    def called() -> Any:
+        try:
+            return method()
+        except Exception as fault:  # noqa: BLE001 - it is passed on
+            raise MetadataError(fault) from None
+
+    return called
+
+
 def _unwrapped(call: Callable[[], None], dcp: Any) -> None:
     """Call a function. Raise the first rank's error instead of a CheckpointException, which is no Exception."""
     try:
         call()
     except dcp.CheckpointException as fault:
         rank, (cause, _) = next(iter(sorted(fault.failures.items())))
+        if isinstance(cause, MetadataError):
+            cause = cause.args[0]
         if isinstance(cause, OSError):
             raise cause from None
-        raise RuntimeError(f"rank {rank}: {cause}") from fault
+        raise RuntimeError(f"rank {rank}: {str(cause).strip() or type(cause).__name__}") from fault
 
 
 def stop(groups: Groups) -> None:
@@ -114,8 +171,9 @@ def write(part: CheckpointPart) -> Saved:
     unit, coordinates = _unit(part), part.rank == 0
     if coordinates:
         # A folder with .metadata holds a whole checkpoint; PyTorch warns if it overwrites one.
-        with suppress(FileNotFoundError):
-            os.unlink(part.outputs.held(f"{unit.name}/{_METADATA}"))
+        name = f"{unit.name}/{_METADATA}"
+        with framework.faults(part, "write", part.outputs.path(name), InfrastructureError), suppress(FileNotFoundError):
+            os.unlink(part.outputs.held(name))
     unit = unit if coordinates else unit._replace(stored=unit.stored[:1])
     return framework.write(part, [unit], part.framework.calls, part.framework.meet_writers)
 
@@ -131,4 +189,4 @@ def read(part: CheckpointPart, compares: bool) -> Restored:
 
 def _unit(part: CheckpointPart) -> CheckpointUnit:
     folder = part.prefix.rstrip("-") or "checkpoint"
-    return CheckpointUnit(folder, part.files, (f"{folder}/__{part.rank}_0.distcp", f"{folder}/{_METADATA}"))
+    return CheckpointUnit(folder, part.files, (f"{folder}/{_file(part.rank)}", f"{folder}/{_METADATA}"))

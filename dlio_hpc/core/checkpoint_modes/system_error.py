@@ -1,0 +1,51 @@
+"""The error of the system behind the exception of a framework, which often does not name it. torch.save reports a full
+disk as "unexpected pos 704 vs 598", and HDF5 as text in the middle of its own messages.
+"""
+
+import ctypes
+import errno
+import re
+from collections.abc import Callable, Iterator
+
+# Error numbers of a failing file system. Other numbers, such as ENOENT and EAGAIN, remain from calls that may fail.
+_OF_STORAGE = frozenset(
+    {
+        errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ESTALE, errno.EFBIG,
+        errno.ENXIO, errno.ENODEV, errno.ETIMEDOUT, errno.EREMOTEIO, errno.ENOTCONN, errno.ESHUTDOWN,
+    }
+)  # fmt: skip
+_IN_TEXT = re.compile(r"\berrno[ =]+(\d+)", re.IGNORECASE)
+
+
+def watched() -> Callable[[BaseException], int | None]:
+    """Return a function that takes an exception, and returns the number of the system's error behind it, or None if
+    that is unknown. It must be called as soon as the exception is caught, by the thread that called watched().
+
+    The number is that of an OSError in the chain of exceptions, or in the text of one. If there is none, it is the last
+    error of a call of the C library in this thread, if that is an error of storage. EINVAL does not count: a library
+    that follows the offsets in a damaged file causes it by itself.
+    """
+    locate = ctypes.CDLL(None).__errno_location
+    locate.restype = ctypes.POINTER(ctypes.c_int)
+    last = locate().contents
+    last.value = 0
+
+    def number(fault: BaseException) -> int | None:
+        of_thread = last.value
+        for one in _chain(fault):
+            if isinstance(one, OSError) and one.errno and one.errno != errno.EINVAL:
+                return one.errno
+            named = [int(text) for text in _IN_TEXT.findall(str(one))]
+            if known := [value for value in named if value in _OF_STORAGE]:
+                return known[0]
+        return of_thread if of_thread in _OF_STORAGE else None
+
+    return number
+
+
+def _chain(fault: BaseException) -> Iterator[BaseException]:
+    """Yield an exception, and those during whose handling it was raised."""
+    following: BaseException | None = fault
+    while following is not None:
+        yield following
+        following = following.__cause__ or following.__context__
