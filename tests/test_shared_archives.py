@@ -92,6 +92,94 @@ def test_sharing_changes_what_is_mine_and_names_the_rest(shared: Path) -> None:
     assert (code, "you are not a member" in message) == (2, True)
 
 
+@_ROOT
+@pytest.mark.usefixtures("_group")
+def test_sharing_follows_no_link(shared: Path, tmp_path: Path) -> None:
+    """A member of the group plants links to what others may not read. The rest of the archives is shared."""
+    folder, private = shared / "data" / "archive", tmp_path / "private"
+    private.mkdir(mode=0o700)
+    secret, outer = private / "id_key", tmp_path / "outer"
+    for path in (secret, outer):
+        path.write_text("k")
+        path.chmod(0o600)
+    group_sharing.share(folder, "storage")
+    (folder / rundir.ENTRIES).rmdir()
+    (folder / rundir.ENTRIES).symlink_to(private)
+    (folder / "a.tar.zst").symlink_to(secret)
+    os.link(outer, folder / "b.tar.zst")
+    (folder / "c.tar.zst").touch(mode=0o600)
+    os.mkfifo(folder / "pipe")
+    before = [(path.stat().st_mode, path.stat().st_gid) for path in (private, secret, outer)]
+    sharing = group_sharing.share(folder, "storage")
+    assert [(path.stat().st_mode, path.stat().st_gid) for path in (private, secret, outer)] == before
+    assert sharing.changed == (folder / "c.tar.zst",)
+    assert [line.split(",")[0] for line in sharing.refused] == [
+        f"{folder}/a.tar.zst is a link", f"{folder}/b.tar.zst has 2 links", f"{folder}/{rundir.ENTRIES} is a link",
+    ]  # fmt: skip
+    assert ((folder / "c.tar.zst").stat().st_mode & 0o777, (folder / "c.tar.zst").stat().st_gid) == (0o640, _GROUP)
+
+
+@_ROOT
+@pytest.mark.usefixtures("_group")
+@pytest.mark.parametrize("name", [rundir.BASELINES, "a.tar.zst"])
+def test_a_link_that_is_put_in_place_during_sharing_is_not_followed(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Another user replaces the file or folder between two looks at it."""
+    folder, outside = shared / "data" / "archive", tmp_path / name
+    folder.mkdir()
+    if name == rundir.BASELINES:
+        outside.mkdir(mode=0o700)
+        (folder / name).mkdir()
+    else:
+        outside.write_text("k")
+        outside.chmod(0o600)
+        (folder / name).write_text("archive")
+    look = os.stat
+
+    def swapped(path: Any, **options: Any) -> os.stat_result:
+        status = look(path, **options)
+        if path == name and not (folder / name).is_symlink():
+            (folder / name).rename(folder / ".old")
+            (folder / name).symlink_to(outside)
+        return status
+
+    before = look(outside).st_mode
+    monkeypatch.setattr(group_sharing.os, "stat", swapped)
+    sharing = group_sharing.share(folder, "storage")
+    monkeypatch.undo()
+    assert (outside.stat().st_mode, outside.stat().st_gid) == (before, os.getegid())
+    assert any(line.startswith(f"{folder}/{name} is a link") for line in sharing.refused)
+    assert folder / rundir.ENTRIES in sharing.changed
+
+
+@_ROOT
+@pytest.mark.usefixtures("_group")
+def test_a_link_is_not_shared_as_a_folder_of_archives(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir(mode=0o755)
+    (tmp_path / "al").symlink_to("real")
+    with pytest.raises(ConfigError, match=f"al is a link or not a folder; .* give that path: {tmp_path}/real"):
+        group_sharing.share(tmp_path / "al", "storage")
+    assert (_mode(tmp_path / "real"), list((tmp_path / "real").iterdir())) == (0o755, [])
+
+
+@_ROOT
+@pytest.mark.usefixtures("_group")
+def test_decisions_and_the_history_are_not_written_through_links(shared: Path, tmp_path: Path) -> None:
+    folder, private = shared / "data" / "archive", tmp_path / "private"
+    private.mkdir(mode=0o700)
+    group_sharing.share(folder, "storage")
+    (folder / rundir.BASELINES).rmdir()
+    (folder / rundir.BASELINES).symlink_to(private)
+    with pytest.raises(ConfigError, match="baselines is a link, which dlio-hpc never makes"):
+        baselines.accept(folder, nights.entry(0, [100.0]), "quiet")
+    (private / "empty").write_bytes(b"")
+    (folder / rundir.HISTORY).symlink_to(private / "empty")
+    with pytest.raises(ConfigError, match="is a symbolic link, which is not followed"):
+        history.enter(folder, nights.entry(0, [100.0]))
+    assert (_mode(private), (private / "empty").read_bytes(), len(list(private.iterdir()))) == (0o700, b"", 1)
+
+
 def test_an_unknown_group_is_named(tmp_path: Path, run: Run) -> None:
     done = run("dlio-hpc", "archive", "share", tmp_path, "--group", "no-such-group")
     assert done.code == 2
