@@ -54,7 +54,9 @@ def share(folder: Path, group: str) -> Sharing:
     number = _member_of(group)
     with about(folder):
         folder.mkdir(exist_ok=True)
-    changed, others, refused = [], [], []
+    changed: list[Path] = []
+    others: list[tuple[str, str]] = []
+    refused: list[str] = []
     with _folder(folder) as descriptor:
         top = os.fstat(descriptor)
         if os.geteuid() not in (0, top.st_uid) and top.st_gid != number:
