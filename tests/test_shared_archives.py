@@ -16,6 +16,7 @@ from dlio_hpc import units
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import group_sharing, rundir
 from dlio_hpc.verdict import baselines, history, retention, signatures
+from dlio_hpc.verdict.history_entry import Key
 from dlio_hpc.verdict.retention import Retention
 from tests import nights
 from tests.conftest import Run
@@ -92,6 +93,94 @@ def test_sharing_changes_what_is_mine_and_names_the_rest(shared: Path) -> None:
     assert (code, "you are not a member" in message) == (2, True)
 
 
+@_ROOT
+@pytest.mark.usefixtures("_group")
+def test_sharing_follows_no_link(shared: Path, tmp_path: Path) -> None:
+    """A member of the group plants links to what others may not read. The rest of the archives is shared."""
+    folder, private = shared / "data" / "archive", tmp_path / "private"
+    private.mkdir(mode=0o700)
+    secret, outer = private / "id_key", tmp_path / "outer"
+    for path in (secret, outer):
+        path.write_text("k")
+        path.chmod(0o600)
+    group_sharing.share(folder, "storage")
+    (folder / rundir.ENTRIES).rmdir()
+    (folder / rundir.ENTRIES).symlink_to(private)
+    (folder / "a.tar.zst").symlink_to(secret)
+    os.link(outer, folder / "b.tar.zst")
+    (folder / "c.tar.zst").touch(mode=0o600)
+    os.mkfifo(folder / "pipe")
+    before = [(path.stat().st_mode, path.stat().st_gid) for path in (private, secret, outer)]
+    sharing = group_sharing.share(folder, "storage")
+    assert [(path.stat().st_mode, path.stat().st_gid) for path in (private, secret, outer)] == before
+    assert sharing.changed == (folder / "c.tar.zst",)
+    assert [line.split(",")[0] for line in sharing.refused] == [
+        f"{folder}/a.tar.zst is a link", f"{folder}/b.tar.zst has 2 links", f"{folder}/{rundir.ENTRIES} is a link",
+    ]  # fmt: skip
+    assert ((folder / "c.tar.zst").stat().st_mode & 0o777, (folder / "c.tar.zst").stat().st_gid) == (0o640, _GROUP)
+
+
+@_ROOT
+@pytest.mark.usefixtures("_group")
+@pytest.mark.parametrize("name", [rundir.BASELINES, "a.tar.zst"])
+def test_a_link_that_is_put_in_place_during_sharing_is_not_followed(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Another user replaces the file or folder between two looks at it."""
+    folder, outside = shared / "data" / "archive", tmp_path / name
+    folder.mkdir()
+    if name == rundir.BASELINES:
+        outside.mkdir(mode=0o700)
+        (folder / name).mkdir()
+    else:
+        outside.write_text("k")
+        outside.chmod(0o600)
+        (folder / name).write_text("archive")
+    look = os.stat
+
+    def swapped(path: Any, **options: Any) -> os.stat_result:
+        status = look(path, **options)
+        if path == name and not (folder / name).is_symlink():
+            (folder / name).rename(folder / ".old")
+            (folder / name).symlink_to(outside)
+        return status
+
+    before = look(outside).st_mode
+    monkeypatch.setattr("os.stat", swapped)
+    sharing = group_sharing.share(folder, "storage")
+    monkeypatch.undo()
+    assert (outside.stat().st_mode, outside.stat().st_gid) == (before, os.getegid())
+    assert any(line.startswith(f"{folder}/{name} is a link") for line in sharing.refused)
+    assert folder / rundir.ENTRIES in sharing.changed
+
+
+@_ROOT
+@pytest.mark.usefixtures("_group")
+def test_a_link_is_not_shared_as_a_folder_of_archives(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir(mode=0o755)
+    (tmp_path / "al").symlink_to("real")
+    with pytest.raises(ConfigError, match=f"al is a link or not a folder; .* give that path: {tmp_path}/real"):
+        group_sharing.share(tmp_path / "al", "storage")
+    assert (_mode(tmp_path / "real"), list((tmp_path / "real").iterdir())) == (0o755, [])
+
+
+@_ROOT
+@pytest.mark.usefixtures("_group")
+def test_decisions_and_the_history_are_not_written_through_links(shared: Path, tmp_path: Path) -> None:
+    folder, private = shared / "data" / "archive", tmp_path / "private"
+    private.mkdir(mode=0o700)
+    group_sharing.share(folder, "storage")
+    (folder / rundir.BASELINES).rmdir()
+    (folder / rundir.BASELINES).symlink_to(private)
+    with pytest.raises(ConfigError, match="baselines is a link, which dlio-hpc never makes"):
+        baselines.accept(folder, nights.entry(0, [100.0]), "quiet")
+    (private / "empty").write_bytes(b"")
+    (folder / rundir.HISTORY).symlink_to(private / "empty")
+    with pytest.raises(ConfigError, match="is a symbolic link, which is not followed"):
+        history.enter(folder, nights.entry(0, [100.0]))
+    assert (_mode(private), (private / "empty").read_bytes(), len(list(private.iterdir()))) == (0o700, b"", 1)
+
+
 def test_an_unknown_group_is_named(tmp_path: Path, run: Run) -> None:
     done = run("dlio-hpc", "archive", "share", tmp_path, "--group", "no-such-group")
     assert done.code == 2
@@ -110,6 +199,7 @@ def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (facility / signatures.ALLOWED).write_text(f'alice@site namespaces="dlio-hpc" {public}')
     monkeypatch.setenv("DLIO_HPC_SITE_PATH", str(facility))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path
 
 
@@ -148,6 +238,129 @@ def test_a_signed_decision_that_was_changed_does_not_count(tmp_path: Path, keys:
     decisions = baselines.read(tmp_path)
     assert decisions.accepted == ()
     assert len(decisions.refused) == 1
+
+
+def _states(folder: Path) -> dict[str, str]:
+    """Return the state of each baseline of a folder, by the job."""
+    return {one.accepted.group.job: one.state for one in baselines.baselines(baselines.read(folder))}
+
+
+def _key(workload: str) -> Key:
+    return structs.replace(nights.KEY, workload=workload)
+
+
+def _copied(path: Path, target: Path) -> None:
+    """Copy a decision with its signature, as a member of the group without a key can."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for suffix in ("", signatures.SUFFIX):
+        shutil.copy(f"{path}{suffix}", f"{target}{suffix}")
+
+
+@_KEYGEN
+@pytest.mark.parametrize("name", ["{id}.retired.json", "other-000000.json", "{id}x.json"])
+def test_a_signature_counts_for_its_own_decision_alone(tmp_path: Path, keys: Path, name: str) -> None:
+    (one,) = baselines.accept(tmp_path, nights.entry(0, [100.0]), "quiet", key=keys / "alice")
+    folder = tmp_path / rundir.BASELINES
+    _copied(folder / f"{one.id}.json", folder / name.format(id=one.id))
+    decisions = baselines.read(tmp_path)
+    assert baselines.active(decisions) == (one,)
+    assert ["is a copy of" in line for line in decisions.refused] == [True]
+
+
+@_KEYGEN
+def test_a_signed_retirement_is_none_of_another_baseline(tmp_path: Path, keys: Path) -> None:
+    first, second = (
+        baselines.accept(tmp_path, nights.entry(number, [100.0], _key(name)), "quiet", key=keys / "alice")[0]
+        for number, name in enumerate(("a", "b"))
+    )
+    baselines.retire(tmp_path, first.id, "noise", keys / "alice")
+    folder = tmp_path / rundir.BASELINES
+    _copied(folder / f"{first.id}.retired.json", folder / f"{second.id}.retired.json")
+    decisions = baselines.read(tmp_path)
+    assert baselines.active(decisions) == (second,)
+    assert [f"is a copy of the decision to retire {first.id}" in line for line in decisions.refused] == [True]
+
+
+@_KEYGEN
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_signed_decision_does_not_count_in_another_archive(tmp_path: Path, keys: Path, whole: bool) -> None:
+    (one,) = baselines.accept(tmp_path / "a", nights.entry(0, [100.0]), "quiet", key=keys / "alice")
+    if whole:
+        shutil.copytree(tmp_path / "a", tmp_path / "b")
+    else:
+        path = Path(rundir.BASELINES, f"{one.id}.json")
+        _copied(tmp_path / "a" / path, tmp_path / "b" / path)
+    decisions = baselines.read(tmp_path / "b")
+    assert decisions.accepted == ()
+    assert [f"it was made for the archives in {tmp_path}/a" in line for line in decisions.refused] == [True]
+    (tmp_path / "link").symlink_to("a")
+    assert baselines.active(baselines.read(tmp_path / "link")) == (one,), "the same folder by another path"
+
+
+@_KEYGEN
+@pytest.mark.parametrize("removed", ["*.retired.json*", "*.retired.json.sig"])
+def test_a_retirement_that_is_removed_still_retires(tmp_path: Path, keys: Path, removed: str) -> None:
+    """Whoever has seen the retirement has a copy of it."""
+    (one,) = baselines.accept(tmp_path, nights.entry(0, [100.0]), "quiet", key=keys / "alice")
+    baselines.retire(tmp_path, one.id, "noise", keys / "alice")
+    for path in (tmp_path / rundir.BASELINES).glob(removed):
+        path.unlink()
+    decisions = baselines.read(tmp_path)
+    assert [(one.accepted.id, one.state) for one in baselines.baselines(decisions)] == [(one.id, "retired")]
+    assert len(decisions.refused) == 1
+    assert f"{one.id}.retired.json" in decisions.refused[0]
+
+
+@_KEYGEN
+def test_no_older_baseline_takes_the_place_of_one_that_is_removed(tmp_path: Path, keys: Path) -> None:
+    for number in (0, 1):
+        baselines.accept(tmp_path, nights.entry(number, [100.0]), "quiet", key=keys / "alice")
+    for path in (tmp_path / rundir.BASELINES).glob("nightly-001-*"):
+        path.unlink()
+    assert _states(tmp_path) == {"nightly-000": "retired"}
+    assert "no older baseline takes its place" in baselines.read(tmp_path).refused[0]
+
+
+@_KEYGEN
+@pytest.mark.parametrize("removed", ["*.retired.json*", "*.retired.json.sig"])
+def test_a_later_decision_shows_that_one_is_missing(
+    tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch, removed: str
+) -> None:
+    """A user who has never seen the retirement knows of it from a decision that was made after it."""
+    (one,) = baselines.accept(tmp_path, nights.entry(0, [100.0]), "quiet", key=keys / "alice")
+    baselines.retire(tmp_path, one.id, "noise", keys / "alice")
+    (other,) = baselines.accept(tmp_path, nights.entry(1, [100.0], _key("other")), "quiet", key=keys / "alice")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "nobody"))
+    for path in (tmp_path / rundir.BASELINES).glob(removed):
+        path.unlink()
+    decisions = baselines.read(tmp_path)
+    assert baselines.active(decisions) == (other,)
+    assert _states(tmp_path) == {"nightly-000": "retired", "nightly-001": "active"}
+    assert len(decisions.refused) == 1
+
+
+@_KEYGEN
+def test_signed_decisions_of_earlier_versions_do_not_count(tmp_path: Path, keys: Path) -> None:
+    """Their signatures cover neither the kind nor the archives, so a copy cannot be told from the original."""
+    folder = tmp_path / rundir.BASELINES
+    folder.mkdir()
+    old = shutil.copy(Path(__file__).with_name("carried") / "first_schema.json", folder)
+    signatures.sign(Path(old), keys / "alice")
+    decisions = baselines.read(tmp_path)
+    assert decisions.accepted == ()
+    assert ["of an earlier version" in line and "make the decision again" in line for line in decisions.refused] == [
+        True
+    ]
+
+
+@_KEYGEN
+def test_a_decision_may_be_signed_later(tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DLIO_HPC_SITE_PATH")
+    (one,) = baselines.accept(tmp_path, nights.entry(0, [100.0]), "quiet")
+    monkeypatch.setenv("DLIO_HPC_SITE_PATH", str(keys / "facility"))
+    assert baselines.active(baselines.read(tmp_path)) == ()
+    signatures.sign(tmp_path / rundir.BASELINES / f"{one.id}.json", keys / "alice")
+    assert baselines.active(baselines.read(tmp_path)) == (one,)
 
 
 @_KEYGEN

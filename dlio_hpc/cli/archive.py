@@ -90,8 +90,9 @@ _FOLDER = argument("folder", type=PATH, metavar="DIR")
 def share(folder: Path, group: str, as_json: bool) -> int:
     """Share the archives, the history and the baselines in DIR with a group. DIR is created if it does not exist.
 
-    All members can then collect into DIR, and accept and retire baselines, whatever their umask. Exit code 7: files of
-    other users need a command that only they can run; it is printed.
+    All members can then collect into DIR, and accept and retire baselines, whatever their umask. No link is followed.
+    Exit code 7: files of other users need a command that only they can run; or links, or files with several links, are
+    left as they are. Both are printed.
     """
     from dlio_hpc.errors import Incomplete
     from dlio_hpc.files import group_sharing
@@ -99,15 +100,17 @@ def share(folder: Path, group: str, as_json: bool) -> int:
     sharing = group_sharing.share(folder, group)
     if as_json:
         others = [ForeignFile(user, command) for user, command in sharing.others]
-        console.print_json(ArchiveShareDocument(list(map(str, sharing.changed)), others))
+        console.print_json(ArchiveShareDocument(list(map(str, sharing.changed)), others, list(sharing.refused)))
     for path in () if as_json else sharing.changed:
         console.show(f"{path}: shared with {group}")
     for user, command in sharing.others:
         console.say(f"user {user} must run: {command}")
-    if not sharing.changed and not sharing.others and not as_json:
+    for line in sharing.refused:
+        console.say(f"dlio-hpc: {line}")
+    if sharing == group_sharing.UNCHANGED and not as_json:
         console.show(f"{folder}: already shared with {group}")
     console.say(f"note: for other programs that write there: setfacl -R -m d:g:{group}:rwX '{folder}'")
-    return Incomplete.exit_code if sharing.others else 0
+    return Incomplete.exit_code if sharing.others or sharing.refused else 0
 
 
 @archive.command()

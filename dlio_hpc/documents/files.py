@@ -222,6 +222,8 @@ class ArchiveShareDocument(Versioned, frozen=True):
     """Files and folders whose group or permissions were changed."""
     others: list[ForeignFile]
     """Files of other users that need a change."""
+    refused: list[str]
+    """Links, and files that may lie outside of the folder: they are not changed."""
 
 
 class ArchivePruneDocument(Versioned, frozen=True):

@@ -150,13 +150,29 @@ def let_group_read(descriptor: int, folder: str | Path) -> None:
 
 def let_group_write(path: str | Path) -> None:
     """Give the group of a file or folder all permissions that its owner has, if the folder above is shared with this
-    group and the file belongs to this user.
+    group and the file belongs to this user. A file with several links is left as it is, because it may lie elsewhere.
+    Raise ConfigError if the path is that of a link, unless it leads through a descriptor (held()).
     """
-    status = os.stat(path)
-    mode = stat.S_IMODE(status.st_mode)
-    wanted = mode | (mode & stat.S_IRWXU) >> 3 | (stat.S_ISGID if stat.S_ISDIR(status.st_mode) else 0)
-    if mode != wanted and status.st_uid == os.geteuid() and is_of_group(os.path.dirname(os.path.abspath(path))):
-        os.chmod(path, wanted)
+    followed = 0 if os.path.dirname(path) == str(held(0).parent) else os.O_NOFOLLOW
+    try:
+        descriptor = os.open(path, os.O_RDONLY | followed | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as fault:
+        if fault.errno == errno.ELOOP:
+            raise ConfigError(
+                f"{path} is a link, which dlio-hpc never makes; nothing was written; remove it"
+            ) from fault
+        raise
+    try:
+        status = os.fstat(descriptor)
+        is_folder = stat.S_ISDIR(status.st_mode)
+        mode = stat.S_IMODE(status.st_mode)
+        wanted = mode | (mode & stat.S_IRWXU) >> 3 | (stat.S_ISGID if is_folder else 0)
+        if mode == wanted or status.st_uid != os.geteuid() or (status.st_nlink > 1 and not is_folder):
+            return
+        if is_of_group(os.path.dirname(os.path.abspath(path))):
+            os.fchmod(descriptor, wanted)
+    finally:
+        close(descriptor)
 
 
 def owner(folder: int) -> str:

@@ -3,10 +3,15 @@
 A baseline is accepted or retired by a decision. A decision records the user, the time and the reason. Each decision is
 a file in the folder of the archives. Such a file is written once and never changed. The state of a baseline follows
 from all decisions together.
+
+Where decisions must be signed, a decision counts only in the file that it was written to: it names its kind, its
+baseline and its folder of archives. It also names the newest signed decisions before it, so that a missing one is
+noticed (see _Chain).
 """
 
 import getpass
 import hashlib
+import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,20 +24,22 @@ from dlio_hpc import document, units
 from dlio_hpc.batch import job_record
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.files import rundir, safe_folders
-from dlio_hpc.verdict import run_groups, signatures
+from dlio_hpc.verdict import decision_copies, run_groups, signatures
 from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.run_groups import Group
 
 # Largest size of a decision file in bytes. The file holds the measurement key and the metrics of a job's runs.
 _LONGEST = 16 << 20
 _RETIRED = ".retired.json"
+# Reason why a signed decision of an earlier version does not count.
+_EARLIER = "it is of an earlier version, whose signatures bind neither kind nor archives; make the decision again"
 _ACCEPTED = ".json"
 State = Literal["active", "replaced", "retired"]
 
 
 class Accepted(Struct, frozen=True):
     """A decision that accepts a baseline. id: id of the baseline, JOB-xxxxxx. who: user@host. when: time in UTC.
-    warnings: objections that --force overrode.
+    warnings: objections that --force overrode. kind, archive, previous: as in Retired.
     """
 
     id: str
@@ -41,17 +48,46 @@ class Accepted(Struct, frozen=True):
     who: str
     when: str
     warnings: tuple[str, ...] = ()
+    kind: str = ""
+    archive: str = ""
+    previous: tuple[str, ...] = ()
     schema: Literal[1] = 1
 
 
 class Retired(Struct, frozen=True):
-    """A decision that retires a baseline. id: id of the baseline. who: user@host. when: time in UTC."""
+    """A decision that retires a baseline. id: id of the baseline. who: user@host. when: time in UTC. kind: accept or
+    retire. archive: path of the folder of archives, without links. previous: digests of the newest signed decisions in
+    the folder when this one was made. Decisions of earlier versions lack these three.
+    """
 
     id: str
     message: str
     who: str
     when: str
+    kind: str = ""
+    archive: str = ""
+    previous: tuple[str, ...] = ()
     schema: Literal[1] = 1
+
+
+Decision = Accepted | Retired
+
+
+class _Kind(Struct):
+    kind: str = ""
+
+
+class _File(NamedTuple):
+    """A decision in its file. signer: who signed it; None if it is not signed, or signatures are not checked."""
+
+    path: Path
+    content: bytes
+    decision: Decision
+    signer: str | None
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
 
 
 class Decisions(NamedTuple):
@@ -82,30 +118,155 @@ def read(folder: Path) -> Decisions:
     is corrupted.
     """
     allowed = signatures.allowed()
-    accepted, retired, signers, refused = [], [], {}, []
-    for path in rundir.matching(folder, f"{rundir.BASELINES}/[!.]*.json"):
-        content = _content(path)
-        decision = _decoded(path, content)
-        if allowed is not None:
-            signer = signatures.signer(path, content, allowed)
-            if signer is None:
-                refused.append(f"{path} does not count: it has no valid signature of a key in {allowed}")
-                continue
-            signers[decision.id] = signer
-        if isinstance(decision, Retired):
-            retired.append(decision)
-        else:
-            accepted.append(structs.replace(decision, group=run_groups.carried(decision.group)))
+    counted, others, refused = _files(folder, allowed)
+    chain = _Chain((), ()) if allowed is None else _chain(folder, allowed, counted, others)
+    accepted = [_carried(file.decision) for file in counted if isinstance(file.decision, Accepted)]
+    retired = [file.decision for file in counted if isinstance(file.decision, Retired)]
     return Decisions(
         tuple(sorted(accepted, key=lambda decision: (decision.when, decision.id))),
-        tuple(sorted(retired, key=lambda decision: (decision.when, decision.id))),
-        signers,
-        tuple(refused),
+        tuple(sorted([*retired, *chain.retired], key=lambda decision: (decision.when, decision.id))),
+        {file.decision.id: file.signer for file in counted if file.signer is not None},
+        (*refused, *chain.lines),
     )
 
 
-def _decoded(path: Path, content: bytes) -> Accepted | Retired:
-    kind: type[Accepted | Retired] = Retired if path.name.endswith(_RETIRED) else Accepted
+def _files(folder: Path, allowed: Path | None) -> tuple[list[_File], list[_File], list[str]]:
+    """Return the decisions that count, the others, and a line for each of the others. allowed: file allowed_signers;
+    None if signatures are not checked.
+    """
+    counted, others, refused = [], [], []
+    for path in rundir.matching(folder, f"{rundir.BASELINES}/[!.]*.json"):
+        content = _content(path)
+        kind = _kind(content)
+        if kind and kind != _kind_of(path):
+            refused.append(f"{path} does not count: it is a copy of a decision to {kind} a baseline")
+            continue
+        decision = _decoded(path, content)
+        signer = None if allowed is None else signatures.signer(path, content, allowed)
+        file = _File(path, content, decision, signer)
+        fault = _misplaced(file, folder if allowed is not None else None)
+        if allowed is not None and signer is None:
+            fault = f"it has no valid signature of a key in {allowed}"
+        if fault:
+            refused.append(f"{path} does not count: {fault}")
+            others.append(file)
+            continue
+        if allowed is not None:
+            decision_copies.keep(folder, path, content)
+        counted.append(file)
+    return counted, others, refused
+
+
+def _kind(content: bytes) -> str:
+    try:
+        return document.decode(content, _Kind, "decision", InvalidRun).kind
+    except InvalidRun:
+        return ""
+
+
+def _kind_of(path: Path) -> str:
+    return "retire" if path.name.endswith(_RETIRED) else "accept"
+
+
+def _misplaced(file: _File, folder: Path | None) -> str:
+    """Return the reason why a decision does not belong into its file, or "". folder: folder of the archives if the
+    decision must be bound to it; None otherwise.
+    """
+    decision = file.decision
+    if not decision.kind:
+        return _EARLIER if folder is not None else ""
+    if file.path.name != decision.id + (_RETIRED if decision.kind == "retire" else _ACCEPTED):
+        return f"it is a copy of the decision to {decision.kind} {decision.id}"
+    if folder is not None and decision.archive != os.path.realpath(folder):
+        return f"it was made for the archives in {decision.archive}"
+    return ""
+
+
+def _carried(decision: Accepted) -> Accepted:
+    return structs.replace(decision, group=run_groups.carried(decision.group))
+
+
+class _Chain(NamedTuple):
+    """What follows from signed decisions that were there and no longer count, because their file or their signature was
+    removed or changed. retired: retirements that still apply, and retirements of baselines that would become active
+    again. lines: a line for each such decision.
+    """
+
+    retired: tuple[Retired, ...]
+    lines: tuple[str, ...]
+
+
+def _chain(folder: Path, allowed: Path, counted: Sequence[_File], others: Sequence[_File]) -> _Chain:
+    """Find signed decisions that were removed: a later signed decision names them, or this user has a copy."""
+    copies = [
+        _File(copy.path, copy.content, _decoded(copy.path, copy.content), None)
+        for copy in decision_copies.valid(folder, allowed)
+    ]
+    copies = [file for file in copies if not _misplaced(file, folder)]
+    by_digest = {file.digest: file for file in (*others, *copies)}
+    present = {file.digest for file in counted}
+    lost = {file.digest: file for file in copies if file.digest not in present}
+    gaps: dict[str, Decision] = {}
+    named = [(digest, file.decision) for file in (*counted, *lost.values()) for digest in file.decision.previous]
+    while named:
+        digest, later = named.pop()
+        if digest in present or digest in lost:
+            continue
+        if digest in by_digest:
+            lost[digest] = by_digest[digest]
+            named += [(earlier, lost[digest].decision) for earlier in lost[digest].decision.previous]
+        elif digest not in gaps or later.when > gaps[digest].when:
+            gaps[digest] = later
+    accepted = [_carried(file.decision) for file in counted if isinstance(file.decision, Accepted)]
+    retired, lines = [], []
+    reported = {file.path.name for file in others}
+    for file in lost.values():
+        decision = file.decision
+        where = folder / rundir.BASELINES / file.path.name
+        if isinstance(decision, Retired):
+            retired.append(decision)
+            if where.name not in reported:
+                lines.append(f"{where} was removed: the baseline stays retired; {_restore(file.path)}")
+            continue
+        key = _carried(decision).group.key
+        older = [other for other in accepted if other.group.key == key and other.when < decision.when]
+        retired += [_withdrawn(other, f"{decision.id} replaced it, and was removed") for other in older]
+        if where.name not in reported:
+            lines.append(f"{where} was removed: no older baseline takes its place; {_restore(file.path)}")
+    for later in gaps.values():
+        older = [other for other in accepted if other.when < later.when and other.id != later.id]
+        retired += [_withdrawn(other, "a later decision is missing") for other in older]
+        lines.append(
+            f"a signed decision before that to {later.kind} {later.id} is missing from {folder / rundir.BASELINES}: "
+            f"earlier baselines do not count ({', '.join(other.id for other in older) or 'there is none'}); restore "
+            "the file, or accept them again"
+        )
+    return _Chain(tuple(retired), tuple(lines))
+
+
+def _restore(copy: Path) -> str:
+    return f"restore it from {copy}, or remove that copy to forget the decision"
+
+
+def _withdrawn(accepted: Accepted, reason: str) -> Retired:
+    return Retired(accepted.id, reason, accepted.who, accepted.when)
+
+
+def _heads(folder: Path) -> tuple[str, ...]:
+    """Return the digests of the signed decisions of a folder that no other signed decision names."""
+    allowed = signatures.allowed()
+    signed = [
+        file
+        for file in _files(folder, allowed)[0]
+        if file.signer is not None
+        or (allowed is None and file.path.with_name(file.path.name + signatures.SUFFIX).exists())
+    ]
+    named = {digest for file in signed for digest in file.decision.previous}
+    return tuple(sorted(file.digest for file in signed if file.digest not in named))
+
+
+def _decoded(path: Path, content: bytes) -> Decision:
+    kind: type[Decision] = Retired if path.name.endswith(_RETIRED) else Accepted
     try:
         return document.decode(content, kind, str(path), InvalidRun)
     except InvalidRun as fault:
@@ -171,9 +332,11 @@ def accept(
         raise ConfigError(
             f"{entry.job} should not be a baseline: {faults[0]}; --force accepts it and records the objection"
         )
-    accepted = [_accepted(group, message, tuple(objected)) for group, objected in zip(fit, against, strict=True)]
-    for baseline in accepted:
+    accepted = []
+    for group, objected in zip(fit, against, strict=True):
+        baseline = _accepted(group, message, tuple(objected), folder, key)
         _write(folder, baseline.id + _ACCEPTED, baseline, key)
+        accepted.append(baseline)
     return tuple(accepted)
 
 
@@ -220,7 +383,10 @@ def retire(folder: Path, name: str, message: str, key: Path | None = None) -> Re
         raise ConfigError(
             f"baseline {baseline.accepted.id} is retired already; see dlio-hpc baseline show {baseline.accepted.id}"
         )
-    decision = Retired(baseline.accepted.id, message, _who(), units.utc_now(fraction=True))
+    decision = Retired(
+        baseline.accepted.id, message, _who(), units.utc_now(fraction=True), "retire", os.path.realpath(folder),
+        () if key is None else _heads(folder),
+    )  # fmt: skip
     _write(folder, decision.id + _RETIRED, decision, key)
     return decision
 
@@ -257,8 +423,11 @@ def _check_key(key: Path | None) -> None:
         )
 
 
-def _accepted(group: Group, message: str, warnings: tuple[str, ...]) -> Accepted:
-    accepted = Accepted("", group, message, _who(), units.utc_now(fraction=True), warnings)
+def _accepted(group: Group, message: str, warnings: tuple[str, ...], folder: Path, key: Path | None) -> Accepted:
+    accepted = Accepted(
+        "", group, message, _who(), units.utc_now(fraction=True), warnings, "accept", os.path.realpath(folder),
+        () if key is None else _heads(folder),
+    )  # fmt: skip
     digest = hashlib.sha256(document.encode(accepted)).hexdigest()[:6]
     return structs.replace(accepted, id=f"{group.job}-{digest}")
 
@@ -282,6 +451,8 @@ def _write(folder: Path, name: str, decision: Struct, key: Path | None) -> None:
         rundir.write(target, content)
     except OSError as fault:
         raise InfrastructureError(f"cannot write {target}: {fault.strerror or fault}") from fault
+    if key is not None:
+        decision_copies.keep(folder, target, content)
 
 
 def _write_signature(target: Path, content: bytes, key: Path) -> None:

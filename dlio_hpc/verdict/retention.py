@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dlio_hpc import units
 from dlio_hpc.errors import InfrastructureError, about, of_system
-from dlio_hpc.files import archive, rundir
+from dlio_hpc.files import archive, rundir, safe_folders
 from dlio_hpc.verdict import baselines, history, history_database
 from dlio_hpc.verdict.history_entry import Entry
 
@@ -70,6 +70,7 @@ def remove(folder: Path, choice: Choice) -> None:
     for path, entry in choice.removed:
         try:
             kept.mkdir(exist_ok=True)
+            safe_folders.let_group_write(kept)
             rundir.write(kept / f"{entry.job}.json", history_database.canonical(entry))
             with about(path):
                 path.unlink()
