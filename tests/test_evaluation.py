@@ -18,7 +18,7 @@ from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.sample_layout import Places
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.files import filesystem
+from dlio_hpc.files import filesystem, storage_proofs
 from dlio_hpc.plan import cost, planned_bytes
 from tests import planning
 from tests.conftest import Run
@@ -114,7 +114,8 @@ def test_pages_in_memory_say_nothing_about_direct_reads(tmp_path: Path, direct: 
     asked: list[bool] = []
     arrivals = cache_accounting.of_samples(alone, run, 1)
     arrivals.look(lambda: asked.append(True) or [])  # type: ignore[func-returns-value]
-    assert bool(asked) is (not direct and filesystem.of(tmp_path).kind in filesystem.PAGED)
+    proofs = storage_proofs.of(filesystem.of(tmp_path).kind)
+    assert bool(asked) is (not (direct and proofs.direct) and proofs.pages)
 
 
 @pytest.mark.job

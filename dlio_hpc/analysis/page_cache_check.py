@@ -311,13 +311,12 @@ def _is_doubtful(run: Run, result: Result) -> bool:
 
 def _resident(run: Run, result: Result, epoch: Epoch) -> float | None:
     """Return the share of the requested bytes that the page cache holds. Return None if this share is unknown, or if
-    O_DIRECT bypasses the cache, which it does not do for compressed files. The result is the share of the dataset's
-    pages that were in the cache before the epoch. If every rank reads all samples, only the first rank of a node that
-    reads a sample gets it from storage; the node's other ranks find it in the cache. For n ranks per node, the result
-    is then never less than (n - 1) / n.
+    O_DIRECT bypasses the cache. The result is the share of the dataset's pages that were in the cache before the epoch.
+    If every rank reads all samples, only the first rank of a node that reads a sample gets it from storage; the node's
+    other ranks find it in the cache. For n ranks per node, the result is then never less than (n - 1) / n.
     """
-    is_direct = run.workload.reader.direct and not storage_proofs.is_compressed(result.cache_facts)
-    if epoch.page_cache_fraction is None or is_direct:
+    bypasses = storage_proofs.of(result.file_system, result.cache_facts).direct
+    if epoch.page_cache_fraction is None or (run.workload.reader.direct and bypasses):
         return None
     if run.workload.reader.shard:
         return epoch.page_cache_fraction
@@ -383,4 +382,4 @@ def _advice_on_samples(run: Run, result: Result) -> Iterator[str]:
 def _reaches_storage(kind: str, facts: list[str]) -> bool:
     """Return whether O_DIRECT makes reads reach storage, and whether this shows."""
     proofs = storage_proofs.of(kind, facts)
-    return proofs.direct or bool(proofs.count and proofs.drops and not storage_proofs.is_compressed(facts))
+    return proofs.direct or bool(proofs.count and proofs.drops and not proofs.pages)

@@ -43,6 +43,9 @@ _UNLISTED_FUSE = Proofs(source="the process that serves the mount may cache in m
 
 TABLE: dict[str, Proofs] = {
     **dict.fromkeys(sorted(COUNTED), _BLOCKS),
+    "btrfs": structs.replace(
+        _BLOCKS, direct=False, source="Linux 6.15 and later: O_DIRECT uses the page cache for data with checksums"
+    ),
     "lustre": structs.replace(
         _KERNEL_CLIENT, count="lustre clients' count", source="Lustre manual, llite.*.stats and osc.*.stats"
     ),
