@@ -90,7 +90,7 @@ def server(
     if not request.config.getoption("--real") and name not in _PART:
         pytest.skip(f"{name}: make test-real")
     if why := file_servers.missing(name):
-        assert not os.environ.get("CI"), f"CI runs these tests: {why}"
+        assert not (os.environ.get("CI") and "apt-get" in why), f"CI runs these tests: {why}"
         pytest.skip(why)
     with file_servers.SERVERS[name](tmp_path_factory.mktemp(name)) as mounts:
         kept = mounts if request.config.getoption("--real") else {mount: mounts[mount] for mount in _PART[name]}
