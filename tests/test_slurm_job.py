@@ -315,6 +315,30 @@ def test_a_job_that_is_requeued_is_live_again(on_slurm: Run, slurm: Cluster, sma
     assert _text(directory / "job.out").count("== 01-measure") == 2
 
 
+def test_a_job_that_slurm_suspended_is_no_measurement(on_slurm: Run, slurm: Cluster, small: Path) -> None:
+    """Its ranks get SIGSTOP, and SIGCONT four seconds later. The watcher sees the state, too."""
+    keys = ("-S", "train.epochs=12", "-S", "compute.time=200 ms", "--ppn", 2, "-N", 2)
+    done = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", "-t", "5m", "--json", *keys)
+    directory = Path(done.job["directory"])
+    batch_id = json.loads((directory / "job.json").read_bytes())["batch_id"]
+    _until(lambda: "== 01-measure" in _text(directory / "job.out"))
+    time.sleep(3)  # until the ranks are in their steps, which take 5 s
+    assert slurm.tell("scontrol", "suspend", batch_id) == ""
+    assert "SUSPENDED" in on_slurm("dlio-hpc", "status", directory).out
+    time.sleep(4)
+    assert slurm.tell("scontrol", "resume", batch_id) == ""
+    waited = on_slurm("dlio-hpc", "wait", directory, "--json")
+    assert (waited.code, waited.job["state"]) == (7, "completed")
+    report = on_slurm("dlio-hpc", "report", directory)
+    assert report.code == 7
+    assert report.out.startswith("Not measured: Incomplete: 01-measure is no measurement: "), report.out.splitlines()[0]
+    (stop, *_) = waited.job["runs"][-1]["result"]["summary"]["interruptions"]
+    assert (stop["kind"], stop["ranks"]) == ("stopped", 4)
+    assert 3 < stop["seconds"] < 30
+    states = json.loads((directory / "job.json").read_bytes())["states"]
+    assert [state["text"] for state in states if state.get("suspended")] == ["SUSPENDED"]
+
+
 def test_a_job_cancelled_behind_our_back(on_slurm: Run, slurm: Cluster, small: Path) -> None:
     directory = _started(on_slurm, small)
     slurm.tell("scancel", json.loads((directory / "job.json").read_bytes())["batch_id"])

@@ -29,22 +29,24 @@ def remarks(result: Result) -> list[str]:
 def _described(summary: Summary | None, kinds: tuple[str, ...], text: str) -> str | None:
     if summary is None:
         return None
-    listed = [one for one in summary.interruptions if one.kind in kinds]
-    seconds = sum(one.seconds for one in listed)
+    listed = [interruption for interruption in summary.interruptions if interruption.kind in kinds]
+    seconds = sum(interruption.seconds for interruption in listed)
     if seconds <= _TOLERATED * summary.wall_s:
         return None
     more = f", and {len(listed) - 1} more" if len(listed) > 1 else ""
     return f"{text.format(format_seconds(seconds), format_seconds(summary.wall_s))} ({_place(listed[0])}{more})"
 
 
-def _place(one: Interruption) -> str:
-    if not one.step:
+def _place(interruption: Interruption) -> str:
+    if not interruption.step:
         return "the node was suspended"
-    ranks = f"{one.ranks} rank{'s' * (one.ranks > 1)}"
-    if one.asked_s is None:
-        return f"epoch {one.epoch}, step {one.step}, {ranks} continued"
-    times = f"{one.seconds / one.asked_s + 1:.0f} x " if one.asked_s else ""
-    return f"epoch {one.epoch}, step {one.step}: {times}the {format_seconds(one.asked_s)} asked, {ranks}"
+    ranks = f"{interruption.ranks} rank{'s' * (interruption.ranks > 1)}"
+    step = f"epoch {interruption.epoch}, step {interruption.step}"
+    asked_s = interruption.asked_s
+    if asked_s is None:
+        return f"{step}, {ranks} continued"
+    times = f"{interruption.seconds / asked_s + 1:.0f} x " if asked_s else ""
+    return f"{step}: {times}the {format_seconds(asked_s)} asked, {ranks}"
 
 
 def _outlying(epochs: Sequence[Epoch]) -> list[str]:

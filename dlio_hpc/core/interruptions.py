@@ -76,11 +76,11 @@ def of_run(merged: Merged, per_epoch: int, stops: list[Stops]) -> list[Interrupt
         return []
     listed = [*_overrun(merged, per_epoch), *_continued(merged, per_epoch, stops)]
     by_step: dict[tuple[int, int], Interruption] = {}
-    for one in sorted(listed, key=lambda one: (one.kind == "stopped", one.seconds)):
-        by_step[one.epoch, one.step] = one
+    for interruption in sorted(listed, key=lambda interruption: (interruption.kind == "stopped", interruption.seconds)):
+        by_step[interruption.epoch, interruption.step] = interruption
     suspended = max(stop.suspended_s for stop in stops)
     whole = [Interruption("suspended", 0, 0, suspended, len(stops))] if suspended > _LONGER_S else []
-    return sorted([*whole, *by_step.values()], key=lambda one: -one.seconds)[:_MOST]
+    return sorted([*whole, *by_step.values()], key=lambda interruption: -interruption.seconds)[:_MOST]
 
 
 def _overrun(merged: Merged, per_epoch: int) -> Iterator[Interruption]:

@@ -144,7 +144,7 @@ def _spared(path: Path, content: dict[str, bytes]) -> dict[str, bytes]:
     plan = document.decode(content[rundir.PLAN], Plan, f"{path}/{rundir.PLAN}", InvalidRun)
     names = rundir.spare_names((run.number, run.name) for run in plan.runs)
     kept = {name: rundir.spare_content(path, name) for name in names if name not in content}
-    return {name: one for name, one in kept.items() if one is not None}
+    return {name: file for name, file in kept.items() if file is not None}
 
 
 def load_archive(path: Path) -> JobOutcome:
