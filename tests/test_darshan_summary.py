@@ -135,6 +135,14 @@ def test_without_a_trace_the_rate_is_by_the_time_of_a_rank(tmp_path: Path) -> No
     assert row.usual_request == MIB
 
 
+def test_programs_without_traces_are_not_inconclusive_for_it(tmp_path: Path) -> None:
+    calls = [Call(0, "/d/0.h5", at * MIB, MIB, 1.0 + at, 0.5) for at in range(4)]
+    banner = program_table_document.banner_of(_rows(_log(tmp_path / "x.darshan", calls, traced=False)), 0)
+    assert (banner.state, "1 without a complete trace" in banner.text) == ("good", True)
+    cut = program_table_document.banner_of(_rows(LOGS / "mpi4_dxtpartial.darshan"), 0)
+    assert cut.state == "inconclusive"
+
+
 def test_the_usual_request_moves_bytes_in_the_main_direction(tmp_path: Path) -> None:
     calls = [Call(0, "/d/a", 0, 0, 1.0 + at / 10) for at in range(5)]
     calls += [Call(0, "/d/a", 0, 100, 2.0 + at / 10) for at in range(3)]

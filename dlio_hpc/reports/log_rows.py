@@ -28,7 +28,8 @@ def facts(analysis: Analysis) -> list[tuple[str, str]]:
     """Return the label and the text of each fact about a program's I/O."""
     share = f", {_percent(analysis.io_share)} of the job" if analysis.io_share is not None else ""
     any_rank = f"; of any rank {format_seconds(analysis.io_any_s)}" if analysis.io_any_s is not None else ""
-    lines = [("I/O time", f"{format_seconds(analysis.io_s)} per rank{share}{any_rank}")]
+    scope = " in traced requests" if analysis.untraced_bytes else ""
+    lines = [("I/O time", f"{format_seconds(analysis.io_s)} per rank{scope}{share}{any_rank}")]
     if analysis.load.rank is not None and analysis.ranks > 1:
         lines.append(("slowest", f"rank {analysis.load.rank}: {_in_calls(analysis)}"))
     elif analysis.untraced_bytes:
@@ -62,7 +63,7 @@ def facts(analysis: Analysis) -> list[tuple[str, str]]:
         lines.append(("trace", "none, or truncated: times are Darshan's sums; medians and overlap are unknown"))
     if analysis.untraced_bytes:
         size = format_size(analysis.untraced_bytes)
-        lines.append(("untraced", f"{size} through STDIO: not part of times, rates and pictures"))
+        lines.append(("untraced", f"{size} through STDIO: not part of I/O time, rates and pictures"))
     if not analysis.by_rank:
         lines.append(("ranks", "not available per rank: Darshan reduced the records of shared files (rank -1)"))
     return lines

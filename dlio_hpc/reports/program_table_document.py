@@ -5,7 +5,7 @@ from typing import Any
 
 from dlio_hpc.analysis.program_table import ProgramRow, Trust
 from dlio_hpc.reports import csv_table
-from dlio_hpc.reports.banner import Banner, State
+from dlio_hpc.reports.banner import Banner, State, gravest
 from dlio_hpc.reports.document import Document, Lines, Section, Style, Table
 from dlio_hpc.reports.workload_yaml import clean
 from dlio_hpc.units import format_size
@@ -41,12 +41,16 @@ def banner_of(rows: Sequence[ProgramRow], copies: int) -> Banner:
     trusts = ", ".join(f"{count} {_NAMES[trust]}" for trust, count in counts.items() if count)
     left_out = f" ({copies} {'copy' if copies == 1 else 'copies'} of other logs)" if copies else ""
     training = sum(row.training == "yes" for row in rows)
-    states = [_STATES[trust] for trust, count in counts.items() if count]
     return Banner(
-        states[-1] if states else "not measured",
+        gravest([Banner(_state(row), "") for row in rows]).state if rows else "not measured",
         f"{_number(len(rows), 'program')} from {_number(logs, 'log')}{left_out}: {trusts or 'none'}; {training} "
         f"{'reads' if training == 1 else 'read'} as training does.",
     )
+
+
+def _state(row: ProgramRow) -> State:
+    """Return the state of a row. A log without traces, which Darshan records on request only, has complete counters."""
+    return "good" if row.trust == "part" and set(row.faults) == {"DXT missing"} else _STATES[row.trust]
 
 
 def _number(count: int, name: str) -> str:
