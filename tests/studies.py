@@ -1,5 +1,6 @@
 """Studies with made-up figures, as their jobs would have left them."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,8 @@ def _result(plan: Plan, run: Run, value: float, figures: dict[str, Any]) -> Resu
     dataset = run.workload.dataset
     generates = run.kind == "generate"
     return Result(
-        run=rundir.run_name(run.number, run.name), kind=run.kind, plan_sha256="0" * 64, started="2026-11-21T10:00:00Z",
+        run=rundir.run_name(run.number, run.name), kind=run.kind,
+        plan_sha256=hashlib.sha256(document.encode(plan)).hexdigest(), started="2026-11-21T10:00:00Z",
         ended="2026-11-21T10:00:10Z", ranks=plan.ranks, nodes=plan.nodes, ranks_per_node=plan.ranks_per_node,
         dataset=DatasetFacts(run.dataset, "0" * 12, dataset.format, dataset.files, dataset.samples, dataset.size),
         hosts=["n1"], versions={}, epochs=[], summary=None if generates else summary(value, **figures),
