@@ -42,7 +42,6 @@ def merged(made: plan.Plan) -> Merged:
         np.zeros((ranks, 0, restore.COLUMNS)), np.zeros((ranks, 0, evaluation.COLUMNS)),
         np.zeros((ranks, 1, 2)), np.zeros((ranks, 6)), sizes, activity,
         np.zeros((ranks, 0, 2)), np.zeros((ranks, 2, disturbance.COLUMNS)),
-        np.zeros((ranks, 1)),
     )  # fmt: skip
 
 

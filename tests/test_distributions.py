@@ -57,7 +57,7 @@ def _merged(
     return Merged(
         hosts, TimeBins(1, 0, 1), offsets, steps, histogram, totals, arrivals, saved,
         np.zeros((ranks, 0, restore.COLUMNS)), np.zeros((ranks, 0, evaluation.COLUMNS)), verified, sides,
-        sizes, activity, marks, disturbances, np.zeros(fetched.shape),
+        sizes, activity, marks, disturbances,
     )  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def test_the_summary_of_a_run_with_known_figures() -> None:
 
 
 def test_what_lies_between_epochs_does_not_count() -> None:
-    """Two ranks do two epochs of a step of 1 s. An evaluation pass of 5 s and 40 s of preparation lie between."""
+    """Two ranks do two epochs of a step of 1 s. An evaluation pass of 45 s, with its preparation, lies between."""
     steps = np.zeros((2, 2, distributions.COLUMNS))
     steps[:, 0, :4], steps[:, 1, :4] = [0, 0, 1, 1], [46, 46, 47, 47]
     steps[..., distributions.SAMPLES] = 1
@@ -128,10 +128,9 @@ def test_what_lies_between_epochs_does_not_count() -> None:
     merged = _merged(hosts, steps, none, np.zeros((2, 10)), np.zeros((2, 2)), np.zeros((2, 0, 8)))
     passes = np.zeros((2, 2, evaluation.COLUMNS))
     passes[..., evaluation.EPOCH] = [0, 1]
-    passes[..., evaluation.TOOK_S] = [[5, 9], [3, 9]]  # no epoch follows the second pass
+    passes[..., evaluation.TOOK_S] = [[45, 9], [43, 9]]  # no epoch follows the second pass
     passes[..., evaluation.WALL_S] = 2
-    prepared = np.array([[7.0, 40], [7, 42]])  # rank 1 waits for rank 0, which ends the pass 2 s later
-    summary = merge.summary(merged._replace(evaluated=passes, prepared=prepared), _run_of(1))
+    summary = merge.summary(merged._replace(evaluated=passes), _run_of(1))
     assert (summary.wall_s, summary.samples_per_s) == (2, 2)
     assert summary.evaluation is not None
     assert summary.evaluation.wall_s == 4

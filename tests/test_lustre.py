@@ -268,7 +268,8 @@ from dlio_hpc.files import filesystem
 real_magic, real_mount = filesystem.magic, filesystem._mount
 below = Path({mount!r})
 filesystem.magic = lambda path: filesystem.LUSTRE if path.is_relative_to(below) else real_magic(path)
-filesystem._mount = lambda path: (str(below), "mgs@tcp:/lus") if path.is_relative_to(below) else real_mount(path)
+lustre = filesystem.Mount(str(below), "lustre", "mgs@tcp:/lus", ())
+filesystem._mount = lambda path: lustre if path.is_relative_to(below) else real_mount(path)
 """
 
 

@@ -7,6 +7,7 @@ from dlio_hpc import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.plan_options import plan_options
 from dlio_hpc.cli.verbs import JSON, SETTINGS, option, parsed
+from dlio_hpc.errors import printable
 from dlio_hpc.plan import planned
 from dlio_hpc.plan.options import Options
 
@@ -38,7 +39,7 @@ def check(options: Options, launch: bool, patience_s: float, as_json: bool) -> i
         findings.append(finding)
         if not as_json:
             verdict = click.style(f"{finding.verdict:5}", fg=_COLOURS[finding.verdict])
-            console.show(f"{verdict}  {finding.what:12}  {finding.text}")
+            click.echo(f"{verdict}  {finding.what:12}  {printable(finding.text)}")
     if as_json:
         from dlio_hpc.documents.planned import CheckDocument, CheckFinding
 

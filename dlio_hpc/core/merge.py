@@ -51,7 +51,7 @@ class Merged(NamedTuple):
     auxiliary_files.Counts. sizes (ranks, bins): request sizes. activity (ranks, 3, bins): read_activity.py defines the
     rows. time_bins: the time bins of `activity`. marks (ranks, n, 2): timestamps of the marker reads for Darshan.
     disturbances (ranks, epochs + 1, columns): disturbance.py defines the columns; the last row is for all epochs
-    together. prepared (ranks, epochs): seconds of the preparation of the page cache before an epoch.
+    together.
     """
 
     hosts: list[Host]
@@ -70,7 +70,6 @@ class Merged(NamedTuple):
     activity: Floats
     marks: Floats
     disturbances: Floats
-    prepared: Floats
 
 
 # Columns of Merged.totals.
@@ -107,7 +106,6 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Fl
         reads.activity.by(offset, time_bins),
         marks + offset,
         recording.disturbances,
-        recording.prepared,
     )
     gathered = [_gather(comm, part) for part in parts]
     return Merged(hosts, time_bins, *gathered) if comm.rank == 0 else None
@@ -213,7 +211,7 @@ def summary(merged: Merged, run: Run) -> Summary:
     times = _times(steps)
     wall_s = float(steps[..., SYNCED].max() - steps[..., STARTED].min())
     by_epoch = _by_epoch(steps, run.steps_per_epoch)
-    wall_s -= _between_epochs(merged, len(by_epoch))
+    wall_s -= _between_epochs(merged.evaluated, len(by_epoch))
     saved = [_of_epoch(merged.checkpoints, number) for number in range(len(by_epoch))]
     within = [
         _own_s(part[:, part[0, :, checkpoint.STEPS] < own.shape[1]]) for part, own in zip(saved, by_epoch, strict=True)
@@ -308,16 +306,12 @@ def _restored(rows: Floats) -> RestoreSummary:
     )
 
 
-def _between_epochs(merged: Merged, epochs: int) -> float:
-    """Return the seconds between epochs that are no part of training: evaluation passes that are followed by another
-    epoch, and the preparation of the page cache. epochs: number of epochs that were started.
-
-    The preparation of an epoch ends with a barrier. It takes as long as on the rank that begins it last; other ranks
-    wait for that rank.
+def _between_epochs(rows: Floats, epochs: int) -> float:
+    """Return the seconds of the evaluation passes that are followed by another epoch, the preparation of their page
+    cache included. rows: records of the passes, shape (ranks, passes, columns). epochs: number of epochs that were
+    started.
     """
-    rows = merged.evaluated
-    passes = rows[:, rows[0, :, evaluation.EPOCH] < epochs - 1, evaluation.TOOK_S].max(axis=0).sum()
-    return float(passes + merged.prepared[:, 1:].min(axis=0).sum())
+    return float(rows[:, rows[0, :, evaluation.EPOCH] < epochs - 1, evaluation.TOOK_S].max(axis=0).sum())
 
 
 def _evaluated(rows: Floats) -> EvaluationSummary:

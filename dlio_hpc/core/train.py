@@ -58,8 +58,7 @@ class Recording(NamedTuple):
     define the columns. verified (epochs started, 2): seconds spent on comparing contents, and number of samples
     compared. own_s: seconds that dlio-hpc itself took, as own_cost.py defines them, and OWN_S of the checkpoints.
     counts: totals of all batches. disturbances (epochs started + 1, columns): disturbance.py defines the columns; the
-    last row is for all epochs together. prepared (epochs started): seconds of the preparation of the page cache before
-    an epoch. stopped: whether time ran out before the end of the run.
+    last row is for all epochs together. stopped: whether time ran out before the end of the run.
     """
 
     steps: Floats
@@ -73,7 +72,6 @@ class Recording(NamedTuple):
     counts: Tally
     auxiliary_files: Counts
     disturbances: Floats
-    prepared: Floats
     stopped: bool
 
 
@@ -118,7 +116,6 @@ def train(
             begun = meter.read()
             for epoch in range(workload.train.epochs):
                 order = Order(workload.dataset, workload.reader, epoch, comm.rank, comm.size)
-                begins = clock.now()
                 if drop_cache:
                     drop_cache(order, first, last)
                     clock.barrier(comm)  # ranks of a node drop files for each other
@@ -126,7 +123,6 @@ def train(
                 before = meter.read()
                 arrivals.begin()
                 clock.barrier(comm)  # no rank reads before the node's counters have been read
-                loop.record.prepared(clock.now() - begins)
                 stopped = loop.epoch(epoch, loader.epoch(order, first, last, run.steps_per_epoch))
                 loop.finish_verification(epoch)
                 loop.record.arrived(arrivals.end(apart.taken() + loop.record.other_processes_fetched()))
@@ -259,7 +255,6 @@ class _Recorder:
         self._arrivals: list[tuple[float, ...]] = []
         self._evaluated: list[Floats] = []
         self._disturbances: list[Floats] = []
-        self._prepared: list[float] = []
         self._other_processes_fetched = 0
         self._reads = ReadLog()
         self._counts = Tally()
@@ -303,10 +298,6 @@ class _Recorder:
     def arrived(self, columns: tuple[float, ...]) -> None:
         self._arrivals.append(columns)
 
-    def prepared(self, seconds: float) -> None:
-        """Record the time between two epochs, or before the first, that is no part of training."""
-        self._prepared.append(seconds)
-
     def evaluated(self, row: Floats) -> None:
         self._evaluated.append(row)
 
@@ -329,7 +320,7 @@ class _Recorder:
         evaluated = np.array(self._evaluated).reshape(-1, EVALUATED)
         return Recording(
             steps, self._reads, arrivals, checkpoints, self.restored, evaluated, verified, own_s, self._counts,
-            auxiliary_files, disturbances, np.array(self._prepared), self.stopped,
+            auxiliary_files, disturbances, self.stopped,
         )  # fmt: skip
 
 

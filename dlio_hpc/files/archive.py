@@ -379,9 +379,11 @@ def _passed(path: Path, wanted: Callable[[str], bool]) -> tuple[list[str], dict[
 
 
 def _misnamed(path: Path, job: str) -> list[str]:
-    """Return a list with a fault if the file has the name of another job's archive. A file may have any other name."""
+    """Return a list with a fault if the file has the name of another job's archive. A file, and the directory of a job,
+    may have any other name.
+    """
     name = path.name.removesuffix(SUFFIX)
-    if name == job or not _JOB.fullmatch(name):
+    if name == job or not (_JOB.fullmatch(name) and _JOB.fullmatch(job)):
         return []
     return [f"it contains job {job}: another job's archive was put in its place, or it was renamed"]
 

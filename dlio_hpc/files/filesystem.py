@@ -25,7 +25,7 @@ _KINDS = {
 _FUSE = 0x65735546
 
 
-class FileSystem(Struct, frozen=True):
+class FileSystem(Struct, frozen=True, omit_defaults=True):
     """A mounted file system. kind: kind of the file system. mount, source: mount point and source from
     /proc/self/mountinfo; empty if the file system is not listed there. options: options of the mount that decide where
     its client caches data.
