@@ -385,7 +385,7 @@ def test_what_matters_is_ranked_first(tmp_path: Path) -> None:
 
 
 def test_interaction_of_noise_is_rarely_reported(tmp_path: Path) -> None:
-    """Of studies without any difference but noise, few report interaction, although noise leaves much unexplained."""
+    """Few studies without any effect report interaction, although noise leaves much of their variance unexplained."""
     part = studies.asked("demo", "reader.read_threads=1,2,4", "reader.batch_size=4,8,16")
     made = studies.make(tmp_path, part, repeat=3)
     rankings = [comparison.ranking for comparison in _often(made, 0.05, np.zeros(9), seed=3, draws=60)]
