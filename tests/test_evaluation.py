@@ -114,8 +114,8 @@ def test_pages_in_memory_say_nothing_about_direct_reads(tmp_path: Path, direct: 
     asked: list[bool] = []
     arrivals = cache_accounting.of_samples(alone, run, 1)
     arrivals.look(lambda: asked.append(True) or [])  # type: ignore[func-returns-value]
-    proofs = storage_proofs.of(filesystem.of(tmp_path).kind)
-    assert bool(asked) is (not (direct and proofs.direct) and proofs.pages)
+    kind = filesystem.of(tmp_path).kind
+    assert bool(asked) is (not (direct and storage_proofs.bypasses_pages(kind)) and storage_proofs.has_pages(kind))
 
 
 @pytest.mark.job

@@ -123,7 +123,7 @@ def test_more_than_memory_holds_may_lie_on_a_local_disk_of_an_unknown_client() -
     asked = {"bytes_read": 1000 * MIB}
     for kind, facts, outcome in (
         ("fuse.glusterfs", [], "storage"), ("fuse.rclone", [], "unknown"), ("ceph", [], "storage"),
-        ("ceph", ["fsc"], "unknown"), ("0x1234", [], "storage"),
+        ("ceph", ["fsc"], "unknown"), ("0x1234", [], "unknown"), ("gpfs", ["sparse"], "unknown"),
     ):  # fmt: skip
         result = replace(_result(kind, asked, memory=100 * MIB, size=1000 * MIB), cache_facts=facts)
         assert page_cache_check.judge(_run(), result).outcome() == outcome, kind
@@ -137,8 +137,8 @@ def test_ceph_fuse_reads_from_storage_with_o_direct_and_is_asked_otherwise() -> 
     assert _judge(kind, nothing).outcome() == "cached"
     assert _judge(kind, nothing).advice[0] == "-S reader.direct=true (O_DIRECT)"
     everything = {**nothing, "client_bytes_read": 256 * MIB}
-    assert _judge(kind, everything).outcome() == "storage"
-    assert _judge(kind, {**nothing, "client_bytes_read": 300 * MIB}).outcome() == "unknown", "others may have read"
+    assert _judge(kind, everything).outcome() == "unknown", "other programs may have read that much"
+    assert _judge(kind, everything, direct=True).outcome() == "storage"
     assert _judge(kind, {**nothing, "client_bytes_read": 300 * MIB}, direct=True).outcome() == "storage"
 
 
@@ -159,6 +159,10 @@ def test_what_quick_read_kept_is_not_from_storage() -> None:
     assert gluster(258, 0, asked=0).cached == 1, "only answers about metadata arrived"
     unread = {"page_cache_fraction": 0.0}
     assert _judge("fuse.glusterfs", unread).outcome() == "unknown", "its counters cannot be read"
+    counts = {"client_bytes_asked": 256 * MIB, "client_bytes_read": 258 * MIB, "client_bytes_kept": 0}
+    for resident, outcome in ((0.0, "storage"), (0.8, "cached"), (None, "unknown")):
+        buffered = _judge("fuse.glusterfs", {**counts, "page_cache_fraction": resident})
+        assert buffered.outcome() == outcome, "another program may have asked for what the page cache has"
     assert _judge("fuse.glusterfs", unread).advice[1] == "-S reader.drop_cache=true"
     assert "performance.quick-read off" in _judge("fuse.glusterfs", unread, drop_cache=True, direct=True).advice[0]
 
@@ -166,8 +170,9 @@ def test_what_quick_read_kept_is_not_from_storage() -> None:
 def test_a_loop_device_is_only_as_good_as_the_disks_below_it() -> None:
     counts = {"storage_bytes_read": 256 * MIB}
     for facts, below, outcome in (
-        ([], None, "storage"), (["loop device"], None, "unknown"), (["loop device"], 256 * MIB, "storage"),
+        ([], None, "storage"), (["loop device"], None, "unknown"), (["loop device"], 256 * MIB, "unknown"),
         (["loop device"], 1 * MIB, "cached"), (["memory device"], None, "cached"),
+        (["unknown device"], None, "unknown"), (["files elsewhere"], None, "unknown"),
     ):  # fmt: skip
         for direct in (False, True):
             result = replace(_result("xfs", {**counts, "client_bytes_read": below}), cache_facts=facts)
@@ -428,18 +433,17 @@ def test_disks_below_a_loop_device_are_asked(tmp_path: Path, monkeypatch: pytest
     for disk in ("sda", "sdb"):
         (devices["dm-0"] / "slaves" / disk).symlink_to(devices[disk])
     (devices["loop0"] / "loop").mkdir()
-    (devices["loop0"] / "loop/backing_file").write_text("/images/data.img\n")
+    (devices["loop0"] / "loop/backing_file").write_text(f"{tmp_path}/data.img\n")
+    (tmp_path / "data.img").touch()
     dio = devices["loop0"] / "loop/dio"
     dio.write_text("0\n")
     (tmp_path / "7:0").symlink_to(devices["loop0"])
     (tmp_path / "253:0").symlink_to(devices["dm-0"])
     (tmp_path / "252:0").symlink_to(devices["zram0"])
-    numbers = {"/dev/loop0": "7:0", "/dev/mapper/v": "253:0", "/dev/zram0": "252:0"}
-    lower = [FileSystem("xfs", "/images", "/dev/mapper/v")]
+    lower = [FileSystem("xfs", "/images", "/dev/mapper/v", device="253:0")]
     monkeypatch.setattr(block_devices, "_SYSFS", tmp_path)
     monkeypatch.setattr(filesystem, "of", lambda _: lower[0])
-    monkeypatch.setattr(block_devices, "_number", numbers.get)
-    image = FileSystem("ext4", "/mnt", "/dev/loop0")
+    image = FileSystem("ext4", "/mnt", "/dev/loop0", device="7:0")
     ask = client_counters.counter(image)
     assert ask is not None
     assert ask() == (None, 344 * 512, 0)
@@ -450,10 +454,22 @@ def test_disks_below_a_loop_device_are_asked(tmp_path: Path, monkeypatch: pytest
     assert client_counters.counter(lower[0]) is None, "no loop device: the kernel's count is right"
     lower[0] = FileSystem("fuse.rclone", "/images", "remote:")
     assert block_devices.below(image) == (frozenset({"loop device"}), ())
+    lower[0] = FileSystem("btrfs", "/images", "/dev/sdz", device="0:41")
+    assert block_devices.below(image).facts == {"loop device", "unknown device"}, "btrfs reads through its page cache"
     lower[0] = FileSystem("tmpfs", "/images", "tmpfs")
-    assert block_devices.below(image).facts == {"memory device"}
-    assert block_devices.below(FileSystem("ext4", "/mnt", "/dev/zram0")).facts == {"memory device"}
+    assert block_devices.below(image).facts == {"loop device", "memory device"}
+    assert block_devices.below(FileSystem("ext4", "/mnt", "/dev/zram0", device="252:0")).facts == {"memory device"}
     assert block_devices.below(FileSystem("nfs", "/mnt", "server:/x")) == (frozenset(), ())
+    assert block_devices.below(FileSystem("ext4", "/mnt", "/dev/gone", device="9:9")).facts == {"unknown device"}
+    assert block_devices.below(FileSystem("overlay", "/mnt", "o")).facts == {"unknown device"}
+    lower[0] = FileSystem("ext4", "/images", "/dev/zram0", device="252:0")
+    layers = (str(tmp_path), str(tmp_path / "sda"))
+    assert block_devices.below(FileSystem("overlay", "/mnt", "o", layers=layers)).facts == {"memory device"}
+    gone = FileSystem("overlay", "/mnt", "o", layers=(str(tmp_path), "/not/there"))
+    assert block_devices.below(gone).facts == {"memory device", "unknown device"}
+    (tmp_path / "data.img").unlink()
+    lower[0] = FileSystem("xfs", "/", "/dev/mapper/v", device="253:0")
+    assert block_devices.below(image).facts == {"loop device", "unknown device"}, "its file is not to be found"
 
 
 def test_kinds_in_user_space_are_named_by_their_mount(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -468,7 +484,7 @@ def test_kinds_in_user_space_are_named_by_their_mount(monkeypatch: pytest.Monkey
         monkeypatch.setattr(Path, "read_text", lambda _, text=text, **keys: text)
         monkeypatch.setattr(filesystem, "magic", lambda _, magic=magic: magic)
         mounted = filesystem.of(Path("/tmp"))
-        assert mounted == FileSystem(name, "/tmp", "server:/vol", ("fsc", "compress=zstd:3"))
+        assert mounted == FileSystem(name, "/tmp", "server:/vol", ("fsc", "compress=zstd:3"), mounted.device)
 
 
 def test_pages_in_memory_are_counted_and_forgotten(tmp_path: Path) -> None:

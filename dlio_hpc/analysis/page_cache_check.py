@@ -192,8 +192,8 @@ def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
         cached, source = 0.0, _BYPASSED
     elif cached is None and resident is not None and (proofs.pages or resident > LIMIT):
         cached, source = resident, "pages in memory before the epoch"
-    elif cached is not None and resident is not None and resident > cached and _is_doubtful(run, result):
-        cached, source = resident, f"pages in memory before the epoch; {source} includes other reads"
+    elif cached is not None and (_is_doubtful(run, result) or not proofs.pages):
+        cached, source = _with_pages(run, result, counted, resident)
     if cached is None and proofs.size:
         cached, source = _outgrown(run, result, epoch, source)
     return EpochStorage(epoch.epoch, epoch.bytes_read, counted.arrived, cached, source, counted.cached is not None)
@@ -248,6 +248,20 @@ _MAYBE = "the checkpoints may still be in memory: fsync"
 _NOT_COUNTED, _BYPASSED = "not counted", "O_DIRECT bypasses the page cache"
 
 
+def _with_pages(run: Run, result: Result, counted: _Counted, resident: float | None) -> tuple[float | None, str]:
+    """Return the share from memory, and its source, where a count may include bytes that the run did not ask for: the
+    larger one of the count and of the pages in memory. If it is not known which pages were in memory, the count can
+    only show that bytes came from memory, unless O_DIRECT bypasses the pages.
+    """
+    cached, source = counted.cached or 0.0, counted.source
+    if resident is not None and resident > cached:
+        return resident, f"pages in memory before the epoch; {source} includes other reads"
+    hidden = storage_proofs.FOREIGN in result.cache_facts or not storage_proofs.of(result.file_system).pages
+    if resident is None and hidden and cached <= LIMIT and not _bypasses_pages(run, result):
+        return None, f"{source} includes other reads, and it is not known which pages were in memory"
+    return cached, source
+
+
 def _counted(kind: str, facts: list[str], traffic: _Traffic) -> _Counted:
     """Return what the counters show on a file system of this kind with these facts."""
     if kind in MEMORY:
@@ -264,16 +278,15 @@ def _counted(kind: str, facts: list[str], traffic: _Traffic) -> _Counted:
 
 def _counted_by_kernel(kind: str, facts: list[str], traffic: _Traffic, name: str) -> _Counted:
     """Return what the kernel's count of block requests shows. A loop device answers such requests from memory, so the
-    disks below it are asked, too. Of compressed files, fewer bytes arrive than programs read.
+    disks below it are asked instead. Of compressed files, fewer bytes arrive than programs read.
     """
     fetched, source = traffic.fetched, f"{name} on {kind}"
-    if storage_proofs.LOOP in facts:
+    if storage_proofs.LOOP in facts:  # disks deliver to other programs, too: their count can only show memory
         below = traffic.client_received
-        if fetched is None or below is None:
+        if below is None or below >= (1 - LIMIT) * traffic.asked:
             return _Counted(None, None, storage_proofs.why_not(kind, facts))
-        if below < fetched:
-            fetched, source = below, "count of the disks below a loop device without direct I/O"
-    if fetched is None or not name:
+        fetched, source = below, "count of the disks below a loop device without direct I/O"
+    if fetched is None or not (name or storage_proofs.LOOP in facts):
         return _Counted(None, None, storage_proofs.why_not(kind, facts) or _NOT_COUNTED)
     cached = max(0.0, 1 - fetched / traffic.asked)
     if cached > LIMIT and fetched and storage_proofs.is_compressed(facts):
@@ -295,8 +308,8 @@ def _counted_by_client(traffic: _Traffic, received: int, name: str, kind: str) -
     cached, most_cached = (min(1.0, max(0.0, count / asked)) for count in (missing, most))
     if cached <= LIMIT < most_cached:
         return _Counted(received, None, f"{kind} may have kept {format_size(min(kept, asked))} in its own memory")
-    if traffic.client_asked is None and is_below_pages and received > (1 + LIMIT) * asked:
-        return _Counted(received, None, f"{name} includes reads of other programs or of data that were not used")
+    if traffic.client_asked is None and cached <= LIMIT:
+        return _Counted(received, None, f"{name} includes what other programs read")
     return _Counted(received, most_cached if most_cached <= LIMIT else cached, name)
 
 
@@ -315,12 +328,15 @@ def _resident(run: Run, result: Result, epoch: Epoch) -> float | None:
     If every rank reads all samples, only the first rank of a node that reads a sample gets it from storage; the node's
     other ranks find it in the cache. For n ranks per node, the result is then never less than (n - 1) / n.
     """
-    bypasses = storage_proofs.of(result.file_system, result.cache_facts).direct
-    if epoch.page_cache_fraction is None or (run.workload.reader.direct and bypasses):
+    if epoch.page_cache_fraction is None or _bypasses_pages(run, result):
         return None
     if run.workload.reader.shard:
         return epoch.page_cache_fraction
     return max(epoch.page_cache_fraction, 1 - 1 / result.ranks_per_node)
+
+
+def _bypasses_pages(run: Run, result: Result) -> bool:
+    return run.workload.reader.direct and storage_proofs.bypasses_pages(result.file_system, result.cache_facts)
 
 
 def _outgrown(run: Run, result: Result, epoch: Epoch, reason: str) -> tuple[float | None, str]:

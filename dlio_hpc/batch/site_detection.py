@@ -104,7 +104,7 @@ def _mpiexec(version: str) -> str | None:
 
 def places() -> list[str]:
     """Return a line for each shared file system that is mounted on this node: its mount point, type and source."""
-    return [f"{mount}: {kind} from {source}" for mount, kind, source, _ in filesystem.mounts() if kind in _SHARED]
+    return [f"{mount}: {kind} from {source}" for mount, kind, source, _, _ in filesystem.mounts() if kind in _SHARED]
 
 
 def darshan() -> str | None:

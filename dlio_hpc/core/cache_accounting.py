@@ -42,7 +42,7 @@ class Arrivals:
         self._speaks = node.rank == 0
         self._count = client_counters.counter(file_system) if file_system and self._speaks else None
         is_counted = node.bcast(self._count is not None)
-        self._looks = file_system is not None and storage_proofs.of(file_system.kind).pages and looks(is_counted)
+        self._looks = file_system is not None and storage_proofs.has_pages(file_system.kind) and looks(is_counted)
         self._pages = (0, 0)
         self._io: IO | None = None
         self._traffic: client_counters.Traffic | None = None
@@ -93,11 +93,12 @@ def of_samples(node: "Intracomm", run: Run, nodes: int) -> Arrivals:
     """
     file_system = filesystem.of(Path(run.dataset)) if run.workload.dataset.is_stored else None
     fits = run.workload.dataset.size < nodes * memory()
-    bypasses = file_system is not None and storage_proofs.of(file_system.kind).direct
+    bypasses = file_system is not None and storage_proofs.bypasses_pages(file_system.kind)
     says_something = not (run.workload.reader.direct and bypasses)
 
     def looks(counted: bool) -> bool:
-        return says_something and (not counted or run.workload.brings_neighbours or fits)
+        is_below_pages = file_system is not None and not storage_proofs.of(file_system.kind).pages
+        return says_something and (not counted or is_below_pages or run.workload.brings_neighbours or fits)
 
     return Arrivals(node, file_system, looks)
 

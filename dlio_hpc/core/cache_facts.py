@@ -3,9 +3,10 @@
 import fcntl
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
+from dlio_hpc.core import page_cache
 from dlio_hpc.files import block_devices, filesystem, storage_proofs
 
 # ioctl(2) FS_IOC_FIEMAP of linux/fiemap.h: header, extents that are asked for, and the flag of a compressed or
@@ -13,17 +14,37 @@ from dlio_hpc.files import block_devices, filesystem, storage_proofs
 _FIEMAP = 0xC020660B
 _HEADER, _EXTENT = struct.Struct("=QQLLLL"), struct.Struct("=QQQQQLLLL")
 _EXTENTS, _ENCODED = 32, 0x8
+# Number of files that are checked for compressed extents. Smallest allocated share of the size of a file without holes.
+_ENCODED_FILES, _DENSE = 8, 0.9
 
 
-def of(folder: Path, files: Iterable[str] = ()) -> list[str]:
-    """Return the facts about the file system of a folder. files: some files that are read, to be checked for
-    compression.
+def of(folder: Path, files: Sequence[str] = ()) -> list[str]:
+    """Return the facts about the file system of a folder. files: files that are read, to be checked for compression,
+    for holes, and for being on other file systems.
     """
     file_system = filesystem.of(folder)
     facts = {*file_system.options, *block_devices.below(file_system).facts}
-    if file_system.kind in storage_proofs.COUNTED and any(map(_is_encoded, files)):
+    if "eatmydata" in os.environ.get("LD_PRELOAD", ""):
+        facts.add(storage_proofs.NO_FSYNC)
+    statuses = [status for path in files if (status := _status(path)) is not None]
+    if any(status.st_blocks * 512 < _DENSE * status.st_size for status in statuses):
+        facts.add(storage_proofs.SPARSE)
+    if any(not page_cache.is_shown(path) for path in files[:: max(1, len(files) // _ENCODED_FILES)]):
+        facts.add(storage_proofs.FOREIGN)
+    own = os.stat(filesystem.existing(folder)).st_dev
+    if any(status.st_dev != own for status in statuses) and file_system.kind not in ("overlay", "btrfs"):
+        facts.add(storage_proofs.ELSEWHERE)
+    sample = files[:: max(1, len(files) // _ENCODED_FILES)]
+    if file_system.kind in storage_proofs.COUNTED and any(map(_is_encoded, sample)):
         facts.add(storage_proofs.COMPRESSED)
     return sorted(facts)
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None  # reading the file reports the fault
 
 
 def _is_encoded(path: str) -> bool:

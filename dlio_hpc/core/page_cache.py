@@ -41,17 +41,24 @@ def drop(path: str) -> None:
 
 def resident(paths: Sequence[str]) -> tuple[int, int]:
     """Return two counts of pages of these files: how many were checked, and how many of those are in the page cache of
-    this node (mincore(2)). For large files, only a sample of the pages is checked. Files that this user may not write
-    are skipped, because the kernel does not report their pages.
+    this node (mincore(2)). For large files, only a sample of the pages is checked. Files that this user
+    neither owns nor may write are skipped, because the kernel does not report their pages.
     """
     counts = [_resident(path) for path in paths]
     return sum(checked for checked, _ in counts), sum(cached for _, cached in counts)
 
 
+def is_shown(path: str) -> bool:
+    """Return whether the kernel shows to this user which pages of a file are in memory: to root, to the owner, and to
+    those who may write the file.
+    """
+    return os.geteuid() in (0, os.stat(path).st_uid) or os.access(path, os.W_OK)
+
+
 def _resident(path: str) -> tuple[int, int]:
-    if not os.access(path, os.W_OK):
-        return 0, 0
     try:
+        if not is_shown(path):
+            return 0, 0
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # O_NONBLOCK: a FIFO must not block
     except OSError:
         return 0, 0  # reading the file reports the fault

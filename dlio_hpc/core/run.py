@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from dlio_hpc.core.loaders.tensorflow.xplane import XPlane
 
 
-# Number of files of the dataset that are checked for compression.
-_CHECKED = 8
+# Number of files of the dataset of which it is checked where and how they are stored.
+_CHECKED = 1024
 # Error numbers of a file system or a quota without space.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -252,10 +252,10 @@ def _file_systems(run: Run) -> dict[str, Any]:
     """
     outputs = Path(run.outputs).parent
     is_writing = run.kind != "generate" and run.workload.writes_outputs
-    place, files = (outputs if run.workload.checkpoint else None), set[str]()
+    place, files = (outputs if run.workload.checkpoint else None), list[str]()
     if run.workload.dataset.is_stored:
         place, count = Path(run.dataset), run.workload.dataset.files
-        files = {dataset.file_path(run, number * count // _CHECKED) for number in range(_CHECKED)}
+        files = [dataset.file_path(run, number) for number in range(0, count, max(1, count // _CHECKED))]
     return {
         "file_system": filesystem.of(place).kind if place is not None else "",
         "cache_facts": cache_facts.of(place, files) if place is not None else [],

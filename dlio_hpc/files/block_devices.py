@@ -1,27 +1,34 @@
-"""Block devices below a file system, from /sys/dev/block (sysfs(5)): disks, and devices that keep data in memory."""
+"""Block devices below a file system, from /sys/dev/block (sysfs(5)): disks, and devices that keep data in memory.
+
+The devices are found from the device number of the files, not from names: a name may be missing in a container, or have
+been given to another device. What cannot be found is a fact of its own, which voids evidence.
+"""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable
+from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
 from dlio_hpc.files import filesystem, storage_proofs
 from dlio_hpc.files.filesystem import FileSystem
-from dlio_hpc.files.storage_proofs import LOOP, MEMORY_DEVICE
+from dlio_hpc.files.storage_proofs import LOOP, MEMORY_DEVICE, UNKNOWN_DEVICE
 
-_SYSFS = Path("/sys/dev/block")
+_SYSFS, _BTRFS = Path("/sys/dev/block"), Path("/sys/fs/btrfs")
 # Names of devices that keep their data in memory: brd, zram, null_blk.
 _IN_MEMORY = ("ram", "zram", "nullb")
 _SECTOR = 512
+# File systems on which direct I/O of a loop device bypasses the page cache.
+_DIRECT = ("ext4", "xfs", "nfs", "lustre")
 
 
 class Stack(NamedTuple):
     """Devices below a file system. facts: facts that void evidence (storage_proofs). disks: folders in sysfs of the
-    devices at the bottom, which have the counters of what was read; empty if they are not known.
+    devices at the bottom, which have the counters of what was read.
     """
 
     facts: frozenset[str]
-    disks: tuple[Path, ...]
+    disks: tuple[Path, ...] = ()
 
     @property
     def bytes_read(self) -> int:
@@ -29,46 +36,66 @@ class Stack(NamedTuple):
         return sum(int((disk / "stat").read_text(encoding="ascii").split()[2]) * _SECTOR for disk in self.disks)
 
 
+_UNKNOWN = Stack(frozenset({UNKNOWN_DEVICE}))
+
+
 def below(file_system: FileSystem) -> Stack:
-    """Return the devices below a file system. A file system without a block device has none."""
-    number = _number(file_system.source)
-    if number is None:
-        return Stack(frozenset(), ())
-    parts = list(_walk((_SYSFS / number).resolve()))
-    facts = frozenset(fact for part in parts for fact in part.facts)
-    is_known = all(part.disks or MEMORY_DEVICE in part.facts for part in parts)
-    return Stack(facts, tuple(disk for part in parts for disk in part.disks) if is_known else ())
+    """Return the devices below a file system whose reads become block requests. Other file systems have none."""
+    if file_system.kind in storage_proofs.MEMORY:
+        return Stack(frozenset({MEMORY_DEVICE}))
+    if file_system.kind not in storage_proofs.COUNTED:
+        return Stack(frozenset())
+    if file_system.kind == "overlay":
+        return _joined(map(_of_layer, file_system.layers)) if file_system.layers else _UNKNOWN
+    if file_system.kind == "btrfs":
+        return _of_btrfs(file_system.source)
+    return _walked(_SYSFS / file_system.device)
 
 
-def _number(source: str) -> str | None:
-    """Return the number of a block device, such as 7:0; None if the source of a file system is not a device."""
-    try:
-        number = os.stat(source).st_rdev if source.startswith("/dev/") else 0
-    except OSError:
-        return None
-    return f"{os.major(number)}:{os.minor(number)}" if number else None
+def _joined(stacks: Iterable[Stack]) -> Stack:
+    return reduce(lambda one, other: Stack(one.facts | other.facts, (*one.disks, *other.disks)), stacks)
 
 
-def _walk(device: Path) -> Iterator[Stack]:
-    """Yield the devices at the bottom of a device, which is a folder in sysfs."""
-    slaves = [slave.resolve() for slave in (device / "slaves").iterdir()] if (device / "slaves").is_dir() else []
+def _of_layer(layer: str) -> Stack:
+    """Return the devices below a layer of an overlay. A layer on a file system without block requests is unknown, as
+    the kernel does not count its reads.
+    """
+    if not os.path.isdir(layer):
+        return _UNKNOWN
+    kind = filesystem.of(Path(layer))
+    return below(kind) if kind.kind in storage_proofs.COUNTED | storage_proofs.MEMORY else _UNKNOWN
+
+
+def _of_btrfs(source: str) -> Stack:
+    """Return the devices of the btrfs that has the device `source`: its files have a device number of their own."""
+    name = os.path.basename(os.path.realpath(source))
+    for folder in _BTRFS.glob("*/devices"):
+        devices = {device.name: device for device in folder.iterdir()}
+        if name in devices:
+            return _joined(_walked(device) for device in devices.values())
+    return _UNKNOWN
+
+
+def _walked(device: Path) -> Stack:
+    """Return the devices at the bottom of a device, which is a folder in sysfs or a link to one."""
+    device = device.resolve()
+    slaves = list((device / "slaves").iterdir()) if (device / "slaves").is_dir() else []
     if device.name.startswith(_IN_MEMORY):
-        yield Stack(frozenset({MEMORY_DEVICE}), ())
-    elif (device / "loop" / "backing_file").is_file():
-        yield _loop(device / "loop")
-    elif slaves:
-        for slave in slaves:
-            yield from _walk(slave)
-    else:
-        yield Stack(frozenset(), (device,) if (device / "stat").is_file() else ())
+        return Stack(frozenset({MEMORY_DEVICE}))
+    if (device / "loop" / "backing_file").is_file():
+        return _loop(device / "loop")
+    if slaves:
+        return _joined(map(_walked, slaves))
+    return Stack(frozenset(), (device,)) if (device / "stat").is_file() else _UNKNOWN
 
 
 def _loop(loop: Path) -> Stack:
     """Return what is below a loop device. With direct I/O, the device bypasses the page cache of its own file."""
-    backing = filesystem.of(Path((loop / "backing_file").read_text(encoding="utf-8").rstrip("\n")))
+    path = Path((loop / "backing_file").read_text(encoding="utf-8").rstrip("\n"))
+    if not path.exists():  # deleted, or in another mount namespace
+        return Stack(frozenset({LOOP, UNKNOWN_DEVICE}))
+    backing = filesystem.of(path)
     is_direct = (loop / "dio").is_file() and (loop / "dio").read_text(encoding="ascii").strip() == "1"
-    if backing.kind in storage_proofs.MEMORY:
-        return Stack(frozenset({MEMORY_DEVICE}), ())
-    own: frozenset[str] = frozenset() if is_direct and storage_proofs.of(backing.kind).direct else frozenset({LOOP})
+    own = frozenset() if is_direct and backing.kind in _DIRECT else frozenset({LOOP})
     deeper = below(backing)
     return Stack(own | deeper.facts, deeper.disks)

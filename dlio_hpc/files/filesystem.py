@@ -28,13 +28,16 @@ _FUSE = 0x65735546
 class FileSystem(Struct, frozen=True, omit_defaults=True):
     """A mounted file system. kind: kind of the file system. mount, source: mount point and source from
     /proc/self/mountinfo; empty if the file system is not listed there. options: options of the mount that decide where
-    its client caches data.
+    its client caches data. device: number of its block device, such as 8:1. layers: folders of the layers of an
+    overlay.
     """
 
     kind: str
     mount: str = ""
     source: str = ""
     options: tuple[str, ...] = ()
+    device: str = ""
+    layers: tuple[str, ...] = ()
 
     @property
     def is_lustre(self) -> bool:
@@ -60,7 +63,20 @@ def of(path: Path) -> FileSystem:
     mount = _mount(nearest)
     kind = (mount.type or "fuse") if number == _FUSE else _KINDS.get(number, f"0x{number:X}")
     options = tuple(option for option in mount.options if storage_proofs.is_fact(option))
-    return FileSystem(kind, mount.point, mount.source, options)
+    return FileSystem(kind, mount.point, mount.source, options, _device(nearest), _layers(mount))
+
+
+def _device(path: Path) -> str:
+    number = os.stat(path).st_dev
+    return f"{os.major(number)}:{os.minor(number)}"
+
+
+def _layers(mount: "Mount") -> tuple[str, ...]:
+    """Return the folders of the layers of an overlay, from the options lowerdir and upperdir of its mount."""
+    if mount.type != "overlay":
+        return ()
+    values = [option.partition("=")[2] for option in mount.options if option.startswith(("lowerdir", "upperdir"))]
+    return tuple(layer for value in values for layer in value.split(":") if layer)
 
 
 def unexpected(folder: Path, kind: str | None) -> str | None:
@@ -127,24 +143,25 @@ def magic(path: Path) -> int:
 
 class Mount(NamedTuple):
     """A line of /proc/self/mountinfo (proc(5)). point: mount point. type, source: type and source of the file system.
-    options: options of the mount and of the file system.
+    options: options of the mount and of the file system. device: device number of its files.
     """
 
     point: str
     type: str
     source: str
     options: tuple[str, ...]
+    device: str = ""
 
 
 def _mount(path: Path) -> Mount:
-    """Return the mount of the file system of `path`. Of the mount points above the path, the longest applies. If
+    """Return the mount of the file system of `path`. Of the mount points above the path, the longest one with the
+    device number of the path applies, since others may be hidden, or the longest one if none has this number. If
     several file systems are mounted there, the one that mountinfo lists last applies.
     """
-    best = Mount("", "", "", ())
-    for mount in mounts():
-        if path.is_relative_to(mount.point) and len(mount.point) >= len(best.point):
-            best = mount
-    return best
+    number = _device(path)
+    above = [mount for mount in mounts() if path.is_relative_to(mount.point)]
+    fitting = [mount for mount in above if mount.device == number] or above
+    return max(reversed(fitting), key=lambda mount: len(mount.point), default=Mount("", "", "", ()))
 
 
 def mounts() -> Iterator[Mount]:
@@ -156,7 +173,8 @@ def mounts() -> Iterator[Mount]:
     for line in lines:
         left, _, right = line.partition(" - ")
         fields, (kind, source, options) = left.split(), right.split(" ")[:3]
-        yield Mount(_unescaped(fields[4]), kind, _unescaped(source), (*fields[5].split(","), *options.split(",")))
+        every = tuple(map(_unescaped, (*fields[5].split(","), *options.split(","))))
+        yield Mount(_unescaped(fields[4]), kind, _unescaped(source), every, fields[2])
 
 
 def _unescaped(text: str) -> str:

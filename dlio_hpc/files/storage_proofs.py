@@ -38,11 +38,12 @@ _BLOCKS = Proofs(
     source="proc(5), read_bytes; measured against the disk's counters",
 )  # fmt: skip
 _KERNEL_CLIENT = Proofs(direct=True, pages=True, size=True, fsync=True, drops=True)
-_UNLISTED = Proofs(size=True, fsync=True, source="it is not known where this file system caches")
+_UNLISTED = Proofs(fsync=True, source="it is not known where this file system caches, and whether it compresses")
 _UNLISTED_FUSE = Proofs(source="the process that serves the mount may cache in memory or on a local disk")
 
 TABLE: dict[str, Proofs] = {
     **dict.fromkeys(sorted(COUNTED), _BLOCKS),
+    "overlay": structs.replace(_BLOCKS, direct=False, source="the kernel's count, if that of each layer counts"),
     "btrfs": structs.replace(
         _BLOCKS, direct=False, source="Linux 6.15 and later: O_DIRECT uses the page cache for data with checksums"
     ),
@@ -84,7 +85,9 @@ class Voided(Struct, frozen=True):
 
 
 _ALL: frozenset[str] = frozenset({"count", "direct", "pages", "size", "fsync", "drops"})
-LOOP, MEMORY_DEVICE, COMPRESSED = "loop device", "memory device", "compressed"
+LOOP, MEMORY_DEVICE, UNKNOWN_DEVICE = "loop device", "memory device", "unknown device"
+COMPRESSED, SPARSE, ELSEWHERE = "compressed", "sparse", "files elsewhere"
+FOREIGN, NO_FSYNC = "files of other users", "fsync disabled"
 # Facts about a mounted file system, by the name that result.json has for them. The others are mount options, whose
 # values may follow: compress=zstd:3.
 VOIDED: dict[str, Voided] = {
@@ -96,6 +99,13 @@ VOIDED: dict[str, Voided] = {
         "a loop device without direct I/O (losetup --direct-io=on) reads its file through the page cache of the node",
     ),
     MEMORY_DEVICE: Voided(_ALL, "the file system lies on a block device in memory"),
+    UNKNOWN_DEVICE: Voided(_ALL, "it is not known on which block devices the file system lies"),
+    ELSEWHERE: Voided(_ALL, "some files lie on another file system than their folder"),
+    FOREIGN: Voided(frozenset(), "the kernel does not say which pages of other users' files are in memory"),
+    SPARSE: Voided(frozenset({"size"}), "files take less space than their size"),
+    NO_FSYNC: Voided(frozenset({"fsync"}), "a preloaded library disables fsync (libeatmydata)"),
+    "volatile": Voided(frozenset({"fsync"}), "the overlay ignores fsync (volatile)"),
+    "fsync=volatile": Voided(frozenset({"fsync"}), "the overlay ignores fsync (volatile)"),
     **dict.fromkeys(
         (COMPRESSED, "compress", "compress-force"),
         Voided(frozenset({"direct"}), "the kernel reads compressed files through the page cache"),
@@ -106,6 +116,16 @@ VOIDED: dict[str, Voided] = {
 def is_fact(option: str) -> bool:
     """Return whether a mount option is a fact that voids evidence."""
     return _voided(option) is not None
+
+
+def has_pages(kind: str) -> bool:
+    """Return whether the kernel keeps pages of files in its page cache on a file system of this kind."""
+    return kind.startswith("fuse") or (kind in TABLE and TABLE[kind].drops)
+
+
+def bypasses_pages(kind: str, facts: Collection[str] = ()) -> bool:
+    """Return whether O_DIRECT bypasses the page cache of the node on a file system of this kind with these facts."""
+    return kind != "btrfs" and not is_compressed(facts)
 
 
 def is_compressed(facts: Collection[str]) -> bool:
