@@ -403,8 +403,8 @@ def test_a_second_signal_does_not_lose_the_exit_status(run: Run, small: Path) ->
 
 
 def test_a_job_without_an_exit_status_is_lost_and_names_its_messages(run: Run, small: Path) -> None:
-    """It is unknown whether the job's script came to its end."""
-    lines = ["mkdir .exit_status.tmp", "sleep() { :; }"]
+    """The script can write its exit status nowhere, so that it is unknown whether it came to its end."""
+    lines = ["mkdir .exit_status.tmp", "sleep() { :; }", "spare=/dev/null/spare"]
     done = run("dlio-submit", small, "-s", "local", "-d", "data", "-S", f"site.setup={json.dumps(lines)}", "--wait")
     assert done.code == 7
     assert "ended as lost" in done.err
