@@ -10,8 +10,8 @@ from dlio_hpc.core import procfs
 
 
 class _Arguments(NamedTuple):
-    """Positions of the arguments of a system call; None: it has no such argument. With both `descriptor` and `path`, the
-    path is relative to the folder that the descriptor refers to.
+    """Positions of the arguments of a system call; None: it has no such argument. If a call has `descriptor` and `path`,
+    the path is relative to the folder that the descriptor refers to.
     """
 
     descriptor: int | None = None
@@ -76,12 +76,9 @@ def waiting() -> list[Waiting]:
     """Return the calls for storage that threads of this process and of its child processes wait in. The calling thread
     is left out. Return an empty list where the kernel does not show calls.
     """
-    listed = []
-    for process in (os.getpid(), *_children(os.getpid())):
-        for thread in _numbers(f"/proc/{process}/task"):
-            if (one := _of_thread(process, thread)) is not None:
-                listed.append(one)
-    return listed
+    processes = os.getpid(), *_children(os.getpid())
+    threads = [(process, thread) for process in processes for thread in _numbers(f"/proc/{process}/task")]
+    return [one for one in map(_of_thread, *zip(*threads, strict=True)) if one is not None]
 
 
 def _children(process: int) -> Iterator[int]:
@@ -119,8 +116,8 @@ def _of_thread(process: int, thread: int) -> Waiting | None:
 
 
 def _file(process: int, places: _Arguments, values: list[int]) -> tuple[str | None, str]:
-    """Return the path of the file of a call, and the position of its descriptor. The path is empty if it is unknown, and
-    None if the descriptor is not of a file: a pipe or a socket.
+    """Return the path of the file of a call, and the position of its descriptor. The path is empty if it is unknown. It
+    is None if the descriptor is not of a file: a pipe or a socket.
     """
     path, position = "", ""
     if places.path is not None:
@@ -161,8 +158,8 @@ def _string(process: int, address: int) -> str:
 
 
 class Since:
-    """Remembers since when threads have waited in the same calls. look: function that returns the calls; clock: function
-    that returns the time in seconds.
+    """Memory of the times since which threads have waited in the same calls. clock: function that returns the time in
+    seconds. look: function that returns the calls.
     """
 
     def __init__(self, clock: Callable[[], float], look: Callable[[], list[Waiting]] = waiting) -> None:

@@ -33,9 +33,9 @@ from dlio_hpc.files import rundir, safe_folders
 
 # A rank looks at most once in _LOOK_S, and at its system calls only after it has made no step for _QUIET_S.
 _LOOK_S, _QUIET_S = 1.0, 5.0
-# Storage does not answer if a call lasts for a third of the warning time, or for _PATIENCE_S. Ranks that only wait long,
-# such as for an fsync of a large file, shall stop by themselves: nothing is written before half of the warning time is
-# over. Ranks that then write nothing are waited for during a tenth of the warning time, or for _LATE_S.
+# Storage does not answer if a call lasts for a third of the warning time, or for _PATIENCE_S. Ranks whose call only
+# takes long, such as an fsync of a large file, shall stop by themselves: nothing is written before half of the warning
+# time is over. Ranks that then write nothing are waited for during a tenth of the warning time, or for _LATE_S.
 _PATIENCE_S, _LATE_S = 20.0, 5.0
 
 # What a rank does: it waits in a call for storage, waits for other ranks, computes, or does something else.
@@ -71,8 +71,8 @@ def limits(warning_time: float) -> Limits:
 
 class HangWatch:
     """Context manager that watches this rank in a thread. directory, folder: folders of the job and of the run. finish:
-    function that reports on one rank. Its arguments are the message, the rank that hangs longest, and the merged epochs
-    that have ended on all ranks, or None if there are none. It must end all ranks.
+    function that reports, on one rank. Its arguments are the reason, what is kept, the rank that hangs longest, and the
+    merged epochs that have ended on all ranks, or None if there are none. It must end all ranks.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class HangWatch:
         hosts: list[Host],
         workload: Workload,
         times: Limits,
-        finish: Callable[[str, int, Merged | None], None],
+        finish: Callable[[str, str, int, Merged | None], None],
     ) -> None:
         self._stop, self._folder = directory / rundir.STOP, folder / rundir.HANGS
         self._rank, self._hosts, self._workload, self._times, self._finish = rank, hosts, workload, times, finish
@@ -177,8 +177,8 @@ class HangWatch:
             return
         text, rank = reason
         epochs, merged = self._merged()
-        kept = f"the {epochs} epochs that had ended are kept" if epochs != 1 else "the epoch that had ended is kept"
-        self._finish(f"{text}; {kept if epochs else 'no epoch had ended'}", rank, merged)
+        kept = f"{epochs} epoch{'s' * (epochs > 1)} had ended and {'are' if epochs > 1 else 'is'} kept"
+        self._finish(text, kept if epochs else "no epoch had ended", rank, merged)
 
     def _merged(self) -> tuple[int, Merged | None]:
         """Return the number of epochs that have ended on all ranks, and their recordings, or None for no epoch."""

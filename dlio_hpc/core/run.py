@@ -149,16 +149,17 @@ def _result(job: _Job, trained: "_Trained | None", generated: Generated | None, 
     )
 
 
-def _end_hanging(comm: "Intracomm", job: _Job, message: str, rank: int, merged: merge.Merged | None) -> None:
+def _end_hanging(comm: "Intracomm", job: _Job, reason: str, kept: str, rank: int, merged: merge.Merged | None) -> None:
     """Write the result of the epochs that have ended on all ranks, and error.json, and end all ranks, because storage
-    does not answer. merged: these epochs; None for none. rank: the rank that hangs. A thread calls this: it does not
+    does not answer. kept: text that says what is kept. merged: these epochs; None for none. rank: the rank that hangs. A thread calls this: it does not
     communicate by MPI, and waits for no storage but that of the job's directory.
     """
     threading.Timer(_ABORT_S, os._exit, [Incomplete.exit_code]).start()
+    message = f"{reason}; {kept}"
     error = RunError(rank, job.hosts[rank].name, Incomplete.__name__, message, Incomplete.exit_code)
     try:
         if merged is not None:
-            _keep(job, message, merged)
+            _keep(job, reason, merged)
         rundir.write(job.folder / rundir.ERROR, document.encode(error))
         safe_folders.discard(job.folder / rundir.HANGS)
         raise Incomplete(message)
@@ -168,12 +169,12 @@ def _end_hanging(comm: "Intracomm", job: _Job, message: str, rank: int, merged: 
     comm.Abort(Incomplete.exit_code)
 
 
-def _keep(job: _Job, message: str, merged: merge.Merged) -> None:
+def _keep(job: _Job, reason: str, merged: merge.Merged) -> None:
     """Write result.json and timeline.h5 of the epochs that have ended."""
     from dlio_hpc.core import timeline
 
     summary = merge.summary(merged, job.run)
-    done = f"{summary.steps} of {summary.steps_planned} steps; {message}"
+    done = f"{summary.steps} of {summary.steps_planned} steps; {reason}"
     made = _Trained(
         merge.epochs(merged, job.run), structs.replace(summary, cut_short=done), {}, [], merge.disturbed(merged), None
     )
