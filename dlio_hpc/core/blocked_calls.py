@@ -2,6 +2,7 @@
 
 import os
 import platform
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from dlio_hpc.core import procfs
 
 
 class _Arguments(NamedTuple):
-    """Positions of the arguments of a system call; None: it has no such argument. If a call has `descriptor` and `path`,
+    """Positions of the arguments of a system call; None: it has no such argument. If there are `descriptor` and `path`,
     the path is relative to the folder that the descriptor refers to.
     """
 
@@ -78,7 +79,8 @@ def waiting() -> list[Waiting]:
     """
     processes = os.getpid(), *_children(os.getpid())
     threads = [(process, thread) for process in processes for thread in _numbers(f"/proc/{process}/task")]
-    return [one for one in map(_of_thread, *zip(*threads, strict=True)) if one is not None]
+    threads = [place for place in threads if place[1] != threading.get_native_id()]
+    return [one for one in (_of_thread(*place) for place in threads) if one is not None]
 
 
 def _children(process: int) -> Iterator[int]:

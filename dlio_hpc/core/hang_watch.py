@@ -85,7 +85,7 @@ class HangWatch:
         times: Limits,
         finish: Callable[[str, str, int, Merged | None], None],
     ) -> None:
-        self._stop, self._folder = directory / rundir.STOP, folder / rundir.HANGS
+        self._stop, self._error, self._folder = directory / rundir.STOP, folder / rundir.ERROR, folder / rundir.HANGS
         self._rank, self._hosts, self._workload, self._times, self._finish = rank, hosts, workload, times, finish
         self._recorder: Recorder | None = None
         self._calls = Since(clock.now)
@@ -130,7 +130,7 @@ class HangWatch:
             self._calls.forget()
         if self._stopping == math.inf and self._stop.exists():
             self._stopping = now
-        if now - self._stopping < self._times.notice:
+        if now - self._stopping < self._times.notice or self._error.exists():
             return
         sighting = Sighting(self._rank, doing, seconds=lasts)
         if longest is not None and longest[1] >= self._times.patience:

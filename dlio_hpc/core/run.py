@@ -151,8 +151,8 @@ def _result(job: _Job, trained: "_Trained | None", generated: Generated | None, 
 
 def _end_hanging(comm: "Intracomm", job: _Job, reason: str, kept: str, rank: int, merged: merge.Merged | None) -> None:
     """Write the result of the epochs that have ended on all ranks, and error.json, and end all ranks, because storage
-    does not answer. kept: text that says what is kept. merged: these epochs; None for none. rank: the rank that hangs. A thread calls this: it does not
-    communicate by MPI, and waits for no storage but that of the job's directory.
+    does not answer. A thread calls this: it does not communicate by MPI, and waits for no storage but that of the job's
+    directory. kept: text that says what is kept. rank: the rank that hangs. merged: these epochs; None for none.
     """
     threading.Timer(_ABORT_S, os._exit, [Incomplete.exit_code]).start()
     message = f"{reason}; {kept}"
@@ -178,15 +178,10 @@ def _keep(job: _Job, reason: str, merged: merge.Merged) -> None:
     made = _Trained(
         merge.epochs(merged, job.run), structs.replace(summary, cut_short=done), {}, [], merge.disturbed(merged), None
     )
-    file_systems: dict[str, Any] = {}
-    asking = threading.Thread(target=lambda: file_systems.update(_file_systems(job.run)), daemon=True)
-    asking.start()
-    asking.join(_ANSWER_S)  # they are unknown if the file system does not answer
-    write(job.folder / rundir.RESULT, _result(job, made, None, dict(file_systems)))
+    file_systems = filesystem.answered(lambda: _file_systems(job.run), _ANSWER_S) or {}
+    write(job.folder / rundir.RESULT, _result(job, made, None, file_systems))
     # HDF5's library lets one thread in at a time, and a reader thread may hang in it.
-    drawing = threading.Thread(target=timeline.write, args=(job.folder, merged, job.run, [], ""), daemon=True)
-    drawing.start()
-    drawing.join(_ANSWER_S)
+    filesystem.answered(lambda: timeline.write(job.folder, merged, job.run, [], ""), _ANSWER_S)
 
 
 class ResultKept(InfrastructureError):
