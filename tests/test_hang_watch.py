@@ -16,7 +16,7 @@ from dlio_hpc.core import blocked_calls, hang_watch, merge
 from dlio_hpc.core.auxiliary_files import Counts
 from dlio_hpc.core.blocked_calls import Call, Since, Waiting
 from dlio_hpc.core.distributions import ASKED, COLUMNS, COMPUTED, READY, STARTED, SYNCED
-from dlio_hpc.core.hang_watch import Sighting
+from dlio_hpc.core.hang_watch import RankSighting
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.merge import Host
@@ -119,12 +119,12 @@ def test_threads_that_wait_for_others_are_no_hang() -> None:
     event.set()
 
 
-def _blocked(rank: int, seconds: float) -> Sighting:
-    return Sighting(rank, "storage", _READ.text, seconds, "2026-11-25T04:00:00Z")
+def _blocked(rank: int, seconds: float) -> RankSighting:
+    return RankSighting(rank, "storage", _READ.text, seconds, "2026-11-25T04:00:00Z")
 
 
 def test_the_message_names_rank_call_file_and_time() -> None:
-    others = [Sighting(0, "ranks", seconds=28.0), Sighting(2, "compute")]
+    others = [RankSighting(0, "ranks", seconds=28.0), RankSighting(2, "compute")]
     first = (
         "storage did not answer: rank 1 (b) waits in pread64 of /data/7.raw at byte 4096 since 2026-11-25T04:00:00Z "
         "(28 s)"
@@ -137,10 +137,10 @@ def test_the_message_names_rank_call_file_and_time() -> None:
 
 
 def test_without_a_rank_that_waits_for_storage_the_job_goes_on() -> None:
-    waiting = [Sighting(rank, "ranks", seconds=20.0 + rank) for rank in range(2)]
-    assert hang_watch.message([*waiting, Sighting(2, "compute")], ["a", "b", "c"]) is None
-    assert hang_watch.message([*waiting, Sighting(2, "other")], ["a", "b", "c"]) is None
-    assert hang_watch.message([waiting[0], Sighting(2, "compute")], ["a", "b", "c"]) is None
+    waiting = [RankSighting(rank, "ranks", seconds=20.0 + rank) for rank in range(2)]
+    assert hang_watch.message([*waiting, RankSighting(2, "compute")], ["a", "b", "c"]) is None
+    assert hang_watch.message([*waiting, RankSighting(2, "other")], ["a", "b", "c"]) is None
+    assert hang_watch.message([waiting[0], RankSighting(2, "compute")], ["a", "b", "c"]) is None
     text, rank = hang_watch.message(waiting, ["a", "b", "c"]) or ("", 0)
     assert rank == 2
     assert text == (

@@ -42,7 +42,7 @@ _PATIENCE_S, _LATE_S = 20.0, 5.0
 Doing = Literal["storage", "ranks", "compute", "other"]
 
 
-class Sighting(Struct, frozen=True):
+class RankSighting(Struct, frozen=True):
     """What a rank waits in. call: its system call. seconds: time for which it is known to wait. since: time, UTC."""
 
     rank: int
@@ -52,7 +52,7 @@ class Sighting(Struct, frozen=True):
     since: str = ""
 
 
-class Limits(NamedTuple):
+class HangTimes(NamedTuple):
     """Seconds. patience: time after which storage counts as not answering. notice: time after the order to stop in
     which ranks can stop by themselves. late: time for which ranks are waited for. look: time between two looks.
     """
@@ -63,10 +63,10 @@ class Limits(NamedTuple):
     look: float
 
 
-def limits(warning_time: float) -> Limits:
+def limits(warning_time: float) -> HangTimes:
     """Return the times of a job. warning_time: seconds from the order to stop to the time limit."""
     patience = min(warning_time / 3, _PATIENCE_S)
-    return Limits(patience, warning_time / 2, min(warning_time / 10, _LATE_S), min(_LOOK_S, patience / 4))
+    return HangTimes(patience, warning_time / 2, min(warning_time / 10, _LATE_S), min(_LOOK_S, patience / 4))
 
 
 class HangWatch:
@@ -82,7 +82,7 @@ class HangWatch:
         rank: int,
         hosts: list[Host],
         workload: Workload,
-        times: Limits,
+        times: HangTimes,
         finish: Callable[[str, str, int, Merged | None], None],
     ) -> None:
         self._stop, self._error, self._folder = directory / rundir.STOP, folder / rundir.ERROR, folder / rundir.HANGS
@@ -92,7 +92,7 @@ class HangWatch:
         self._frame: tuple[FrameType, int] | None = None
         self._done, self._progress, self._same = -1, 0.0, 0.0
         self._stopping = self._first = math.inf
-        self._written: Sighting | None = None
+        self._written: RankSighting | None = None
         self._ended = threading.Event()
         self._main = threading.get_ident()
         self._thread = threading.Thread(target=self._run, name="hang-watch", daemon=True)
@@ -132,10 +132,10 @@ class HangWatch:
             self._stopping = now
         if now - self._stopping < self._times.notice or self._error.exists():
             return
-        sighting = Sighting(self._rank, doing, seconds=lasts)
+        sighting = RankSighting(self._rank, doing, seconds=lasts)
         if longest is not None and longest[1] >= self._times.patience:
             call, seconds = longest
-            sighting = Sighting(self._rank, "storage", call.text, seconds, units.utc(time.time() - seconds))
+            sighting = RankSighting(self._rank, "storage", call.text, seconds, units.utc(time.time() - seconds))
         is_hanging = sighting.doing == "storage" or (doing == "ranks" and lasts >= self._times.patience)
         if is_hanging or self._folder.is_dir():
             self._write(sighting, now)
@@ -152,7 +152,7 @@ class HangWatch:
         self._done, self._frame = done, place
         return doing, now - self._progress
 
-    def _write(self, sighting: Sighting, now: float) -> None:
+    def _write(self, sighting: RankSighting, now: float) -> None:
         """Write what this rank does and, the first time, the epochs that have ended."""
         self._folder.mkdir(exist_ok=True)
         if self._written is None:
@@ -210,7 +210,7 @@ def _is_same(one: tuple[FrameType, int], other: tuple[FrameType, int]) -> bool:
     return one[0] is other[0] and one[1] == other[1]
 
 
-def message(sightings: list[Sighting], hosts: list[str]) -> tuple[str, int] | None:
+def message(sightings: list[RankSighting], hosts: list[str]) -> tuple[str, int] | None:
     """Return a text that says which rank waits in which call, and this rank. Return None if no rank is seen to wait for
     storage, unless a rank has written nothing and all others wait for it. hosts: for each rank, the name of its node.
     """
@@ -246,13 +246,13 @@ def _recording_name(rank: int, epochs: int) -> str:
     return f"rank-{rank}-{epochs}.npz"
 
 
-def _sightings(folder: Path, ranks: int) -> list[Sighting]:
+def _sightings(folder: Path, ranks: int) -> list[RankSighting]:
     """Return what the ranks have written, by rank."""
     listed = []
     for rank in range(ranks):
         path = folder / _sighting_name(rank)
         if path.exists():
-            listed.append(document.decode(path.read_bytes(), Sighting, str(path), InvalidRun))
+            listed.append(document.decode(path.read_bytes(), RankSighting, str(path), InvalidRun))
     return listed
 
 
