@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -20,6 +19,10 @@ class Collected(NamedTuple):
     archive: Path
     fresh: bool
     notes: list[str]
+
+
+# Seconds that the file system of the dataset has to answer.
+_ANSWER_S = 5.0
 
 
 def collect(directory: Path) -> Collected:
@@ -88,9 +91,12 @@ def _ran_again(target: Path, directory: Path) -> bool:
 
 
 def _notes(target: Path, folders: Sequence[str]) -> list[str]:
-    with suppress(OSError):  # a folder may be inaccessible; then there is no note
-        if _device(target.parent) in {_device(Path(folder)) for folder in folders}:
-            return ["the archive is on the file system under test; choose another place with --archive"]
+    def is_under_test() -> bool:
+        return _device(target.parent) in {_device(Path(folder)) for folder in folders}
+
+    # A folder may be inaccessible, or its storage may not answer; then there is no note.
+    if filesystem.answered(is_under_test, _ANSWER_S):
+        return ["the archive is on the file system under test; choose another place with --archive"]
     return []
 
 

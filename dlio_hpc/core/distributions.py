@@ -2,6 +2,8 @@
 the recorded steps and reads of a rank.
 """
 
+from copy import copy
+
 import numpy as np
 import numpy.typing as npt
 
@@ -100,6 +102,16 @@ class ReadLog:
         self._handled: list[tuple[float, float]] = []
         self._pending: Floats = np.empty((2, 0))
         self._pending_handled: Floats = np.empty((2, 0))
+
+    def copy(self) -> "ReadLog":
+        """Return a log that has the reads collected so far."""
+        made = copy(self)
+        made.histogram, made.sizes = self.histogram.copy(), self.sizes.copy()
+        made.activity = copy(self.activity)
+        made.activity.amounts = self.activity.amounts.copy()
+        made._starts, made._ends, made._sizes = self._starts.copy(), self._ends.copy(), self._sizes.copy()
+        made._batches, made._handled = self._batches.copy(), self._handled.copy()
+        return made
 
     def add(self, tally: Tally) -> bool:
         """Collect the reads of a batch. Return True if so many reads have been collected that the caller must now call

@@ -58,6 +58,13 @@ def between(before: Floats, after: Floats) -> Floats:
     return span
 
 
+def together(spans: Floats) -> Floats:
+    """Return the differences of consecutive spans together. spans: results of between(), shape (spans, columns)."""
+    span: Floats = spans.sum(axis=0)
+    span[[CORES, LOAD]] = spans[-1, [CORES, LOAD]]
+    return span
+
+
 def merged(names: Sequence[str], kernels: Sequence[str], spans: Floats) -> Disturbance:
     """Summarise the activity on all nodes during a span of time. names: for each rank, the name of its node. kernels:
     for each rank, the boot id of its node's kernel; ranks with the same boot id are on the same node. spans: for each

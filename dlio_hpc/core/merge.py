@@ -83,6 +83,37 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Fl
     after each marker read of this rank, shape (n, 2).
     """
     offset = clock.offset_to_root(comm, [host.boot for host in hosts])
+    time_bins = _common_bins(comm, recording.reads.activity, offset)
+    gathered = [_gather(comm, part) for part in _parts(recording, marks, offset, time_bins)]
+    return Merged(hosts, time_bins, *gathered) if comm.rank == 0 else None
+
+
+def of_recordings(hosts: list[Host], recordings: list[Recording]) -> Merged:
+    """Merge the recordings of all ranks without MPI. They must have equal numbers of steps, and at least one step.
+
+    Ranks of other nodes than rank 0 have other clocks. All ranks leave the barrier of a step at the same time, so the
+    offset of a clock is the median of the differences between these times.
+    """
+    first = recordings[0].steps[:, SYNCED]
+    offsets = [
+        0.0 if host.boot == hosts[0].boot else float(np.median(first - recording.steps[:, SYNCED]))
+        for host, recording in zip(hosts, recordings, strict=True)
+    ]
+    spans = [_span(recording.reads.activity, offset) for recording, offset in zip(recordings, offsets, strict=True)]
+    begin, end = min(span[0] for span in spans), max(span[1] for span in spans)
+    width = max(recording.reads.activity.time_bins.width for recording in recordings)
+    time_bins = common(width, begin, end, len(hosts)) if begin < end else TimeBins(width, 0, 1)
+    unmarked = np.empty((0, 2))
+    parts = [
+        _parts(recording, unmarked, offset, time_bins) for recording, offset in zip(recordings, offsets, strict=True)
+    ]
+    return Merged(hosts, time_bins, *map(np.stack, zip(*parts, strict=True)))
+
+
+def _parts(recording: Recording, marks: Floats, offset: float, time_bins: TimeBins) -> tuple[Any, ...]:
+    """Return what a rank contributes to the arrays of Merged, in their order. offset: seconds that are added to the
+    clock of the rank.
+    """
     steps = recording.steps.copy()
     steps[..., STARTED : SYNCED + 1] += offset
     reads, counts = recording.reads, recording.counts
@@ -90,8 +121,7 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Fl
         counts.opens, counts.overhead_bytes, counts.requests, counts.preprocess_s, reads.histogram.sum(),
         reads.io_s, reads.hidden_s, reads.total_s, reads.longest_s, recording.own_s,
     ]  # fmt: skip
-    time_bins = _common_bins(comm, reads.activity, offset)
-    parts = (
+    return (
         np.array([offset]),
         steps,
         reads.histogram,
@@ -107,8 +137,12 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Fl
         marks + offset,
         recording.disturbances,
     )
-    gathered = [_gather(comm, part) for part in parts]
-    return Merged(hosts, time_bins, *gathered) if comm.rank == 0 else None
+
+
+def _span(activity: Activity, offset: float) -> tuple[float, float]:
+    """Return the time that the bins of a rank cover, on rank 0's clock; an empty span if it has no bins."""
+    time_bins = activity.time_bins
+    return (time_bins.start + offset, time_bins.end + offset) if time_bins.bins else (math.inf, -math.inf)
 
 
 def _common_bins(comm: "Intracomm", own: Activity, offset: float) -> TimeBins:
@@ -117,7 +151,7 @@ def _common_bins(comm: "Intracomm", own: Activity, offset: float) -> TimeBins:
     """
     from mpi4py import MPI
 
-    span = (own.time_bins.start + offset, own.time_bins.end + offset) if own.time_bins.bins else (math.inf, -math.inf)
+    span = _span(own, offset)
     begin, end = comm.allreduce(span[0], MPI.MIN), comm.allreduce(span[1], MPI.MAX)
     width = comm.allreduce(own.time_bins.width, MPI.MAX)
     return common(width, begin, end, comm.size) if begin < end else TimeBins(width, 0, 1)

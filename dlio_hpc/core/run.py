@@ -2,30 +2,44 @@
 
 import errno
 import os
+import threading
+import time
 from collections import Counter
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
 from dlio_hpc import document, units
-from dlio_hpc.core import cache_facts, clock, environment, interruptions, merge
+from dlio_hpc.core import cache_facts, clock, environment, hang_watch, interruptions, merge
 from dlio_hpc.core.darshan_markers import MarkerReads
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.generate import generate
+from dlio_hpc.core.hang_watch import HangWatch
 from dlio_hpc.core.interruptions import StopWatch
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.rank_zero import on_root
 from dlio_hpc.core.train import train
 from dlio_hpc.darshan import setup
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, about
+from dlio_hpc.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun, about, reported
 from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.plan import cost, dataset, planned_bytes
 from dlio_hpc.plan.plan import Plan, Run
 from dlio_hpc.plan.plan import load as load_plan
 from dlio_hpc.results import probe_result
-from dlio_hpc.results.run_result import DatasetFacts, Disturbance, Epoch, Result, Summary, decode, write
+from dlio_hpc.results.run_result import (
+    DatasetFacts,
+    Disturbance,
+    Epoch,
+    Generated,
+    Result,
+    RunError,
+    Summary,
+    decode,
+    write,
+)
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -34,6 +48,9 @@ if TYPE_CHECKING:
     from dlio_hpc.core.loaders.tensorflow.xplane import XPlane
 
 
+# Seconds that a file system, or HDF5's library, has to answer after storage did not; seconds after which a rank ends
+# even if MPI_Abort does not end it; seconds in which launchers forward the message.
+_ANSWER_S, _ABORT_S, _FORWARD_S = 1.0, 10.0, 0.2
 # Number of files of the dataset of which it is checked where and how they are stored.
 _CHECKED = 1024
 # Error numbers of a file system or a quota without space.
@@ -60,46 +77,111 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
             f"the plan is for {plan.ranks} ranks, but MPI started {comm.size}; the launcher and the MPI library of "
             "mpi4py do not match, or the launcher was given a different number of ranks"
         )
-    name = rundir.run_name(run.number, run.name)
     folder = rundir.run_directory(directory, run.number, run.name)
     started = units.utc_now(fraction=True)
     if comm.rank == 0:
         for file in (rundir.RESULT, rundir.TIMELINE):
             (folder / file).unlink(missing_ok=True)
-        safe_folders.discard(folder / rundir.TF_PROFILE)
+        for name in (rundir.TF_PROFILE, rundir.HANGS):
+            safe_folders.discard(folder / name)
     _require_file_system(plan, run)
     memory = environment.write(comm, directory)
     clock.assemble(comm)
     hosts = comm.allgather(environment.host())
-    progress, stop = Progress(name, speaks=comm.rank == 0), Stop(comm, directory, plan.ranks_per_node)
-    generated = generate(comm, run, progress, stop) if run.kind == "generate" else None
-    trained = None if run.kind == "generate" else _train(comm, plan, run, folder, hosts, progress, stop)
+    progress = Progress(rundir.run_name(run.number, run.name), speaks=comm.rank == 0)
+    stop = Stop(comm, directory, plan.ranks_per_node)
+    job = _Job(directory, folder, plan, run, plan_sha256, started, hosts, memory)
+    watch = HangWatch(
+        directory, folder, comm.rank, hosts, run.workload, hang_watch.limits(plan.warning_time),
+        partial(_end_hanging, comm, job),
+    )  # fmt: skip
+    if run.kind == "generate":
+        with watch:
+            generated, trained = generate(comm, run, progress, stop), None
+    else:
+        generated, trained = None, _train(comm, job, watch, progress, stop)
     if comm.rank:
         return
-    result = Result(
-        run=name,
+    result = _result(job, trained, generated, _file_systems(run))
+    _write(directory, folder, result, trained.timeline_fault if trained else None)
+    _end(directory, result)
+
+
+class _Job(NamedTuple):
+    """What a result says of its job. directory, folder: folders of the job and of the run. memory: bytes of memory that
+    the job may use, on rank 0.
+    """
+
+    directory: Path
+    folder: Path
+    plan: Plan
+    run: Run
+    plan_sha256: str
+    started: str
+    hosts: list[merge.Host]
+    memory: int | None
+
+
+def _result(job: _Job, trained: "_Trained | None", generated: Generated | None, file_systems: dict[str, Any]) -> Result:
+    """Return the result of a run that ends now. file_systems: result of _file_systems()."""
+    plan, run = job.plan, job.run
+    return Result(
+        run=rundir.run_name(run.number, run.name),
         kind=run.kind,
-        plan_sha256=plan_sha256,
-        started=started,
+        plan_sha256=job.plan_sha256,
+        started=job.started,
         ended=units.utc_now(fraction=True),
-        ranks=comm.size,
+        ranks=plan.ranks,
         nodes=plan.nodes,
         ranks_per_node=plan.ranks_per_node,
         dataset=_facts(run),
-        hosts=list(dict.fromkeys(host.name for host in hosts)),
+        hosts=list(dict.fromkeys(host.name for host in job.hosts)),
         versions=environment.versions(),
         epochs=trained.epochs if trained else [],
         summary=trained.summary if trained else None,
         generated=generated,
         hints=trained.hints if trained else {},
         faults=trained.faults if trained else [],
-        gap_s=_gap(directory, plan, run, started),
-        **_file_systems(run),
-        memory_bytes=memory,
+        gap_s=_gap(job.directory, plan, run, job.started),
+        **file_systems,
+        memory_bytes=job.memory,
         disturbance=trained.disturbance if trained else None,
     )
-    _write(directory, folder, result, trained.timeline_fault if trained else None)
-    _end(directory, result)
+
+
+def _end_hanging(comm: "Intracomm", job: _Job, reason: str, kept: str, rank: int, merged: merge.Merged | None) -> None:
+    """Write the result of the epochs that have ended on all ranks, and error.json, and end all ranks, because storage
+    does not answer. A thread calls this: it does not communicate by MPI, and waits for no storage but that of the job's
+    directory. kept: text that says what is kept. rank: the rank that hangs. merged: these epochs; None for none.
+    """
+    threading.Timer(_ABORT_S, os._exit, [Incomplete.exit_code]).start()
+    message = f"{reason}; {kept}"
+    error = RunError(rank, job.hosts[rank].name, Incomplete.__name__, message, Incomplete.exit_code)
+    try:
+        if merged is not None:
+            _keep(job, reason, merged)
+        rundir.write(job.folder / rundir.ERROR, document.encode(error))
+        safe_folders.discard(job.folder / rundir.HANGS)
+        raise Incomplete(message)
+    except Exception as fault:  # noqa: BLE001 - reported, then all ranks end
+        reported(fault, f"rank {rank} on {error.host}: ")
+    time.sleep(_FORWARD_S)
+    comm.Abort(Incomplete.exit_code)
+
+
+def _keep(job: _Job, reason: str, merged: merge.Merged) -> None:
+    """Write result.json and timeline.h5 of the epochs that have ended."""
+    from dlio_hpc.core import timeline
+
+    summary = merge.summary(merged, job.run)
+    done = f"{summary.steps} of {summary.steps_planned} steps; {reason}"
+    made = _Trained(
+        merge.epochs(merged, job.run), structs.replace(summary, cut_short=done), {}, [], merge.disturbed(merged), None
+    )
+    file_systems = filesystem.answered(lambda: _file_systems(job.run), _ANSWER_S) or {}
+    write(job.folder / rundir.RESULT, _result(job, made, None, file_systems))
+    # HDF5's library lets one thread in at a time, and a reader thread may hang in it.
+    filesystem.answered(lambda: timeline.write(job.folder, merged, job.run, [], ""), _ANSWER_S)
 
 
 class ResultKept(InfrastructureError):
@@ -174,19 +256,20 @@ class _Trained(NamedTuple):
     timeline_fault: OSError | None
 
 
-def _train(
-    comm: "Intracomm", plan: Plan, run: Run, folder: Path, hosts: list[merge.Host], progress: Progress, stop: Stop
-) -> _Trained | None:
+def _train(comm: "Intracomm", job: _Job, watch: HangWatch, progress: Progress, stop: Stop) -> _Trained | None:
     """Run all steps of a warm-up or measurement, and write timeline.h5 on rank 0. Return the results on rank 0, and
     None on other ranks.
     """
-    on_root(comm, lambda: _require(run, comm.size))
-    profiler = _profiler(folder, comm.rank) if run.tf_profile else None
-    marks = MarkerReads(comm, plan.directory, run)
-    marks.take()
-    with StopWatch() as watch:
-        recording = train(comm, run, plan.ranks_per_node, progress, stop, profiler or nullcontext())
-        stops = watch.stops()
+    plan, run, folder, hosts = job.plan, job.run, job.folder, job.hosts
+    with watch:
+        on_root(comm, lambda: _require(run, comm.size))
+        profiler = _profiler(folder, comm.rank) if run.tf_profile else None
+        marks = MarkerReads(comm, plan.directory, run)
+        marks.take()
+        with StopWatch() as stopped:
+            around = profiler or nullcontext()
+            recording = train(comm, run, plan.ranks_per_node, progress, stop, around, watch.watch)
+            stops = stopped.stops()
     marks.take()
     clock.barrier(comm)
     marks.close()

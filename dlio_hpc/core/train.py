@@ -1,8 +1,10 @@
 """The training loop of a rank: wait for a batch, compute, synchronise. Each of these phases is timed separately."""
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,7 +33,7 @@ from dlio_hpc.core.distributions import (
 from dlio_hpc.core.disturbance import Meter
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.evaluation import COLUMNS as EVALUATED
-from dlio_hpc.core.evaluation import EvaluationPasses
+from dlio_hpc.core.evaluation import EPOCH, EvaluationPasses
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders import open_loader
 from dlio_hpc.core.loaders.loader import Batch
@@ -82,9 +84,11 @@ def train(
     progress: Progress,
     stop: Stop,
     around: AbstractContextManager[None],
+    watch: "Callable[[Recorder], None]" = lambda _: None,
 ) -> Recording:
     """Run the steps of all epochs on this rank, or as many steps as fit before the time limit. around: context manager
-    that is entered before the first epoch, when the loader is open, and left after the last epoch.
+    that is entered before the first epoch, when the loader is open, and left after the last epoch. watch: function that
+    is called with the recorder of the steps before the first step.
     """
     from mpi4py import MPI
 
@@ -96,13 +100,14 @@ def train(
     loop = _Loop(
         comm,
         workload,
-        _Recorder(run, progress),
+        Recorder(run, progress),
         _checkpoints(comm, run, ranks_on_node),
         AuxiliaryFiles(run, comm.rank, apart),
         Verification(workload, partial(dataset.file_path, run)),
         apart,
         stop,
     )
+    watch(loop.record)
     clock.assemble(comm)
     node: Intracomm = comm.Split_type(MPI.COMM_TYPE_SHARED)  # type: ignore[assignment]
     drop_cache = PageCacheDrop(node, run) if workload.reader.drop_cache else None
@@ -127,6 +132,8 @@ def train(
                 loop.finish_verification(epoch)
                 loop.record.arrived(arrivals.end(apart.taken() + loop.record.other_processes_fetched()))
                 loop.record.disturbed(disturbance.between(before, meter.read()))
+                if not stopped:
+                    loop.record.keep(loop.auxiliary_files.counts())
                 loop.record.stopped = stopped or (evaluation is not None and loop.evaluate(epoch, evaluation))
                 if loop.record.stopped:
                     break
@@ -164,7 +171,7 @@ class _Loop(NamedTuple):
 
     comm: "Intracomm"
     workload: Workload
-    record: "_Recorder"
+    record: "Recorder"
     checkpoints: Checkpoints | None
     auxiliary_files: AuxiliaryFiles
     verification: Verification
@@ -243,8 +250,21 @@ class _Loop(NamedTuple):
         self.record.checkpoint(epoch, pause_s, clock.now() - started - pause_s, saved)
 
 
-class _Recorder:
-    """Recorder of the steps of a rank. It is called after the end of a step and before the start of the next step."""
+class _Kept(NamedTuple):
+    """What a recorder had counted when an epoch ended. epochs: number of epochs that had ended."""
+
+    epochs: int
+    reads: ReadLog
+    counts: Tally
+    bookkeeping_s: float
+    auxiliary_files: Counts
+
+
+class Recorder:
+    """Recorder of the steps of a rank. It is called after the end of a step and before the start of the next step.
+
+    Another thread may call finished() while a step hangs.
+    """
 
     def __init__(self, run: Run, progress: Progress) -> None:
         epochs = run.workload.train.epochs
@@ -258,10 +278,12 @@ class _Recorder:
         self._other_processes_fetched = 0
         self._reads = ReadLog()
         self._counts = Tally()
-        self._done, self._planned = 0, epochs * run.steps_per_epoch
+        self.done, self._planned = 0, epochs * run.steps_per_epoch
         self._checkpoints: list[tuple[float, float, float, float, Saved | Future[Saved]]] = []
         self.restored = np.empty((0, RESTORED))
         self.stopped = False
+        # The barriers of a step keep ranks less than an epoch apart: the last two ends of epochs have one in common.
+        self._kept: deque[_Kept] = deque(maxlen=2)
         reader = run.workload.reader
         self._ahead = 2 * reader.batches_ahead + reader.read_threads  # frameworks round up and buffer again
         self._progress = progress
@@ -269,13 +291,13 @@ class _Recorder:
     def step(self, epoch: int, row: memoryview, batch: Batch) -> None:
         row[SAMPLES], row[BYTES] = len(batch.rows), batch.tally.bytes_read
         self._counts.count(batch.tally)
-        self._done += 1
+        self.done += 1
         if self._reads.add(batch.tally):
             # Batches that are still being read were requested at most `ahead` steps ago.
             asked = self._rows()[-max(self._ahead, 1) :]
             self._reads.fold(self._rows(), float(asked[0, STARTED]))
-        if self._progress.is_due(self._done, self._planned):
-            self._progress.show(self._done, self._planned, "steps", f"epoch {epoch + 1} of {len(self.steps)}")
+        if self._progress.is_due(self.done, self._planned):
+            self._progress.show(self.done, self._planned, "steps", f"epoch {epoch + 1} of {len(self.steps)}")
 
     def after_step(self, epoch: int, bookkeeping_s: float, verify_s: float, compared: int) -> None:
         """Record the seconds that the loop spent after a step, and the number of samples that were compared."""
@@ -286,7 +308,7 @@ class _Recorder:
 
     def checkpoint(self, epoch: int, pause_s: float, own_s: float, saved: "Saved | Future[Saved]") -> None:
         """Record a checkpoint. own_s: seconds in addition to the pause that the loop spent on it."""
-        self._checkpoints.append((epoch, self._done - epoch * self.steps.shape[1], pause_s, own_s, saved))
+        self._checkpoints.append((epoch, self.done - epoch * self.steps.shape[1], pause_s, own_s, saved))
 
     def other_processes_fetched(self) -> int:
         """Return the number of bytes that the kernel fetched from storage during the start of worker processes. Only
@@ -304,9 +326,38 @@ class _Recorder:
     def disturbed(self, columns: Floats) -> None:
         self._disturbances.append(columns)
 
+    def keep(self, auxiliary_files: Counts) -> None:
+        """Keep what is counted so far, because an epoch has ended."""
+        counts = copy(self._counts)
+        kept = _Kept(len(self._disturbances), self._reads.copy(), counts, self._bookkeeping_s, auxiliary_files)
+        self._kept.append(kept)
+
+    def finished(self, workload: Workload) -> "dict[int, Recording]":
+        """Return recordings of the epochs that have ended, without the one that is going on: by their number, those of
+        the last two ends of epochs. Checkpoints that are still being written in the background are left out.
+        """
+        return {kept.epochs: self._finished(kept, workload) for kept in list(self._kept)}
+
+    def _finished(self, kept: _Kept, workload: Workload) -> Recording:
+        epochs, reads = kept.epochs, kept.reads.copy()
+        steps = self.steps[:epochs].reshape(-1, COLUMNS)
+        reads.fold(steps)
+        saved = [row for row in list(self._checkpoints) if row[0] < epochs]
+        rows = [(*row[:-1], *_figures(row[-1])) for row in saved[: _written(saved)]]
+        own_s = own_cost.seconds(workload, steps, reads.waited_s, kept.auxiliary_files.time_s, kept.bookkeeping_s)
+        own_s += sum(row[3] for row in rows)
+        passes = [row for row in list(self._evaluated) if row[EPOCH] < epochs]
+        spans = np.array(self._disturbances[:epochs])
+        return Recording(
+            steps, reads, np.array(self._arrivals[:epochs]), np.array(rows, float).reshape(-1, CHECKPOINTED),
+            self.restored, np.array(passes).reshape(-1, EVALUATED), self._verified[:epochs], own_s, kept.counts,
+            kept.auxiliary_files, np.vstack([spans, disturbance.together(spans)]),
+            True,
+        )  # fmt: skip
+
     def _rows(self) -> Floats:
         """Return the steps done so far, in order of time, shape (steps, columns)."""
-        return self.steps.reshape(-1, self.steps.shape[-1])[: self._done]
+        return self.steps.reshape(-1, self.steps.shape[-1])[: self.done]
 
     def recording(self, auxiliary_files: Counts, workload: Workload) -> Recording:
         steps = self._rows()
@@ -322,6 +373,14 @@ class _Recorder:
             steps, self._reads, arrivals, checkpoints, self.restored, evaluated, verified, own_s, self._counts,
             auxiliary_files, disturbances, self.stopped,
         )  # fmt: skip
+
+
+def _written(saved: "list[tuple[float, float, float, float, Saved | Future[Saved]]]") -> int:
+    """Return the number of checkpoints before the first one that is not yet written."""
+    for number, (*_, one) in enumerate(saved):
+        if not isinstance(one, Saved) and (not one.done() or one.exception() is not None):
+            return number
+    return len(saved)
 
 
 def _figures(saved: "Saved | Future[Saved]") -> tuple[float, float, float, int]:

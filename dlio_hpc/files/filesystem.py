@@ -4,15 +4,18 @@ one magic number; their kind is the type in /proc/self/mountinfo, such as fuse.g
 """
 
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
 from dlio_hpc.errors import ABSENT, InfrastructureError, of_system
 from dlio_hpc.files import storage_proofs
 
+T = TypeVar("T")
 LUSTRE = 0x0BD00BD0
 _KINDS = {
     LUSTRE: "lustre", 0xEF53: "ext4", 0x58465342: "xfs", 0x9123683E: "btrfs", 0x01021994: "tmpfs", 0x6969: "nfs",
@@ -120,6 +123,22 @@ def free(path: Path) -> int:
     """Return the bytes that this user may still write to the file system of `path`."""
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
+
+
+def answered(ask: Callable[[], T], patience_s: float) -> T | None:
+    """Return the result of `ask`, a function that asks file systems. Return None if it raises OSError, or has not
+    returned after `patience_s` seconds, because storage does not answer.
+    """
+    results: list[T] = []
+
+    def run() -> None:
+        with suppress(OSError):
+            results.append(ask())
+
+    asking = threading.Thread(target=run, daemon=True)
+    asking.start()
+    asking.join(patience_s)
+    return results[0] if results else None
 
 
 def existing(path: Path) -> Path:

@@ -37,6 +37,7 @@ RESULT = "result.json"
 PROBE = "probe.json"
 TIMELINE = "timeline.h5"
 ERROR = "error.json"
+HANGS = "hangs"
 TF_PROFILE = "tf-profile"
 # Folder beside the directories of jobs: the Python environments that jobs unpack on their nodes.
 PYTHON_ENVIRONMENTS = "python-environments"

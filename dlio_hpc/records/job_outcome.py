@@ -371,6 +371,8 @@ def _own_fault(run: RunOutcome) -> DlioError | None:
     """
     if run.error is not None:
         kind = kind_of(run.error.exit_code)
+        if kind is Incomplete:
+            return Incomplete(f"{run.name}: {run.error.message}")
         return kind(f"{run.name} failed on rank {run.error.rank} ({run.error.host}): {run.error.message}")
     if run.result is not None and run.result.faults:
         return InvalidRun(f"{run.name} is invalid: {'; '.join(run.result.faults)}")

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.darshan.log_verdict import Bytes
+from dlio_hpc.errors import Incomplete
 from dlio_hpc.lustre.layout_record import Record
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports import bottleneck, job_banner, job_rows, log_document
@@ -123,7 +124,8 @@ def _problems(run: RunOutcome) -> list[Block]:
     """Return blocks of lines about the faults of a run, its error, and a missing result."""
     lines = [f"invalid: {fault}" for fault in job_rows.invalid(run)]
     if run.error is not None:
-        lines.append(f"failed on rank {run.error.rank} ({run.error.host}): {run.error.message}")
+        place = f"failed on rank {run.error.rank} ({run.error.host}): "
+        lines.append((place if run.error.exit_code != Incomplete.exit_code else "") + run.error.message)
     elif run.result is None:
         return [Lines(["no result"])]
     return [Lines(lines, "red")]
