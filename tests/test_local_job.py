@@ -95,9 +95,7 @@ def test_the_timeline_holds_every_step_of_every_rank(run: Run, small: Path) -> N
     assert steps["samples"].sum() == result["summary"]["samples"]
     assert counts.sum() == result["summary"]["reads"] == SAMPLES * EPOCHS
     ends = steps["start"] + steps["wait"] + steps["compute"] + steps["sync"]
-    between = (steps["start"][:, 1:, 0].min(axis=0) - ends[:, :-1, -1].max(axis=0)).sum()
-    wall_s = result["summary"]["wall_s"]
-    assert ends.max() - between <= wall_s <= ends.max(), "the preparation between epochs is no part of it"
+    assert ends.max() == pytest.approx(result["summary"]["wall_s"])
     assert steps["wait"].mean() == pytest.approx(result["summary"]["wait_s"]["mean"])
     assert (steps["compute"] >= 0.001).all()
 
