@@ -83,6 +83,38 @@ def test_a_job_with_the_record_of_another_is_invalid(tmp_path: Path) -> None:
         job_outcome.load(folder)
 
 
+@pytest.mark.parametrize("name", ["../../elsewhere", "a/b", "..", ""])
+def test_a_job_whose_name_leads_elsewhere_is_refused(run: Run, tmp_path: Path, name: str) -> None:
+    folder = _left(tmp_path / "runs", "demo-20260102-030405-0a1b2c")
+    path = folder / rundir.JOB
+    path.write_bytes(path.read_bytes().replace(b"demo-20260102-030405-0a1b2c", name.encode()))
+    done = run("dlio-hpc", "collect", folder)
+    assert done.code == 3, done.err
+    assert "is not the name of a job" in done.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs"]
+
+
+def test_a_folder_that_claims_to_be_another_job_replaces_no_archive(run: Run, tmp_path: Path) -> None:
+    job = _left(tmp_path / "runs", "demo-20260102-030405-0a1b2c")
+    assert run("dlio-hpc", "collect", job).code == 0
+    (target,) = (tmp_path / "runs/archive").glob("*.tar.zst")
+    before = target.read_bytes()
+    (forged,) = job.glob("runs/*/result.json")
+    sound = forged.read_bytes()
+    (job / "attempts/7").mkdir(parents=True)
+    (job / "attempts/7/job.out").write_text("again")
+    forged.write_bytes(sound.replace(b'"faults": []', b'"faults": [] '))
+    assert forged.read_bytes() != sound
+    done = run("dlio-hpc", "collect", job)
+    assert "has changed since it was archived" in done.err
+    assert target.read_bytes() == before, "the archived result is in no attempt of the folder"
+    kept = job / "attempts/7" / forged.relative_to(job)
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(sound)
+    assert "the job ran again after it was archived" in run("dlio-hpc", "collect", job).err
+    assert target.read_bytes() != before
+
+
 def test_each_flipped_bit_of_an_index_is_named(tmp_path: Path) -> None:
     """One file after the other gets random flips; none reaches the ranks as a wrong offset or an IndexError."""
     existing.records(tmp_path / "data", existing.payloads())

@@ -15,7 +15,7 @@ from dlio_hpc.analysis import uneven_time
 from dlio_hpc.batch import job_record, job_state
 from dlio_hpc.batch.schedulers import pbs, slurm
 from dlio_hpc.config import site, workload
-from dlio_hpc.core import interruptions
+from dlio_hpc.core import clock, interruptions
 from dlio_hpc.core.distributions import COMPUTED, READY, STARTED, SYNCED
 from dlio_hpc.core.interruptions import Stops, StopWatch
 from dlio_hpc.core.merge import Merged
@@ -86,6 +86,30 @@ def test_a_suspended_node_is_an_interruption(tmp_path: Path) -> None:
     assert interruptions.of_run(_made(tmp_path), 5, [Stops([], 0.1)] * 3) == []
 
 
+def test_times_in_which_no_thread_ran_are_interruptions_wherever_they_are(tmp_path: Path) -> None:
+    made = _made(tmp_path)
+    delayed = _delayed(made, slice(None), 4, STARTED, 2.5)
+    within = Stops([], 0.0, [(float(delayed.steps[0, 4, READY]) - 0.001, 2.4)])
+    after = Stops(
+        [], 0.0, [(float(delayed.steps[2, -1, SYNCED]) + 9.0, 3.0), (float(delayed.steps[2, -1, SYNCED]) + 20, 1.5)]
+    )
+    outside, step = interruptions.of_run(delayed, 5, [within, _NOTHING, after])
+    assert (outside.kind, outside.epoch, outside.step, outside.ranks) == ("stopped", 0, 0, 1)
+    assert outside.seconds == pytest.approx(4.5)
+    assert (step.kind, step.epoch, step.step, step.seconds) == ("stopped", 1, 5, 2.4)
+
+
+def test_the_heartbeat_notices_when_it_slept_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([10.0, 10.05, 10.11, 13.16, 13.21, 13.8])
+    monkeypatch.setattr(clock, "now", lambda: next(times))
+    watch = StopWatch(has_heartbeat=True)
+    beats = iter([False] * 5 + [True])
+    monkeypatch.setattr(watch._ended, "wait", lambda _: next(beats))
+    watch._beat()
+    assert [end for end, _ in watch._gaps] == [13.16, 13.8]
+    assert [length for _, length in watch._gaps] == pytest.approx([3.0, 0.54])
+
+
 def test_sigcont_is_noted_and_its_handler_restored() -> None:
     before = signal.getsignal(signal.SIGCONT)
     with StopWatch() as watch:
@@ -116,7 +140,7 @@ def test_a_stopped_run_is_no_measurement(tmp_path: Path) -> None:
     banner = job_banner.of_jobs([outcome])
     assert banner.state == "not measured"
     assert "its ranks were stopped for 15 s of " in banner.text
-    assert "(epoch 2, step 3, 2 ranks continued)" in banner.text
+    assert "(epoch 2, step 3, 2 ranks stood still)" in banner.text
 
 
 def test_interruptions_of_less_than_a_hundredth_do_not_matter(tmp_path: Path) -> None:

@@ -38,13 +38,15 @@ def _described(summary: Summary | None, kinds: tuple[str, ...], text: str) -> st
 
 
 def _place(interruption: Interruption) -> str:
-    if not interruption.step:
+    if interruption.kind == "suspended":
         return "the node was suspended"
     ranks = f"{interruption.ranks} rank{'s' * (interruption.ranks > 1)}"
     step = f"epoch {interruption.epoch}, step {interruption.step}"
+    if not interruption.step:
+        return f"outside of steps, {ranks}"
     asked_s = interruption.asked_s
     if asked_s is None:
-        return f"{step}, {ranks} continued"
+        return f"{step}, {ranks} stood still"
     times = f"{interruption.seconds / asked_s + 1:.0f} x " if asked_s else ""
     return f"{step}: {times}the {format_seconds(asked_s)} asked, {ranks}"
 

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from dlio_hpc.batch import job_record, job_state
-from dlio_hpc.errors import Incomplete, InfrastructureError, of_system
+from dlio_hpc.errors import Incomplete, InfrastructureError, InvalidRun, of_system
 from dlio_hpc.files import archive, filesystem, rundir
 from dlio_hpc.plan.plan import archive_folder
 
@@ -41,6 +41,8 @@ def collect(directory: Path) -> Collected:
             "when the file exit_status exists"
         )
     plan = job_record.load_plan(directory)
+    if plan.job != record.job:
+        raise InvalidRun(f"{directory}: {rundir.PLAN} is of job {plan.job}, but {rundir.JOB} of job {record.job}")
     target = archive_folder(plan, directory) / (record.job + archive.SUFFIX)
     if not target.exists():
         job_state.await_release(directory)
@@ -84,10 +86,15 @@ def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
 
 def _ran_again(target: Path, directory: Path) -> bool:
     """Return whether the job ran again after it was archived. This is so if the job directory has an earlier attempt
-    that is not in the archive.
+    that is not in the archive, the plan that is in the archive, and every result that is in the archive: a folder that
+    only claims to be the job replaces no archive.
     """
-    archived = {PurePosixPath(name).parts[:2] for name in archive.listed(target)}
-    return any((rundir.ATTEMPTS, attempt.name) not in archived for attempt in rundir.attempts(directory))
+    archived, current = archive.listed(target), archive.digests(directory)
+    attempts = {PurePosixPath(name).parts[:2] for name in archived}
+    if all((rundir.ATTEMPTS, attempt.name) in attempts for attempt in rundir.attempts(directory)):
+        return False
+    results = {digest for name, digest in archived.items() if PurePosixPath(name).name == rundir.RESULT}
+    return archived.get(rundir.PLAN) == current.get(rundir.PLAN) and results <= set(current.values())
 
 
 def _notes(target: Path, folders: Sequence[str]) -> list[str]:

@@ -87,6 +87,8 @@ def decode(content: bytes, source: str) -> Job:
     """
     record = document.decode(content, Job, source, InvalidRun)
     document.check_moments(record.states, ("time",), source)
+    if record.job in {"", ".", ".."} or "/" in record.job or "\0" in record.job:
+        raise InvalidRun(f"{source}: job: {record.job!r} is not the name of a job; archives get this name")
     return record
 
 

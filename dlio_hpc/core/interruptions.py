@@ -5,7 +5,7 @@ asked. The times of the steps contain them.
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import FrameType, TracebackType
 from typing import NamedTuple
 
@@ -19,27 +19,35 @@ from dlio_hpc.results.run_result import Interruption
 # A step counts as interrupted if it takes this many seconds longer than expected, and its computation if it also takes
 # this multiple of what was asked.
 _LONGER_S, _MULTIPLE = 0.5, 5.0
+# Seconds between two beats of the thread that notices stops.
+_BEAT_S = 0.05
 # Number of interruptions that are listed, the longest first.
 _MOST = 20
 
 
 class Stops(NamedTuple):
     """Signs of interruptions that a rank saw. continued: timestamps at which the rank received SIGCONT. suspended_s:
-    seconds in which its node was suspended.
+    seconds in which its node was suspended. gaps: ends and lengths of times in which no thread of the rank ran.
     """
 
     continued: list[float]
     suspended_s: float
+    gaps: Sequence[tuple[float, float]] = ()
 
 
 class StopWatch:
     """Context manager that records the signs of interruptions. SIGCONT ends a stop by SIGSTOP or SIGTSTP, which batch
     systems send to suspended jobs. CLOCK_BOOTTIME counts the time in which a node is suspended; CLOCK_MONOTONIC does
-    not.
+    not. A thread that sleeps for 50 ms again and again notices when it sleeps far longer: a frozen control group sends
+    no signal. has_heartbeat: whether there is such a thread. Libraries may hold Python's lock while they wait for
+    storage, which looks the same, so that it is of use only without them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, has_heartbeat: bool = False) -> None:
         self._continued: list[float] = []
+        self._gaps: list[tuple[float, float]] = []
+        self._ended = threading.Event()
+        self._heartbeat = threading.Thread(target=self._beat, daemon=True) if has_heartbeat else None
         self._before = 0.0
         self._handler: object = None
 
@@ -48,20 +56,31 @@ class StopWatch:
         if threading.current_thread() is threading.main_thread():
             self._handler = signal.signal(signal.SIGCONT, self._note)
             signal.siginterrupt(signal.SIGCONT, False)
+        if self._heartbeat is not None:
+            self._heartbeat.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended.set()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGCONT, self._handler)  # type: ignore[arg-type]
+
+    def _beat(self) -> None:
+        before = clock.now()
+        while not self._ended.wait(_BEAT_S):
+            now = clock.now()
+            if now - before > _LONGER_S + _BEAT_S:
+                self._gaps.append((now, now - before - _BEAT_S))
+            before = now
 
     def _note(self, _number: int, _frame: FrameType | None) -> None:
         self._continued.append(clock.now())
 
     def stops(self) -> Stops:
         """Return what was recorded so far."""
-        return Stops(list(self._continued), _suspended() - self._before)
+        return Stops(list(self._continued), _suspended() - self._before, list(self._gaps))
 
 
 def _suspended() -> float:
@@ -74,7 +93,7 @@ def of_run(merged: Merged, per_epoch: int, stops: list[Stops]) -> list[Interrupt
     """
     if not merged.steps.size:
         return []
-    listed = [*_overrun(merged, per_epoch), *_continued(merged, per_epoch, stops)]
+    listed = [*_overrun(merged, per_epoch), *_continued(merged, per_epoch, stops), *_gaps(merged, per_epoch, stops)]
     by_step: dict[tuple[int, int], Interruption] = {}
     for interruption in sorted(listed, key=lambda interruption: (interruption.kind == "stopped", interruption.seconds)):
         by_step[interruption.epoch, interruption.step] = interruption
@@ -115,3 +134,27 @@ def _continued(merged: Merged, per_epoch: int, stops: list[Stops]) -> Iterator[I
         epoch, number = divmod(step, per_epoch)
         ranks = int((seconds[:, step] > _LONGER_S).sum())
         yield Interruption("stopped", epoch + 1, number + 1, float(seconds[:, step].max()), ranks)
+
+
+def _gaps(merged: Merged, per_epoch: int, stops: list[Stops]) -> Iterator[Interruption]:
+    """Yield the steps in which no thread of a rank ran for a while, and the sum of such times outside of steps, in
+    checkpoints for example.
+    """
+    begins, ends = merged.steps[..., STARTED], merged.steps[..., SYNCED]
+    inside: dict[int, list[float]] = {}
+    outside: list[float] = []
+    for rank, stop in enumerate(stops):
+        apart = 0.0
+        for end, length in stop.gaps:
+            moment = end + merged.offsets[rank, 0]
+            step = int(np.searchsorted(begins[rank], moment)) - 1
+            if step >= 0 and moment - length < ends[rank, step]:
+                inside.setdefault(step, []).append(length)
+            else:
+                apart += length
+        outside.append(apart)
+    for step, lengths in inside.items():
+        epoch, number = divmod(step, per_epoch)
+        yield Interruption("stopped", epoch + 1, number + 1, max(lengths), len(lengths))
+    if max(outside) > 0:
+        yield Interruption("stopped", 0, 0, max(outside), sum(seconds > 0 for seconds in outside))

@@ -266,7 +266,7 @@ def _train(comm: "Intracomm", job: _Job, watch: HangWatch, progress: Progress, s
         profiler = _profiler(folder, comm.rank) if run.tf_profile else None
         marks = MarkerReads(comm, plan.directory, run)
         marks.take()
-        with StopWatch() as stopped:
+        with StopWatch(has_heartbeat=_is_plain(run)) as stopped:
             around = profiler or nullcontext()
             recording = train(comm, run, plan.ranks_per_node, progress, stop, around, watch.watch)
             stops = stopped.stops()
@@ -298,6 +298,12 @@ def _train(comm: "Intracomm", job: _Job, watch: HangWatch, progress: Progress, s
     return _Trained(
         merge.epochs(merged, run), summary, recording.counts.hints, faults, merge.disturbed(merged), timeline_fault
     )
+
+
+def _is_plain(run: Run) -> bool:
+    """Return whether no library holds Python's lock while a rank waits for storage."""
+    checkpoint = run.workload.checkpoint
+    return run.workload.reader.mode == "posix" and (checkpoint is None or checkpoint.mode == "posix")
 
 
 def _require(run: Run, ranks: int) -> None:
@@ -365,6 +371,9 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
         return []
     faults = []
     checkpoint, restored = run.workload.checkpoint, summary.restored
+    written = summary.checkpoint.count if summary.checkpoint is not None else 0
+    if checkpoint is not None and checkpoint.writes is not None and written != checkpoint.writes:
+        faults.append(f"{written} checkpoints were written, but {checkpoint.writes} were planned (checkpoint.writes)")
     reads = checkpoint.reads if checkpoint is not None and summary.checkpoint is not None else 0
     if (number := restored.count if restored else 0) < reads:
         faults.append(f"{number} checkpoints were read, but {reads} were planned")

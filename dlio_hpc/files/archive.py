@@ -91,10 +91,17 @@ def is_of(path: Path, directory: Path) -> bool:
         return held.manifest == _manifest(directory)
 
 
-def listed(path: Path) -> frozenset[str]:
-    """Return the names of the archived files, from the manifest. Raise InvalidRun if the manifest cannot be read."""
+def listed(path: Path) -> dict[str, str]:
+    """Return the SHA-256 of the archived files by name, from the manifest. Raise InvalidRun if the manifest cannot be
+    read.
+    """
     with _opened(path) as held:
-        return frozenset(held.manifest.files)
+        return {name: file.sha256 for name, file in held.manifest.files.items()}
+
+
+def digests(directory: Path) -> dict[str, str]:
+    """Return the SHA-256 of the files of a job that an archive of `directory` has, by name."""
+    return {name: file.sha256 for name, file in _manifest(directory).files.items()}
 
 
 def faults(path: Path) -> list[str]:
