@@ -252,6 +252,13 @@ def test_more_than_memory_holds_must_have_come_from_somewhere() -> None:
     assert _judge("gpfs", asked, memory=100 * MIB, size=1000 * MIB, shard=False).outcome() == "unknown"
 
 
+def test_a_memory_limit_of_the_job_does_not_limit_the_page_cache() -> None:
+    asked = {"bytes_read": 1000 * MIB}
+    result = _result("gpfs", asked, memory=100 * MIB, size=1000 * MIB)
+    for physical, outcome in ((100 * MIB, "storage"), (2000 * MIB, "unknown")):
+        assert page_cache_check.judge(_run(), replace(result, physical_memory_bytes=physical)).outcome() == outcome
+
+
 def test_epochs_that_read_nothing_prove_nothing_and_spoil_nothing() -> None:
     """With `load: memory` all data are read ahead of the first step."""
     idle = {"bytes_read": 0, "storage_bytes_read": 0}

@@ -344,7 +344,8 @@ def _outgrown(run: Run, result: Result, epoch: Epoch, reason: str) -> tuple[floa
     unless the epoch reads far more distinct bytes than the memory of all nodes can hold. reason: why the share is
     unknown otherwise.
     """
-    memory, different = result.memory_bytes, min(epoch.bytes_read, result.dataset.bytes)
+    memory = result.physical_memory_bytes or result.memory_bytes  # other jobs' limits count the pages that they read
+    different = min(epoch.bytes_read, result.dataset.bytes)
     if memory and run.workload.reader.shard and different >= memory / LIMIT:
         return memory / different, "larger than the memory of all nodes"
     return None, reason

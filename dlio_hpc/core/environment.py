@@ -4,7 +4,7 @@ import os
 import platform
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from dlio_hpc import __version__, document
 from dlio_hpc.config.site import SchedulerName
@@ -50,9 +50,18 @@ def versions() -> dict[str, str]:
     }
 
 
-def write(comm: "Intracomm", directory: Path) -> int | None:
-    """Collect facts about all nodes, and write environment.json on rank 0. Return on rank 0 the bytes of memory that
-    the job may use on all its nodes together, and None on other ranks.
+class Memory(NamedTuple):
+    """Bytes of memory of all nodes together. limit: memory that the job may use. physical: memory that the nodes have,
+    whose page cache other jobs and services may have filled.
+    """
+
+    limit: int
+    physical: int
+
+
+def write(comm: "Intracomm", directory: Path) -> Memory | None:
+    """Collect facts about all nodes, and write environment.json on rank 0. Return the memory of the nodes on rank 0,
+    and None on other ranks.
     """
     nodes = {node["host"]: node for node in comm.gather(_node()) or []}
     if comm.rank == 0:
@@ -65,7 +74,9 @@ def write(comm: "Intracomm", directory: Path) -> int | None:
             "variables": variables,
         }
         rundir.write(directory / rundir.ENVIRONMENT, document.encode(content))
-    return sum(node["memory_bytes"] for node in nodes.values()) or None
+    if not nodes:
+        return None
+    return Memory(*(sum(node[name] for node in nodes.values()) for name in ("memory_bytes", "physical_bytes")))
 
 
 def _is_wanted(variable: str) -> bool:
@@ -82,4 +93,5 @@ def _node() -> dict[str, Any]:
         "cpu": model[0] if model else platform.processor(),
         "cores": os.cpu_count(),
         "memory_bytes": procfs.memory(),
+        "physical_bytes": procfs.physical_memory(),
     }

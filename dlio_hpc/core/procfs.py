@@ -150,12 +150,17 @@ def stalled(resource: str) -> float | None:
     return None
 
 
+def physical_memory() -> int:
+    """Return the bytes of memory of this node."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def memory() -> int:
     """Return the bytes of memory, page cache included, that this job may use on this node. This is the memory of the
     node, or the limit of the job's control group if that is lower. The limit is memory.max in version 2 of cgroups(7),
     and memory.limit_in_bytes in version 1.
     """
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    limits = [physical_memory()]
     for line in text("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers not in ("", "memory"):

@@ -108,8 +108,8 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
 
 
 class _Job(NamedTuple):
-    """What a result says of its job. directory, folder: folders of the job and of the run. memory: bytes of memory that
-    the job may use, on rank 0.
+    """What a result says of its job. directory, folder: folders of the job and of the run. memory: memory of
+    the nodes, on rank 0.
     """
 
     directory: Path
@@ -119,7 +119,7 @@ class _Job(NamedTuple):
     plan_sha256: str
     started: str
     hosts: list[merge.Host]
-    memory: int | None
+    memory: environment.Memory | None
 
 
 def _result(job: _Job, trained: "_Trained | None", generated: Generated | None, file_systems: dict[str, Any]) -> Result:
@@ -144,7 +144,8 @@ def _result(job: _Job, trained: "_Trained | None", generated: Generated | None, 
         faults=trained.faults if trained else [],
         gap_s=_gap(job.directory, plan, run, job.started),
         **file_systems,
-        memory_bytes=job.memory,
+        memory_bytes=job.memory.limit if job.memory is not None else None,
+        physical_memory_bytes=job.memory.physical if job.memory is not None else None,
         disturbance=trained.disturbance if trained else None,
     )
 

@@ -417,6 +417,8 @@ class Result(Struct, frozen=True):
     """
     memory_bytes: int | None = None
     """Memory that the job may use on all nodes together; null: unknown."""
+    physical_memory_bytes: int | None = None
+    """Memory that all nodes have together; null: unknown."""
     disturbance: Disturbance | None = None
     """Activity of other processes on the job's nodes, from the start of the first epoch to the end of the last; null:
     not recorded.
