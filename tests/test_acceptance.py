@@ -931,7 +931,7 @@ def _study(folder: Path, lost: Sequence[tuple[int, int]] = (), cached: float = 0
     )
     for path in Path(made.runs).glob(f"*/{rundir.RUNS}/*/{rundir.RESULT}"):
         result = run_result.decode(path.read_bytes(), str(path))
-        counted = {"client_bytes_asked": 10**9, "client_bytes_read": int((1 - cached) * 10**9)}
+        counted: dict[str, Any] = {"client_bytes_asked": 10**9, "client_bytes_read": int((1 - cached) * 10**9)}
         epoch = Epoch(1, 10.0, 10, 1000, 10**9, 1.0, 1.0, 1.0, **counted)
         if result.summary is not None:
             run_result.write(path, structs.replace(result, epochs=[epoch], file_system="lustre", memory_bytes=10**9))
