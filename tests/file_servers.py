@@ -172,7 +172,7 @@ def gluster(state: Path) -> Iterator[dict[str, Mounted]]:
     with ExitStack() as stack:
         bricks = [stack.enter_context(_image("xfs", state / f"brick{number}", "2G")).folder for number in range(3)]
         _tell("ip", "netns", "add", space)
-        stack.callback(_answers, "ip", "netns", "del", space)
+        stack.callback(_end_space, space)
         _tell("ip", "-n", space, "link", "set", "lo", "up")
         _tell("ip", "-n", space, "addr", "add", f"{address}/32", "dev", "lo")
         configuration = state / "glusterd.vol"
@@ -217,6 +217,16 @@ def gluster(state: Path) -> Iterator[dict[str, Mounted]]:
             stack.callback(_unmount, folder)
             mounted[name] = Mounted(folder, lambda name=name: _bricks_read(command, name))  # type: ignore[misc]
         yield mounted
+
+
+def _end_space(space: str) -> None:
+    """End the processes in a network namespace, among them daemons whose command lines name no file of this test, and
+    remove the namespace.
+    """
+    for number in _tell("ip", "netns", "pids", space).split():
+        with suppress(OSError):
+            os.kill(int(number), signal.SIGKILL)
+    _answers("ip", "netns", "del", space)
 
 
 def _bricks_read(command: tuple[str, ...], volume: str) -> int:
