@@ -50,7 +50,7 @@ def versions() -> dict[str, str]:
     }
 
 
-class Memory(NamedTuple):
+class NodeMemory(NamedTuple):
     """Bytes of memory of all nodes together. limit: memory that the job may use. physical: memory that the nodes have,
     whose page cache other jobs and services may have filled.
     """
@@ -59,7 +59,7 @@ class Memory(NamedTuple):
     physical: int
 
 
-def write(comm: "Intracomm", directory: Path) -> Memory | None:
+def write(comm: "Intracomm", directory: Path) -> NodeMemory | None:
     """Collect facts about all nodes, and write environment.json on rank 0. Return the memory of the nodes on rank 0,
     and None on other ranks.
     """
@@ -76,7 +76,7 @@ def write(comm: "Intracomm", directory: Path) -> Memory | None:
         rundir.write(directory / rundir.ENVIRONMENT, document.encode(content))
     if not nodes:
         return None
-    return Memory(*(sum(node[name] for node in nodes.values()) for name in ("memory_bytes", "physical_bytes")))
+    return NodeMemory(*(sum(node[name] for node in nodes.values()) for name in ("memory_bytes", "physical_bytes")))
 
 
 def _is_wanted(variable: str) -> bool:

@@ -119,7 +119,7 @@ class _Job(NamedTuple):
     plan_sha256: str
     started: str
     hosts: list[merge.Host]
-    memory: environment.Memory | None
+    memory: environment.NodeMemory | None
 
 
 def _result(job: _Job, trained: "_Trained | None", generated: Generated | None, file_systems: dict[str, Any]) -> Result:
