@@ -26,15 +26,15 @@ def of(folder: Path, files: Sequence[str] = ()) -> list[str]:
     facts = {*file_system.options, *block_devices.below(file_system).facts}
     if "eatmydata" in os.environ.get("LD_PRELOAD", ""):
         facts.add(storage_proofs.NO_FSYNC)
-    statuses = [status for path in files if (status := _status(path)) is not None]
-    if any(status.st_blocks * 512 < _DENSE * status.st_size for status in statuses):
+    statuses = {path: status for path in files if (status := _status(path)) is not None}
+    if any(status.st_blocks * 512 < _DENSE * status.st_size for status in statuses.values()):
         facts.add(storage_proofs.SPARSE)
-    if any(not page_cache.is_shown(path) for path in files[:: max(1, len(files) // _ENCODED_FILES)]):
+    sample = list(statuses)[:: max(1, len(statuses) // _ENCODED_FILES)]
+    if any(not page_cache.is_shown(path, statuses[path]) for path in sample):
         facts.add(storage_proofs.FOREIGN)
     own = os.stat(filesystem.existing(folder)).st_dev
-    if any(status.st_dev != own for status in statuses) and file_system.kind not in ("overlay", "btrfs"):
+    if any(status.st_dev != own for status in statuses.values()) and file_system.kind not in ("overlay", "btrfs"):
         facts.add(storage_proofs.ELSEWHERE)
-    sample = files[:: max(1, len(files) // _ENCODED_FILES)]
     if file_system.kind in storage_proofs.COUNTED and any(map(_is_encoded, sample)):
         facts.add(storage_proofs.COMPRESSED)
     return sorted(facts)
@@ -44,7 +44,7 @@ def _status(path: str) -> os.stat_result | None:
     try:
         return os.stat(path)
     except OSError:
-        return None  # reading the file reports the fault
+        return None  # a missing file, which reading it reports
 
 
 def _is_encoded(path: str) -> bool:

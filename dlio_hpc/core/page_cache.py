@@ -48,16 +48,16 @@ def resident(paths: Sequence[str]) -> tuple[int, int]:
     return sum(checked for checked, _ in counts), sum(cached for _, cached in counts)
 
 
-def is_shown(path: str) -> bool:
+def is_shown(path: str, status: os.stat_result) -> bool:
     """Return whether the kernel shows to this user which pages of a file are in memory: to root, to the owner, and to
     those who may write the file.
     """
-    return os.geteuid() in (0, os.stat(path).st_uid) or os.access(path, os.W_OK)
+    return os.geteuid() in (0, status.st_uid) or os.access(path, os.W_OK)
 
 
 def _resident(path: str) -> tuple[int, int]:
     try:
-        if not is_shown(path):
+        if not is_shown(path, os.stat(path)):
             return 0, 0
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # O_NONBLOCK: a FIFO must not block
     except OSError:

@@ -26,7 +26,7 @@ from dlio_hpc.darshan import setup
 from dlio_hpc.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun, about, reported
 from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.plan import cost, dataset, planned_bytes
-from dlio_hpc.plan.plan import Plan, Run
+from dlio_hpc.plan.plan import Plan, Run, samples_per_epoch
 from dlio_hpc.plan.plan import load as load_plan
 from dlio_hpc.results import probe_result
 from dlio_hpc.results.run_result import (
@@ -51,7 +51,8 @@ if TYPE_CHECKING:
 # Seconds that a file system, or HDF5's library, has to answer after storage did not; seconds after which a rank ends
 # even if MPI_Abort does not end it; seconds in which launchers forward the message.
 _ANSWER_S, _ABORT_S, _FORWARD_S = 1.0, 10.0, 0.2
-# Number of files of the dataset of which it is checked where and how they are stored.
+# Largest number of files of the dataset of which it is checked where and how they are stored. No more are checked than
+# an epoch reads samples.
 _CHECKED = 1024
 # Error numbers of a file system or a quota without space.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -102,7 +103,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         generated, trained = None, _train(comm, job, watch, progress, stop)
     if comm.rank:
         return
-    result = _result(job, trained, generated, _file_systems(run))
+    result = _result(job, trained, generated, _file_systems(run, plan.ranks))
     _write(directory, folder, result, trained.timeline_fault if trained else None)
     _end(directory, result)
 
@@ -179,7 +180,7 @@ def _keep(job: _Job, reason: str, merged: merge.Merged) -> None:
     made = _Trained(
         merge.epochs(merged, job.run), structs.replace(summary, cut_short=done), {}, [], merge.disturbed(merged), None
     )
-    file_systems = filesystem.answered(lambda: _file_systems(job.run), _ANSWER_S) or {}
+    file_systems = filesystem.answered(lambda: _file_systems(job.run, job.plan.ranks), _ANSWER_S) or {}
     write(job.folder / rundir.RESULT, _result(job, made, None, file_systems))
     # HDF5's library lets one thread in at a time, and a reader thread may hang in it.
     filesystem.answered(lambda: timeline.write(job.folder, merged, job.run, [], ""), _ANSWER_S)
@@ -336,16 +337,19 @@ def _gap(directory: Path, plan: Plan, run: Run, started: str) -> float | None:
         return None
 
 
-def _file_systems(run: Run) -> dict[str, Any]:
+def _file_systems(run: Run, ranks: int) -> dict[str, Any]:
     """Return the fields of the result that describe the file systems of the dataset and of the outputs. A run without a
     dataset has the file system of its checkpoints in both.
     """
     outputs = Path(run.outputs).parent
     is_writing = run.kind != "generate" and run.workload.writes_outputs
     place, files = (outputs if run.workload.checkpoint else None), list[str]()
-    if run.workload.dataset.is_stored:
-        place, count = Path(run.dataset), run.workload.dataset.files
-        files = [dataset.file_path(run, number) for number in range(0, count, max(1, count // _CHECKED))]
+    layout = run.workload.dataset
+    if layout.is_stored:
+        place = Path(run.dataset)
+        checked = max(1, min(_CHECKED, samples_per_epoch(run.workload, ranks)))
+        if layout.format != "null":
+            files = [dataset.file_path(run, number) for number in range(0, layout.files, -(-layout.files // checked))]
     return {
         "file_system": filesystem.of(place).kind if place is not None else "",
         "cache_facts": cache_facts.of(place, files) if place is not None else [],
