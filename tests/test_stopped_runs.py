@@ -90,9 +90,8 @@ def test_times_in_which_no_thread_ran_are_interruptions_wherever_they_are(tmp_pa
     made = _made(tmp_path)
     delayed = _delayed(made, slice(None), 4, STARTED, 2.5)
     within = Stops([], 0.0, [(float(delayed.steps[0, 4, READY]) - 0.001, 2.4)])
-    after = Stops(
-        [], 0.0, [(float(delayed.steps[2, -1, SYNCED]) + 9.0, 3.0), (float(delayed.steps[2, -1, SYNCED]) + 20, 1.5)]
-    )
+    end, first = float(delayed.steps[2, -1, SYNCED]), float(made.steps[2, 0, STARTED])
+    after = Stops([], 0.0, [(first - 0.01, 5.0), (end + 9.0, 3.0), (end + 20, 1.5)])
     outside, step = interruptions.of_run(delayed, 5, [within, _NOTHING, after])
     assert (outside.kind, outside.epoch, outside.step, outside.ranks) == ("stopped", 0, 0, 1)
     assert outside.seconds == pytest.approx(4.5)
@@ -100,10 +99,13 @@ def test_times_in_which_no_thread_ran_are_interruptions_wherever_they_are(tmp_pa
 
 
 def test_the_heartbeat_notices_when_it_slept_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter([10.0, 10.05, 10.11, 13.16, 13.21, 13.8])
+    """The last late beat is none of a stopped process: other threads used a processor meanwhile."""
+    times = iter([10.0, 10.05, 10.11, 13.16, 13.21, 13.8, 16.85])
+    used = iter([1.0, 1.05, 1.10, 1.65, 1.7, 1.75, 2.4])
     monkeypatch.setattr(clock, "now", lambda: next(times))
+    monkeypatch.setattr(time, "process_time", lambda: next(used))
     watch = StopWatch(has_heartbeat=True)
-    beats = iter([False] * 5 + [True])
+    beats = iter([False] * 6 + [True])
     monkeypatch.setattr(watch._ended, "wait", lambda _: next(beats))
     watch._beat()
     assert [end for end, _ in watch._gaps] == [13.16, 13.8]
@@ -139,7 +141,7 @@ def test_a_stopped_run_is_no_measurement(tmp_path: Path) -> None:
     assert isinstance(fault, Incomplete)
     banner = job_banner.of_jobs([outcome])
     assert banner.state == "not measured"
-    assert "its ranks were stopped for 15 s of " in banner.text
+    assert "its ranks were stopped for 15 s, and its epochs took " in banner.text
     assert "(epoch 2, step 3, 2 ranks stood still)" in banner.text
 
 

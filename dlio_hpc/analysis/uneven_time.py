@@ -17,7 +17,7 @@ _MULTIPLE, _MULTIPLE_OF_TWO, _LONGER_S = 2.0, 4.0, 1.0
 
 def stop(result: Result) -> str | None:
     """Return how long the ranks were stopped, if it matters; the run is then no measurement. Otherwise, return None."""
-    return _described(result.summary, ("stopped", "suspended"), "its ranks were stopped for {} of {}")
+    return _described(result.summary, ("stopped", "suspended"), "its ranks were stopped for {}, and its epochs took {}")
 
 
 def remarks(result: Result) -> list[str]:

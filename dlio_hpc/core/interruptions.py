@@ -19,8 +19,9 @@ from dlio_hpc.results.run_result import Interruption
 # A step counts as interrupted if it takes this many seconds longer than expected, and its computation if it also takes
 # this multiple of what was asked.
 _LONGER_S, _MULTIPLE = 0.5, 5.0
-# Seconds between two beats of the thread that notices stops.
-_BEAT_S = 0.05
+# Seconds between two beats of the thread that notices stops, and the share of a late beat in which a process that was
+# stopped may have used a processor: a bit before and after the stop.
+_BEAT_S, _USED = 0.05, 0.2
 # Number of interruptions that are listed, the longest first.
 _MOST = 20
 
@@ -38,9 +39,9 @@ class Stops(NamedTuple):
 class StopWatch:
     """Context manager that records the signs of interruptions. SIGCONT ends a stop by SIGSTOP or SIGTSTP, which batch
     systems send to suspended jobs. CLOCK_BOOTTIME counts the time in which a node is suspended; CLOCK_MONOTONIC does
-    not. A thread that sleeps for 50 ms again and again notices when it sleeps far longer: a frozen control group sends
-    no signal. has_heartbeat: whether there is such a thread. Libraries may hold Python's lock while they wait for
-    storage, which looks the same, so that it is of use only without them.
+    not. A thread that sleeps for 50 ms again and again notices when it sleeps far longer, and the process used no
+    processor meanwhile: a frozen control group sends no signal. has_heartbeat: whether there is such a thread.
+    Libraries may hold Python's lock while they wait for storage, which looks the same: it is of use only without them.
     """
 
     def __init__(self, has_heartbeat: bool = False) -> None:
@@ -68,12 +69,13 @@ class StopWatch:
             signal.signal(signal.SIGCONT, self._handler)  # type: ignore[arg-type]
 
     def _beat(self) -> None:
-        before = clock.now()
+        before, used_before = clock.now(), time.process_time()
         while not self._ended.wait(_BEAT_S):
-            now = clock.now()
-            if now - before > _LONGER_S + _BEAT_S:
-                self._gaps.append((now, now - before - _BEAT_S))
-            before = now
+            now, used = clock.now(), time.process_time()
+            late = now - before - _BEAT_S
+            if late > _LONGER_S and used - used_before < _USED * late:
+                self._gaps.append((now, late))
+            before, used_before = now, used
 
     def _note(self, _number: int, _frame: FrameType | None) -> None:
         self._continued.append(clock.now())
@@ -137,8 +139,8 @@ def _continued(merged: Merged, per_epoch: int, stops: list[Stops]) -> Iterator[I
 
 
 def _gaps(merged: Merged, per_epoch: int, stops: list[Stops]) -> Iterator[Interruption]:
-    """Yield the steps in which no thread of a rank ran for a while, and the sum of such times outside of steps, in
-    checkpoints for example.
+    """Yield the steps in which no thread of a rank ran for a while, and the sum of such times between and after steps,
+    in checkpoints for example. What comes before the first step is not measured.
     """
     begins, ends = merged.steps[..., STARTED], merged.steps[..., SYNCED]
     inside: dict[int, list[float]] = {}
@@ -146,11 +148,11 @@ def _gaps(merged: Merged, per_epoch: int, stops: list[Stops]) -> Iterator[Interr
     for rank, stop in enumerate(stops):
         apart = 0.0
         for end, length in stop.gaps:
-            moment = end + merged.offsets[rank, 0]
+            moment = end - length / 2 + merged.offsets[rank, 0]
             step = int(np.searchsorted(begins[rank], moment)) - 1
-            if step >= 0 and moment - length < ends[rank, step]:
+            if step >= 0 and moment < ends[rank, step]:
                 inside.setdefault(step, []).append(length)
-            else:
+            elif step >= 0:
                 apart += length
         outside.append(apart)
     for step, lengths in inside.items():
