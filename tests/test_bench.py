@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import written
-from tests.bench import generating, own_cost, ranks, reading, requests
+from tests.bench import generating, own_cost, ranks, reading, requests, steps
 from tests.bench.table import heading
 
 
@@ -71,3 +71,10 @@ def test_reading_and_generating_are_measured(tmp_path: Path, capsys: pytest.Capt
 def test_ranks_that_share_cores_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
     ranks.bench(rounds=1)
     assert "4 ranks, CPU / 4 x 1 rank" in capsys.readouterr().out
+
+
+@pytest.mark.job
+def test_steps_of_a_job_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    steps.bench(rounds=1, shrink=64)
+    lines = capsys.readouterr().out.splitlines()
+    assert len([line for line in lines if "2 ranks of a job, with barriers" in line]) == len(steps.CASES)

@@ -23,6 +23,7 @@ from tests.bench import (
     requests,
     scaling,
     starting,
+    steps,
     tracing,
     verdicts,
 )
@@ -46,6 +47,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=".") as name:  # /tmp may have no O_DIRECT
         folder = Path(name).absolute()
         requests.bench(folder)
+        steps.bench()
         reading.bench(folder)
         generating.bench(folder)
         tracing.bench(folder)

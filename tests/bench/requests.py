@@ -113,7 +113,7 @@ def _bench(folder: Path, case: Case, ranks: tuple[int, ...], rounds: int, shrink
 
 def _compare(folder: Path, case: Case, ranks: int, rounds: int) -> None:
     """Print a row. The rates are in samples per second, of all ranks together."""
-    mine, theirs = (_Ranks(partial(side, folder, case), ranks) for side in (ours, bare))
+    mine, theirs = (Ranks(partial(side, folder, case), ranks) for side in (ours, bare))
     rates: list[tuple[float, float, float]] = []
     for number in range(rounds):
         sides = [mine.seconds, theirs.seconds]
@@ -134,7 +134,7 @@ def _rate(samples_per_s: float) -> str:
     return f"{samples_per_s:,.0f}/s"
 
 
-class _Ranks:
+class Ranks:
     """Processes that run a loop when they are asked to, all at the same time."""
 
     def __init__(self, made: Callable[[], Callable[[], None]], count: int) -> None:
