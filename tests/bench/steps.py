@@ -1,5 +1,5 @@
-"""Steps of two ranks of a job, each with its barrier, compared with two bare preadv loops over the same file. The file lies
-in the page cache.
+"""Steps of two ranks of a job, each with its barrier, compared with two bare preadv loops over the same file. The file
+lies in the page cache.
 
 python -m tests.bench.steps prints the rows.
 """
@@ -38,7 +38,7 @@ def bench(rounds: int = ROUNDS, shrink: int = 1) -> None:
 def _compare(folder: Path, case: Case, rounds: int) -> None:
     plan = _plan(folder, case)
     loops = Ranks(partial(bare, Path(plan.runs[0].dataset), case), RANKS)
-    ratios, ours, theirs = [], [], []
+    ratios, ours, theirs = list[float](), list[float](), list[float]()
     for number in range(rounds):
         around = [loops.seconds() for _ in range(EPOCHS)]
         ours.append(case.per_file / _epoch_s(folder / str(number), plan))
@@ -47,7 +47,8 @@ def _compare(folder: Path, case: Case, rounds: int) -> None:
         ratios.append(ours[-1] / theirs[-1])
     loops.close()
     what = f"{case.what}, {RANKS} ranks of a job, with barriers"
-    row(what, *(f"{statistics.median(rates):,.0f}/s" for rates in (ours, theirs)), statistics.median(ratios), case.goal)
+    our_rate, bare_rate = (f"{statistics.median(rates):,.0f}/s" for rates in (ours, theirs))
+    row(what, our_rate, bare_rate, statistics.median(ratios), case.goal)
 
 
 def _plan(folder: Path, case: Case) -> Plan:
