@@ -2,6 +2,7 @@ import json
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jinja2
@@ -215,6 +216,29 @@ def test_only_an_incomplete_run_is_a_timeout(tmp_path: Path, code: int, status: 
     directory = _by_hand(_plan(tmp_path, shipped="null"), launcher=f"{launcher}; exit {code}")
     done = subprocess.run(["bash", "job.sh"], cwd=directory, check=False, capture_output=True)
     assert (done.returncode, (directory / "exit_status").read_text()) == (status, f"{status}\n")
+
+
+@pytest.mark.job
+@pytest.mark.parametrize(("patience", "codes", "attempts"), [("60", [0, 0], 1), ("0.2", [0, 6], 0)])
+def test_two_copies_of_a_job_never_run_at_once(tmp_path: Path, patience: str, codes: list[int], attempts: int) -> None:
+    """The second copy waits for the first, or ends without a change of a file, after `patience` seconds."""
+    launcher = "mkdir -p runs/00-measure; echo $PPID begins >> log; sleep 1.5; echo $PPID ends >> log"
+    directory = _by_hand(_plan(tmp_path, shipped="null"), launcher=f"{launcher}; cp log runs/00-measure/result.json")
+    (directory / "plan.json").write_text("{}")
+    script = (directory / "job.sh").read_text()
+    assert script.count("flock -w 60 9") == 1
+    (directory / "job.sh").write_text(script.replace("flock -w 60 9", f"flock -w {patience} 9"))
+    first = subprocess.Popen(["bash", "job.sh"], cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not (directory / "log").exists():
+        time.sleep(0.05)
+    second = subprocess.run(["bash", "job.sh"], cwd=directory, check=False, capture_output=True, text=True)
+    assert ("another copy of this job runs" in second.stderr) == (codes[1] == 6)
+    assert [first.wait(), second.returncode] == codes
+    assert (directory / "exit_status").read_text() == "0\n"
+    assert len(list(directory.glob("attempts/*/runs/00-measure/result.json"))) == attempts
+    log = [line.split() for line in (directory / "log").read_text().splitlines()]
+    assert [what for _, what in log] == ["begins", "ends"] * (len(log) // 2)
+    assert all(begun[0] == ended[0] for begun, ended in zip(log[::2], log[1::2], strict=True))
 
 
 @pytest.mark.job

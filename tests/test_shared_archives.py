@@ -166,6 +166,27 @@ def test_a_link_is_not_shared_as_a_folder_of_archives(tmp_path: Path) -> None:
 
 @_ROOT
 @pytest.mark.usefixtures("_group")
+def test_links_of_others_above_the_folder_are_not_followed(tmp_path: Path) -> None:
+    """Links above the folder are followed if this user or root made them, but not if another user did."""
+    (tmp_path / "private" / "al").mkdir(parents=True, mode=0o700)
+    (tmp_path / "outer").mkdir()
+    (tmp_path / "outer" / "mine").symlink_to("../private")
+    (tmp_path / "outer" / "theirs").symlink_to(tmp_path / "outer" / "mine")
+    os.lchown(tmp_path / "outer" / "theirs", 12345, -1)
+    before = _mode(tmp_path / "private" / "al")
+    for last in ("al", "new"):
+        with pytest.raises(ConfigError, match=f"outer/theirs is a link of another user, .* to {tmp_path}/private$"):
+            group_sharing.share(tmp_path / "outer" / "theirs" / last, "storage")
+    assert (_mode(tmp_path / "private" / "al"), len(list((tmp_path / "private").iterdir()))) == (before, 1)
+    group_sharing.share(tmp_path / "outer" / "mine" / "al", "storage")
+    assert _mode(tmp_path / "private" / "al") == before | stat.S_ISGID | 0o070
+    (tmp_path / "round").symlink_to("round")
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        group_sharing.share(tmp_path / "round" / "al", "storage")
+
+
+@_ROOT
+@pytest.mark.usefixtures("_group")
 def test_decisions_and_the_history_are_not_written_through_links(shared: Path, tmp_path: Path) -> None:
     folder, private = shared / "data" / "archive", tmp_path / "private"
     private.mkdir(mode=0o700)

@@ -48,12 +48,10 @@ def share(folder: Path, group: str) -> Sharing:
     """Give the members of a group the permission to use a folder of archives together. The folder is created if it does
     not exist. New files in it belong to the group, because of the set-group-ID bit. Members of the group may write to
     the folder, and so may put links there. No link is followed: each file and folder is opened below the open folder,
-    and changed by its descriptor. Raise ConfigError if the folder is a link, if the group is unknown, or if this user
-    is not a member.
+    and changed by its descriptor. Raise ConfigError if the folder is a link or lies behind a link of another user, if the
+    group is unknown, or if this user is not a member.
     """
     number = _member_of(group)
-    with about(folder):
-        folder.mkdir(exist_ok=True)
     changed: list[Path] = []
     others: list[tuple[str, str]] = []
     refused: list[str] = []
@@ -92,9 +90,16 @@ def _member_of(group: str) -> int:
 
 @contextmanager
 def _folder(path: Path) -> Iterator[int]:
-    """Open the folder of the archives and yield its descriptor. Raise ConfigError if it is a link or not a folder."""
+    """Open the folder of the archives, which is made if it is missing, and yield its descriptor. Raise ConfigError if
+    it is a link or not a folder, or if a link of another user leads to it.
+    """
+    path = Path(os.path.abspath(path))
+    with about(path):
+        above = safe_folders.walked(path.parent)
+        with suppress(FileExistsError):
+            os.mkdir(path.name, dir_fd=above)
     try:
-        descriptor = os.open(path, _OPEN_FOLDER)
+        descriptor = os.open(path.name, _OPEN_FOLDER, dir_fd=above)
     except OSError as fault:
         if fault.errno not in (errno.ELOOP, errno.ENOTDIR):
             raise ConfigError(f"cannot open {path}: {fault.strerror}") from fault
@@ -102,6 +107,8 @@ def _folder(path: Path) -> Iterator[int]:
             f"; to share the folder that it leads to, give that path: {path.resolve()}" if path.is_symlink() else ""
         )
         raise ConfigError(f"{path} is a link or not a folder; nothing is changed{target}") from fault
+    finally:
+        safe_folders.close(above)
     try:
         yield descriptor
     finally:
@@ -143,7 +150,7 @@ def _files(folder: Path, above: int, refused: list[str]) -> Iterator[_Part]:
             if (links := os.fstat(descriptor).st_nlink) > 1:
                 refused.append(
                     f"{path} has {links} links, so it may be a file outside of the archives: it is left as it is; "
-                    f"replace it by a copy: cp '{path}' '{path}.tmp' && mv '{path}.tmp' '{path}'"
+                    "if it is an archive, replace it by a copy of itself, otherwise remove this link"
                 )
                 continue
             written = stat.S_IRGRP | (stat.S_IWGRP if name in _WRITTEN else 0)

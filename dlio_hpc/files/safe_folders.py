@@ -34,6 +34,38 @@ def opened(path: str | Path) -> Iterator[int]:
         close(descriptor)
 
 
+# Largest number of links on a path, as in the kernel.
+_MOST_LINKS = 40
+
+
+def walked(path: Path) -> int:
+    """Open a folder component by component, and return its descriptor (O_PATH). Follow only links that root or this
+    user made: another user may have placed a link above the folder, and change it at any time. Raise ConfigError for
+    such a link.
+    """
+    pending, links = [*reversed(Path(os.path.abspath(path)).parts)], 0
+    folder = os.open(pending[-1], os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    while pending:
+        inner = os.open(pending.pop(), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        status = os.fstat(inner)
+        if not stat.S_ISLNK(status.st_mode):
+            close(folder)
+            folder = inner
+            continue
+        place, target = os.readlink(held(inner)), os.readlink("", dir_fd=inner)
+        close(inner)
+        links += 1
+        if links > _MOST_LINKS:
+            close(folder)
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        if status.st_uid not in (0, os.geteuid()):
+            close(folder)
+            leads = os.path.realpath(place)
+            raise ConfigError(f"{place} is a link of another user, which is not followed; it leads to {leads}")
+        pending.extend(reversed(Path(target).parts))
+    return folder
+
+
 def close(descriptor: int) -> None:
     """Close a descriptor and ignore errors. Use it only for descriptors to which nothing was written, because an error
     after writing could mean lost data.

@@ -16,6 +16,12 @@
 
 cd /runs/demo-20260101-120000-abcdef || exit 6
 job=$PWD
+# Two copies of the job at once would mix their results. Wait for the other copy, which holds a lock of plan.json. If it
+# still runs after a minute, end before any file is changed. Where there are no locks, flock fails with another code.
+if [ -w plan.json ] && { exec 9<> plan.json; } 2> /dev/null; then   # the ranks do not inherit the lock
+  flock -w 60 9 2> /dev/null
+  [ $? != 1 ] || { echo "dlio-hpc: another copy of this job runs in $job; wait for its end" >&2; exit 6; }
+fi
 # Write the exit code of the job to the file exit_status, which remains after the batch system has purged the job. Try up
 # to three times; if the file system is full, write it to the spare folder of this node. Ignore further signals, so that
 # they cannot end the script before the file is written.
@@ -79,7 +85,7 @@ trap end TERM INT HUP
 run() {
   [ ! -e "$job/stop" ] || [[ $1 == darshan\ * ]] || exit 124   # the log of a finished run is still checked
   echo "== $1"
-  "${@:2}" < /dev/null &
+  "${@:2}" < /dev/null 9>&- &
   launched=$!
   while signalled=; wait "$launched"; code=$?; [ "$signalled" ]; do :; done
   launched=
