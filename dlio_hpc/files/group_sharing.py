@@ -48,8 +48,8 @@ def share(folder: Path, group: str) -> Sharing:
     """Give the members of a group the permission to use a folder of archives together. The folder is created if it does
     not exist. New files in it belong to the group, because of the set-group-ID bit. Members of the group may write to
     the folder, and so may put links there. No link is followed: each file and folder is opened below the open folder,
-    and changed by its descriptor. Raise ConfigError if the folder is a link or lies behind a link of another user, if the
-    group is unknown, or if this user is not a member.
+    and changed by its descriptor. Raise ConfigError if the folder is a link or lies behind a link of another user, if
+    the group is unknown, or if this user is not a member.
     """
     number = _member_of(group)
     changed: list[Path] = []
