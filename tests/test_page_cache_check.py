@@ -171,7 +171,9 @@ def test_a_loop_device_is_only_as_good_as_the_disks_below_it() -> None:
     counts = {"storage_bytes_read": 256 * MIB}
     for facts, below, outcome in (
         ([], None, "storage"), (["loop device"], None, "unknown"), (["loop device"], 256 * MIB, "unknown"),
-        (["loop device"], 1 * MIB, "cached"), (["memory device"], None, "cached"),
+        (["loop device"], 1 * MIB, "cached"), (["loop device with direct I/O"], 256 * MIB, "storage"),
+        (["loop device with direct I/O"], None, "unknown"), (["loop device with direct I/O"], 0, "cached"),
+        (["loop device", "loop device with direct I/O"], 256 * MIB, "unknown"), (["memory device"], None, "cached"),
         (["unknown device"], None, "unknown"), (["files elsewhere"], None, "unknown"),
     ):  # fmt: skip
         for direct in (False, True):
@@ -456,11 +458,16 @@ def test_disks_below_a_loop_device_are_asked(tmp_path: Path, monkeypatch: pytest
     assert ask() == (None, 344 * 512, 0)
     assert block_devices.below(image).facts == {"loop device"}
     dio.write_text("1\n")
-    assert not block_devices.below(image).facts, "direct I/O bypasses the page cache"
-    assert client_counters.counter(image) is None
+    assert block_devices.below(image).facts == {"loop device with direct I/O"}, "which does not read holes of its file"
+    ask = client_counters.counter(image)
+    assert ask is not None
+    assert ask() == (None, 344 * 512, 0)
     assert client_counters.counter(lower[0]) is None, "no loop device: the kernel's count is right"
     lower[0] = FileSystem("fuse.rclone", "/images", "remote:")
     assert block_devices.below(image) == (frozenset({"loop device"}), ())
+    lower[0] = FileSystem("lustre", "/images", "mgs@tcp:/lus")
+    assert block_devices.below(image) == (frozenset({"loop device with direct I/O"}), ())
+    assert client_counters.counter(image) is None
     lower[0] = FileSystem("btrfs", "/images", "/dev/sdz", device="0:41")
     assert block_devices.below(image).facts == {"loop device", "unknown device"}, "btrfs reads through its page cache"
     lower[0] = FileSystem("tmpfs", "/images", "tmpfs")

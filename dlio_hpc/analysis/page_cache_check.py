@@ -277,16 +277,17 @@ def _counted(kind: str, facts: list[str], traffic: _Traffic) -> _Counted:
 
 
 def _counted_by_kernel(kind: str, facts: list[str], traffic: _Traffic, name: str) -> _Counted:
-    """Return what the kernel's count of block requests shows. A loop device answers such requests from memory, so the
-    disks below it are asked instead. Of compressed files, fewer bytes arrive than programs read.
+    """Return what the kernel's count of block requests shows. A loop device may answer such requests from memory, so
+    the disks below it are asked, too: they deliver to other programs as well, so that their count can only show that
+    bytes came from memory. Of compressed files, fewer bytes arrive than programs read.
     """
     fetched, source = traffic.fetched, f"{name} on {kind}"
-    if storage_proofs.LOOP in facts:  # disks deliver to other programs, too: their count can only show memory
-        below = traffic.client_received
-        if below is None or below >= (1 - LIMIT) * traffic.asked:
-            return _Counted(None, None, storage_proofs.why_not(kind, facts))
-        fetched, source = below, "count of the disks below a loop device without direct I/O"
-    if fetched is None or not (name or storage_proofs.LOOP in facts):
+    loops, below = {storage_proofs.LOOP, storage_proofs.DIRECT_LOOP} & set(facts), traffic.client_received
+    if loops and below is not None and below < (1 - LIMIT) * traffic.asked:
+        fetched, source = below, f"count of the disks below a {loops.pop()}"
+    elif storage_proofs.LOOP in facts or (loops and below is None):
+        return _Counted(None, None, storage_proofs.why_not(kind, facts))
+    if fetched is None or not (name or loops):
         return _Counted(None, None, storage_proofs.why_not(kind, facts) or _NOT_COUNTED)
     cached = max(0.0, 1 - fetched / traffic.asked)
     if cached > LIMIT and fetched and storage_proofs.is_compressed(facts):

@@ -100,7 +100,7 @@ def _disks(file_system: FileSystem) -> Callable[[], Traffic | None] | None:
     The kernel counts what is read from the loop device, even if it comes from memory.
     """
     stack = block_devices.below(file_system)
-    if storage_proofs.LOOP not in stack.facts or not stack.disks:
+    if not stack.facts & {storage_proofs.LOOP, storage_proofs.DIRECT_LOOP} or not stack.disks:
         return None
 
     def ask() -> Traffic | None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from dlio_hpc.files import filesystem, storage_proofs
 from dlio_hpc.files.filesystem import FileSystem
-from dlio_hpc.files.storage_proofs import LOOP, MEMORY_DEVICE, UNKNOWN_DEVICE
+from dlio_hpc.files.storage_proofs import DIRECT_LOOP, LOOP, MEMORY_DEVICE, UNKNOWN_DEVICE
 
 _SYSFS, _BTRFS = Path("/sys/dev/block"), Path("/sys/fs/btrfs")
 # Names of devices that keep their data in memory: brd, zram, null_blk.
@@ -90,12 +90,14 @@ def _walked(device: Path) -> Stack:
 
 
 def _loop(loop: Path) -> Stack:
-    """Return what is below a loop device. With direct I/O, the device bypasses the page cache of its own file."""
+    """Return what is below a loop device. With direct I/O, the device bypasses the page cache of its own file, but holes
+    of this file are read without its disks. Another file system may also have been mounted over its path.
+    """
     path = Path((loop / "backing_file").read_text(encoding="utf-8").rstrip("\n"))
     if not path.exists():  # deleted, or in another mount namespace
         return Stack(frozenset({LOOP, UNKNOWN_DEVICE}))
     backing = filesystem.of(path)
     is_direct = (loop / "dio").is_file() and (loop / "dio").read_text(encoding="ascii").strip() == "1"
-    own = frozenset() if is_direct and backing.kind in _DIRECT else frozenset({LOOP})
+    own = frozenset({DIRECT_LOOP if is_direct and backing.kind in _DIRECT else LOOP})
     deeper = below(backing)
     return Stack(own | deeper.facts, deeper.disks)

@@ -85,7 +85,8 @@ class Voided(Struct, frozen=True):
 
 
 _ALL: frozenset[str] = frozenset({"count", "direct", "pages", "size", "fsync", "drops"})
-LOOP, MEMORY_DEVICE, UNKNOWN_DEVICE = "loop device", "memory device", "unknown device"
+LOOP, DIRECT_LOOP = "loop device", "loop device with direct I/O"
+MEMORY_DEVICE, UNKNOWN_DEVICE = "memory device", "unknown device"
 COMPRESSED, SPARSE, ELSEWHERE = "compressed", "sparse", "files elsewhere"
 FOREIGN, NO_FSYNC = "files of other users", "fsync disabled"
 # Facts about a mounted file system, by the name that result.json has for them. The others are mount options, whose
@@ -97,6 +98,9 @@ VOIDED: dict[str, Voided] = {
     LOOP: Voided(
         frozenset({"direct", "pages", "size", "drops"}),
         "a loop device without direct I/O (losetup --direct-io=on) reads its file through the page cache of the node",
+    ),
+    DIRECT_LOOP: Voided(
+        frozenset({"direct", "pages", "size"}), "no counter of the disks below the loop device shows what they delivered"
     ),
     MEMORY_DEVICE: Voided(_ALL, "the file system lies on a block device in memory"),
     UNKNOWN_DEVICE: Voided(_ALL, "it is not known on which block devices the file system lies"),
