@@ -90,8 +90,8 @@ def _walked(device: Path) -> Stack:
 
 
 def _loop(loop: Path) -> Stack:
-    """Return what is below a loop device. With direct I/O, the device bypasses the page cache of its own file, but holes
-    of this file are read without its disks. Another file system may also have been mounted over its path.
+    """Return what is below a loop device. With direct I/O, the device bypasses the page cache of its own file, but
+    holes of this file are read without its disks. Another file system may also have been mounted over its path.
     """
     path = Path((loop / "backing_file").read_text(encoding="utf-8").rstrip("\n"))
     if not path.exists():  # deleted, or in another mount namespace
