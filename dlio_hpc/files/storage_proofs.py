@@ -100,7 +100,7 @@ VOIDED: dict[str, Voided] = {
         "a loop device without direct I/O (losetup --direct-io=on) reads its file through the page cache of the node",
     ),
     DIRECT_LOOP: Voided(
-        frozenset({"direct", "pages", "size"}), "no counter of the disks below the loop device shows what they delivered"
+        frozenset({"direct", "pages", "size"}), "no counter shows what the disks below the loop device delivered"
     ),
     MEMORY_DEVICE: Voided(_ALL, "the file system lies on a block device in memory"),
     UNKNOWN_DEVICE: Voided(_ALL, "it is not known on which block devices the file system lies"),
