@@ -11,6 +11,7 @@ import pytest
 
 from dlio_hpc import document
 from dlio_hpc.errors import ConfigError, printable, shortened
+from dlio_hpc.files import archive
 from dlio_hpc.reports import csv_table, terminal
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.document import Document, Facts, Lines, Section, Table
@@ -105,13 +106,24 @@ def test_aliases_that_multiply_are_refused_before_they_do(run: Run, tmp_path: Pa
 
 
 @pytest.mark.job
-def test_a_secret_of_the_site_profile_is_for_its_owner_only(run: Run, tmp_path: Path, small: Path) -> None:
+def test_a_secret_of_the_site_profile_is_for_its_owner_only(
+    run: Run, tmp_path: Path, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keys = ("-S", 'site.environment={"API_TOKEN": "hunter2"}')
     done = run("dlio-submit", small, "-s", "local", "--ppn", 1, "--wait", "--json", *keys)
     folder = Path(done.job["directory"])
     assert any("API_TOKEN of the site profile may be secret" in note for note in done.job["notes"])
     for path in (folder / "plan.json", folder / "job.sh", Path(done.job["archive"])):
         assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
+    modes = []
+
+    def faults(path: Path) -> list[str]:
+        modes.append(stat.S_IMODE(path.stat().st_mode))
+        return []
+
+    monkeypatch.setattr(archive, "faults", faults)
+    archive.create(folder, tmp_path / "again.tar.zst")
+    assert modes == [0o600], "before it has its name"
     other = run("dlio-submit", small, "-s", "local", "--ppn", 1, "--json", "--wait")
     assert (Path(other.job["directory"]) / "plan.json").stat().st_mode & 0o044
     assert not any("secret" in note for note in other.job["notes"])

@@ -79,8 +79,6 @@ def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
     for left_over in target.parent.glob(f".{target.name}.*.tmp"):
         left_over.unlink()  # left by a collection that was killed
     notes += archive.create(directory, target)
-    if not (directory / rundir.PLAN).stat().st_mode & 0o077:  # the plan has secrets
-        target.chmod(0o600)
     return Collected(target, True, notes)
 
 

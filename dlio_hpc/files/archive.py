@@ -60,7 +60,8 @@ class Manifest(Struct, frozen=True):
 
 def create(directory: Path, target: Path) -> list[str]:
     """Archive the job in `directory` as `target`, and write the manifest into the directory. Return notes on problems
-    outside the archive, such as a manifest that could not be written.
+    outside the archive, such as a manifest that could not be written. If others may not read the plan, which may have
+    secrets, they may not read the archive.
 
     Afterwards `target` is either complete and verified, or it does not exist. Raise Incomplete if files changed
     meanwhile, and InvalidRun if the written archive does not verify.
@@ -68,6 +69,9 @@ def create(directory: Path, target: Path) -> list[str]:
     manifest = _manifest(directory)
     target.parent.mkdir(parents=True, exist_ok=True)
     with rundir.replacing(target) as temporary:
+        plan = directory / rundir.PLAN
+        if plan.exists() and not plan.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            temporary.chmod(0o600)
         _pack(directory, manifest, temporary)
         if errors := faults(temporary):
             if _manifest(directory) != manifest:
