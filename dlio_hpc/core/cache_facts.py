@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from dlio_hpc.core import page_cache
+from dlio_hpc.core import page_cache, preloads
 from dlio_hpc.files import block_devices, filesystem, storage_proofs
 
 # ioctl(2) FS_IOC_FIEMAP of linux/fiemap.h: header, extents that are asked for, and the flag of a compressed or
@@ -24,8 +24,10 @@ def of(folder: Path, files: Sequence[str] = ()) -> list[str]:
     """
     file_system = filesystem.of(folder)
     facts = {*file_system.options, *block_devices.below(file_system).facts}
-    if "eatmydata" in os.environ.get("LD_PRELOAD", ""):
+    if preloads.replacing(preloads.SYNCS):
         facts.add(storage_proofs.NO_FSYNC)
+    if preloads.replacing(preloads.READS):
+        facts.add(storage_proofs.REPLACED)
     statuses = {path: status for path in files if (status := _status(path)) is not None}
     if any(status.st_blocks * 512 < _DENSE * status.st_size for status in statuses.values()):
         facts.add(storage_proofs.SPARSE)

@@ -88,7 +88,7 @@ _ALL: frozenset[str] = frozenset({"count", "direct", "pages", "size", "fsync", "
 LOOP, DIRECT_LOOP = "loop device", "loop device with direct I/O"
 MEMORY_DEVICE, UNKNOWN_DEVICE = "memory device", "unknown device"
 COMPRESSED, SPARSE, ELSEWHERE = "compressed", "sparse", "files elsewhere"
-FOREIGN, NO_FSYNC = "files of other users", "fsync disabled"
+FOREIGN, NO_FSYNC, REPLACED = "files of other users", "fsync replaced", "reads replaced"
 # Facts about a mounted file system, by the name that result.json has for them. The others are mount options, whose
 # values may follow: compress=zstd:3.
 VOIDED: dict[str, Voided] = {
@@ -107,7 +107,10 @@ VOIDED: dict[str, Voided] = {
     ELSEWHERE: Voided(_ALL, "some files lie on another file system than their folder"),
     FOREIGN: Voided(frozenset(), "the kernel does not say which pages of other users' files are in memory"),
     SPARSE: Voided(frozenset({"size"}), "files take less space than their size"),
-    NO_FSYNC: Voided(frozenset({"fsync"}), "a preloaded library disables fsync (libeatmydata)"),
+    NO_FSYNC: Voided(frozenset({"fsync"}), "a preloaded library replaces fsync (LD_PRELOAD)"),
+    REPLACED: Voided(
+        frozenset({"direct", "pages", "size", "drops"}), "a preloaded library replaces open or read (LD_PRELOAD)"
+    ),
     "volatile": Voided(frozenset({"fsync"}), "the overlay ignores fsync (volatile)"),
     "fsync=volatile": Voided(frozenset({"fsync"}), "the overlay ignores fsync (volatile)"),
     **dict.fromkeys(

@@ -1,0 +1,42 @@
+"""Functions of the C library that a preloaded library replaces in this process (LD_PRELOAD). Such a library may cache
+data, as HVAC and UnifyFS do, or end fsync(2) before data are on storage, as libeatmydata does.
+"""
+
+import ctypes
+import os
+from collections.abc import Iterable
+
+READS = ("open", "open64", "openat", "openat64", "read", "pread64", "preadv64", "posix_fadvise64", "mincore")
+SYNCS = ("fsync", "fdatasync")
+# Beginnings of names of libraries that define these functions, or that only record or check calls and pass them on.
+_HARMLESS = (
+    "libc.", "libc-", "libc_", "ld-", "libpthread", "libdarshan", "libdftracer", "librecorder", "libasan", "libtsan",
+)  # fmt: skip
+
+
+class _Symbol(ctypes.Structure):
+    """Dl_info of dladdr(3)."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("address", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+def replacing(functions: Iterable[str]) -> list[str]:
+    """Return the names of the libraries that replace any of these functions, sorted. A library that only records calls
+    is left out, and so is what cannot be determined (a C library without dladdr(3)).
+    """
+    process = ctypes.CDLL(None)
+    if not hasattr(process, "dladdr"):
+        return []
+    names = {_library(process, function) for function in functions if hasattr(process, function)}
+    return sorted(name for name in names if name and not name.startswith(_HARMLESS))
+
+
+def _library(process: ctypes.CDLL, function: str) -> str:
+    """Return the name of the library whose `function` this process calls, or an empty text."""
+    symbol = _Symbol()
+    address = ctypes.cast(getattr(process, function), ctypes.c_void_p)
+    if not process.dladdr(address, ctypes.byref(symbol)) or not symbol.file:
+        return ""
+    return os.path.basename(os.fsdecode(symbol.file))
