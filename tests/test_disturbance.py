@@ -55,7 +55,7 @@ def test_nodes_are_told_apart_and_the_worst_is_named() -> None:
     """Two nodes have two ranks each; only the first rank of a node reports the node's counters."""
     spans = np.array(
         [
-            _span(SECONDS=10, OWN=4, CORES=8, BUSY=9, STEAL=0.8, LOAD=3, CPU=1, IO=5),
+            _span(SECONDS=10, OWN=4, CORES=8, BUSY=9, STEAL=0.8, LOAD=3, CPU=1, IO=5, PERIODS=100, THROTTLED=7),
             _span(SECONDS=10, OWN=3),
             _span(SECONDS=10, OWN=4, CORES=8, BUSY=28, STEAL=8, LOAD=9, CPU=2, IO=1),
             _span(SECONDS=10, OWN=4),
@@ -70,8 +70,30 @@ def test_nodes_are_told_apart_and_the_worst_is_named() -> None:
     assert merged.steal.max == pytest.approx(0.1)
     assert merged.io_pressure is not None
     assert (merged.io_pressure.max, merged.io_pressure.host) == (0.5, "n1")
+    assert merged.throttled is not None
+    assert (merged.throttled.max, merged.throttled.host) == (pytest.approx(0.07), "n1")
     assert merged.load is not None
     assert merged.load.mean == 6
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "counts"),
+    [
+        ("0::/pod/job", {"pod/job": (10, 2), "pod": (40, 7), "": None}, (40, 7)),
+        ("0::/pod/job", {"pod/job": (10, 2), "pod": (40, 1)}, (10, 2)),
+        ("4:memory:/m\n3:cpu,cpuacct:/job", {"cpu,cpuacct/job": (6, 3), "cpu,cpuacct": (9, 0)}, (6, 3)),
+        ("0::/", {}, None),
+    ],
+)
+def test_the_quota_that_stops_most_counts(
+    monkeypatch: pytest.MonkeyPatch, groups: str, files: dict[str, tuple[int, int] | None], counts: tuple[int, int]
+) -> None:
+    texts = {"/proc/self/cgroup": groups}
+    for folder, values in files.items():
+        count = "usage_usec 5" if values is None else f"nr_periods {values[0]}\nnr_throttled {values[1]}\nother x y"
+        texts[str(Path("/sys/fs/cgroup", folder, "cpu.stat"))] = count
+    monkeypatch.setattr(procfs, "text", lambda path: texts.get(path, ""))
+    assert procfs.quota_periods() == counts
 
 
 def test_what_the_kernel_does_not_tell_is_null(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from dlio_hpc.errors import Incomplete
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.records import job_outcome
 from dlio_hpc.reports import job_banner
-from dlio_hpc.results.run_result import Epoch, Interruption, Result
+from dlio_hpc.results.run_result import Disturbance, Epoch, Interruption, Level, Result
 from tests import planning, recordings
 from tests.conftest import Run
 
@@ -179,6 +179,15 @@ def test_an_epoch_that_took_far_longer_than_the_others_is_named() -> None:
     cut = _result(10.0, 10.0, 30.0)
     short = replace(cut, epochs=[*cut.epochs[:2], replace(cut.epochs[2], steps=4)])
     assert uneven_time.remarks(short) == [], "time ran out in it"
+
+
+def test_a_cpu_quota_that_stopped_the_ranks_is_named() -> None:
+    calm = Disturbance(9.0, 8, None, None, None, None, None, None, throttled=Level(0.01, 0.04, "n2"))
+    assert uneven_time.remarks(replace(_result(1.0), disturbance=calm)) == []
+    assert uneven_time.remarks(replace(_result(1.0), disturbance=replace(calm, throttled=None))) == []
+    stopped = replace(_result(1.0), disturbance=replace(calm, throttled=Level(0.3, 0.81, "n2")))
+    (text,) = uneven_time.remarks(stopped)
+    assert "a CPU quota stopped the ranks in 81 % of its periods on n2" in text
 
 
 def test_batch_systems_say_that_a_job_is_suspended() -> None:

@@ -1,11 +1,11 @@
-"""Time in a run that is not a measurement: stops of its ranks, computation that took far longer than asked, and epochs
-that took far longer than the others.
+"""Time in a run that is not a measurement: stops of its ranks, by a CPU quota too, computation that took far longer than
+asked, and epochs that took far longer than the others.
 """
 
 import statistics
 from collections.abc import Sequence
 
-from dlio_hpc.results.run_result import Epoch, Interruption, Result, Summary
+from dlio_hpc.results.run_result import Disturbance, Epoch, Interruption, Result, Summary
 from dlio_hpc.units import format_seconds
 
 # Share of the run's time up to which interruptions do not matter.
@@ -13,6 +13,8 @@ _TOLERATED = 0.01
 # An epoch is outlying if it takes this multiple of the median of the other epochs, and this many seconds longer. With
 # two epochs, the first may be slower because it opens files.
 _MULTIPLE, _MULTIPLE_OF_TWO, _LONGER_S = 2.0, 4.0, 1.0
+# Share of the periods of a CPU quota in which it may be used up.
+_THROTTLED = 0.05
 
 
 def stop(result: Result) -> str | None:
@@ -21,9 +23,19 @@ def stop(result: Result) -> str | None:
 
 
 def remarks(result: Result) -> list[str]:
-    """Return sentences on computation and epochs that took far longer than expected; the run is then inconclusive."""
+    """Return sentences on computation and epochs that took far longer than expected, and on CPU quotas; the run is then
+    inconclusive.
+    """
     computed = _described(result.summary, ("compute",), "computation took {} longer than asked, of {}")
-    return [*([computed] if computed else []), *_outlying(result.epochs)]
+    return [*([computed] if computed else []), *_throttled(result.disturbance), *_outlying(result.epochs)]
+
+
+def _throttled(disturbance: Disturbance | None) -> list[str]:
+    """Return a sentence if a CPU quota stopped the ranks: what they could not do is no property of the storage."""
+    level = None if disturbance is None else disturbance.throttled
+    if level is None or level.max <= _THROTTLED:
+        return []
+    return [f"a CPU quota stopped the ranks in {100 * level.max:.0f} % of its periods on {level.host}"]
 
 
 def _described(summary: Summary | None, kinds: tuple[str, ...], text: str) -> str | None:

@@ -18,9 +18,10 @@ from dlio_hpc.results.run_result import Disturbance, Level
 # Columns of a time span. OWN: CPU seconds of the rank and of its children that have ended. The columns after OWN
 # describe the node: its first rank reports them, and its other ranks report 0; a value is NaN if the kernel does not
 # report it. BUSY, STEAL: CPU seconds. LOAD: load average at the end of the span. CPU, IO, MEMORY: seconds in which at
-# least one task waited for that resource.
-SECONDS, OWN, CORES, BUSY, STEAL, LOAD, CPU, IO, MEMORY = range(9)
-COLUMNS = 9
+# least one task waited for that resource. PERIODS, THROTTLED: periods of the CPU quota of the rank's control group, and
+# those in which the quota was used up.
+SECONDS, OWN, CORES, BUSY, STEAL, LOAD, CPU, IO, MEMORY, PERIODS, THROTTLED = range(11)
+COLUMNS = 11
 _UNKNOWN = float("nan")
 
 
@@ -38,7 +39,8 @@ class Meter:
         counts[SECONDS], counts[OWN] = clock.now(), _own()
         if self._speaks:
             busy, steal = procfs.cpu_seconds() or (_UNKNOWN, _UNKNOWN)
-            node = os.cpu_count(), busy, steal, procfs.load(), *map(procfs.stalled, ("cpu", "io", "memory"))
+            quota = procfs.quota_periods() or (_UNKNOWN, _UNKNOWN)
+            node = os.cpu_count(), busy, steal, procfs.load(), *map(procfs.stalled, ("cpu", "io", "memory")), *quota
             counts[CORES:] = [_UNKNOWN if value is None else value for value in node]
         return counts
 
@@ -86,6 +88,7 @@ def merged(names: Sequence[str], kernels: Sequence[str], spans: Floats) -> Distu
         cpu_pressure=_level(nodes[:, CPU] / seconds, hosts),
         io_pressure=_level(nodes[:, IO] / seconds, hosts),
         memory_pressure=_level(nodes[:, MEMORY] / seconds, hosts),
+        throttled=_level(nodes[:, THROTTLED] / np.maximum(nodes[:, PERIODS], 1), hosts),
     )
 
 

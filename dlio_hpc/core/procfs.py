@@ -2,6 +2,8 @@
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -161,16 +163,36 @@ def memory() -> int:
     and memory.limit_in_bytes in version 1.
     """
     limits = [physical_memory()]
+    for controllers, group in _groups("memory"):
+        value = text(str(group / ("memory.limit_in_bytes" if controllers else "memory.max")))
+        limits += [int(value)] if value.isdigit() else []
+    return min(limits)
+
+
+def _groups(controller: str) -> Iterator[tuple[str, Path]]:
+    """Yield the folders of the control groups of this process that may limit a resource, from the inner to the outer
+    ones, each with its controllers: empty in version 2 of cgroups(7).
+    """
     for line in text("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
-        if controllers not in ("", "memory"):
+        if controllers and controller not in controllers.split(","):
             continue
         root = Path("/sys/fs/cgroup", controllers)
-        name = "memory.limit_in_bytes" if controllers else "memory.max"
         group = root / path.lstrip("/")
-        values = [text(str(folder / name)) for folder in (group, *group.parents) if folder.is_relative_to(root)]
-        limits += [int(value) for value in values if value.isdigit()]
-    return min(limits)
+        yield from ((controllers, folder) for folder in (group, *group.parents) if folder.is_relative_to(root))
+
+
+def quota_periods() -> tuple[int, int] | None:
+    """Return two numbers of periods of the CPU quota of this process's control group since the group was made: all
+    periods in which it ran, and those in which it used up the quota and was stopped. With several quotas, return those
+    of the group that was stopped most. Return None if the kernel reports none.
+    """
+    counts = []
+    for _, group in _groups("cpu"):
+        values = dict(line.split(maxsplit=1) for line in text(str(group / "cpu.stat")).splitlines())
+        with suppress(KeyError, ValueError):
+            counts.append((int(values["nr_throttled"]), int(values["nr_periods"])))
+    return max(counts)[::-1] if counts else None
 
 
 def text(path: str) -> str:

@@ -169,6 +169,8 @@ class Disturbance(Struct, frozen=True):
     """Share of the interval in which at least one task of the node waited for I/O."""
     memory_pressure: Level | None
     """Share of the interval in which at least one task of the node waited for memory."""
+    throttled: Level | None = None
+    """Share of the periods of the ranks' CPU quota (cgroups(7)) in which they used up the quota and were stopped."""
 
 
 class Epoch(Struct, frozen=True):

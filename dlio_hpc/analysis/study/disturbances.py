@@ -45,6 +45,7 @@ class _Kind(NamedTuple):
 _KINDS = (
     _Kind("others", "other processes", "other processes used", "cores", 0.25, of_cores=0.02, is_foreign=True),
     _Kind("steal", "steal", "CPU steal", "share", 0.02, is_foreign=True),
+    _Kind("throttled", "CPU quota", "periods in which the CPU quota was used up", "share", 0.05, is_foreign=True),
     _Kind("load", "load", "load average", "tasks", 1.0, of_cores=0.25),
     _Kind("cpu_pressure", "cpu", "cpu pressure", "share", 0.1),
     _Kind("io_pressure", "io", "io pressure", "share", 0.1),
@@ -58,7 +59,11 @@ def facts(disturbance: Disturbance | None) -> list[tuple[str, str]]:
     """
     if disturbance is None:
         return [("meanwhile", UNRECORDED)]
-    levels = {kind.name: f"{kind.label} {_level_text(kind, disturbance)}" for kind in _KINDS}
+    levels = {
+        kind.name: f"{kind.label} {_level_text(kind, disturbance)}"
+        for kind in _KINDS
+        if kind.name != "throttled" or (disturbance.throttled and disturbance.throttled.max)
+    }
     pressures = [levels.pop(kind.name) for kind in _KINDS if kind.name.endswith("_pressure")]
     return [("meanwhile", ", ".join(levels.values())), ("pressure", ", ".join(pressures))]
 
