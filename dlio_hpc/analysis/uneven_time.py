@@ -1,5 +1,5 @@
-"""Time in a run that is not a measurement: stops of its ranks, by a CPU quota too, computation that took far longer than
-asked, and epochs that took far longer than the others.
+"""Time in a run that is not a measurement: stops of its ranks, CPU quotas, computation that took far longer than asked,
+and epochs that took far longer than the others.
 """
 
 import statistics
