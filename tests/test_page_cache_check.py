@@ -21,7 +21,14 @@ from dlio_hpc.files.filesystem import FileSystem
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.records.job_outcome import RunOutcome
 from dlio_hpc.results.probe_result import ProbeRate, StorageProbe
-from dlio_hpc.results.run_result import DatasetFacts, Distribution, Epoch, RestoreSummary, Result
+from dlio_hpc.results.run_result import (
+    DatasetFacts,
+    Distribution,
+    Epoch,
+    EvaluationSummary,
+    RestoreSummary,
+    Result,
+)
 from tests import planning, studies
 
 MIB = 1 << 20
@@ -165,6 +172,39 @@ def test_what_quick_read_kept_is_not_from_storage() -> None:
         assert buffered.outcome() == outcome, "another program may have asked for what the page cache has"
     assert _judge("fuse.glusterfs", unread).advice[1] == "-S reader.drop_cache=true"
     assert "performance.quick-read off" in _judge("fuse.glusterfs", unread, drop_cache=True, direct=True).advice[0]
+
+
+def _with_passes(kind: str, passes: dict[str, Any], facts: tuple[str, ...] = (), **reader: Any) -> Storage:
+    """Judge a run on ext4 that read storage, with evaluation passes on another file system."""
+    times = {"wall_s": 2.0, "wait_s": 0.1, "compute_s": 0.2, "sync_s": 0.3, "samples_per_s": 1.0, "read_MBps": 1.0}
+    counts = {"storage_bytes_read": None, "client_bytes_asked": None, "client_bytes_read": None}
+    evaluation = EvaluationSummary(
+        **{"count": 2, "samples": 6, "bytes_read": 8 * MIB, "page_cache_fraction": None, **times, **counts, **passes}
+    )
+    work = _run(**reader)
+    made = _result("ext4", {"storage_bytes_read": 256 * MIB})
+    summary = studies.summary(1.0, evaluation=evaluation)
+    result = replace(made, summary=summary, evaluation_file_system=kind, evaluation_cache_facts=list(facts))
+    return page_cache_check.judge(replace(work, evaluation=work), result)
+
+
+def test_evaluation_passes_are_held_against_their_own_file_system() -> None:
+    """They change no outcome, because no other figure includes them, but they are named."""
+    direct: dict[str, Any] = {"direct": True}
+    for kind, counts, reader, remark in (
+        ("ext4", {"storage_bytes_read": 8 * MIB}, direct, ""),
+        ("ext4", {"storage_bytes_read": 2 * MIB}, direct, "75.0 % of the evaluation passes came from memory (kernel's"),
+        ("ext4", {"storage_bytes_read": 8 * MIB, "page_cache_fraction": 0.5}, {}, "50.0 % of the evaluation passes"),
+        ("tmpfs", {}, direct, "100.0 % of the evaluation passes came from memory (tmpfs is memory)"),
+        ("fuse.bindfs", {}, direct, "whether the evaluation passes read storage is unknown (the process that serves"),
+        ("lustre", {}, direct, ""),
+        ("", {"storage_bytes_read": 0}, direct, "100.0 % of the evaluation passes came from memory"),
+    ):  # fmt: skip
+        verdict = _with_passes(kind, counts, **reader)
+        assert (verdict.outcome(), len(verdict.remarks)) == ("storage", bool(remark)), (kind, verdict.remarks)
+        assert "".join(verdict.remarks).startswith(remark)
+    moved = _with_passes("ext4", {"storage_bytes_read": 8 * MIB}, ("files elsewhere",))
+    assert "is unknown (some files lie on another file system" in moved.remarks[0]
 
 
 def test_a_loop_device_is_only_as_good_as_the_disks_below_it() -> None:

@@ -12,7 +12,7 @@ from dlio_hpc.files.storage_proofs import COUNTED, MEMORY, Proofs
 from dlio_hpc.plan import dataset_size
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.probe_result import StorageProbe
-from dlio_hpc.results.run_result import Epoch, RestoreSummary, Result
+from dlio_hpc.results.run_result import Epoch, EvaluationSummary, RestoreSummary, Result
 from dlio_hpc.units import format_size
 
 Outcome = Literal["storage", "cached", "unknown", "nothing read"]
@@ -23,14 +23,18 @@ ENOUGH = dataset_size.TIMES_MEMORY
 # A run that is faster than the probe's loop with O_DIRECT by more than this factor is in doubt, unless its bytes were
 # counted. The factor covers the noise between the probe and the run.
 FASTER = 1.25
+# Fields of an epoch, and of the evaluation passes, that show where their bytes came from.
+_COUNTS = (
+    "storage_bytes_read", "client_bytes_asked", "client_bytes_read", "client_bytes_kept", "page_cache_fraction",
+)  # fmt: skip
 
 
 class EpochStorage(Struct, frozen=True):
     """Whether the bytes of an epoch came from storage or from memory. epoch: its number; 0 for the checkpoints that are
-    read after the last step. asked: bytes of samples or checkpoints that were requested. arrived: bytes received from
-    the file system; None if they were not counted. cached: share of `asked` that came from memory; None if it is
-    unknown. source: name of the counter, or the fact, from which `cached` follows; the reason if it is unknown.
-    is_counted: whether `cached` follows from a count of the bytes that arrived.
+    read after the last step, -1 for all evaluation passes together. asked: bytes of samples or checkpoints that were
+    requested. arrived: bytes received from the file system; None if they were not counted. cached: share of `asked`
+    that came from memory; None if it is unknown. source: name of the counter, or the fact, from which `cached` follows;
+    the reason if it is unknown. is_counted: whether `cached` follows from a count of the bytes that arrived.
     """
 
     epoch: int
@@ -42,7 +46,16 @@ class EpochStorage(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        return f"epoch {self.epoch}" if self.epoch else "the checkpoints that were read"
+        return {0: "the checkpoints that were read", -1: "the evaluation passes"}.get(self.epoch, f"epoch {self.epoch}")
+
+    @property
+    def doubt(self) -> str:
+        """Why not all bytes are known to come from storage, in one line; empty if they are."""
+        if self.cached is None:
+            return f"whether {self.name} read storage is unknown ({self.source})"
+        return (
+            f"{100 * self.cached:.1f} % of {self.name} came from memory ({self.source})" if self.cached > LIMIT else ""
+        )
 
 
 class Storage(Struct, frozen=True):
@@ -52,7 +65,8 @@ class Storage(Struct, frozen=True):
     ranks' memory (reader.load: memory). darshan_bytes: bytes that the ranks requested in all epochs according to
     Darshan; None without Darshan. advice: options of dlio-submit that avoid the cache. is_written: whether the run only
     writes checkpoints, which it may also read. unwritten: reason why these checkpoints may be in memory; None if they
-    reached storage.
+    reached storage. remarks: what else did not come from storage, or did not reach it: evaluation passes, and the
+    checkpoints of a run that reads samples. They do not change the outcome, which is that of the samples.
     """
 
     epochs: tuple[EpochStorage, ...]
@@ -65,6 +79,7 @@ class Storage(Struct, frozen=True):
     advice: tuple[str, ...] = ()
     is_written: bool = False
     unwritten: str | None = None
+    remarks: tuple[str, ...] = ()
 
     def outcome(self, limit: float = LIMIT) -> Outcome:
         """Return what the run measured: storage, cached, unknown or nothing read. It is "cached" if the share of bytes
@@ -125,8 +140,43 @@ def judge(run: Run, result: Result, darshan_bytes: int | None = None, probe: Sto
     if unwritten is not None and run.workload.checkpoint is not None and not run.workload.checkpoint.fsync:
         advice = ("-S checkpoint.fsync=true", *advice)
     return Storage(
-        epochs, worst, result.file_system, dataset, memory, idle, darshan_bytes, advice, is_written, unwritten
+        epochs, worst, result.file_system, dataset, memory, idle, darshan_bytes, advice, is_written, unwritten,
+        tuple(_remarks(run, result)),
+    )  # fmt: skip
+
+
+def _remarks(run: Run, result: Result) -> Iterator[str]:
+    """Yield a sentence if evaluation passes did not provably read storage, and if the checkpoints of a run that reads
+    samples did not provably reach it.
+    """
+    passes = result.summary and result.summary.evaluation
+    if passes and run.evaluation is not None and (doubt := _evaluated(run.evaluation, result, passes).doubt):
+        yield doubt
+    if result.summary and result.summary.checkpoint and not _only_writes(run) and (reason := _unwritten(run, result)):
+        yield reason
+
+
+def _evaluated(run: Run, result: Result, passes: EvaluationSummary) -> EpochStorage:
+    """Return whether the bytes of all evaluation passes came from storage. run: the evaluation run."""
+    its_own = structs.replace(
+        result,
+        dataset=structs.replace(result.dataset, bytes=run.workload.dataset.size),
+        file_system=result.evaluation_file_system or result.file_system,
+        cache_facts=result.evaluation_cache_facts if result.evaluation_file_system else result.cache_facts,
     )
+    counts = {name: getattr(passes, name) for name in _COUNTS}
+    whole = Epoch(
+        -1,
+        passes.wall_s,
+        0,
+        passes.samples,
+        passes.bytes_read,
+        passes.wait_s,
+        passes.compute_s,
+        passes.sync_s,
+        **counts,
+    )
+    return _epoch(run, its_own, whole)
 
 
 def _only_writes(run: Run) -> bool:

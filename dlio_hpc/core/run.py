@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 # Seconds that a file system, or HDF5's library, has to answer after storage did not; seconds after which a rank ends
 # even if MPI_Abort does not end it; seconds in which launchers forward the message.
 _ANSWER_S, _ABORT_S, _FORWARD_S = 1.0, 10.0, 0.2
-# Largest number of files of the dataset of which it is checked where and how they are stored. No more are checked than
-# an epoch reads samples.
+# Largest number of files of a dataset of which it is checked where and how they are stored.
 _CHECKED = 1024
 # Error numbers of a file system or a quota without space.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -338,24 +337,32 @@ def _gap(directory: Path, plan: Plan, run: Run, started: str) -> float | None:
 
 
 def _file_systems(run: Run, ranks: int) -> dict[str, Any]:
-    """Return the fields of the result that describe the file systems of the dataset and of the outputs. A run without a
-    dataset has the file system of its checkpoints in both.
+    """Return the fields of the result that describe the file systems of the datasets and of the outputs. A run without
+    a dataset has the file system of its checkpoints in both.
     """
     outputs = Path(run.outputs).parent
     is_writing = run.kind != "generate" and run.workload.writes_outputs
     place, files = (outputs if run.workload.checkpoint else None), list[str]()
-    layout = run.workload.dataset
-    if layout.is_stored:
-        place = Path(run.dataset)
-        checked = max(1, min(_CHECKED, samples_per_epoch(run.workload, ranks)))
-        if layout.format != "null":
-            files = [dataset.file_path(run, number) for number in range(0, layout.files, -(-layout.files // checked))]
+    if run.workload.dataset.is_stored:
+        place, files = Path(run.dataset), _checked(run, ranks)
+    passes = run.evaluation if run.evaluation is not None and run.evaluation.workload.dataset.is_stored else None
     return {
         "file_system": filesystem.of(place).kind if place is not None else "",
         "cache_facts": cache_facts.of(place, files) if place is not None else [],
         "outputs_on": filesystem.of(outputs).text if is_writing else "",
         "outputs_cache_facts": cache_facts.of(outputs) if is_writing else [],
+        "evaluation_file_system": filesystem.of(Path(passes.dataset)).kind if passes else "",
+        "evaluation_cache_facts": cache_facts.of(Path(passes.dataset), _checked(passes, ranks)) if passes else [],
     }
+
+
+def _checked(run: Run, ranks: int) -> list[str]:
+    """Return the paths of some files of the dataset, evenly spread: no more than an epoch reads samples."""
+    layout = run.workload.dataset
+    if layout.format == "null":
+        return []
+    number = max(1, min(_CHECKED, samples_per_epoch(run.workload, ranks)))
+    return [dataset.file_path(run, place) for place in range(0, layout.files, -(-layout.files // number))]
 
 
 def _facts(run: Run) -> DatasetFacts:

@@ -60,7 +60,9 @@ def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
         return Banner(
             "good", f"{of_writing(measured).text} {share[0].upper()}{share[1:]} of the bytes read came from storage."
         )
-    return Banner("good", f"Samples and bytes are as planned, and {share} was read from storage.")
+    remarks = list(dict.fromkeys(text for run in measured if run.storage is not None for text in run.storage.remarks))
+    but = f"; but {'; '.join(remarks)}" if remarks else ""
+    return Banner("good", f"Samples and bytes are as planned, and {share} was read from storage{but}.")
 
 
 def of_uneven_time(measured: Sequence[RunOutcome]) -> Iterator[Banner]:

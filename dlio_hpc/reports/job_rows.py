@@ -315,14 +315,15 @@ def _own_cost(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _storage(run: RunOutcome) -> list[tuple[str, str]]:
-    """Return at most two facts, each as a pair of label and text. The first says whether the bytes came from storage or
-    memory. The second is advice on how to read from storage, if there is such advice.
+    """Return facts, each as a pair of label and text. The first says whether the bytes came from storage or memory.
+    Remarks on evaluation passes and checkpoints follow, and advice on how to read from storage, if there is any.
     """
     storage = run.storage
     if storage is None or not storage.epochs:
         return []
     return [
         ("storage", storage.text()),
+        *(("", remark) for remark in storage.remarks),
         *[("", f"to read from storage: {' or '.join(storage.advice)}")] * bool(storage.advice),
     ]
 
@@ -347,8 +348,7 @@ def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
     if (passes := summary.evaluation) is not None:
         rate = f"{passes.count} passes, {format_size(passes.bytes_read)} at {passes.read_MBps:.0f} MB/s"
         rate += f"; {passes.wall_s:.3f} s, of which {passes.wait_s:.3f} s wait"
-        cached = None if run.run.workload.reader.direct else passes.page_cache_fraction
-        lines.append(("evaluated", rate if cached is None else f"{rate}; {cached:.0%} of its pages were in memory"))
+        lines.append(("evaluated", rate))
     if (restored := summary.restored) is not None:
         size = format_size(restored.bytes_read)
         rate = f"{restored.count} checkpoints {through}, {size} at {restored.read_MBps:.0f} MB/s"

@@ -413,6 +413,10 @@ class Result(Struct, frozen=True):
     """
     outputs_cache_facts: list[str] = []
     """The same facts about the file system of the checkpoints."""
+    evaluation_file_system: str = ""
+    """Kind of the file system of the evaluation's dataset; empty: there is no evaluation."""
+    evaluation_cache_facts: list[str] = []
+    """The same facts about that file system."""
     outputs_on: str = ""
     """Type and mount point of the file system of the checkpoints and auxiliary files that the run writes; empty: the
     run writes none. Example: lustre /scratch
