@@ -1,6 +1,7 @@
 """A preloaded library that replaces functions of the C library is a fact that voids evidence."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc.core import preloads
+from dlio_hpc.core import cache_facts, preloads
 from dlio_hpc.files import storage_proofs
 
 _FACTS = "import pathlib, sys; from dlio_hpc.core import cache_facts; print(cache_facts.of(pathlib.Path(sys.argv[1])))"
@@ -33,7 +34,7 @@ def _facts(folder: Path, name: str, text: str) -> str:
         ("libeatmydata.so", "int fsync(int file) { return 0; }", storage_proofs.NO_FSYNC),
         ("mine.so", "int fdatasync(int file) { return 0; }", storage_proofs.NO_FSYNC),
         ("libhvac.so", "long pread64(int f, void *b, long n, long o) { return 0; }", storage_proofs.REPLACED),
-        ("libdarshan.so", "int fsync(int file) { return 0; }", None),
+        ("libdarshan.so", "int fdatasync(int); int fsync(int file) { return fdatasync(file); }", None),
         ("libother.so", "int other(int file) { return 0; }", None),
     ],
 )
@@ -45,7 +46,32 @@ def test_a_library_that_replaces_functions_is_a_fact(
         assert (other in facts) == (other == fact)
 
 
+# A filter, as systemd-nspawn --suppress-sync installs it: fsync returns 0, all other calls are allowed.
+_FILTER = """
+import ctypes, os, platform, struct
+number = {"x86_64": 74, "aarch64": 82}[platform.machine()]
+program = b"".join(struct.pack("HBBI", *line) for line in (
+    (0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x50000), (0x06, 0, 0, 0x7fff0000)))
+kept = ctypes.create_string_buffer(program)
+class Filter(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("program", ctypes.c_void_p))
+prctl = ctypes.CDLL(None, use_errno=True).prctl
+assert prctl(38, 1, 0, 0, 0) == 0
+assert prctl(22, 2, ctypes.byref(Filter(4, ctypes.addressof(kept))), 0, 0) == 0, os.strerror(ctypes.get_errno())
+"""
+
+
+@pytest.mark.skipif(platform.machine() not in {"x86_64", "aarch64"}, reason="the number of fsync is not known")
+def test_a_filter_of_system_calls_is_a_fact(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FILTER + _FACTS, tmp_path], capture_output=True, text=True, check=True
+    )
+    assert storage_proofs.NO_FSYNC in done.stdout
+    assert storage_proofs.NO_FSYNC not in cache_facts.of(tmp_path)
+
+
 def test_the_c_library_itself_is_none() -> None:
+    assert preloads.syncs()
     assert preloads.replacing((*preloads.READS, *preloads.SYNCS)) == []
     assert preloads.replacing(["no_such_function_at_all"]) == []
 

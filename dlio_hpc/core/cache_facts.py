@@ -24,7 +24,7 @@ def of(folder: Path, files: Sequence[str] = ()) -> list[str]:
     """
     file_system = filesystem.of(folder)
     facts = {*file_system.options, *block_devices.below(file_system).facts}
-    if preloads.replacing(preloads.SYNCS):
+    if not preloads.syncs():
         facts.add(storage_proofs.NO_FSYNC)
     if preloads.replacing(preloads.READS):
         facts.add(storage_proofs.REPLACED)

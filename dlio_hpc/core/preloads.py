@@ -1,5 +1,6 @@
 """Functions of the C library that a preloaded library replaces in this process (LD_PRELOAD). Such a library may cache
-data, as HVAC and UnifyFS do, or end fsync(2) before data are on storage, as libeatmydata does.
+data, as HVAC and UnifyFS do, or end fsync(2) before data are on storage, as libeatmydata does. A filter of system calls
+may do the latter, too, as systemd-nspawn --suppress-sync does.
 """
 
 import ctypes
@@ -20,6 +21,19 @@ class _Symbol(ctypes.Structure):
     _fields_ = (
         ("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("address", ctypes.c_void_p),
     )  # fmt: skip
+
+
+# Number of a file that is not open: no process may have so many.
+_CLOSED = 1 << 30
+
+
+def syncs() -> bool:
+    """Return whether fsync(2) reaches the kernel: it then fails for a file that is not open."""
+    try:
+        os.fsync(_CLOSED)
+    except OSError:
+        return not replacing(SYNCS)
+    return False
 
 
 def replacing(functions: Iterable[str]) -> list[str]:

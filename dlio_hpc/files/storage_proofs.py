@@ -107,7 +107,7 @@ VOIDED: dict[str, Voided] = {
     ELSEWHERE: Voided(_ALL, "some files lie on another file system than their folder"),
     FOREIGN: Voided(frozenset(), "the kernel does not say which pages of other users' files are in memory"),
     SPARSE: Voided(frozenset({"size"}), "files take less space than their size"),
-    NO_FSYNC: Voided(frozenset({"fsync"}), "a preloaded library replaces fsync (LD_PRELOAD)"),
+    NO_FSYNC: Voided(frozenset({"fsync"}), "a preloaded library or a filter of system calls replaces fsync"),
     REPLACED: Voided(
         frozenset({"direct", "pages", "size", "drops"}), "a preloaded library replaces open or read (LD_PRELOAD)"
     ),
