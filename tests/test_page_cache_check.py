@@ -1,11 +1,14 @@
 """Each source of evidence by itself shows whether data came from storage; without evidence, that is unknown."""
 
+import fcntl
 import json
 import os
 import socket
+import struct
 import threading
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
@@ -14,10 +17,12 @@ from dlio_hpc.analysis import page_cache_check
 from dlio_hpc.analysis.page_cache_check import Storage
 from dlio_hpc.config import reader_keys, site, workload
 from dlio_hpc.config.checkpoint_keys import Checkpoint
-from dlio_hpc.core import client_counters, page_cache, procfs
+from dlio_hpc.core import cache_facts, client_counters, page_cache, procfs
+from dlio_hpc.core import run as core_run
 from dlio_hpc.darshan.log_verdict import Bytes, LogVerdict
-from dlio_hpc.files import block_devices, filesystem
+from dlio_hpc.files import block_devices, filesystem, storage_proofs
 from dlio_hpc.files.filesystem import FileSystem
+from dlio_hpc.plan import plan
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.records.job_outcome import RunOutcome
 from dlio_hpc.results.probe_result import ProbeRate, StorageProbe
@@ -472,6 +477,35 @@ def test_ceph_fuse_is_asked_on_its_admin_socket(tmp_path: Path, monkeypatch: pyt
         assert ask() is None
 
 
+@pytest.mark.parametrize(
+    ("options", "layers"),
+    [
+        (("rw", "lowerdir=/a:/b", "upperdir=/u", "workdir=/w"), ("/a", "/b", "/u")),
+        (("lowerdir+=/a", "lowerdir+=/b", "datadir+=/c", "metacopy=on"), ("/a", "/b", "/c")),
+        (("lowerdir=/a::/data",), ("/a", "/data")),
+        (("lowerdir=.:/a",), (".", "/a")),
+    ],
+)
+def test_all_layers_of_an_overlay_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], layers: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(filesystem, "_mount", lambda _: filesystem.Mount("/m", "overlay", "o", options))
+    assert filesystem.of(tmp_path).layers == layers
+
+
+def test_a_file_of_another_mount_is_elsewhere_on_an_overlay_and_on_btrfs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their files have device numbers of their own, so that the numbers of mounts decide."""
+    (tmp_path / "real").write_bytes(b"x" * 9000)
+    (tmp_path / "link").symlink_to("/proc/self/mounts")
+    for kind in ("overlay", "btrfs"):
+        monkeypatch.setattr(filesystem, "of", lambda _, kind=kind: FileSystem(kind, "/m", "s"))
+        assert storage_proofs.ELSEWHERE not in cache_facts.of(tmp_path, [str(tmp_path / "real")])
+        paths = [str(tmp_path / name) for name in ("real", "link", "missing")]
+        assert storage_proofs.ELSEWHERE in cache_facts.of(tmp_path, paths)
+
+
 def test_disks_below_a_loop_device_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A partition of a mapped device over two disks has the image; the loop device has no direct I/O."""
     devices = {}
@@ -491,6 +525,7 @@ def test_disks_below_a_loop_device_are_asked(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "252:0").symlink_to(devices["zram0"])
     lower = [FileSystem("xfs", "/images", "/dev/mapper/v", device="253:0")]
     monkeypatch.setattr(block_devices, "_SYSFS", tmp_path)
+    monkeypatch.setattr(block_devices, "_DEVICES", tmp_path / "dev")
     monkeypatch.setattr(filesystem, "of", lambda _: lower[0])
     image = FileSystem("ext4", "/mnt", "/dev/loop0", device="7:0")
     ask = client_counters.counter(image)
@@ -578,3 +613,49 @@ def test_memory_is_the_control_groups_where_that_is_less(monkeypatch: pytest.Mon
     assert procfs.memory() == 2097152
     limits["/sys/fs/cgroup/memory/job_7/memory.limit_in_bytes"] = str(1 << 63)
     assert procfs.memory() == whole
+
+
+def test_a_file_that_was_mounted_over_that_of_a_loop_device_is_none_of_its(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The status of the device, which only root may ask for, has the device and the inode of its file."""
+    for name in ("disk/slaves", "loop0/loop", "dev"):
+        (tmp_path / name).mkdir(parents=True)
+    for name, text in (
+        ("disk/stat", "1 1 1"),
+        ("loop0/loop/backing_file", f"{tmp_path}/data.img\n"),
+        ("loop0/loop/dio", "1"),
+    ):
+        (tmp_path / name).write_text(text)
+    for name in ("dev/loop0", "data.img"):
+        (tmp_path / name).touch()
+    (tmp_path / "7:0").symlink_to(tmp_path / "loop0")
+    (tmp_path / "8:1").symlink_to(tmp_path / "disk")
+    monkeypatch.setattr(block_devices, "_SYSFS", tmp_path)
+    monkeypatch.setattr(block_devices, "_DEVICES", tmp_path / "dev")
+    monkeypatch.setattr(filesystem, "of", lambda _: FileSystem("xfs", "/images", "/dev/sda1", device="8:1"))
+    image, own = FileSystem("ext4", "/mnt", "/dev/loop0", device="7:0"), (tmp_path / "data.img").stat()
+    for device, inode in ((own.st_dev, own.st_ino), (own.st_dev, own.st_ino + 1), (own.st_dev + 1, own.st_ino)):
+
+        def status(_file: int, _number: int, answer: bytearray, numbers: tuple[int, int] = (device, inode)) -> None:
+            struct.pack_into("=QQ", answer, 0, *numbers)
+
+        monkeypatch.setattr(fcntl, "ioctl", status)
+        is_known = "unknown device" not in block_devices.below(image).facts
+        assert is_known is ((device, inode) == (own.st_dev, own.st_ino))
+    monkeypatch.setattr(fcntl, "ioctl", Mock(side_effect=PermissionError))
+    assert block_devices.below(image).facts == {"loop device with direct I/O"}
+    relative = FileSystem("overlay", "/mnt", "o", layers=(str(tmp_path), "."))
+    assert "unknown device" in block_devices.below(relative).facts, "relative to the folder of another process"
+
+
+def test_files_are_drawn_at_random_and_no_more_than_are_read(tmp_path: Path) -> None:
+    """Every second file lies elsewhere: files at equal distances would show none of them, or nothing else."""
+    keys = ("dataset.files=4096", "dataset.samples_per_file=1", "train.steps=null")
+    made = planning.make(workload.load("demo", keys), site.load("local"), planning.Request(runs=tmp_path)).runs[1]
+    paths = core_run._checked(made, 4)
+    numbers = {int(Path(path).name.partition(".")[0]) for path in paths}
+    assert len(numbers) == len(paths) == 1024
+    assert 400 < sum(number % 2 for number in numbers) < 624
+    short = replace(made, workload=replace(made.workload, train=replace(made.workload.train, steps=2)))
+    assert len(core_run._checked(short, 4)) == plan.samples_per_epoch(short.workload, 4) < 1024

@@ -2,11 +2,12 @@
 
 import fcntl
 import os
+import re
 import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from dlio_hpc.core import page_cache, preloads
+from dlio_hpc.core import page_cache, preloads, procfs
 from dlio_hpc.files import block_devices, filesystem, storage_proofs
 
 # ioctl(2) FS_IOC_FIEMAP of linux/fiemap.h: header, extents that are asked for, and the flag of a compressed or
@@ -34,8 +35,12 @@ def of(folder: Path, files: Sequence[str] = ()) -> list[str]:
     sample = list(statuses)[:: max(1, len(statuses) // _ENCODED_FILES)]
     if any(not page_cache.is_shown(path, statuses[path]) for path in sample):
         facts.add(storage_proofs.FOREIGN)
-    own = os.stat(filesystem.existing(folder)).st_dev
-    if any(status.st_dev != own for status in statuses.values()) and file_system.kind not in ("overlay", "btrfs"):
+    nearest = filesystem.existing(folder)
+    if file_system.kind in ("overlay", "btrfs"):  # their files have other device numbers than their folders
+        is_elsewhere = len({_mount_id(str(nearest)), *map(_mount_id, statuses)}) > 1
+    else:
+        is_elsewhere = len({os.stat(nearest).st_dev, *(status.st_dev for status in statuses.values())}) > 1
+    if is_elsewhere:
         facts.add(storage_proofs.ELSEWHERE)
     if file_system.kind in storage_proofs.COUNTED and any(map(_is_encoded, sample)):
         facts.add(storage_proofs.COMPRESSED)
@@ -47,6 +52,18 @@ def _status(path: str) -> os.stat_result | None:
         return os.stat(path)
     except OSError:
         return None  # a missing file, which reading it reports
+
+
+def _mount_id(path: str) -> str:
+    """Return the number of the mount that holds a file, or an empty text if it cannot be determined."""
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return next(iter(re.findall(r"(?m)^mnt_id:\s*(\d+)", procfs.text(f"/proc/self/fdinfo/{descriptor}"))), "")
+    finally:
+        os.close(descriptor)
 
 
 def _is_encoded(path: str) -> bool:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import random
 import threading
 import time
 from collections import Counter
@@ -357,12 +358,15 @@ def _file_systems(run: Run, ranks: int) -> dict[str, Any]:
 
 
 def _checked(run: Run, ranks: int) -> list[str]:
-    """Return the paths of some files of the dataset, evenly spread: no more than an epoch reads samples."""
+    """Return the paths of files of the dataset, no more than an epoch reads samples. They are drawn at random, because
+    a pattern of files that are stored elsewhere may have a period.
+    """
     layout = run.workload.dataset
     if layout.format == "null":
         return []
-    number = max(1, min(_CHECKED, samples_per_epoch(run.workload, ranks)))
-    return [dataset.file_path(run, place) for place in range(0, layout.files, -(-layout.files // number))]
+    number = max(1, min(_CHECKED, samples_per_epoch(run.workload, ranks), layout.files))
+    drawn = random.Random(run.outputs).sample(range(layout.files), number)
+    return [dataset.file_path(run, place) for place in sorted(drawn)]
 
 
 def _facts(run: Run) -> DatasetFacts:

@@ -4,7 +4,9 @@ The devices are found from the device number of the files, not from names: a nam
 been given to another device. What cannot be found is a fact of its own, which voids evidence.
 """
 
+import fcntl
 import os
+import struct
 from collections.abc import Iterable
 from functools import reduce
 from pathlib import Path
@@ -14,10 +16,12 @@ from dlio_hpc.files import filesystem, storage_proofs
 from dlio_hpc.files.filesystem import FileSystem
 from dlio_hpc.files.storage_proofs import DIRECT_LOOP, LOOP, MEMORY_DEVICE, UNKNOWN_DEVICE
 
-_SYSFS, _BTRFS = Path("/sys/dev/block"), Path("/sys/fs/btrfs")
+_SYSFS, _BTRFS, _DEVICES = Path("/sys/dev/block"), Path("/sys/fs/btrfs"), Path("/dev")
 # Names of devices that keep their data in memory: brd, zram, null_blk.
 _IN_MEMORY = ("ram", "zram", "nullb")
 _SECTOR = 512
+# ioctl(2) LOOP_GET_STATUS64 of linux/loop.h: a structure that begins with the device and the inode of the file.
+_GET_STATUS, _LOOP_STATUS = 0x4C05, struct.Struct("=QQ216x")
 # File systems on which direct I/O of a loop device bypasses the page cache.
 _DIRECT = ("ext4", "xfs", "nfs", "lustre")
 
@@ -58,9 +62,9 @@ def _joined(stacks: Iterable[Stack]) -> Stack:
 
 def _of_layer(layer: str) -> Stack:
     """Return the devices below a layer of an overlay. A layer on a file system without block requests is unknown, as
-    the kernel does not count its reads.
+    the kernel does not count its reads, and so is a relative path: it is that of another process.
     """
-    if not os.path.isdir(layer):
+    if not os.path.isabs(layer) or not os.path.isdir(layer):
         return _UNKNOWN
     kind = filesystem.of(Path(layer))
     return below(kind) if kind.kind in storage_proofs.COUNTED | storage_proofs.MEMORY else _UNKNOWN
@@ -94,10 +98,26 @@ def _loop(loop: Path) -> Stack:
     holes of this file are read without its disks. Another file system may also have been mounted over its path.
     """
     path = Path((loop / "backing_file").read_text(encoding="utf-8").rstrip("\n"))
-    if not path.exists():  # deleted, or in another mount namespace
+    if not path.exists() or _is_another(path, loop.parent.name):  # deleted, hidden, or in another mount namespace
         return Stack(frozenset({LOOP, UNKNOWN_DEVICE}))
     backing = filesystem.of(path)
     is_direct = (loop / "dio").is_file() and (loop / "dio").read_text(encoding="ascii").strip() == "1"
     own = frozenset({DIRECT_LOOP if is_direct and backing.kind in _DIRECT else LOOP})
     deeper = below(backing)
     return Stack(own | deeper.facts, deeper.disks)
+
+
+def _is_another(path: Path, loop: str) -> bool:
+    """Return whether a path leads to another file than that of a loop device, which only root can tell."""
+    status = bytearray(_LOOP_STATUS.size)
+    try:
+        descriptor = os.open(_DEVICES / loop, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            fcntl.ioctl(descriptor, _GET_STATUS, status)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return False
+    device, inode = _LOOP_STATUS.unpack(status)[:2]
+    actual = path.stat()
+    return bool((device, inode) != (actual.st_dev, actual.st_ino))

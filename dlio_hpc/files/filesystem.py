@@ -24,6 +24,8 @@ _KINDS = {
     0x958458F6: "hugetlbfs", 0x9FA0: "proc",
 }  # fmt: skip
 
+# Options of an overlay that name layers.
+_LAYERS = ("lowerdir", "lowerdir+", "datadir+", "upperdir")
 # Magic number of all file systems in user space, and of virtiofs.
 _FUSE = 0x65735546
 
@@ -75,10 +77,10 @@ def _device(path: Path) -> str:
 
 
 def _layers(mount: "Mount") -> tuple[str, ...]:
-    """Return the folders of the layers of an overlay, from the options lowerdir and upperdir of its mount."""
+    """Return the folders of the layers of an overlay, those with data alone included, from the options of its mount."""
     if mount.type != "overlay":
         return ()
-    values = [option.partition("=")[2] for option in mount.options if option.startswith(("lowerdir", "upperdir"))]
+    values = [value for name, _, value in (option.partition("=") for option in mount.options) if name in _LAYERS]
     return tuple(layer for value in values for layer in value.split(":") if layer)
 
 
