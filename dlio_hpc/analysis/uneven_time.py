@@ -64,7 +64,9 @@ def _place(interruption: Interruption) -> str:
 
 
 def _outlying(epochs: Sequence[Epoch]) -> list[str]:
-    """Return a sentence for each epoch that took far longer than the others. An epoch that was cut short has none."""
+    """Return a sentence for each epoch that took far longer than the others, or far less time than most. An epoch that
+    was cut short has none.
+    """
     whole = [epoch for epoch in epochs if epoch.steps == epochs[0].steps]
     sentences = []
     for epoch in whole:
@@ -72,11 +74,13 @@ def _outlying(epochs: Sequence[Epoch]) -> list[str]:
         if not others:
             continue
         median, multiple = statistics.median(others), _MULTIPLE if len(others) > 1 else _MULTIPLE_OF_TWO
-        if epoch.wall_s > multiple * median and epoch.wall_s > median + _LONGER_S:
+        most = statistics.median([epoch.wall_s, *others])  # few slow epochs make no fast ones of the rest
+        is_fast = len(others) > 1 and most > multiple * epoch.wall_s and most > epoch.wall_s + _LONGER_S
+        if is_fast or (epoch.wall_s > multiple * median and epoch.wall_s > median + _LONGER_S):
             phases = {"waiting for data": epoch.wait_s, "compute": epoch.compute_s, "synchronisation": epoch.sync_s}
             phase = max(phases, key=lambda name: phases[name])
             sentences.append(
-                f"epoch {epoch.epoch} took {format_seconds(epoch.wall_s)}, {epoch.wall_s / median:.1f} x the median of "
+                f"epoch {epoch.epoch} took {format_seconds(epoch.wall_s)}, {epoch.wall_s / median:.2g} x the median of "
                 f"the others ({phase} {format_seconds(phases[phase])})"
             )
     return sentences
