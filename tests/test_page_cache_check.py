@@ -17,8 +17,7 @@ from dlio_hpc.analysis import page_cache_check
 from dlio_hpc.analysis.page_cache_check import Storage
 from dlio_hpc.config import reader_keys, site, workload
 from dlio_hpc.config.checkpoint_keys import Checkpoint
-from dlio_hpc.core import cache_facts, client_counters, page_cache, procfs
-from dlio_hpc.core import run as core_run
+from dlio_hpc.core import cache_facts, client_counters, page_cache, procfs, run_file_systems
 from dlio_hpc.darshan.log_verdict import Bytes, LogVerdict
 from dlio_hpc.files import block_devices, filesystem, storage_proofs
 from dlio_hpc.files.filesystem import FileSystem
@@ -224,6 +223,22 @@ def test_a_loop_device_is_only_as_good_as_the_disks_below_it() -> None:
         for direct in (False, True):
             result = replace(_result("xfs", {**counts, "client_bytes_read": below}), cache_facts=facts)
             assert page_cache_check.judge(_run(direct=direct), result).outcome() == outcome, facts
+
+
+def test_disks_that_delivered_less_than_the_kernel_counted_prove_memory() -> None:
+    """A device in memory was mounted over the files, or links lead to it: the kernel counts its requests, too."""
+    for fetched, below, cached, source in (
+        (256, 256, 0.0, "kernel's count on xfs"), (256, 900, 0.0, "kernel's count on xfs"),
+        (256, 128, 0.5, "count of the disks below xfs"), (256, None, 0.0, "kernel's count on xfs"),
+        (128, 128, 0.5, "kernel's count on xfs"), (300, 240, 0.0, "kernel's count on xfs"),
+        (None, 64, 0.75, "count of the disks below xfs"),
+    ):  # fmt: skip
+        counts = {
+            "storage_bytes_read": None if fetched is None else fetched * MIB,
+            "client_bytes_read": None if below is None else below * MIB,
+        }
+        (epoch,) = _judge("xfs", counts, direct=True).epochs
+        assert (epoch.cached, epoch.source) == (cached, source), (fetched, below)
 
 
 def test_fewer_bytes_of_compressed_files_are_not_bytes_from_memory() -> None:
@@ -537,7 +552,9 @@ def test_disks_below_a_loop_device_are_asked(tmp_path: Path, monkeypatch: pytest
     ask = client_counters.counter(image)
     assert ask is not None
     assert ask() == (None, 344 * 512, 0)
-    assert client_counters.counter(lower[0]) is None, "no loop device: the kernel's count is right"
+    ask = client_counters.counter(lower[0])
+    assert ask is not None
+    assert ask() == (None, 344 * 512, 0), "without a loop device, too"
     lower[0] = FileSystem("fuse.rclone", "/images", "remote:")
     assert block_devices.below(image) == (frozenset({"loop device"}), ())
     lower[0] = FileSystem("lustre", "/images", "mgs@tcp:/lus")
@@ -653,9 +670,39 @@ def test_files_are_drawn_at_random_and_no_more_than_are_read(tmp_path: Path) -> 
     """Every second file lies elsewhere: files at equal distances would show none of them, or nothing else."""
     keys = ("dataset.files=4096", "dataset.samples_per_file=1", "train.steps=null")
     made = planning.make(workload.load("demo", keys), site.load("local"), planning.Request(runs=tmp_path)).runs[1]
-    paths = core_run._checked(made, 4)
+    paths = run_file_systems._checked(made, "dataset", 4)
     numbers = {int(Path(path).name.partition(".")[0]) for path in paths}
     assert len(numbers) == len(paths) == 1024
     assert 400 < sum(number % 2 for number in numbers) < 624
     short = replace(made, workload=replace(made.workload, train=replace(made.workload.train, steps=2)))
-    assert len(core_run._checked(short, 4)) == plan.samples_per_epoch(short.workload, 4) < 1024
+    assert len(run_file_systems._checked(short, "dataset", 4)) == plan.samples_per_epoch(short.workload, 4) < 1024
+
+
+def test_what_is_mounted_during_the_run_is_a_fact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = planning.make(
+        workload.load("demo"), site.load("local"), planning.Request(runs=tmp_path, data=tmp_path)
+    ).runs[1]
+    same, other = (
+        FileSystem("ext4", "/d", "/dev/sda1", device="8:1"),
+        FileSystem("ext4", "/d", "/dev/zram0", device="252:0"),
+    )
+    for later, facts in ((same, ["loop device"]), (other, ["loop device", storage_proofs.MOVED])):
+        monkeypatch.setattr(filesystem, "of", lambda _: same)
+        monkeypatch.setattr(cache_facts, "of", lambda _place, files=(): [] if files else ["loop device"])
+        before = run_file_systems.mounts(made)
+        monkeypatch.setattr(filesystem, "of", lambda _, later=later: later)
+        assert run_file_systems.fields(made, 4, before)["cache_facts"] == facts, "a loop device had no direct I/O then"
+    result = replace(_result("ext4", {"storage_bytes_read": 256 * MIB}), cache_facts=[storage_proofs.MOVED])
+    assert page_cache_check.judge(_run(direct=True), result).outcome() == "unknown"
+
+
+def test_disks_that_count_nothing_prove_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sdb/sdb1").mkdir(parents=True)
+    (tmp_path / "sdb/queue").mkdir()
+    (tmp_path / "8:17").symlink_to(tmp_path / "sdb/sdb1")
+    monkeypatch.setattr(block_devices, "_SYSFS", tmp_path)
+    disk = FileSystem("xfs", "/scratch", "/dev/sdb1", device="8:17")
+    for sectors, switch, is_counted in ((44, "1", True), (44, "0", False), (0, "1", False)):
+        (tmp_path / "sdb/sdb1/stat").write_text(f"1 0 {sectors} 0 0 0 0 0 0 0 0\n")
+        (tmp_path / "sdb/queue/iostats").write_text(f"{switch}\n")
+        assert (client_counters.counter(disk) is not None) is is_counted

@@ -327,14 +327,15 @@ def _counted(kind: str, facts: list[str], traffic: _Traffic) -> _Counted:
 
 
 def _counted_by_kernel(kind: str, facts: list[str], traffic: _Traffic, name: str) -> _Counted:
-    """Return what the kernel's count of block requests shows. A loop device may answer such requests from memory, so
-    the disks below it are asked, too: they deliver to other programs as well, so that their count can only show that
-    bytes came from memory. Of compressed files, fewer bytes arrive than programs read.
+    """Return what the kernel's count of block requests shows. A loop device, or a device in memory that was mounted
+    unnoticed, may answer such requests, so the disks are asked, too: they deliver to other programs as well, so that
+    their count can only show that bytes came from memory. Of compressed files, fewer bytes arrive than programs read.
     """
     fetched, source = traffic.fetched, f"{name} on {kind}"
     loops, below = {storage_proofs.LOOP, storage_proofs.DIRECT_LOOP} & set(facts), traffic.client_received
-    if loops and below is not None and below < (1 - LIMIT) * traffic.asked:
-        fetched, source = below, f"count of the disks below a {loops.pop()}"
+    counted = traffic.asked if loops or fetched is None else min(fetched, traffic.asked)
+    if below is not None and below < (1 - LIMIT) * counted:
+        fetched, source = below, f"count of the disks below {f'a {loops.pop()}' if loops else kind}"
     elif storage_proofs.LOOP in facts or (loops and below is None):
         return _Counted(None, None, storage_proofs.why_not(kind, facts))
     if fetched is None or not (name or loops):

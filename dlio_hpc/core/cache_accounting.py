@@ -41,7 +41,8 @@ class Arrivals:
     def __init__(self, node: "Intracomm", file_system: FileSystem | None, looks: Callable[[bool], bool]) -> None:
         self._speaks = node.rank == 0
         self._count = client_counters.counter(file_system) if file_system and self._speaks else None
-        is_counted = node.bcast(self._count is not None)
+        is_client = file_system is not None and file_system.kind not in storage_proofs.COUNTED
+        is_counted = node.bcast(self._count is not None and is_client)
         self._looks = file_system is not None and storage_proofs.has_pages(file_system.kind) and looks(is_counted)
         self._pages = (0, 0)
         self._io: IO | None = None

@@ -96,18 +96,20 @@ def _nfs(mount: str) -> Traffic | None:
 
 
 def _disks(file_system: FileSystem) -> Callable[[], Traffic | None] | None:
-    """Return a function that reads the counters of the disks below a loop device, or None if there is no loop device.
-    The kernel counts what is read from the loop device, even if it comes from memory.
+    """Return a function that reads the counters of the disks below a file system, or None if there are none. The kernel
+    counts a block request for a process even if a loop device, or a device in memory that is mounted elsewhere, answers
+    it. A disk that has counted nothing since the node started counts nothing at all.
     """
     stack = block_devices.below(file_system)
-    if not stack.facts & {storage_proofs.LOOP, storage_proofs.DIRECT_LOOP} or not stack.disks:
+    if not stack.disks:
         return None
 
     def ask() -> Traffic | None:
         try:
-            return Traffic(None, stack.bytes_read)
+            counts = stack.bytes_read
         except (OSError, ValueError, IndexError):
             return None
+        return Traffic(None, sum(counts)) if all(counts) else None
 
     return ask
 

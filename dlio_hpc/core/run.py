@@ -2,7 +2,6 @@
 
 import errno
 import os
-import random
 import threading
 import time
 from collections import Counter
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import structs
 
 from dlio_hpc import document, units
-from dlio_hpc.core import cache_facts, clock, environment, hang_watch, interruptions, merge
+from dlio_hpc.core import clock, environment, hang_watch, interruptions, merge, run_file_systems
 from dlio_hpc.core.darshan_markers import MarkerReads
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.generate import generate
@@ -22,12 +21,13 @@ from dlio_hpc.core.hang_watch import HangWatch
 from dlio_hpc.core.interruptions import StopWatch
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.rank_zero import on_root
+from dlio_hpc.core.run_file_systems import Mounted, Role
 from dlio_hpc.core.train import train
 from dlio_hpc.darshan import setup
 from dlio_hpc.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun, about, reported
 from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.plan import cost, dataset, planned_bytes
-from dlio_hpc.plan.plan import Plan, Run, samples_per_epoch
+from dlio_hpc.plan.plan import Plan, Run
 from dlio_hpc.plan.plan import load as load_plan
 from dlio_hpc.results import probe_result
 from dlio_hpc.results.run_result import (
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 # Seconds that a file system, or HDF5's library, has to answer after storage did not; seconds after which a rank ends
 # even if MPI_Abort does not end it; seconds in which launchers forward the message.
 _ANSWER_S, _ABORT_S, _FORWARD_S = 1.0, 10.0, 0.2
-# Largest number of files of a dataset of which it is checked where and how they are stored.
-_CHECKED = 1024
 # Error numbers of a file system or a quota without space.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -91,7 +89,8 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     hosts = comm.allgather(environment.host())
     progress = Progress(rundir.run_name(run.number, run.name), speaks=comm.rank == 0)
     stop = Stop(comm, directory, plan.ranks_per_node)
-    job = _Job(directory, folder, plan, run, plan_sha256, started, hosts, memory)
+    mounts = run_file_systems.mounts(run) if comm.rank == 0 else {}
+    job = _Job(directory, folder, plan, run, plan_sha256, started, hosts, memory, mounts)
     watch = HangWatch(
         directory, folder, comm.rank, hosts, run.workload, hang_watch.limits(plan.warning_time),
         partial(_end_hanging, comm, job),
@@ -103,14 +102,14 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         generated, trained = None, _train(comm, job, watch, progress, stop)
     if comm.rank:
         return
-    result = _result(job, trained, generated, _file_systems(run, plan.ranks))
+    result = _result(job, trained, generated, run_file_systems.fields(run, plan.ranks, mounts))
     _write(directory, folder, result, trained.timeline_fault if trained else None)
     _end(directory, result)
 
 
 class _Job(NamedTuple):
     """What a result says of its job. directory, folder: folders of the job and of the run. memory: memory of
-    the nodes, on rank 0.
+    the nodes, on rank 0. mounts: file systems at the start of the run; empty on other ranks than 0.
     """
 
     directory: Path
@@ -121,10 +120,11 @@ class _Job(NamedTuple):
     started: str
     hosts: list[merge.Host]
     memory: environment.NodeMemory | None
+    mounts: dict[Role, Mounted]
 
 
 def _result(job: _Job, trained: "_Trained | None", generated: Generated | None, file_systems: dict[str, Any]) -> Result:
-    """Return the result of a run that ends now. file_systems: result of _file_systems()."""
+    """Return the result of a run that ends now. file_systems: result of run_file_systems.fields()."""
     plan, run = job.plan, job.run
     return Result(
         run=rundir.run_name(run.number, run.name),
@@ -180,7 +180,8 @@ def _keep(job: _Job, reason: str, merged: merge.Merged) -> None:
     made = _Trained(
         merge.epochs(merged, job.run), structs.replace(summary, cut_short=done), {}, [], merge.disturbed(merged), None
     )
-    file_systems = filesystem.answered(lambda: _file_systems(job.run, job.plan.ranks), _ANSWER_S) or {}
+    ask = partial(run_file_systems.fields, job.run, job.plan.ranks, job.mounts)
+    file_systems = filesystem.answered(ask, _ANSWER_S) or {}
     write(job.folder / rundir.RESULT, _result(job, made, None, file_systems))
     # HDF5's library lets one thread in at a time, and a reader thread may hang in it.
     filesystem.answered(lambda: timeline.write(job.folder, merged, job.run, [], ""), _ANSWER_S)
@@ -335,38 +336,6 @@ def _gap(directory: Path, plan: Plan, run: Run, started: str) -> float | None:
         return units.seconds_between(decode(path.read_bytes(), str(path)).ended, started)
     except (OSError, InvalidRun):
         return None
-
-
-def _file_systems(run: Run, ranks: int) -> dict[str, Any]:
-    """Return the fields of the result that describe the file systems of the datasets and of the outputs. A run without
-    a dataset has the file system of its checkpoints in both.
-    """
-    outputs = Path(run.outputs).parent
-    is_writing = run.kind != "generate" and run.workload.writes_outputs
-    place, files = (outputs if run.workload.checkpoint else None), list[str]()
-    if run.workload.dataset.is_stored:
-        place, files = Path(run.dataset), _checked(run, ranks)
-    passes = run.evaluation if run.evaluation is not None and run.evaluation.workload.dataset.is_stored else None
-    return {
-        "file_system": filesystem.of(place).kind if place is not None else "",
-        "cache_facts": cache_facts.of(place, files) if place is not None else [],
-        "outputs_on": filesystem.of(outputs).text if is_writing else "",
-        "outputs_cache_facts": cache_facts.of(outputs) if is_writing else [],
-        "evaluation_file_system": filesystem.of(Path(passes.dataset)).kind if passes else "",
-        "evaluation_cache_facts": cache_facts.of(Path(passes.dataset), _checked(passes, ranks)) if passes else [],
-    }
-
-
-def _checked(run: Run, ranks: int) -> list[str]:
-    """Return the paths of files of the dataset, no more than an epoch reads samples. They are drawn at random, because
-    a pattern of files that are stored elsewhere may have a period.
-    """
-    layout = run.workload.dataset
-    if layout.format == "null":
-        return []
-    number = max(1, min(_CHECKED, samples_per_epoch(run.workload, ranks), layout.files))
-    drawn = random.Random(run.outputs).sample(range(layout.files), number)
-    return [dataset.file_path(run, place) for place in sorted(drawn)]
 
 
 def _facts(run: Run) -> DatasetFacts:

@@ -35,12 +35,23 @@ class Stack(NamedTuple):
     disks: tuple[Path, ...] = ()
 
     @property
-    def bytes_read(self) -> int:
-        """Bytes that the disks have delivered since the node started. Raise OSError if a counter cannot be read."""
-        return sum(int((disk / "stat").read_text(encoding="ascii").split()[2]) * _SECTOR for disk in self.disks)
+    def bytes_read(self) -> list[int]:
+        """Bytes that each disk has delivered since the node started, or 0 for a disk that does not count them. Raise
+        OSError if a counter cannot be read.
+        """
+        return [
+            0 if _is_off(disk) else int((disk / "stat").read_text(encoding="ascii").split()[2]) * _SECTOR
+            for disk in self.disks
+        ]
 
 
 _UNKNOWN = Stack(frozenset({UNKNOWN_DEVICE}))
+
+
+def _is_off(disk: Path) -> bool:
+    """Return whether the counters of a disk, or of the disk that has this partition, are switched off."""
+    switches = (disk / "queue/iostats", disk.parent / "queue/iostats")
+    return any(switch.is_file() and switch.read_text(encoding="ascii").strip() == "0" for switch in switches)
 
 
 def below(file_system: FileSystem) -> Stack:

@@ -87,7 +87,7 @@ class Voided(Struct, frozen=True):
 _ALL: frozenset[str] = frozenset({"count", "direct", "pages", "size", "fsync", "drops"})
 LOOP, DIRECT_LOOP = "loop device", "loop device with direct I/O"
 MEMORY_DEVICE, UNKNOWN_DEVICE = "memory device", "unknown device"
-COMPRESSED, SPARSE, ELSEWHERE = "compressed", "sparse", "files elsewhere"
+COMPRESSED, SPARSE, ELSEWHERE, MOVED = "compressed", "sparse", "files elsewhere", "mounted anew"
 FOREIGN, NO_FSYNC, REPLACED = "files of other users", "fsync replaced", "reads replaced"
 # Facts about a mounted file system, by the name that result.json has for them. The others are mount options, whose
 # values may follow: compress=zstd:3.
@@ -105,6 +105,7 @@ VOIDED: dict[str, Voided] = {
     MEMORY_DEVICE: Voided(_ALL, "the file system lies on a block device in memory"),
     UNKNOWN_DEVICE: Voided(_ALL, "it is not known on which block devices the file system lies"),
     ELSEWHERE: Voided(_ALL, "some files lie on another file system than their folder"),
+    MOVED: Voided(_ALL, "another file system was mounted, or this one in another way, during the run"),
     FOREIGN: Voided(frozenset(), "the kernel does not say which pages of other users' files are in memory"),
     SPARSE: Voided(frozenset({"size"}), "files take less space than their size"),
     NO_FSYNC: Voided(frozenset({"fsync"}), "a preloaded library or a filter of system calls replaces fsync"),
