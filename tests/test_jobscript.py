@@ -224,7 +224,6 @@ def test_two_copies_of_a_job_never_run_at_once(tmp_path: Path, patience: str, co
     """The second copy waits for the first, or ends without a change of a file, after `patience` seconds."""
     launcher = "mkdir -p runs/00-measure; echo $PPID begins >> log; sleep 1.5; echo $PPID ends >> log"
     directory = _by_hand(_plan(tmp_path, shipped="null"), launcher=f"{launcher}; cp log runs/00-measure/result.json")
-    (directory / "plan.json").write_text("{}")
     script = (directory / "job.sh").read_text()
     assert script.count("flock -w 60 9") == 1
     (directory / "job.sh").write_text(script.replace("flock -w 60 9", f"flock -w {patience} 9"))

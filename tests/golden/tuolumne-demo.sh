@@ -12,9 +12,9 @@
 
 cd /runs/demo-20260101-120000-abcdef || exit 6
 job=$PWD
-# Two copies of the job at once would mix their results. Wait for the other copy, which holds a lock of plan.json. If it
+# Two copies of the job at once would mix their results. Wait for the other copy, which holds a lock of job.sh. If it
 # still runs after a minute, end before any file is changed. Where there are no locks, flock fails with another code.
-if [ -w plan.json ] && { exec 9<> plan.json; } 2> /dev/null; then   # the ranks do not inherit the lock
+if [ -w job.sh ] && { exec 9<> job.sh; } 2> /dev/null; then   # the ranks do not inherit the lock
   flock -w 60 9 2> /dev/null
   [ $? != 1 ] || { echo "dlio-hpc: another copy of this job runs in $job; wait for its end" >&2; exit 6; }
 fi
