@@ -241,6 +241,36 @@ def test_two_copies_of_a_job_never_run_at_once(tmp_path: Path, patience: str, co
 
 
 @pytest.mark.job
+def test_no_copy_runs_beside_ranks_that_outlived_their_script(tmp_path: Path) -> None:
+    """Only the script is killed. Its ranks hold the lock until they end."""
+    launcher = "mkdir -p runs/00-measure; echo begins >> log; sleep 2; echo ends >> log"
+    directory = _by_hand(_plan(tmp_path, shipped="null"), launcher=launcher)
+    first = subprocess.Popen(["bash", "job.sh"], cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not (directory / "log").exists():
+        time.sleep(0.05)
+    first.kill()
+    first.wait()
+    done = subprocess.run(["bash", "job.sh"], cwd=directory, check=False, capture_output=True)
+    assert done.returncode == 0
+    assert (directory / "log").read_text().split() == ["begins", "ends"] * 2
+
+
+@pytest.mark.job
+@pytest.mark.parametrize("name", ["runs", "runs/00-measure"])
+def test_results_behind_a_link_are_not_removed(tmp_path: Path, name: str) -> None:
+    directory = _by_hand(_plan(tmp_path, shipped="null"))
+    (tmp_path / "elsewhere/00-measure").mkdir(parents=True)
+    for folder in ("elsewhere", "elsewhere/00-measure"):
+        (tmp_path / folder / "result.json").write_text("kept")
+    (directory / name).parent.mkdir(exist_ok=True)
+    (directory / name).symlink_to(tmp_path / "elsewhere")
+    done = subprocess.run(["bash", "job.sh"], cwd=directory, check=False, capture_output=True, text=True)
+    assert done.returncode == 6
+    assert f"{directory.resolve()}/{name} is a link" in done.stderr
+    assert all((tmp_path / path).exists() for path in ("elsewhere/result.json", "elsewhere/00-measure/result.json"))
+
+
+@pytest.mark.job
 def test_results_that_cannot_be_kept_apart_are_not_removed(tmp_path: Path) -> None:
     directory = _by_hand(_plan(tmp_path, shipped="null"))
     (directory / "runs/00-measure").mkdir(parents=True)

@@ -521,8 +521,10 @@ def test_a_file_of_another_mount_is_elsewhere_on_an_overlay_and_on_btrfs(
         assert storage_proofs.ELSEWHERE in cache_facts.of(tmp_path, paths)
 
 
-def test_disks_below_a_loop_device_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A partition of a mapped device over two disks has the image; the loop device has no direct I/O."""
+def _sysfs(tmp_path: Path) -> Path:
+    """Make block devices: a loop device whose image lies on a partition of a mapped device over two disks, and one in
+    memory. Return the switch of the loop device's direct I/O, which is off.
+    """
     devices = {}
     for name, sectors in (("sda", 300), ("sdb", 44), ("dm-0", 0), ("loop0", 0), ("zram0", 0)):
         (tmp_path / name / "slaves").mkdir(parents=True)
@@ -535,9 +537,13 @@ def test_disks_below_a_loop_device_are_asked(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "data.img").touch()
     dio = devices["loop0"] / "loop/dio"
     dio.write_text("0\n")
-    (tmp_path / "7:0").symlink_to(devices["loop0"])
-    (tmp_path / "253:0").symlink_to(devices["dm-0"])
-    (tmp_path / "252:0").symlink_to(devices["zram0"])
+    for number, name in (("7:0", "loop0"), ("253:0", "dm-0"), ("252:0", "zram0")):
+        (tmp_path / number).symlink_to(devices[name])
+    return dio
+
+
+def test_disks_below_a_loop_device_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dio = _sysfs(tmp_path)
     lower = [FileSystem("xfs", "/images", "/dev/mapper/v", device="253:0")]
     monkeypatch.setattr(block_devices, "_SYSFS", tmp_path)
     monkeypatch.setattr(block_devices, "_DEVICES", tmp_path / "dev")

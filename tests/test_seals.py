@@ -75,6 +75,54 @@ def test_a_result_of_another_plan_is_invalid(tmp_path: Path) -> None:
     assert f"was made from another plan.json, whose SHA-256 begins with {digest[:12]}" in str(fault)
 
 
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"run": "77-other"}, "its result.json is that of the run 77-other"),
+        ({"kind": "generate"}, "its result.json is that of a run of kind generate"),
+        ({"kind": "warmup"}, "its result.json is that of a run of kind warmup"),
+        ({"summary": None}, "its result.json has no summary"),
+    ],
+)
+def test_a_result_of_another_run_is_invalid(tmp_path: Path, change: dict[str, Any], fault: str) -> None:
+    """The result of one repeat that is copied to the others would count as many without any noise."""
+    folder = _left(tmp_path, "demo-20260102-030405-0a1b2c")
+    (path,) = folder.glob("runs/*/result.json")
+    result = run_result.decode(path.read_bytes(), "")
+    run_result.write(path, structs.replace(result, **change))
+    outcome = job_outcome.load(folder)
+    reported = job_outcome.run_fault(outcome, outcome.runs[-1])
+    assert isinstance(reported, InvalidRun)
+    assert fault in str(reported)
+
+
+def test_a_damaged_archive_and_that_of_another_job_are_kept(run: Run, tmp_path: Path) -> None:
+    """They may be the only copies of what is in them."""
+    first, second = (_left(tmp_path / "runs", f"demo-20260102-030405-0a1b2{letter}") for letter in "cd")
+    target = tmp_path / "runs/archive" / f"{first.name}.tar.zst"
+    archive.create(second, target)
+    for number, content in ((1, target.read_bytes()), (2, target.read_bytes()[:-1])):
+        target.write_bytes(content)
+        done = run("dlio-hpc", "collect", first)
+        kept = target.with_name(f"{target.name}.damaged-{number}")
+        assert f"it is kept as {kept}" in " ".join(done.err.split())
+        assert kept.read_bytes() == content
+        assert archive.faults(target) == []
+    assert job_outcome.load_archive(target).job.job == first.name
+
+
+@pytest.mark.parametrize("name", ["runs", "result.json", rundir.PLAN])
+def test_a_file_that_is_a_link_is_not_left_out_of_an_archive(run: Run, tmp_path: Path, name: str) -> None:
+    folder = _left(tmp_path / "runs", "demo-20260102-030405-0a1b2c")
+    (path,) = folder.glob("runs/*/result.json") if name == "result.json" else [folder / name]
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    done = run("dlio-hpc", "collect", folder)
+    assert done.code == 2
+    assert f"{path} is a link" in " ".join(done.err.split())
+    assert not list(tmp_path.glob("runs/archive/*.zst"))
+
+
 def test_a_job_with_the_record_of_another_is_invalid(tmp_path: Path) -> None:
     folder = _left(tmp_path, "demo-20260102-030405-0a1b2c")
     record = job_record.load(folder)

@@ -185,6 +185,14 @@ def test_an_epoch_that_took_far_longer_than_the_others_is_named() -> None:
     assert uneven_time.remarks(short) == [], "time ran out in it"
 
 
+def test_a_run_without_stops_has_none_whatever_its_time(tmp_path: Path) -> None:
+    outcome = _outcome(tmp_path)
+    result = outcome.runs[-1].result
+    assert result is not None
+    assert result.summary is not None
+    assert uneven_time.stop(replace(result, summary=replace(result.summary, wall_s=-5.0))) is None
+
+
 def test_a_cpu_quota_that_stopped_the_ranks_is_named() -> None:
     calm = Disturbance(9.0, 8, None, None, None, None, None, None, throttled=Level(0.01, 0.04, "n2"))
     assert uneven_time.remarks(replace(_result(1.0), disturbance=calm)) == []

@@ -43,7 +43,7 @@ def _described(summary: Summary | None, kinds: tuple[str, ...], text: str) -> st
         return None
     listed = [interruption for interruption in summary.interruptions if interruption.kind in kinds]
     seconds = sum(interruption.seconds for interruption in listed)
-    if seconds <= _TOLERATED * summary.wall_s:
+    if not listed or seconds <= _TOLERATED * summary.wall_s:
         return None
     more = f", and {len(listed) - 1} more" if len(listed) > 1 else ""
     return f"{text.format(format_seconds(seconds), format_seconds(summary.wall_s))} ({_place(listed[0])}{more})"

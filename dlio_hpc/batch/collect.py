@@ -61,8 +61,9 @@ def collect(directory: Path) -> Collected:
 
 def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
     if target.exists():
-        if archive.faults(target):
-            notes.append(f"{target} was corrupted and has been written again")
+        if faults := archive.faults(target):
+            kept = _aside(target)
+            notes.append(f"{target} is not an archive of this job, or damaged ({faults[0]}): it is kept as {kept}")
         elif archive.is_of(target, directory):
             return Collected(target, False, notes)
         elif not _ran_again(target, directory):
@@ -80,6 +81,15 @@ def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
         left_over.unlink()  # left by a collection that was killed
     notes += archive.create(directory, target)
     return Collected(target, True, notes)
+
+
+def _aside(target: Path) -> Path:
+    """Rename an archive that is damaged, or of another job, because it may be the only copy. Return its new path."""
+    number = 1
+    while (kept := target.with_name(f"{target.name}.damaged-{number}")).exists():
+        number += 1
+    target.rename(kept)
+    return kept
 
 
 def _ran_again(target: Path, directory: Path) -> bool:

@@ -27,6 +27,11 @@ from dlio_hpc.files import archive_members, rundir, safe_folders
 from dlio_hpc.files.archive_members import Members, Packed, TarMember
 
 SUFFIX = ".tar.zst"
+# Names in a job's directory that dlio-hpc writes.
+_WRITTEN = (
+    rundir.PLAN, rundir.JOB, rundir.SCRIPT, rundir.RUNS, rundir.EXIT_STATUS, rundir.ENVIRONMENT, rundir.LAYOUT,
+    rundir.ATTEMPTS, rundir.STUDY, rundir.DARSHAN,
+)  # fmt: skip
 # Names of jobs: that of the workload or study, the time, six digits, and the number of a job of a study.
 _JOB = re.compile(r".+-\d{8}-\d{6}-[0-9a-f]{6}(-\d+)?")
 _LEVEL = 3
@@ -63,10 +68,18 @@ def create(directory: Path, target: Path) -> list[str]:
     outside the archive, such as a manifest that could not be written. If others may not read the plan, which may have
     secrets, they may not read the archive.
 
+    Raise ConfigError if a file of the job is a link: archives have no links, so that the file would be missing.
+
     Afterwards `target` is either complete and verified, or it does not exist. Raise Incomplete if files changed
     meanwhile, and InvalidRun if the written archive does not verify.
     """
     manifest = _manifest(directory)
+    for name in manifest.skipped:
+        if name.partition("/")[0] in _WRITTEN and (directory / name).is_symlink():
+            raise ConfigError(
+                f"{directory / name} is a link, and an archive has no files behind links; put what it leads to in its "
+                "place, and collect the job again"
+            )
     target.parent.mkdir(parents=True, exist_ok=True)
     with rundir.replacing(target) as temporary:
         plan = directory / rundir.PLAN

@@ -172,7 +172,9 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
         runs.append(
             RunOutcome(
                 run,
-                _of_plan(run_result.decode(result, f"{source}/{folder}/{rundir.RESULT}"), digest) if result else None,
+                _of_plan(run_result.decode(result, f"{source}/{folder}/{rundir.RESULT}"), run, digest)
+                if result
+                else None,
                 run_result.decode_error(error, f"{source}/{folder}/{rundir.ERROR}") if error else None,
                 verdicts.decode(verdict, f"{source}/{folder}/{judged}") if verdict else None,
                 probe_result.decode(probe, f"{source}/{folder}/{rundir.PROBE}") if probe else None,
@@ -189,14 +191,20 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
     )  # fmt: skip
 
 
-def _of_plan(result: run_result.Result, digest: str) -> run_result.Result:
-    """Return the result, with a fault if it was made from another plan. digest: SHA-256 of the job's plan.json."""
-    if result.plan_sha256 in ("", digest):
-        return result
-    fault = (
-        f"its {rundir.RESULT} was made from another {rundir.PLAN}, whose SHA-256 begins with {result.plan_sha256[:12]}"
-    )
-    return structs.replace(result, faults=[*result.faults, fault])
+def _of_plan(result: run_result.Result, run: Run, digest: str) -> run_result.Result:
+    """Return the result, with a fault for each sign that it is not that of this run of the plan. digest: SHA-256 of the
+    job's plan.json.
+    """
+    name, its = rundir.run_name(run.number, run.name), f"its {rundir.RESULT}"
+    signs = {
+        f"{its} was made from another {rundir.PLAN}, whose SHA-256 begins with {result.plan_sha256[:12]}": (
+            result.plan_sha256 not in ("", digest)
+        ),
+        f"{its} is that of the run {result.run}": result.run != name,
+        f"{its} is that of a run of kind {result.kind}": result.kind != run.kind,
+        f"{its} has no summary": result.summary is None and result.kind != "generate",
+    }
+    return structs.replace(result, faults=[*result.faults, *(sign for sign, is_seen in signs.items() if is_seen)])
 
 
 def _end_of(path: Path) -> bytes | None:

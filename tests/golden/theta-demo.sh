@@ -16,7 +16,8 @@ cd /runs/demo-20260101-120000-abcdef || exit 6
 job=$PWD
 # Two copies of the job at once would mix their results. Wait for the other copy, which holds a lock of job.sh. If it
 # still runs after a minute, end before any file is changed. Where there are no locks, flock fails with another code.
-if [ -w job.sh ] && { exec 9<> job.sh; } 2> /dev/null; then   # the ranks do not inherit the lock
+# Ranks inherit the lock: they may outlive a script that was killed.
+if [ -w job.sh ] && { exec 9<> job.sh; } 2> /dev/null; then
   flock -w 60 9 2> /dev/null
   [ $? != 1 ] || { echo "dlio-hpc: another copy of this job runs in $job; wait for its end" >&2; exit 6; }
 fi
@@ -35,6 +36,9 @@ keep_status() {
 }
 trap 'exit 143' TERM INT HUP   # until ranks are started; without this trap exit_status would be 0
 trap 'keep_status; [ -z "$timer" ] || kill "$timer" 2> /dev/null' EXIT
+for linked in runs runs/*; do   # a link would lead the copy of earlier results, and their removal, elsewhere
+  [ ! -L "$linked" ] || { echo "dlio-hpc: $job/$linked is a link; put the folder in its place" >&2; exit 6; }
+done
 # If the job has run before, copy its earlier results to attempts/. The batch system may requeue a job.
 if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
   attempt=1; while [ -e "attempts/$attempt" ]; do attempt=$(( attempt + 1 )); done
@@ -101,7 +105,7 @@ fi
 run() {
   [ ! -e "$job/stop" ] || [[ $1 == darshan\ * ]] || exit 124   # the log of a finished run is still checked
   echo "== $1"
-  "${@:2}" < /dev/null 9>&- &
+  "${@:2}" < /dev/null &
   launched=$!
   while signalled=; wait "$launched"; code=$?; [ "$signalled" ]; do :; done
   launched=
