@@ -439,6 +439,28 @@ def test_old_archives_are_removed_and_the_history_stays(tmp_path: Path) -> None:
     assert history.entries(tmp_path) == (jobs[0], jobs[2])
 
 
+def test_an_archive_that_cannot_be_read_is_not_the_newest_that_is_kept(tmp_path: Path) -> None:
+    _archived(tmp_path, _old(0, 400), _old(1, 300), _old(2, 200))
+    (tmp_path / "nightly-002.tar.zst").write_bytes(b"damaged since then")
+    choice = retention.choose(tmp_path, Retention(0, 1))
+    assert [path.name for path, _ in choice.removed] == ["nightly-000.tar.zst"]
+    assert choice.kept == {"newest of a measurement": 1, "unreadable": 1}
+
+
+def test_a_job_whose_entry_cannot_be_read_stays_in_the_history(tmp_path: Path) -> None:
+    jobs = [_old(0, 400), _old(1, 300)]
+    _archived(tmp_path, *jobs)
+    retention.remove(tmp_path, retention.choose(tmp_path, Retention(0, 0)))
+    damaged = tmp_path / rundir.ENTRIES / "nightly-000.json"
+    damaged.write_bytes(damaged.read_bytes()[:200])
+    (note,) = history.rebuild(tmp_path).notes
+    assert str(damaged) in note
+    assert history.entries(tmp_path) == tuple(jobs)
+    damaged.unlink()
+    history.rebuild(tmp_path)
+    assert history.entries(tmp_path) == (jobs[1],)
+
+
 def test_the_newest_of_each_measurement_and_whole_studies_are_kept(tmp_path: Path) -> None:
     other = structs.replace(nights.KEY, nodes=64)
     jobs = [

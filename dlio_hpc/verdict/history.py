@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dlio_hpc.errors import DlioError
+from dlio_hpc import document
+from dlio_hpc.errors import DlioError, InvalidRun
 from dlio_hpc.files import archive, rundir, safe_folders
 from dlio_hpc.records import job_outcome
 from dlio_hpc.verdict import history_database
@@ -76,7 +77,8 @@ def _read(path: Path) -> _Read:
 
 
 def _kept_entry(path: Path) -> Entry:
-    return history_database.decode(safe_folders.content(path, rundir.LARGEST_DOCUMENT))
+    content = safe_folders.content(path, rundir.LARGEST_DOCUMENT)
+    return entries_.carried(document.decode(content, Entry, str(path), InvalidRun))
 
 
 def enter(folder: Path, entry: Entry) -> None:
@@ -106,18 +108,30 @@ def take_in(folder: Path) -> Taken:
 
 
 def rebuild(folder: Path) -> Taken:
-    """Rebuild the history from the archives and decisions. Concurrent readers see either the old or the new history.
+    """Rebuild the history from the archives and decisions. A job whose file is there, but cannot be read, keeps its
+    present entry. Concurrent readers see either the old or the new history.
     The content of the history file is replaced; the file itself is replaced by a new one only if it cannot be used.
     """
     history_database.check_folder(folder)
     read = [_read(path) for path in _archives(folder)]
     try:
         with history_database.writing(folder) as db:
+            present = _entries(db, [result.path.name.partition(".")[0] for result in read if result.entry is None])
             for table in ("runs", "jobs", "decisions", "archives"):
                 db.execute(f"DELETE FROM {table}")
-            return _take_in(db, folder, read)
+            taken = _take_in(db, folder, read)
+            for entry in present:
+                if entry.job not in taken.jobs:
+                    _enter(db, entry)
+            return taken
     except DlioError:
         return _replaced(folder, read)
+
+
+def _entries(db: sqlite3.Connection, jobs: Sequence[str]) -> list[Entry]:
+    """Return the entries of these jobs that the history has."""
+    rows = [db.execute("SELECT document FROM jobs WHERE job = ?", (job,)).fetchone() for job in jobs]
+    return [history_database.decode(row[0]) for row in rows if row is not None]
 
 
 def _replaced(folder: Path, read: Sequence[_Read]) -> Taken:

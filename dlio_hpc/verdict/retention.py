@@ -38,11 +38,13 @@ class Choice(NamedTuple):
 def choose(folder: Path, terms: Retention) -> Choice:
     """Choose the archives to remove. The jobs of a study are kept or removed together."""
     entries = {entry.job: entry for entry in history.entries(folder)}
-    reasons = _reasons(list(entries.values()), baselines.active(baselines.read(folder)), terms)
+    archives = list(rundir.matching(folder, f"[!.]*{archive.SUFFIX}"))
+    read = {path: entries[job] for path in archives if (job := _job(path)) in entries and history.knows(path)}
+    reasons = _reasons(list(read.values()), baselines.active(baselines.read(folder)), terms)
     removed, kept = [], defaultdict[str, int](int)
-    for path in rundir.matching(folder, f"[!.]*{archive.SUFFIX}"):
-        entry = entries.get(path.name.removesuffix(archive.SUFFIX))
-        reason = "unreadable" if entry is None or not history.knows(path) else reasons.get(entry.study)
+    for path in archives:
+        entry = read.get(path)
+        reason = "unreadable" if entry is None else reasons.get(entry.study)
         if entry is None or reason is not None:
             kept[str(reason)] += 1
         else:
@@ -50,8 +52,12 @@ def choose(folder: Path, terms: Retention) -> Choice:
     return Choice(tuple(removed), dict(kept))
 
 
+def _job(path: Path) -> str:
+    return path.name.removesuffix(archive.SUFFIX)
+
+
 def _reasons(entries: Sequence[Entry], active: Iterable[baselines.Accepted], terms: Retention) -> dict[str, str]:
-    """Return, for each study whose archives are kept, the reason."""
+    """Return, for each study whose archives are kept, the reason. entries: those of archives that can be read."""
     newest = defaultdict[str, list[Entry]](list)
     for entry in sorted(entries, key=lambda entry: entry.ended, reverse=True):
         for key in {f"{run.key.digest} {run.title}" for run in entry.measurements if run.kind == "measure"}:
