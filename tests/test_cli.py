@@ -373,3 +373,20 @@ def test_depth_that_would_end_the_parser_is_refused(run: Run, tmp_path: Path, te
     done = run("dlio-submit", "./deep.yaml", "--dry-run")
     assert done.code == 2
     assert "levels deep" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("result.json", ("report", "x.tar.zst", "--html")), ("a.tar.zst", ("report", "x.tar.zst", "--html")),
+        ("a.tar.zst", ("accept", "x", "--criteria", "acceptance", "--junit")), ("history.db", ("history", "--influx")),
+        ("history.db", ("history", "--openmetrics")), ("a.darshan", ("darshan", "x.darshan", "--perfetto")),
+        ("plan.json", ("characterize", "x.darshan", "-o")), ("job.sh", ("import", "x.yaml", "-o")),
+    ],
+)  # fmt: skip
+def test_no_output_replaces_a_record(run: Run, tmp_path: Path, name: str, words: tuple[str, ...]) -> None:
+    (tmp_path / name).write_text("the only copy")
+    done = run("dlio-hpc", *words, tmp_path / name)
+    assert done.code == 2
+    assert "which is not written over" in " ".join(done.err.split())
+    assert (tmp_path / name).read_text() == "the only copy"

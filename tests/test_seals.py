@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from dlio_hpc.batch import job_record
-from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun
 from dlio_hpc.files import archive, rundir
 from dlio_hpc.plan import dataset_scan, sample_index
 from dlio_hpc.records import job_outcome
@@ -96,6 +96,34 @@ def test_a_result_of_another_run_is_invalid(tmp_path: Path, change: dict[str, An
     assert fault in str(reported)
 
 
+def test_the_exit_code_and_the_steps_count_whatever_the_record_says(tmp_path: Path) -> None:
+    """The disk was full when the end of the job should have been recorded, or files were changed later."""
+    folder = _left(tmp_path, "demo-20260102-030405-0a1b2c")
+    outcome = job_outcome.load(folder)
+    outcome = outcome._replace(runs=[run for run in outcome.runs if run.result is not None])
+    assert job_outcome.fault(outcome) is None
+    record = structs.replace(outcome.job, states=outcome.job.states[:1])
+    assert not record.ended
+    for code, kind in (
+        (0, None),
+        (None, None),
+        (6, InfrastructureError),
+        (3, InvalidRun),
+        (124, Incomplete),
+        (143, Incomplete),
+    ):
+        fault = job_outcome.fault(outcome._replace(job=record, exit_status=code))
+        assert (None if fault is None else type(fault)) is kind, code
+    (run,) = outcome.runs
+    assert run.result is not None
+    assert run.result.summary is not None
+    summary = structs.replace(run.result.summary, cut_short="11 of 32 steps")
+    short = run._replace(result=structs.replace(run.result, summary=summary))
+    fault = job_outcome.fault(outcome._replace(runs=[short]))
+    assert isinstance(fault, Incomplete)
+    assert "01-measure stopped before its end: 11 of 32 steps" in str(fault)
+
+
 def test_a_damaged_archive_and_that_of_another_job_are_kept(run: Run, tmp_path: Path) -> None:
     """They may be the only copies of what is in them."""
     first, second = (_left(tmp_path / "runs", f"demo-20260102-030405-0a1b2{letter}") for letter in "cd")
@@ -144,6 +172,7 @@ def test_a_job_whose_name_leads_elsewhere_is_refused(run: Run, tmp_path: Path, n
 
 def test_a_folder_that_claims_to_be_another_job_replaces_no_archive(run: Run, tmp_path: Path) -> None:
     job = _left(tmp_path / "runs", "demo-20260102-030405-0a1b2c")
+    (job / rundir.EXIT_STATUS).write_text("0\n")
     assert run("dlio-hpc", "collect", job).code == 0
     (target,) = (tmp_path / "runs/archive").glob("*.tar.zst")
     before = target.read_bytes()

@@ -445,6 +445,10 @@ def test_an_archive_that_cannot_be_read_is_not_the_newest_that_is_kept(tmp_path:
     choice = retention.choose(tmp_path, Retention(0, 1))
     assert [path.name for path, _ in choice.removed] == ["nightly-000.tar.zst"]
     assert choice.kept == {"newest of a measurement": 1, "unreadable": 1}
+    bad = structs.replace(nights.measurement(0, 9.0), fault="it went wrong")
+    _archived(tmp_path, _old(3, 100, measurements=(bad,)))
+    choice = retention.choose(tmp_path, Retention(0, 1))
+    assert [path.name for path, _ in choice.removed] == ["nightly-000.tar.zst", "nightly-003.tar.zst"]
 
 
 def test_a_job_whose_entry_cannot_be_read_stays_in_the_history(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import click
 
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import Outputs, page_options, write_junit
-from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
+from dlio_hpc.cli.verbs import OUTPUT, PATH, SETTINGS, argument, option
 
 if TYPE_CHECKING:
     from dlio_hpc.reports.document import Document
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @option(
     "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder that contains STUDY."
 )
-@option("--junit", type=PATH, metavar="FILE", help="Write the outcomes as JUnit XML, for CI systems.")
+@option("--junit", type=OUTPUT, metavar="FILE", help="Write the outcomes as JUnit XML, for CI systems.")
 @page_options
 def accept(names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path | None, outputs: Outputs) -> int:
     """Judge measurements against the criteria in a file. Print the outcome of each criterion, and its evidence.

@@ -8,7 +8,7 @@ from click.shell_completion import CompletionItem
 
 from dlio_hpc import document, units
 from dlio_hpc.cli import console, shell_completion
-from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument
+from dlio_hpc.cli.verbs import JSON, OUTPUT, SETTINGS, argument
 from dlio_hpc.config import defaults, shipped, site, workload
 from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.documents.files import ListedSite, ListedWorkload, NewSiteDocument, SitesDocument, WorkloadsDocument
@@ -63,7 +63,7 @@ def _origin(path: Path) -> str:
 
 @sites.command()
 @argument("name")
-@click.option("--to", type=PATH, metavar="FILE", help="File to write; -: stdout. Default: ./NAME.yaml.")
+@click.option("--to", type=OUTPUT, metavar="FILE", help="File to write; -: stdout. Default: ./NAME.yaml.")
 @click.option(
     "--launch", is_flag=True,
     help="Run small jobs on two nodes to find out how hydra can start ranks on the other nodes of a job.",

@@ -9,7 +9,7 @@ import click
 from dlio_hpc import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.darshan import expression
-from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, option, parsed
+from dlio_hpc.cli.verbs import JSON, OUTPUT, PATH, SETTINGS, argument, option, parsed
 from dlio_hpc.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command(context_settings=SETTINGS)
 @argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG|DIR...")
-@option("-o", "--output", type=PATH, metavar="FILE", help="YAML file of the workload. Default: stdout.")
+@option("-o", "--output", type=OUTPUT, metavar="FILE", help="YAML file of the workload. Default: stdout.")
 @option("--name", metavar="NAME", help="Name of the workload. Default: the name of the program.")
 @option("--only", metavar="REGEX", callback=expression, help="Use only files whose path matches: --only '^/data/'.")
 @option("--force", is_flag=True, help="Derive a workload even if the program does not read as training does.")

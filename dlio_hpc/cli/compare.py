@@ -10,7 +10,7 @@ from dlio_hpc import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.outputs import Outputs, page_options, write_junit
-from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option, parsed
+from dlio_hpc.cli.verbs import OUTPUT, SETTINGS, argument, option, parsed
 from dlio_hpc.errors import Incomplete, InfrastructureError, InvalidRun
 from dlio_hpc.results.metrics import METRICS, MetricName
 
@@ -43,7 +43,7 @@ def _tolerance(text: str) -> float:
     help="Largest relative drop that is not reported as a regression. Default: that of the job's suite, or 2%.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Compare despite different settings or cached runs; the output flags it.")
-@option("--junit", type=PATH, metavar="FILE", help="Write the verdicts as JUnit XML, for CI systems.")
+@option("--junit", type=OUTPUT, metavar="FILE", help="Write the verdicts as JUnit XML, for CI systems.")
 @page_options
 def compare(
     names: tuple[str, ...], archive: Path | None, runs: Path, against: str | None, metrics: tuple[MetricName, ...],

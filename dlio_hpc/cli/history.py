@@ -11,7 +11,7 @@ from dlio_hpc.batch.schedulers import ENDED
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.outputs import Outputs, page_options
-from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option, parsed
+from dlio_hpc.cli.verbs import OUTPUT, SETTINGS, argument, option, parsed
 from dlio_hpc.results.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
@@ -55,12 +55,12 @@ def _day(text: str) -> str:
 @option("--csv", "as_csv", is_flag=True, help="Print all runs with all their metrics as CSV.")
 @option(
     "--openmetrics",
-    type=PATH,
+    type=OUTPUT,
     metavar="FILE",
     help="Write the newest job of each measurement for Prometheus's node exporter; -: stdout.",
 )
-@option("--influx", type=PATH, metavar="FILE", help="Write all jobs in InfluxDB's line protocol; -: stdout.")
-@option("--xdmod", type=PATH, metavar="FILE", help="Write the newest job as name: value lines for XDMoD; -: stdout.")
+@option("--influx", type=OUTPUT, metavar="FILE", help="Write all jobs in InfluxDB's line protocol; -: stdout.")
+@option("--xdmod", type=OUTPUT, metavar="FILE", help="Write the newest job as name: value lines for XDMoD; -: stdout.")
 @option(
     "--export",
     "is_export",

@@ -9,7 +9,7 @@ import click
 from dlio_hpc import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import written
-from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, option
+from dlio_hpc.cli.verbs import JSON, OUTPUT, SETTINGS, argument, option
 from dlio_hpc.config import workload
 from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.config.dlio_benchmark.source import is_override
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command(name="import", context_settings=SETTINGS)
 @argument("arguments", nargs=-1, required=True, metavar="FILE|DIR|dlio:NAME [++KEY=VALUE]...")
-@option("-o", "--output", type=PATH, metavar="FILE|DIR", help="File to write; folder, for DIR. Default: stdout.")
+@option("-o", "--output", type=OUTPUT, metavar="FILE|DIR", help="File to write; folder, for DIR. Default: stdout.")
 @JSON
 def import_(arguments: tuple[str, ...], output: Path | None, as_json: bool) -> int:
     """Turn a workload of dlio_benchmark into a workload of dlio-hpc that makes the same requests.

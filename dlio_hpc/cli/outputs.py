@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlio_hpc import units
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import JSON, PATH, option, parsed
+from dlio_hpc.cli.verbs import JSON, OUTPUT, PATH, option, parsed
 from dlio_hpc.errors import InfrastructureError
 from dlio_hpc.files import rundir
 
@@ -96,12 +96,12 @@ def _step(text: str) -> float:
 
 
 _PAGE = (
-    option("--html", type=PATH, metavar="FILE", help="Write the report as one HTML file with all pictures."),
+    option("--html", type=OUTPUT, metavar="FILE", help="Write the report as one HTML file with all pictures."),
     option("--figures", type=PATH, metavar="DIR", help="Write the pictures as SVG and PNG files."),
     JSON,
 )
 _TRACE = (
-    option("--perfetto", type=PATH, metavar="FILE",
+    option("--perfetto", type=OUTPUT, metavar="FILE",
            help="Write a trace for ui.perfetto.dev or chrome://tracing (.json[.gz])."),
     option("--step", "step_s", metavar="TIME", callback=parsed(_step),
            help="Step of the timeline in --json and --csv. Default: 200 steps."),

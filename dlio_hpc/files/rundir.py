@@ -45,6 +45,8 @@ PYTHON_ENVIRONMENTS = "python-environments"
 DATASET_INDEXES = "dataset-indexes"
 # Names in the folder of archives, not in a job's directory.
 HISTORY, HISTORY_LOCK, BASELINES, ENTRIES = "history.db", "history.lock", "baselines", "entries"
+# Files of jobs and of archives that cannot be made again.
+RECORDS = (PLAN, SCRIPT, JOB, STUDY, EXIT_STATUS, ENVIRONMENT, MANIFEST, RESULT, PROBE, TIMELINE, ERROR, HISTORY)
 # Maximum size in bytes of a JSON document of a job, an archive or a study. The plan of a study with 10,000 points is
 # smaller.
 LARGEST_DOCUMENT = 64 << 20

@@ -346,7 +346,7 @@ def fault(outcome: JobOutcome) -> DlioError | None:
     """Return the reason why the numbers of the job must not be used, as an error. Commands exit with the exit code of
     this error. Return None if the job has no fault so far.
     """
-    return _recorded_fault(outcome) or _ended_fault(outcome)
+    return _recorded_fault(outcome) or _ended_fault(outcome) or _unrecorded_fault(outcome)
 
 
 def _recorded_fault(outcome: JobOutcome) -> DlioError | None:
@@ -426,6 +426,9 @@ def _not_reached(record: job_record.Job) -> DlioError:
     return Incomplete(f"job {record.job} is {record.state}")
 
 
+# Exit codes of a script that ended at its time limit, or because the job was cancelled.
+_STOPPED = (124, 130, 137, 143)
+
 _ENDED: dict[State, tuple[type[DlioError], str]] = {
     "completed": (InvalidRun, "completed without a result of this run"),
     "failed": (InfrastructureError, "failed before this run"),
@@ -465,6 +468,21 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
     if state == "failed" or state in _INFRASTRUCTURE:
         return InfrastructureError(f"job {outcome.job.job} ended as {state}{_reason(outcome)}")
     return None
+
+
+def _unrecorded_fault(outcome: JobOutcome) -> DlioError | None:
+    """Return the fault that the state of the job hides: a run stopped before its end, or the script ended with an exit
+    code that could not be recorded, because the disk was full. Return None if there is none.
+    """
+    for run in outcome.runs:
+        summary = run.result.summary if run.result is not None else None
+        if summary is not None and (done := run_result.unfinished(summary)) is not None:
+            return Incomplete(f"{run.name} stopped before its end: {done}; {_kept(outcome)}")
+    code = outcome.exit_status
+    if outcome.job.ended or not code:
+        return None
+    kind = Incomplete if code in _STOPPED else kind_of(code)
+    return kind(f"the script of job {outcome.job.job} ended with exit code {code}{_reason(outcome)}")
 
 
 def _kept(outcome: JobOutcome) -> str:

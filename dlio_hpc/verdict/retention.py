@@ -60,7 +60,7 @@ def _reasons(entries: Sequence[Entry], active: Iterable[baselines.Accepted], ter
     """Return, for each study whose archives are kept, the reason. entries: those of archives that can be read."""
     newest = defaultdict[str, list[Entry]](list)
     for entry in sorted(entries, key=lambda entry: entry.ended, reverse=True):
-        for key in {f"{run.key.digest} {run.title}" for run in entry.measurements if run.kind == "measure"}:
+        for key in {f"{run.key.digest} {run.title}" for run in entry.measurements if run.is_good}:
             newest[key].append(entry)
     oldest = units.utc(time.time() - 86400 * terms.days)
     recent = {entry.study: "recent" for entry in entries if entry.ended >= oldest}
