@@ -14,7 +14,7 @@ from dlio_hpc.analysis import robust
 from dlio_hpc.files import archive
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.outcomes import OUTCOMES
-from dlio_hpc.reports import regression_rows
+from dlio_hpc.reports import regression_rows, verdict_banners
 from dlio_hpc.verdict import baseline_comparison, baselines, history, history_entry, regression
 from dlio_hpc.verdict.baseline_comparison import Judgement, Terms, Verdict
 from dlio_hpc.verdict.history_entry import Entry
@@ -132,6 +132,10 @@ def test_what_was_not_of_the_storage_is_never_compared_silently(storage: str) ->
     forced = _judge(job, force=True)
     assert forced.outcome == "pass"
     assert len(forced.warnings) == 1
+    judged = baseline_comparison.judge([job], [], [nights.accepted(BASE)], Terms(force=True))
+    banner = verdict_banners.of_judgement(judged)
+    assert banner.state == "not measured"
+    assert "Compared because of --force: " in banner.text
     against = Terms(against=baseline_comparison.references(job))
     (other,) = baseline_comparison.judge([BASE], [], [], against).verdicts
     assert other.outcome == "cached"

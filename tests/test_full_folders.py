@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc.batch import job_record
+from dlio_hpc.batch import job_record, jobscript
+from dlio_hpc.config import site, workload
 from dlio_hpc.core import run as core
 from dlio_hpc.errors import InfrastructureError
 from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.records import job_outcome
+from tests import planning
 from tests.conftest import Run
 from tests.recordings import leave, merged
 from tests.test_stopped_runs import _plan, ranks_of, wait_until
@@ -126,3 +128,18 @@ def test_a_job_on_the_disk_below_a_missing_mount_fails_and_writes_nothing(
 
 def test_results_that_do_not_fit_are_infrastructure_not_a_bug() -> None:
     assert core.ResultKept.exit_code == InfrastructureError.exit_code
+
+
+@pytest.mark.job
+def test_a_script_removes_nothing_behind_a_link_in_place_of_the_spare_folder(tmp_path: Path) -> None:
+    """Another user knows the name of the folder, and makes a link to the folder of runs of its owner."""
+    made = planning.make(workload.load("null"), site.load("local"), planning.Request(runs=tmp_path / "runs"))
+    directory = Path(made.directory)
+    directory.mkdir(parents=True)
+    (directory / "kept").write_text("kept")
+    (directory / rundir.SCRIPT).write_text(jobscript.render(made))
+    (tmp_path / f"dlio-hpc-{os.getuid()}").symlink_to(directory.parent)
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    subprocess.run(["bash", rundir.SCRIPT], cwd=directory, env=environment, check=False, capture_output=True)
+    assert (directory / "kept").read_text() == "kept"
+    assert (directory / rundir.SCRIPT).exists()

@@ -243,6 +243,20 @@ def test_a_job_survives_its_submitter_and_is_collected_later(run: Run, small: Pa
     assert archive.with_name(f"{archive.name}.damaged-1").read_bytes() == before[:-40], "it may be the only copy"
 
 
+def test_a_job_that_is_run_again_by_hand_is_not_collected_before_it_ends(run: Run, small: Path) -> None:
+    job = _submit(run, small, "-S", "compute.time=500 ms")
+    directory = Path(job["directory"])
+    again = subprocess.Popen(["bash", "job.sh"], cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while (directory / "exit_status").exists():
+        time.sleep(0.02)
+    early = run("dlio-hpc", "collect", directory)
+    assert again.poll() is None
+    assert early.code == 7
+    again.wait()
+    assert run("dlio-hpc", "collect", directory).code == 0
+    assert "attempts/1/runs/01-measure/result.json" in run("dlio-hpc", "archive", "list", job["archive"]).out
+
+
 def test_an_interrupt_ends_the_watching_and_not_the_job(run: Run, small: Path, tmp_path: Path) -> None:
     directory = _kill_submitter(small, tmp_path)
     # The tests themselves may run in the background, where a shell has interrupts ignored.

@@ -503,3 +503,20 @@ def test_prune_lists_first_and_says_what_is_kept(tmp_path: Path, run: Run) -> No
     assert json.loads((tmp_path / rundir.ENTRIES / "nightly-000.json").read_bytes())["job"] == "nightly-000"
     assert "freed 0 B in 0 archives; kept: 1 recent" in run(*command).out
     assert "such as 180d" in run("dlio-hpc", "archive", "prune", tmp_path, "--keep", "180").err
+
+
+def test_signatures_are_not_silently_unchecked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dlio_hpc.config.search_path.folders", lambda: [tmp_path])
+    assert signatures.allowed() is None
+    (tmp_path / signatures.ALLOWED).symlink_to("nowhere")
+    with pytest.raises(ConfigError, match="allowed_signers is not a file"):
+        signatures.allowed()
+
+
+def test_a_deeply_nested_decision_hides_no_history(tmp_path: Path) -> None:
+    _archived(tmp_path, _old(0, 400))
+    (tmp_path / rundir.BASELINES).mkdir()
+    (tmp_path / rundir.BASELINES / "x.json").write_text("[" * 300_000)
+    (note,) = history.take_in(tmp_path).notes
+    assert "x.json is not a record of a baseline" in note
+    assert len(history.entries(tmp_path)) == 1

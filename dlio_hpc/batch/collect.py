@@ -35,7 +35,8 @@ def collect(directory: Path) -> Collected:
         raise Incomplete(
             f"job {record.job} is {record.state}; collect it when it has ended (dlio-hpc wait {directory})"
         )
-    if job_state.ran_since(directory, record) and job_state.exit_status(directory) is None:
+    has_ended = job_state.exit_status(directory) is not None
+    if not has_ended and (job_state.ran_since(directory, record) or rundir.is_running(directory)):
         raise Incomplete(
             f"job {record.job} was {record.state}, but its script was started again and has not ended; collect it "
             "when the file exit_status exists"

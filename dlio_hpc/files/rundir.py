@@ -223,6 +223,12 @@ def is_locked(directory: Path) -> bool:
         return not is_mine
 
 
+def is_running(directory: Path) -> bool:
+    """Return whether the script of a job, or a process that it started, holds the lock of the script."""
+    with locked_now(directory / SCRIPT) as is_mine:
+        return not is_mine
+
+
 @contextmanager
 def locked_now(path: Path) -> Iterator[bool]:
     """Try to lock a file for the duration of the `with` block, without waiting. Yield True if this process got the

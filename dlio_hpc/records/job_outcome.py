@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -208,8 +209,10 @@ def _of_plan(result: run_result.Result, run: Run, digest: str) -> run_result.Res
 
 
 def _end_of(path: Path) -> bytes | None:
-    """Return the last 64 KiB of a file, which may be large. Return None if the file does not exist."""
+    """Return the last 64 KiB of a file, which may be large. Return None if it is no file."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block
+            return None
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
             return file.read()

@@ -27,8 +27,12 @@ _ACCEPTANCES: dict[Outcome, str] = {
 
 
 def of_judgement(judgement: Judgement) -> Banner:
-    """Return the banner for jobs that were compared with baselines and histories."""
+    """Return the banner for jobs that were compared with baselines and histories. A job that did not measure storage,
+    and is compared because of --force, is not measured whatever the outcome is.
+    """
     state, summary = state_of(judgement.exit_code), regression_rows.summary(judgement)
+    if forced := next((verdict.forced for verdict in judgement.verdicts if verdict.forced), ""):
+        return Banner("not measured", f"{forced}. Compared because of --force: {summary}.")
     return Banner(state, f"{summary.removeprefix(f'{state}: ')}.")
 
 

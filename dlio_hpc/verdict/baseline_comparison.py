@@ -41,7 +41,8 @@ class Verdict(Struct, frozen=True):
     in the history that makes the outcome a regression; None if no change does. trend: None if the history was not used
     in the comparison. warnings: objections that --force overrode, and a note if some runs lack the metric.
     disturbances: lines that describe other activity on the nodes; empty unless the outcome is inconclusive or a
-    regression.
+    regression. forced: reason why the job is no measurement of storage, if it is compared because of --force; otherwise
+    empty.
     """
 
     job: str
@@ -64,6 +65,7 @@ class Verdict(Struct, frozen=True):
     trend: Trend | None = None
     warnings: tuple[str, ...] = ()
     disturbances: tuple[str, ...] = ()
+    forced: str = ""
 
     @property
     def subject(self) -> str:
@@ -194,6 +196,8 @@ def _verdict(case: _Case) -> Verdict:
     the result of the comparison, with a warning if some runs of the group lack the metric.
     """
     verdict = _not_comparable(case) or _against(case)
+    if not case.group.is_of_storage and verdict.ratio is not None:
+        verdict = structs.replace(verdict, forced=case.group.storage_words)
     lacking = len(case.group.good) - len(case.group.values(case.metric))
     if lacking and verdict.ratio is not None:
         message = f"{lacking} of {len(case.group.good)} runs have no {METRICS[case.metric].noun} and are left out"

@@ -207,7 +207,7 @@ def _take_in(db: sqlite3.Connection, folder: Path, read: Sequence[_Read]) -> Tak
     for path in _decisions(folder):
         try:
             content = history_database.compact(safe_folders.content(path, rundir.LARGEST_DOCUMENT))
-        except (DlioError, OSError, msgspec.DecodeError) as fault:
+        except (DlioError, OSError, msgspec.DecodeError, RecursionError) as fault:
             notes.append(f"skipped: {path} is not a record of a baseline: {fault}")
             continue
         db.execute("INSERT OR REPLACE INTO decisions VALUES (?, ?)", (path.name, content))

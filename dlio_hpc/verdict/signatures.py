@@ -24,9 +24,12 @@ _KEY = re.compile(r"^[^#\s]\S*\s(?:.*\s)?(?:ssh|sk|ecdsa)-\S+\s+AAAA")
 
 def allowed() -> Path | None:
     """Return the first file `allowed_signers` in the folders of users and facilities, or None if there is none. Raise
-    ConfigError if no line of the file names a key.
+    ConfigError if no line of the file names a key, or if it is no file, such as a link that leads nowhere.
     """
-    path = next((path for folder in search_path.folders() if (path := folder / ALLOWED).is_file()), None)
+    paths = (folder / ALLOWED for folder in search_path.folders())
+    path = next((path for path in paths if os.path.lexists(path)), None)
+    if path is not None and not path.is_file():
+        raise ConfigError(f"{path} is not a file; remove it to check no signatures, or put the file in its place")
     if path is not None and not any(_KEY.search(line) for line in document.read_text(path).splitlines()):
         raise ConfigError(
             f"{path} names no key, so that no decision on a baseline would count; a line is such as: "

@@ -29,6 +29,7 @@ fi
 # to three times; if the file system is full, write it to the spare folder of this node. Ignore further signals, so that
 # they cannot end the script before the file is written.
 spare=${TMPDIR:-/tmp}/dlio-hpc-$UID/${job##*/}
+is_spare() { [ -O "${spare%/*}" ] && [ ! -L "${spare%/*}" ]; }   # another user may have made a link there
 keep_status() {
   local code=$? pause
   trap '' TERM INT HUP ALRM USR1
@@ -36,7 +37,7 @@ keep_status() {
     [ "$pause" = 0 ] || sleep "$pause"
     echo "$code" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status" && return
   done
-  (umask 077; mkdir -p "$spare" && [ -O "${spare%/*}" ] && echo "$code" > "$spare/exit_status")
+  (umask 077; mkdir "${spare%/*}" 2> /dev/null; is_spare && mkdir -p "$spare" && echo "$code" > "$spare/exit_status")
 }
 trap 'exit 143' TERM INT HUP   # until ranks are started; without this trap exit_status would be 0
 trap 'keep_status' EXIT
@@ -53,7 +54,7 @@ if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
   mv attempts/.copy "attempts/$attempt" || exit 6
   echo "== attempt $(( attempt + 1 ))" >&2
 fi
-[ ! -O "${spare%/*}" ] || rm -rf "$spare"
+! is_spare || rm -rf "$spare"
 rm -f exit_status stop environment.json runs/*/{result.json,error.json,timeline.h5,probe.json} layout/*.yaml
 # USR1 arrives 60 s before the time limit. The trap creates the file stop, and all ranks end after the current step.
 trap 'signalled=1; echo "time limit near, 60 s left: stopping"; echo "time limit" > "$job/stop"' USR1
