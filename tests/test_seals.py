@@ -121,7 +121,7 @@ def test_the_exit_code_and_the_steps_count_whatever_the_record_says(tmp_path: Pa
     short = run._replace(result=structs.replace(run.result, summary=summary))
     fault = job_outcome.fault(outcome._replace(runs=[short]))
     assert isinstance(fault, Incomplete)
-    assert "01-measure stopped before its end: 11 of 32 steps" in str(fault)
+    assert "stopped close to its time limit during 01-measure: 11 of 32 steps" in str(fault)
 
 
 def test_a_damaged_archive_and_that_of_another_job_are_kept(run: Run, tmp_path: Path) -> None:

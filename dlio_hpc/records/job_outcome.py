@@ -480,7 +480,7 @@ def _unrecorded_fault(outcome: JobOutcome) -> DlioError | None:
     for run in outcome.runs:
         summary = run.result.summary if run.result is not None else None
         if summary is not None and (done := run_result.unfinished(summary)) is not None:
-            return Incomplete(f"{run.name} stopped before its end: {done}; {_kept(outcome)}")
+            return Incomplete(f"job {outcome.job.job} stopped close to its time limit during {run.name}: {done}")
     code = outcome.exit_status
     if outcome.job.ended or not code:
         return None
