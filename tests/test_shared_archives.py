@@ -452,10 +452,10 @@ def test_an_archive_that_cannot_be_read_is_not_the_newest_that_is_kept(tmp_path:
 
 
 def test_a_job_whose_entry_cannot_be_read_stays_in_the_history(tmp_path: Path) -> None:
-    jobs = [_old(0, 400), _old(1, 300)]
+    jobs = [_old(0, 400, job="night.v1-000"), _old(1, 300)]
     _archived(tmp_path, *jobs)
     retention.remove(tmp_path, retention.choose(tmp_path, Retention(0, 0)))
-    damaged = tmp_path / rundir.ENTRIES / "nightly-000.json"
+    damaged = tmp_path / rundir.ENTRIES / "night.v1-000.json"
     damaged.write_bytes(damaged.read_bytes()[:200])
     (note,) = history.rebuild(tmp_path).notes
     assert str(damaged) in note

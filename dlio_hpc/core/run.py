@@ -89,7 +89,8 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     hosts = comm.allgather(environment.host())
     progress = Progress(rundir.run_name(run.number, run.name), speaks=comm.rank == 0)
     stop = Stop(comm, directory, plan.ranks_per_node)
-    mounts = run_file_systems.mounts(run) if comm.rank == 0 else {}
+    ask = partial(run_file_systems.mounts, run)  # storage may hang before the watch begins
+    mounts = (filesystem.answered(ask, _ANSWER_S) or {}) if comm.rank == 0 else {}
     job = _Job(directory, folder, plan, run, plan_sha256, started, hosts, memory, mounts)
     watch = HangWatch(
         directory, folder, comm.rank, hosts, run.workload, hang_watch.limits(plan.warning_time),

@@ -116,7 +116,7 @@ def rebuild(folder: Path) -> Taken:
     read = [_read(path) for path in _archives(folder)]
     try:
         with history_database.writing(folder) as db:
-            present = _entries(db, [result.path.name.partition(".")[0] for result in read if result.entry is None])
+            present = _entries(db, [_job(result.path) for result in read if result.entry is None])
             for table in ("runs", "jobs", "decisions", "archives"):
                 db.execute(f"DELETE FROM {table}")
             taken = _take_in(db, folder, read)
@@ -126,6 +126,11 @@ def rebuild(folder: Path) -> Taken:
             return taken
     except DlioError:
         return _replaced(folder, read)
+
+
+def _job(path: Path) -> str:
+    """Return the name of the job, which may have dots, of an archive or of an entry that is kept of one."""
+    return path.name.removesuffix(archive.SUFFIX).removesuffix(_ENTRY)
 
 
 def _entries(db: sqlite3.Connection, jobs: Sequence[str]) -> list[Entry]:
