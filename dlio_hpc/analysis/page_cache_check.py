@@ -335,7 +335,7 @@ def _counted_by_kernel(kind: str, facts: list[str], traffic: _Traffic, name: str
     loops, below = {storage_proofs.LOOP, storage_proofs.DIRECT_LOOP} & set(facts), traffic.client_received
     counted = traffic.asked if loops or fetched is None else min(fetched, traffic.asked)
     if below is not None and below < (1 - LIMIT) * counted:
-        fetched, source = below, f"count of the disks below {f'a {loops.pop()}' if loops else kind}"
+        fetched, source = below, f"count of the disks below {f'a {min(loops)}' if loops else kind}"
     elif storage_proofs.LOOP in facts or (loops and below is None):
         return _Counted(None, None, storage_proofs.why_not(kind, facts))
     if fetched is None or not (name or loops):
