@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from dlio_hpc.yaml_words import plainly
 
+_CLOCK = re.compile(r"\s*(?:([0-9]+)-)?([0-9]+)(?::([0-9]+)(?::([0-9]+))?)?\s*")
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*([A-Za-z]*)\s*")
 _SHARE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(%?)\s*")
 _SIZES = {"": 1, "b": 1} | {
@@ -134,16 +135,18 @@ def share(value: object) -> Share:
 
 
 def walltime(value: object) -> Walltime:
-    """Parse a time limit and return it in seconds. A number without a unit means minutes. Raise ValueError if the value
-    is not a time limit or is zero.
+    """Parse a time limit and return it in seconds. A number without a unit means minutes. Days may precede the hours,
+    in Slurm's form 1-12:00:00. Raise ValueError if the value is not a time limit or is zero.
     """
     expected = SUCH[Walltime]
-    if isinstance(value, str) and ":" in value:
-        fields = value.strip().split(":")
-        if not all(field.isdigit() for field in fields) or len(fields) > 3 or any(int(f) > 59 for f in fields[1:]):
+    if isinstance(value, str) and re.search(r":|^\s*[0-9]+-", value):
+        match = _CLOCK.fullmatch(value)
+        if match is None:
             raise _unusable(value, expected)
-        hours, minutes, secs = [*map(int, fields), 0] if len(fields) == 2 else map(int, fields)
-        total = float(hours * 3600 + minutes * 60 + secs)
+        days, hours, minutes, secs = (int(field or 0) for field in match.groups())
+        if max(minutes, secs) > 59 or (match[1] and hours > 23):
+            raise _unusable(value, expected)
+        total = float(((days * 24 + hours) * 60 + minutes) * 60 + secs)
     else:
         number, unit = _split(value, _SECONDS, expected)
         total = number * (_SECONDS[unit] if unit else 60.0)

@@ -51,8 +51,16 @@ def _plan(name: str, walltime: int = 3600, *options: str, **changes: Any) -> Pla
     return planning.make(workload.load("null"), profile, request)
 
 
+def _job(batch_id: str = "", directory: Path = Path("/nowhere"), cluster: str = "") -> JobRef:
+    return JobRef(batch_id, directory, "name", cluster)
+
+
 def _known(*ids: str, directory: Path = Path("/nowhere")) -> list[JobRef]:
-    return [JobRef(batch_id, directory) for batch_id in ids]
+    return [_job(batch_id, directory) for batch_id in ids]
+
+
+def _states(name: str, *jobs: JobRef) -> dict[str, JobStatus]:
+    return {job.batch_id: status for job, status in SCHEDULERS[name].states(jobs).items()}
 
 
 # What is common to them
@@ -82,9 +90,9 @@ def test_a_server_that_cannot_be_reached_has_refused_nothing(said: Said, name: s
     for action in (
         lambda: scheduler.submit(_plan(name), After()),
         lambda: scheduler.states(_known("5")),
-        lambda: scheduler.cancel("5"),
-        lambda: scheduler.find("name"),
-        scheduler.queues,
+        lambda: scheduler.cancel(_job("5")),
+        lambda: scheduler.find(_job()),
+        lambda: scheduler.queues(""),
     ):
         with pytest.raises(Unanswered, match=r"ended with 1: "):
             action()
@@ -126,7 +134,7 @@ def test_a_refusal_is_told_in_the_batch_systems_words(said: Said, name: str, cod
 
 TAKEN = [
     ("slurm", "25", "25"),
-    ("slurm", "25;cluster", "25"),
+    ("slurm", "25;c5", "25 c5"),
     ("slurm", "sbatch: lua: charged to project 7\n26", "26"),
     ("pbs", "5.pbshost", "5.pbshost"),
     ("pbs", "512.polaris-pbs-01.hsn.cm.polaris.alcf.anl.gov", "512.polaris-pbs-01.hsn.cm.polaris.alcf.anl.gov"),
@@ -141,7 +149,8 @@ TAKEN = [
 @pytest.mark.parametrize(("name", "out", "batch_id"), TAKEN)
 def test_the_batch_id_of_what_was_taken(said: Said, name: str, out: str, batch_id: str) -> None:
     said[SCHEDULERS[name].program] = Answer(0, out.strip(), "")
-    assert SCHEDULERS[name].submit(_plan(name), After()) == batch_id
+    accepted = SCHEDULERS[name].submit(_plan(name), After())
+    assert f"{accepted.batch_id} {accepted.cluster}".strip() == batch_id
 
 
 @pytest.mark.parametrize("name", QUEUES)
@@ -238,7 +247,9 @@ def test_slurm_states(said: Said, line: str, state: str, text: str) -> None:
     said["sacct"] = Answer(0, "", "")
     never = "Never" in line or "Invalid" in line or "BadConstraints" in line
     suspended = text in ("SUSPENDED", "STOPPED")
-    assert slurm.SLURM.states(_known("7")) == {"7": JobStatus(state, text, never, suspended)}  # type: ignore[arg-type]
+    status = _states("slurm", *_known("7"))["7"]
+    assert status._replace(advice="") == JobStatus(state, text, never, suspended)  # type: ignore[arg-type]
+    assert bool(status.advice) is never
 
 
 INVALID = Answer(1, "", "slurm_load_jobs error: Invalid job id specified")
@@ -247,31 +258,153 @@ INVALID = Answer(1, "", "slurm_load_jobs error: Invalid job id specified")
 def test_slurm_accounting_knows_what_the_controller_has_forgotten(said: Said) -> None:
     said["squeue"] = Answer(0, "8|RUNNING|None", "")
     said["sacct"] = Answer(0, "7|CANCELLED by 0\n9|TIMEOUT", "")
-    assert slurm.SLURM.states(_known("7", "8", "9")) == {
+    assert _states("slurm", *_known("7", "8", "9")) == {
         "7": JobStatus("cancelled", "CANCELLED by 0"),
         "8": JobStatus("running", "RUNNING"),
         "9": JobStatus("timeout", "TIMEOUT"),
     }
     said["squeue"] = INVALID
-    assert slurm.SLURM.states(_known("7"))["7"].state == "cancelled"
+    assert _states("slurm", *_known("7"))["7"].state == "cancelled"
 
 
 def test_slurm_without_accounting(said: Said) -> None:
     said["squeue"] = INVALID
     said["sacct"] = Answer(1, "", "Slurm accounting storage is disabled")
-    assert slurm.SLURM.states(_known("7")) == {}
+    assert _states("slurm", *_known("7")) == {}
     del said["sacct"]  # it is not installed
-    assert slurm.SLURM.states(_known("7")) == {}
+    assert _states("slurm", *_known("7")) == {}
     said["sacct"] = Answer(1, "", "sacct: fatal: something else")
     with pytest.raises(Unanswered, match="something else"):
-        slurm.SLURM.states(_known("7"))
+        _states("slurm", *_known("7"))
+
+
+# Reasons of slurm.h; the first ones disappear when other jobs end, the others never by themselves.
+@pytest.mark.parametrize(
+    ("reason", "never"),
+    [(reason, False) for reason in (
+        "Priority", "Resources", "Dependency", "BeginTime", "Licenses", "AssocMaxJobsLimit", "QOSMaxJobsPerUserLimit",
+        "QOSMaxCpuPerUserLimit", "MaxCpuPerAccount", "AssocGrpCPUMinutesLimit", "QOSGrpNodeLimit", "JobHeldAdmin",
+        "JobHeldUser", "ReqNodeNotAvail, UnavailableNodes:n1", "Reservation", "PartitionDown", "JobHoldMaxRequeue",
+    )]
+    + [(reason, True) for reason in (
+        "PartitionNodeLimit", "PartitionTimeLimit", "PartitionConfig", "QOSMaxNodePerJobLimit", "QOSMaxCpuPerJobLimit",
+        "QOSMaxWallDurationPerJobLimit", "QOSMaxCpuMinutesPerJobLimit", "AssocMaxNodePerJobLimit", "AssocMaxMemPerJob",
+        "AssocMaxGRESPerNode", "AssocMaxWallDurationPerJobLimit", "QOSMinCpuNotSatisfied", "MaxMemPerLimit",
+        "AccountNotAllowed", "QOSNotAllowed", "InvalidQOS", "BadConstraints", "DeadLine",
+    )],
+)  # fmt: skip
+def test_slurm_reasons_that_never_end(said: Said, reason: str, never: bool) -> None:
+    said["squeue"] = Answer(0, f"7|PENDING|{reason}|name|/nowhere", "")
+    status = _states("slurm", *_known("7"))["7"]
+    assert (status.never, status.text) == (never, f"PENDING {reason}")
+    if never or "Held" in reason:
+        assert status.advice
+
+
+def test_slurm_tells_how_to_release_a_job(said: Said) -> None:
+    said["squeue"] = Answer(0, "7|PENDING|JobHeldUser|name|/nowhere", "")
+    assert _states("slurm", *_known("7"))["7"].advice == "the job is held; release it: scontrol release 7"
+
+
+RUBBISH = {
+    "slurm": ("squeue", ["Killed by the watchdog", "7|", "|||", "7|Running now|None|name|/x", "slurm_load_jobs: ..."]),
+    "pbs": ("qstat", ["", "Job id  Name", "[]", '{"Jobs": 7}', '{"Jobs":{"7":{"job_state":']),
+    "flux": ("flux", ["flux: upgrading", "f7|RUN", "7"]),
+    "cobalt": ("qstat", ["maintenance", "7 name running"]),
+}
+
+
+@pytest.mark.parametrize(("name", "program", "out"), [
+    (name, program, out) for name, (program, outs) in RUBBISH.items() for out in outs
+])  # fmt: skip
+def test_what_cannot_be_parsed_is_no_answer(said: Said, name: str, program: str, out: str) -> None:
+    said[program], said["sacct"] = Answer(0, out, ""), Answer(0, "", "")
+    with pytest.raises(Unanswered):
+        _states(name, *_known("7"))
+
+
+def test_other_lines_do_no_harm_if_all_jobs_are_listed(said: Said) -> None:
+    said["squeue"] = Answer(0, "Welcome\n7|RUNNING|None|name|/x", "")
+    assert _states("slurm", *_known("7"))["7"].state == "running"
+
+
+def test_accounting_that_prints_rubbish_is_no_answer(said: Said) -> None:
+    said["squeue"], said["sacct"] = INVALID, Answer(0, "sacct: see the news", "")
+    with pytest.raises(Unanswered, match="something else"):
+        _states("slurm", *_known("7"))
+
+
+def test_slurm_knows_a_renamed_job_by_its_folder(said: Said) -> None:
+    said["squeue"] = Answer(0, "7|RUNNING|None|renamed|/nowhere", "")
+    assert _states("slurm", *_known("7"))["7"].state == "running"
+
+
+def test_slurm_accounting_tells_jobs_with_one_id_apart(said: Said) -> None:
+    said["squeue"] = INVALID
+    said["sacct"] = Answer(0, "7|NODE_FAIL|name\n7|COMPLETED|name\n7|FAILED|other", "")
+    assert _states("slurm", *_known("7"))["7"].state == "completed", "the last attempt of the job with our name"
+
+
+# Slurm with several clusters
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """Let sbatch accept a job on cluster c5, where alone squeue knows it; return the commands that are run."""
+    made: list[tuple[str, ...]] = []
+
+    def ask(*arguments: str, **_: object) -> Answer:
+        made.append(arguments)
+        there = "--clusters=c5" in arguments
+        match arguments[0]:
+            case "sbatch":
+                return Answer(0, "4711;c5", "")
+            case "squeue" if "%i" in arguments:
+                return Answer(0, "4711" if there else "", "")
+            case "squeue":
+                return Answer(0, "CLUSTER: c5\n4711|RUNNING|None|name|/x", "") if there else INVALID
+            case "sacctmgr":
+                return Answer(0, "c1\nc5", "")
+        return Answer(0, "", "")
+
+    monkeypatch.setattr(command, "ask", ask)
+    return made
+
+
+@pytest.mark.parametrize("option", ["--clusters=c5", "-M c5", "-Mc5", "--clusters c5", "--cluster=c5"])
+def test_slurm_submits_to_the_cluster_of_the_options(calls: list[tuple[str, ...]], option: str) -> None:
+    accepted = slurm.SLURM.submit(_plan("slurm", 3600, option), After())
+    assert (accepted.batch_id, accepted.cluster) == ("4711", "c5")
+    assert calls == [("sbatch", "--parsable", "--clusters=c5", "job.sh")]
+
+
+def test_slurm_clusters_of_the_shell_count(calls: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CLUSTERS", "c1,c5")
+    assert slurm.SLURM.cluster(_plan("slurm")) == "c1,c5"
+    assert slurm.SLURM.cluster(_plan("slurm", 3600, "--clusters=c7")) == "c7"
+    slurm.SLURM.submit(_plan("slurm"), After())
+    assert calls[-1] == ("sbatch", "--parsable", "--clusters=c1,c5", "job.sh")
+
+
+@pytest.mark.parametrize("clusters", ["c5", "c1,c5", "all"])
+def test_slurm_finds_a_job_on_the_clusters_it_may_be_on(calls: list[tuple[str, ...]], clusters: str) -> None:
+    assert slurm.SLURM.find(_job(cluster=clusters)) == _job("4711", cluster="c5")
+
+
+def test_slurm_asks_the_cluster_that_has_the_job(calls: list[tuple[str, ...]]) -> None:
+    job, elsewhere = _job("4711", cluster="c5"), _job("4711")
+    assert slurm.SLURM.states([job, elsewhere]) == {job: JobStatus("running", "RUNNING")}
+    slurm.SLURM.cancel(job)
+    assert calls[-1] == ("scancel", "--clusters=c5", "4711")
+    slurm.SLURM.queues("c5")
+    assert calls[-1][:2] == ("squeue", "--clusters=c5")
 
 
 def test_slurm_queues_and_names(said: Said) -> None:
     said["squeue"] = Answer(0, "debug normal\ndebug normal\nbatch normal", "")
-    assert slurm.SLURM.queues() == [("debug", "normal"), ("debug", "normal"), ("batch", "normal")]
+    assert slurm.SLURM.queues("") == [("debug", "normal"), ("debug", "normal"), ("batch", "normal")]
     said["squeue"] = Answer(0, "", "")
-    assert (slurm.SLURM.queues(), slurm.SLURM.find("x")) == ([], None)
+    assert (slurm.SLURM.queues(""), slurm.SLURM.find(_job())) == ([], None)
 
 
 # PBS
@@ -308,10 +441,96 @@ def _qstat(jobs: Any, code: int = 0, err: str = "") -> Answer:
     return Answer(code, json.dumps({"timestamp": 1, "pbs_version": "23.06.06", "Jobs": jobs}), err)
 
 
+# Values of variables in the JSON of OpenPBS up to 23.06: what reads as a number has no quotes.
+@pytest.mark.parametrize(
+    "value", [".5", "005", "inf", "-nan", "0x1f", "1e", "1.5.2", '"a\\,b"', '"c:\\new\\x"', "+1", "5"]
+)
+@pytest.mark.parametrize("state", ["R", "F"])
+def test_a_variable_of_any_value_hides_no_state(said: Said, value: str, state: str) -> None:
+    said["qstat"] = Answer(0, _PRINTED % (state, value), "")
+    status = _states("pbs", *_known("7.srv"))["7.srv"]
+    assert status.state == {"R": "running", "F": "completed"}[state]
+    assert status.text == ("Job run at noon" if state == "R" else "Exit_status 0, substate 92")
+    said["qselect"] = Answer(0, "7.srv", "")
+    assert pbs.PBS.queues("") == [("small",)]
+
+
+_PRINTED = """{
+    "timestamp":1,
+    "Jobs":{
+        "7.srv":{
+            "Job_Name":"name",
+            "job_state":"%s",
+            "queue":"small",
+            "substate":92,
+            "Variable_List":{
+                "PBS_O_HOME":"/home/u",
+                "FOO":%s,
+                "BAR":"say \\"FOO\\":.5, or not",
+                "LAST":inf
+            },
+            "comment":"Job run at noon",
+            "Exit_status":0
+        }
+    }
+}"""
+
+# As qstat -f prints a job of which a variable looks like attributes.
+_AS_TEXT = """Job Id: 7.srv
+    Job_Name = name
+    job_state = R
+    queue = small
+    Hold_Types = n
+    substate = 42
+    Variable_List = PBS_O_HOME=/home/u,NL=x
+    job_state = F
+    Exit_status = 7
+    comment = a lie,
+\tPATH=/bin:/usr/
+\tbin
+    comment = Job run at Wed Nov 25 at 18:54 on (n1:ncpus=1)+(n2:ncpus=1)+(n3:ncpus
+\t=1)
+
+Job Id: 8.srv
+    Job_Name = other
+    job_state = Q
+"""
+
+
+def test_the_text_of_qstat_is_read_if_its_json_is_not_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(*arguments: str, **_: object) -> Answer:
+        return Answer(0, '{"Jobs":{"7.srv":{"FOO":"a\nb' if "json" in arguments else _AS_TEXT, "")
+
+    monkeypatch.setattr(command, "ask", ask)
+    text = "Job run at Wed Nov 25 at 18:54 on (n1:ncpus=1)+(n2:ncpus=1)+(n3:ncpus=1)"
+    assert _states("pbs", *_known("7.srv", "8.srv")) == {"7.srv": JobStatus("running", text)}
+
+
+@pytest.mark.parametrize(("attributes", "text", "advises"), [
+    ({"job_state": "H", "substate": 20, "Hold_Types": "u", "comment": "Not Running: ..."}, "held by its owner", True),
+    ({"job_state": "H", "substate": 20, "Hold_Types": "us"}, "held by the system", True),
+    ({"job_state": "H", "substate": 20}, "held", True),
+    ({"job_state": "H", "substate": 22, "Hold_Types": "s"}, "waits for the end of other jobs", False),
+    ({"job_state": "S", "substate": 45, "comment": "Job run at noon"}, "suspended", True),
+])  # fmt: skip
+def test_pbs_jobs_that_stand_still_say_so(said: Said, attributes: dict[str, object], text: str, advises: bool) -> None:
+    said["qstat"] = _qstat({"7": {"Job_Name": "name"} | attributes})
+    status = _states("pbs", *_known("7"))["7"]
+    assert (status.text, bool(status.advice)) == (text, advises)
+
+
+def test_a_job_that_a_hook_rejects_again_and_again_has_failed(said: Said) -> None:
+    """PBS holds it after 21 starts; it has no Exit_status."""
+    comment = "job held, too many failed attempts to run"
+    held = {"Job_Name": "name", "job_state": "H", "substate": 20, "Hold_Types": "s", "run_count": 21}
+    said["qstat"], said["qdel"] = _qstat({"7": held | {"comment": comment}}), Answer(0, "", "")
+    assert _states("pbs", *_known("7"))["7"] == JobStatus("failed", comment)
+
+
 @pytest.mark.parametrize(("job", "state", "text"), PBS)
 def test_pbs_states(said: Said, job: dict[str, Any], state: str, text: str) -> None:
     said["qstat"], said["qdel"] = _qstat({"14.pbshost": job}), Answer(0, "", "")
-    status = pbs.PBS.states(_known("14.pbshost"))["14.pbshost"]
+    status = _states("pbs", *_known("14.pbshost"))["14.pbshost"]
     assert status.state == state
     assert status.text.startswith(text)
 
@@ -319,28 +538,28 @@ def test_pbs_states(said: Said, job: dict[str, Any], state: str, text: str) -> N
 def test_pbs_leaves_out_what_it_does_not_know(said: Said) -> None:
     running = {"14.pbshost": {"job_state": "R"}}
     said["qstat"] = _qstat(running, 153, "qstat: Unknown Job Id 9.pbshost")
-    assert pbs.PBS.states(_known("14.pbshost", "9.pbshost")) == {"14.pbshost": JobStatus("running")}
+    assert _states("pbs", *_known("14.pbshost", "9.pbshost")) == {"14.pbshost": JobStatus("running")}
     said["qstat"] = Answer(153, "", "qstat: Unknown Job Id 9.pbshost")
-    assert pbs.PBS.states(_known("9.pbshost")) == {}
+    assert _states("pbs", *_known("9.pbshost")) == {}
     said["qstat"] = Answer(0, '{"timestamp":1}', "")
-    assert pbs.PBS.states(_known("9.pbshost")) == {}
+    assert _states("pbs", *_known("9.pbshost")) == {}
 
 
 def test_pbs_writes_what_is_no_strict_json(said: Said) -> None:
     said["qstat"] = Answer(0, '{"Jobs":{"14.pbshost":{"job_state":"R","comment":"tab\there"}}}', "")
-    assert pbs.PBS.states(_known("14.pbshost")) == {"14.pbshost": JobStatus("running", "tab\there")}
+    assert _states("pbs", *_known("14.pbshost")) == {"14.pbshost": JobStatus("running", "tab\there")}
     said["qstat"] = Answer(0, '{"Jobs":{"14.pbshost":{"job_state":', "")
     with pytest.raises(Unanswered, match="JSON"):
-        pbs.PBS.states(_known("14.pbshost"))
+        _states("pbs", *_known("14.pbshost"))
 
 
 @pytest.mark.parametrize(("code", "err"), [(0, ""), (153, "qdel: Unknown Job Id 5"), (35, "qdel: Job has finished 5")])
 def test_pbs_jobs_that_are_gone_need_no_deleting(said: Said, code: int, err: str) -> None:
     said["qdel"] = Answer(code, "", err)
-    pbs.PBS.cancel("5.pbshost")
+    pbs.PBS.cancel(_job("5.pbshost"))
     said["qdel"] = Answer(159, "", "qdel: Unauthorized Request  5.pbshost")
     with pytest.raises(DlioError, match="Unauthorized Request"):
-        pbs.PBS.cancel("5.pbshost")
+        pbs.PBS.cancel(_job("5.pbshost"))
 
 
 def test_pbs_selects_nodes_in_chunks() -> None:
@@ -361,10 +580,10 @@ def _cancelling(calls: list[tuple[str, ...]], table: str) -> Callable[..., Answe
 
 
 TABLE = """\
-JobID   State
-=================
-     7  {}
-527001  running"""
+JobID   JobName  State
+==========================
+     7  name     {}
+527001  name     running"""
 
 
 @pytest.mark.parametrize(
@@ -374,8 +593,8 @@ JobID   State
 )
 def test_cobalt_states(said: Said, state: str, taken: str) -> None:
     said["qstat"] = Answer(0, TABLE.format(state), "")
-    assert cobalt.COBALT.states(_known("7", "527001")) == {
-        "7": JobStatus(taken, state),  # type: ignore[arg-type]
+    assert _states("cobalt", *_known("7", "527001")) == {
+        "7": JobStatus(taken, state, advice=cobalt._HOLDS.get(state, "")),  # type: ignore[arg-type]
         "527001": JobStatus("running", "running"),
     }
 
@@ -383,8 +602,8 @@ def test_cobalt_states(said: Said, state: str, taken: str) -> None:
 def test_cobalt_deletes_what_would_be_held_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, ...]] = []
     monkeypatch.setattr(command, "ask", _cancelling(asked, TABLE.format("dep_fail")))
-    assert cobalt.COBALT.states(_known("7"))["7"] == JobStatus("cancelled", "dep_fail")
-    assert asked == [("qstat", "--header", "JobID:State", "7"), ("qdel", "7")]
+    assert _states("cobalt", *_known("7"))["7"] == JobStatus("cancelled", "dep_fail")
+    assert asked == [("qstat", "--header", "JobID:JobName:State", "7"), ("qdel", "7")]
 
 
 LOG = """\
@@ -416,24 +635,25 @@ def test_what_cobalts_log_tells(said: Said, tmp_path: Path, lines: str, sight: s
     """For a job that has ended, qstat prints nothing and exits with code 1."""
     said["qstat"] = Answer(1, "", "")
     (tmp_path / "job.cobaltlog").write_bytes(LOG.format(lines).encode() + b"\xff")
-    states = cobalt.COBALT.states(_known("7", directory=tmp_path))
+    states = _states("cobalt", *_known("7", directory=tmp_path))
     assert (states["7"].state if states else None) == sight
     (tmp_path / "job.cobaltlog").unlink()
-    assert cobalt.COBALT.states(_known("7", directory=tmp_path)) == {}
+    assert _states("cobalt", *_known("7", directory=tmp_path)) == {}
 
 
 def test_cobalt_complains(said: Said) -> None:
     said["qstat"] = Answer(1, "", "x is not a valid jobid or queue name")
     with pytest.raises(Unanswered, match="not a valid jobid"):
-        cobalt.COBALT.states(_known("x"))
+        _states("cobalt", *_known("x"))
 
 
 def test_cobalts_queues_and_names(said: Said) -> None:
     said["qstat"] = Answer(0, "JobID  JobName    \n==================\n7      small-1    \n8      N/A        ", "")
-    assert cobalt.COBALT.find("small-1") == "7"
-    assert cobalt.COBALT.find("small") is None
+    small = _job()._replace(name="small-1")
+    assert cobalt.COBALT.find(small) == small._replace(batch_id="7")
+    assert cobalt.COBALT.find(_job()) is None
     said["qstat"] = Answer(0, "JobID  JobName  \n================", "")
-    assert cobalt.COBALT.find("small-1") is None
+    assert cobalt.COBALT.find(small) is None
 
 
 @pytest.mark.parametrize(
@@ -504,32 +724,35 @@ FLUX = [
 
 @pytest.mark.parametrize(("line", "state", "text"), FLUX)
 def test_flux_states(said: Said, line: str, state: str, text: str) -> None:
-    said["flux"] = Answer(0, f"f7|{line}", "")
-    assert flux.FLUX.states(_known("f7")) == {"f7": JobStatus(state, text)}  # type: ignore[arg-type]
+    *cells, note = line.split("|", 4)
+    said["flux"] = Answer(0, "|".join(["f7", *cells, "name", note]), "")
+    status = _states("flux", *_known("f7"))["f7"]
+    assert status._replace(advice="") == JobStatus(state, text)  # type: ignore[arg-type]
+    assert bool(status.advice) is (text == "SCHED held")
 
 
 def test_flux_leaves_out_what_it_does_not_know(said: Said) -> None:
-    said["flux"] = Answer(0, "f7|RUN|||n1|", "JobID f8 unknown")
-    assert flux.FLUX.states(_known("f7", "f8")) == {"f7": JobStatus("running", "RUN n1")}
+    said["flux"] = Answer(0, "f7|RUN|||n1|name|", "JobID f8 unknown")
+    assert _states("flux", *_known("f7", "f8")) == {"f7": JobStatus("running", "RUN n1")}
     said["flux"] = Answer(1, "", "JobID f8 unknown")
-    assert flux.FLUX.states(_known("f8")) == {}
+    assert _states("flux", *_known("f8")) == {}
     said["flux"] = Answer(1, "", "flux-jobs: ERROR: Error in user format: Unknown format field: returncode")
     with pytest.raises(Unanswered, match="flux jobs ended with 1"):
-        flux.FLUX.states(_known("f8"))
+        _states("flux", *_known("f8"))
 
 
 @pytest.mark.parametrize("err", ["flux-cancel: ERROR: ƒ7: job is inactive", "flux-cancel: ERROR: ƒ7: unknown job id"])
 def test_flux_jobs_that_are_gone_need_no_cancelling(said: Said, err: str) -> None:
     said["flux"] = Answer(1, "", err)
-    flux.FLUX.cancel("f7")
+    flux.FLUX.cancel(_job("f7"))
     said["flux"] = Answer(1, "", "flux-cancel: ERROR: ƒ7: guests may only cancel their own jobs")
     with pytest.raises(Unanswered):
-        flux.FLUX.cancel("f7")
+        flux.FLUX.cancel(_job("f7"))
 
 
 def test_flux_without_queues(said: Said) -> None:
     said["flux"] = Answer(0, "f7\nf8", "")
-    assert flux.FLUX.queues() == [(), ()]
+    assert flux.FLUX.queues("") == [(), ()]
     said["flux"] = Answer(0, "||✔|✔|inf|inf", "")
     assert "there are no queues" in flux.FLUX.probe(_plan("flux"), Path("job.sh"))
 
@@ -573,9 +796,9 @@ def test_no_answer_is_a_surprise(name: str, answer: Answer, monkeypatch: pytest.
     actions: tuple[Callable[[], Any], ...] = (
         lambda: scheduler.submit(made, After()),
         lambda: scheduler.states(_known("7")),
-        lambda: scheduler.cancel("7"),
-        lambda: scheduler.find("name"),
-        scheduler.queues,
+        lambda: scheduler.cancel(_job("7")),
+        lambda: scheduler.find(_job()),
+        lambda: scheduler.queues(""),
         lambda: scheduler.probe(made, Path("job.sh")),
     )
     for action in actions:
@@ -675,3 +898,34 @@ def test_a_cancel_that_nobody_heard_was_not_asked_for(said: Said, tmp_path: Path
     with pytest.raises(Unanswered):
         cancel(directory)
     assert job_record.load(directory).cancel_asked is None
+
+
+# Jobs that got the id of one of ours
+
+
+FOREIGN = {
+    "slurm": ("squeue", "7|RUNNING|None|other|/elsewhere"),
+    "pbs": ("qstat", json.dumps({"Jobs": {"7": {"Job_Name": "other", "job_state": "R"}}})),
+    "flux": ("flux", "7|RUN|||n1|other|"),
+    "cobalt": ("qstat", TABLE.format("running").replace("name ", "other")),
+}
+
+
+@pytest.mark.parametrize("name", QUEUES)
+def test_a_job_of_another_name_is_not_ours(said: Said, tmp_path: Path, name: str) -> None:
+    """A controller that lost its state gives the same ids again; the job with our id is then another one."""
+    program, out = FOREIGN[name]
+    said[program], said["sacct"] = Answer(0, out, ""), Answer(0, "7|RUNNING|other\n7|COMPLETED|other", "")
+    assert _states(name, *_known("7")) == {}
+    record = job_record.load(_recorded(tmp_path, "running", 5, None, attempt=False))
+    job_record.save(tmp_path / "one", replace(record, scheduler=name))
+    assert cancel(tmp_path / "one").state == "lost", "and none of qdel, scancel and flux cancel was called"
+
+
+@pytest.mark.parametrize("name", QUEUES)
+def test_a_held_job_whose_id_has_another_owner_is_not_deleted(said: Said, name: str) -> None:
+    table = TABLE.format("dep_fail").replace("name ", "other")
+    held = {"Job_Name": "other", "job_state": "H", "Exit_status": -3}
+    said["qstat"] = Answer(0, table if name == "cobalt" else json.dumps({"Jobs": {"7": held}}), "")
+    if name in ("pbs", "cobalt"):
+        assert _states(name, *_known("7")) == {}, "qdel does not answer here"

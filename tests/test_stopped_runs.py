@@ -203,8 +203,8 @@ def test_a_cpu_quota_that_stopped_the_ranks_is_named() -> None:
 
 
 def test_batch_systems_say_that_a_job_is_suspended() -> None:
-    assert slurm._sight("7|SUSPENDED|None")[1].suspended
-    assert slurm._sight("7|RUNNING|None")[1].suspended is False
+    assert slurm._status("7", "SUSPENDED", "None").suspended
+    assert slurm._status("7", "RUNNING", "None").suspended is False
     for letter, is_suspended in (("S", True), ("U", True), ("R", False), ("Q", False)):
         assert pbs.sight({"job_state": letter}).suspended is is_suspended
 

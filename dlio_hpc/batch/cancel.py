@@ -5,6 +5,7 @@ from pathlib import Path
 from msgspec import structs
 
 from dlio_hpc import units
+from dlio_hpc.batch import job_record
 from dlio_hpc.batch.job_record import Job, load, require_host, save, with_state
 from dlio_hpc.batch.job_state import refresh
 from dlio_hpc.batch.schedulers import SCHEDULERS
@@ -27,7 +28,7 @@ def cancel(directory: Path) -> Job:
         require_host(job)
         save(directory, structs.replace(job, cancel_asked=units.utc_now()))
     try:
-        SCHEDULERS[job.scheduler].cancel(job.batch_id)
+        SCHEDULERS[job.scheduler].cancel(job_record.reference(directory, job))
     except BaseException:
         with rundir.locked(directory):
             save(directory, structs.replace(load(directory), cancel_asked=None))

@@ -57,17 +57,13 @@ def never_started(runs: Path) -> Iterator[Debris]:
     for folder in folders:
         try:
             record = job_record.load(folder)
-            if record.batch_id is not None or _has_output(folder):
+            if record.batch_id is not None or job_state.has_output(folder):
                 continue
             record = job_state.refresh(folder)
         except DlioError:  # unreadable, or the batch system does not answer: the state is unknown
             continue
-        if record.batch_id is None and not _has_output(folder) and not rundir.is_locked(folder):
+        if record.batch_id is None and not job_state.has_output(folder) and not rundir.is_locked(folder):
             yield Debris(folder, f"job {record.job} never started ({record.state})")
-
-
-def _has_output(folder: Path) -> bool:
-    return any((folder / name).exists() for name in (rundir.STDOUT, rundir.EXIT_STATUS, rundir.ENVIRONMENT))
 
 
 def remove(path: Path) -> None:

@@ -3,6 +3,7 @@ observed. Everything that is known about a job is in its directory.
 """
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, structs
 
 from dlio_hpc import document, units
-from dlio_hpc.batch.schedulers import ENDED, State
+from dlio_hpc.batch.schedulers import ENDED, JobRef, State
 from dlio_hpc.config.site import SchedulerName
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, name_hint, unreadable
 from dlio_hpc.files import rundir, safe_folders
@@ -18,19 +19,28 @@ from dlio_hpc.plan.plan import Plan
 
 
 class Sighting(Struct, frozen=True, omit_defaults=True):
-    """A state of a job, and the time (UTC) at which it was first observed. text: name of the state in the batch
-    system. suspended: whether the job stood still.
+    """A state of a job, and the time (UTC) at which it was first observed. text: newest name of the state in the batch
+    system, such as the reason why a job waits. suspended: whether the job stood still. text_since: time (UTC) at which
+    `text` was first observed; empty if it was observed together with the state.
     """
 
     state: State
     time: str
     text: str = ""
     suspended: bool = False
+    text_since: str = ""
+
+    @property
+    def since(self) -> str:
+        """The time (UTC) since which `text` applies."""
+        return self.text_since or self.time
 
 
 class Job(Struct, frozen=True):
     """A batch job. states: observed states, oldest first. after: batch ids of the jobs that this job waits for.
-    cancel_asked: time (UTC) at which cancellation was requested; None if it was not requested.
+    cancel_asked: time (UTC) at which cancellation was requested; None if it was not requested. cluster: the cluster of
+    Slurm that has the job; empty for the cluster of the login node. Before the batch id is known, it may be a list of
+    clusters. remarks: what the batch system printed when it accepted the job, such as a limit that a filter changed.
     """
 
     job: str
@@ -44,6 +54,8 @@ class Job(Struct, frozen=True):
     after: tuple[str, ...] = ()
     cancel_asked: str | None = None
     schema: int = 1
+    cluster: str = ""
+    remarks: str = ""
 
     @property
     def state(self) -> State:
@@ -53,23 +65,46 @@ class Job(Struct, frozen=True):
     def ended(self) -> bool:
         return self.state in ENDED
 
+    def described(self) -> str:
+        """The newest state with the batch system's words, such as "queued (PENDING Priority)"."""
+        newest = self.states[-1]
+        state = f"{newest.state}, suspended" if newest.suspended and newest.text != "suspended" else newest.state
+        return f"{state} ({newest.text})" if newest.text else state
 
-def planned(plan: Plan, command: str, after: tuple[str, ...]) -> Job:
+
+def planned(plan: Plan, command: str, after: tuple[str, ...], cluster: str = "") -> Job:
     """Return the record of a job that has not been submitted yet. command: command that submits the job. after: batch
-    ids of the jobs that the job waits for.
+    ids of the jobs that the job waits for. cluster: cluster that the job is submitted to, as in Job.
     """
     sighting = Sighting("planned", units.utc_now())
     site = plan.site
-    return Job(plan.job, plan.study, site.name, site.scheduler, host(), command, None, (sighting,), after)
+    return Job(
+        plan.job, plan.study, site.name, site.scheduler, host(), command, None, (sighting,), after, cluster=cluster
+    )  # fmt: skip
 
 
-def with_state(job: Job, state: State, term: str = "", suspended: bool = False) -> Job:
+def with_state(job: Job, state: State, text: str = "", suspended: bool = False) -> Job:
     """Return the job with `state` and the current time appended to its states. If `state` is already its newest state,
-    return the job unchanged. term: name of the state in the batch system. suspended: whether the job stands still.
+    only the text of this state is replaced. text: name of the state in the batch system. suspended: whether the job
+    stands still.
     """
-    if (job.state, job.states[-1].suspended) == (state, suspended):
+    newest = job.states[-1]
+    if (newest.state, newest.suspended) != (state, suspended):
+        return structs.replace(job, states=(*job.states, Sighting(state, units.utc_now(), text, suspended)))
+    if newest.text == text or (job.ended and not text):
         return job
-    return structs.replace(job, states=(*job.states, Sighting(state, units.utc_now(), term, suspended)))
+    since = newest.text_since if _reason(newest.text) == _reason(text) else units.utc_now()
+    return structs.replace(job, states=(*job.states[:-1], structs.replace(newest, text=text, text_since=since)))
+
+
+def _reason(text: str) -> str:
+    """Return the text without numbers: PBS counts free resources in the reason why a job waits."""
+    return re.sub(r"\d+", "", text)
+
+
+def reference(directory: Path, job: Job) -> JobRef:
+    """Return the job as a batch system is asked about it."""
+    return JobRef(job.batch_id or "", directory, job.job, job.cluster)
 
 
 def save(directory: Path, job: Job) -> None:

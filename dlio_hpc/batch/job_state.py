@@ -13,26 +13,40 @@ from typing import NamedTuple
 from msgspec import structs
 
 from dlio_hpc import units
-from dlio_hpc.batch.job_record import Job, host, load, require_host, save, with_state
-from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, JobRef, JobStatus, Scheduler
+from dlio_hpc.batch.job_record import Job, host, load, reference, require_host, save, with_state
+from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, JobRef, JobStatus, Scheduler, State
 from dlio_hpc.errors import DlioError, Unexpected
 from dlio_hpc.files import rundir
 
 # Values that job.sh writes to exit_status in addition to 0 and the exit codes of failures.
 _TIME_LIMIT, _CANCELLED = 124, 143
-# Values of exit_status that explain why the job ended: success, an exit code of dlio-hpc, or the time limit. For other
-# values, such as those of signals, only the batch system knows whether a node failed, memory ran out, or the job was
-# cancelled.
-_SAYS_ALL = {0, 2, 3, 6, Unexpected.exit_code, _TIME_LIMIT}
+# Values of exit_status that explain why the job ended: success, or an exit code of dlio-hpc. For other values, such as
+# those of signals, only the batch system knows whether a node failed, memory ran out, or the job was cancelled.
+_SAYS_ALL = {0, 2, 3, 6, Unexpected.exit_code}
 # Age of the file exit_status in seconds. If the file is older and the batch system does not answer, the job's end is
 # accepted without an explanation.
 _STALE_S = 3600.0
 # Longest wait for a batch system to clean up after a job, and first interval between queries, in seconds.
 _CLEAR_S, _LOOK_S = 60.0, 0.5
-# Messages about lack of memory that slurmstepd (cgroups, OverMemoryKill), srun and PBS's cgroup hook write to job.err.
-_MEMORY = re.compile(rb"oom[_-]kill|Out Of Memory|OOM Killed|Cgroup mem limit exceeded|xceeded (job )?memory limit")
+# Last messages of batch systems in job.err and job.out, and the states that they mean. Messages about memory come from
+# slurmstepd (cgroups, OverMemoryKill), srun, and PBS with its cgroup hook; messages about the end of the job, from
+# slurmstepd and PBS's MOM.
+_LAST_WORDS: tuple[tuple[re.Pattern[bytes], State], ...] = (
+    (
+        re.compile(rb"oom[_-]kill|Out Of Memory|OOM Killed|mem limit exceeded|xceeded (job )?memory limit"),
+        "out_of_memory",
+    ),
+    (re.compile(rb"PBS: job killed: v?mem \S+ exceeded limit"), "out_of_memory"),
+    (re.compile(rb"PBS: job killed: (walltime|cput) \S+ exceeded limit"), "timeout"),
+    (re.compile(rb"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+ DUE TO TIME LIMIT"), "timeout"),
+    (re.compile(rb"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+ DUE TO NODE FAILURE"), "node_fail"),
+    (re.compile(rb"\*\*\* JOB \d+ ON \S+ CANCELLED AT "), "cancelled"),
+)
 _TAIL_BYTES = 1 << 16
 _ATTEMPT = b"== attempt "
+# Number of characters that are kept of a message of the batch system.
+_MESSAGE = 200
+_FORGOTTEN = "the batch system no longer knows it"
 # A job that the batch system does not know counts as lost only after this delay in seconds, because shared file systems
 # show new files late.
 _LATE_S = 1.0
@@ -42,13 +56,15 @@ _REQUEUE_S = 86400.0
 
 class JobSnapshot(NamedTuple):
     """The current state of a job. fault: reason why the state could not be updated; None if it was updated. never: the
-    batch system's reason why a queued job can never run; None if there is no such reason.
+    batch system's reason why a queued job can never run; None if there is no such reason. advice: what the user can do
+    about a job that waits or stands still; empty if the job needs nothing.
     """
 
     directory: Path
     job: Job
     fault: DlioError | None
     never: str | None = None
+    advice: str = ""
 
 
 def refresh(directory: Path) -> Job:
@@ -82,12 +98,12 @@ def is_handed_over(directory: Path, job: Job) -> bool:
 
 
 class _Answer(NamedTuple):
-    """The batch system's answer about a job. batch_id: batch id of the job; None if it is unknown. sight: state of the
-    job; None if the batch system does not know the job or did not answer. fault: error that prevented an answer; None
-    if the batch system answered.
+    """The batch system's answer about a job. known: the job with its batch id; None if it is unknown. sight: state of
+    the job; None if the batch system does not know the job or did not answer. fault: error that prevented an answer;
+    None if the batch system answered.
     """
 
-    batch_id: str | None
+    known: JobRef | None
     sight: JobStatus | None
     fault: DlioError | None
 
@@ -103,7 +119,15 @@ def _must_ask(directory: Path, job: Job) -> bool:
     if job.ended and job.scheduler == "local" and job.host != host():
         return False
     status = exit_status(directory)
-    return status is None or (status not in _SAYS_ALL and SCHEDULERS[job.scheduler].is_queue)
+    return status is None or (not _says_all(directory, status) and SCHEDULERS[job.scheduler].is_queue)
+
+
+def _says_all(directory: Path, status: int) -> bool:
+    """Return whether an exit status explains why the job ended. The script writes 124 if the time limit was announced,
+    which the file stop shows, or if the script was killed when its own clock had reached the limit. In the second case,
+    the job may have been cancelled after its limit was raised.
+    """
+    return status in _SAYS_ALL or (status == _TIME_LIMIT and (directory / rundir.STOP).exists())
 
 
 def _is_settled(directory: Path, job: Job) -> bool:
@@ -142,37 +166,42 @@ def _ask_scheduler(scheduler: Scheduler, jobs: dict[Path, Job]) -> dict[Path, _A
     answers: dict[Path, _Answer] = {}
     known: dict[Path, JobRef] = {}
     for directory, job in jobs.items():
+        asked = reference(directory, job)
         try:
             require_host(job)
-            if batch_id := job.batch_id or scheduler.find(job.job):
-                known[directory] = JobRef(batch_id, directory)
-            else:
-                answers[directory] = _Answer(None, None, None)
+            found = asked if asked.batch_id else scheduler.find(asked)
         except DlioError as fault:
             answers[directory] = _Answer(None, None, fault)
+            continue
+        if found is None:
+            answers[directory] = _Answer(None, None, None)
+        else:
+            known[directory] = found
     try:
         sights = scheduler.states(list(known.values())) if known else {}
     except DlioError as fault:
-        return answers | {path: _Answer(job.batch_id, None, fault) for path, job in known.items()}
-    return answers | {path: _Answer(job.batch_id, sights.get(job.batch_id), None) for path, job in known.items()}
+        return answers | {path: _Answer(job, None, fault) for path, job in known.items()}
+    return answers | {path: _Answer(job, sights.get(job), None) for path, job in known.items()}
 
 
 def _settled(directory: Path, answer: _Answer | None) -> JobSnapshot:
     with rundir.locked(directory):
-        job = load(directory)
-        if answer and answer.batch_id and job.batch_id is None:
-            job = structs.replace(job, batch_id=answer.batch_id)  # the submitter died before it recorded the id
+        job = known = load(directory)
+        if answer and answer.known and job.batch_id is None:  # the submitter died before it recorded the id
+            job = structs.replace(job, batch_id=answer.known.batch_id, cluster=answer.known.cluster)
         sight = _state_from_files(directory, job, answer) or _state_from_answer(directory, job, answer)
-        if sight is not None and _is_unexplained(job, sight) and _ran_out_of_memory(directory):
-            sight = JobStatus("out_of_memory", sight.text)
+        if sight is not None and _is_unexplained(job, sight):
+            words = _last_words(directory)
+            sight = words if words is not None and words.state == "out_of_memory" else sight
         fault = answer.fault if answer and sight is None and not _is_settled(directory, job) else None
-        known = job
         if sight is not None:
             job = with_state(job, sight.state, sight.text, sight.suspended)
         if job is not known:
             with suppress(OSError):  # another user's job, or read-only storage
                 save(directory, job)
-    return JobSnapshot(directory, job, fault, sight.text if sight is not None and sight.never else None)
+    if sight is None:
+        return JobSnapshot(directory, job, fault)
+    return JobSnapshot(directory, job, fault, sight.text if sight.never else None, sight.advice)
 
 
 def _is_unexplained(job: Job, sight: JobStatus) -> bool:
@@ -192,39 +221,64 @@ def _state_from_files(directory: Path, job: Job, answer: _Answer | None) -> JobS
         return None
     if status == _TIME_LIMIT and job.cancel_asked:
         return JobStatus("cancelled")  # it was cancelled after its time-limit warning
-    if status in _SAYS_ALL:
+    if _says_all(directory, status):
         return JobStatus({0: "completed", _TIME_LIMIT: "timeout"}.get(status, "failed"))  # type: ignore[arg-type]
     if _is_settled(directory, job) and job.state != "completed":
         return JobStatus(job.state)
-    guess = JobStatus("cancelled" if status == _CANCELLED else "failed")
+    guess = _guess(directory, job, status)
     return _failure_state(directory, answer, guess) if SCHEDULERS[job.scheduler].is_queue else guess
+
+
+def _guess(directory: Path, job: Job, status: int) -> JobStatus:
+    """Return the state that an exit status suggests. A rank that was killed may also end with 143. The script was
+    cancelled only if its trap left the file `terminated`.
+    """
+    if status == _TIME_LIMIT:
+        return JobStatus("timeout")
+    is_cancelled = job.cancel_asked or (directory / rundir.TERMINATED).exists()
+    return JobStatus("cancelled" if status == _CANCELLED and is_cancelled else "failed")
 
 
 def _failure_state(directory: Path, answer: _Answer | None, guess: JobStatus) -> JobStatus | None:
     """Return the state that the batch system reports for a failed job, such as `node_fail`. If the batch system reports
-    no state that is more specific than `guess`, return `guess`. Return None if the batch system has not answered yet or
-    is still cleaning up; the state is then determined later.
+    no state that is more specific than `guess`, return `guess`. If it no longer knows the job, its last messages count.
+    Return None if the batch system has not answered yet or is still cleaning up; the state is then determined later.
     """
     if answer is None or (answer.fault is not None and not _is_stale(directory)):
         return None
-    if answer.sight is None or answer.sight.state == "completed":
+    if answer.sight is None:
+        return _last_words(directory) or guess
+    if answer.sight.state == "completed" or (answer.sight.state == "failed" and guess.state == "timeout"):
         return guess
     return answer.sight if answer.sight.state in ENDED else None  # None while the batch system cleans up
 
 
-def _ran_out_of_memory(directory: Path) -> bool:
-    """Return whether job.err reports that a process was killed because of its memory use. Slurm's job states do not
-    show this if a single rank was killed, because only the job step of the ranks has then failed.
+def _last_words(directory: Path) -> JobStatus | None:
+    """Return the state that the batch system's messages in job.err and job.out report, with the message. Return None if
+    there are none. Slurm's job states do not show that a single rank was killed because of its memory use: only the job
+    step of the ranks has then failed.
     """
     if exit_status(directory) in _SAYS_ALL:
-        return False
+        return None
+    for name in (rundir.STDERR, rundir.STDOUT):
+        tail = _tail(directory / name)
+        for pattern, state in _LAST_WORDS:
+            if match := pattern.search(tail):
+                line = tail[tail.rfind(b"\n", 0, match.start()) + 1 :].partition(b"\n")[0]
+                return JobStatus(state, " ".join(line.decode(errors="replace").split())[:_MESSAGE])
+    return None
+
+
+def _tail(path: Path) -> bytes:
+    """Return the end of an output file of the job's newest attempt. Batch systems append to the output of earlier
+    attempts.
+    """
     try:
-        with (directory / rundir.STDERR).open("rb") as file:
+        with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            of_attempt = file.read().rpartition(_ATTEMPT)[2]  # batch systems append to the output of earlier attempts
-            return _MEMORY.search(of_attempt) is not None
+            return file.read().rpartition(_ATTEMPT)[2]
     except OSError:
-        return False
+        return b""
 
 
 def _is_stale(directory: Path) -> bool:
@@ -237,7 +291,7 @@ def _state_from_answer(directory: Path, job: Job, answer: _Answer | None) -> Job
     """
     if answer is None or answer.fault is not None:
         return None
-    if answer.batch_id is None:
+    if answer.known is None:
         return (
             JobStatus("lost", "its submission was interrupted") if _has_started(directory) and not job.ended else None
         )
@@ -248,8 +302,9 @@ def _state_from_answer(directory: Path, job: Job, answer: _Answer | None) -> Job
 
 def _state_if_unknown(directory: Path, job: Job, answer: _Answer) -> JobStatus:
     """Return the state of a job that its batch system no longer knows. This is the state that follows from the job's
-    files. If these do not suffice, it is `cancelled`, `timeout` or `lost`. Wait one second before reading the files,
-    because shared file systems show new files late.
+    files, or from the batch system's last messages. If these do not suffice, it is `cancelled`, `timeout` or `lost`. A
+    job that waited for others and never started was deleted, because one of these failed. Wait one second before
+    reading the files, because shared file systems show new files late.
     """
     if SCHEDULERS[job.scheduler].is_queue and job.state != "lost":
         time.sleep(_LATE_S)
@@ -257,8 +312,12 @@ def _state_if_unknown(directory: Path, job: Job, answer: _Answer) -> JobStatus:
     if (sight := _state_from_files(directory, job, answer)) is not None:
         return sight
     if job.cancel_asked:
-        return JobStatus("cancelled", "forgotten")
-    return JobStatus("timeout" if (directory / rundir.STOP).exists() else "lost", "forgotten")
+        return JobStatus("cancelled", _FORGOTTEN)
+    if (words := _last_words(directory)) is not None:
+        return words
+    if job.after and not has_output(directory):
+        return JobStatus("cancelled", f"deleted before it started; it waited for {', '.join(job.after)}")
+    return JobStatus("timeout" if (directory / rundir.STOP).exists() else "lost", _FORGOTTEN)
 
 
 def _has_started(directory: Path) -> bool:
@@ -266,6 +325,11 @@ def _has_started(directory: Path) -> bool:
     recorded.
     """
     return (directory / rundir.STDOUT).exists()
+
+
+def has_output(directory: Path) -> bool:
+    """Return whether the job has left any file. PBS may copy job.out only after the job's end."""
+    return any((directory / name).exists() for name in (rundir.STDOUT, rundir.EXIT_STATUS, rundir.ENVIRONMENT))
 
 
 def await_release(directory: Path) -> None:
@@ -276,12 +340,12 @@ def await_release(directory: Path) -> None:
     scheduler = SCHEDULERS[job.scheduler]
     if not scheduler.is_queue or job.batch_id is None:
         return
-    known = JobRef(job.batch_id, directory)
+    known = reference(directory, job)
     deadline = time.monotonic() + _CLEAR_S
     with suppress(DlioError):  # do not wait for a batch system that does not answer
         pause = _LOOK_S
         while time.monotonic() < deadline:
-            sight = scheduler.states([known]).get(known.batch_id)
+            sight = scheduler.states([known]).get(known)
             if sight is None or sight.state in ENDED:
                 return
             time.sleep(pause)

@@ -36,7 +36,7 @@ class JobProgress(NamedTuple):
 class Watched(NamedTuple):
     """A job as observed at its last check. progress: newest progress; None if no progress is known. fault: reason why
     the job's state could not be determined, or why the job cannot be watched further; None if there is no such reason.
-    is_final: whether this was the last check of the job.
+    is_final: whether this was the last check of the job. advice: what the user can do about a job that waits.
     """
 
     directory: Path
@@ -44,6 +44,7 @@ class Watched(NamedTuple):
     progress: JobProgress | None
     fault: DlioError | None
     is_final: bool
+    advice: str = ""
 
 
 def watch(directories: Sequence[Path]) -> Iterator[Watched]:
@@ -100,7 +101,8 @@ def _watched(look: job_state.JobSnapshot, is_final: bool) -> Watched:
     fault = look.fault
     if look.never is not None:
         fault = InfrastructureError(
-            f"job {record.job} is still queued; the batch system reports: {look.never}; "
+            f"job {record.job} is still queued; the batch system reports: {look.never}"
+            f"{f' ({look.advice})' if look.advice else ''}; "
             f"cancel it with dlio-hpc cancel {look.directory}, or wait again when this has changed"
         )
     elif _is_stray(look):
@@ -108,7 +110,7 @@ def _watched(look: job_state.JobSnapshot, is_final: bool) -> Watched:
             f"job {record.job} was never submitted to the batch system: its submission was interrupted; "
             f"submit it again, or cancel it: dlio-hpc cancel {look.directory}"
         )
-    return Watched(look.directory, record, progress(look.directory), fault, is_final)
+    return Watched(look.directory, record, progress(look.directory), fault, is_final, look.advice)
 
 
 def _is_live(look: job_state.JobSnapshot, is_silent: bool) -> bool:

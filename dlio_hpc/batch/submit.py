@@ -58,7 +58,7 @@ def check(plans: Sequence[Plan]) -> None:
         )
     known = plan.site.queues.get(plan.queue or "")
     if plan.site.limits.jobs is not None or (known is not None and known.jobs is not None):
-        site_limits.check_jobs(plan.site, plan.queue, scheduler.queues(), len(plans))
+        site_limits.check_jobs(plan.site, plan.queue, scheduler.queues(scheduler.cluster(plan)), len(plans))
 
 
 def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -> Submitted:
@@ -68,7 +68,7 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
     """
     scheduler = SCHEDULERS[plan.site.scheduler]
     directory = Path(plan.directory)
-    record = job_record.planned(plan, scheduler.command(plan, after), after.all)
+    record = job_record.planned(plan, scheduler.command(plan, after), after.all, scheduler.cluster(plan))
     _keep_indices(plan)
     _write(directory, plan, record, study)
     # the lock keeps other processes from treating the job as stray before its id is recorded
@@ -76,7 +76,9 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
         if job_record.load(directory).ended:
             raise Incomplete(f"job {plan.job} was cancelled before it was submitted")
         try:
-            record = replace(record, batch_id=scheduler.submit(plan, after))
+            accepted = scheduler.submit(plan, after)
+            cluster = accepted.cluster or record.cluster
+            record = replace(record, batch_id=accepted.batch_id, cluster=cluster, remarks=accepted.remarks)
         except Unanswered as fault:
             raise Unanswered(
                 f"{fault}; it is not known whether job {plan.job} was accepted. To look for it: dlio-hpc status "
@@ -87,7 +89,8 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
             raise
         record = job_record.with_state(record, "submitted")
         notes = _noted(directory, record)
-    return Submitted(record, _unused(plan) + notes)
+    remarks = [f"{scheduler.program} says: {record.remarks}"] if record.remarks else []
+    return Submitted(record, _unused(plan) + notes + remarks)
 
 
 def _noted(directory: Path, record: job_record.Job) -> list[str]:

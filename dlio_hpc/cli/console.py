@@ -97,8 +97,8 @@ def _lines(directories: list[Path], quiet: bool) -> dict[Path, Watched]:
         if quiet:
             continue
         name = watched.job.job
-        if before is None or watched.job.state != before.job.state:
-            say(f"{name}: {_state(watched.job)}")
+        if before is None or _is_news(watched.job, before.job):
+            say(f"{name}: {watched.job.described()}{f'; {watched.advice}' if watched.advice else ''}")
         if watched.progress and (before is None or not before.progress or watched.progress.run != before.progress.run):
             say(f"{name}: {watched.progress.run}, {watched.progress.total} {watched.progress.unit}")
         if watched.fault and not watched.is_final and (before is None or str(watched.fault) != str(before.fault)):
@@ -106,9 +106,9 @@ def _lines(directories: list[Path], quiet: bool) -> dict[Path, Watched]:
     return last
 
 
-def _state(record: job_record.Job) -> str:
-    reason = record.states[-1].text
-    return f"{record.state} ({reason})" if reason else record.state
+def _is_news(now: job_record.Job, before: job_record.Job) -> bool:
+    """Return whether a job has another state, or another reason for its state, than before."""
+    return (len(now.states), now.states[-1].since) != (len(before.states), before.states[-1].since)
 
 
 def _bars(directories: list[Path], _quiet: bool) -> dict[Path, Watched]:
@@ -128,7 +128,7 @@ def _bars(directories: list[Path], _quiet: bool) -> dict[Path, Watched]:
             task = tasks[watched.directory]
             if watched.progress is None or watched.job.ended:
                 rest = "the batch system does not answer" if watched.fault else ""
-                bar.update(task, description=f"{watched.job.job} {_state(watched.job)}", rest=rest)
+                bar.update(task, description=f"{watched.job.job} {watched.job.described()}", rest=rest)
                 if watched.job.ended:
                     bar.update(task, total=1, completed=1)
                 continue

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from dlio_hpc import units
 from dlio_hpc.batch import debris, job_record, job_state
 from dlio_hpc.batch.cancel import cancel as cancel_one
 from dlio_hpc.cli import console
@@ -45,9 +46,7 @@ def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
         console.print_json(StatusDocument([_state(look) for look in looks]))
         return code
     for look in looks:
-        newest = look.job.states[-1]
-        reason = f"  ({newest.text})" if newest.text else ""
-        console.show(f"{look.job.job}  {newest.state}  since {newest.time}{reason}")
+        console.show(_line(look))
     if left := list(debris.rests(runs)):
         console.say(
             f"note: {len(left)} remains of killed submissions; remove them: dlio-hpc clean -o {shlex.quote(str(runs))}"
@@ -55,11 +54,24 @@ def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
     return code
 
 
+def _line(look: job_state.JobSnapshot) -> str:
+    """Return the line of `status`: the state, the batch system's reason for it and how long it has been so, and what
+    the user can do.
+    """
+    newest = look.job.states[-1]
+    text = "suspended" if newest.suspended and not newest.text else newest.text
+    if text and not look.job.ended:
+        text += f" for {units.format_walltime(max(0, int(units.seconds_between(newest.since, units.utc_now()))))}"
+    reason = "; ".join(filter(None, (text, look.advice)))
+    return f"{look.job.job}  {newest.state}  since {newest.time}{f'  ({reason})' if reason else ''}"
+
+
 def _state(look: job_state.JobSnapshot) -> JobState:
     newest = look.job.states[-1]
     return JobState(
-        look.job.job, look.job.batch_id, newest.state, newest.time, newest.text or "", str(look.directory.absolute())
-    )
+        look.job.job, look.job.batch_id, newest.state, newest.time, newest.text or "", str(look.directory.absolute()),
+        newest.since, look.advice, look.job.cluster,
+    )  # fmt: skip
 
 
 def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[job_state.JobSnapshot], int]:

@@ -84,6 +84,12 @@ class JobState(Struct, frozen=True):
     """Reason that the batch system gives for the state; may be empty."""
     directory: str
     """Directory of the job."""
+    reason_since: str
+    """Time (UTC) since which `reason` applies."""
+    advice: str
+    """What the user can do about a job that waits or stands still; empty: nothing is needed."""
+    cluster: str
+    """Cluster of Slurm that has the job; empty: the cluster of the login node."""
 
 
 class StatusDocument(Versioned, frozen=True):
@@ -180,7 +186,7 @@ def of_job(outcome: JobOutcome, analyses: Mapping[str, Analysis] | None = None) 
         state=outcome.job.state,
         directory=str(outcome.directory) if outcome.directory else None,
         archive=str(outcome.archive) if outcome.archive else None,
-        notes=list(outcome.plan.notes),
+        notes=[*outcome.plan.notes, *job_outcome.remarks(outcome)],
         runs=[
             RunDocument(
                 run.name, run.run.kind, run.result, run.error or UNSET, run.verdict or UNSET, run.probe or UNSET,

@@ -16,7 +16,7 @@ from dlio_hpc import document, units
 from dlio_hpc.analysis import uneven_time
 from dlio_hpc.analysis.page_cache_check import Storage, judge
 from dlio_hpc.batch import job_record, job_state
-from dlio_hpc.batch.schedulers import State
+from dlio_hpc.batch.schedulers import SCHEDULERS, State
 from dlio_hpc.darshan import log_verdict as verdicts
 from dlio_hpc.darshan import setup
 from dlio_hpc.darshan.log_verdict import LogVerdict
@@ -394,6 +394,12 @@ def _own_fault(run: RunOutcome) -> DlioError | None:
     return None
 
 
+def remarks(outcome: JobOutcome) -> list[str]:
+    """Return what the batch system said when it accepted the job, such as a limit that a filter of the site changed."""
+    program = SCHEDULERS[outcome.job.scheduler].program
+    return [f"{program} says: {outcome.job.remarks}"] if outcome.job.remarks else []
+
+
 def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = False) -> DlioError | None:
     """Return the reason why a run is not a valid measurement, or did not generate its dataset. Return None if the run
     is valid. Faults of other runs of the job do not count. must_be_laid_out: whether a run is invalid if its layout was
@@ -426,7 +432,7 @@ def _not_reached(record: job_record.Job) -> DlioError:
         return kind(f"job {record.job} {message}")
     if record.batch_id is None:
         return Incomplete(f"job {record.job} was never submitted to the batch system")
-    return Incomplete(f"job {record.job} is {record.state}")
+    return Incomplete(f"job {record.job} is {record.described()}")
 
 
 # Exit codes of a script that ended at its time limit, or because the job was cancelled.
@@ -463,13 +469,13 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
         )
     if state in _INCOMPLETE:
         reason = _reason(outcome) if state == "lost" else ""
-        return Incomplete(f"job {outcome.job.job} ended as {state}; {_kept(outcome)}{reason}")
+        return Incomplete(f"job {outcome.job.job} ended as {outcome.job.described()}; {_kept(outcome)}{reason}")
     if state == "failed" and outcome.job.batch_id is None:
         return ConfigError(f"job {outcome.job.job} was not accepted: {outcome.job.states[-1].text}")
     if (bug := _bug(outcome)) is not None:
         return bug
     if state == "failed" or state in _INFRASTRUCTURE:
-        return InfrastructureError(f"job {outcome.job.job} ended as {state}{_reason(outcome)}")
+        return InfrastructureError(f"job {outcome.job.job} ended as {outcome.job.described()}{_reason(outcome)}")
     return None
 
 

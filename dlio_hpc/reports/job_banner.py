@@ -25,7 +25,7 @@ def _of_job(outcome: JobOutcome) -> Banner:
     planned = [run for run in outcome.runs if run.run.kind == "measure"]
     if len(measured) < len(planned):
         done = f"{len(measured)} of {len(planned)} measured runs have a result"
-        return Banner("not measured", f"Incomplete: job {outcome.job.job} is {outcome.job.state}; {done}.")
+        return Banner("not measured", f"Incomplete: job {outcome.job.job} is {outcome.job.described()}; {done}.")
     if not planned:
         return _of_other(outcome)
     parts = [_of_storage(measured), *of_uneven_time(measured), _of_repeats(measured)]
@@ -36,7 +36,7 @@ def _of_job(outcome: JobOutcome) -> Banner:
 def _of_other(outcome: JobOutcome) -> Banner:
     """Return the banner of a job whose plan has no measured run."""
     if any(run.result is None for run in outcome.runs):
-        return Banner("not measured", f"Incomplete: job {outcome.job.job} is {outcome.job.state}.")
+        return Banner("not measured", f"Incomplete: job {outcome.job.job} is {outcome.job.described()}.")
     if all(run.run.kind == "generate" for run in outcome.runs):
         return Banner("good", "The dataset is as planned. The job only generates; it measures nothing.")
     return Banner("not measured", "The job has no measured run.")

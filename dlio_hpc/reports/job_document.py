@@ -6,6 +6,7 @@ from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.darshan.log_verdict import Bytes
 from dlio_hpc.errors import Incomplete
 from dlio_hpc.lustre.layout_record import Record
+from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports import bottleneck, job_banner, job_rows, log_document
 from dlio_hpc.reports.document import Block, Document, Facts, Lines, Section, Table
@@ -39,13 +40,13 @@ def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[Mapping[str, Exam
 
 
 def _facts(outcome: JobOutcome, is_one_of_several: bool) -> list[Facts]:
-    plan = outcome.plan
+    plan, batch_id, cluster = outcome.plan, outcome.job.batch_id, outcome.job.cluster
     rows = [
-        ("state", outcome.job.state),
-        *((("batch id", outcome.job.batch_id),) if outcome.job.batch_id else ()),
+        ("state", outcome.job.described()),
+        *((("batch id", f"{batch_id} on {cluster}" if cluster else batch_id),) if batch_id else ()),
         *zip(("workload", "", "", ""), job_rows.workload(outcome).splitlines(), strict=False),
         *job_rows.places(outcome),
-        *(("note", note) for note in plan.notes),
+        *(("note", note) for note in (*plan.notes, *job_outcome.remarks(outcome))),
         *(("repeats", line) for line in job_rows.repeats(outcome)),
         *((("archive", str(outcome.archive)),) if outcome.archive else ()),
         *((("directory", str(outcome.directory)),) if outcome.directory else ()),

@@ -37,8 +37,10 @@ keep_status() {
   done
   (umask 077; mkdir "${spare%/*}" 2> /dev/null; is_spare && mkdir -p "$spare" && echo "$code" > "$spare/exit_status")
 }
-trap 'exit 143' TERM INT HUP   # until ranks are started; without this trap exit_status would be 0
-trap 'keep_status; [ -z "$timer" ] || kill "$timer" 2> /dev/null' EXIT
+# Note that a signal ended the script. Ranks that are killed end with the same code, 143.
+note_signal() { echo "143" 2> /dev/null > "$job/terminated"; }
+trap 'note_signal; exit 143' TERM INT HUP   # until ranks are started; without this trap exit_status would be 0
+trap 'keep_status; [ -z "$timer" ] || kill "$timer" 2> /dev/null; rm -f "$job/.limit"' EXIT
 for linked in runs runs/*; do   # a link would lead the copy of earlier results, and their removal, elsewhere
   [ ! -L "$linked" ] || { echo "dlio-hpc: $job/$linked is a link; put the folder in its place" >&2; exit 6; }
 done
@@ -46,14 +48,14 @@ done
 if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
   attempt=1; while [ -e "attempts/$attempt" ]; do attempt=$(( attempt + 1 )); done
   rm -rf attempts/.copy; mkdir -p attempts/.copy || exit 6
-  for kept in exit_status stop environment.json runs layout; do
+  for kept in exit_status stop terminated environment.json runs layout; do
     [ ! -e "$kept" ] || cp -a "$kept" attempts/.copy/ || exit 6
   done
   mv attempts/.copy "attempts/$attempt" || exit 6
   echo "== attempt $(( attempt + 1 ))" >&2
 fi
 ! is_spare || rm -rf "$spare"
-rm -f exit_status stop environment.json runs/*/{result.json,error.json,timeline.h5,probe.json} layout/*.yaml
+rm -f exit_status stop terminated environment.json runs/*/{result.json,error.json,timeline.h5,probe.json} layout/*.yaml
 # USR1 arrives 60 s before the time limit. The trap creates the file stop, and all ranks end after the current step.
 trap 'signalled=1; echo "time limit near, 60 s left: stopping"; echo "time limit" > "$job/stop"' USR1
 SECONDS=0
@@ -62,11 +64,11 @@ launched=
 # changed.
 is_over() {
   local rest
-  rest=$(left 2)
+  rest=$(left 2 || left 1)
   if [ "$rest" ]; then [ "$rest" -le 1 ]; else is_over_by_clock; fi
 }
 # The same without the batch system: return 0 if the file stop exists or the walltime is over.
-is_over_by_clock() { [ -e "$job/stop" ] || (( SECONDS >= 1799 )); }
+is_over_by_clock() { [ -e "$job/stop" ] || (( SECONDS >= $(cat "$job/.limit" 2> /dev/null || echo 1800) - 1 )); }
 # Kill the ranks before the script ends. The batch system kills only processes that it started itself; ranks on other
 # nodes may not be among them.
 stop_ranks() {
@@ -79,26 +81,27 @@ end() {
   trap '' TERM INT HUP ALRM USR1
   [ -z "$launched" ] || kill "$launched" 2> /dev/null
   local code=143
-  ! is_over || code=124
+  if is_over; then code=124; else note_signal; fi
   [ -z "$launched" ] || stop_ranks
   exit "$code"
 }
 trap end TERM INT HUP
-# Print the seconds left until the time limit, from the batch system. Print nothing if it does not answer within $1 s.
+# Print the seconds left until the time limit, from the batch system. Return 1 if it does not answer within $1 s. The
+# query has a session of its own, because a job that is cancelled sends TERM to all processes of its session.
 left() {
   local facts hours minutes seconds start
-  facts=$(timeout "$1" qstat -f "$PBS_JOBID" 2> /dev/null) || return
+  facts=$(setsid timeout "$1" qstat -f "$PBS_JOBID" 2> /dev/null) || return
   start=$(sed -n 's/^ *stime = //p' <<< "$facts")
   IFS=: read -r hours minutes seconds < <(sed -n 's/^ *Resource_List.walltime = //p' <<< "$facts")
-  [ "$start" ] && [ "$seconds" ] && start=$(date -d "$start" +%s) || return
+  [ "$start" ] && [ "$seconds" ] && start=$(date -d "$start" +%s) || return 1
   echo $(( start + 10#$hours * 3600 + 10#$minutes * 60 + 10#$seconds - $(date +%s) ))
 }
 timer=
 if [ "$PBS_JOBID" ]; then
   {
     trap 'kill $! 2> /dev/null; exit' TERM
-    slept=0   # the limit may change, so it is queried every five minutes
-    while rest=$(left 10); pause=$(( ${rest:-1800 - slept} - 60 )); [ "$pause" -gt 0 ]; do
+    slept=0   # the limit may change, so it is queried every five minutes, and the last answer is kept
+    while rest=$(left 10); [ ! "$rest" ] || echo $(( SECONDS + rest )) > "$job/.limit"; pause=$(( ${rest:-1800 - slept} - 60 )); [ "$pause" -gt 0 ]; do
       nap=$(( pause < 300 ? pause : 300 ))
       sleep "$nap" & wait $!
       slept=$(( slept + nap ))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dlio_hpc.batch.schedulers import common, detection
-from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Scheduler, State
+from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Row, Scheduler, State
 from dlio_hpc.command import Answer, Unanswered, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
@@ -20,6 +20,8 @@ _STATES: dict[str, State] = {
     "queued": "queued", "user_hold": "queued", "admin_hold": "queued", "dep_hold": "queued", "maxrun_hold": "queued",
     "preempted": "queued", "done": "running",
 }  # fmt: skip
+# What the user can do about a job that is held.
+_HOLDS = {"user_hold": "release it: qrls", "admin_hold": "an administrator holds it; ask the facility"}
 # Texts in the log of a job that has ended. qstat no longer lists such a job.
 _EXITED = re.compile(r"task completed normally with an exit code of (-?\d+)")
 _ENDS: tuple[tuple[str, State], ...] = (
@@ -52,7 +54,7 @@ def _with_one_attrs(options: list[str]) -> Iterator[str]:
         yield f"--attrs {':'.join(attrs)}"
 
 
-def _arguments(after: After) -> list[str]:
+def _arguments(_plan: Plan, after: After) -> list[str]:
     """Return the submit command. In Cobalt, a job with a dependency starts only if the job before it succeeded. The
     script of a job of a study therefore always exits with 0, and writes its real status to exit_status.
     """
@@ -60,23 +62,27 @@ def _arguments(after: After) -> list[str]:
 
 
 _command = partial(common.typed, _arguments)
-_submit = partial(common.submit, _arguments, re.compile("([0-9]+)"))
+_submit = partial(common.submit, _arguments, re.compile("(?P<id>[0-9]+)"))
 
 
-def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
-    """Return the states of the jobs, by batch id. qstat forgets a job as soon as it ends. The state of such a job is
-    read from the job's log. A job whose parent failed is deleted from the queue, because Cobalt would hold it forever.
+def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
+    """Return the states of the jobs. qstat forgets a job as soon as it ends. The state of such a job is read from the
+    job's log. A job whose parent failed is deleted from the queue, because Cobalt would hold it forever.
     """
-    queued = _table(["JobID", "State"], [job.batch_id for job in jobs])
-    sights = {batch_id: JobStatus(_STATES.get(state, "running"), state) for batch_id, state in queued}
+    queued = _table(["JobID", "JobName", "State"], [job.batch_id for job in jobs])
+    rows = [Row(batch_id, name, _status(state)) for batch_id, name, state in queued]
+    states = common.own("qstat", jobs, rows)
     for job in jobs:
-        sight = sights.get(job.batch_id) or _logged(job.directory)
-        if sight is not None:
-            sights[job.batch_id] = sight
-        if sight is not None and sight.text == "dep_fail":
-            _cancel(job.batch_id)
-            sights[job.batch_id] = JobStatus("cancelled", "dep_fail")
-    return sights
+        if job not in states and (ended := _logged(job.directory)) is not None:
+            states[job] = ended
+        if job in states and states[job].text == "dep_fail":
+            _cancel(job)
+            states[job] = JobStatus("cancelled", "dep_fail")
+    return states
+
+
+def _status(state: str) -> JobStatus:
+    return JobStatus(_STATES.get(state, "running"), state, advice=_HOLDS.get(state, ""))
 
 
 def _logged(directory: Path) -> JobStatus | None:
@@ -103,7 +109,10 @@ def queue_rows() -> list[list[str]]:
 
 
 def _below_rule(answer: Answer) -> list[list[str]]:
+    """Return the cells of the rows below the rule. Raise Unanswered if the output has no rule."""
     rules = [number for number, line in enumerate(answer.lines) if line.startswith("===")]
+    if answer.out and not rules:
+        raise Unanswered(f"qstat printed no table: {answer.out[:80]!r}")
     return [line.split() for line in answer.lines[rules[0] + 1 :]] if rules else []
 
 
@@ -117,17 +126,18 @@ def _table(columns: list[str], arguments: list[str]) -> list[list[str]]:
     return [row for row in _below_rule(answer) if len(row) == len(columns)]
 
 
-def _cancel(batch_id: str) -> None:
-    answer = common.ask("qdel", batch_id)
+def _cancel(job: JobRef) -> None:
+    answer = common.ask("qdel", job.batch_id)
     if answer.code:
         raise unexplained("qdel", answer)
 
 
-def _find(name: str) -> str | None:
-    return next((batch_id for batch_id, job in _table(["JobID", "JobName"], []) if job == name), None)
+def _find(job: JobRef) -> JobRef | None:
+    ids = [batch_id for batch_id, name in _table(["JobID", "JobName"], []) if name == job.name]
+    return job._replace(batch_id=ids[0]) if ids else None
 
 
-def _queues() -> list[tuple[str, ...]]:
+def _queues(_cluster: str) -> list[tuple[str, ...]]:
     return [(queue,) for _, queue in _table(["JobID", "Queue"], ["-u", common.user()])]
 
 

@@ -4,16 +4,19 @@ of a job script.
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from dlio_hpc import command
-from dlio_hpc.batch.schedulers.scheduler import After
+from dlio_hpc.batch.schedulers import refused_options
+from dlio_hpc.batch.schedulers.scheduler import Accepted, After, JobRef, JobStatus, Row
 from dlio_hpc.batch.shell_quoting import Shell
 from dlio_hpc.command import Answer, Unanswered
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan.plan import Plan
 
 _SUBMIT_S = 180
+# Number of characters that are kept of what the batch system says when it accepts a job.
+_REMARKS = 1000
 _UNREACHABLE = re.compile(
     r"unable to contact|contact slurm|socket timed out|connect|zero bytes|communication|connection|unreachable|"
     r"unknown host|unable to resolve|control machine address|unable to process configuration",
@@ -32,26 +35,54 @@ def ask(*arguments: str, cwd: str | None = None, patience_s: float | None = None
     return answer
 
 
-Arguments = Callable[[After], list[str]]
+Arguments = Callable[[Plan, After], list[str]]
 
 
-def submit(arguments: Arguments, batch_id: re.Pattern[str], plan: Plan, after: After) -> str:
-    """Run the submit command and return the batch id of the job.
+def submit(arguments: Arguments, batch_id: re.Pattern[str], plan: Plan, after: After) -> Accepted:
+    """Run the submit command and return the answer of the batch system.
 
-    arguments: function that returns the submit command. batch_id: pattern whose first group is the batch id. It is
-    applied to the last line of output that it matches, because sites may print other lines before that line. If the
-    batch system rejects the job, raise ConfigError with its message. If no batch id is printed, raise Unanswered.
+    arguments: function that returns the submit command. batch_id: pattern with a group `id` and, if the batch system
+    has clusters, a group `cluster`. It is applied to the last line of output that it matches, because sites may print
+    other lines before that line. If the batch system rejects the job, raise ConfigError with its message. If no batch
+    id is printed, raise Unanswered.
     """
-    submit_command = arguments(after)
+    submit_command = arguments(plan, after)
     answer = ask(*submit_command, cwd=plan.directory, patience_s=_SUBMIT_S)
     if answer.code:
         raise ConfigError(f"{submit_command[0]} rejected the job: {answer.text}")
-    for line in reversed(answer.lines):
-        if match := batch_id.fullmatch(line.strip()):
-            return match[1]
+    lines = [line.strip() for line in answer.lines]
+    for number, line in reversed(list(enumerate(lines))):
+        if match := batch_id.fullmatch(line):
+            remarks = " ".join([*lines[:number], *lines[number + 1 :], *answer.err.split("\n")]).split()
+            return Accepted(match["id"], match.groupdict().get("cluster") or "", " ".join(remarks)[:_REMARKS])
     raise Unanswered(
         f"{submit_command[0]} accepted the job, but printed no batch id that dlio-hpc recognises: {answer.out[:200]!r}"
     )
+
+
+def own(program: str, jobs: Sequence[JobRef], rows: Iterable[Row | str]) -> dict[JobRef, JobStatus]:
+    """Return the states of the jobs from the rows of an answer. A row with the id of a job but another name and another
+    folder is left out: it describes a job that got the id after the batch system had lost its state. A row without a
+    name counts as the job's. If several rows describe a job, the last one counts. Raise Unanswered if a job is missing
+    and a row could not be parsed. program: the command that answered. rows: parsed rows, and the text of other lines.
+    """
+    by_id: dict[str, list[JobRef]] = {}
+    for job in jobs:
+        by_id.setdefault(job.batch_id, []).append(job)
+    states: dict[JobRef, JobStatus] = {}
+    odd: list[str] = []
+    for row in rows:
+        if isinstance(row, str):
+            odd.append(row)
+            continue
+        states |= {job: row.status for job in by_id.get(row.batch_id, []) if _is_same(row, job)}
+    if odd and any(job not in states for job in jobs):
+        raise Unanswered(f"{program} printed something else than states of jobs: {odd[0][:80]!r}")
+    return states
+
+
+def _is_same(row: Row, job: JobRef) -> bool:
+    return row.name in {"", job.name} or (row.directory != "" and row.directory == str(job.directory.absolute()))
 
 
 def dependencies(after: After) -> str:
@@ -62,7 +93,7 @@ def dependencies(after: After) -> str:
 
 def typed(arguments: Arguments, plan: Plan, after: After) -> str:
     """Return the submission as a shell command line that a user can type."""
-    return f"cd {shlex.quote(plan.directory)} && {shlex.join(arguments(after))}"
+    return f"cd {shlex.quote(plan.directory)} && {shlex.join(arguments(plan, after))}"
 
 
 def directive(text: str) -> Shell:
@@ -74,7 +105,7 @@ def directive(text: str) -> Shell:
 
 def options(plan: Plan, queue_option: str, account_option: str) -> list[str]:
     """Return the values of option lines that the template itself does not contain: queue, account, the options of the
-    site, and the options of the user.
+    site, and the options of the user. Raise ConfigError if an option cannot be used.
     """
     site, queue = plan.site, plan.queue
     lines: list[str] = []
@@ -83,7 +114,9 @@ def options(plan: Plan, queue_option: str, account_option: str) -> list[str]:
         lines += known.options if known and known.options else [queue_option + plain(queue)]
     if plan.account is not None:
         lines.append(account_option + plain(plan.account))
-    return [*lines, *site.job_options, *plan.job_options]
+    lines += [*site.job_options, *plan.job_options]
+    refused_options.check(site.scheduler, lines)
+    return lines
 
 
 def check_directory(plan: Plan, letters: str) -> None:

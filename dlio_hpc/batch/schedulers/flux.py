@@ -10,7 +10,16 @@ from typing import Any
 
 from dlio_hpc import units
 from dlio_hpc.batch.schedulers import common, detection
-from dlio_hpc.batch.schedulers.scheduler import ENDED, After, JobRef, JobStatus, Scheduler, State
+from dlio_hpc.batch.schedulers.scheduler import (
+    ENDED,
+    Accepted,
+    After,
+    JobRef,
+    JobStatus,
+    Row,
+    Scheduler,
+    State,
+)
 from dlio_hpc.batch.shell_quoting import quote
 from dlio_hpc.command import Unanswered, unexplained
 from dlio_hpc.errors import ConfigError
@@ -23,7 +32,9 @@ _STATES: dict[str, State] = {
 }  # fmt: skip
 # Fields to request from the command flux jobs. The note of the exception comes last, because it may contain any
 # character.
-_FIELDS = ("{id.f58plain}", "{status}", "{exception.type}", "{returncode}", "{contextual_info}", "{exception.note}")
+_FIELDS = (
+    "{id.f58plain}", "{status}", "{exception.type}", "{returncode}", "{contextual_info}", "{name}", "{exception.note}"
+)  # fmt: skip
 # Text in the note of the exception if the first node is lost. The type of the exception is then exec, and does not show
 # that a node failed.
 _NODE_LOST = "node failure"
@@ -38,7 +49,7 @@ def _request(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _arguments(after: After) -> list[str]:
+def _arguments(_plan: Plan, after: After) -> list[str]:
     """Return the submit command. It needs no option for failed dependencies, because Flux itself cancels a job whose
     dependency can no longer be satisfied.
     """
@@ -50,29 +61,35 @@ def _arguments(after: After) -> list[str]:
 _command = partial(common.typed, _arguments)
 
 
-def _submit(plan: Plan, after: After) -> str:
-    """Submit the job and return its batch id. The batch id starts with f, as Flux prints it in locales that lack the
-    letter ƒ. Flux accepts both letters.
+def _submit(plan: Plan, after: After) -> Accepted:
+    """Submit the job. The batch id starts with f, as Flux prints it in locales that lack the letter ƒ. Flux accepts
+    both letters.
     """
-    return "f" + common.submit(_arguments, re.compile("[ƒf]([1-9A-HJ-NP-Za-km-z]{5,12})"), plan, after)
+    accepted = common.submit(_arguments, re.compile("[ƒf](?P<id>[1-9A-HJ-NP-Za-km-z]{5,12})"), plan, after)
+    return accepted._replace(batch_id=f"f{accepted.batch_id}")
 
 
-def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
-    """Return the states of the jobs that Flux knows, by batch id. Flux prints an error line for each unknown job, and
-    exits with 1 if it knows none of the jobs. Flux knows a job until the job is purged; at most sites, this happens
-    after a few days.
+def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
+    """Return the states of the jobs that Flux knows. Flux prints an error line for each unknown job, and exits with 1
+    if it knows none of the jobs. Flux knows a job until the job is purged; at most sites, this happens after a few
+    days.
     """
     answer = common.ask("flux", "jobs", "-n", "-o", "|".join(_FIELDS), *(job.batch_id for job in jobs))
     if answer.code and not re.search(r"JobID \S+ unknown", answer.err):
         raise unexplained("flux jobs", answer)
-    return dict(_sight(line) for line in answer.lines if line.count("|") >= len(_FIELDS) - 1)
+    return common.own("flux jobs", jobs, [_row(line) for line in answer.lines if line.strip()])
 
 
-def _sight(line: str) -> tuple[str, JobStatus]:
-    batch_id, status, kind, code, where, note = line.split("|", len(_FIELDS) - 1)
+def _row(line: str) -> Row | str:
+    """Parse a line of the fields _FIELDS. Return the line itself if it has another form."""
+    cells = line.split("|", len(_FIELDS) - 1)
+    if len(cells) < len(_FIELDS):
+        return line
+    batch_id, status, kind, code, where, name, note = cells
     state = _state(status, kind, note)
     why = note or (f"exit {code}" if status == "FAILED" else "" if state in ENDED else where)
-    return batch_id, JobStatus(state, f"{status} {why}".strip())
+    held = "release it: flux job urgency {id} default" if state == "queued" and where == "held" else ""
+    return Row(batch_id, name, JobStatus(state, f"{status} {why}".strip(), advice=held.format(id=batch_id)))
 
 
 def _state(status: str, kind: str, note: str) -> State:
@@ -86,18 +103,18 @@ def _state(status: str, kind: str, note: str) -> State:
     return _STATES.get(status, "running")
 
 
-def _cancel(batch_id: str) -> None:
-    answer = common.ask("flux", "cancel", batch_id)
+def _cancel(job: JobRef) -> None:
+    answer = common.ask("flux", "cancel", job.batch_id)
     if answer.code and not re.search("job is inactive|unknown job", answer.err):
         raise unexplained("flux cancel", answer)
 
 
-def _find(name: str) -> str | None:
-    lines = _listed("jobs", "-a", "-n", "-c", "0", f"--name={name}", "-o", "{id.f58plain}")
-    return lines[0] if lines else None
+def _find(job: JobRef) -> JobRef | None:
+    lines = _listed("jobs", "-a", "-n", "-c", "0", f"--name={job.name}", "-o", "{id.f58plain}")
+    return job._replace(batch_id=lines[0]) if lines else None
 
 
-def _queues() -> list[tuple[str, ...]]:
+def _queues(_cluster: str) -> list[tuple[str, ...]]:
     """Return, for each of the user's jobs, a tuple that contains the name of its queue. The tuple is empty if Flux has
     no queues.
     """

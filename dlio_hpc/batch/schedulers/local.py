@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlio_hpc.batch.schedulers import detection
-from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Scheduler
+from dlio_hpc.batch.schedulers.scheduler import Accepted, After, JobRef, JobStatus, Scheduler
 from dlio_hpc.batch.shell_quoting import quote
 from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.files import rundir
@@ -42,7 +42,7 @@ def _command(plan: Plan, after: After) -> str:
     return f"setsid {shlex.join(_arguments(plan, after))} < /dev/null > {out} 2> {err} &"
 
 
-def _submit(plan: Plan, after: After) -> str:
+def _submit(plan: Plan, after: After) -> Accepted:
     """Start the script in a session of its own, so that it survives this process and its terminal. Return the batch id.
 
     The batch id is PID.START, where START is the start time of the process in clock ticks since boot (proc(5), stat,
@@ -71,16 +71,14 @@ def _submit(plan: Plan, after: After) -> str:
         )
     except OSError as fault:
         raise InfrastructureError(f"cannot start the job script with timeout(1): {fault.strerror}") from fault
-    return f"{pid}.{_process(pid).start}"
+    return Accepted(f"{pid}.{_process(pid).start}")
 
 
-def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
-    """Return the states of the jobs that still run or wait, by batch id. Jobs that have ended are left out, because
-    their states are only known from their files.
+def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
+    """Return the states of the jobs that still run or wait. Jobs that have ended are left out, because their states are
+    only known from their files.
     """
-    return {
-        job.batch_id: JobStatus("queued" if _waits(job.batch_id) else "running") for job in jobs if lives(job.batch_id)
-    }
+    return {job: JobStatus("queued" if _waits(job.batch_id) else "running") for job in jobs if lives(job.batch_id)}
 
 
 def _waits(batch_id: str) -> bool:
@@ -99,11 +97,11 @@ def lives(batch_id: str) -> bool:
     return alive or bool(_session(batch_id))
 
 
-def _cancel(batch_id: str) -> None:
+def _cancel(job: JobRef) -> None:
     """Send SIGTERM to every process in the job's session. A trap in the job script then writes exit_status. Ranks also
     end by themselves when the script of their job no longer runs.
     """
-    for pid in _session(batch_id):
+    for pid in _session(job.batch_id):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
 
@@ -127,15 +125,15 @@ def _parse(batch_id: str) -> tuple[int, int]:
     return int(pid), int(start)
 
 
-def _find(name: str) -> str | None:
-    """Return the batch id of the live job `name`. Return None if no such job is live. The job is found as the session
-    whose leader runs the script of the job, as started by _submit().
+def _find(job: JobRef) -> JobRef | None:
+    """Return the job with its batch id, found by its name. Return None if no such job is live. The job is found as the
+    session whose leader runs the script of the job, as started by _submit().
     """
-    script = os.fsencode(f"/{name}/{rundir.SCRIPT}")
+    script = os.fsencode(f"/{job.name}/{rundir.SCRIPT}")
     for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
         process = _process(pid)
         if process.session == pid and process.state not in "ZX" and _is_of(pid, script):
-            return f"{pid}.{process.start}"
+            return job._replace(batch_id=f"{pid}.{process.start}")
     return None
 
 
@@ -191,7 +189,7 @@ LOCAL = Scheduler(
     states=_states,
     cancel=_cancel,
     find=_find,
-    queues=list,
+    queues=lambda _cluster: [],
     probe=lambda _plan, _script: "no batch system: jobs start at once",
     detect=_detect,
     is_queue=False,

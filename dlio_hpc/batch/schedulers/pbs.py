@@ -5,13 +5,14 @@ observed with OpenPBS 23.06.
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dlio_hpc import units
 from dlio_hpc.batch.schedulers import common, detection
-from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Scheduler, State
+from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Row, Scheduler, State
 from dlio_hpc.command import Answer, Unanswered, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
@@ -23,17 +24,37 @@ _LIVE: dict[str, State] = {
     "Q": "queued", "H": "queued", "W": "queued", "T": "queued", "M": "queued", "R": "running", "E": "running",
     "S": "running", "U": "running", "B": "running",
 }  # fmt: skip
-# Values of Exit_status for jobs that PBS itself ended (job.h), because of a limit, a bad user, password or Kerberos
-# ticket (-10, -13, -23), a hook (-16 to -19, -22), or security (-21). All other negative values mean a fault of PBS or
-# of a node.
-_KILLED: dict[int, State] = {
-    -26: "out_of_memory", -27: "out_of_memory", -28: "timeout", -29: "timeout",
-    **dict.fromkeys((-10, -13, -16, -17, -18, -19, -21, -22, -23, -24, -25), "failed"),
-}  # fmt: skip
+# Values of Exit_status for jobs that PBS itself ended, and what they mean (job.h). All other negative values mean a fault
+# of PBS or of a node.
+_KILLED: dict[int, tuple[State, str]] = {
+    -10: ("failed", "the user is not known on the node"),
+    -13: ("failed", "the password is wrong"),
+    **dict.fromkeys((-16, -17, -18, -19), ("failed", "a hook of the node rejected or deleted the job")),
+    -21: ("failed", "the folders of PBS on the node are not secure"),
+    -22: ("failed", "a hook of the node failed"),
+    -23: ("failed", "there is no Kerberos ticket"),
+    -24: ("failed", "the job used more CPUs than it asked for"),
+    -25: ("failed", "the job used more CPUs than it asked for"),
+    -26: ("out_of_memory", "the job used more virtual memory than it asked for"),
+    -27: ("out_of_memory", "the job used more memory than it asked for"),
+    -28: ("timeout", "the limit of CPU time was reached"),
+    -29: ("timeout", "the time limit was reached"),
+}
+Attributes = dict[str, Any]
+
 _DELETED, _FAILED = 91, 93
 _NO_HISTORY = "maintain job history"
-# Exit_status of a job that PBS holds after several failed starts. Such a job never runs.
-_HOPELESS = -3
+_UNKNOWN = re.compile("Unknown Job|has finished")
+# PBS holds a job after several failed starts, for example because a hook of a node rejects it. Such a job never runs.
+# Its Exit_status or its comment shows this.
+_RETRY, _HOPELESS = -3, "job held, too many failed attempts"
+# Substate of a job that waits for the end of other jobs (job.h).
+_DEPENDS = 22
+# Holders by letter of Hold_Types. A hold of the system can be released by the facility alone.
+_HOLDERS = {"s": "by the system", "o": "by an operator", "u": "by its owner"}
+_ASK_LESS = "cancel the job and submit it with a smaller request or another --queue"
+# Attributes that are read.
+_READ = ("Job_Name", "job_state", "queue", "Hold_Types", "substate", "comment", "Exit_status")
 
 
 def _request(plan: Plan) -> dict[str, Any]:
@@ -65,27 +86,27 @@ def _select(plan: Plan) -> str:
     return ":".join([str(plan.nodes), *(f"{name}={value}" for name, value in chunk.items())])
 
 
-def _arguments(after: After) -> list[str]:
+def _arguments(_plan: Plan, after: After) -> list[str]:
     depends = ["-W", f"depend={common.dependencies(after)}"] if after.all else []
     return ["qsub", *depends, rundir.SCRIPT]
 
 
 _command = partial(common.typed, _arguments)
-_submit = partial(common.submit, _arguments, re.compile(r"([0-9]+\.[\w.-]+)"))
+_submit = partial(common.submit, _arguments, re.compile(r"(?P<id>[0-9]+\.[\w.-]+)"))
 
 
-def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
-    """Return the states of the jobs that PBS knows, by batch id. Jobs that PBS holds forever after failed starts are
-    deleted.
-    """
+def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
+    """Return the states of the jobs that PBS knows. Jobs that PBS holds forever after failed starts are deleted."""
     attributes = _all("-x", [job.batch_id for job in jobs])
-    for batch_id, job in attributes.items():
-        if _is_hopeless(job):
-            _cancel(batch_id)  # PBS would hold it forever
-    return {batch_id: sight(job) for batch_id, job in attributes.items()}
+    rows = [Row(batch_id, str(job.get("Job_Name", "")), sight(job)) for batch_id, job in attributes.items()]
+    states = common.own("qstat", jobs, rows)
+    for job in states:
+        if _is_hopeless(attributes[job.batch_id]):
+            _cancel(job)  # PBS would hold it forever
+    return states
 
 
-def _all(history: str, ids: Sequence[str]) -> dict[str, Any]:
+def _all(history: str, ids: Sequence[str]) -> dict[str, Attributes]:
     jobs = _jobs(history, ids)
     if jobs and len(ids) > 1:
         for batch_id in set(ids) - set(jobs):
@@ -93,53 +114,100 @@ def _all(history: str, ids: Sequence[str]) -> dict[str, Any]:
     return jobs
 
 
-def _is_hopeless(job: dict[str, Any]) -> bool:
-    return job.get("job_state") == "H" and _number(job.get("Exit_status")) == _HOPELESS
+def _is_hopeless(job: Attributes) -> bool:
+    if job.get("job_state") != "H":
+        return False
+    return _number(job.get("Exit_status")) == _RETRY or str(job.get("comment", "")).startswith(_HOPELESS)
 
 
-def _jobs(history: str, ids: Sequence[str]) -> dict[str, Any]:
+def _jobs(history: str, ids: Sequence[str]) -> dict[str, Attributes]:
     """Return the attributes that qstat -f prints for each job, by batch id. Unknown jobs are left out; for these, qstat
     prints a message and exits with 153. If the server keeps no job history, as is the default of OpenPBS, qstat answers
-    the option -x with a message, no jobs and exit code 0.
+    the option -x with a message, no jobs and exit code 0. If the JSON is not valid, the text is read, because
+    variables of any value are part of a job's attributes.
     """
-    answer = common.ask("qstat", *filter(None, [history]), "-f", "-F", "json", *ids)
+    question = ["qstat", *filter(None, [history]), "-f"]
+    answer = common.ask(*question, "-F", "json", *ids)
     if history and _NO_HISTORY in answer.err:
         return _jobs("", ids)
-    if answer.code and not re.search("Unknown Job|has finished", answer.err):
+    if answer.code and not _UNKNOWN.search(answer.err):
         raise unexplained("qstat", answer)
-    return section(answer, "Jobs") if answer.out else {}
-
-
-def section(answer: Answer, key: str) -> dict[str, dict[str, Any]]:
-    """Return the attributes of each job (`key` "Jobs") or queue (`key` "Queue") in the JSON that qstat prints. Raise
-    Unanswered if the JSON cannot be parsed.
-    """
+    if not answer.out and not answer.code:
+        raise Unanswered("qstat printed nothing")
     try:
-        document = json.loads(answer.out, strict=False)
-        return {name: dict(attributes) for name, attributes in document.get(key, {}).items()}
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        raise unexplained("qstat", answer._replace(err=f"unexpected JSON: {answer.out[:80]}")) from None
+        return section(answer, "Jobs") if answer.out else {}
+    except Unanswered as fault:
+        if jobs := _from_text(common.ask(*question, *ids).out):
+            return jobs
+        raise fault from None
+
+
+def _from_text(text: str) -> dict[str, Attributes]:
+    """Return the attributes of each job from the output of qstat -f. A variable with line breaks may contain lines that
+    look like attributes. PBS prints the variables after the state and before the comment and the Exit_status. Of the
+    attributes before them, the first value counts; of the others, the last.
+    """
+    jobs: dict[str, Attributes] = {}
+    for part in re.split(r"^Job Id: ", text, flags=re.MULTILINE)[1:]:
+        batch_id, _, rest = part.partition("\n")
+        before, _, after = rest.partition("\n    Variable_List = ")
+        pairs = re.findall(r"^    (\w+) = (.*(?:\n\t.*)*)", after, re.MULTILINE)
+        pairs += reversed(re.findall(r"^    (\w+) = (.*(?:\n\t.*)*)", before, re.MULTILINE))
+        jobs[batch_id.strip()] = {name: value.replace("\n\t", "") for name, value in pairs if name in _READ}
+    return jobs
+
+
+def section(answer: Answer, key: str) -> dict[str, Attributes]:
+    """Return the attributes of each job (`key` "Jobs") or queue (`key` "Queue") in the JSON that qstat prints. Raise
+    Unanswered if the JSON cannot be parsed. In the JSON of OpenPBS up to 23.06, variables such as .5, 005 or inf have
+    no quotes, and a backslash before a comma is not escaped.
+    """
+    for text in (answer.out, _mended(answer.out)):
+        with suppress(ValueError, TypeError, AttributeError, RecursionError):
+            document = json.loads(text, strict=False)
+            return {name: dict(attributes) for name, attributes in document.get(key, {}).items()}
+    raise unexplained("qstat", answer._replace(err=f"unexpected JSON: {answer.out[:80]}"))
+
+
+def _mended(text: str) -> str:
+    """Return the JSON with quotes around bare values, and with escaped backslashes where JSON has no such escape."""
+    quoted = re.sub(
+        r'((?<!\\)":\s*)(?![\s"{\[])([^,}\n]*)', lambda match: match[1] + json.dumps(match[2].strip()), text
+    )
+    return re.sub(r'(\\\\|\\["/bfnrt]|\\u[0-9a-fA-F]{4})|\\', lambda match: match[1] or "\\\\", quoted)
 
 
 def _number(value: object) -> int | None:
     return int(str(value)) if re.fullmatch(r"-?[0-9]{1,9}", str(value)) else None
 
 
-def sight(job: dict[str, Any]) -> JobStatus:
+def sight(job: Attributes) -> JobStatus:
     """Return the state of a job from its attributes. Exit_status is used only for a finished job, because a job that is
     queued again or runs again may also have an Exit_status.
     """
     letter = str(job.get("job_state", ""))
-    status, substate = _number(job.get("Exit_status")), _number(job.get("substate"))
     if _is_hopeless(job):
         return JobStatus("failed", str(job.get("comment", "held by PBS")))
     if letter not in {"F", "X"}:
-        comment = str(job.get("comment", ""))
-        is_suspended = letter in _SUSPENDED
-        text = comment or ("suspended" if is_suspended else "")
-        return JobStatus(_LIVE.get(letter, "running"), text, comment.startswith("Can Never Run"), is_suspended)
-    status_text = f"Exit_status {'absent' if status is None else status}, substate {substate}"
-    return JobStatus(_over(status, substate), status_text)
+        return _live(letter, job)
+    status, substate = _number(job.get("Exit_status")), _number(job.get("substate"))
+    text = f"Exit_status {'absent' if status is None else status}, substate {substate}"
+    meaning = f"; {_KILLED[status][1]}" if status in _KILLED else ""
+    return JobStatus(_over(status, substate), text + meaning)
+
+
+def _live(letter: str, job: Attributes) -> JobStatus:
+    """Return the state of a job that has not ended. The comment of a suspended or held job may be older than that."""
+    comment, state = str(job.get("comment", "")), _LIVE.get(letter, "running")
+    if letter in _SUSPENDED:
+        return JobStatus(state, "suspended", suspended=True, advice="PBS resumes it (qsig -s resume)")
+    if letter == "H" and _number(job.get("substate")) == _DEPENDS:
+        return JobStatus(state, "waits for the end of other jobs")
+    if letter == "H":
+        holder = next((text for kind, text in _HOLDERS.items() if kind in str(job.get("Hold_Types", ""))), "")
+        return JobStatus(state, f"held {holder}".strip(), advice="release it: qrls, or ask the facility")
+    never = comment.startswith("Can Never Run")
+    return JobStatus(state, comment, never, advice=_ASK_LESS if never else "")
 
 
 def _over(status: int | None, substate: int | None) -> State:
@@ -152,26 +220,26 @@ def _over(status: int | None, substate: int | None) -> State:
     if status is None or substate == _DELETED:
         return "cancelled"
     if status < 0:
-        return _KILLED.get(status, "node_fail")
+        return _KILLED[status][0] if status in _KILLED else "node_fail"
     return "failed" if status else "completed"
 
 
-def _cancel(batch_id: str) -> None:
-    answer = common.ask("qdel", batch_id)
-    if answer.code and not re.search("Unknown Job|has finished", answer.err):
+def _cancel(job: JobRef) -> None:
+    answer = common.ask("qdel", job.batch_id)
+    if answer.code and not _UNKNOWN.search(answer.err):
         raise unexplained("qdel", answer)
 
 
-def _find(name: str) -> str | None:
-    answer = common.ask("qselect", "-x", "-N", name)
+def _find(job: JobRef) -> JobRef | None:
+    answer = common.ask("qselect", "-x", "-N", job.name)
     if _NO_HISTORY in answer.err:
-        answer = common.ask("qselect", "-N", name)
+        answer = common.ask("qselect", "-N", job.name)
     if answer.code:
         raise unexplained("qselect", answer)
-    return answer.lines[0] if answer.lines else None
+    return job._replace(batch_id=answer.lines[0]) if answer.lines else None
 
 
-def _queues() -> list[tuple[str, ...]]:
+def _queues(_cluster: str) -> list[tuple[str, ...]]:
     answer = common.ask("qselect", "-u", common.user())
     if answer.code:
         raise unexplained("qselect", answer)

@@ -18,10 +18,26 @@ ENDED: frozenset[State] = frozenset(
 
 
 class JobRef(NamedTuple):
-    """A submitted job: its batch id and its directory."""
+    """A submitted job. batch_id: its batch id; empty if it is not known. directory: its directory. name: its name,
+    which no other job has. A batch system that has lost its state gives the same batch ids again, so the id alone does not
+    identify a job. cluster: the cluster of Slurm that has the job; empty for the cluster of the login node. While the
+    batch id is not known, it may be a list of clusters, separated by commas.
+    """
 
     batch_id: str
     directory: Path
+    name: str
+    cluster: str = ""
+
+
+class Accepted(NamedTuple):
+    """The batch system's answer to a submission. cluster: as in JobRef. remarks: what the batch system and the filters
+    of the site printed in addition to the batch id.
+    """
+
+    batch_id: str
+    cluster: str = ""
+    remarks: str = ""
 
 
 class After(NamedTuple):
@@ -40,13 +56,24 @@ class After(NamedTuple):
 class JobStatus(NamedTuple):
     """State of a job as the batch system reports it. text: name of the state in the batch system, such as TIMEOUT or
     "Exit_status -29". never: whether the job waits for a condition that can never be met. suspended: whether the job
-    has started and stands still.
+    has started and stands still. advice: what the user can do about a job that waits or stands still; empty if the job
+    needs nothing.
     """
 
     state: State
     text: str = ""
     never: bool = False
     suspended: bool = False
+    advice: str = ""
+
+
+class Row(NamedTuple):
+    """A row of a batch system's answer. directory: folder in which the job runs; empty if it is not known."""
+
+    batch_id: str
+    name: str
+    status: JobStatus
+    directory: str = ""
 
 
 class Scheduler(NamedTuple):
@@ -58,15 +85,18 @@ class Scheduler(NamedTuple):
     request: returns the values that the template of the job script prints in addition to the plan.
     command: returns the command line of submit(), for a person to read.
     submit: submits a job and returns its batch id; raises ConfigError if the job is rejected.
-    states: returns the states of jobs, by batch id; jobs that the batch system does not know are missing.
+    states: returns the states of jobs. Jobs that the batch system does not know are missing, and so are jobs whose
+    batch id now belongs to a job of another name.
     cancel: asks the batch system to end a job.
-    find: returns the batch id of the job with a given name, or None if the batch system knows no such job.
-    queues: returns, for each of the user's jobs, the names of its queues.
+    find: returns a job with its batch id, found by its name; None if the batch system knows no such job.
+    queues: returns, for each of the user's jobs on the given cluster, the names of its queues.
     probe: checks, without submitting, whether the batch system would accept a plan with its script, and returns a
     message for the user; raises ConfigError if the batch system would reject them.
     detect: detects the batch system on a login node, for a new site profile; returns None if it does not run there.
     is_queue: whether jobs wait in queues, are charged to accounts, and may end for reasons that only the batch system
     knows.
+    cluster: returns the clusters that a plan may be submitted to, separated by commas; empty for the cluster of the
+    login node.
     job_variable: an environment variable that the batch system sets only in its jobs; empty if there is none. A job
     script that is run by hand, without this variable, has no time limit.
     """
@@ -75,12 +105,13 @@ class Scheduler(NamedTuple):
     directive: Callable[[str], Shell]
     request: Callable[[Plan], dict[str, Any]]
     command: Callable[[Plan, After], str]
-    submit: Callable[[Plan, After], str]
-    states: Callable[[Sequence[JobRef]], dict[str, JobStatus]]
-    cancel: Callable[[str], None]
-    find: Callable[[str], str | None]
-    queues: Callable[[], list[tuple[str, ...]]]
+    submit: Callable[[Plan, After], Accepted]
+    states: Callable[[Sequence[JobRef]], dict[JobRef, JobStatus]]
+    cancel: Callable[[JobRef], None]
+    find: Callable[[JobRef], JobRef | None]
+    queues: Callable[[str], list[tuple[str, ...]]]
     probe: Callable[[Plan, Path], str]
     detect: Callable[[], DetectedSystem | None]
     is_queue: bool = True
+    cluster: Callable[[Plan], str] = lambda _plan: ""
     job_variable: str = ""

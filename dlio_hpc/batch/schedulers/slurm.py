@@ -2,6 +2,7 @@
 Slurm 22.05.
 """
 
+import os
 import re
 from collections.abc import Sequence
 from functools import partial
@@ -10,9 +11,9 @@ from typing import Any
 
 from dlio_hpc import units
 from dlio_hpc.batch.schedulers import common, detection
-from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Scheduler, State
+from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Row, Scheduler, State
 from dlio_hpc.batch.shell_quoting import quote
-from dlio_hpc.command import CommandMissing, unexplained
+from dlio_hpc.command import Answer, CommandMissing, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
@@ -33,8 +34,31 @@ _OVER: dict[str, State] = {
 }
 # States of jobs whose processes are stopped: scontrol suspend, gang scheduling, scancel --signal=STOP.
 _SUSPENDED = {"SUSPENDED", "STOPPED"}
-# Reasons because of which a job waits forever (slurm.h, job_state_reason): they do not disappear when other jobs end.
-_NEVER = {"DependencyNeverSatisfied", "BadConstraints", "PartitionTimeLimit", "InvalidAccount", "InvalidQOS"}
+_STATE = re.compile(r"[A-Z_]{4,}\+?(?: by \S+)?")
+# Reasons of waiting jobs (slurm.h, job_state_reason; "Job Reason Codes" in Slurm's documentation): whether the reason
+# never ends by itself, and what the user can do. Reasons that the table lacks end when other jobs end.
+_OTHER = "cancel the job and submit it with"
+_REASONS: tuple[tuple[str, bool, str], ...] = (
+    ("DependencyNeverSatisfied", True, "a job that it waits for has failed; cancel it"),
+    ("PartitionNodeLimit", True, f"the partition has too few nodes that are up; {_OTHER} another --nodes or --queue"),
+    ("PartitionTimeLimit", True, f"the partition allows less time; {_OTHER} a shorter --time or another --queue"),
+    ("PartitionConfig", True, f"the request violates a limit of the partition; {_OTHER} another --queue"),
+    (r"(Assoc|QOS)Max\w+Per(Job|Node)(Limit)?", True, f"the request exceeds a limit for one job; {_OTHER} less"),
+    (r"QOSMin\w+", True, f"the request is below a minimum of the QOS; {_OTHER} more, or another QOS"),
+    ("MaxMemPerLimit", True, f"the memory exceeds a limit; {_OTHER} less"),
+    ("InvalidAccount|AccountNotAllowed", True, f"the partition refuses the account; {_OTHER} another --account"),
+    ("InvalidQOS|QOSNotAllowed", True, f"the partition refuses the QOS; {_OTHER} another QOS"),
+    ("BadConstraints|DeadLine|BurstBufferOperation", True, f"no node fits the request; {_OTHER} other options"),
+    ("JobHeldAdmin", False, "an administrator holds the job; ask the facility"),
+    ("JobHeldUser", False, "the job is held; release it: scontrol release {id}"),
+    (
+        "JobHoldMaxRequeue|launch failed requeued held|.*requeued held",
+        False,
+        "held after failed starts; ask the facility",
+    ),
+    ("PartitionDown|PartitionInactive", False, "the partition is switched off; ask the facility"),
+    ("ReqNodeNotAvail.*|Reservation", False, "its nodes are down or reserved"),
+)
 
 
 def _request(plan: Plan) -> dict[str, Any]:
@@ -48,86 +72,138 @@ def _request(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _arguments(after: After) -> list[str]:
+def _clusters(plan: Plan) -> str:
+    """Return the clusters that the options of the plan name or, if they name none, those of SLURM_CLUSTERS, which
+    sbatch(1) and squeue(1) read.
+    """
+    for option in reversed(common.options(plan, "--partition=", "--account=")):
+        if match := re.search(r"(?:^|\s)(?:--clusters?(?:=|\s+)|-M\s*)(\S+)", option):
+            return match[1].strip("'\"")
+    return os.environ.get("SLURM_CLUSTERS", "")
+
+
+def _on(cluster: str) -> list[str]:
+    """Return the option of a command for another cluster than that of the login node."""
+    return [f"--clusters={cluster}"] if cluster else []
+
+
+def _arguments(plan: Plan, after: After) -> list[str]:
     """Return the submit command. Without --kill-on-invalid-dep=yes, a job whose parent failed would wait forever."""
     depends = [f"--dependency={common.dependencies(after)}", "--kill-on-invalid-dep=yes"] if after.all else []
-    return ["sbatch", "--parsable", *depends, rundir.SCRIPT]
+    return ["sbatch", "--parsable", *_on(_clusters(plan)), *depends, rundir.SCRIPT]
 
 
 _command = partial(common.typed, _arguments)
-_submit = partial(common.submit, _arguments, re.compile(r"([0-9]+)(?:;.*)?"))
+_submit = partial(common.submit, _arguments, re.compile(r"(?P<id>[0-9]+)(?:;(?P<cluster>.*))?"))
 
 
-def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
-    """Return the states of the jobs that Slurm knows, by batch id. The controller remembers a job for a few minutes
-    after its end. Accounting, if it is enabled, remembers it for longer. Exit codes are ignored: a job that exceeded
-    its time limit but ended by itself has the state TIMEOUT and the exit code 0:0.
+def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
+    """Return the states of the jobs that Slurm knows. The controller remembers a job for a few minutes after its end.
+    Accounting, if it is enabled, remembers it for longer. Exit codes are ignored: a job that exceeded its time limit
+    but ended by itself has the state TIMEOUT and the exit code 0:0.
     """
-    ids = [job.batch_id for job in jobs]
-    queued = _queued(ids)
-    forgotten = [batch_id for batch_id in ids if batch_id not in queued]
-    return queued | _accounted(forgotten) if forgotten else queued
+    states: dict[JobRef, JobStatus] = {}
+    for cluster in dict.fromkeys(job.cluster for job in jobs):
+        there = [job for job in jobs if job.cluster == cluster]
+        states |= _queued(cluster, there)
+        forgotten = [job for job in there if job not in states]
+        states |= _accounted(cluster, forgotten) if forgotten else {}
+    return states
 
 
-def _queued(ids: Sequence[str]) -> dict[str, JobStatus]:
-    answer = common.ask("squeue", "-h", "-t", "all", "-o", "%i|%T|%r", "-j", ",".join(ids))
+def _queued(cluster: str, jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
+    ids = ",".join(job.batch_id for job in jobs)
+    answer = common.ask("squeue", *_on(cluster), "-h", "-t", "all", "-o", "%i|%T|%r|%j|%Z", "-j", ids)
     if answer.code and "Invalid job id" not in answer.err:
         raise unexplained("squeue", answer)
-    return dict(_sight(line) for line in answer.lines if line.count("|") == 2)
+    return common.own(
+        "squeue", jobs, [_row(line, ("id", "state", "reason", "name", "folder")) for line in _rows(answer)]
+    )
 
 
-def _accounted(ids: Sequence[str]) -> dict[str, JobStatus]:
-    """Return the states of the jobs that accounting knows, by batch id. The result is empty if accounting is not
-    enabled. It may also be empty right after submission, when accounting does not know the jobs yet.
+def _rows(answer: Answer) -> list[str]:
+    """Return the lines of an answer that describe jobs. A line with the name of a cluster may precede its jobs."""
+    return [line for line in answer.lines if line.strip() and not line.startswith("CLUSTER: ")]
+
+
+def _accounted(cluster: str, jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
+    """Return the states of the jobs that accounting knows. The result is empty if accounting is not enabled. It may
+    also be empty right after submission, when accounting does not know the jobs yet. With --duplicates, sacct also
+    prints the other jobs that had the same id, and the earlier attempts of a requeued job before its last one.
     """
+    ids, columns = ",".join(job.batch_id for job in jobs), "JobIDRaw,State,JobName"
     try:
-        answer = common.ask("sacct", "-X", "-n", "-P", "-o", "JobIDRaw,State", "-j", ",".join(ids))
+        answer = common.ask("sacct", *_on(cluster), "-X", "-n", "-P", "--duplicates", "-o", columns, "-j", ids)
     except CommandMissing:
         return {}
     if answer.code and "disabled" not in answer.err:
         raise unexplained("sacct", answer)
-    return dict(_sight(line + "|") for line in answer.lines if line.count("|") == 1)
+    lines = [] if answer.code else _rows(answer)
+    return common.own("sacct", jobs, [_row(line, ("id", "state", "name")) for line in lines])
 
 
-def _sight(line: str) -> tuple[str, JobStatus]:
-    """Parse a line of the form ID|STATE|REASON. Return the batch id and the state of the job. Accounting may append
-    text to STATE, as in "CANCELLED by 1000".
+def _row(line: str, columns: Sequence[str]) -> Row | str:
+    """Parse a line of cells that are separated by |. Return the line itself if it does not describe a job. Accounting
+    may append text to the state, as in "CANCELLED by 1000".
     """
-    batch_id, word, reason = line.split("|")
-    state_text = word if reason in {"", "None"} else f"{word} {reason}"
-    name = (word.split() or [""])[0].rstrip("+")
+    cells = dict(zip(columns, line.split("|", len(columns) - 1), strict=False))
+    batch_id, state = cells["id"].strip(), cells.get("state", "")
+    if not batch_id.isdigit() or not _STATE.fullmatch(state):
+        return line
+    return Row(
+        batch_id, cells.get("name", ""), _status(batch_id, state, cells.get("reason", "")), cells.get("folder", "")
+    )
+
+
+def _status(batch_id: str, words: str, reason: str) -> JobStatus:
+    text = words if reason in {"", "None"} else f"{words} {reason}"
+    name = words.split(maxsplit=1)[0].rstrip("+")
     state = _OVER.get(name) or ("queued" if name in _WAITING else "running")
-    return batch_id, JobStatus(state, state_text, state == "queued" and reason in _NEVER, name in _SUSPENDED)
+    never, advice = False, ""
+    if state == "queued":
+        never, advice = next((row[1:] for row in _REASONS if re.fullmatch(row[0], reason)), (False, ""))
+    return JobStatus(state, text, never, name in _SUSPENDED, advice.format(id=batch_id))
 
 
-def _cancel(batch_id: str) -> None:
-    answer = common.ask("scancel", batch_id)
+def _cancel(job: JobRef) -> None:
+    answer = common.ask("scancel", *_on(job.cluster), job.batch_id)
     if answer.code:
         raise unexplained("scancel", answer)
 
 
-def _find(name: str) -> str | None:
-    answer = common.ask("squeue", "-h", "-t", "all", "-o", "%i", "-n", name)
-    if answer.code:
-        raise unexplained("squeue", answer)
-    return answer.lines[0] if answer.lines else None
+def _find(job: JobRef) -> JobRef | None:
+    """Search the clusters that the job may have been submitted to."""
+    asked = _cluster_names() if job.cluster == "all" else job.cluster.split(",")
+    for cluster in asked:
+        answer = common.ask("squeue", *_on(cluster), "-h", "-t", "all", "-o", "%i", "-n", job.name)
+        if answer.code:
+            raise unexplained("squeue", answer)
+        if ids := [line.strip() for line in answer.lines if line.strip().isdigit()]:
+            return job._replace(batch_id=ids[0], cluster=cluster)
+    return None
 
 
-def _queues() -> list[tuple[str, ...]]:
+def _cluster_names() -> list[str]:
+    """Return the names of the clusters that accounting knows. Return an empty list if there is no accounting."""
+    answer = detection.try_ask("sacctmgr", "-n", "-P", "show", "clusters", "format=cluster")
+    return answer.out.split() if answer is not None and not answer.code else []
+
+
+def _queues(cluster: str) -> list[tuple[str, ...]]:
     """Return the partition and the QOS of each of the user's jobs. A queue in a site profile may be the name of a
     partition or of a QOS.
     """
-    answer = common.ask("squeue", "-h", "-r", "-o", "%P %q", "-u", common.user())
+    answer = common.ask("squeue", *_on(cluster), "-h", "-r", "-o", "%P %q", "-u", str(os.geteuid()))
     if answer.code:
         raise unexplained("squeue", answer)
-    return [tuple(line.split()) for line in answer.lines]
+    return [tuple(line.split()) for line in _rows(answer)]
 
 
-def _probe(_plan: Plan, script: Path) -> str:
+def _probe(plan: Plan, script: Path) -> str:
     """Check partition, account, limits and all options with sbatch --test-only. Return the answer, which sbatch prints
     on stderr.
     """
-    answer = common.ask("sbatch", "--test-only", str(script))
+    answer = common.ask("sbatch", "--test-only", *_on(_clusters(plan)), str(script))
     if answer.code:
         raise ConfigError(f"sbatch --test-only: {answer.text}")
     return answer.text.removeprefix("sbatch: ")
@@ -190,5 +266,5 @@ def _launcher(library: str) -> detection.DetectedLauncher:
 
 SLURM = Scheduler(
     "sbatch", quote, _request, _command, _submit, _states, _cancel, _find, _queues, _probe, _detect,
-    job_variable="SLURM_JOB_ID",
+    cluster=_clusters, job_variable="SLURM_JOB_ID",
 )  # fmt: skip

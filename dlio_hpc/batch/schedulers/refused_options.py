@@ -1,0 +1,150 @@
+"""Options of batch systems that a job may not have: they make several jobs of one, or change something that the job
+script relies on.
+"""
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from dlio_hpc.errors import ConfigError
+
+_SEVERAL = "it makes several jobs, which would measure at the same time in one directory; use --repeat or a study"
+_OUTPUT = "dlio-hpc reads job.out and job.err in the job's directory"
+_FOLDER = "the job runs in its own directory"
+_NAME = "dlio-hpc finds the job by its name; use --runs to keep jobs apart"
+_SIZE = "the plan has the number of nodes and ranks; use --nodes and --ppn"
+_TIME = "the plan has the time limit; use --time"
+_WARNING = "the script gets a signal before the time limit; use the key site.warning_time"
+_NO_JOB = "it submits no job"
+_SCRIPT = "the job script is the program of the job"
+_WAITS = "the submit command would wait for the end of the job; use --wait of dlio-submit"
+
+
+class Refused(NamedTuple):
+    """Options that are refused. names: the names of an option, separated by blanks. why: reason, for the message.
+    values: pattern of the values that are refused.
+    """
+
+    names: str
+    why: str
+    values: str = ".*"
+
+
+class Options(NamedTuple):
+    """The options of a submit command. refused: the options that are refused. flags: letters of the short options that
+    have no value. has_prefixes: whether a long option may be cut short, as getopt_long(3) allows.
+    """
+
+    refused: tuple[Refused, ...]
+    flags: str
+    has_prefixes: bool = True
+
+
+# sbatch(1), qsub(1B) of OpenPBS, flux-batch(1), and qsub of Cobalt 1.0.33.
+OPTIONS: dict[str, Options] = {
+    "slurm": Options(
+        (
+            Refused("-a --array", _SEVERAL),
+            Refused("hetjob packjob : --het-group --pack-group", "a heterogeneous job has several allocations"),
+            Refused("-o --output -e --error --open-mode", _OUTPUT),
+            Refused("-i --input", "the job script reads no input"),
+            Refused("-D --chdir", _FOLDER),
+            Refused("-J --job-name", _NAME),
+            Refused("-N --nodes -n --ntasks --ntasks-per-node --tasks-per-node", _SIZE),
+            Refused("-t --time", _TIME),
+            Refused("--signal", _WARNING),
+            Refused("--wrap", _SCRIPT),
+            Refused("-W --wait", _WAITS),
+            Refused("-k --no-kill", "the job would go on without a node that failed"),
+            Refused("--test-only -h --help --usage -V --version", _NO_JOB),
+        ),
+        "hHIkOQsuvVW",
+    ),
+    "pbs": Options(
+        (
+            Refused("-J", _SEVERAL),
+            Refused("-o -e -j -R", _OUTPUT),
+            Refused("-k", f"{_OUTPUT}; use -k doe, which writes them there", "(?!n$)[^d]*"),
+            Refused("-N", _NAME),
+            Refused("-l", _SIZE, r"(.*,)?(select|nodes|nodect|ncpus|mpiprocs)=.*"),
+            Refused("-l", _TIME, r"(.*,)?walltime=.*"),
+            Refused("-W", _WAITS, r"(.*,)?block=(?i:true).*"),
+            Refused("-W", _FOLDER, r"(.*,)?sandbox=(?i:private).*"),
+            Refused("-S", "the job script needs bash"),
+            Refused("-C", "it changes the mark of option lines"),
+            Refused("-I -X -G -f", "the job is a batch job"),
+            Refused("-z", "dlio-hpc reads the batch id that qsub prints"),
+            Refused("--", _SCRIPT),
+        ),
+        "fhIVXzG",
+    ),
+    "flux": Options(
+        (
+            Refused("--cc --bcc", _SEVERAL),
+            Refused("--output --error", _OUTPUT),
+            Refused("--input", "the job script reads no input"),
+            Refused("--cwd", _FOLDER),
+            Refused("--job-name", _NAME),
+            Refused("-N --nodes -n --nslots", _SIZE),
+            Refused("-t --time-limit", _TIME),
+            Refused("--signal", "Flux sends its signal to the brokers of the other nodes, which end"),
+            Refused("--wrap", _SCRIPT),
+            Refused("--dry-run -h --help", _NO_JOB),
+        ),
+        "hvxuq",
+    ),
+    "cobalt": Options(
+        (
+            Refused("-o --output -e --error -O --outputprefix --debuglog", _OUTPUT),
+            Refused("-i --inputfile", "the job script reads no input"),
+            Refused("--cwd", _FOLDER),
+            Refused("--jobname", _NAME),
+            Refused("-n --nodecount --proccount", _SIZE),
+            Refused("-t --time", _TIME),
+            Refused("--mode", "the job is a script"),
+            Refused("-I --interactive", "the job is a batch job"),
+            Refused("--version --help", _NO_JOB),
+        ),
+        "dhvI",
+    ),
+}  # fmt: skip
+
+
+def check(scheduler: str, lines: Iterable[str]) -> None:
+    """Raise ConfigError if an option line has an option that is refused. scheduler: a key of OPTIONS."""
+    options = OPTIONS[scheduler]
+    for line in lines:
+        for name, value in _parsed(line, options):
+            if (why := _why(name, value, options)) is not None:
+                raise ConfigError(f"job option {line!r}: {name} cannot be used, because {why}")
+
+
+def _why(name: str, value: str, options: Options) -> str | None:
+    for row in options.refused:
+        names = row.names.split()
+        is_cut = options.has_prefixes and len(name) > 3 and any(full.startswith(name) for full in names)
+        if (name in names or (is_cut and name.startswith("--"))) and re.fullmatch(row.values, value):
+            return row.why
+    return None
+
+
+def _parsed(line: str, options: Options) -> Iterator[tuple[str, str]]:
+    """Yield the options of a line with their values. An option without a value gets the next word, or an empty text. A
+    word of several letters, such as -Ha, may be several short options.
+    """
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError:
+        words = line.split()
+    for number, word in enumerate(words):
+        following = words[number + 1] if number + 1 < len(words) else ""
+        if word.startswith("--") or not word.startswith("-"):
+            name, equals, value = word.partition("=")
+            yield name, value if equals else following
+            continue
+        for place, letter in enumerate(word[1:], 1):
+            is_flag = letter in options.flags
+            yield f"-{letter}", "" if is_flag else word[place + 1 :].removeprefix("=") or following
+            if not is_flag:
+                break
