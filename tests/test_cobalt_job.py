@@ -153,11 +153,12 @@ FORGOTTEN = [
     ("3\n", "Info: task completed normally with an exit code of 3; initiating", "failed", ""),
     ("137\n", "Info: task completed normally with an exit code of 137; initiating", "failed", "exit code of 137"),
     ("3\n", "", "failed", ""),
-    ("143\n", "", "cancelled", ""),
+    ("143\n", "", "failed", ""),
+    ("143\n terminated", "", "cancelled", ""),
     (None, "Info: maximum execution time exceeded; initiating job termination", "timeout", "maximum execution time"),
     (None, "Info: user delete requested with signal SIGTERM by user root", "cancelled", "user delete requested"),
     (None, "Info: task completed normally with an exit code of 137; initiating", "failed", "exit code of 137"),
-    (None, "", "lost", "forgotten"),
+    (None, "", "lost", "no longer knows"),
 ]
 
 

@@ -174,7 +174,8 @@ def test_a_slow_server_is_waited_for(on_flux: Flux, small: Path) -> None:
 FORGOTTEN = [
     ("0\n", "completed"),
     ("124\n", "timeout"),
-    ("143\n", "cancelled"),
+    ("143\n", "failed"),
+    ("143\n terminated", "cancelled"),
     ("3\n", "failed"),
     (None, "lost"),
 ]

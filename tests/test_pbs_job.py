@@ -278,7 +278,8 @@ def test_a_profile_written_from_documentation_gets_whole_nodes(on_pbs: Pbs, smal
 FORGOTTEN = [
     ("0\n", "completed"),
     ("124\n", "timeout"),
-    ("143\n", "cancelled"),
+    ("143\n", "failed"),
+    ("143\n terminated", "cancelled"),
     ("3\n", "failed"),
     (None, "lost"),
 ]

@@ -1,4 +1,4 @@
-"""Options that make several jobs of one, or that change what the job script relies on, are refused before submission."""
+"""Options that make several jobs of one, or change what the job script relies on, are refused before submission."""
 
 from pathlib import Path
 
@@ -64,8 +64,8 @@ REFUSED = [
     ("cobalt", "--mode c1", "script"),
 ]  # fmt: skip
 ACCEPTED = {
-    "slurm": ["--exclusive", "--qos=high", "-C nvme", "--begin=now+1hour", "--requeue", "--comment=array", "-c 8", "-M c5",
-              "--account=o", "--wait-all-nodes=1", "--time-min=5", "--nodelist=n1", "--dependency=singleton", "-H"],
+    "slurm": ["--exclusive", "--qos=high", "-C nvme", "--begin=now+1hour", "--requeue", "--comment=array", "-c 8", "-H",
+              "-M c5", "--account=o", "--wait-all-nodes=1", "--time-min=5", "--nodelist=n1", "--dependency=singleton"],
     "pbs": ["-l place=scatter", "-l filesystems=home:eagle", "-k doe", "-k oed", "-k n", "-r y", "-V", "-h", "-P proj",
             "-W group_list=x", "-W depend=afterok:7", "-l ngpus=1", "-m n", "-A o"],
     "flux": ["--queue=debug", "--urgency=0", "--setattr=x=1", "-o verbose=2", "--requires=hosts:n1"],

@@ -929,3 +929,154 @@ def test_a_held_job_whose_id_has_another_owner_is_not_deleted(said: Said, name: 
     said["qstat"] = Answer(0, table if name == "cobalt" else json.dumps({"Jobs": {"7": held}}), "")
     if name in ("pbs", "cobalt"):
         assert _states(name, *_known("7")) == {}, "qdel does not answer here"
+
+
+# What the files of a job say once its batch system has forgotten it
+
+
+STEP = "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-25T19:00:00 ***\n"
+WORDS = [
+    ("job.err", "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-25T19:00:00 DUE TO TIME LIMIT ***", "timeout"),
+    (
+        "job.err",
+        "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-25T19:00:00 DUE TO NODE FAILURE, SEE",
+        "node_fail",
+    ),
+    (
+        "job.err",
+        "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-25T19:00:00 DUE TO PREEMPTION ***",
+        "cancelled",
+    ),
+    ("job.err", "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-25T19:00:00 ***", "cancelled"),
+    ("job.err", "slurmstepd: error: Detected 1 oom_kill event in StepId=7.batch.", "out_of_memory"),
+    ("job.err", "=>> PBS: job killed: walltime 26 exceeded limit 20", "timeout"),
+    ("job.out", "=>> PBS: job killed: walltime 26 exceeded limit 20", "timeout"),
+    ("job.err", "=>> PBS: job killed: mem 4096kb exceeded limit 1024kb", "out_of_memory"),
+]
+
+
+@pytest.mark.parametrize(("file", "line", "state"), WORDS)
+@pytest.mark.parametrize("status", [None, "137\n"])
+def test_the_last_words_of_a_batch_system_that_forgot_a_job_count(
+    said: Said, tmp_path: Path, file: str, line: str, state: str, status: str | None
+) -> None:
+    said["squeue"], said["sacct"] = INVALID, Answer(1, "", "Slurm accounting storage is disabled")
+    directory = _recorded(tmp_path, "running", 5, status)
+    (directory / file).write_text(f"{STEP}== attempt 2\nearlier\n{line}\nlater\n")
+    job = job_state.refresh(directory)
+    assert (job.state, job.states[-1].text) == (state, " ".join(line.split()))
+
+
+@pytest.mark.parametrize(
+    ("status", "mark", "state"),
+    [
+        ("143", None, "failed"),
+        ("143", "terminated", "cancelled"),
+        ("124", None, "timeout"),
+        ("137", "terminated", "failed"),
+    ],
+)
+def test_a_rank_that_was_killed_is_no_cancellation(
+    said: Said, tmp_path: Path, status: str, mark: str | None, state: str
+) -> None:
+    """A step that is cancelled because a rank was killed is not the job."""
+    said["squeue"], said["sacct"] = INVALID, Answer(1, "", "Slurm accounting storage is disabled")
+    directory = _recorded(tmp_path, "running", 5, status)
+    (directory / "job.err").write_text(STEP)
+    if mark is not None:
+        (directory / mark).touch()
+    assert job_state.refresh(directory).state == state
+
+
+@pytest.mark.parametrize(
+    ("answer", "stop", "state"),
+    [
+        ("CANCELLED|None", False, "cancelled"),
+        ("CANCELLED|None", True, "timeout"),
+        ("TIMEOUT|TimeLimit", False, "timeout"),
+        ("FAILED|NonZeroExitCode", False, "timeout"),
+        ("NODE_FAIL|NodeDown", False, "node_fail"),
+    ],
+)
+def test_a_limit_by_the_clock_of_the_script_alone_is_asked_about(
+    said: Said, tmp_path: Path, answer: str, stop: bool, state: str
+) -> None:
+    said["squeue"] = Answer(0, f"7|{answer}|one", "")
+    directory = _recorded(tmp_path, "running", 5, "124")
+    if stop:
+        (directory / "stop").touch()
+    assert job_state.refresh(directory).state == state
+
+
+@pytest.mark.parametrize(("after", "file", "state"), [
+    (("6",), None, "cancelled"), ((), None, "lost"), (("6",), "job.out", "lost"), (("6",), "environment.json", "lost"),
+])  # fmt: skip
+def test_a_job_that_was_deleted_because_another_failed(
+    said: Said, tmp_path: Path, after: tuple[str, ...], file: str | None, state: str
+) -> None:
+    """OpenPBS without a history deletes it without a trace."""
+    said["squeue"], said["sacct"] = INVALID, Answer(1, "", "Slurm accounting storage is disabled")
+    directory = _recorded(tmp_path, "queued", 5, None, attempt=False)
+    job_record.save(directory, replace(job_record.load(directory), after=after))
+    if file is not None:
+        (directory / file).touch()
+    job = job_state.refresh(directory)
+    assert job.state == state
+    if state == "cancelled":
+        assert job.states[-1].text == "deleted before it started; it waited for 6"
+
+
+# The reason of today
+
+
+def test_a_new_reason_without_a_new_state_is_recorded(
+    said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(f"2026-11-25T{hour:02}:00:00Z" for hour in range(24))
+    monkeypatch.setattr(units, "utc_now", lambda: next(clock))
+    directory = _recorded(tmp_path, "running", 5, None, attempt=False)
+    first = replace(job_record.load(directory), states=())
+    job_record.save(directory, replace(first, states=(job_record.Sighting("submitted", "2026-11-24T23:00:00Z"),)))
+    notices = []
+    for reason in ("Priority", "Priority", "AssocMaxJobsLimit", "JobHeldAdmin", "JobHeldAdmin", "None"):
+        said["squeue"] = Answer(0, f"7|PENDING|{reason}|one", "")
+        newest = job_state.refresh(directory).states[-1]
+        assert newest.state == "queued"
+        notices.append((newest.text.removeprefix("PENDING").strip(), newest.time[11:13], newest.since[11:13]))
+    assert notices == [
+        ("Priority", "00", "00"), ("Priority", "00", "00"), ("AssocMaxJobsLimit", "00", "01"),
+        ("JobHeldAdmin", "00", "02"), ("JobHeldAdmin", "00", "02"), ("", "00", "03"),
+    ]  # fmt: skip
+    assert len(job_record.load(directory).states) == 2
+    said["squeue"] = Answer(0, "7|RUNNING|None|one", "")
+    newest = job_state.refresh(directory).states[-1]
+    assert (newest.state, newest.time, newest.text_since) == ("running", "2026-11-25T04:00:00Z", "")
+
+
+def test_counts_in_a_reason_are_no_news() -> None:
+    first = job_record.Sighting("queued", "2026-11-25T10:00:00Z", "Not Running: ncpus (R: 8 A: 4 T: 32)")
+    job = job_record.Job("one", "one", "pbs", "pbs", "here", "qsub", "7", (first,))
+    newest = job_record.with_state(job, "queued", "Not Running: ncpus (R: 8 A: 6 T: 32)").states[-1]
+    assert (newest.text, newest.since) == ("Not Running: ncpus (R: 8 A: 6 T: 32)", "2026-11-25T10:00:00Z")
+
+
+def test_the_words_of_an_end_are_kept() -> None:
+    end = job_record.Sighting("failed", "2026-11-25T10:00:00Z", "Exit_status -17")
+    job = job_record.Job("one", "one", "pbs", "pbs", "here", "qsub", "7", (end,))
+    assert job_record.with_state(job, "failed") is job
+    assert job.described() == "failed (Exit_status -17)"
+
+
+# What a batch system says when it accepts a job
+
+
+@pytest.mark.parametrize(("name", "out", "err", "remarks"), [
+    ("slurm", "26", "sbatch: lua: time limit cut to 1 minute", "sbatch: lua: time limit cut to 1 minute"),
+    ("slurm", "moved to partition low\n26;c5", "", "moved to partition low"),
+    ("pbs", "5.pbshost", "qsub: moved to queue small", "qsub: moved to queue small"),
+    ("flux", "f5ZZyuQ1d", "", ""),
+    ("cobalt", 'Job routed to queue "debug".\n527001', "", 'Job routed to queue "debug".'),
+])  # fmt: skip
+def test_what_is_said_about_an_accepted_job_is_kept(said: Said, name: str, out: str, err: str, remarks: str) -> None:
+    said[SCHEDULERS[name].program] = Answer(0, out, err)
+    assert SCHEDULERS[name].submit(_plan(name), After()).remarks == remarks

@@ -42,19 +42,29 @@ _LAUNCH_WALLTIME, _RANKS_A_NODE = units.Walltime(120), 2
 class PreflightFinding(NamedTuple):
     """Result of a check. verdict: "fault" if the job would fail or its results would be useless, "note" for other facts
     that the user should know, "ok" otherwise. what: subject of the check. exit_code: exit code of dlio-hpc for a fault,
-    otherwise 0.
+    otherwise 0. untried: what this check could not try; empty if it tried everything.
     """
 
     verdict: Literal["ok", "note", "fault"]
     what: str
     text: str
     exit_code: int = 0
+    untried: str = ""
 
 
 def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightFinding]:
-    """Run all checks for a study, and yield each finding as soon as it is known. patience_s: seconds to wait for a
-    small job that launches ranks; None to launch no ranks.
+    """Run all checks for a study, and yield each finding as soon as it is known. The last finding lists what could not
+    be tried. patience_s: seconds to wait for a small job that launches ranks; None to launch no ranks.
     """
+    untried: list[str] = []
+    for finding in _look(plans, patience_s):
+        untried += [finding.untried] if finding.untried else []
+        yield finding
+    if untried:
+        yield PreflightFinding("note", "not tried", "; ".join(dict.fromkeys(untried)))
+
+
+def _look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightFinding]:
     made = plans[0]
     needed = plan.datasets(run for job_plan in plans for run in job_plan.runs)
     yield from _limits(plans)
@@ -67,7 +77,7 @@ def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightF
     if made.site.container is not None:
         yield from _guarded("container", lambda: _container(made))
     if patience_s is None:
-        yield PreflightFinding("note", "launch", "not tried")
+        yield PreflightFinding("note", "launch", "not tried", untried="launch of ranks (--no-launch)")
     else:
         yield from _guarded("launch", lambda: _launch(made, packages.measured(plans), patience_s))
 
@@ -202,7 +212,8 @@ def _quota(folder: str, needed: Sequence[Run]) -> Iterator[PreflightFinding]:
     """Check that the datasets fit into the quotas of the user, of the folder's group and of the folder's project."""
     file_system = filesystem.of(Path(folder))
     if not file_system.is_lustre:
-        yield PreflightFinding("note", "quota", f"not checked on {file_system.kind}")
+        kind = file_system.kind
+        yield PreflightFinding("note", "quota", f"not checked on {kind}", untried=f"quota on {kind}")
         return
     path = filesystem.existing(Path(folder))
     owners = [("-u", "user", user()), ("-g", "group", path.group()), ("-p", "project", lfs.project(path))]
@@ -215,7 +226,7 @@ def _owner_quota(needed: Sequence[Run], option: str, owner: str, name: str, path
     try:
         kept = lfs.quota(option, name, path)
     except Unanswered as fault:
-        return PreflightFinding("note", "quota", f"{owner}: unknown, {fault}")
+        return PreflightFinding("note", "quota", f"{owner}: unknown, {fault}", untried=f"quota of {owner}")
     if kept is None:
         return PreflightFinding("ok", "quota", f"{owner}: no quota")
     wanted, files = dataset.needs_of_all(needed)
@@ -240,8 +251,9 @@ def _batch_system(made: Plan) -> Iterator[PreflightFinding]:
         with about(path):
             path.write_text(script)
         path.chmod(0o755)
-        answer = SCHEDULERS[made.site.scheduler].probe(made, path)
-    yield PreflightFinding("ok", "batch system", answer)
+        scheduler = SCHEDULERS[made.site.scheduler]
+        answer = scheduler.probe(made, path)
+    yield PreflightFinding("ok", "batch system", answer, untried=scheduler.unprobed)
 
 
 def _submission(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
@@ -368,8 +380,9 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
     smallest = _smallest(made, needed)
     if smallest is None:
         yield PreflightFinding(
-            "note", "launch", f"not tried: queue {made.queue} accepts no job on {min(made.nodes, 2)} node(s)"
-        )
+            "note", "launch", f"not tried: queue {made.queue} accepts no job on {min(made.nodes, 2)} node(s)",
+            untried="launch of ranks",
+        )  # fmt: skip
         return
     started = time.monotonic()
     record = submit(smallest).job
@@ -385,7 +398,7 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
         if last.is_final and last.fault is not None:
             raise last.fault
         text = f"the job was still {record.state} after {patience_s:.0f} s and was cancelled: {directory}"
-        yield PreflightFinding("note", "launch", text)
+        yield PreflightFinding("note", "launch", text, untried="launch of ranks, for the job did not start in time")
         return
     if record.state != "completed":
         raise _failure(smallest, record)
@@ -399,6 +412,7 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
         "launch",
         f"{_who(smallest)}, started by {made.site.launcher.kind}, communicated with each other; "
         f"the job took {took:.0f} s",
+        untried=f"launch on more than {smallest.nodes} nodes" if made.nodes > smallest.nodes else "",
     )
     if needed:
         yield PreflightFinding("ok", "packages", f"ranks can import {', '.join(needed)}")

@@ -41,7 +41,12 @@ def profile(name: str) -> str:
         host=os.uname().nodename,
         date=units.utc_now()[:10],
         description=f"{system.version}, {launch.kind}",
-        facts=[f"Batch system: {system.version}.", f"Launcher: {launch.why}.", f"MPI of {sys.executable}: {library}."],
+        facts=[
+            f"Batch system: {system.version}.",
+            f"Launcher: {launch.why}.",
+            f"MPI of {sys.executable}: {library}.",
+            *_clusters(system),
+        ],
         scheduler=scheduler,
         launcher=launch.kind,
         launchers=" | ".join(LAUNCHERS),
@@ -57,6 +62,14 @@ def profile(name: str) -> str:
         places=places(),
         darshan=darshan(),
     )
+
+
+def _clusters(system: DetectedSystem) -> list[str]:
+    """Return a line about the clusters, if there are several."""
+    if len(system.clusters) < 2:
+        return []
+    option = "--clusters=NAME"
+    return [f"Clusters: {', '.join(system.clusters)}. To submit to another one, add {option} to job_options."]
 
 
 def batch() -> tuple[str, DetectedSystem]:

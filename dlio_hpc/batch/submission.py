@@ -105,7 +105,8 @@ def hand_over(
 
 
 def _submitted(plan: Plan, job: job_record.Job) -> str:
-    return f"submitted {job.job} to {plan.site.name} as {job.batch_id}: {plan.directory}"
+    cluster = f" on cluster {job.cluster}" if job.cluster else ""
+    return f"submitted {job.job} to {plan.site.name} as {job.batch_id}{cluster}: {plan.directory}"
 
 
 def summary(planned: Planned) -> str:

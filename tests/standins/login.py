@@ -68,12 +68,17 @@ class Login:
         return Book(str(self.state)).read()["jobs"]
 
     def forget(self, directory: Path, status: str | None) -> None:
-        """Reset the job to its record right after the submission, with `status` in exit_status."""
+        """Reset the job to its record right after the submission, with `status` in exit_status. The word `terminated`
+        after it stands for the mark of a signal.
+        """
         before = record(directory)
         write(directory, before | {"states": before["states"][:2]})
-        (directory / "exit_status").unlink(missing_ok=True)
+        for name in ("exit_status", "terminated"):
+            (directory / name).unlink(missing_ok=True)
         if status is not None:
-            (directory / "exit_status").write_text(status)
+            code, _, mark = status.partition(" ")
+            (directory / "exit_status").write_text(code)
+            (directory / (mark or "exit_status")).touch()
 
 
 def until(holds: Callable[[], object], patience_s: float = 60) -> None:

@@ -176,5 +176,5 @@ def _launcher(_library: str) -> detection.DetectedLauncher:
 
 COBALT = Scheduler(
     "qsub", common.directive, _request, _command, _submit, _states, _cancel, _find, _queues, _probe, _detect,
-    job_variable="COBALT_JOBID",
+    unprobed="account and limits of the queue", job_variable="COBALT_JOBID",
 )  # fmt: skip

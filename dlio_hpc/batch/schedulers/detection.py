@@ -39,7 +39,8 @@ class DetectedSystem(NamedTuple):
     """A batch system that was detected. version: name and version of the batch system. queue: the default queue; None
     if there is no default queue. cpus: number of CPUs of a node; None if unknown. job_options, remote: values of these
     keys for a new profile. launcher: function that returns the batch system's own launcher; None if ranks are started
-    with mpiexec. The argument of this function is the first line of the version text of the MPI library.
+    with mpiexec. The argument of this function is the first line of the version text of the MPI library. clusters:
+    names of the clusters that jobs can be submitted to from here.
     """
 
     version: str
@@ -49,6 +50,7 @@ class DetectedSystem(NamedTuple):
     job_options: Sequence[str] = ()
     remote: str | None = None
     launcher: Callable[[str], DetectedLauncher] | None = None
+    clusters: Sequence[str] = ()
 
 
 def try_ask(*arguments: str) -> Answer | None:

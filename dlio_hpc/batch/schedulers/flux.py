@@ -201,5 +201,5 @@ def _launcher(_library: str) -> detection.DetectedLauncher:
 
 FLUX = Scheduler(
     "flux", quote, _request, _command, _submit, _states, _cancel, _find, _queues, _probe, _detect,
-    job_variable="FLUX_ENCLOSING_ID",
+    unprobed="bank and limits of the queue", job_variable="FLUX_ENCLOSING_ID",
 )  # fmt: skip

@@ -24,8 +24,8 @@ _LIVE: dict[str, State] = {
     "Q": "queued", "H": "queued", "W": "queued", "T": "queued", "M": "queued", "R": "running", "E": "running",
     "S": "running", "U": "running", "B": "running",
 }  # fmt: skip
-# Values of Exit_status for jobs that PBS itself ended, and what they mean (job.h). All other negative values mean a fault
-# of PBS or of a node.
+# Values of Exit_status for jobs that PBS itself ended, and what they mean (job.h). All other negative values mean a
+# fault of PBS or of a node.
 _KILLED: dict[int, tuple[State, str]] = {
     -10: ("failed", "the user is not known on the node"),
     -13: ("failed", "the password is wrong"),
@@ -43,6 +43,11 @@ _KILLED: dict[int, tuple[State, str]] = {
 Attributes = dict[str, Any]
 
 _DELETED, _FAILED = 91, 93
+# Meaning of a substate of a job that has ended, with or without an Exit_status.
+_DELETIONS: dict[tuple[int | None, bool], str] = {
+    (_DELETED, False): "deleted while it ran", (_DELETED, True): "deleted before it ran",
+    (92, True): "deleted by PBS before it ran, because a job that it waited for failed",
+}  # fmt: skip
 _NO_HISTORY = "maintain job history"
 _UNKNOWN = re.compile("Unknown Job|has finished")
 # PBS holds a job after several failed starts, for example because a hook of a node rejects it. Such a job never runs.
@@ -192,8 +197,8 @@ def sight(job: Attributes) -> JobStatus:
         return _live(letter, job)
     status, substate = _number(job.get("Exit_status")), _number(job.get("substate"))
     text = f"Exit_status {'absent' if status is None else status}, substate {substate}"
-    meaning = f"; {_KILLED[status][1]}" if status in _KILLED else ""
-    return JobStatus(_over(status, substate), text + meaning)
+    meaning = _KILLED[status][1] if status in _KILLED else _DELETIONS.get((substate, status is None), "")
+    return JobStatus(_over(status, substate), f"{text}; {meaning}" if meaning else text)
 
 
 def _live(letter: str, job: Attributes) -> JobStatus:
@@ -298,5 +303,5 @@ def _queue(name: str, facts: dict[str, Any]) -> detection.DetectedQueue:
 
 PBS = Scheduler(
     "qsub", common.directive, _request, _command, _submit, _states, _cancel, _find, _queues, _probe, _detect,
-    job_variable="PBS_JOBID",
+    unprobed="account and limits of the queue", job_variable="PBS_JOBID",
 )  # fmt: skip

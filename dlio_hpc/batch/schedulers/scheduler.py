@@ -19,9 +19,9 @@ ENDED: frozenset[State] = frozenset(
 
 class JobRef(NamedTuple):
     """A submitted job. batch_id: its batch id; empty if it is not known. directory: its directory. name: its name,
-    which no other job has. A batch system that has lost its state gives the same batch ids again, so the id alone does not
-    identify a job. cluster: the cluster of Slurm that has the job; empty for the cluster of the login node. While the
-    batch id is not known, it may be a list of clusters, separated by commas.
+    which no other job has. A batch system that has lost its state gives the same batch ids again, so the id alone does
+    not identify a job. cluster: the cluster of Slurm that has the job; empty for the cluster of the login node. While
+    the batch id is not known, it may be a list of clusters, separated by commas.
     """
 
     batch_id: str
@@ -95,6 +95,7 @@ class Scheduler(NamedTuple):
     detect: detects the batch system on a login node, for a new site profile; returns None if it does not run there.
     is_queue: whether jobs wait in queues, are charged to accounts, and may end for reasons that only the batch system
     knows.
+    unprobed: what `probe` cannot check, because the batch system checks it only at submission.
     cluster: returns the clusters that a plan may be submitted to, separated by commas; empty for the cluster of the
     login node.
     job_variable: an environment variable that the batch system sets only in its jobs; empty if there is none. A job
@@ -113,5 +114,6 @@ class Scheduler(NamedTuple):
     probe: Callable[[Plan, Path], str]
     detect: Callable[[], DetectedSystem | None]
     is_queue: bool = True
+    unprobed: str = ""
     cluster: Callable[[Plan], str] = lambda _plan: ""
     job_variable: str = ""

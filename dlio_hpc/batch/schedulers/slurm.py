@@ -212,11 +212,13 @@ def _probe(plan: Plan, script: Path) -> str:
 def _detect() -> detection.DetectedSystem | None:
     """Detect Slurm and its partitions that are up. Return None if Slurm's controller does not answer. Slurm's
     commands alone do not count, because they may be installed on machines where Slurm does not run. The result has no
-    partitions if none is up. sinfo(1) marks the default partition with *.
+    partitions if none is up. sinfo(1) marks the default partition with *. With SLURM_CLUSTERS, the first cluster that
+    it names is detected.
     """
+    cluster = os.environ.get("SLURM_CLUSTERS", "").partition(",")[0]
     slurm, partitions = (
         detection.try_ask("sbatch", "--version"),
-        detection.try_ask("sinfo", "-h", "-o", "%P|%D|%c|%l|%a|%s"),
+        detection.try_ask("sinfo", *_on(cluster), "-h", "-o", "%P|%D|%c|%l|%a|%s"),
     )
     if slurm is None or not slurm.out.startswith("slurm") or partitions is None or partitions.code:
         return None
@@ -228,7 +230,10 @@ def _detect() -> detection.DetectedSystem | None:
     default = next((row[0][:-1] for row in usable if row[0].endswith("*")), None)
     cpus = next((detection.count(row[2]) for row in usable if row[0].rstrip("*") == default), None)
     distinct = list({queue.name: queue for queue in queues}.values())
-    return detection.DetectedSystem(slurm.out, default, distinct, cpus, job_options=["--exclusive"], launcher=_launcher)
+    return detection.DetectedSystem(
+        slurm.out, default, distinct, cpus, job_options=["--exclusive", *_on(cluster)], launcher=_launcher,
+        clusters=_cluster_names(),
+    )  # fmt: skip
 
 
 def _most_nodes(there: str, size: str) -> int | None:
