@@ -235,8 +235,9 @@ def _guess(directory: Path, job: Job, status: int) -> JobStatus:
     """
     if status == _TIME_LIMIT:
         return JobStatus("timeout")
-    is_cancelled = job.cancel_asked or (directory / rundir.TERMINATED).exists()
-    return JobStatus("cancelled" if status == _CANCELLED and is_cancelled else "failed")
+    if status == _CANCELLED and (job.cancel_asked or (directory / rundir.TERMINATED).exists()):
+        return JobStatus("cancelled")
+    return JobStatus("failed", f"exit status {status}")
 
 
 def _failure_state(directory: Path, answer: _Answer | None, guess: JobStatus) -> JobStatus | None:
