@@ -4,7 +4,9 @@ and while they wait: true, and with what to do.
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pytest
@@ -33,7 +35,7 @@ class Case(NamedTuple):
     answer: str | None
     status: str
     report: str
-    files: dict[str, str] = {}
+    files: Mapping[str, str] = MappingProxyType({})
     fault: str = ""
     cancelled: bool = False
     after: tuple[str, ...] = ()
@@ -62,22 +64,22 @@ CASES = [
     Case("slurm", _slurm("PENDING", "AssocMaxJobsLimit"), "queued (PENDING AssocMaxJobsLimit)",
          f"{WAITS}queued (PENDING AssocMaxJobsLimit)"),
     Case("slurm", _slurm("PENDING", "JobHeldAdmin"),
-         "queued (PENDING JobHeldAdmin; an administrator holds the job; ask the facility)",
+         "queued (PENDING JobHeldAdmin); an administrator holds the job; ask the facility",
          f"{WAITS}queued (PENDING JobHeldAdmin)"),
     Case("slurm", _slurm("PENDING", "JobHeldUser"),
-         "queued (PENDING JobHeldUser; the job is held; release it: scontrol release 7)",
+         "queued (PENDING JobHeldUser); the job is held; release it: scontrol release 7",
          f"{WAITS}queued (PENDING JobHeldUser)"),
     Case("slurm", _slurm("PENDING", "PartitionNodeLimit"),
-         "queued (PENDING PartitionNodeLimit; the partition has too few nodes that are up; cancel the job and submit "
-         "it with another --nodes or --queue)", f"{WAITS}queued (PENDING PartitionNodeLimit)",
+         "queued (PENDING PartitionNodeLimit); the partition has too few nodes that are up; cancel the job and submit "
+         "it with another --nodes or --queue", f"{WAITS}queued (PENDING PartitionNodeLimit)",
          fault="the batch system reports: PENDING PartitionNodeLimit (the partition has too few nodes"),
     Case("slurm", _slurm("PENDING", "QOSMaxWallDurationPerJobLimit"),
-         "queued (PENDING QOSMaxWallDurationPerJobLimit; the request exceeds a limit for one job; cancel the job and "
-         "submit it with less)", f"{WAITS}queued (PENDING QOSMaxWallDurationPerJobLimit)",
+         "queued (PENDING QOSMaxWallDurationPerJobLimit); the request exceeds a limit for one job; cancel the job and "
+         "submit it with less", f"{WAITS}queued (PENDING QOSMaxWallDurationPerJobLimit)",
          fault="QOSMaxWallDurationPerJobLimit"),
     Case("slurm", _slurm("SUSPENDED"), "running (SUSPENDED)", f"{WAITS}running, suspended (SUSPENDED)"),
     Case("slurm", _slurm("REQUEUE_HOLD", "launch failed requeued held"),
-         "queued (REQUEUE_HOLD launch failed requeued held; held after failed starts; ask the facility)",
+         "queued (REQUEUE_HOLD launch failed requeued held); held after failed starts; ask the facility",
          f"{WAITS}queued (REQUEUE_HOLD launch failed requeued held)"),
     Case("slurm", _slurm("FAILED", "NonZeroExitCode"), "failed (FAILED NonZeroExitCode)",
          f"{BAD}failed (FAILED NonZeroExitCode){EMPTY}", {"exit_status": "1"}),
@@ -108,14 +110,15 @@ CASES = [
     Case("pbs", _pbs(job_state="Q", comment="Not Running: Insufficient amount of resource: ncpus"),
          "queued (Not Running: Insufficient amount of resource: ncpus)", f"{WAITS}queued (Not Running: Insufficient"),
     Case("pbs", _pbs(job_state="Q", comment="Can Never Run: Not enough total nodes available"),
-         "queued (Can Never Run: Not enough total nodes available; cancel the job and submit it with a smaller request "
-         "or another --queue)", f"{WAITS}queued (Can Never Run", fault="Can Never Run: Not enough total nodes available"),
+         "queued (Can Never Run: Not enough total nodes available); cancel the job and submit it with a smaller "
+         "request or another --queue", f"{WAITS}queued (Can Never Run",
+         fault="Can Never Run: Not enough total nodes available"),
     Case("pbs", _pbs(job_state="H", substate=20, Hold_Types="u", comment="Not Running: Not enough free nodes"),
-         "queued (held by its owner; release it: qrls, or ask the facility)", f"{WAITS}queued (held by its owner)"),
+         "queued (held by its owner); release it: qrls, or ask the facility", f"{WAITS}queued (held by its owner)"),
     Case("pbs", _pbs(job_state="H", substate=22, Hold_Types="s"), "queued (waits for the end of other jobs)",
          f"{WAITS}queued (waits for the end of other jobs)"),
     Case("pbs", _pbs(job_state="S", substate=45, comment="Job run at noon"),
-         "running (suspended; PBS resumes it (qsig -s resume))", f"{WAITS}running (suspended)"),
+         "running (suspended); PBS resumes it (qsig -s resume)", f"{WAITS}running (suspended)"),
     Case("pbs", _pbs(job_state="H", substate=20, Hold_Types="s", run_count=21,
                      comment="job held, too many failed attempts"),
          "failed (job held, too many failed attempts)", f"{BAD}failed (job held, too many failed attempts){EMPTY}"),
@@ -146,7 +149,7 @@ CASES = [
     Case("pbs", None, "timeout (=>> PBS: job killed: walltime 26 exceeded limit 20)", f"{NONE}timeout (=>> PBS",
          {"job.err": "=>> PBS: job killed: walltime 26 exceeded limit 20\n"}),
     # Flux
-    Case("flux", _flux("SCHED", where="held"), "queued (SCHED held; release it: flux job urgency f7 default)",
+    Case("flux", _flux("SCHED", where="held"), "queued (SCHED held); release it: flux job urgency f7 default",
          f"{WAITS}queued (SCHED held)"),
     Case("flux", _flux("DEPEND", where="depends:after-success=f6"), "queued (DEPEND depends:after-success=f6)",
          f"{WAITS}queued (DEPEND"),
@@ -161,7 +164,7 @@ CASES = [
     Case("flux", _flux("FAILED", "exec", "137", note="node failure on n3"), "node_fail (FAILED node failure on n3)",
          f"{BAD}node_fail (FAILED node failure on n3){EMPTY}"),
     # Cobalt
-    Case("cobalt", f"7 {NAME} admin_hold", "queued (admin_hold; an administrator holds it; ask the facility)",
+    Case("cobalt", f"7 {NAME} admin_hold", "queued (admin_hold); an administrator holds it; ask the facility",
          f"{WAITS}queued (admin_hold)"),
     Case("cobalt", None, "timeout (maximum execution time exceeded)",
          f"{NONE}timeout (maximum execution time exceeded)",

@@ -156,6 +156,29 @@ def test_a_limit_that_was_raised_is_the_limit(run: Run, small: Path, tmp_path: P
     until(lambda: on_pbs("dlio-hpc", "status", directory).out.split()[1] == "cancelled")
 
 
+# Variables that OpenPBS 23.06 prints as JSON without quotes or escapes.
+_ODD = "A=.5,B=005,C=inf,D='x'"
+
+
+def test_a_variable_hides_no_state_and_refuses_no_submission(on_pbs: Pbs, small: Path) -> None:
+    limited = ("-q", "small", "-t", "5m", "-S", "site.queues={small: {jobs: 2}}")
+    directory = on_pbs.held(small, "-J", f"-v {_ODD}", *limited)
+    assert f"{directory.name}  queued " in on_pbs("dlio-hpc", "status", directory).out
+    assert '"A":.5' in on_pbs.tell("qstat", "-f", "-F", "json").replace(" ", "")
+    on_pbs.held(small, *limited)
+    third = on_pbs.submit(small, *limited)
+    assert third.code == 2
+    assert "allows 2 job(s) per user; you have 2" in third.err
+
+
+def test_a_job_that_a_hook_rejects_is_not_watched_forever(on_pbs: Pbs, small: Path) -> None:
+    (on_pbs.state / "hook").touch()
+    directory = on_pbs.taken(small)
+    waited = on_pbs("dlio-hpc", "wait", directory)
+    assert waited.code == 6
+    assert "ended as failed (job held, too many failed attempts to run)" in waited.err
+
+
 ENDS = [
     ("exit 7", "failed", "Exit_status 7, substate 93"),
     ("kill -9 $$", "failed", "Exit_status 265, substate 93"),

@@ -59,11 +59,11 @@ def _line(look: job_state.JobSnapshot) -> str:
     the user can do.
     """
     newest = look.job.states[-1]
-    text = "suspended" if newest.suspended and not newest.text else newest.text
-    if text and not look.job.ended:
-        text += f" for {units.format_walltime(max(0, int(units.seconds_between(newest.since, units.utc_now()))))}"
-    reason = "; ".join(filter(None, (text, look.advice)))
-    return f"{look.job.job}  {newest.state}  since {newest.time}{f'  ({reason})' if reason else ''}"
+    reason = f"  ({newest.text})" if newest.text else ""
+    if reason and not look.job.ended:
+        reason += f" for {units.format_walltime(max(0, int(units.seconds_between(newest.since, units.utc_now()))))}"
+    advice = f"; {look.advice}" if look.advice else ""
+    return f"{look.job.job}  {newest.state}  since {newest.time}{reason}{advice}"
 
 
 def _state(look: job_state.JobSnapshot) -> JobState:

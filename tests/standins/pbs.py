@@ -72,7 +72,8 @@ def install(folder: Path, state: Path, **policy: Any) -> None:
 
 def main(program: str, state: str) -> int:
     """Run one command. A file `down` in the state directory makes the server unreachable, `slow` holds seconds,
-    `forget` switches off the history of jobs, `dead` names a node that dies.
+    `forget` switches off the history of jobs, `dead` names a node that dies, with `hook` a hook of the nodes rejects
+    all jobs.
     """
     if sys.argv[1:] == ["--version"]:
         print(f"pbs_version = {VERSION}")
@@ -383,6 +384,10 @@ def _run(book: Book, job: Job) -> None:
     import subprocess
 
     streams = _streams(book, job)
+    if os.path.exists(os.path.join(book.state, "hook")):  # an execjob_begin hook of the node that rejects each start
+        comment = "job held, too many failed attempts to run"
+        _set(book, job, state="H", substate=_HELD, exec=None, comment=comment)
+        return
     if any(not os.path.isdir(os.path.dirname(written)) for _, written in streams.values()):
         comment = "job held, too many failed attempts to run"
         _set(book, job, state="H", substate=_HELD, exec=None, exit=_RETRY, comment=comment)
@@ -557,7 +562,7 @@ def qstat(book: Book, arguments: list[str]) -> int:
     )
     root: Job = {"timestamp": int(time.time()), "pbs_version": VERSION, "pbs_server": SERVER}
     if "F" in flags:
-        print(json.dumps(root | ({kind: answers} if answers else {}), indent=4, separators=(",", ":")))
+        print(_json(root | ({kind: answers} if answers else {})))
     else:
         print("".join(map(_text, answers.items())), end="")
     for text, _ in faults:
@@ -565,12 +570,28 @@ def qstat(book: Book, arguments: list[str]) -> int:
     return faults[-1][1] if faults else 0
 
 
+def _json(root: Job) -> str:
+    """Return what qstat prints. As in pbs_json.c of 23.06, a variable that strtod(3) reads as a number has no quotes,
+    and a backslash is not escaped.
+    """
+    number = r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan|0x[0-9a-f]+)"
+    for job in root.get("Jobs", {}).values():
+        for name, value in job["Variable_List"].items():
+            plain = value if re.fullmatch(number, value, re.IGNORECASE) else '"' + value.replace('"', '\\"') + '"'
+            job["Variable_List"][name] = f"<{plain}>" if "\n" not in value else value
+    printed = json.dumps(root, indent=4, separators=(",", ":"))
+    return re.sub(r'"<((?:[^"\\]|\\.)*)>"', lambda match: json.loads(f'"{match[1]}"'), printed)
+
+
 def _text(pair: tuple[str, Job]) -> str:
     """Return a job as qstat -f prints it, without the folding of long lines."""
     name, shown = pair
     lines = [f"Job Id: {name}"]
     for key, value in shown.items():
-        parts = {f"{key}.{part}": one for part, one in value.items()} if key == "Resource_List" else {key: value}
+        if key == "Variable_List":
+            parts: Job = {key: ",".join(f"{one}={text}" for one, text in value.items())}
+        else:
+            parts = {f"{key}.{part}": one for part, one in value.items()} if key == "Resource_List" else {key: value}
         lines += [f"    {one} = {text}" for one, text in parts.items()]
     return "\n".join([*lines, "", ""])
 
