@@ -84,8 +84,8 @@ class JobState(Struct, frozen=True):
     """Reason that the batch system gives for the state; may be empty."""
     directory: str
     """Directory of the job."""
-    reason_since: str
-    """Time (UTC) since which `reason` applies."""
+    text_since: str
+    """Time (UTC) since which `text` applies."""
     advice: str
     """What the user can do about a job that waits or stands still; empty: nothing is needed."""
     cluster: str

@@ -109,6 +109,7 @@ run() {
 
 module load python
 set +eu
+unset SLURM_EXPORT_ENV   # with --export=NONE, srun would keep the variables of this script from the ranks
 export PYTHONSAFEPATH=1   # ranks neither import from the job's directory nor list it
 cd "$job" || exit 6
 status=0

@@ -109,6 +109,7 @@ for name in "${!DARSHAN_@}"; do unset "$name"; done   # variables of modules or 
 kept=   # LD_PRELOAD without libdarshan: two libdarshan libraries in one rank deadlock
 for library in ${LD_PRELOAD//:/ }; do [[ $library == *libdarshan* ]] || kept+=${kept:+:}$library; done
 if [ "$kept" ]; then LD_PRELOAD=$kept; else unset LD_PRELOAD; fi
+unset SLURM_EXPORT_ENV   # with --export=NONE, srun would keep the variables of this script from the ranks
 export PYTHONSAFEPATH=1   # ranks neither import from the job's directory nor list it
 cd "$job" || exit 6
 status=0
