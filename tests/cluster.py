@@ -107,8 +107,15 @@ class Cluster:
             self._run("slurmd", "-N", node)
         self.wait_until(lambda: self.tell("sinfo", "-h", "-p", "debug", "-t", "idle", "-o", "%D") == str(len(NODES)))
 
-    def start_controller(self, forget: bool = False) -> None:
-        """Start slurmctld. With `forget` it knows no job any more."""
+    def start_controller(self, forget: bool = False, last: int | None = None) -> None:
+        """Start slurmctld. With `forget` it knows no job any more. With `last` it has lost its state, and
+        counts jobs from `last` on.
+        """
+        if last is not None:
+            conf = self._state / "slurm.conf"
+            shutil.rmtree(self._state / "saved")
+            (self._state / "saved").mkdir()
+            conf.write_text(re.sub("FirstJobId=.*", f"FirstJobId={last}", conf.read_text()))
         self._run("slurmctld", *(["-c"] if forget else []))
         self.wait_until(lambda: "UP" in self.tell("scontrol", "ping"))
 

@@ -221,7 +221,6 @@ def test_a_submission_that_was_not_written_down_is_found_by_its_name(on_flux: Fl
         (("-q", "nope"), "Invalid queue 'nope' specified"),
         (("-N", 3), "requested nnodes (3) exceeds policy limit of 2 for queue debug"),
         (("-t", "2h"), "requested duration (2h) exceeds policy limit of 1h for queue debug"),
-        (("-J", "--time-limit=abc"), "invalid Flux standard duration"),
         (("-J", "--bogus"), "unrecognized arguments: --bogus"),
         (("-J", "--dependency=afterok:f1"), "dependency: afterok: id f1: job not found"),
     ],

@@ -346,8 +346,7 @@ def test_a_submission_that_was_not_written_down_is_found_by_its_name(on_pbs: Pbs
         (("-q", "small", "-N", 3), "qsub: Job violates queue and/or server resource limits"),
         (("-q", "small", "-t", "11m"), "qsub: Job violates queue and/or server resource limits"),
         (("-J", "-l foo=1"), "qsub: Unknown resource Resource_List.foo"),
-        (("-J", "-l walltime=abc"), "qsub: Illegal attribute or resource value Resource_List.walltime"),
-        (("-J", "-j both"), "qsub: illegal -j value"),
+        (("-J", "-r maybe"), "qsub: illegal -r value"),
         (("-J", "--bogus"), "qsub: directive error: --bogus"),
     ],
 )

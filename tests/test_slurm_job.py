@@ -565,6 +565,75 @@ def test_a_job_that_slurm_has_forgotten(on_slurm: Run, slurm: Cluster, small: Pa
     assert "completed" in on_slurm("dlio-hpc", "status", directory).out, "what was lost has turned up"
 
 
+def _batch_id(directory: Path) -> str:
+    return str(json.loads((directory / "job.json").read_bytes())["batch_id"])
+
+
+def test_a_job_that_got_the_id_of_ours_is_left_alone(on_slurm: Run, slurm: Cluster, small: Path) -> None:
+    """slurmctld has lost its state, and gives the id to somebody else's job."""
+    directory = Path(_submit(on_slurm, small)["directory"])
+    slurm.stop_controller()
+    slurm.start_controller(forget=True, last=int(_batch_id(directory)))
+    slurm.wait_until(lambda: slurm.tell("sinfo", "-h", "-p", "debug", "-t", "idle", "-o", "%D") == "4")
+    (directory / "exit_status").unlink()
+    record = json.loads((directory / "job.json").read_bytes())
+    record["states"] = record["states"][:2]
+    (directory / "job.json").write_text(json.dumps(record))
+    assert slurm.tell("sbatch", "--job-name=foreign", "--wrap=sleep 100").endswith(_batch_id(directory))
+    assert f"{directory.name}  lost " in on_slurm("dlio-hpc", "status", directory).out
+    assert "had already ended, lost" in on_slurm("dlio-hpc", "cancel", directory).out
+    left = slurm.tell("squeue", "-h", "-j", _batch_id(directory), "-o", "%j %T").split()
+    assert left[0] == "foreign"
+    assert left[1] in ("PENDING", "CONFIGURING", "RUNNING")
+    slurm.tell("scancel", _batch_id(directory))
+
+
+def test_the_reason_of_today_is_shown(on_slurm: Run, slurm: Cluster, small: Path) -> None:
+    done = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", "-J", "--begin=now+1hour", "--json")
+    directory = Path(done.job["directory"])
+    _until(lambda: "(PENDING BeginTime) for 0:00:" in on_slurm("dlio-hpc", "status", directory).out)
+    slurm.tell("scontrol", "hold", _batch_id(directory))
+    held = on_slurm("dlio-hpc", "status", directory).out
+    assert "  queued  since " in held
+    assert "(PENDING JobHeldAdmin) for 0:00:00; an administrator holds the job; ask the facility" in held
+    slurm.tell("scontrol", "release", _batch_id(directory))
+    slurm.tell("scontrol", "uhold", _batch_id(directory))
+    assert f"release it: scontrol release {_batch_id(directory)}" in on_slurm("dlio-hpc", "status", directory).out
+    assert _states(directory) == ["planned", "submitted", "queued"]
+    on_slurm("dlio-hpc", "cancel", directory)
+
+
+def test_a_rank_that_was_killed_is_a_failure_after_slurm_has_forgotten_it(
+    on_slurm: Run, slurm: Cluster, small: Path
+) -> None:
+    """srun ends with 143, as a script that was cancelled does."""
+    directory = _started(on_slurm, small, "-S", "train.epochs=100")
+    ranks = [int(path.name) for path in Path("/proc").glob("[0-9]*") if _is_rank(path, directory)]
+    os.kill(ranks[0], signal.SIGTERM)
+    _until((directory / "exit_status").exists)
+    assert (directory / "exit_status").read_text() == "143\n"
+    slurm.stop_controller()
+    slurm.start_controller(forget=True)
+    slurm.wait_until(lambda: slurm.tell("sinfo", "-h", "-p", "debug", "-t", "idle", "-o", "%D") == "4")
+    assert f"{directory.name}  failed " in on_slurm("dlio-hpc", "status", directory).out
+
+
+def _is_rank(process: Path, directory: Path) -> bool:
+    try:
+        words = (process / "cmdline").read_bytes().split(b"\0")
+        return (process / "cwd").samefile(directory) and b"dlio_hpc.core" in words and b"python" in words[0]
+    except OSError:
+        return False
+
+
+def test_ranks_get_the_variables_of_the_script_without_those_of_the_shell(on_slurm: Run, small: Path) -> None:
+    """With --export=NONE, Slurm tells srun to pass on no variables."""
+    variable = "site.environment={OMP_NUM_THREADS: '3'}"
+    job = _submit(on_slurm, small, "-J", "--export=NONE", "-S", variable)
+    ranks = json.loads(Path(job["directory"], "environment.json").read_bytes())["variables"]
+    assert ranks["OMP_NUM_THREADS"] == "3"
+
+
 def test_fifty_jobs_submitted_at_once(on_slurm: Run, slurm: Cluster, tmp_path: Path) -> None:
     command = ("dlio-submit", "null", "-s", "slurm", "-d", "data", "-t", "5m", "--ppn", 1, *_SHARED, "-o", "many",
                "-S", "train.steps=2")  # fmt: skip
