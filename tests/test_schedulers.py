@@ -1071,9 +1071,9 @@ def test_the_words_of_an_end_are_kept() -> None:
 
 
 @pytest.mark.parametrize(("name", "out", "err", "remarks"), [
-    ("slurm", "26", "sbatch: lua: time limit cut to 1 minute", "sbatch: lua: time limit cut to 1 minute"),
+    ("slurm", "26", "sbatch: time limit cut to 1 minute\n\nsbatch: charged", "time limit cut to 1 minute charged"),
     ("slurm", "moved to partition low\n26;c5", "", "moved to partition low"),
-    ("pbs", "5.pbshost", "qsub: moved to queue small", "qsub: moved to queue small"),
+    ("pbs", "5.pbshost", "qsub: moved to queue small", "moved to queue small"),
     ("flux", "f5ZZyuQ1d", "", ""),
     ("cobalt", 'Job routed to queue "debug".\n527001', "", 'Job routed to queue "debug".'),
 ])  # fmt: skip

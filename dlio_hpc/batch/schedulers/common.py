@@ -53,8 +53,9 @@ def submit(arguments: Arguments, batch_id: re.Pattern[str], plan: Plan, after: A
     lines = [line.strip() for line in answer.lines]
     for number, line in reversed(list(enumerate(lines))):
         if match := batch_id.fullmatch(line):
-            remarks = " ".join([*lines[:number], *lines[number + 1 :], *answer.err.split("\n")]).split()
-            return Accepted(match["id"], match.groupdict().get("cluster") or "", " ".join(remarks)[:_REMARKS])
+            others = [*lines[:number], *lines[number + 1 :], *answer.err.splitlines()]
+            remarks = " ".join(text.removeprefix(f"{submit_command[0]}: ") for text in others if text.strip())
+            return Accepted(match["id"], match.groupdict().get("cluster") or "", remarks[:_REMARKS])
     raise Unanswered(
         f"{submit_command[0]} accepted the job, but printed no batch id that dlio-hpc recognises: {answer.out[:200]!r}"
     )
