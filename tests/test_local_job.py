@@ -801,3 +801,70 @@ def test_waiting_for_anothers_dataset_is_said(run: Run, small: Path, tmp_path: P
             time.sleep(0.05)
         assert f"waiting for another job that generates {folder}" in out.read_text()
     assert run("dlio-hpc", "wait", job["directory"]).code == 0
+
+
+_STALE = {
+    "Slurm": {
+        "SLURM_JOB_ID": "77",
+        "SLURM_JOB_NODELIST": "nid[1-2]",
+        "SLURM_NODELIST": "nid[1-2]",
+        "SLURM_NNODES": "2",
+    },
+    "PMIx": {"PMIX_NAMESPACE": "slurm.pmix.77.0", "PMIX_RANK": "0"},
+    "PMI": {"PMI_FD": "77", "PMI_RANK": "0", "PMI_SIZE": "2", "MPIR_CVAR_PMI_VERSION": "2"},
+    "PBS": {"PBS_NODEFILE": "/missing", "PBS_JOBID": "12.server", "PBS_ENVIRONMENT": "PBS_BATCH"},
+    "Flux": {"FLUX_URI": "local:///missing", "FLUX_JOB_ID": "123"},
+    "Cobalt": {"COBALT_NODEFILE": "/missing"},
+    "hydra": {"HYDRA_LAUNCHER": "slurm", "HYDRA_HOST_FILE": "/missing", "HYDRA_RMK": "pbs", "MPIEXEC_TIMEOUT": "1"},
+}
+
+
+@pytest.mark.job
+@pytest.mark.parametrize("system", _STALE)
+def test_variables_of_a_surrounding_job_are_ignored_and_told(run: Run, small: Path, system: str) -> None:
+    stale = _STALE[system]
+    kept = {"OMPI_MCA_btl": "self", "PMIX_MCA_gds": "hash"}
+    done = run("dlio-submit", small, "-s", "local", "--ppn", 2, "--wait", "--json", **stale, **kept)
+    assert done.code == 0, done.err
+    (note,) = [line for line in done.err.splitlines() if "ignores them" in line]
+    name = next(iter(stale))
+    name = {"PMI_FD": "PMI_RANK", "FLUX_URI": "FLUX_JOB_ID", "PBS_NODEFILE": "PBS_JOBID"}.get(name, name)
+    name = {"HYDRA_LAUNCHER": "HYDRA_HOST_FILE"}.get(name, name)
+    assert note.startswith(f"note: this shell has variables of {system} ({name}={stale[name]}), as inside a job;")
+    result = _result(done.job)
+    assert (result["ranks"], result["hosts"]) == (2, [os.uname().nodename])
+    variables = json.loads((Path(done.job["directory"]) / "environment.json").read_bytes())["variables"]
+    own = {"PMI_FD", "PMI_RANK", "PMI_SIZE"}  # this job's mpiexec sets them
+    assert not variables.keys() & stale.keys() - own
+    assert {name: variables.get(name) for name in kept if name.startswith("OMPI")} == {"OMPI_MCA_btl": "self"}
+
+
+@pytest.mark.job
+def test_a_script_that_is_run_by_hand_ignores_variables_of_a_surrounding_job(run: Run, small: Path) -> None:
+    directory = Path(_submit(run, small, "--ppn", 2)["directory"])
+    stale = {name: value for variables in _STALE.values() for name, value in variables.items()}
+    done = subprocess.run(["bash", directory / "job.sh"], env=os.environ | stale, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.mark.job
+def test_the_preflight_names_variables_of_a_surrounding_job(run: Run, small: Path) -> None:
+    done = run("dlio-hpc", "check", small, "-s", "local", **_STALE["PBS"])
+    assert done.code == 0, done.out + done.err
+    assert "of PBS (PBS_JOBID=12.server), as inside a job; the local job runs on this node alone" in done.out
+    assert "2 ranks, started by mpiexec, communicated with each other" in done.out
+
+
+def test_settings_are_no_surrounding_job(run: Run, small: Path) -> None:
+    settings = {"SLURM_CONF": "/etc/slurm.conf", "SLURM_TIME_FORMAT": "relative", "OMPI_MCA_btl": "self"}
+    done = run("dlio-hpc", "check", small, "-s", "local", "--no-launch", **settings)
+    assert "as inside a job" not in done.out
+
+
+def test_the_launcher_of_a_batch_system_keeps_the_variables_of_its_job(run: Run, small: Path) -> None:
+    own = run("dlio-submit", small, "-s", "local", "--dry-run")
+    assert "SLURM_*" in own.out
+    options = ("-S", "site.launcher.kind=srun", "-S", "site.launcher.command=sh")
+    other = run("dlio-submit", small, "-s", "local", "--dry-run", *options)
+    assert other.code == 0, other.err
+    assert "unset" not in other.out

@@ -709,3 +709,36 @@ def test_a_profile_is_written_from_what_is_found(on_slurm: Run, small: Path, tmp
     assert on_slurm("dlio-hpc", "sites", "new", "mine").code == 2
     job = on_slurm("dlio-submit", small, "-s", "./mine.yaml", "-d", "data", "-t", "5m", "--wait", "--json").job
     assert job["state"] == "completed"
+
+
+def test_a_local_job_runs_inside_srun(slurm: Cluster, small: Path, tmp_path: Path) -> None:
+    submission: list[str | Path] = [
+        BIN / "dlio-submit",
+        small,
+        "-s",
+        "local",
+        "--ppn",
+        "2",
+        "-t",
+        "1m",
+        "-d",
+        "data",
+        "--wait",
+        "--json",
+    ]
+    done = _inside_srun(slurm, tmp_path, *submission)
+    assert done.returncode == 0, done.stderr
+    assert "note: this shell has variables of Slurm (SLURM_JOB_ID=" in done.stderr
+    (job,) = json.loads(done.stdout)["jobs"]
+    result = job["runs"][-1]["result"]
+    assert (job["state"], result["ranks"], result["hosts"]) == ("completed", 2, [os.uname().nodename])
+    checked = _inside_srun(slurm, tmp_path, BIN / "dlio-hpc", "check", small, "-s", "local", "-d", "data")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "2 ranks, started by mpiexec, communicated with each other" in checked.stdout
+
+
+def _inside_srun(slurm: Cluster, folder: Path, *command: str | Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["srun", "-N1", "-n1", *map(str, command)], cwd=folder, env=os.environ | slurm.environment, check=False,
+        capture_output=True, text=True, timeout=180,
+    )  # fmt: skip

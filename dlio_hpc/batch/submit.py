@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from dlio_hpc import document
 from dlio_hpc.batch import container, job_record, jobscript
 from dlio_hpc.batch.job_state import refresh
-from dlio_hpc.batch.schedulers import SCHEDULERS, After
+from dlio_hpc.batch.schedulers import SCHEDULERS, After, local
 from dlio_hpc.command import Unanswered
 from dlio_hpc.darshan import setup
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError, of_system
@@ -141,7 +141,11 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _unused(plan: Plan) -> list[str]:
-    """Return notes on environment variables of this shell that resemble options but have no effect."""
+    """Return notes on environment variables of this shell that have no effect: those that resemble options, and those
+    of a job around the shell.
+    """
+    if plan.site.scheduler == "local" and (note := local.surrounding_note(plan)) is not None:
+        return [note]
     if plan.site.scheduler == "slurm" and (stray := [name for name in os.environ if name.startswith("SBATCH_")]):
         return [f"ignored variables of this shell: {', '.join(stray)}; use options (--account, --queue, --job-option)"]
     return []

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dlio_hpc.batch import surrounding_job
 from dlio_hpc.batch.schedulers import detection
 from dlio_hpc.batch.schedulers.scheduler import Accepted, After, JobRef, JobStatus, Scheduler
 from dlio_hpc.batch.shell_quoting import quote
@@ -23,6 +24,9 @@ _GRACE_S = 30
 # The program that waits for other jobs and then executes the next job. It is started by its path: python -m would
 # search the submitter's current folder for modules first.
 _SUCCESSOR = str(Path(__file__).parents[1] / "local_successor.py")
+
+# Launchers that start the ranks of a local job by themselves. Those of a batch system need the variables of its job.
+_OWN_LAUNCHERS = {"mpiexec", "hydra", "openmpi"}
 
 
 def _arguments(plan: Plan, after: After) -> list[str]:
@@ -165,8 +169,19 @@ def _process(pid: int) -> _Process:
     return _Process(fields[0].decode(), int(fields[3]), int(fields[19]))
 
 
-def _request(_plan: Plan) -> dict[str, Any]:
-    return {}
+def _request(plan: Plan) -> dict[str, Any]:
+    is_own = plan.site.launcher.kind in _OWN_LAUNCHERS
+    return {"foreign": surrounding_job.removed() if is_own else [], "kept": surrounding_job.kept()}
+
+
+def _probe(plan: Plan, _script: Path) -> str:
+    note = surrounding_note(plan)
+    return "no batch system: jobs start at once" + (f"; {note}" if note is not None else "")
+
+
+def surrounding_note(plan: Plan) -> str | None:
+    """Return a note for the user if the local job ignores variables of a job around this shell; otherwise None."""
+    return surrounding_job.note() if plan.site.launcher.kind in _OWN_LAUNCHERS else None
 
 
 def _detect() -> detection.DetectedSystem:
@@ -190,7 +205,7 @@ LOCAL = Scheduler(
     cancel=_cancel,
     find=_find,
     queues=lambda _cluster: [],
-    probe=lambda _plan, _script: "no batch system: jobs start at once",
+    probe=_probe,
     detect=_detect,
     is_queue=False,
 )
