@@ -23,7 +23,7 @@ from dlio_hpc.core.procfs import process_io
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.units import Size
 from tests import straced
-from tests.conftest import BIN, Outcome, Run
+from tests.conftest import BIN, Outcome, Run, ahead
 
 _SHARED = ("-S", "dataset.file_access=shared", "-S", "dataset.files=1", "-S", "dataset.samples_per_file=30")
 SAMPLE = 12_000
@@ -505,3 +505,27 @@ def test_batches_that_do_not_fit_into_shared_memory_end_the_run(small: Path, tmp
     assert full.code == 6, full.err
     assert "PyTorch has no memory for a batch" in full.err
     assert "enlarge /dev/shm, or lower batch_size or prefetch" in full.err
+
+
+_BROKEN_WORKERS = """\
+import multiprocessing.resource_sharer as sharer
+
+def fail(*_):
+    raise OSError("AF_UNIX path too long")
+
+sharer.DupFd = fail
+"""
+
+
+@pytest.mark.framework
+def test_workers_of_pytorch_that_cannot_deliver_end_the_job(run: Run, small: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "sitecustomize.py").write_text(_BROKEN_WORKERS)
+    options = ("-s", "local", "--ppn", 2, "-S", "reader.loader=pytorch", "-t", "5m", "--wait", "--json")
+    done = run("dlio-submit", small, *options, **ahead(tmp_path))
+    assert done.code == 6, done.err
+    error = done.job["runs"][-1]["error"]
+    message = "a worker process of PyTorch's DataLoader cannot deliver batches: OSError: AF_UNIX path too long"
+    assert (error["kind"], error["message"]) == ("InfrastructureError", message)
+    assert "Traceback" in (Path(done.job["directory"]) / "job.err").read_text()
+    assert done.job["state"] == "failed"

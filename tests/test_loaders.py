@@ -1,10 +1,16 @@
 """The same workload gives the same samples in the same order through each loader, each sample exactly once an epoch."""
 
+import errno
 import multiprocessing
+import multiprocessing.reduction
+import multiprocessing.resource_sharer
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -399,6 +405,57 @@ def test_workers_that_are_stopped_early_have_told_of_the_batches_in_use(tmp_path
     opened.close()
     assert [(len(tally.starts), tally.bytes_read) for tally in tallies] == [(4, 400)] * 3
     assert multiprocessing.active_children() == []
+
+
+def _through_workers(folder: Path, context: Any) -> Iterator[Batch]:
+    """Return the batches of two workers of PyTorch."""
+    dataset = Dataset("npz", 5, 7, Sample(bytes=Size(100)))
+    keys = Reader(loader="pytorch", batch_size=4, read_threads=2, multiprocessing_context=context)
+    _write(folder, dataset)
+    return _open("pytorch", Workload("w", dataset, reader=keys), folder, 9).epoch(Order(dataset, keys, 0), 0, 35, 9)
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_workers_start_with_a_long_path_of_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, context: str
+) -> None:
+    long = tmp_path / ("y" * 100)
+    long.mkdir()
+    monkeypatch.setenv("TMPDIR", str(long))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    (tmp_path / "data").mkdir()
+    assert sum(len(batch.rows) for batch in _through_workers(tmp_path / "data", context)) == 35
+    assert (os.environ["TMPDIR"], tempfile.gettempdir()) == (str(long), str(long))
+    assert list(long.iterdir()) == []
+
+
+def _fails(*_: object) -> None:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+@pytest.mark.parametrize("place", ["feeder", "socket"])
+def test_an_exception_in_a_thread_of_a_worker_ends_the_wait_for_its_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], place: str
+) -> None:
+    if place == "feeder":
+        monkeypatch.setattr(multiprocessing.resource_sharer, "DupFd", _fails)
+    else:
+        monkeypatch.setattr(multiprocessing.reduction, "send_handle", _fails)
+    batches = _through_workers(tmp_path, "fork")
+    with pytest.raises(InfrastructureError, match=r"cannot deliver batches: OSError: \[Errno 24\] Too many open files"):
+        list(batches)
+    assert "Traceback" in capfd.readouterr().err, "the words of the worker are in job.err"
+
+
+def test_a_worker_that_is_killed_is_reported_wherever_the_rank_is(tmp_path: Path) -> None:
+    batches = _through_workers(tmp_path, "fork")
+    next(batches)
+    victim = multiprocessing.active_children()[0]
+    with pytest.raises(InfrastructureError, match="is killed by signal: Killed"):  # noqa: PT012 - the signal comes late
+        os.kill(int(victim.pid or 0), signal.SIGKILL)
+        time.sleep(5)
+    with pytest.raises(InfrastructureError, match="DataLoader failed"):
+        list(batches)
 
 
 @pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])

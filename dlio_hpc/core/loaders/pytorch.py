@@ -14,6 +14,7 @@ from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.darshan_workers import WorkerLogs
 from dlio_hpc.core.formats.format import Paths, SampleReader
 from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.loaders import pytorch_workers
 from dlio_hpc.core.loaders.loader import Batch, in_steps
 from dlio_hpc.core.loaders.native import preprocess
 from dlio_hpc.core.procfs import process_io
@@ -70,9 +71,14 @@ class PyTorchLoader:
         """Start the workers of an epoch. Return the iterator over their batches."""
         self._epochs += 1
         logs = self._worker_logs
-        with nullcontext() if logs is None else logs.recorded():
-            begin = None if logs is None else logs.named(self._epochs)
-            return iter(self._data_loader(batch_sampler=sampler, worker_init_fn=begin))
+        if not self._workload.reader.worker_processes:
+            return iter(self._data_loader(batch_sampler=sampler))
+        try:
+            with nullcontext() if logs is None else logs.recorded(), pytorch_workers.started():
+                begin = pytorch_workers.begin(None if logs is None else logs.named(self._epochs))
+                return iter(self._data_loader(batch_sampler=sampler, worker_init_fn=begin))
+        except RuntimeError as fault:
+            raise pytorch_workers.explained(fault) from fault
 
     def close(self) -> None:
         """Do nothing, because the workers end with the iteration."""
@@ -155,8 +161,8 @@ def _next(batches: Iterator[Any]) -> Any:
     """
     try:
         return next(batches, None)
-    except RuntimeError as fault:
-        raise InfrastructureError(f"PyTorch's DataLoader failed: {fault}; a worker may have been killed") from fault
+    except pytorch_workers.FAULTS as fault:
+        raise pytorch_workers.explained(fault) from fault
 
 
 def _as_it_is(batch: Any) -> Any:

@@ -1,0 +1,153 @@
+"""Worker processes of PyTorch's DataLoader: where their sockets lie, and how their faults reach the rank.
+
+A worker passes a batch to its rank in shared memory, whose descriptor goes through a socket that a thread of the worker
+serves. Another thread feeds the pipe of results. Python prints an exception in one of these threads and goes on without
+the batch, for which the rank would wait until the time limit.
+"""
+
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from multiprocessing import Pipe, ProcessError
+from multiprocessing.connection import Connection
+from multiprocessing.queues import Queue
+from types import FrameType
+
+from dlio_hpc.errors import InfrastructureError
+
+# The path of a socket has at most 107 bytes (unix(7)). multiprocessing adds 32 bytes to the path of the folder of
+# temporary files, for a private folder and the socket in it: /pymp-xxxxxxxx/listener-xxxxxxxx.
+_LONGEST_FOLDER = 64
+# A message is written to a pipe at once, as pipe(7) guarantees for 4096 bytes.
+_LONGEST_MESSAGE = 2000
+# What DataLoader raises in a rank if a worker has ended, or has closed the connection.
+FAULTS = (RuntimeError, EOFError, ConnectionError, ProcessError, pickle.UnpicklingError)
+
+
+@contextmanager
+def started() -> Iterator[None]:
+    """Start workers in the `with` block: with a short path of the folder of temporary files, and with a handler of
+    SIGCHLD that raises the fault of a worker.
+    """
+    while _message() is not None:  # of the workers of an earlier epoch
+        pass
+    with _short_temporary_folder():
+        yield
+    if threading.current_thread() is threading.main_thread():
+        _watch_ends()
+
+
+@contextmanager
+def _short_temporary_folder() -> Iterator[None]:
+    """If the path of the folder of temporary files is too long for sockets, let processes that are started in the
+    `with` block use this folder by a shorter path.
+    """
+    folder, variable = tempfile.gettempdir(), os.environ.get("TMPDIR")
+    short = _short_path(folder) if len(os.fsencode(folder)) > _LONGEST_FOLDER else None
+    if short is None:
+        yield
+        return
+    tempfile.tempdir = os.environ["TMPDIR"] = short
+    try:
+        yield
+    finally:
+        tempfile.tempdir = folder
+        if variable is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = variable
+
+
+@cache
+def _short_path(folder: str) -> str | None:
+    """Return a path of `folder` by way of a descriptor of this process, which stays open. The workers of this user can
+    use it as long as this process lives. Return None if there is no such path.
+    """
+    try:
+        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        short = f"/proc/{os.getpid()}/fd/{descriptor}"
+        return short if os.path.samefile(short, folder) else None
+    except OSError:
+        return None
+
+
+@cache
+def _messages() -> tuple[Connection, Connection]:
+    """Return the ends of the pipe through which workers tell this process why they end: for reading, for writing."""
+    return Pipe(duplex=False)
+
+
+def begin(also: Callable[[int], None] | None) -> Callable[[int], None]:
+    """Return the function that each worker calls first, with its number. It also calls `also`. From then on, an
+    exception in a thread of the worker ends the worker.
+    """
+    return partial(_begin, _messages()[1], also)
+
+
+def _begin(messages: Connection, also: Callable[[int], None] | None, worker: int) -> None:
+    if also is not None:
+        also(worker)
+    # Python has this hook for concurrent.futures, which overrides it for the same reason.
+    Queue._on_queue_feeder_error = staticmethod(lambda fault, _: _end(messages, fault))  # type: ignore[attr-defined]
+    threading.excepthook = lambda thread: _end(messages, thread.exc_value)
+    sys.excepthook = lambda _kind, fault, _trace: _end(messages, fault)  # the thread of the socket calls it
+
+
+def _end(messages: Connection, fault: BaseException | None) -> None:
+    """Tell the rank of an exception, and end this worker. Return if the rank has closed the connection, because it then
+    waits for no batch.
+    """
+    if fault is None or isinstance(fault, (ConnectionError, SystemExit)):
+        return
+    traceback.print_exception(fault)
+    sys.stderr.flush()
+    with suppress(OSError):
+        messages.send_bytes(f"{type(fault).__name__}: {fault}".encode(errors="replace")[:_LONGEST_MESSAGE])
+    os._exit(InfrastructureError.exit_code)
+
+
+def explained(fault: BaseException) -> InfrastructureError:
+    """Return the error for an exception of FAULTS that DataLoader raised: the message of the worker that ended, if it
+    has left one.
+    """
+    if isinstance(fault.__cause__, InfrastructureError):
+        return fault.__cause__
+    if (message := _message()) is not None:
+        return InfrastructureError(f"a worker process of PyTorch's DataLoader cannot deliver batches: {message}")
+    text = str(fault) or type(fault).__name__
+    return InfrastructureError(f"PyTorch's DataLoader failed: {text}; a worker may have been killed")
+
+
+def _message() -> str | None:
+    """Return the first message of a worker that has not been returned yet, or None if there is none."""
+    reader = _messages()[0]
+    return reader.recv_bytes().decode(errors="replace") if reader.poll() else None
+
+
+def _watch_ends() -> None:
+    """Have the handler of SIGCHLD, which DataLoader sets, raise InfrastructureError for a worker that has failed. It is
+    called wherever this process is, not only while it waits for a batch.
+    """
+    handler = signal.getsignal(signal.SIGCHLD)
+    if callable(handler) and not isinstance(handler, _Watch):
+        signal.signal(signal.SIGCHLD, _Watch(handler))
+
+
+class _Watch:
+    """Handler of SIGCHLD around another one."""
+
+    def __init__(self, handler: Callable[[int, FrameType | None], object]) -> None:
+        self._handler = handler
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        try:
+            self._handler(number, frame)
+        except RuntimeError as fault:
+            raise explained(fault) from fault
