@@ -216,10 +216,18 @@ def _quota(folder: str, needed: Sequence[Run]) -> Iterator[PreflightFinding]:
         yield PreflightFinding("note", "quota", f"not checked on {kind}", untried=f"quota on {kind}")
         return
     path = filesystem.existing(Path(folder))
-    owners = [("-u", "user", user()), ("-g", "group", path.group()), ("-p", "project", lfs.project(path))]
+    owners = [("-u", "user", user()), ("-g", "group", _group(path)), ("-p", "project", lfs.project(path))]
     for option, kind, name in owners:
         if name is not None:
             yield _owner_quota(needed, option, f"{kind} {name}", name, path)
+
+
+def _group(path: Path) -> str:
+    """Return the name of the group of `path`, or its number if it has no name. lfs-quota(1) accepts both."""
+    try:
+        return path.group()
+    except KeyError:
+        return str(path.stat().st_gid)
 
 
 def _owner_quota(needed: Sequence[Run], option: str, owner: str, name: str, path: Path) -> PreflightFinding:

@@ -2,12 +2,12 @@
 
 import os
 from contextlib import suppress
-from pathlib import Path
 
 import jinja2
 from jinja2.bccache import Bucket
 
 from dlio_hpc import __version__
+from dlio_hpc.files import user_folders
 
 
 class TemplateCache(jinja2.FileSystemBytecodeCache):
@@ -26,9 +26,8 @@ class TemplateCache(jinja2.FileSystemBytecodeCache):
 
 def of_user() -> TemplateCache | None:
     """Return the cache of the user, or None if the user has no directory that only they can write to."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = Path(home, "dlio-hpc")
-    if not folder.is_absolute():
+    folder = user_folders.of_user("XDG_CACHE_HOME", ".cache")
+    if folder is None:
         return None
     try:
         folder.mkdir(0o700, parents=True, exist_ok=True)

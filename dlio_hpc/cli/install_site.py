@@ -84,7 +84,10 @@ def install_site(
     with its interpreter: NEWPLACE/bin/python -m dlio_hpc install-site PREFIX. Files that the command wrote before are
     replaced. Files that others wrote or changed are refused without --force.
     """
-    place = Path(os.path.abspath(prefix.expanduser()))
+    try:
+        place = Path(os.path.abspath(prefix.expanduser()))
+    except RuntimeError as fault:
+        raise ConfigError(f"{prefix}: {fault}; give the whole path") from fault
     files = list(_files(place, ModuleSettings(variables, loads)))
     with _common_permissions():
         paths = list(map(str, _install(place, files, force)))

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from dlio_hpc.errors import ConfigError
+from dlio_hpc.files import user_folders
 
 VARIABLE = "DLIO_HPC_SITE_PATH"
 _SYSTEM = Path("/etc/dlio-hpc")
@@ -20,9 +21,6 @@ def folders() -> list[Path]:
     for folder in named:
         if not folder.is_dir():
             raise ConfigError(f"{VARIABLE}: {folder} is not a directory here; correct the variable, or unset it")
-    return [folder for folder in (_user(), *named, _SYSTEM) if os.path.isdir(folder)]  # False without permission
-
-
-def _user() -> Path:
-    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return Path(home, "dlio-hpc")
+    user = user_folders.of_user("XDG_CONFIG_HOME", ".config")
+    listed = [*([] if user is None else [user]), *named, _SYSTEM]
+    return [folder for folder in listed if os.path.isdir(folder)]  # False without permission

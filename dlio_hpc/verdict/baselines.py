@@ -436,7 +436,7 @@ def _who() -> str:
     try:
         return f"{getpass.getuser()}@{job_record.host()}"
     except (OSError, KeyError):  # a container where the user has no name
-        return f"unknown@{job_record.host()}"
+        return f"{os.getuid()}@{job_record.host()}"
 
 
 def _write(folder: Path, name: str, decision: Struct, key: Path | None) -> None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from dlio_hpc.files import rundir, safe_folders
+from dlio_hpc.files import rundir, safe_folders, user_folders
 from dlio_hpc.verdict import signatures
 
 # Largest copy in bytes.
@@ -26,16 +26,19 @@ class Copy(NamedTuple):
     content: bytes
 
 
-def folder_of(archives: Path) -> Path:
-    """Return the folder of the copies for a folder of archives."""
-    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+def folder_of(archives: Path) -> Path | None:
+    """Return the folder of the copies for a folder of archives, or None if the user has no home."""
+    state = user_folders.of_user("XDG_STATE_HOME", ".local/state")
     name = hashlib.sha256(os.fsencode(os.path.realpath(archives))).hexdigest()[:16]
-    return Path(state, "dlio-hpc", "decisions", name)
+    return None if state is None else state / "decisions" / name
 
 
 def keep(archives: Path, path: Path, content: bytes) -> None:
     """Copy a decision and its signature, unless they are copied already. A user without a writable home keeps none."""
-    copy = folder_of(archives) / path.name
+    folder = folder_of(archives)
+    if folder is None:
+        return
+    copy = folder / path.name
     with suppress(OSError):
         if not copy.exists():
             signature = safe_folders.content(path.with_name(path.name + signatures.SUFFIX), _LONGEST)
@@ -46,8 +49,11 @@ def keep(archives: Path, path: Path, content: bytes) -> None:
 
 def valid(archives: Path, allowed: Path) -> Iterator[Copy]:
     """Yield each copy with a valid signature of a key in the file `allowed`."""
+    folder = folder_of(archives)
+    if folder is None:
+        return
     with suppress(OSError):
-        for path in rundir.matching(folder_of(archives), "[!.]*.json"):
+        for path in rundir.matching(folder, "[!.]*.json"):
             content = safe_folders.content(path, _LONGEST)
             if signatures.signer(path, content, allowed) is not None:
                 yield Copy(path, content)

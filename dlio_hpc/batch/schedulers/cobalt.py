@@ -138,7 +138,10 @@ def _find(job: JobRef) -> JobRef | None:
 
 
 def _queues(_cluster: str) -> list[tuple[str, ...]]:
-    return [(queue,) for _, queue in _table(["JobID", "Queue"], ["-u", common.user()])]
+    user = common.user_name()
+    if user is None:  # qstat(1) of Cobalt takes no numbers; Cobalt itself limits the jobs of a user
+        return []
+    return [(queue,) for _, queue in _table(["JobID", "Queue"], ["-u", user])]
 
 
 def _probe(plan: Plan, _script: Path) -> str:

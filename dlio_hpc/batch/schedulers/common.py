@@ -2,6 +2,7 @@
 of a job script.
 """
 
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
@@ -141,6 +142,17 @@ def plain(word: str) -> str:
 
 
 def user() -> str:
+    """Return the name of this user, or the number of the user if it has no name, as in a container. Slurm and Lustre
+    accept both.
+    """
+    return user_name() or str(os.getuid())
+
+
+def user_name() -> str | None:
+    """Return the name of this user, or None if it has none."""
     import getpass
 
-    return getpass.getuser()
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # OSError since Python 3.13
+        return None

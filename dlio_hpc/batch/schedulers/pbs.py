@@ -245,7 +245,10 @@ def _find(job: JobRef) -> JobRef | None:
 
 
 def _queues(_cluster: str) -> list[tuple[str, ...]]:
-    answer = common.ask("qselect", "-u", common.user())
+    user = common.user_name()
+    if user is None:  # qselect(1B) takes no numbers; PBS itself limits the jobs of a user
+        return []
+    answer = common.ask("qselect", "-u", user)
     if answer.code:
         raise unexplained("qselect", answer)
     return [(str(job.get("queue", "")),) for job in _all("", answer.lines).values()] if answer.lines else []
