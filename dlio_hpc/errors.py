@@ -56,17 +56,66 @@ def kind_of(exit_code: int) -> type[DlioError]:
 _LIBRARIES = {"mpi4py", "tensorflow", "torch"}
 
 
+# Packages that dlio-hpc imports. If one is missing, the Python environment is not complete.
+_DEPENDENCIES = {
+    "click", "google_crc32c", "h5py", "jinja2", "keras", "mpi4py", "msgspec", "numpy", "pandas", "pyarrow", "rich",
+    "tensorflow", "torch", "yaml", "zstandard",
+}  # fmt: skip
+# Parts of messages of the dynamic loader (ld.so), mpi4py, NumPy and Cython about a library that cannot be loaded, or
+# that does not fit the package that uses it.
+_UNUSABLE_LIBRARY = re.compile(
+    r"cannot open shared object file|version [`'][^']+' not found|undefined symbol|invalid ELF header|wrong ELF class|"
+    r"file too short|static TLS block|failed to map segment|cannot enable executable stack|cannot load MPI library|"
+    r"MPI_Abi_get_version|MPI_Init\w*\(\) failed|C-extensions failed|multiarray failed to import|"
+    r"compiled against (API|ABI) version|binary incompatibility"
+)
+
+
 def classified(fault: Exception) -> DlioError:
     """Return an exception as a DlioError. A DlioError is returned as it is. Exceptions of the system, MPI or a
-    framework become InfrastructureError, and all other exceptions become Unexpected.
+    framework, and those for libraries that cannot be loaded, become InfrastructureError. All other exceptions become
+    Unexpected.
     """
     if isinstance(fault, DlioError):
         return fault
+    if (known := _of_environment(fault)) is not None:
+        return known
     if isinstance(fault, OSError):
         return InfrastructureError(of_system(fault))
     if isinstance(fault, MemoryError) or type(fault).__module__.partition(".")[0] in _LIBRARIES:
         return InfrastructureError(str(fault) or type(fault).__name__)
     return Unexpected(f"a bug in dlio-hpc, please report it: {type(fault).__name__}: {fault}")
+
+
+def _of_environment(fault: Exception) -> InfrastructureError | None:
+    """Return the error for a package or library that is missing or cannot be loaded, and for threads that cannot be
+    started. Return None for other exceptions, such as a missing module of dlio-hpc.
+    """
+    text = " ".join(str(fault).split())
+    if isinstance(fault, ModuleNotFoundError):
+        package = (fault.name or "").partition(".")[0]
+        if package not in _DEPENDENCIES:
+            return None
+        return InfrastructureError(
+            f"{text}: {package} is not installed, or not for the version of {sys.executable}; check `python`, `setup` "
+            "and `environment` of the site profile, or install it with pip"
+        )
+    if isinstance(fault, RuntimeError) and "can't start new thread" in text:
+        return InfrastructureError(f"{text}: the limit of processes is reached (ulimit -u, or pids.max of the cgroup)")
+    is_of_loader = isinstance(fault, (ImportError, RuntimeError, ValueError)) or (
+        isinstance(fault, OSError) and fault.errno is None  # of ctypes
+    )
+    if not is_of_loader or not _UNUSABLE_LIBRARY.search(text):
+        return None
+    if re.search("mpi", text, re.IGNORECASE):
+        return InfrastructureError(
+            f"the MPI library cannot be used: {text}; load the site's MPI (module load ... in `setup` of the site "
+            "profile), or install one: pip install mpich"
+        )
+    return InfrastructureError(
+        f"a library cannot be used: {text}; load the modules that the package was built with (`setup` of the site "
+        "profile), or install the package again"
+    )
 
 
 _BY_DESCRIPTOR = re.compile(r"/proc/self/fd/\d+(?P<rest>.*)", re.DOTALL)
