@@ -322,6 +322,24 @@ OPTIONS = (
         code=6,
     ),
     Mistake(
+        "archives that cannot be written",
+        "dlio-submit demo -s local -d data --archive /proc/x --wait",
+        ("--archive /proc/x: cannot create files in /proc", "choose another folder"),
+        code=6,
+    ),
+    Mistake(
+        "runs that cannot be written",
+        "dlio-submit demo -s local -d data -o /proc/x --wait",
+        ("--runs /proc/x: cannot create files in /proc", "choose another folder"),
+        code=6,
+    ),
+    Mistake(
+        "JUnit file that cannot be written",
+        "dlio-submit demo -s local -d data --wait --junit /proc/x/cases.xml",
+        ("cannot write /proc/x/cases.xml",),
+        code=6,
+    ),
+    Mistake(
         "no launcher",
         "dlio-submit demo -s local -d data -S site.launcher.command=nompi",
         (

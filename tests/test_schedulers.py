@@ -1,6 +1,7 @@
 """Answers of batch systems are read correctly; the texts were seen on real ones or are read in their sources."""
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,13 +14,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dlio_hpc import command, units
-from dlio_hpc.batch import job_record, job_state, site_detection
+from dlio_hpc.batch import job_record, job_state, site_detection, submit
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.collect import collect
 from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, After, JobRef, JobStatus, cobalt, common, flux, pbs, slurm
 from dlio_hpc.command import Answer, Unanswered
 from dlio_hpc.config import site, workload
-from dlio_hpc.errors import ConfigError, DlioError, Incomplete
+from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.units import Walltime
 from tests import planning
@@ -1080,3 +1081,15 @@ def test_the_words_of_an_end_are_kept() -> None:
 def test_what_is_said_about_an_accepted_job_is_kept(said: Said, name: str, out: str, err: str, remarks: str) -> None:
     said[SCHEDULERS[name].program] = Answer(0, out, err)
     assert SCHEDULERS[name].submit(_plan(name), After()).remarks == remarks
+
+
+@pytest.mark.parametrize("name", QUEUES)
+def test_archives_that_cannot_be_written_are_refused_before_submission(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda program: f"/bin/{program}")
+    made = replace(_plan(name), directory=str(tmp_path / "job"), data="/proc/on-nodes", archive="/proc/archive")
+    monkeypatch.setitem(SCHEDULERS, name, SCHEDULERS[name]._replace(queues=list))
+    with pytest.raises(InfrastructureError, match=r"--archive /proc/archive: cannot create files in /proc: .*; choose"):
+        submit.check([made])
+    submit.check([replace(made, archive=str(tmp_path))])

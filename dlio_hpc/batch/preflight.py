@@ -19,8 +19,7 @@ from dlio_hpc.batch.job_state import await_release
 from dlio_hpc.batch.job_watch import Watched, watch
 from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.batch.schedulers.common import user
-from dlio_hpc.batch.submit import check as check_submission
-from dlio_hpc.batch.submit import submit
+from dlio_hpc.batch.submit import check_commands, submit, unwritable_folders
 from dlio_hpc.command import CommandMissing, Unanswered, ask
 from dlio_hpc.config import lustre_layout, workload
 from dlio_hpc.config.container import Container, parse_bind
@@ -69,7 +68,7 @@ def _look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[Preflight
     needed = plan.datasets(run for job_plan in plans for run in job_plan.runs)
     yield from _limits(plans)
     yield from _guarded("submission", lambda: _submission(plans))
-    yield from _guarded("folders", lambda: _folders(made))
+    yield from _guarded("folders", lambda: _folders(plans))
     for folder in made.folders:
         yield from _storage(made.site, folder, [run for run in needed if run.data == folder])
     yield from _guarded("batch system", lambda: _batch_system(made))
@@ -140,20 +139,14 @@ def _file_system(folder: str, expected: str | None) -> Iterator[PreflightFinding
         yield PreflightFinding("ok", "file system", where)
 
 
-def _folders(made: Plan) -> Iterator[PreflightFinding]:
-    """Check that files can be created in each folder that jobs write to. If a folder does not exist yet, check its
-    nearest existing parent.
-    """
-    sound = True
-    # Nothing is written to existing datasets.
-    written = {run.data for run in made.runs if run.workload.dataset.existing is None}
-    data = [("data" if len(made.folders) == 1 else "ab", folder) for folder in made.folders if folder in written]
-    for name, folder in (*data, ("runs", os.path.dirname(made.directory)), ("archive", made.archive)):
-        if (why := filesystem.unwritable(folder)) is not None:
-            sound = False
-            yield PreflightFinding("fault", "folders", f"--{name} {folder}: {why}", InfrastructureError.exit_code)
-    if sound:
-        names = "data, runs and archives" if data else "runs and archives"
+def _folders(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
+    """Check that files can be created in each folder that jobs write to."""
+    faults = unwritable_folders(plans)
+    for fault in faults:
+        yield PreflightFinding("fault", "folders", fault, InfrastructureError.exit_code)
+    if not faults:
+        has_data = any(dataset.writes(run) for job_plan in plans for run in job_plan.runs)
+        names = "data, runs and archives" if has_data else "runs and archives"
         yield PreflightFinding("ok", "folders", f"the folders for {names} are writable")
 
 
@@ -265,7 +258,7 @@ def _batch_system(made: Plan) -> Iterator[PreflightFinding]:
 
 
 def _submission(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
-    check_submission(plans)
+    check_commands(plans)
     yield PreflightFinding("ok", "submission", f"{len(plans)} more job(s) can be submitted from here")
 
 

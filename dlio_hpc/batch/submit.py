@@ -36,8 +36,18 @@ class Submitted(NamedTuple):
 
 def check(plans: Sequence[Plan]) -> None:
     """Run every check that is possible before anything is written. Raise ConfigError or InfrastructureError if a check
-    fails. With a batch system, check that the submit command exists and that the limit of jobs per user is respected.
-    On the local site, check that launcher, packages and folders can be used.
+    fails. On the local site, data folders are checked, too; those of a batch system may exist on its nodes alone.
+    """
+    check_commands(plans)
+    is_here = not SCHEDULERS[plans[0].site.scheduler].is_queue
+    for fault in unwritable_folders(plans, with_data=is_here):
+        raise InfrastructureError(f"{fault}; choose another folder")
+
+
+def check_commands(plans: Sequence[Plan]) -> None:
+    """Raise ConfigError or InfrastructureError if jobs cannot be submitted from here. With a batch system, check that
+    the submit command exists and that the limit of jobs per user is respected. On the local site, check that launcher
+    and packages can be used.
     """
     plan = plans[0]
     scheduler = SCHEDULERS[plan.site.scheduler]
@@ -49,7 +59,6 @@ def check(plans: Sequence[Plan]) -> None:
             )
         _check_launch(plan)
         _check_packages(plans)
-        _check_folders(plans)
         return
     if shutil.which(scheduler.program) is None:
         raise InfrastructureError(
@@ -259,15 +268,18 @@ def _check_packages(plans: Sequence[Plan]) -> None:
             raise ConfigError(f"{name} is not installed for {site.python}; {packages.advice(name)}")
 
 
-def _check_folders(plans: Sequence[Plan]) -> None:
-    """Raise InfrastructureError if jobs write to a data folder that is not writable. Data folders that jobs only read
-    are not checked, because they may belong to another user.
+def unwritable_folders(plans: Sequence[Plan], with_data: bool = True) -> list[str]:
+    """Return, for each folder in which files cannot be created, its option and the reason. The folders are those of
+    data, runs and archives; of a folder that does not exist yet, the nearest existing parent. Folders whose data jobs
+    only read are left out, because they may belong to another user. with_data: whether data folders are checked.
     """
-    runs = [run for plan in plans for run in plan.runs]
-    folders = dict.fromkeys(run.data for run in runs if dataset.writes(run))
-    for folder in folders:
-        if (why := filesystem.unwritable(folder)) is not None:
-            raise InfrastructureError(f"--data {folder}: {why}; choose another folder")
+    options = {os.path.dirname(plan.directory): "runs" for plan in plans} | {plan.archive: "archive" for plan in plans}
+    if with_data:
+        written = [run.data for plan in plans for run in plan.runs if dataset.writes(run)]
+        option = "data" if len(plans[0].folders) == 1 else "ab"
+        options = dict.fromkeys(written, option) | options
+    reasons = {folder: why for folder in options if (why := filesystem.unwritable(folder)) is not None}
+    return [f"--{options[folder]} {folder}: {why}" for folder, why in reasons.items()]
 
 
 def _check_launch(plan: Plan) -> None:

@@ -100,8 +100,9 @@ def unwritable(folder: str) -> str | None:
     """
     import tempfile
 
-    nearest = existing(Path(folder))
+    nearest = Path(folder)
     try:
+        nearest = existing(nearest)
         with tempfile.TemporaryFile(dir=nearest):
             return None
     except OSError as fault:
