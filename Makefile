@@ -3,16 +3,21 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+CHECK_VERSION = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+  { echo "Python 3.10 or newer is needed; name it: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/dlio-submit demo --site local --wait
 
 # Installs for all users of a machine: an environment in PREFIX/lib/dlio-hpc, and what install-site writes below PREFIX.
+# The environment needs the interpreter that makes it: it is refused if other users cannot enter its folders.
 # EXTRAS names extras ([mpi,report]), SITE passes options of install-site: SITE='--env DLIO_HPC_SITE=mycluster'.
 install:
 	@test -n '$(PREFIX)' || { echo 'Name the folder: make install PREFIX=/sw/dlio-hpc' >&2; exit 2; }
-	$(PYTHON) -m venv '$(PREFIX)/lib/dlio-hpc'
-	'$(PREFIX)/lib/dlio-hpc/bin/python' -m pip install --disable-pip-version-check '.$(EXTRAS)'
+	@$(CHECK_VERSION)
+	@$(PYTHON) -I dlio_hpc/files/shared_python.py '$(PREFIX)'
+	umask 022 && $(PYTHON) -m venv '$(PREFIX)/lib/dlio-hpc'
+	umask 022 && '$(PREFIX)/lib/dlio-hpc/bin/python' -m pip install --disable-pip-version-check '.$(EXTRAS)'
 	'$(PREFIX)/lib/dlio-hpc/bin/python' -m dlio_hpc install-site '$(PREFIX)' $(SITE)
 
 # The everyday tests (tests/tiers.py): all that need no jobs, and a few jobs for each promise. Six minutes on two cores.
@@ -84,8 +89,7 @@ $(VENV)/docs.stamp: $(VENV)/venv.stamp setup.cfg
 	@touch $@
 
 $(VENV)/venv.stamp:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
-	  { echo "Python 3.10 or newer is needed; name it: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+	@$(CHECK_VERSION)
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 

@@ -2,12 +2,17 @@
 
 import os
 import pty
+import pwd
 import re
 import select
 import shutil
 import subprocess
+import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -18,6 +23,7 @@ from dlio_hpc.cli.exit_codes import EXIT_CODES
 from dlio_hpc.cli.verb_groups import VERBS
 from dlio_hpc.cli.verbs import cli
 from dlio_hpc.config import shipped
+from dlio_hpc.files import shared_python
 from tests.conftest import Run, ahead, runner
 
 _ROOT = Path(__file__).parents[1]
@@ -280,3 +286,77 @@ def test_the_page_of_exit_codes_has_those_of_the_commands() -> None:
     assert list(map(int, rows)) == list(EXIT_CODES)
     readme = " ".join((_ROOT / "README.md").read_text().split())
     assert ", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) in readme
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """Return a folder that all users can enter, unlike those of pytest."""
+    with tempfile.TemporaryDirectory(prefix="dlio-hpc-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def _private(public: Path, python: str) -> Path:
+    """Return a link to an interpreter in a folder that only its owner may enter."""
+    private = public / "private"
+    private.mkdir(mode=0o700)
+    (private / "python3").symlink_to(python)
+    return private / "python3"
+
+
+_SYSTEM_PYTHON = "/usr/bin/python3"
+_CHECK = Path(shared_python.__file__)
+
+
+def test_an_installation_from_a_private_python_is_refused(public: Path) -> None:
+    _needs("make")
+    python = _private(public, _SYSTEM_PYTHON if Path(_SYSTEM_PYTHON).exists() else sys.executable)
+    place = public / "software"
+    done = subprocess.run(
+        ["make", "install", f"PYTHON={python}", f"PREFIX={place}"],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"Other users cannot use {python}" in done.stderr
+    assert f"{python.parent} (drwx------) is closed to them" in done.stderr
+    assert "make install PYTHON=/usr/bin/python3" in done.stderr
+    assert not place.exists()
+    if os.getuid() == 0 and shutil.which("setpriv"):
+        other = ["setpriv", "--reuid", "61001", "--regid", "61001", "--clear-groups"]
+        tried = subprocess.run([*other, "/bin/sh", "-c", f"{python} -c 0"], cwd="/", capture_output=True, check=False)
+        assert tried.returncode == 126
+        assert b"Permission denied" in tried.stderr
+
+
+def test_an_interpreter_that_all_users_can_use_is_accepted(public: Path) -> None:
+    if not Path(_SYSTEM_PYTHON).exists():
+        pytest.skip(f"there is no {_SYSTEM_PYTHON}")
+    _check(_SYSTEM_PYTHON, public / "software")
+    if os.getuid() == 0 and shutil.which("setpriv"):
+        other = ["setpriv", "--reuid", "61001", "--regid", "61001", "--clear-groups"]
+        subprocess.run([*other, _SYSTEM_PYTHON, "-c", "import json"], cwd="/", check=True)
+
+
+def test_an_installation_for_its_owner_alone_may_use_a_private_python(public: Path) -> None:
+    python = _private(public, sys.executable)
+    _check(python, public / "private" / "software")
+
+
+def _check(python: str | Path, prefix: Path) -> None:
+    done = subprocess.run([python, "-I", _CHECK, prefix], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_folders_of_a_group_of_users_are_open(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = public / "software"
+    folder.mkdir(mode=0o750)
+    own = SimpleNamespace(pw_gid=folder.stat().st_gid)
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: own)
+    assert shared_python._is_closed(folder), "the group of the owner"
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_gid=own.pw_gid + 1))
+    assert not shared_python._is_closed(folder)
+    folder.chmod(0o700)
+    assert shared_python._is_closed(folder)

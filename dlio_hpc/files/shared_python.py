@@ -1,0 +1,87 @@
+"""Program that checks, before an environment for all users is made, whether other users can use the Python interpreter
+that it is made from: `python shared_python.py PREFIX`. It needs the standard library alone.
+
+An environment of venv does not contain the interpreter and the standard library; it leads to those that made it. An
+interpreter below a home that only its owner may enter, such as root's, gives all others "Permission denied".
+"""
+
+import os
+import pwd
+import stat
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+
+def obstacle(prefix: str) -> str | None:
+    """Return what keeps other users from the interpreter that runs this program, or None if they can use it. Return
+    None, too, if they cannot enter `prefix` either, because the installation is then for its owner alone.
+    """
+    if any(_is_closed(folder) for folder in Path(os.path.abspath(prefix)).parents if folder.exists()):
+        return None
+    for path in _used():
+        for place in _places(path):
+            if _is_closed(place):
+                return f"{place} ({stat.filemode(os.stat(place).st_mode)})"
+    return None
+
+
+def interpreter() -> str:
+    """Return the path of the interpreter to which an environment leads that this interpreter makes."""
+    return os.path.abspath(getattr(sys, "_base_executable", sys.executable))
+
+
+def _used() -> Iterator[str]:
+    """Yield the files of the interpreter: its program, its standard library and the libraries that it has loaded."""
+    yield interpreter()
+    yield sysconfig.get_path("stdlib")
+    yield sysconfig.get_path("platstdlib")
+    with suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        paths = {line.split(maxsplit=5)[5].rstrip("\n") for line in maps if len(line.split(maxsplit=5)) == 6}
+        yield from sorted(path for path in paths if os.path.isfile(path))
+
+
+def _places(path: str) -> Iterator[Path]:
+    """Yield the folders that lead to `path`, from the root down, and `path` itself: as it is written, for each link
+    that it is, and with all links resolved.
+    """
+    names = [path]
+    while os.path.islink(names[-1]) and len(names) < 40:  # as many as the kernel follows
+        names.append(os.path.normpath(os.path.join(os.path.dirname(names[-1]), os.readlink(names[-1]))))
+    for name in dict.fromkeys((*names, os.path.realpath(path))):
+        yield from (*reversed(Path(name).parents), Path(name))
+
+
+def _is_closed(place: Path) -> bool:
+    """Return whether the owner keeps others from entering a folder or reading a file. A folder is open to others if
+    it is open to a group that is not the owner's own: such a group are the users of a site.
+    """
+    status = os.stat(place)
+    needed = stat.S_IXOTH if stat.S_ISDIR(status.st_mode) else stat.S_IROTH
+    if status.st_mode & needed:
+        return False
+    try:
+        own_group = pwd.getpwuid(status.st_uid).pw_gid
+    except KeyError:
+        own_group = status.st_gid
+    return not status.st_mode & needed << 3 or status.st_gid == own_group
+
+
+def main() -> None:
+    """Run the program. It exits with 2 if other users cannot use the interpreter."""
+    prefix = sys.argv[1]
+    closed = obstacle(prefix)
+    if closed is not None:
+        print(
+            f"Other users cannot use {interpreter()}, from which the environment in {prefix} would be made: {closed} "
+            "is closed to them. Name an interpreter that all users can use: make install PYTHON=/usr/bin/python3 "
+            f"PREFIX={prefix}",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
