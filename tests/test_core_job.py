@@ -525,7 +525,7 @@ def test_workers_of_pytorch_that_cannot_deliver_end_the_job(run: Run, small: Pat
     done = run("dlio-submit", small, *options, **ahead(tmp_path))
     assert done.code == 6, done.err
     error = done.job["runs"][-1]["error"]
-    message = "a worker process of PyTorch's DataLoader cannot deliver batches: OSError: AF_UNIX path too long"
+    message = "the worker processes of PyTorch's DataLoader cannot deliver batches: OSError: AF_UNIX path too long"
     assert (error["kind"], error["message"]) == ("InfrastructureError", message)
     assert "Traceback" in (Path(done.job["directory"]) / "job.err").read_text()
     assert done.job["state"] == "failed"

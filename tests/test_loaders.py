@@ -29,6 +29,7 @@ from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.content_check import Verification
 from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.loaders import pytorch_workers
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
@@ -408,7 +409,8 @@ def test_workers_that_are_stopped_early_have_told_of_the_batches_in_use(tmp_path
 
 
 def _through_workers(folder: Path, context: Any) -> Iterator[Batch]:
-    """Return the batches of two workers of PyTorch."""
+    """Return the batches of two workers of PyTorch, as in a process of their own: a rank ends with its first fault."""
+    pytorch_workers._messages.cache_clear()
     dataset = Dataset("npz", 5, 7, Sample(bytes=Size(100)))
     keys = Reader(loader="pytorch", batch_size=4, read_threads=2, multiprocessing_context=context)
     _write(folder, dataset)
@@ -433,18 +435,35 @@ def _fails(*_: object) -> None:
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
-@pytest.mark.parametrize("place", ["feeder", "socket"])
+@pytest.mark.parametrize("place", ["feeder", "socket", "thread"])
 def test_an_exception_in_a_thread_of_a_worker_ends_the_wait_for_its_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], place: str
 ) -> None:
     if place == "feeder":
         monkeypatch.setattr(multiprocessing.resource_sharer, "DupFd", _fails)
+    elif place == "thread":
+        monkeypatch.setattr(multiprocessing.resource_sharer._ResourceSharer, "_serve", _fails)  # type: ignore[attr-defined]
     else:
         monkeypatch.setattr(multiprocessing.reduction, "send_handle", _fails)
     batches = _through_workers(tmp_path, "fork")
     with pytest.raises(InfrastructureError, match=r"cannot deliver batches: OSError: \[Errno 24\] Too many open files"):
         list(batches)
     assert "Traceback" in capfd.readouterr().err, "the words of the worker are in job.err"
+
+
+def test_an_exception_in_the_thread_of_requests_ends_the_wait_for_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pickler, rank = multiprocessing.reduction.ForkingPickler, os.getpid()
+    dumps = pickler.dumps
+
+    def fails_in_the_rank(value: Any, protocol: Any = None) -> Any:
+        return _fails() if os.getpid() == rank and isinstance(value, tuple) else dumps(value, protocol)
+
+    monkeypatch.setattr(pickler, "dumps", fails_in_the_rank)
+    with pytest.raises(InfrastructureError, match=r"cannot deliver batches: OSError: \[Errno 24\]"):
+        list(_through_workers(tmp_path, "fork"))
+    assert "Traceback" in capfd.readouterr().err
 
 
 def test_a_worker_that_is_killed_is_reported_wherever_the_rank_is(tmp_path: Path) -> None:
