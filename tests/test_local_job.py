@@ -824,7 +824,8 @@ _STALE = {
 def test_variables_of_a_surrounding_job_are_ignored_and_told(run: Run, small: Path, system: str) -> None:
     stale = _STALE[system]
     kept = {"OMPI_MCA_btl": "self", "PMIX_MCA_gds": "hash"}
-    done = run("dlio-submit", small, "-s", "local", "--ppn", 2, "--wait", "--json", **stale, **kept)
+    dump = ("-S", "site.setup=['env > seen.env']")
+    done = run("dlio-submit", small, "-s", "local", "--ppn", 2, *dump, "--wait", "--json", **stale, **kept)
     assert done.code == 0, done.err
     (note,) = [line for line in done.err.splitlines() if "ignores them" in line]
     name = next(iter(stale))
@@ -833,10 +834,14 @@ def test_variables_of_a_surrounding_job_are_ignored_and_told(run: Run, small: Pa
     assert note.startswith(f"note: this shell has variables of {system} ({name}={stale[name]}), as inside a job;")
     result = _result(done.job)
     assert (result["ranks"], result["hosts"]) == (2, [os.uname().nodename])
-    variables = json.loads((Path(done.job["directory"]) / "environment.json").read_bytes())["variables"]
-    own = {"PMI_FD", "PMI_RANK", "PMI_SIZE"}  # this job's mpiexec sets them
-    assert not variables.keys() & stale.keys() - own
-    assert {name: variables.get(name) for name in kept if name.startswith("OMPI")} == {"OMPI_MCA_btl": "self"}
+    directory = Path(done.job["directory"])
+    seen = {line.partition("=")[0] for line in (directory / "seen.env").read_text().splitlines()}
+    assert not seen & stale.keys()
+    assert seen >= kept.keys()
+    variables = json.loads((directory / "environment.json").read_bytes())["variables"]
+    recorded = [name for name in stale if name.startswith(("SLURM", "PBS", "FLUX", "COBALT", "PMIX", "HYDRA"))]
+    assert [variables[name] for name in recorded] == [stale[name] for name in recorded]
+    assert not [name for name in variables if "SURROUNDING" in name]
 
 
 @pytest.mark.job

@@ -17,7 +17,8 @@ from dlio_hpc.config.lustre_layout import Layout
 
 Positive = Annotated[int, Meta(ge=1)]
 SchedulerName = Literal["local", "slurm", "pbs", "cobalt", "flux"]
-
+# Prefix of the names under which a local job keeps the variables of a job around it, so that no launcher finds them.
+SURROUNDING = "DLIO_HPC_SURROUNDING_"
 
 Remote = Literal["pbs_tmrsh", "ssh"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from dlio_hpc import __version__, document
-from dlio_hpc.config.site import SchedulerName
+from dlio_hpc.config.site import SURROUNDING, SchedulerName
 from dlio_hpc.core import procfs
 from dlio_hpc.core.merge import Host
 from dlio_hpc.files import filesystem, rundir
@@ -65,7 +65,7 @@ def write(comm: "Intracomm", directory: Path) -> NodeMemory | None:
     """
     nodes = {node["host"]: node for node in comm.gather(_node()) or []}
     if comm.rank == 0:
-        variables = {name: value for name, value in sorted(os.environ.items()) if _is_wanted(name)}
+        variables = _variables()
         content = {
             "versions": versions(),
             "executable": sys.executable,
@@ -77,6 +77,17 @@ def write(comm: "Intracomm", directory: Path) -> NodeMemory | None:
     if not nodes:
         return None
     return NodeMemory(*(sum(node[name] for node in nodes.values()) for name in ("memory_bytes", "physical_bytes")))
+
+
+def _variables() -> dict[str, str]:
+    """Return the variables to record, by name: those of a job around this one, which the ranks do not see, and those of
+    the ranks.
+    """
+    hidden = {
+        name.removeprefix(SURROUNDING): value for name, value in os.environ.items() if name.startswith(SURROUNDING)
+    }
+    seen = {name: value for name, value in os.environ.items() if not name.startswith(SURROUNDING)}
+    return {name: value for name, value in sorted((hidden | seen).items()) if _is_wanted(name)}
 
 
 def _is_wanted(variable: str) -> bool:

@@ -92,23 +92,24 @@ run() {
 }
 
 # This job runs on this node alone. If its shell is inside a job of a batch system or has variables of one, mpiexec and
-# the MPI library would take them for their own nodes and ranks.
+# the MPI library would take them for their own nodes and ranks. environment.json records them under their names.
+hide() { export "DLIO_HPC_SURROUNDING_$1=${!1}"; unset "$1"; }
 for name in $(compgen -e); do
   case $name in
     PMIX_MCA_*|PMIX_PREFIX|PMIX_INSTALL_PREFIX) ;;
-    SLURM_*|SLURMD_*) unset "$name" ;;   # Slurm
-    PBS_JOBID|PBS_NODEFILE|PBS_ENVIRONMENT) unset "$name" ;;   # PBS
-    COBALT_*) unset "$name" ;;   # Cobalt
-    LSB_*) unset "$name" ;;   # LSF
-    PE_HOSTFILE) unset "$name" ;;   # Grid Engine
-    LOADL_HOSTFILE) unset "$name" ;;   # LoadLeveler
-    BASIL_RESERVATION_ID|ALPS_*) unset "$name" ;;   # ALPS
-    FLUX_*) unset "$name" ;;   # Flux
-    PALS_*) unset "$name" ;;   # PALS
-    PMIX_*) unset "$name" ;;   # PMIx
-    MPIR_CVAR_PMI_VERSION|PMI_*|PMI2_*) unset "$name" ;;   # PMI
-    OMPI_UNIVERSE_SIZE|OMPI_COMM_WORLD_*|OMPI_WORLD_*|OMPI_NUM_APP_CTX|OMPI_APP_CTX_NUM_PROCS|OMPI_FIRST_RANKS|OMPI_FILE_LOCATION|OMPI_COMMAND|OMPI_ARGV|OMPI_MCA_orte_*|OMPI_MCA_ess|OMPI_MCA_ess_*|OMPI_MCA_pmix|OMPI_MCA_initial_wdir|OMPI_MCA_num_procs|OMPI_MCA_cpu_type|PRTE_LAUNCHED|PRTE_MCA_ess|PRTE_MCA_ess_*|PRTE_MCA_prte_*) unset "$name" ;;   # Open MPI
-    HYDRA_HOST_FILE|HYDRA_LAUNCHER|HYDRA_BOOTSTRAP|HYDRA_RMK|HYDI_*|HYDRA_LAUNCHER_*|HYDRA_BOOTSTRAP_*|I_MPI_HYDRA_BOOTSTRAP|I_MPI_HYDRA_BOOTSTRAP_*|I_MPI_HYDRA_HOST_FILE|I_MPI_HYDRA_RMK|MPI_LOCALRANKID|MPI_LOCALNRANKS|MPIEXEC_*) unset "$name" ;;   # hydra
+    SLURM_*|SLURMD_*) hide "$name" ;;   # Slurm
+    PBS_JOBID|PBS_NODEFILE|PBS_ENVIRONMENT) hide "$name" ;;   # PBS
+    COBALT_*) hide "$name" ;;   # Cobalt
+    LSB_*) hide "$name" ;;   # LSF
+    PE_HOSTFILE) hide "$name" ;;   # Grid Engine
+    LOADL_HOSTFILE) hide "$name" ;;   # LoadLeveler
+    BASIL_RESERVATION_ID|ALPS_*) hide "$name" ;;   # ALPS
+    FLUX_*) hide "$name" ;;   # Flux
+    PALS_*) hide "$name" ;;   # PALS
+    PMIX_*) hide "$name" ;;   # PMIx
+    MPIR_CVAR_PMI_VERSION|PMI_*|PMI2_*) hide "$name" ;;   # PMI
+    OMPI_UNIVERSE_SIZE|OMPI_COMM_WORLD_*|OMPI_WORLD_*|OMPI_NUM_APP_CTX|OMPI_APP_CTX_NUM_PROCS|OMPI_FIRST_RANKS|OMPI_FILE_LOCATION|OMPI_COMMAND|OMPI_ARGV|OMPI_MCA_orte_*|OMPI_MCA_ess|OMPI_MCA_ess_*|OMPI_MCA_pmix|OMPI_MCA_initial_wdir|OMPI_MCA_num_procs|OMPI_MCA_cpu_type|PRTE_LAUNCHED|PRTE_MCA_ess|PRTE_MCA_ess_*|PRTE_MCA_prte_*) hide "$name" ;;   # Open MPI
+    HYDRA_HOST_FILE|HYDRA_LAUNCHER|HYDRA_BOOTSTRAP|HYDRA_RMK|HYDI_*|HYDRA_LAUNCHER_*|HYDRA_BOOTSTRAP_*|I_MPI_HYDRA_BOOTSTRAP|I_MPI_HYDRA_BOOTSTRAP_*|I_MPI_HYDRA_HOST_FILE|I_MPI_HYDRA_RMK|MPI_LOCALRANKID|MPI_LOCALNRANKS|MPIEXEC_*) hide "$name" ;;   # hydra
   esac
 done
 # With more ranks than cores, a rank that waits in MPI gives its core away (settings of MPICH and Open MPI).

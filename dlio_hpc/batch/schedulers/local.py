@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from dlio_hpc.batch import surrounding_job
 from dlio_hpc.batch.schedulers import detection
 from dlio_hpc.batch.schedulers.scheduler import Accepted, After, JobRef, JobStatus, Scheduler
-from dlio_hpc.batch.shell_quoting import quote
+from dlio_hpc.batch.shell_quoting import Shell, quote
+from dlio_hpc.config.site import SURROUNDING
 from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
@@ -171,7 +172,8 @@ def _process(pid: int) -> _Process:
 
 def _request(plan: Plan) -> dict[str, Any]:
     is_own = plan.site.launcher.kind in _OWN_LAUNCHERS
-    return {"foreign": surrounding_job.removed() if is_own else [], "kept": surrounding_job.kept()}
+    foreign = surrounding_job.removed() if is_own else []
+    return {"foreign": foreign, "kept": surrounding_job.kept(), "hidden": Shell(SURROUNDING)}
 
 
 def _probe(plan: Plan, _script: Path) -> str:
