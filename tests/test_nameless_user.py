@@ -46,12 +46,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
 
 def test_slurm_is_asked_for_the_jobs_of_a_number(asked: list[tuple[str, ...]]) -> None:
-    assert slurm.SLURM.queues() == []
+    assert slurm.SLURM.queues("") == []
     assert asked[0][-2:] == ("-u", str(os.getuid()))
 
 
 def test_pbs_and_cobalt_are_not_asked_for_the_jobs_of_a_number(asked: list[tuple[str, ...]]) -> None:
-    assert (pbs.PBS.queues(), cobalt.COBALT.queues(), asked) == ([], [], [])
+    assert (pbs.PBS.queues(""), cobalt.COBALT.queues(""), asked) == ([], [], [])
 
 
 def test_newer_pythons_raise_another_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1089,7 +1089,7 @@ def test_archives_that_cannot_be_written_are_refused_before_submission(
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda program: f"/bin/{program}")
     made = replace(_plan(name), directory=str(tmp_path / "job"), data="/proc/on-nodes", archive="/proc/archive")
-    monkeypatch.setitem(SCHEDULERS, name, SCHEDULERS[name]._replace(queues=list))
+    monkeypatch.setitem(SCHEDULERS, name, SCHEDULERS[name]._replace(queues=lambda _cluster: []))
     with pytest.raises(InfrastructureError, match=r"--archive /proc/archive: cannot create files in /proc: .*; choose"):
         submit.check([made])
     submit.check([replace(made, archive=str(tmp_path))])
