@@ -218,6 +218,11 @@ SLURM = [
     ("7|REQUEUE_FED|None", "queued", "REQUEUE_FED"),
     ("7|REQUEUE_HOLD|None", "queued", "REQUEUE_HOLD"),
     ("7|SPECIAL_EXIT|None", "queued", "SPECIAL_EXIT"),
+    ("7|EXPEDITING|None", "queued", "EXPEDITING"),  # Slurm 25.11
+    ("7|PENDING,EXPEDITING|None", "queued", "PENDING,EXPEDITING"),
+    ("7|PENDING|NvidiaImexChannels", "queued", "PENDING NvidiaImexChannels"),  # Slurm 25.11
+    ("7|PENDING|MaxCpuRunMinsPerUser", "queued", "PENDING MaxCpuRunMinsPerUser"),  # Slurm 24.05
+    ("7|RUNNING,COMPLETING|None", "running", "RUNNING,COMPLETING"),
     ("7|RESV_DEL_HOLD|None", "queued", "RESV_DEL_HOLD"),
     ("7|RUNNING|None", "running", "RUNNING"),
     ("7|COMPLETING|None", "running", "COMPLETING"),
@@ -966,6 +971,20 @@ def test_the_last_words_of_a_batch_system_that_forgot_a_job_count(
     (directory / file).write_text(f"{STEP}== attempt 2\nearlier\n{line}\nlater\n")
     job = job_state.refresh(directory)
     assert (job.state, job.states[-1].text) == (state, " ".join(line.split()))
+
+
+def test_older_pbs_has_no_exit_status_for_the_time_limit(said: Said, tmp_path: Path) -> None:
+    """JOB_EXEC_KILL_WALLTIME is of 22.05; before, the signal counts, 256 + 15."""
+    ended = {"Job_Name": "one", "job_state": "F", "Exit_status": 271, "substate": 93}
+    said["qstat"] = _qstat({"7": ended})
+    directory = _recorded(tmp_path, "running", 5, None, attempt=False)
+    job_record.save(directory, replace(job_record.load(directory), scheduler="pbs"))
+    assert job_state.refresh(directory).state == "failed"
+    (tmp_path / "other").mkdir()
+    other = _recorded(tmp_path / "other", "running", 5, None, attempt=False)
+    job_record.save(other, replace(job_record.load(other), scheduler="pbs"))
+    (other / "job.err").write_text("=>> PBS: job killed: walltime 75 exceeded limit 60\n")
+    assert job_state.refresh(other).state == "timeout"
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,9 @@ _LAST_WORDS: tuple[tuple[re.Pattern[bytes], State], ...] = (
     (re.compile(rb"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+ DUE TO NODE FAILURE"), "node_fail"),
     (re.compile(rb"\*\*\* JOB \d+ ON \S+ CANCELLED AT "), "cancelled"),
 )
+# Endings that a batch system may report as a failure: Slurm if a single rank lacked memory, PBS before 22.05 (job.h) also
+# at the time limit.
+_HIDDEN = {"out_of_memory", "timeout"}
 _TAIL_BYTES = 1 << 16
 _ATTEMPT = b"== attempt "
 # Number of characters that are kept of a message of the batch system.
@@ -192,7 +195,7 @@ def _settled(directory: Path, answer: _Answer | None) -> JobSnapshot:
         sight = _state_from_files(directory, job, answer) or _state_from_answer(directory, job, answer)
         if sight is not None and _is_unexplained(job, sight):
             words = _last_words(directory)
-            sight = words if words is not None and words.state == "out_of_memory" else sight
+            sight = words if words is not None and words.state in _HIDDEN else sight
         fault = answer.fault if answer and sight is None and not _is_settled(directory, job) else None
         if sight is not None:
             job = with_state(job, sight.state, sight.text, sight.suspended)
@@ -205,8 +208,8 @@ def _settled(directory: Path, answer: _Answer | None) -> JobSnapshot:
 
 
 def _is_unexplained(job: Job, sight: JobStatus) -> bool:
-    """Return whether the job may have been killed because of its memory use although the batch system does not say so.
-    Slurm reports such jobs as FAILED, or as CANCELLED if its daemon killed the script.
+    """Return whether the job may have been killed because of its memory use or its time limit although the batch
+    system does not say so. Slurm reports such jobs as FAILED, or as CANCELLED if its daemon killed the script.
     """
     return sight.state == "failed" or (sight.state == "cancelled" and job.cancel_asked is None)
 

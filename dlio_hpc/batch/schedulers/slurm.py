@@ -19,7 +19,8 @@ from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
 
 # Slurm states of queued jobs and of jobs that have ended. All other states count as running.
-_WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
+_WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD",
+            "EXPEDITING"}  # fmt: skip
 _OVER: dict[str, State] = {
     "COMPLETED": "completed",
     "FAILED": "failed",
@@ -34,7 +35,8 @@ _OVER: dict[str, State] = {
 }
 # States of jobs whose processes are stopped: scontrol suspend, gang scheduling, scancel --signal=STOP.
 _SUSPENDED = {"SUSPENDED", "STOPPED"}
-_STATE = re.compile(r"[A-Z_]{4,}\+?(?: by \S+)?")
+# A state, flags of newer releases after commas, and what accounting appends.
+_STATE = re.compile(r"[A-Z_]{4,}[A-Z_,]*\+?(?: by \S+)?")
 # Reasons of waiting jobs (slurm.h, job_state_reason; "Job Reason Codes" in Slurm's documentation): whether the reason
 # never ends by itself, and what the user can do. Reasons that the table lacks end when other jobs end.
 _OTHER = "cancel the job and submit it with"
@@ -157,7 +159,7 @@ def _row(line: str, columns: Sequence[str]) -> Row | str:
 
 def _status(batch_id: str, words: str, reason: str) -> JobStatus:
     text = words if reason in {"", "None"} else f"{words} {reason}"
-    name = words.split(maxsplit=1)[0].rstrip("+")
+    name = words.split(maxsplit=1)[0].partition(",")[0].rstrip("+")
     state = _OVER.get(name) or ("queued" if name in _WAITING else "running")
     never, advice = False, ""
     if state == "queued":
