@@ -1112,3 +1112,20 @@ def test_archives_that_cannot_be_written_are_refused_before_submission(
     with pytest.raises(InfrastructureError, match=r"--archive /proc/archive: cannot create files in /proc: .*; choose"):
         submit.check([made])
     submit.check([replace(made, archive=str(tmp_path))])
+
+
+def test_a_cluster_that_does_not_answer_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(*arguments: str, **_: object) -> Answer:
+        if "--clusters=c5" in arguments:
+            return Answer(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
+        return Answer(0, "7|RUNNING|None|one|/x", "")
+
+    monkeypatch.setattr(command, "ask", ask)
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    here, there = (_recorded(tmp_path / name, "queued", 5, None, attempt=False) for name in ("here", "there"))
+    job_record.save(there, replace(job_record.load(there), cluster="c5"))
+    first, second = job_state.refresh_all([here, there])
+    assert (first.job.state, first.fault) == ("running", None)
+    assert second.job.state == "queued"
+    assert isinstance(second.fault, Unanswered)

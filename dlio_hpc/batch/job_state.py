@@ -42,8 +42,8 @@ _LAST_WORDS: tuple[tuple[re.Pattern[bytes], State], ...] = (
     (re.compile(rb"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+ DUE TO NODE FAILURE"), "node_fail"),
     (re.compile(rb"\*\*\* JOB \d+ ON \S+ CANCELLED AT "), "cancelled"),
 )
-# Endings that a batch system may report as a failure: Slurm if a single rank lacked memory, PBS before 22.05 (job.h) also
-# at the time limit.
+# Endings that a batch system may report as a failure: Slurm if a single rank lacked memory, PBS before 22.05 (job.h)
+# also at the time limit.
 _HIDDEN = {"out_of_memory", "timeout"}
 _TAIL_BYTES = 1 << 16
 _ATTEMPT = b"== attempt "
@@ -81,9 +81,9 @@ def refresh(directory: Path) -> Job:
 
 
 def refresh_all(directories: Sequence[Path], ask: bool = True) -> list[JobSnapshot]:
-    """Determine the states of jobs and return all of them. Record new states in job.json. Query each batch system once,
-    for all jobs whose state does not follow from their files. ask: False to use the files only. Raise ConfigError if a
-    directory is not a job directory.
+    """Determine the states of jobs and return all of them. Record new states in job.json. Query each batch system (of
+    Slurm, each cluster) once, for all jobs whose state does not follow from their files. ask: False to use the files
+    only. Raise ConfigError if a directory is not a job directory.
     """
     jobs = {directory: load(directory) for directory in directories}
     answers = _ask({directory: job for directory, job in jobs.items() if _must_ask(directory, job)} if ask else {})
@@ -159,9 +159,9 @@ def _may_return(directory: Path, job: Job) -> bool:
 
 def _ask(jobs: dict[Path, Job]) -> dict[Path, _Answer]:
     answers: dict[Path, _Answer] = {}
-    for name, scheduler in SCHEDULERS.items():
-        own_jobs = {directory: job for directory, job in jobs.items() if job.scheduler == name}
-        answers |= _ask_scheduler(scheduler, own_jobs) if own_jobs else {}
+    for name, cluster in dict.fromkeys((job.scheduler, job.cluster) for job in jobs.values()):  # one may not answer
+        own = {path: job for path, job in jobs.items() if (job.scheduler, job.cluster) == (name, cluster)}
+        answers |= _ask_scheduler(SCHEDULERS[name], own)
     return answers
 
 

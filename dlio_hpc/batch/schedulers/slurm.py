@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dlio_hpc import units
 from dlio_hpc.batch.schedulers import common, detection
@@ -37,30 +37,43 @@ _OVER: dict[str, State] = {
 _SUSPENDED = {"SUSPENDED", "STOPPED"}
 # A state, flags of newer releases after commas, and what accounting appends.
 _STATE = re.compile(r"[A-Z_]{4,}[A-Z_,]*\+?(?: by \S+)?")
-# Reasons of waiting jobs (slurm.h, job_state_reason; "Job Reason Codes" in Slurm's documentation): whether the reason
-# never ends by itself, and what the user can do. Reasons that the table lacks end when other jobs end.
+
+
+class _Reason(NamedTuple):
+    """A reason why a job waits. pattern: pattern of its name. never: whether it never ends by itself. advice: what the
+    user can do.
+    """
+
+    pattern: str
+    never: bool
+    advice: str
+
+
 _OTHER = "cancel the job and submit it with"
-_REASONS: tuple[tuple[str, bool, str], ...] = (
-    ("DependencyNeverSatisfied", True, "a job that it waits for has failed; cancel it"),
-    ("PartitionNodeLimit", True, f"the partition has too few nodes that are up; {_OTHER} another --nodes or --queue"),
-    ("PartitionTimeLimit", True, f"the partition allows less time; {_OTHER} a shorter --time or another --queue"),
-    ("PartitionConfig", True, f"the request violates a limit of the partition; {_OTHER} another --queue"),
-    (r"(Assoc|QOS)Max\w+Per(Job|Node)(Limit)?", True, f"the request exceeds a limit for one job; {_OTHER} less"),
-    (r"QOSMin\w+", True, f"the request is below a minimum of the QOS; {_OTHER} more, or another QOS"),
-    ("MaxMemPerLimit", True, f"the memory exceeds a limit; {_OTHER} less"),
-    ("InvalidAccount|AccountNotAllowed", True, f"the partition refuses the account; {_OTHER} another --account"),
-    ("InvalidQOS|QOSNotAllowed", True, f"the partition refuses the QOS; {_OTHER} another QOS"),
-    ("BadConstraints|DeadLine|BurstBufferOperation", True, f"no node fits the request; {_OTHER} other options"),
-    ("JobHeldAdmin", False, "an administrator holds the job; ask the facility"),
-    ("JobHeldUser", False, "the job is held; release it: scontrol release {id}"),
-    (
-        "JobHoldMaxRequeue|launch failed requeued held|.*requeued held",
-        False,
-        "held after failed starts; ask the facility",
+# Reasons of slurm.h (job_state_reason) and of "Job Reason Codes" in Slurm's documentation. Reasons that the table lacks
+# end when other jobs end.
+_REASONS = (
+    _Reason("DependencyNeverSatisfied", True, "a job that it waits for has failed; cancel it"),
+    _Reason(
+        "PartitionNodeLimit", True, f"the partition has too few nodes that are up; {_OTHER} another --nodes or --queue"
     ),
-    ("PartitionDown|PartitionInactive", False, "the partition is switched off; ask the facility"),
-    ("ReqNodeNotAvail.*|Reservation", False, "its nodes are down or reserved"),
+    _Reason(
+        "PartitionTimeLimit", True, f"the partition allows less time; {_OTHER} a shorter --time or another --queue"
+    ),
+    _Reason("PartitionConfig", True, f"the request violates a limit of the partition; {_OTHER} another --queue"),
+    _Reason(r"(Assoc|QOS)Max\w+Per(Job|Node)(Limit)?", True, f"the request exceeds a limit for one job; {_OTHER} less"),
+    _Reason(r"QOSMin\w+", True, f"the request is below a minimum of the QOS; {_OTHER} more, or another QOS"),
+    _Reason("MaxMemPerLimit", True, f"the memory exceeds a limit; {_OTHER} less"),
+    _Reason("InvalidAccount|AccountNotAllowed", True, f"the partition refuses the account; {_OTHER} another --account"),
+    _Reason("InvalidQOS|QOSNotAllowed", True, f"the partition refuses the QOS; {_OTHER} another QOS"),
+    _Reason("BadConstraints|DeadLine|BurstBufferOperation", True, f"no node fits the request; {_OTHER} other options"),
+    _Reason("JobHeldAdmin", False, "an administrator holds the job; ask the facility"),
+    _Reason("JobHeldUser", False, "the job is held; release it: scontrol release {id}"),
+    _Reason("JobHoldMaxRequeue|.*requeued held", False, "held after failed starts; ask the facility"),
+    _Reason("PartitionDown|PartitionInactive", False, "the partition is switched off; ask the facility"),
+    _Reason("ReqNodeNotAvail.*|Reservation", False, "its nodes are down or reserved"),
 )
+_NO_REASON = _Reason("", False, "")
 
 
 def _request(plan: Plan) -> dict[str, Any]:
@@ -161,10 +174,8 @@ def _status(batch_id: str, words: str, reason: str) -> JobStatus:
     text = words if reason in {"", "None"} else f"{words} {reason}"
     name = words.split(maxsplit=1)[0].partition(",")[0].rstrip("+")
     state = _OVER.get(name) or ("queued" if name in _WAITING else "running")
-    never, advice = False, ""
-    if state == "queued":
-        never, advice = next((row[1:] for row in _REASONS if re.fullmatch(row[0], reason)), (False, ""))
-    return JobStatus(state, text, never, name in _SUSPENDED, advice.format(id=batch_id))
+    known = next((row for row in _REASONS if state == "queued" and re.fullmatch(row.pattern, reason)), _NO_REASON)
+    return JobStatus(state, text, known.never, name in _SUSPENDED, known.advice.format(id=batch_id))
 
 
 def _cancel(job: JobRef) -> None:
