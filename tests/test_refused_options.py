@@ -87,7 +87,7 @@ def test_other_options_are_accepted(name: str, line: str) -> None:
 
 
 def test_options_of_every_batch_system_and_shipped_site_are_checked(tmp_path: Path) -> None:
-    assert set(refused_options.OPTIONS) == {name for name, scheduler in SCHEDULERS.items() if scheduler.is_queue}
+    assert set(refused_options.OPTIONS) == set(SCHEDULERS)
     for name in shipped.names(shipped.SITES):
         profile = site.load(name)
         if profile.scheduler != "local":

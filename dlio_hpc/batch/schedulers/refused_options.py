@@ -108,17 +108,13 @@ OPTIONS: dict[str, Options] = {
         ),
         "dhvI",
     ),
+    "local": Options((), ""),
 }  # fmt: skip
 
 
-_NO_OPTIONS = Options((), "")
-
-
 def check(scheduler: str, lines: Iterable[str]) -> None:
-    """Raise ConfigError if an option line has an option that is refused. scheduler: name of the batch system. Nothing
-    is refused for a batch system that OPTIONS lacks.
-    """
-    options = OPTIONS.get(scheduler, _NO_OPTIONS)
+    """Raise ConfigError if an option line has an option that is refused. scheduler: name of the batch system."""
+    options = OPTIONS[scheduler]
     for line in lines:
         for name, value in _parsed(line, options):
             if (why := _why(name, value, options)) is not None:
