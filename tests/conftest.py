@@ -6,10 +6,8 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +16,7 @@ import pytest
 
 from dlio_hpc import cli
 from dlio_hpc.config import defaults
+from dlio_hpc.core import leftovers
 from tests import tiers
 
 if TYPE_CHECKING:
@@ -111,15 +110,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _shared_memory() -> Iterator[None]:
-    """Remove the shared memory in /dev/shm that MPICH leaves for each job whose ranks are killed, some MiB each."""
-    folder = Path("/dev/shm")
-    before = set(folder.glob("mpich_shm_*"))
+def _clear_node() -> Iterator[None]:
+    """Remove what the last tests leave that kill all processes of a job."""
     yield
-    for left in set(folder.glob("mpich_shm_*")) - before:
-        with suppress(OSError):
-            if time.time() - left.stat().st_mtime > 60:  # who uses it has it open by now
-                left.unlink()
+    leftovers.clear()
+
+
+@pytest.fixture
+def foreign() -> Iterator[None]:
+    """Segments of others lie in /dev/shm during the test, and still lie there at its end."""
+    from tests import node_files
+
+    with node_files.foreign_segments():
+        yield
 
 
 def runner(folder: Path) -> Run:

@@ -67,6 +67,7 @@ def test_the_script_of_every_site_is_as_recorded(
 ) -> None:
     monkeypatch.setattr(plan, "job_name", lambda workload: f"{workload}-20260101-120000-abcdef")
     monkeypatch.setattr(jobscript, "python_path", lambda: None)
+    monkeypatch.setattr(jobscript, "LEFTOVERS", Path("/opt/dlio_hpc/core/leftovers.py"))
     _compare(_usual(name), f"{name}-demo.sh", request)
 
 
@@ -76,6 +77,7 @@ def test_the_script_of_a_container_is_as_recorded(
 ) -> None:
     monkeypatch.setattr(plan, "job_name", lambda workload: f"{workload}-20260101-120000-abcdef")
     monkeypatch.setattr(jobscript, "python_path", lambda: None)
+    monkeypatch.setattr(jobscript, "LEFTOVERS", Path("/opt/dlio_hpc/core/leftovers.py"))
     image = {"engine": engine, "image": "dlio-hpc:0.1" if engine == "podman-hpc" else "/shared/dlio-hpc.sif"}
     keys = {"mpi": "site", "binds": ["/opt/cray:ro"], "python": "/opt/dlio-hpc/bin/python3", **image}
     made = _usual("slurm", f"container={json.dumps(keys)}", "darshan=/opt/darshan/lib/libdarshan.so")
@@ -303,3 +305,34 @@ def test_ranks_that_outlive_their_launcher_are_swept(tmp_path: Path, setup: tupl
     assert (directory / "exit_status").read_text() == "143\n"
     left = Path("/proc", rank_id, "cmdline")
     assert not left.exists() or not left.read_text(), "a zombie at most, that nobody has waited for"
+
+
+@pytest.mark.job
+@pytest.mark.parametrize("python", ["exit 3", "exec sleep 1000", None])
+def test_what_clears_the_node_changes_no_exit_status(tmp_path: Path, python: str | None) -> None:
+    """A job neither fails nor hangs because its interpreter does."""
+    path = tmp_path / "python"
+    if python is not None:
+        path.write_text(f"#!/bin/sh\n{python}\n")
+        path.chmod(0o755)
+    made = _plan(tmp_path, shipped="null")
+    directory = _by_hand(replace(made, site=replace(made.site, python=path)), launcher="exit 9")
+    done = subprocess.run(["bash", "job.sh"], cwd=directory, check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, (directory / "exit_status").read_text(), done.stderr) == (9, "9\n", "")
+
+
+@pytest.mark.job
+def test_nodes_are_cleared_after_a_run_that_failed_and_only_then(tmp_path: Path) -> None:
+    """The launcher starts the program, and the program gets the directory of the job."""
+    made = _plan(tmp_path, shipped="null")
+    log = tmp_path / "log"
+    recorder = tmp_path / "python"
+    recorder.write_text(f'#!/bin/sh\necho "$@" >> {log}\n')
+    recorder.chmod(0o755)
+    directory = _by_hand(replace(made, site=replace(made.site, python=recorder)), launcher="exit $(cat code)")
+    for code in (0, 9):
+        (directory / "code").write_text(str(code))
+        done = subprocess.run(["bash", "job.sh"], cwd=directory, check=False, capture_output=True)
+        assert done.returncode == code
+        assert log.exists() == (code != 0)
+    assert log.read_text() == f"-IS {jobscript.LEFTOVERS} {directory.resolve()}\n"

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from ctypes.util import find_library
@@ -22,6 +23,7 @@ from tests import boxed_ranks, cluster, planning, test_environment_archive, thro
 from tests.boxed_ranks import Boxed
 from tests.cluster import Cluster
 from tests.conftest import BIN, Outcome, Run
+from tests.node_files import processes, ranks, shared
 from tests.standins import libdarshan
 from tests.standins.login import until
 
@@ -228,9 +230,8 @@ def test_why_a_job_ended_is_not_guessed_while_slurm_does_not_answer(
     blind = on_slurm("dlio-hpc", "status", directory, PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
     assert blind.code == 6
     assert "failed" not in blind.out
-    answered = on_slurm("dlio-hpc", "status", directory)
-    assert "failed" in answered.out
-    assert "FAILED" in answered.out
+    _until(lambda: f"{directory.name}  failed " in on_slurm("dlio-hpc", "status", directory).out)
+    assert "(FAILED NonZeroExitCode)" in on_slurm("dlio-hpc", "status", directory).out
 
 
 def test_a_job_is_not_cancelled_in_the_middle_of_its_submission(on_slurm: Run, small: Path, tmp_path: Path) -> None:
@@ -344,6 +345,29 @@ def test_a_job_cancelled_behind_our_back(on_slurm: Run, slurm: Cluster, small: P
     slurm.tell("scancel", json.loads((directory / "job.json").read_bytes())["batch_id"])
     waited = on_slurm("dlio-hpc", "wait", directory, "--json")
     assert (waited.code, waited.job["state"]) == (7, "cancelled")
+
+
+@pytest.mark.usefixtures("foreign")
+@pytest.mark.parametrize("is_cancelled", [True, False], ids=["cancelled", "a rank is killed"])
+def test_a_job_leaves_nothing_on_its_nodes(on_slurm: Run, small: Path, tmp_path: Path, is_cancelled: bool) -> None:
+    """If a rank is killed, all nodes are cleared. Slurm starts nothing more in a job that it cancels: the first node is
+    cleared then, and the other nodes by the next job.
+    """
+    recorder, log = tmp_path / "python", tmp_path / "log"
+    recorder.write_text(f'#!/bin/sh\necho "$SLURMD_NODENAME $2" >> {log}\nexec {sys.executable} "$@"\n')
+    recorder.chmod(0o755)
+    directory = _started(on_slurm, small, "-N", 2, "--ppn", 2, *_SHARED, "-S", f"site.python={recorder}")
+    left = shared(directory)
+    assert left
+    if is_cancelled:
+        assert on_slurm("dlio-hpc", "cancel", directory).code == 0
+    else:
+        os.kill(ranks(directory)[0], signal.SIGKILL)
+    _until((directory / "exit_status").exists)
+    _until(lambda: not processes(directory))
+    assert not [path for path in left if path.exists()]
+    cleared = {line.split()[0] for line in _text(log).splitlines() if line.endswith("leftovers.py")}
+    assert cleared == ({"n1"} if is_cancelled else {"n1", "n2"})
 
 
 def test_a_node_that_goes_down(on_slurm: Run, slurm: Cluster, small: Path) -> None:

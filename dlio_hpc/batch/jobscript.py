@@ -18,6 +18,9 @@ from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import cost
 from dlio_hpc.plan.plan import Plan, Run
 
+# The program that removes what killed ranks leave on a node.
+LEFTOVERS = Path(__file__).resolve().parents[1] / "core" / "leftovers.py"
+
 
 class ScriptStep(NamedTuple):
     """A step of the job script: a command that signals can interrupt. otherwise: shell command that is executed if the
@@ -177,20 +180,33 @@ def _probe(plan: Plan, run: Run) -> list[ScriptStep]:
     return [ScriptStep(f"probe {rundir.run_name(run.number, run.name)}", join(command), Shell("true"))]
 
 
-def _sweep(plan: Plan) -> Shell | None:
-    """Return the shell command that kills ranks that remain on the nodes of the job. The command uses the variables
-    `sweep` and `job` of the script. Return None if the launcher starts ranks as processes of the batch system, because
-    the batch system then ends them itself.
+class Sweep(NamedTuple):
+    """Parts of the job script that clear the nodes after a run that did not succeed. launch: launcher command that
+    starts a program once on each node; empty if only the first node can be cleared. python, program: the interpreter
+    and the file that it runs. kills: whether ranks that remain are killed first; otherwise the batch system kills them.
+    """
 
-    If the launcher starts ranks on the other nodes through pbs_tmrsh, the command runs on the first node only, because
-    PBS starts no further processes in a job that it is ending.
+    launch: Shell
+    python: Shell
+    program: Shell
+    kills: bool
+
+
+def _sweep(plan: Plan) -> Sweep:
+    """Return how the nodes of the job are cleared.
+
+    The batch system ends ranks that the launcher starts as its processes. If ranks on the other nodes are started
+    through pbs_tmrsh, only the first node is cleared, because PBS starts no further processes in a job that it is
+    ending.
     """
     launcher = plan.site.launcher
-    if launcher.kind in {"srun", "pals", "aprun", "flux"}:
-        return None
-    here = [Shell(word) for word in ("sh", "-c", '"$sweep"', "sh", '"$job"')]
     everywhere = plan.nodes > 1 and launcher.remote != "pbs_tmrsh"
-    return join([*launchers.command(plan, one_a_node=True), *here] if everywhere else here)
+    return Sweep(
+        join(launchers.command(plan, one_a_node=True) if everywhere else []),
+        quote(str(plan.site.python)),
+        quote(str(LEFTOVERS)),
+        launcher.kind not in {"srun", "pals", "aprun", "flux"},
+    )
 
 
 class Darshan(NamedTuple):

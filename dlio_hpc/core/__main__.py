@@ -5,18 +5,26 @@ import os
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 from dlio_hpc import document
-from dlio_hpc.core import orphan_ranks
+from dlio_hpc.core import leftovers, orphan_ranks
 from dlio_hpc.errors import DlioError, classified, kind_of, of_system, reported
-from dlio_hpc.files import rundir, safe_folders
+from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.results.run_result import RunError
 
 # When ranks abort, launchers drop output that they have not yet forwarded. The rank that failed first therefore waits
 # _FORWARD_S for its message to be forwarded. It then removes the outputs of the run, for at most _REMOVAL_S, because a
 # file system may hang. Other ranks that fail wait _GRACE_S, so that they do not abort before the first one.
 _FORWARD_S, _REMOVAL_S, _GRACE_S = 0.2, 10.0, 12.0
+# Seconds for which a rank waits until what earlier jobs left on its node is removed.
+_CLEARING_S = 1.0
+# Variables with the number of a rank on its node: of MPICH and Intel MPI, Open MPI, PALS, Flux, Slurm. mpiexec in a job
+# of Slurm passes Slurm's variable on.
+_NODE_RANK = (
+    "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "PALS_LOCAL_RANKID", "FLUX_TASK_LOCAL_ID", "SLURM_LOCALID",
+)  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -34,7 +42,10 @@ def main(arguments: list[str] | None = None) -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with orphan_ranks.ending_all():
         orphan_ranks.end_with_proxy()  # before MPI starts: ranks may wait for others forever in MPI_Init
+        _clear()
         from mpi4py import MPI
+
+        leftovers.mark()
 
         from dlio_hpc.core import clock
         from dlio_hpc.core import run as core
@@ -65,6 +76,15 @@ def main(arguments: list[str] | None = None) -> None:
         if _report(comm.rank, None if is_kept else folder, fault) and outputs is not None:
             _remove(outputs)
         comm.Abort(classified(fault).exit_code)
+
+
+def _clear() -> None:
+    """Remove what killed processes left on this node. MPI_Init needs the shared memory to be clear on every rank. The
+    temporary files are left to one rank of the node.
+    """
+    number = next((os.environ[name] for name in _NODE_RANK if name in os.environ), "0")
+    temporary = None if number == "0" else ()
+    filesystem.answered(partial(leftovers.clear, temporary=temporary), _CLEARING_S)
 
 
 def _remove(outputs: str) -> None:

@@ -29,7 +29,8 @@ keep_status() {
 # Note that a signal ended the script. Ranks that are killed end with the same code, 143.
 note_signal() { echo "143" 2> /dev/null > "$job/terminated"; }
 trap 'note_signal; exit 143' TERM INT HUP   # until ranks are started; without this trap exit_status would be 0
-trap 'keep_status' EXIT
+unswept=   # set if ranks may have left processes, shared memory or temporary files
+trap 'keep_status; [ ! "$unswept" ] || sweep_nodes' EXIT
 for linked in runs runs/*; do   # a link would lead the copy of earlier results, and their removal, elsewhere
   [ ! -L "$linked" ] || { echo "dlio-hpc: $job/$linked is a link; put the folder in its place" >&2; exit 6; }
 done
@@ -56,16 +57,25 @@ is_over() {
 }
 # The same without the batch system: return 0 if the file stop exists or the walltime is over.
 is_over_by_clock() { [ -e "$job/stop" ] || (( SECONDS >= 3600 - 1 )); }
-# Kill the ranks before the script ends. The batch system kills only processes that it started itself; ranks on other
-# nodes may not be among them.
+# Remove what killed ranks leave on a node: shared memory and temporary files.
+# First kill the ranks that are left. The batch system kills only processes that it started itself; ranks on other nodes
+# may not be among them.
 sweep='for process in /proc/[0-9]*; do
   [ "$process/cwd" -ef "$1" ] && grep -aqs "dlio_hpc\.core" "$process/cmdline" &&
     kill -KILL "${process#/proc/}" 2> /dev/null
-done'
+done
+"$2" -IS "$3" "$1" || :'
+# Do so on all nodes, in at most 3 s.
+sweep_nodes() {
+  local launch=()
+  timeout -k 1 3 "${launch[@]}" sh -c "$sweep" sh "$job" /opt/python/bin/python3 /opt/dlio_hpc/core/leftovers.py < /dev/null > /dev/null 2>&1
+  unswept=
+}
+# Wait up to 2 s for the launcher to end the ranks.
 stop_ranks() {
   for _ in {1..20}; do kill -0 "$launched" 2> /dev/null || break; sleep 0.1; done
   kill -KILL "$launched" 2> /dev/null
-  timeout -k 1 3 sh -c "$sweep" sh "$job" < /dev/null > /dev/null 2>&1
+  sweep_nodes   # ranks must have ended before exit_status is written
 }
 # TERM arrives at the time limit (exit code 124, as with timeout(1)) or when the job is cancelled (exit code 143).
 end() {
@@ -87,6 +97,7 @@ run() {
   launched=$!
   while signalled=; wait "$launched"; code=$?; [ "$signalled" ]; do :; done
   launched=
+  [ "$code" = 0 ] || unswept=everywhere
   [ "$code" = 0 ] || ! grep -qsE '"exit_code": 7([^0-9]|$)' "runs/$1/error.json" || exit 124
   return "$code"
 }

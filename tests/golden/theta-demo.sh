@@ -38,7 +38,8 @@ keep_status() {
 # Note that a signal ended the script. Ranks that are killed end with the same code, 143.
 note_signal() { echo "143" 2> /dev/null > "$job/terminated"; }
 trap 'note_signal; exit 143' TERM INT HUP   # until ranks are started; without this trap exit_status would be 0
-trap 'keep_status; [ -z "$timer" ] || kill "$timer" 2> /dev/null; rm -f "$job/.limit"' EXIT
+unswept=   # set if ranks may have left processes, shared memory or temporary files
+trap 'keep_status; [ ! "$unswept" ] || sweep_nodes; [ -z "$timer" ] || kill "$timer" 2> /dev/null; rm -f "$job/.limit"' EXIT
 for linked in runs runs/*; do   # a link would lead the copy of earlier results, and their removal, elsewhere
   [ ! -L "$linked" ] || { echo "dlio-hpc: $job/$linked is a link; put the folder in its place" >&2; exit 6; }
 done
@@ -68,11 +69,20 @@ is_over() {
 }
 # The same without the batch system: return 0 if the file stop exists or the walltime is over.
 is_over_by_clock() { [ -e "$job/stop" ] || (( SECONDS >= $(cat "$job/.limit" 2> /dev/null || echo 3600) - 1 )); }
-# Kill the ranks before the script ends. The batch system kills only processes that it started itself; ranks on other
-# nodes may not be among them.
+# Remove what killed ranks leave on a node: shared memory and temporary files.
+sweep='"$2" -IS "$3" "$1" || :'
+# Do so on all nodes, in at most 3 s.
+sweep_nodes() {
+  local launch=(aprun -n 128 -N 1 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32)
+  [ "$unswept" != here ] || launch=()
+  timeout -k 1 3 "${launch[@]}" sh -c "$sweep" sh "$job" /opt/python/bin/python3 /opt/dlio_hpc/core/leftovers.py < /dev/null > /dev/null 2>&1
+  unswept=
+}
+# Wait up to 2 s for the launcher to end the ranks.
 stop_ranks() {
   for _ in {1..20}; do kill -0 "$launched" 2> /dev/null || break; sleep 0.1; done
   kill -KILL "$launched" 2> /dev/null
+  unswept=here   # the batch system starts nothing more on the other nodes of a job that it is ending
 }
 # TERM arrives at the time limit (exit code 124, as with timeout(1)) or when the job is cancelled (exit code 143).
 end() {
@@ -113,6 +123,7 @@ run() {
   launched=$!
   while signalled=; wait "$launched"; code=$?; [ "$signalled" ]; do :; done
   launched=
+  [ "$code" = 0 ] || unswept=everywhere
   [ "$code" = 0 ] || ! grep -qsE '"exit_code": 7([^0-9]|$)' "runs/$1/error.json" || exit 124
   return "$code"
 }
