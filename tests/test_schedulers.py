@@ -237,10 +237,10 @@ SLURM = [
     ("7|TIMEOUT|TimeLimit", "timeout", "TIMEOUT TimeLimit"),
     ("7|DEADLINE|None", "timeout", "DEADLINE"),
     ("7|CANCELLED|None", "cancelled", "CANCELLED"),
-    ("7|CANCELLED by 1000|", "cancelled", "CANCELLED by 1000"),
-    ("7|CANCELLED+|", "cancelled", "CANCELLED+"),
+    ("7|CANCELLED by 1000|None", "cancelled", "CANCELLED by 1000"),
+    ("7|CANCELLED+|None", "cancelled", "CANCELLED+"),
     ("7|PREEMPTED|None", "cancelled", "PREEMPTED"),
-    ("7|REVOKED|None", "cancelled", "REVOKED"),
+    ("7|REVOKED|None", "running", "REVOKED"),
     ("7|NODE_FAIL|NodeDown", "node_fail", "NODE_FAIL NodeDown"),
     ("7|BOOT_FAIL|None", "node_fail", "BOOT_FAIL"),
     ("7|OUT_OF_MEMORY|OutOfMemory", "out_of_memory", "OUT_OF_MEMORY OutOfMemory"),
@@ -419,7 +419,11 @@ def test_slurm_queues_and_names(said: Said) -> None:
 PBS = [
     ({"job_state": "Q", "comment": "Not Running: Insufficient amount of resource: ncpus"}, "queued", "Not Running: "),
     ({"job_state": "H", "substate": 22}, "queued", ""),
-    ({"job_state": "H", "substate": 20, "Exit_status": -3, "comment": "job held, too many"}, "failed", "job held"),
+    (
+        {"job_state": "H", "substate": 20, "Exit_status": -3, "comment": "job held, too many failed attempts to run"},
+        "failed",
+        "job held",
+    ),
     ({"job_state": "W"}, "queued", ""),
     ({"job_state": "T"}, "queued", ""),
     ({"job_state": "R", "comment": "Job run at"}, "running", "Job run at"),
@@ -548,7 +552,8 @@ def test_pbs_leaves_out_what_it_does_not_know(said: Said) -> None:
     said["qstat"] = Answer(153, "", "qstat: Unknown Job Id 9.pbshost")
     assert _states("pbs", *_known("9.pbshost")) == {}
     said["qstat"] = Answer(0, '{"timestamp":1}', "")
-    assert _states("pbs", *_known("9.pbshost")) == {}
+    with pytest.raises(Unanswered):
+        _states("pbs", *_known("9.pbshost"))
 
 
 def test_pbs_writes_what_is_no_strict_json(said: Said) -> None:
@@ -1021,7 +1026,7 @@ def test_a_rank_that_was_killed_is_no_cancellation(
 def test_a_limit_by_the_clock_of_the_script_alone_is_asked_about(
     said: Said, tmp_path: Path, answer: str, stop: bool, state: str
 ) -> None:
-    said["squeue"] = Answer(0, f"7|{answer}|one", "")
+    said["squeue"] = Answer(0, f"7|{answer}|one|/x", "")
     directory = _recorded(tmp_path, "running", 5, "124")
     if stop:
         (directory / "stop").touch()
@@ -1059,7 +1064,7 @@ def test_a_new_reason_without_a_new_state_is_recorded(
     job_record.save(directory, replace(first, states=(job_record.Sighting("submitted", "2026-11-24T23:00:00Z"),)))
     notices = []
     for reason in ("Priority", "Priority", "AssocMaxJobsLimit", "JobHeldAdmin", "JobHeldAdmin", "None"):
-        said["squeue"] = Answer(0, f"7|PENDING|{reason}|one", "")
+        said["squeue"] = Answer(0, f"7|PENDING|{reason}|one|/x", "")
         newest = job_state.refresh(directory).states[-1]
         assert newest.state == "queued"
         notices.append((newest.text.removeprefix("PENDING").strip(), newest.time[11:13], newest.since[11:13]))
@@ -1068,7 +1073,7 @@ def test_a_new_reason_without_a_new_state_is_recorded(
         ("JobHeldAdmin", "00", "02"), ("JobHeldAdmin", "00", "02"), ("", "00", "03"),
     ]  # fmt: skip
     assert len(job_record.load(directory).states) == 2
-    said["squeue"] = Answer(0, "7|RUNNING|None|one", "")
+    said["squeue"] = Answer(0, "7|RUNNING|None|one|/x", "")
     newest = job_state.refresh(directory).states[-1]
     assert (newest.state, newest.time, newest.text_since) == ("running", "2026-11-25T04:00:00Z", "")
 
@@ -1129,3 +1134,150 @@ def test_a_cluster_that_does_not_answer_hides_no_other(tmp_path: Path, monkeypat
     assert (first.job.state, first.fault) == ("running", None)
     assert second.job.state == "queued"
     assert isinstance(second.fault, Unanswered)
+
+
+# Answers and wrappers that mislead
+
+
+@pytest.mark.parametrize(("name", "answer"), [
+    ("slurm", Answer(1, "4711", "wrapper: cannot write its log")),
+    ("slurm", Answer(-9, "", "")),
+    ("slurm", Answer(137, "", "")),
+    ("slurm", Answer(0, "4711\nRemaining node-hours:\n12345", "")),
+    ("pbs", Answer(1, "12.pbs", "")),
+    ("pbs", Answer(0, "12.pbs\n1234.56", "")),
+    ("flux", Answer(-15, "", "")),
+])  # fmt: skip
+def test_a_job_that_may_have_been_accepted_is_not_rejected(said: Said, name: str, answer: Answer) -> None:
+    """It is found by its name later."""
+    said[SCHEDULERS[name].program] = answer
+    with pytest.raises(Unanswered):
+        SCHEDULERS[name].submit(_plan(name), After())
+
+
+@pytest.mark.parametrize(("name", "program", "out"), [
+    ("slurm", "squeue", "Welcome"), ("pbs", "qselect", "note: use module load pbs"), ("flux", "flux", "motd: hello"),
+])  # fmt: skip
+def test_a_banner_is_no_batch_id_and_no_proof_that_there_is_no_job(
+    said: Said, name: str, program: str, out: str
+) -> None:
+    said[program] = Answer(0, out, "")
+    with pytest.raises(Unanswered, match="no batch id"):
+        SCHEDULERS[name].find(_job())
+    batch_id = {"slurm": "7", "pbs": "7.srv", "flux": "f5ZZyuQ1d"}[name]
+    said[program] = Answer(0, f"{out}\n{batch_id}", "")
+    assert SCHEDULERS[name].find(_job()) == _job(batch_id)
+
+
+def test_slurm_without_a_list_of_clusters_does_not_know_where_a_job_is(said: Said) -> None:
+    with pytest.raises(Unanswered, match="sacctmgr does not list"):
+        slurm.SLURM.find(_job(cluster="all"))
+
+
+def test_slurm_finds_a_job_whose_cluster_was_not_printed(said: Said, calls: list[tuple[str, ...]]) -> None:
+    silent, answer = command.ask, Answer(0, "4711", "")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "ask", lambda *a, **k: answer if a[0] == "sbatch" else silent(*a, **k))
+        accepted = slurm.SLURM.submit(_plan("slurm", 3600, "--clusters=c1,c5"), After())
+    assert (accepted.batch_id, accepted.cluster) == ("4711", "c5"), "never asked or cancelled on both"
+
+
+@pytest.mark.parametrize(("option", "cluster"), [
+    ("--comment='compare with -M c5'", ""), ("-HMc5", "c5"), ("--clus=c5", "c5"), ("--comment=--clusters=c5", ""),
+])  # fmt: skip
+def test_only_the_option_names_the_cluster(monkeypatch: pytest.MonkeyPatch, option: str, cluster: str) -> None:
+    monkeypatch.delenv("SLURM_CLUSTERS", raising=False)
+    assert slurm.SLURM.cluster(_plan("slurm", 3600, option)) == cluster
+
+
+@pytest.mark.parametrize("row", ["7|COMPLETED", "7|CANC", "7|FAILED|", "7|FAILED|None|nam", "7|completed|None|name|/x"])
+def test_a_row_that_is_cut_short_is_no_answer(said: Said, row: str) -> None:
+    said["squeue"], said["sacct"] = Answer(0, row, ""), Answer(0, "", "")
+    with pytest.raises(Unanswered):
+        _states("slurm", *_known("7"))
+
+
+def test_silence_about_a_single_job_is_no_answer(said: Said) -> None:
+    said["squeue"], said["sacct"] = Answer(0, "", ""), Answer(0, "", "")
+    with pytest.raises(Unanswered, match="printed nothing"):
+        _states("slurm", *_known("7"))
+    assert _states("slurm", *_known("7", "8")) == {}, "as squeue answers about two unknown jobs"
+
+
+def test_a_runaway_job_is_named(said: Said) -> None:
+    said["squeue"], said["sacct"] = INVALID, Answer(0, "7|RUNNING|name|/x", "")
+    assert "runawayjobs" in _states("slurm", *_known("7"))["7"].advice
+
+
+def test_a_cancel_that_is_denied_is_no_cancel(said: Said) -> None:
+    said["scancel"] = Answer(0, "", "scancel: error: Kill job error on job id 7: Access/permission denied")
+    with pytest.raises(Unanswered, match="denied"):
+        slurm.SLURM.cancel(_job("7"))
+
+
+def test_pbs_jobs_are_known_by_number_name_and_folder(said: Said, tmp_path: Path) -> None:
+    held = {"Job_Name": "renamed", "job_state": "R", "Output_Path": f"host:{tmp_path}/job.out"}
+    said["qstat"] = _qstat({"7.srv.example.org": held})
+    assert _states("pbs", JobRef("7.srv", tmp_path, "name"))["7.srv"].state == "running"
+    assert _states("pbs", JobRef("7.srv", tmp_path / "other", "name")) == {}
+
+
+def test_a_held_job_with_one_failed_start_is_not_deleted(said: Said) -> None:
+    held = {"Job_Name": "name", "job_state": "H", "substate": 20, "Hold_Types": "u", "Exit_status": -3}
+    said["qstat"] = _qstat({"7": held})
+    assert _states("pbs", *_known("7"))["7"].text == "held by its owner", "qdel does not answer here"
+    said["qstat"] = _qstat({"7": held | {"substate": 22}})
+    assert _states("pbs", *_known("7"))["7"].text == "held by its owner", "and it waits for another job"
+
+
+def test_place_is_an_option_and_no_part_of_a_word() -> None:
+    assert "-l place=scatter" in pbs.PBS.request(_plan("pbs", 3600, "-v marketplace=x"))["options"]
+    assert (
+        "-l place=scatter"
+        not in pbs.PBS.request(_plan("pbs", 3600, "-l mem=4gb,place=pack", job_options="[]"))["options"]
+    )
+
+
+@pytest.mark.parametrize(("name", "option"), [
+    ("slurm", "--dependency=afterok:35"), ("slurm", "-d afterok:35"), ("pbs", "-W depend=afterok:35"),
+])  # fmt: skip
+def test_a_dependency_of_the_options_is_not_replaced(name: str, option: str) -> None:
+    made = _plan(name, 3600, option)
+    SCHEDULERS[name].command(made, After())
+    with pytest.raises(ConfigError, match="sets a dependency"):
+        SCHEDULERS[name].command(made, After(("34",)))
+
+
+@pytest.mark.parametrize(("changes", "option"), [
+    ({"queue": "debug"}, "--partition=batch"), ({"queue": "debug"}, "-p batch"), ({"account": "a"}, "-A other"),
+])  # fmt: skip
+def test_a_queue_is_given_once(changes: dict[str, str], option: str) -> None:
+    with pytest.raises(ConfigError, match="a job option sets it, too"):
+        SCHEDULERS["slurm"].request(_plan("slurm", 3600, option, **changes))
+
+
+@pytest.mark.parametrize("state", ["running", "queued"])
+def test_a_job_of_another_cluster_is_not_lost_here(said: Said, tmp_path: Path, state: str) -> None:
+    """The user asks from a login node of another cluster, or in a nested instance of Flux."""
+    said["squeue"], said["sacct"] = INVALID, Answer(0, "", "")
+    said["scontrol"] = Answer(0, "ClusterName             = other\nSlurmctldPort = 6817", "")
+    directory = _recorded(tmp_path, state, 5, None, attempt=False)
+    job_record.save(directory, replace(job_record.load(directory), home="dlio"))
+    with pytest.raises(Unanswered, match="was submitted to dlio, but other answers here"):
+        job_state.refresh(directory)
+    with pytest.raises(Unanswered):
+        cancel(directory)
+    with pytest.raises(Unanswered):
+        collect(directory)
+    said["scontrol"] = Answer(0, "ClusterName = dlio", "")
+    assert job_state.refresh(directory).state == "lost"
+
+
+def test_a_job_waits_for_no_job_of_another_cluster(said: Said, tmp_path: Path) -> None:
+    said["squeue"] = Answer(0, "7|PENDING|Priority|one|/x", "")
+    directory = _recorded(tmp_path, "queued", 5, None, attempt=False)
+    assert submit.parents([directory], _plan("slurm")) == ("7",)
+    job_record.save(directory, replace(job_record.load(directory), cluster="c5"))
+    with pytest.raises(ConfigError, match="it is on cluster c5"):
+        submit.parents([directory], _plan("slurm"))
+    assert submit.parents([directory], _plan("slurm", 3600, "--clusters=c5")) == ("7",)

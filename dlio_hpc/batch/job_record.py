@@ -40,7 +40,8 @@ class Job(Struct, frozen=True):
     """A batch job. states: observed states, oldest first. after: batch ids of the jobs that this job waits for.
     cancel_asked: time (UTC) at which cancellation was requested; None if it was not requested. cluster: the cluster of
     Slurm that has the job; empty for the cluster of the login node. Before the batch id is known, it may be a list of
-    clusters. remarks: what the batch system printed when it accepted the job, such as a limit that a filter changed.
+    clusters. home: the instance of the batch system that the job was submitted to; empty if it is not known. remarks:
+    what the batch system printed when it accepted the job, such as a limit that a filter changed.
     """
 
     job: str
@@ -55,6 +56,7 @@ class Job(Struct, frozen=True):
     cancel_asked: str | None = None
     schema: int = 1
     cluster: str = ""
+    home: str = ""
     remarks: str = ""
 
     @property

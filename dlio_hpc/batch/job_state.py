@@ -15,6 +15,7 @@ from msgspec import structs
 from dlio_hpc import units
 from dlio_hpc.batch.job_record import Job, host, load, reference, require_host, save, with_state
 from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, JobRef, JobStatus, Scheduler, State
+from dlio_hpc.command import Unanswered
 from dlio_hpc.errors import DlioError, Unexpected
 from dlio_hpc.files import rundir
 
@@ -33,7 +34,9 @@ _CLEAR_S, _LOOK_S = 60.0, 0.5
 # slurmstepd and PBS's MOM.
 _LAST_WORDS: tuple[tuple[re.Pattern[bytes], State], ...] = (
     (
-        re.compile(rb"oom[_-]kill|Out Of Memory|OOM Killed|mem limit exceeded|xceeded (job )?memory limit"),
+        re.compile(
+            rb"Detected \d+ oom[_-]kill event|Out Of Memory|OOM Killed|mem limit exceeded|xceeded (job )?memory limit"
+        ),
         "out_of_memory",
     ),
     (re.compile(rb"PBS: job killed: v?mem \S+ exceeded limit"), "out_of_memory"),
@@ -184,7 +187,23 @@ def _ask_scheduler(scheduler: Scheduler, jobs: dict[Path, Job]) -> dict[Path, _A
         sights = scheduler.states(list(known.values())) if known else {}
     except DlioError as fault:
         return answers | {path: _Answer(job, None, fault) for path, job in known.items()}
-    return answers | {path: _Answer(job, sights.get(job), None) for path, job in known.items()}
+    missing = {path for path, job in known.items() if job not in sights}
+    elsewhere = _elsewhere(scheduler, {path: jobs[path] for path in missing})
+    return answers | {path: _Answer(job, sights.get(job), elsewhere.get(path)) for path, job in known.items()}
+
+
+def _elsewhere(scheduler: Scheduler, jobs: dict[Path, Job]) -> dict[Path, DlioError]:
+    """Return an error for each job that was submitted to another instance of the batch system than the one that answers
+    here: this one does not know the job, but the job may live.
+    """
+    here = scheduler.home() if any(job.home and not job.cluster for job in jobs.values()) else ""
+    return {
+        path: Unanswered(
+            f"job {job.job} was submitted to {job.home}, but {here} answers here; ask where it was submitted"
+        )
+        for path, job in jobs.items()
+        if here and job.home and not job.cluster and job.home != here
+    }
 
 
 def _settled(directory: Path, answer: _Answer | None) -> JobSnapshot:

@@ -65,9 +65,12 @@ def check_commands(plans: Sequence[Plan]) -> None:
             f"{scheduler.program} is not on PATH here; submit from a login node of site {plan.site.name}, or "
             "print the job without submitting it, with --dry-run"
         )
+    cluster = scheduler.cluster(plan)
+    if len(plans) > 1 and ("," in cluster or cluster == "all"):
+        raise ConfigError(f"clusters {cluster}: the jobs of a study wait for each other; name one cluster")
     known = plan.site.queues.get(plan.queue or "")
     if plan.site.limits.jobs is not None or (known is not None and known.jobs is not None):
-        site_limits.check_jobs(plan.site, plan.queue, scheduler.queues(scheduler.cluster(plan)), len(plans))
+        site_limits.check_jobs(plan.site, plan.queue, scheduler.queues(cluster), len(plans))
 
 
 def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -> Submitted:
@@ -87,7 +90,9 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
         try:
             accepted = scheduler.submit(plan, after)
             cluster = accepted.cluster or record.cluster
-            record = replace(record, batch_id=accepted.batch_id, cluster=cluster, remarks=accepted.remarks)
+            record = replace(
+                record, batch_id=accepted.batch_id, cluster=cluster, home=scheduler.home(), remarks=accepted.remarks
+            )
         except Unanswered as fault:
             raise Unanswered(
                 f"{fault}; it is not known whether job {plan.job} was accepted. To look for it: dlio-hpc status "
@@ -128,6 +133,11 @@ def parents(directories: Sequence[Path], plan: Plan) -> tuple[str, ...]:
             raise ConfigError(f"--after {record.job}: this job ended as {record.state}; no job can depend on it")
         if record.scheduler != plan.site.scheduler or record.batch_id is None:
             raise ConfigError(f"--after {record.job}: this is not a job of {plan.site.name}'s batch system")
+        if not record.ended and record.cluster != SCHEDULERS[plan.site.scheduler].cluster(plan):
+            raise ConfigError(
+                f"--after {record.job}: it is on cluster {record.cluster or 'of this node'}; both must be "
+                f"on one cluster (-J --clusters={record.cluster or 'NAME'})"
+            )
         if not record.ended and record.scheduler == "cobalt" and job_record.load_plan(directory).is_link:
             raise ConfigError(
                 f"--after {record.job}: Cobalt cannot tell whether a job of a study succeeds; wait until it has ended"

@@ -11,11 +11,13 @@ from dlio_hpc import command
 from dlio_hpc.batch.schedulers import refused_options
 from dlio_hpc.batch.schedulers.scheduler import Accepted, After, JobRef, JobStatus, Row
 from dlio_hpc.batch.shell_quoting import Shell
-from dlio_hpc.command import Answer, Unanswered
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.command import Answer, Unanswered, unexplained
+from dlio_hpc.errors import ConfigError, printable
 from dlio_hpc.plan.plan import Plan
 
 _SUBMIT_S = 180
+# Exit codes of a shell whose command was interrupted, killed or ended by a signal.
+_KILLED = {130, 137, 143}
 # Number of characters that are kept of what the batch system says when it accepts a job.
 _REMARKS = 1000
 _UNREACHABLE = re.compile(
@@ -43,23 +45,26 @@ def submit(arguments: Arguments, batch_id: re.Pattern[str], plan: Plan, after: A
     """Run the submit command and return the answer of the batch system.
 
     arguments: function that returns the submit command. batch_id: pattern with a group `id` and, if the batch system
-    has clusters, a group `cluster`. It is applied to the last line of output that it matches, because sites may print
-    other lines before that line. If the batch system rejects the job, raise ConfigError with its message. If no batch
-    id is printed, raise Unanswered.
+    has clusters, a group `cluster`. Exactly one line of the output must match it; sites may print other lines. If the
+    batch system rejects the job, raise ConfigError with its message. If it is not certain whether the batch system has
+    the job, or which id the job has, raise Unanswered; the job is then found by its name.
     """
     submit_command = arguments(plan, after)
     answer = ask(*submit_command, cwd=plan.directory, patience_s=_SUBMIT_S)
+    lines = [line.strip() for line in answer.lines]
+    ids = [match for line in lines if (match := batch_id.fullmatch(line))]
+    if answer.code < 0 or answer.code in _KILLED or (answer.code and ids):
+        raise unexplained(submit_command[0], answer)
     if answer.code:
         raise ConfigError(f"{submit_command[0]} rejected the job: {answer.text}")
-    lines = [line.strip() for line in answer.lines]
-    for number, line in reversed(list(enumerate(lines))):
-        if match := batch_id.fullmatch(line):
-            others = [*lines[:number], *lines[number + 1 :], *answer.err.splitlines()]
-            remarks = " ".join(text.removeprefix(f"{submit_command[0]}: ") for text in others if text.strip())
-            return Accepted(match["id"], match.groupdict().get("cluster") or "", remarks[:_REMARKS])
-    raise Unanswered(
-        f"{submit_command[0]} accepted the job, but printed no batch id that dlio-hpc recognises: {answer.out[:200]!r}"
-    )
+    if len(ids) != 1:
+        number = "several batch ids" if ids else "no batch id"
+        raise Unanswered(
+            f"{submit_command[0]} accepted the job, but printed {number} that dlio-hpc recognises: {answer.out[:200]!r}"
+        )
+    others = [*(line for line in lines if line != ids[0].string), *answer.err.splitlines()]
+    remarks = " ".join(text.removeprefix(f"{submit_command[0]}: ") for text in others if text.strip())
+    return Accepted(ids[0]["id"], ids[0].groupdict().get("cluster") or "", printable(remarks)[:_REMARKS])
 
 
 def own(program: str, jobs: Sequence[JobRef], rows: Iterable[Row | str]) -> dict[JobRef, JobStatus]:
@@ -84,11 +89,31 @@ def own(program: str, jobs: Sequence[JobRef], rows: Iterable[Row | str]) -> dict
 
 
 def _is_same(row: Row, job: JobRef) -> bool:
-    return row.name in {"", job.name} or (row.directory != "" and row.directory == str(job.directory.absolute()))
+    if row.name in {"", job.name}:
+        return True
+    return row.directory != "" and os.path.realpath(row.directory) == os.path.realpath(job.directory)
 
 
-def dependencies(after: After) -> str:
-    """Return the dependencies in the syntax of Slurm and PBS, such as "afterok:1:2,afterany:3"."""
+def only_ids(program: str, lines: Sequence[str], batch_id: re.Pattern[str]) -> list[str]:
+    """Return the lines that are batch ids. Raise Unanswered if there are only other lines. program: the command that
+    printed them.
+    """
+    ids = [line.strip() for line in lines if batch_id.fullmatch(line.strip())]
+    if not ids and any(line.strip() for line in lines):
+        raise Unanswered(f"{program} printed no batch id: {lines[0][:80]!r}")
+    return ids
+
+
+def dependencies(plan: Plan, after: After) -> str:
+    """Return the dependencies in the syntax of Slurm and PBS, such as "afterok:1:2,afterany:3". Raise ConfigError if an
+    option of the job sets dependencies, too: the submit command would replace them.
+    """
+    names = refused_options.OPTIONS[plan.site.scheduler].dependency
+    given = refused_options.values(plan.site.scheduler, [*plan.site.job_options, *plan.job_options], names)
+    if any("depend" in value or names != "-W" for value in given):
+        raise ConfigError(
+            "a job option sets a dependency; it cannot be used with --after, or in a study of several jobs"
+        )
     kinds = {"afterok": after.well, "afterany": after.over}
     return ",".join(":".join([kind, *ids]) for kind, ids in kinds.items() if ids)
 
@@ -118,6 +143,10 @@ def options(plan: Plan, queue_option: str, account_option: str) -> list[str]:
         lines.append(account_option + plain(plan.account))
     lines += [*site.job_options, *plan.job_options]
     refused_options.check(site.scheduler, lines)
+    own = refused_options.OPTIONS[site.scheduler]
+    for option, names, value in (("--queue", own.queue, queue), ("--account", own.account, plan.account)):
+        if value is not None and refused_options.values(site.scheduler, plan.job_options, names):
+            raise ConfigError(f"{option} {value}: a job option sets it, too; give one of them")
     return lines
 
 

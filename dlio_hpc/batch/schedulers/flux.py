@@ -38,6 +38,7 @@ _FIELDS = (
 # Text in the note of the exception if the first node is lost. The type of the exception is then exec, and does not show
 # that a node failed.
 _NODE_LOST = "node failure"
+_ID = re.compile("[ƒf](?P<id>[1-9A-HJ-NP-Za-km-z]{5,12})")
 # Characters that flux queue list prints for "yes", with and without UTF-8.
 YES = {"✔", "y"}
 
@@ -65,7 +66,7 @@ def _submit(plan: Plan, after: After) -> Accepted:
     """Submit the job. The batch id starts with f, as Flux prints it in locales that lack the letter ƒ. Flux accepts
     both letters.
     """
-    accepted = common.submit(_arguments, re.compile("[ƒf](?P<id>[1-9A-HJ-NP-Za-km-z]{5,12})"), plan, after)
+    accepted = common.submit(_arguments, _ID, plan, after)
     return accepted._replace(batch_id=f"f{accepted.batch_id}")
 
 
@@ -111,7 +112,8 @@ def _cancel(job: JobRef) -> None:
 
 def _find(job: JobRef) -> JobRef | None:
     lines = _listed("jobs", "-a", "-n", "-c", "0", f"--name={job.name}", "-o", "{id.f58plain}")
-    return job._replace(batch_id=lines[0]) if lines else None
+    ids = common.only_ids("flux jobs", lines, _ID)
+    return job._replace(batch_id=ids[0]) if ids else None
 
 
 def _queues(_cluster: str) -> list[tuple[str, ...]]:
@@ -169,6 +171,12 @@ def _probe(plan: Plan, script: Path) -> str:
     return f"queue {plan.queue} is enabled and started; limits are checked at submission only"
 
 
+def _home() -> str:
+    """Return the depth of this Flux instance among nested ones, and its own batch id in the instance around it."""
+    answers = [detection.try_ask("flux", "getattr", name) for name in ("instance-level", "jobid")]
+    return "/".join(answer.out for answer in answers if answer is not None and not answer.code)
+
+
 def _detect() -> detection.DetectedSystem | None:
     """Detect Flux and its enabled queues. Return None if no Flux instance answers. The node limit of a queue is the
     limit that the queue sets for a job or, if it sets none, the number of its nodes.
@@ -201,5 +209,5 @@ def _launcher(_library: str) -> detection.DetectedLauncher:
 
 FLUX = Scheduler(
     "flux", quote, _request, _command, _submit, _states, _cancel, _find, _queues, _probe, _detect,
-    unprobed="bank and limits of the queue", job_variable="FLUX_ENCLOSING_ID",
+    home=_home, unprobed="bank and limits of the queue", job_variable="FLUX_ENCLOSING_ID",
 )  # fmt: skip

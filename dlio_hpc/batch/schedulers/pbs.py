@@ -3,6 +3,7 @@ observed with OpenPBS 23.06.
 """
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dlio_hpc import units
-from dlio_hpc.batch.schedulers import common, detection
+from dlio_hpc.batch.schedulers import common, detection, refused_options
 from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Row, Scheduler, State
 from dlio_hpc.command import Answer, Unanswered, unexplained
 from dlio_hpc.errors import ConfigError
@@ -48,18 +49,18 @@ _DELETIONS: dict[tuple[int | None, bool], str] = {
     (_DELETED, False): "deleted while it ran", (_DELETED, True): "deleted before it ran",
     (92, True): "deleted by PBS before it ran, because a job that it waited for failed",
 }  # fmt: skip
+_ID = re.compile(r"(?P<id>[0-9]+\.[\w.-]+)")
 _NO_HISTORY = "maintain job history"
 _UNKNOWN = re.compile("Unknown Job|has finished")
-# PBS holds a job after several failed starts, for example because a hook of a node rejects it. Such a job never runs.
-# Its Exit_status or its comment shows this.
-_RETRY, _HOPELESS = -3, "job held, too many failed attempts"
+# PBS holds a job after 21 failed starts, for example because a hook of a node rejects it. Such a job never runs.
+_HOPELESS = "job held, too many failed attempts"
 # Substate of a job that waits for the end of other jobs (job.h).
 _DEPENDS = 22
 # Holders by letter of Hold_Types. A hold of the system can be released by the facility alone.
 _HOLDERS = {"s": "by the system", "o": "by an operator", "u": "by its owner"}
 _ASK_LESS = "cancel the job and submit it with a smaller request or another --queue"
 # Attributes that are read.
-_READ = ("Job_Name", "job_state", "queue", "Hold_Types", "substate", "comment", "Exit_status")
+_READ = ("Output_Path", "Job_Name", "job_state", "queue", "Hold_Types", "substate", "comment", "Exit_status")
 
 
 def _request(plan: Plan) -> dict[str, Any]:
@@ -75,7 +76,8 @@ def _options(plan: Plan) -> list[str]:
     another placement.
     """
     lines = common.options(plan, "-q ", "-A ")
-    return lines if any("place=" in line for line in lines) else ["-l place=scatter", *lines]
+    asked = refused_options.values("pbs", lines, "-l")
+    return lines if any("place=" in value for value in asked) else ["-l place=scatter", *lines]
 
 
 def _select(plan: Plan) -> str:
@@ -91,24 +93,32 @@ def _select(plan: Plan) -> str:
     return ":".join([str(plan.nodes), *(f"{name}={value}" for name, value in chunk.items())])
 
 
-def _arguments(_plan: Plan, after: After) -> list[str]:
-    depends = ["-W", f"depend={common.dependencies(after)}"] if after.all else []
+def _arguments(plan: Plan, after: After) -> list[str]:
+    depends = ["-W", f"depend={common.dependencies(plan, after)}"] if after.all else []
     return ["qsub", *depends, rundir.SCRIPT]
 
 
 _command = partial(common.typed, _arguments)
-_submit = partial(common.submit, _arguments, re.compile(r"(?P<id>[0-9]+\.[\w.-]+)"))
+_submit = partial(common.submit, _arguments, _ID)
 
 
 def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
     """Return the states of the jobs that PBS knows. Jobs that PBS holds forever after failed starts are deleted."""
-    attributes = _all("-x", [job.batch_id for job in jobs])
-    rows = [Row(batch_id, str(job.get("Job_Name", "")), sight(job)) for batch_id, job in attributes.items()]
+    asked = {job.batch_id.partition(".")[0]: job.batch_id for job in jobs}
+    printed = _all("-x", [job.batch_id for job in jobs])
+    # The name of the server may be printed with or without its domain.
+    attributes = {asked.get(key.partition(".")[0], key): job for key, job in printed.items()}
+    rows = [Row(key, str(job.get("Job_Name", "")), sight(job), _folder(job)) for key, job in attributes.items()]
     states = common.own("qstat", jobs, rows)
     for job in states:
         if _is_hopeless(attributes[job.batch_id]):
             _cancel(job)  # PBS would hold it forever
     return states
+
+
+def _folder(job: Attributes) -> str:
+    """Return the folder of job.out, which PBS prints after the name of a host; empty if it is not known."""
+    return os.path.dirname(str(job.get("Output_Path", "")).partition(":")[2])
 
 
 def _all(history: str, ids: Sequence[str]) -> dict[str, Attributes]:
@@ -120,9 +130,7 @@ def _all(history: str, ids: Sequence[str]) -> dict[str, Attributes]:
 
 
 def _is_hopeless(job: Attributes) -> bool:
-    if job.get("job_state") != "H":
-        return False
-    return _number(job.get("Exit_status")) == _RETRY or str(job.get("comment", "")).startswith(_HOPELESS)
+    return job.get("job_state") == "H" and str(job.get("comment", "")).startswith(_HOPELESS)
 
 
 def _jobs(history: str, ids: Sequence[str]) -> dict[str, Attributes]:
@@ -140,7 +148,10 @@ def _jobs(history: str, ids: Sequence[str]) -> dict[str, Attributes]:
     if not answer.out and not answer.code:
         raise Unanswered("qstat printed nothing")
     try:
-        return section(answer, "Jobs") if answer.out else {}
+        jobs = section(answer, "Jobs") if answer.out else {}
+        if not (jobs or answer.code):
+            raise unexplained("qstat", answer)  # it ends with 153 if it does not know a job
+        return jobs
     except Unanswered as fault:
         if jobs := _from_text(common.ask(*question, *ids).out):
             return jobs
@@ -167,7 +178,8 @@ def section(answer: Answer, key: str) -> dict[str, Attributes]:
     Unanswered if the JSON cannot be parsed. In the JSON of OpenPBS up to 23.06, variables such as .5, 005 or inf have
     no quotes, and a backslash before a comma is not escaped.
     """
-    for text in (answer.out, _mended(answer.out)):
+    out = answer.out[max(0, answer.out.find("{")) :]  # wrappers may print other lines first
+    for text in (out, _mended(out)):
         with suppress(ValueError, TypeError, AttributeError, RecursionError):
             document = json.loads(text, strict=False)
             return {name: dict(attributes) for name, attributes in document.get(key, {}).items()}
@@ -206,10 +218,11 @@ def _live(letter: str, job: Attributes) -> JobStatus:
     comment, state = str(job.get("comment", "")), _LIVE.get(letter, "running")
     if letter in _SUSPENDED:
         return JobStatus(state, "suspended", suspended=True, advice="PBS resumes it (qsig -s resume)")
-    if letter == "H" and _number(job.get("substate")) == _DEPENDS:
+    kinds = str(job.get("Hold_Types", ""))
+    if letter == "H" and _number(job.get("substate")) == _DEPENDS and not {"u", "o"} & set(kinds):
         return JobStatus(state, "waits for the end of other jobs")
     if letter == "H":
-        holder = next((text for kind, text in _HOLDERS.items() if kind in str(job.get("Hold_Types", ""))), "")
+        holder = next((text for kind, text in _HOLDERS.items() if kind in kinds), "")
         return JobStatus(state, f"held {holder}".strip(), advice="release it: qrls, or ask the facility")
     never = comment.startswith("Can Never Run")
     return JobStatus(state, comment, never, advice=_ASK_LESS if never else "")
@@ -241,7 +254,8 @@ def _find(job: JobRef) -> JobRef | None:
         answer = common.ask("qselect", "-N", job.name)
     if answer.code:
         raise unexplained("qselect", answer)
-    return job._replace(batch_id=answer.lines[0]) if answer.lines else None
+    ids = common.only_ids("qselect", answer.lines, _ID)
+    return job._replace(batch_id=ids[0]) if ids else None
 
 
 def _queues(_cluster: str) -> list[tuple[str, ...]]:

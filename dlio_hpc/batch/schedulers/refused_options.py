@@ -33,12 +33,14 @@ class Refused(NamedTuple):
 
 class Options(NamedTuple):
     """The options of a submit command. refused: the options that are refused. flags: letters of the short options that
-    have no value. has_prefixes: whether a long option may be cut short, as getopt_long(3) allows.
+    have no value. queue, account, dependency: names of these options; each counts once, so a second one is refused.
     """
 
     refused: tuple[Refused, ...]
     flags: str
-    has_prefixes: bool = True
+    queue: str = ""
+    account: str = ""
+    dependency: str = ""
 
 
 # sbatch(1), qsub(1B) of OpenPBS, flux-batch(1), and qsub of Cobalt 1.0.33.
@@ -51,7 +53,8 @@ OPTIONS: dict[str, Options] = {
             Refused("-i --input", "the job script reads no input"),
             Refused("-D --chdir", _FOLDER),
             Refused("-J --job-name", _NAME),
-            Refused("-N --nodes -n --ntasks --ntasks-per-node --tasks-per-node", _SIZE),
+            Refused("-N --nodes -n --ntasks --ntasks-per-node --tasks-per-node -F --nodefile", _SIZE),
+            Refused("--ntasks-per-socket --ntasks-per-core --ntasks-per-gpu -B --extra-node-info", _SIZE),
             Refused("-t --time", _TIME),
             Refused("--signal", _WARNING),
             Refused("--wrap", _SCRIPT),
@@ -59,7 +62,7 @@ OPTIONS: dict[str, Options] = {
             Refused("-k --no-kill", "the job would go on without a node that failed"),
             Refused("--test-only -h --help --usage -V --version", _NO_JOB),
         ),
-        "hHIkOQsuvVW",
+        "hHIkOQsuvVW", "-p --partition", "-A --account", "-d --dependency",
     ),
     "pbs": Options(
         (
@@ -69,15 +72,20 @@ OPTIONS: dict[str, Options] = {
             Refused("-N", _NAME),
             Refused("-l", _SIZE, r"(.*,)?(select|nodes|nodect|ncpus|mpiprocs)=.*"),
             Refused("-l", _TIME, r"(.*,)?walltime=.*"),
-            Refused("-W", _WAITS, r"(.*,)?block=(?i:true).*"),
-            Refused("-W", _FOLDER, r"(.*,)?sandbox=(?i:private).*"),
+            Refused("-W", _WAITS, r"(.*,)?\s*block\s*=\s*(?i:true).*"),
+            Refused("-W", _FOLDER, r"(.*,)?\s*sandbox\s*=\s*(?i:private).*"),
+            Refused("-W", _SEVERAL, r"(.*,)?\s*array_indices_submitted\s*=.*"),
+            Refused("-W", _OUTPUT, r"(.*,)?\s*(Output_Path|Error_Path|Join_Path|Keep_Files|Remove_Files)\s*=.*"),
+            Refused("-W", _NAME, r"(.*,)?\s*Job_Name\s*=.*"),
+            Refused("-W", "the job script needs bash", r"(.*,)?\s*Shell_Path_List\s*=.*"),
+            Refused("-W", "the job is a batch job", r"(.*,)?\s*interactive\s*=.*"),
             Refused("-S", "the job script needs bash"),
             Refused("-C", "it changes the mark of option lines"),
             Refused("-I -X -G -f", "the job is a batch job"),
             Refused("-z", "dlio-hpc reads the batch id that qsub prints"),
             Refused("--", _SCRIPT),
         ),
-        "fhIVXzG",
+        "fhIVXzG", "-q", "-A", "-W",
     ),
     "flux": Options(
         (
@@ -91,8 +99,13 @@ OPTIONS: dict[str, Options] = {
             Refused("--signal", "Flux sends its signal to the brokers of the other nodes, which end"),
             Refused("--wrap", _SCRIPT),
             Refused("--dry-run -h --help", _NO_JOB),
+            Refused("-o --setopt", _OUTPUT, r"(output|error|input)\b.*"),
+            Refused("-S --setattr", _FOLDER, r"(attributes\.)?\.?(system\.)?cwd=.*"),
+            Refused("-S --setattr", _TIME, r"(attributes\.)?\.?(system\.)?duration=.*"),
+            Refused("-S --setattr", _NAME, r"(attributes\.)?\.?(system\.)?job\.name=.*"),
+            Refused("-S --setattr", _OUTPUT, r"(attributes\.)?\.?(system\.)?shell\.options\.output.*"),
         ),
-        "hvxuq",
+        "hvxuq", "-q --queue", "--bank",
     ),
     "cobalt": Options(
         (
@@ -106,7 +119,7 @@ OPTIONS: dict[str, Options] = {
             Refused("-I --interactive", "the job is a batch job"),
             Refused("--version --help", _NO_JOB),
         ),
-        "dhvI",
+        "dhvI", "-q --queue", "-A --project", "--dependencies",
     ),
     "local": Options((), ""),
 }  # fmt: skip
@@ -121,13 +134,21 @@ def check(scheduler: str, lines: Iterable[str]) -> None:
                 raise ConfigError(f"job option {line!r}: {name} cannot be used, because {why}")
 
 
+def values(scheduler: str, lines: Iterable[str], names: str) -> list[str]:
+    """Return the values that option lines give an option. names: the names of the option, separated by blanks."""
+    options = OPTIONS[scheduler]
+    return [value for line in lines for name, value in _parsed(line, options) if _is_one_of(name, names)]
+
+
 def _why(name: str, value: str, options: Options) -> str | None:
-    for row in options.refused:
-        names = row.names.split()
-        is_cut = options.has_prefixes and len(name) > 3 and any(full.startswith(name) for full in names)
-        if (name in names or (is_cut and name.startswith("--"))) and re.fullmatch(row.values, value):
-            return row.why
-    return None
+    rows = (row for row in options.refused if _is_one_of(name, row.names))
+    return next((row.why for row in rows if re.fullmatch(row.values, value, re.DOTALL)), None)
+
+
+def _is_one_of(name: str, names: str) -> bool:
+    """Return whether an option has one of these names. A long option may be cut short (getopt_long(3))."""
+    is_cut = name.startswith("--") and len(name) > 3
+    return any(name == full or (is_cut and full.startswith(name)) for full in names.split())
 
 
 def _parsed(line: str, options: Options) -> Iterator[tuple[str, str]]:
@@ -135,7 +156,7 @@ def _parsed(line: str, options: Options) -> Iterator[tuple[str, str]]:
     word of several letters, such as -Ha, may be several short options.
     """
     try:
-        words = shlex.split(line, comments=True)
+        words = shlex.split(line)
     except ValueError:
         words = line.split()
     for number, word in enumerate(words):

@@ -98,6 +98,8 @@ class Scheduler(NamedTuple):
     unprobed: what `probe` cannot check, because the batch system checks it only at submission.
     cluster: returns the clusters that a plan may be submitted to, separated by commas; empty for the cluster of the
     login node.
+    home: returns the name of the instance of the batch system that answers here, such as the cluster of this node;
+    empty if it is not known, or if the batch ids contain it. A job is not lost if another instance does not know it.
     job_variable: an environment variable that the batch system sets only in its jobs; empty if there is none. A job
     script that is run by hand, without this variable, has no time limit.
     """
@@ -116,4 +118,5 @@ class Scheduler(NamedTuple):
     is_queue: bool = True
     unprobed: str = ""
     cluster: Callable[[Plan], str] = lambda _plan: ""
+    home: Callable[[], str] = lambda: ""
     job_variable: str = ""

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlio_hpc import units
-from dlio_hpc.batch.schedulers import common, detection
-from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Row, Scheduler, State
+from dlio_hpc.batch.schedulers import common, detection, refused_options
+from dlio_hpc.batch.schedulers.scheduler import ENDED, Accepted, After, JobRef, JobStatus, Row, Scheduler, State
 from dlio_hpc.batch.shell_quoting import quote
-from dlio_hpc.command import Answer, CommandMissing, unexplained
+from dlio_hpc.command import Answer, CommandMissing, Unanswered, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
 
-# Slurm states of queued jobs and of jobs that have ended. All other states count as running.
+# Slurm states of queued jobs and of jobs that have ended.
 _WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD",
             "EXPEDITING"}  # fmt: skip
 _OVER: dict[str, State] = {
@@ -28,15 +28,18 @@ _OVER: dict[str, State] = {
     "DEADLINE": "timeout",
     "CANCELLED": "cancelled",
     "PREEMPTED": "cancelled",
-    "REVOKED": "cancelled",
     "NODE_FAIL": "node_fail",
     "BOOT_FAIL": "node_fail",
     "OUT_OF_MEMORY": "out_of_memory",
 }
 # States of jobs whose processes are stopped: scontrol suspend, gang scheduling, scancel --signal=STOP.
 _SUSPENDED = {"SUSPENDED", "STOPPED"}
+# All other states (slurm.h; "Job State Codes" in Slurm's documentation, to 26.05). Of a job that is REVOKED, another
+# cluster of the federation runs a copy.
+_RUNNING = {"RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "RESIZING", "LAUNCH_FAILED", "POWER_UP_NODE",
+            "RECONFIG_FAIL", "UPDATE_DB", "REVOKED", *_SUSPENDED}  # fmt: skip
 # A state, flags of newer releases after commas, and what accounting appends.
-_STATE = re.compile(r"[A-Z_]{4,}[A-Z_,]*\+?(?: by \S+)?")
+_STATE = re.compile(r"([A-Z_]+)[A-Z_,]*\+?(?: by \S+)?")
 
 
 class _Reason(NamedTuple):
@@ -69,10 +72,11 @@ _REASONS = (
     _Reason("BadConstraints|DeadLine|BurstBufferOperation", True, f"no node fits the request; {_OTHER} other options"),
     _Reason("JobHeldAdmin", False, "an administrator holds the job; ask the facility"),
     _Reason("JobHeldUser", False, "the job is held; release it: scontrol release {id}"),
-    _Reason("JobHoldMaxRequeue|.*requeued held", False, "held after failed starts; ask the facility"),
+    _Reason("JobHoldMaxRequeue|.*requeued (in )?held.*", False, "held after failed starts; ask the facility"),
     _Reason("PartitionDown|PartitionInactive", False, "the partition is switched off; ask the facility"),
-    _Reason("ReqNodeNotAvail.*|Reservation", False, "its nodes are down or reserved"),
+    _Reason("ReqNodeNotAvail.*|Reservation|Nodes required for job are .*", False, "its nodes are down or reserved"),
 )
+_RUNAWAY = "the controller no longer knows it; ask the facility (sacctmgr show runawayjobs)"
 _NO_REASON = _Reason("", False, "")
 
 
@@ -91,10 +95,9 @@ def _clusters(plan: Plan) -> str:
     """Return the clusters that the options of the plan name or, if they name none, those of SLURM_CLUSTERS, which
     sbatch(1) and squeue(1) read.
     """
-    for option in reversed(common.options(plan, "--partition=", "--account=")):
-        if match := re.search(r"(?:^|\s)(?:--clusters?(?:=|\s+)|-M\s*)(\S+)", option):
-            return match[1].strip("'\"")
-    return os.environ.get("SLURM_CLUSTERS", "")
+    lines = common.options(plan, "--partition=", "--account=")
+    named = refused_options.values("slurm", lines, "-M --clusters")
+    return named[-1] if named else os.environ.get("SLURM_CLUSTERS", "")
 
 
 def _on(cluster: str) -> list[str]:
@@ -104,12 +107,23 @@ def _on(cluster: str) -> list[str]:
 
 def _arguments(plan: Plan, after: After) -> list[str]:
     """Return the submit command. Without --kill-on-invalid-dep=yes, a job whose parent failed would wait forever."""
-    depends = [f"--dependency={common.dependencies(after)}", "--kill-on-invalid-dep=yes"] if after.all else []
+    depends = [f"--dependency={common.dependencies(plan, after)}", "--kill-on-invalid-dep=yes"] if after.all else []
     return ["sbatch", "--parsable", *_on(_clusters(plan)), *depends, rundir.SCRIPT]
 
 
 _command = partial(common.typed, _arguments)
-_submit = partial(common.submit, _arguments, re.compile(r"(?P<id>[0-9]+)(?:;(?P<cluster>.*))?"))
+
+
+def _submit(plan: Plan, after: After) -> Accepted:
+    """Submit the job. If it may be on several clusters, and sbatch did not print on which, find it by its name."""
+    accepted = common.submit(_arguments, re.compile(r"(?P<id>[0-9]+)(?:;(?P<cluster>\w[\w.-]*))?"), plan, after)
+    asked = _clusters(plan)
+    if accepted.cluster or not ("," in asked or asked == "all"):
+        return accepted._replace(cluster=accepted.cluster or asked)
+    job = _find(JobRef("", Path(plan.directory), plan.job, asked))
+    if job is None:
+        raise Unanswered(f"sbatch accepted the job, but did not print on which of the clusters {asked} it is")
+    return accepted._replace(batch_id=job.batch_id, cluster=job.cluster)
 
 
 def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
@@ -131,6 +145,8 @@ def _queued(cluster: str, jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
     answer = common.ask("squeue", *_on(cluster), "-h", "-t", "all", "-o", "%i|%T|%r|%j|%Z", "-j", ids)
     if answer.code and "Invalid job id" not in answer.err:
         raise unexplained("squeue", answer)
+    if not (answer.code or answer.out) and len(jobs) == 1:
+        raise Unanswered("squeue printed nothing")  # it ends with 1 if it does not know a single job
     return common.own(
         "squeue", jobs, [_row(line, ("id", "state", "reason", "name", "folder")) for line in _rows(answer)]
     )
@@ -146,7 +162,7 @@ def _accounted(cluster: str, jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
     also be empty right after submission, when accounting does not know the jobs yet. With --duplicates, sacct also
     prints the other jobs that had the same id, and the earlier attempts of a requeued job before its last one.
     """
-    ids, columns = ",".join(job.batch_id for job in jobs), "JobIDRaw,State,JobName"
+    ids, columns = ",".join(job.batch_id for job in jobs), "JobIDRaw,State,JobName,WorkDir"
     try:
         answer = common.ask("sacct", *_on(cluster), "-X", "-n", "-P", "--duplicates", "-o", columns, "-j", ids)
     except CommandMissing:
@@ -154,7 +170,10 @@ def _accounted(cluster: str, jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
     if answer.code and "disabled" not in answer.err:
         raise unexplained("sacct", answer)
     lines = [] if answer.code else _rows(answer)
-    return common.own("sacct", jobs, [_row(line, ("id", "state", "name")) for line in lines])
+    states = common.own("sacct", jobs, [_row(line, ("id", "state", "name", "folder")) for line in lines])
+    return {
+        job: status if status.state in ENDED else status._replace(advice=_RUNAWAY) for job, status in states.items()
+    }
 
 
 def _row(line: str, columns: Sequence[str]) -> Row | str:
@@ -162,17 +181,23 @@ def _row(line: str, columns: Sequence[str]) -> Row | str:
     may append text to the state, as in "CANCELLED by 1000".
     """
     cells = dict(zip(columns, line.split("|", len(columns) - 1), strict=False))
-    batch_id, state = cells["id"].strip(), cells.get("state", "")
-    if not batch_id.isdigit() or not _STATE.fullmatch(state):
+    batch_id, words = cells["id"].strip(), cells.get("state", "")
+    if "reason" in columns and (len(cells) not in {3, 5} or not cells["reason"]):
+        return line  # cut short
+    if not batch_id.isdecimal() or _name(words) not in _WAITING | _OVER.keys() | _RUNNING:
         return line
-    return Row(
-        batch_id, cells.get("name", ""), _status(batch_id, state, cells.get("reason", "")), cells.get("folder", "")
-    )
+    status = _status(batch_id, words, cells.get("reason", ""))
+    return Row(batch_id, cells.get("name", ""), status, cells.get("folder", ""))
+
+
+def _name(words: str) -> str:
+    """Return the name of the state in a text such as "CANCELLED by 1000"; empty if there is none."""
+    match = _STATE.fullmatch(words)
+    return match[1] if match else ""
 
 
 def _status(batch_id: str, words: str, reason: str) -> JobStatus:
-    text = words if reason in {"", "None"} else f"{words} {reason}"
-    name = words.split(maxsplit=1)[0].partition(",")[0].rstrip("+")
+    text, name = words if reason in {"", "None"} else f"{words} {reason}", _name(words)
     state = _OVER.get(name) or ("queued" if name in _WAITING else "running")
     known = next((row for row in _REASONS if state == "queued" and re.fullmatch(row.pattern, reason)), _NO_REASON)
     return JobStatus(state, text, known.never, name in _SUSPENDED, known.advice.format(id=batch_id))
@@ -180,18 +205,20 @@ def _status(batch_id: str, words: str, reason: str) -> JobStatus:
 
 def _cancel(job: JobRef) -> None:
     answer = common.ask("scancel", *_on(job.cluster), job.batch_id)
-    if answer.code:
+    if answer.code or "denied" in answer.err:  # scancel may end with 0 although it was not permitted
         raise unexplained("scancel", answer)
 
 
 def _find(job: JobRef) -> JobRef | None:
     """Search the clusters that the job may have been submitted to."""
     asked = _cluster_names() if job.cluster == "all" else job.cluster.split(",")
+    if not asked:
+        raise Unanswered("sacctmgr does not list the clusters that the job may be on")
     for cluster in asked:
         answer = common.ask("squeue", *_on(cluster), "-h", "-t", "all", "-o", "%i", "-n", job.name)
         if answer.code:
             raise unexplained("squeue", answer)
-        if ids := [line.strip() for line in answer.lines if line.strip().isdigit()]:
+        if ids := common.only_ids("squeue", _rows(answer), re.compile("[0-9]+")):
             return job._replace(batch_id=ids[0], cluster=cluster)
     return None
 
@@ -217,9 +244,16 @@ def _probe(plan: Plan, script: Path) -> str:
     on stderr.
     """
     answer = common.ask("sbatch", "--test-only", *_on(_clusters(plan)), str(script))
-    if answer.code:
+    if answer.code or (" error: " in f" {answer.err}" and " to start at " not in answer.err):
         raise ConfigError(f"sbatch --test-only: {answer.text}")
     return answer.text.removeprefix("sbatch: ")
+
+
+def _home() -> str:
+    """Return the name of the cluster of this node; empty if it is not known."""
+    answer = detection.try_ask("scontrol", "show", "config")
+    match = re.search(r"^ClusterName\s*=\s*(\S+)", answer.out, re.MULTILINE) if answer is not None else None
+    return match[1] if match else ""
 
 
 def _detect() -> detection.DetectedSystem | None:
@@ -284,5 +318,5 @@ def _launcher(library: str) -> detection.DetectedLauncher:
 
 SLURM = Scheduler(
     "sbatch", quote, _request, _command, _submit, _states, _cancel, _find, _queues, _probe, _detect,
-    cluster=_clusters, job_variable="SLURM_JOB_ID",
+    cluster=_clusters, home=_home, job_variable="SLURM_JOB_ID",
 )  # fmt: skip
