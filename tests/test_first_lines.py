@@ -176,6 +176,7 @@ CASES = [
 UNKNOWN = {
     "slurm": Answer(1, "", "slurm_load_jobs error: Invalid job id specified"),
     "pbs": Answer(153, "", "qstat: Unknown Job Id 7"),
+    "flux": Answer(1, "", "JobID f7 unknown"),
     "cobalt": Answer(1, "", ""),
 }
 
@@ -223,3 +224,34 @@ def test_the_first_lines_are_true(case: Case, tmp_path: Path, monkeypatch: pytes
     assert f"{NAME}: {watched.job.described()}".startswith(f"{NAME}: {case.status.split(' (')[0]}")
     sentence = job_banner.of_jobs([job_outcome.load(directory, look)]).text.replace(f"job {NAME} ", "job ")
     assert sentence.startswith(case.report), sentence
+
+
+# Files of a job that its batch system no longer knows: their content, what `status` prints, and the start of the report's
+# of the report's first sentence.
+NO_RESULT = "Do not use the numbers: job completed, but "
+FORGOTTEN = [
+    ({"exit_status": "0"}, "completed", NO_RESULT),
+    ({"exit_status": "2"}, "failed", f"{BAD}failed{EMPTY}"),
+    ({"exit_status": "3"}, "failed", f"{BAD}failed{EMPTY}"),
+    ({"exit_status": "6"}, "failed", f"{BAD}failed{EMPTY}"),
+    ({"exit_status": "70"}, "failed", "Do not use the numbers: job ended because of a bug in dlio-hpc"),
+    ({"exit_status": "1"}, "failed (exit status 1)", f"{BAD}failed (exit status 1){EMPTY}"),
+    ({"exit_status": "137"}, "failed (exit status 137)", f"{BAD}failed (exit status 137){EMPTY}"),
+    ({"exit_status": "143"}, "failed (exit status 143)", f"{BAD}failed (exit status 143){EMPTY}"),
+    ({"exit_status": "143", "terminated": ""}, "cancelled", f"{NONE}cancelled; it has no results"),
+    ({"exit_status": "124"}, "timeout", f"{NONE}timeout; it has no results"),
+    ({"exit_status": "124", "stop": ""}, "timeout", f"{NONE}timeout; it has no results"),
+    ({"stop": ""}, "timeout (the batch system no longer knows it)", f"{NONE}timeout (the batch system no longer"),
+    ({"job.err": "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0."},
+     "out_of_memory (slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.)", f"{BAD}out_of_memory"),
+    ({}, "lost (the batch system no longer knows it)", f"{NONE}lost (the batch system no longer knows it)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("scheduler", list(UNKNOWN))
+@pytest.mark.parametrize(("files", "status", "report"), FORGOTTEN, ids=[" ".join(files) for files, *_ in FORGOTTEN])
+def test_the_first_lines_of_a_job_that_was_forgotten(
+    scheduler: str, files: dict[str, str], status: str, report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(scheduler, None, status, report, files)
+    test_the_first_lines_are_true(case, tmp_path, monkeypatch)
