@@ -226,8 +226,8 @@ def test_the_first_lines_are_true(case: Case, tmp_path: Path, monkeypatch: pytes
     assert sentence.startswith(case.report), sentence
 
 
-# Files of a job that its batch system no longer knows: their content, what `status` prints, and the start of the report's
-# of the report's first sentence.
+# Files of a job that its batch system no longer knows: their content, what `status` prints, and the start of the
+# report's first sentence.
 NO_RESULT = "Do not use the numbers: job completed, but "
 FORGOTTEN = [
     ({"exit_status": "0"}, "completed", NO_RESULT),
