@@ -361,7 +361,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
     def ask(*arguments: str, **_: object) -> Answer:
         made.append(arguments)
-        there = "--clusters=c5" in arguments
+        there = arguments[1:3] == ("-M", "c5")
         match arguments[0]:
             case "sbatch":
                 return Answer(0, "4711;c5", "")
@@ -381,7 +381,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 def test_slurm_submits_to_the_cluster_of_the_options(calls: list[tuple[str, ...]], option: str) -> None:
     accepted = slurm.SLURM.submit(_plan("slurm", 3600, option), After())
     assert (accepted.batch_id, accepted.cluster) == ("4711", "c5")
-    assert calls == [("sbatch", "--parsable", "--clusters=c5", "job.sh")]
+    assert calls == [("sbatch", "--parsable", "-M", "c5", "job.sh")]
 
 
 def test_slurm_clusters_of_the_shell_count(calls: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -389,7 +389,7 @@ def test_slurm_clusters_of_the_shell_count(calls: list[tuple[str, ...]], monkeyp
     assert slurm.SLURM.cluster(_plan("slurm")) == "c1,c5"
     assert slurm.SLURM.cluster(_plan("slurm", 3600, "--clusters=c7")) == "c7"
     slurm.SLURM.submit(_plan("slurm"), After())
-    assert calls[-1] == ("sbatch", "--parsable", "--clusters=c1,c5", "job.sh")
+    assert calls[-1] == ("sbatch", "--parsable", "-M", "c1,c5", "job.sh")
 
 
 @pytest.mark.parametrize("clusters", ["c5", "c1,c5", "all"])
@@ -401,9 +401,9 @@ def test_slurm_asks_the_cluster_that_has_the_job(calls: list[tuple[str, ...]]) -
     job, elsewhere = _job("4711", cluster="c5"), _job("4711")
     assert slurm.SLURM.states([job, elsewhere]) == {job: JobStatus("running", "RUNNING")}
     slurm.SLURM.cancel(job)
-    assert calls[-1] == ("scancel", "--clusters=c5", "4711")
+    assert calls[-1] == ("scancel", "-M", "c5", "4711")
     slurm.SLURM.queues("c5")
-    assert calls[-1][:2] == ("squeue", "--clusters=c5")
+    assert calls[-1][:3] == ("squeue", "-M", "c5")
 
 
 def test_slurm_queues_and_names(said: Said) -> None:
@@ -513,7 +513,7 @@ def test_the_text_of_qstat_is_read_if_its_json_is_not_valid(monkeypatch: pytest.
 
     monkeypatch.setattr(command, "ask", ask)
     text = "Job run at Wed Nov 25 at 18:54 on (n1:ncpus=1)+(n2:ncpus=1)+(n3:ncpus=1)"
-    assert _states("pbs", *_known("7.srv", "8.srv")) == {"7.srv": JobStatus("running", text)}
+    assert _states("pbs", *_known("7.srv", "8.srv")) == {"7.srv": JobStatus("running", text), "8.srv": common.REPLACED}
 
 
 @pytest.mark.parametrize(("attributes", "text", "advises"), [
@@ -927,7 +927,7 @@ def test_a_job_of_another_name_is_not_ours(said: Said, tmp_path: Path, name: str
     """A controller that lost its state gives the same ids again; the job with our id is then another one."""
     program, out = FOREIGN[name]
     said[program], said["sacct"] = Answer(0, out, ""), Answer(0, "7|RUNNING|other\n7|COMPLETED|other", "")
-    assert _states(name, *_known("7")) == {}
+    assert _states(name, *_known("7")) == {"7": common.REPLACED}
     record = job_record.load(_recorded(tmp_path, "running", 5, None, attempt=False))
     job_record.save(tmp_path / "one", replace(record, scheduler=name))
     assert cancel(tmp_path / "one").state == "lost", "and none of qdel, scancel and flux cancel was called"
@@ -939,7 +939,7 @@ def test_a_held_job_whose_id_has_another_owner_is_not_deleted(said: Said, name: 
     held = {"Job_Name": "other", "job_state": "H", "Exit_status": -3}
     said["qstat"] = Answer(0, table if name == "cobalt" else json.dumps({"Jobs": {"7": held}}), "")
     if name in ("pbs", "cobalt"):
-        assert _states(name, *_known("7")) == {}, "qdel does not answer here"
+        assert _states(name, *_known("7")) == {"7": common.REPLACED}, "qdel does not answer here"
 
 
 # What the files of a job say once its batch system has forgotten it
@@ -1121,7 +1121,7 @@ def test_archives_that_cannot_be_written_are_refused_before_submission(
 
 def test_a_cluster_that_does_not_answer_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(*arguments: str, **_: object) -> Answer:
-        if "--clusters=c5" in arguments:
+        if "c5" in arguments:
             return Answer(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
         return Answer(0, "7|RUNNING|None|one|/x", "")
 
@@ -1190,7 +1190,7 @@ def test_only_the_option_names_the_cluster(monkeypatch: pytest.MonkeyPatch, opti
     assert slurm.SLURM.cluster(_plan("slurm", 3600, option)) == cluster
 
 
-@pytest.mark.parametrize("row", ["7|COMPLETED", "7|CANC", "7|FAILED|", "7|FAILED|None|nam", "7|completed|None|name|/x"])
+@pytest.mark.parametrize("row", ["7|COMPLETED", "7|CANC", "7|FAILED|", "7|completed|None|name|/x"])
 def test_a_row_that_is_cut_short_is_no_answer(said: Said, row: str) -> None:
     said["squeue"], said["sacct"] = Answer(0, row, ""), Answer(0, "", "")
     with pytest.raises(Unanswered):
@@ -1219,7 +1219,7 @@ def test_pbs_jobs_are_known_by_number_name_and_folder(said: Said, tmp_path: Path
     held = {"Job_Name": "renamed", "job_state": "R", "Output_Path": f"host:{tmp_path}/job.out"}
     said["qstat"] = _qstat({"7.srv.example.org": held})
     assert _states("pbs", JobRef("7.srv", tmp_path, "name"))["7.srv"].state == "running"
-    assert _states("pbs", JobRef("7.srv", tmp_path / "other", "name")) == {}
+    assert _states("pbs", JobRef("7.srv", tmp_path / "other", "name")) == {"7.srv": common.REPLACED}
 
 
 def test_a_held_job_with_one_failed_start_is_not_deleted(said: Said) -> None:
@@ -1281,3 +1281,17 @@ def test_a_job_waits_for_no_job_of_another_cluster(said: Said, tmp_path: Path) -
     with pytest.raises(ConfigError, match="it is on cluster c5"):
         submit.parents([directory], _plan("slurm"))
     assert submit.parents([directory], _plan("slurm", 3600, "--clusters=c5")) == ("7",)
+
+
+def test_a_lost_job_is_cancelled_all_the_same(said: Said, tmp_path: Path, calls: list[tuple[str, ...]]) -> None:
+    """Slurm says that it does not know the id; if that is wrong, the job goes on and is charged."""
+    directory = _recorded(tmp_path, "running", 5, None, attempt=False)
+    assert cancel(directory).state == "lost"
+    assert calls[-1] == ("scancel", "7")
+
+
+@pytest.mark.parametrize("name", ["demo", "demo-20261125-2", "demo-20261125-210000-abcdef"])
+def test_a_name_that_was_cut_is_ours(said: Said, name: str) -> None:
+    said["squeue"] = Answer(0, f"7|RUNNING|None|{name}|/x", "")
+    job = JobRef("7", Path("/nowhere"), "demo-20261125-210000-abcdef")
+    assert _states("slurm", job)["7"].state == "running"

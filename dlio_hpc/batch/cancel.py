@@ -7,16 +7,20 @@ from msgspec import structs
 from dlio_hpc import units
 from dlio_hpc.batch import job_record
 from dlio_hpc.batch.job_record import Job, load, require_host, save, with_state
-from dlio_hpc.batch.job_state import refresh
+from dlio_hpc.batch.job_state import FORGOTTEN, refresh
 from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.files import rundir
 
 
 def cancel(directory: Path) -> Job:
     """Cancel a job and return it. If the job was submitted, ask the batch system to cancel it, and record the time of
-    this request. If the job was never submitted, only mark it as cancelled. If the job has ended, do nothing.
+    this request. If the job was never submitted, only mark it as cancelled. If the job has ended, do nothing. A job
+    that the batch system no longer knows may still run: the batch system is asked to cancel it, too.
     """
     job = refresh(directory)
+    if job.state == "lost" and job.states[-1].text == FORGOTTEN and job.batch_id is not None:
+        require_host(job)
+        SCHEDULERS[job.scheduler].cancel(job_record.reference(directory, job))
     if job.ended:
         return job
     with rundir.locked(directory):  # waits for a submission in progress

@@ -52,7 +52,7 @@ _TAIL_BYTES = 1 << 16
 _ATTEMPT = b"== attempt "
 # Number of characters that are kept of a message of the batch system.
 _MESSAGE = 200
-_FORGOTTEN = "the batch system no longer knows it"
+FORGOTTEN = "the batch system no longer knows it"
 # A job that the batch system does not know counts as lost only after this delay in seconds, because shared file systems
 # show new files late.
 _LATE_S = 1.0
@@ -269,7 +269,7 @@ def _failure_state(directory: Path, answer: _Answer | None, guess: JobStatus) ->
     """
     if answer is None or (answer.fault is not None and not _is_stale(directory)):
         return None
-    if answer.sight is None:
+    if answer.sight is None or answer.sight.state == "lost":
         return _last_words(directory) or guess
     if answer.sight.state == "completed" or (answer.sight.state == "failed" and guess.state == "timeout"):
         return guess
@@ -320,7 +320,9 @@ def _state_from_answer(directory: Path, job: Job, answer: _Answer | None) -> Job
         )
     if _is_settled(directory, job):  # the end is final unless the job was requeued
         return answer.sight if answer.sight is not None and answer.sight.state not in ENDED else None
-    return answer.sight or _state_if_unknown(directory, job, answer)
+    if answer.sight is None or answer.sight.state == "lost":
+        return _state_if_unknown(directory, job, answer)
+    return answer.sight
 
 
 def _state_if_unknown(directory: Path, job: Job, answer: _Answer) -> JobStatus:
@@ -335,12 +337,14 @@ def _state_if_unknown(directory: Path, job: Job, answer: _Answer) -> JobStatus:
     if (sight := _state_from_files(directory, job, answer)) is not None:
         return sight
     if job.cancel_asked:
-        return JobStatus("cancelled", _FORGOTTEN)
+        return JobStatus("cancelled", FORGOTTEN)
     if (words := _last_words(directory)) is not None:
         return words
     if job.after and not has_output(directory):
         return JobStatus("cancelled", f"deleted before it started; it waited for {', '.join(job.after)}")
-    return JobStatus("timeout" if (directory / rundir.STOP).exists() else "lost", _FORGOTTEN)
+    if (directory / rundir.STOP).exists():
+        return JobStatus("timeout", FORGOTTEN)
+    return answer.sight or JobStatus("lost", FORGOTTEN)
 
 
 def _has_started(directory: Path) -> bool:

@@ -90,9 +90,8 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
         try:
             accepted = scheduler.submit(plan, after)
             cluster = accepted.cluster or record.cluster
-            record = replace(
-                record, batch_id=accepted.batch_id, cluster=cluster, home=scheduler.home(), remarks=accepted.remarks
-            )
+            home = "" if cluster else scheduler.home()
+            record = replace(record, batch_id=accepted.batch_id, cluster=cluster, home=home, remarks=accepted.remarks)
         except Unanswered as fault:
             raise Unanswered(
                 f"{fault}; it is not known whether job {plan.job} was accepted. To look for it: dlio-hpc status "

@@ -73,7 +73,7 @@ def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
     rows = [Row(batch_id, name, _status(state)) for batch_id, name, state in queued]
     states = common.own("qstat", jobs, rows)
     for job in jobs:
-        if job not in states and (ended := _logged(job.directory)) is not None:
+        if states.get(job, common.REPLACED) == common.REPLACED and (ended := _logged(job.directory)) is not None:
             states[job] = ended
         if job in states and states[job].text == "dep_fail":
             _cancel(job)

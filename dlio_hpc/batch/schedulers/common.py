@@ -67,11 +67,16 @@ def submit(arguments: Arguments, batch_id: re.Pattern[str], plan: Plan, after: A
     return Accepted(ids[0]["id"], ids[0].groupdict().get("cluster") or "", printable(remarks)[:_REMARKS])
 
 
+# State of a job whose batch id now belongs to another job.
+REPLACED = JobStatus("lost", "its batch id now belongs to another job")
+
+
 def own(program: str, jobs: Sequence[JobRef], rows: Iterable[Row | str]) -> dict[JobRef, JobStatus]:
     """Return the states of the jobs from the rows of an answer. A row with the id of a job but another name and another
-    folder is left out: it describes a job that got the id after the batch system had lost its state. A row without a
-    name counts as the job's. If several rows describe a job, the last one counts. Raise Unanswered if a job is missing
-    and a row could not be parsed. program: the command that answered. rows: parsed rows, and the text of other lines.
+    folder describes a job that got the id after the batch system had lost its state; the state of the job is then
+    REPLACED. A row without a name, or with the start of the name, counts as the job's, because a batch system may cut
+    names. If several rows describe a job, the last one counts. Raise Unanswered if a job is missing and a row could not
+    be parsed. program: the command that answered. rows: parsed rows, and the text of other lines.
     """
     by_id: dict[str, list[JobRef]] = {}
     for job in jobs:
@@ -82,14 +87,18 @@ def own(program: str, jobs: Sequence[JobRef], rows: Iterable[Row | str]) -> dict
         if isinstance(row, str):
             odd.append(row)
             continue
-        states |= {job: row.status for job in by_id.get(row.batch_id, []) if _is_same(row, job)}
+        for job in by_id.get(row.batch_id, []):
+            if _is_same(row, job):
+                states[job] = row.status
+            else:
+                states.setdefault(job, REPLACED)
     if odd and any(job not in states for job in jobs):
         raise Unanswered(f"{program} printed something else than states of jobs: {odd[0][:80]!r}")
     return states
 
 
 def _is_same(row: Row, job: JobRef) -> bool:
-    if row.name in {"", job.name}:
+    if job.name.startswith(row.name):
         return True
     return row.directory != "" and os.path.realpath(row.directory) == os.path.realpath(job.directory)
 

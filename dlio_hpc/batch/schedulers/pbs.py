@@ -111,7 +111,7 @@ def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
     rows = [Row(key, str(job.get("Job_Name", "")), sight(job), _folder(job)) for key, job in attributes.items()]
     states = common.own("qstat", jobs, rows)
     for job in states:
-        if _is_hopeless(attributes[job.batch_id]):
+        if states[job] != common.REPLACED and _is_hopeless(attributes[job.batch_id]):
             _cancel(job)  # PBS would hold it forever
     return states
 

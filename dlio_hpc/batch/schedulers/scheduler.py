@@ -85,8 +85,8 @@ class Scheduler(NamedTuple):
     request: returns the values that the template of the job script prints in addition to the plan.
     command: returns the command line of submit(), for a person to read.
     submit: submits a job and returns its batch id; raises ConfigError if the job is rejected.
-    states: returns the states of jobs. Jobs that the batch system does not know are missing, and so are jobs whose
-    batch id now belongs to a job of another name.
+    states: returns the states of jobs. Jobs that the batch system does not know are missing; jobs whose batch id now
+    belongs to another job are lost.
     cancel: asks the batch system to end a job.
     find: returns a job with its batch id, found by its name; None if the batch system knows no such job.
     queues: returns, for each of the user's jobs on the given cluster, the names of its queues.

@@ -102,7 +102,7 @@ def _clusters(plan: Plan) -> str:
 
 def _on(cluster: str) -> list[str]:
     """Return the option of a command for another cluster than that of the login node."""
-    return [f"--clusters={cluster}"] if cluster else []
+    return ["-M", cluster] if cluster else []
 
 
 def _arguments(plan: Plan, after: After) -> list[str]:
@@ -135,7 +135,7 @@ def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
     for cluster in dict.fromkeys(job.cluster for job in jobs):
         there = [job for job in jobs if job.cluster == cluster]
         states |= _queued(cluster, there)
-        forgotten = [job for job in there if job not in states]
+        forgotten = [job for job in there if states.get(job, common.REPLACED) == common.REPLACED]
         states |= _accounted(cluster, forgotten) if forgotten else {}
     return states
 
@@ -205,7 +205,9 @@ def _status(batch_id: str, words: str, reason: str) -> JobStatus:
 
 def _cancel(job: JobRef) -> None:
     answer = common.ask("scancel", *_on(job.cluster), job.batch_id)
-    if answer.code or "denied" in answer.err:  # scancel may end with 0 although it was not permitted
+    if (
+        answer.code and "Invalid job id" not in answer.err
+    ) or "denied" in answer.err:  # scancel may end with 0 although it was not permitted
         raise unexplained("scancel", answer)
 
 
@@ -277,10 +279,10 @@ def _detect() -> detection.DetectedSystem | None:
     default = next((row[0][:-1] for row in usable if row[0].endswith("*")), None)
     cpus = next((detection.count(row[2]) for row in usable if row[0].rstrip("*") == default), None)
     distinct = list({queue.name: queue for queue in queues}.values())
+    options = ["--exclusive", *([f"--clusters={cluster}"] if cluster else [])]
     return detection.DetectedSystem(
-        slurm.out, default, distinct, cpus, job_options=["--exclusive", *_on(cluster)], launcher=_launcher,
-        clusters=_cluster_names(),
-    )  # fmt: skip
+        slurm.out, default, distinct, cpus, job_options=options, launcher=_launcher, clusters=_cluster_names()
+    )
 
 
 def _most_nodes(there: str, size: str) -> int | None:
