@@ -442,6 +442,7 @@ PBS = [
     ({"job_state": "F", "Exit_status": -1, "substate": 93}, "node_fail", "Exit_status -1, substate 93"),
     ({"job_state": "F", "Exit_status": -27, "substate": 93}, "out_of_memory", "Exit_status -27, substate 93"),
     ({"job_state": "X", "Exit_status": 0}, "completed", "Exit_status 0"),
+    ({"job_state": "F"}, "lost", "PBS says that it has finished, but not how"),
     ({"job_state": "?"}, "running", ""),
     ({}, "running", ""),
 ]

@@ -208,6 +208,8 @@ def sight(job: Attributes) -> JobStatus:
     if letter not in {"F", "X"}:
         return _live(letter, job)
     status, substate = _number(job.get("Exit_status")), _number(job.get("substate"))
+    if status is None and substate is None:
+        return JobStatus("lost", "PBS says that it has finished, but not how")
     text = f"Exit_status {'absent' if status is None else status}, substate {substate}"
     meaning = _KILLED[status][1] if status in _KILLED else _DELETIONS.get((substate, status is None), "")
     return JobStatus(_over(status, substate), f"{text}; {meaning}" if meaning else text)
