@@ -36,7 +36,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
 
 
 def _known(*ids: str) -> list[JobRef]:
-    return [JobRef(batch_id, Path("/nowhere")) for batch_id in ids]
+    return [JobRef(batch_id, Path("/nowhere"), "name") for batch_id in ids]
 
 
 def _plan(name: str) -> Plan:
@@ -45,11 +45,13 @@ def _plan(name: str) -> Plan:
 
 
 def _slurm(answers: Answers, line: str) -> JobStatus:
-    answers(squeue=Answer(0, line, ""), sacct=Answer(0, "", ""))
-    return slurm.SLURM.states(_known("7"))["7"]
+    (job,) = _known("7")
+    answers(squeue=Answer(0, f"{line}|name|/a|b", ""), sacct=Answer(0, "", ""))
+    return slurm.SLURM.states([job])[job]
 
 
-# Slurm. A line of squeue -o '%i|%T|%r'. %r prints the description of the reason, if the job has one, and not its name.
+# Slurm. A line of squeue -o '%i|%T|%r|%j|%Z' without name and folder. %r prints the description of the reason, if the job
+# has one, and not its name.
 
 SLURM = [
     # 25.11: a job of --requeue=expedite waits for its nodes.
@@ -123,8 +125,9 @@ def test_slurm_jobs_that_can_never_run(answers: Answers, reason: str) -> None:
 
 def test_slurm_leaves_out_an_unknown_job_among_several(answers: Answers) -> None:
     """squeue asks for a single job by its id, and fails with Invalid job id; of several ids it prints what it knows."""
-    answers(squeue=Answer(0, "8|RUNNING|None", ""), sacct=Answer(0, "", ""))
-    assert slurm.SLURM.states(_known("7", "8")) == {"8": JobStatus("running", "RUNNING")}
+    answers(squeue=Answer(0, "8|RUNNING|None|name|/x", ""), sacct=Answer(0, "", ""))
+    jobs = _known("7", "8")
+    assert slurm.SLURM.states(jobs) == {jobs[1]: JobStatus("running", "RUNNING")}
 
 
 @pytest.mark.parametrize(
@@ -139,7 +142,7 @@ def test_slurm_leaves_out_an_unknown_job_among_several(answers: Answers) -> None
 def test_slurm_takes_or_refuses(answers: Answers, code: int, out: str, err: str, batch_id: str | None) -> None:
     answers(sbatch=Answer(code, out, err))
     if batch_id is not None:
-        assert slurm.SLURM.submit(_plan("slurm"), After(("4",))) == batch_id
+        assert slurm.SLURM.submit(_plan("slurm"), After(("4",))).batch_id == batch_id
         return
     with pytest.raises(ConfigError, match="Job dependency problem"):
         slurm.SLURM.submit(_plan("slurm"), After(("4",)))
@@ -152,7 +155,7 @@ def test_a_slurm_job_over_the_limit_of_its_qos_is_a_timeout(answers: Answers, tm
     sighting = job_record.Sighting("running", "2026-11-25T12:00:00Z", "RUNNING")
     job_record.save(directory, job_record.Job("one", "one", "slurm", "slurm", "here", "sbatch", "7", (sighting,)))
     (directory / "exit_status").write_text("143\n")
-    answers(squeue=Answer(0, "7|TIMEOUT|Job is at or exceeds QOS normal's group wall limit of 60 with 61", ""))
+    answers(squeue=Answer(0, "7|TIMEOUT|Job is at or exceeds QOS normal's group wall limit of 60 with 61|one|/x", ""))
     assert job_state.refresh(directory).state == "timeout"
 
 
@@ -173,9 +176,9 @@ JSON = [
     ("23.06.06", '"Variable_List":{"FOO":nan}'),
     ("23.06.06", '"Variable_List":{"FOO":inf}'),
     ("23.06.06", '"Submit_arguments":"-v A=\\d job.sh"'),
-    ("23.06.06", '"Job_Name":1e5'),
-    ("master", '"Job_Name":1e5'),
-    ("master", '"Job_Name":true'),
+    ("23.06.06", '"Account_Name":1e5'),
+    ("master", '"Account_Name":1e5'),
+    ("master", '"project":true'),
     ("master", '"Variable_List":{"FOO":null,"BAR":[1],"BAZ":""}'),
 ]
 
@@ -184,8 +187,10 @@ JSON = [
 def test_pbs_attributes_of_each_release(answers: Answers, release: str, attribute: str) -> None:
     job = f'{{"job_state":"R","substate":42,{attribute},"comment":"Job run at"}}'
     out = f'{{"timestamp":1,"pbs_version":"{release}","Jobs":{{"14.pbshost":{job}}}}}'
-    answers(qstat=Answer(0, out, ""))
-    assert pbs.PBS.states(_known("14.pbshost")) == {"14.pbshost": JobStatus("running", "Job run at")}
+    text = "Job Id: 14.pbshost\n    job_state = R\n    substate = 42\n    comment = Job run at\n"
+    answers(qstat=lambda arguments: Answer(0, out if "json" in arguments else text, ""))
+    (known,) = _known("14.pbshost")
+    assert pbs.PBS.states([known]) == {known: JobStatus("running", "Job run at")}
 
 
 def test_pbs_that_prints_the_first_of_several_jobs(answers: Answers) -> None:
@@ -196,7 +201,8 @@ def test_pbs_that_prints_the_first_of_several_jobs(answers: Answers) -> None:
         return Answer(0, json.dumps({"Jobs": {first: {"job_state": "R"}}}), "")
 
     answers(qstat=qstat)
-    assert sorted(pbs.PBS.states(_known("14.pbshost", "15.pbshost"))) == ["14.pbshost", "15.pbshost"]
+    jobs = _known("14.pbshost", "15.pbshost")
+    assert sorted(pbs.PBS.states(jobs)) == jobs
 
 
 PBS = [
@@ -222,7 +228,8 @@ PBS = [
 @pytest.mark.parametrize(("job", "state"), PBS)
 def test_pbs_states(answers: Answers, job: dict[str, Any], state: str) -> None:
     answers(qstat=Answer(0, json.dumps({"Jobs": {"14.pbshost": job}}), ""))
-    assert pbs.PBS.states(_known("14.pbshost"))["14.pbshost"].state == state
+    (known,) = _known("14.pbshost")
+    assert pbs.PBS.states([known])[known].state == state
 
 
 def test_pbs_refuses_scripts_with_lines_of_windows(answers: Answers) -> None:

@@ -67,8 +67,21 @@ _REASONS = (
     _Reason(r"(Assoc|QOS)Max\w+Per(Job|Node)(Limit)?", True, f"the request exceeds a limit for one job; {_OTHER} less"),
     _Reason(r"QOSMin\w+", True, f"the request is below a minimum of the QOS; {_OTHER} more, or another QOS"),
     _Reason("MaxMemPerLimit", True, f"the memory exceeds a limit; {_OTHER} less"),
-    _Reason("InvalidAccount|AccountNotAllowed", True, f"the partition refuses the account; {_OTHER} another --account"),
-    _Reason("InvalidQOS|QOSNotAllowed", True, f"the partition refuses the QOS; {_OTHER} another QOS"),
+    _Reason(
+        "uid .* not permitted.*|uid .* not in group.*",
+        True,
+        f"the partition refuses the user; {_OTHER} another --queue",
+    ),
+    _Reason(
+        "InvalidAccount|AccountNotAllowed|Job's account not permitted.*",
+        True,
+        f"the partition refuses the account; {_OTHER} another --account",
+    ),
+    _Reason(
+        "InvalidQOS|QOSNotAllowed|Job's QOS not permitted.*",
+        True,
+        f"the partition refuses the QOS; {_OTHER} another QOS",
+    ),
     _Reason("BadConstraints|DeadLine|BurstBufferOperation", True, f"no node fits the request; {_OTHER} other options"),
     _Reason("JobHeldAdmin", False, "an administrator holds the job; ask the facility"),
     _Reason("JobHeldUser", False, "the job is held; release it: scontrol release {id}"),
@@ -147,9 +160,8 @@ def _queued(cluster: str, jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
         raise unexplained("squeue", answer)
     if not (answer.code or answer.out) and len(jobs) == 1:
         raise Unanswered("squeue printed nothing")  # it ends with 1 if it does not know a single job
-    return common.own(
-        "squeue", jobs, [_row(line, ("id", "state", "reason", "name", "folder")) for line in _rows(answer)]
-    )
+    names = {job.batch_id: job.name for job in jobs}
+    return common.own("squeue", jobs, [_queue_row(line, names) for line in _rows(answer)])
 
 
 def _rows(answer: Answer) -> list[str]:
@@ -170,24 +182,42 @@ def _accounted(cluster: str, jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
     if answer.code and "disabled" not in answer.err:
         raise unexplained("sacct", answer)
     lines = [] if answer.code else _rows(answer)
-    states = common.own("sacct", jobs, [_row(line, ("id", "state", "name", "folder")) for line in lines])
+    states = common.own("sacct", jobs, map(_account_row, lines))
     return {
         job: status if status.state in ENDED else status._replace(advice=_RUNAWAY) for job, status in states.items()
     }
 
 
-def _row(line: str, columns: Sequence[str]) -> Row | str:
-    """Parse a line of cells that are separated by |. Return the line itself if it does not describe a job. Accounting
-    may append text to the state, as in "CANCELLED by 1000".
+def _queue_row(line: str, names: dict[str, str]) -> Row | str:
+    """Parse a line of the form ID|STATE|REASON|NAME|FOLDER or ID|STATE|REASON. Reason and folder may contain |, so the
+    name of the job is searched. Return the line itself if it has another form, as if it is cut short. names: name of
+    each job, by batch id.
     """
-    cells = dict(zip(columns, line.split("|", len(columns) - 1), strict=False))
-    batch_id, words = cells["id"].strip(), cells.get("state", "")
-    if "reason" in columns and (len(cells) not in {3, 5} or not cells["reason"]):
-        return line  # cut short
-    if not batch_id.isdecimal() or _name(words) not in _WAITING | _OVER.keys() | _RUNNING:
+    batch_id, words, rest = [*line.split("|", 2), "", ""][:3]
+    name = names.get(batch_id.strip(), "")
+    reason, is_ours, folder = rest.partition(f"|{name}|") if name else (rest, "", "")
+    if not is_ours and rest.count("|") > 1:
+        reason, name, folder = rest.split("|", 2)
+    elif not is_ours:
+        name = ""
+    if not reason or ("|" in reason and not is_ours):
         return line
-    status = _status(batch_id, words, cells.get("reason", ""))
-    return Row(batch_id, cells.get("name", ""), status, cells.get("folder", ""))
+    return _row(line, batch_id, words, reason, name, folder)
+
+
+def _account_row(line: str) -> Row | str:
+    """Parse a line of the form ID|STATE|NAME|FOLDER. Return the line itself if it has another form."""
+    batch_id, words, name, folder = [*line.split("|", 3), "", "", ""][:4]
+    return _row(line, batch_id, words, "", name, folder)
+
+
+def _row(line: str, batch_id: str, words: str, reason: str, name: str, folder: str) -> Row | str:
+    """Return the row of a job, or the line itself if id or state are not of a job. Accounting may append text to the
+    state, as in "CANCELLED by 1000".
+    """
+    if not batch_id.strip().isdecimal() or _name(words) not in _WAITING | _OVER.keys() | _RUNNING:
+        return line
+    return Row(batch_id.strip(), name, _status(batch_id.strip(), words, reason), folder)
 
 
 def _name(words: str) -> str:
