@@ -50,8 +50,8 @@ def _slurm(answers: Answers, line: str) -> JobStatus:
     return slurm.SLURM.states([job])[job]
 
 
-# Slurm. A line of squeue -o '%i|%T|%r|%j|%Z' without name and folder. %r prints the description of the reason, if the job
-# has one, and not its name.
+# Slurm. A line of squeue -o '%i|%T|%r|%j|%Z' without name and folder. %r prints the description of the reason, if the
+# job has one, and not its name.
 
 SLURM = [
     # 25.11: a job of --requeue=expedite waits for its nodes.
