@@ -142,7 +142,9 @@ def test_a_users_mistake_is_told_in_words_with_exit_code_2(run: Run, arguments: 
 def test_a_runs_folder_that_cannot_be_written(run: Run) -> None:
     done = run("dlio-submit", "demo", "-s", "local", "-o", "/proc/runs")
     assert done.code == 6
-    assert "cannot write the job's directory: /proc/runs: No such file or directory" in done.err
+    assert (
+        "--runs /proc/runs: cannot create files in /proc: No such file or directory; choose another folder" in done.err
+    )
 
 
 def test_an_archive_that_is_none(run: Run, tmp_path: Path) -> None:

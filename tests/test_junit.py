@@ -103,7 +103,7 @@ def test_submit_writes_what_became_of_its_runs(run: Run, small: Path, tmp_path: 
     assert _cases(tmp_path / "ci/out.xml") == {"00-generate": "system-out", "01-measure": "system-out"}
     (tmp_path / "file").write_text("")
     assert run(*asked, "--archive", "file/archive").code == 6
-    assert _cases(tmp_path / "ci/out.xml")["exit code"] == "error", "the archive cannot be written"
+    assert _cases(tmp_path / "ci/out.xml") == {"submission": "error"}, "the archive cannot be written"
     assert run(*asked, "-S", "site.setup=['exit 9']").code == 6
     assert _cases(tmp_path / "ci/out.xml") == {"00-generate": "error", "01-measure": "error"}
     assert run(*asked, "-S", "reader.no_key=1").code == 2

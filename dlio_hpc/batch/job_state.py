@@ -175,14 +175,14 @@ def _ask_scheduler(scheduler: Scheduler, jobs: dict[Path, Job]) -> dict[Path, _A
         asked = reference(directory, job)
         try:
             require_host(job)
-            found = asked if asked.batch_id else scheduler.find(asked)
+            named = asked if asked.batch_id else scheduler.find(asked)
         except DlioError as fault:
             answers[directory] = _Answer(None, None, fault)
             continue
-        if found is None:
+        if named is None:
             answers[directory] = _Answer(None, None, None)
         else:
-            known[directory] = found
+            known[directory] = named
     try:
         sights = scheduler.states(list(known.values())) if known else {}
     except DlioError as fault:
@@ -213,8 +213,8 @@ def _settled(directory: Path, answer: _Answer | None) -> JobSnapshot:
             job = structs.replace(job, batch_id=answer.known.batch_id, cluster=answer.known.cluster)
         sight = _state_from_files(directory, job, answer) or _state_from_answer(directory, job, answer)
         if sight is not None and _is_unexplained(job, sight):
-            words = _last_words(directory)
-            sight = words if words is not None and words.state in _HIDDEN else sight
+            message = _last_words(directory)
+            sight = message if message is not None and message.state in _HIDDEN else sight
         fault = answer.fault if answer and sight is None and not _is_settled(directory, job) else None
         if sight is not None:
             job = with_state(job, sight.state, sight.text, sight.suspended)
@@ -338,8 +338,8 @@ def _state_if_unknown(directory: Path, job: Job, answer: _Answer) -> JobStatus:
         return sight
     if job.cancel_asked:
         return JobStatus("cancelled", FORGOTTEN)
-    if (words := _last_words(directory)) is not None:
-        return words
+    if (message := _last_words(directory)) is not None:
+        return message
     if job.after and not has_output(directory):
         return JobStatus("cancelled", f"deleted before it started; it waited for {', '.join(job.after)}")
     if (directory / rundir.STOP).exists():

@@ -86,8 +86,8 @@ def _variables() -> dict[str, str]:
     hidden = {
         name.removeprefix(SURROUNDING): value for name, value in os.environ.items() if name.startswith(SURROUNDING)
     }
-    seen = {name: value for name, value in os.environ.items() if not name.startswith(SURROUNDING)}
-    return {name: value for name, value in sorted((hidden | seen).items()) if _is_wanted(name)}
+    shown = {name: value for name, value in os.environ.items() if not name.startswith(SURROUNDING)}
+    return {name: value for name, value in sorted((hidden | shown).items()) if _is_wanted(name)}
 
 
 def _is_wanted(variable: str) -> bool:

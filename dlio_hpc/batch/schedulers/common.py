@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from dlio_hpc import command
 from dlio_hpc.batch.schedulers import refused_options
-from dlio_hpc.batch.schedulers.scheduler import Accepted, After, JobRef, JobStatus, Row
+from dlio_hpc.batch.schedulers.scheduler import AcceptedJob, After, JobRef, JobStatus, Row
 from dlio_hpc.batch.shell_quoting import Shell
 from dlio_hpc.command import Answer, Unanswered, unexplained
 from dlio_hpc.errors import ConfigError, printable
@@ -41,7 +41,7 @@ def ask(*arguments: str, cwd: str | None = None, patience_s: float | None = None
 Arguments = Callable[[Plan, After], list[str]]
 
 
-def submit(arguments: Arguments, batch_id: re.Pattern[str], plan: Plan, after: After) -> Accepted:
+def submit(arguments: Arguments, batch_id: re.Pattern[str], plan: Plan, after: After) -> AcceptedJob:
     """Run the submit command and return the answer of the batch system.
 
     arguments: function that returns the submit command. batch_id: pattern with a group `id` and, if the batch system
@@ -64,7 +64,7 @@ def submit(arguments: Arguments, batch_id: re.Pattern[str], plan: Plan, after: A
         )
     others = [*(line for line in lines if line != ids[0].string), *answer.err.splitlines()]
     remarks = " ".join(text.removeprefix(f"{submit_command[0]}: ") for text in others if text.strip())
-    return Accepted(ids[0]["id"], ids[0].groupdict().get("cluster") or "", printable(remarks)[:_REMARKS])
+    return AcceptedJob(ids[0]["id"], ids[0].groupdict().get("cluster") or "", printable(remarks)[:_REMARKS])
 
 
 # State of a job whose batch id now belongs to another job.

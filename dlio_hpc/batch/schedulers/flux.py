@@ -12,7 +12,7 @@ from dlio_hpc import units
 from dlio_hpc.batch.schedulers import common, detection
 from dlio_hpc.batch.schedulers.scheduler import (
     ENDED,
-    Accepted,
+    AcceptedJob,
     After,
     JobRef,
     JobStatus,
@@ -62,7 +62,7 @@ def _arguments(_plan: Plan, after: After) -> list[str]:
 _command = partial(common.typed, _arguments)
 
 
-def _submit(plan: Plan, after: After) -> Accepted:
+def _submit(plan: Plan, after: After) -> AcceptedJob:
     """Submit the job. The batch id starts with f, as Flux prints it in locales that lack the letter ƒ. Flux accepts
     both letters.
     """

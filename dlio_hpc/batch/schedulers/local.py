@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from dlio_hpc.batch import surrounding_job
 from dlio_hpc.batch.schedulers import detection
-from dlio_hpc.batch.schedulers.scheduler import Accepted, After, JobRef, JobStatus, Scheduler
+from dlio_hpc.batch.schedulers.scheduler import AcceptedJob, After, JobRef, JobStatus, Scheduler
 from dlio_hpc.batch.shell_quoting import Shell, quote
 from dlio_hpc.config.site import SURROUNDING
 from dlio_hpc.errors import ConfigError, InfrastructureError
@@ -47,7 +47,7 @@ def _command(plan: Plan, after: After) -> str:
     return f"setsid {shlex.join(_arguments(plan, after))} < /dev/null > {out} 2> {err} &"
 
 
-def _submit(plan: Plan, after: After) -> Accepted:
+def _submit(plan: Plan, after: After) -> AcceptedJob:
     """Start the script in a session of its own, so that it survives this process and its terminal. Return the batch id.
 
     The batch id is PID.START, where START is the start time of the process in clock ticks since boot (proc(5), stat,
@@ -76,7 +76,7 @@ def _submit(plan: Plan, after: After) -> Accepted:
         )
     except OSError as fault:
         raise InfrastructureError(f"cannot start the job script with timeout(1): {fault.strerror}") from fault
-    return Accepted(f"{pid}.{_process(pid).start}")
+    return AcceptedJob(f"{pid}.{_process(pid).start}")
 
 
 def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:

@@ -31,7 +31,7 @@ class Refused(NamedTuple):
     values: str = ".*"
 
 
-class Options(NamedTuple):
+class SubmitOptions(NamedTuple):
     """The options of a submit command. refused: the options that are refused. flags: letters of the short options that
     have no value. queue, account, dependency: names of these options; each counts once, so a second one is refused.
     """
@@ -44,8 +44,8 @@ class Options(NamedTuple):
 
 
 # sbatch(1), qsub(1B) of OpenPBS, flux-batch(1), and qsub of Cobalt 1.0.33.
-OPTIONS: dict[str, Options] = {
-    "slurm": Options(
+OPTIONS: dict[str, SubmitOptions] = {
+    "slurm": SubmitOptions(
         (
             Refused("-a --array", _SEVERAL),
             Refused("hetjob packjob : --het-group --pack-group", "a heterogeneous job has several allocations"),
@@ -64,7 +64,7 @@ OPTIONS: dict[str, Options] = {
         ),
         "hHIkOQsuvVW", "-p --partition", "-A --account", "-d --dependency",
     ),
-    "pbs": Options(
+    "pbs": SubmitOptions(
         (
             Refused("-J", _SEVERAL),
             Refused("-o -e -j -R", _OUTPUT),
@@ -87,7 +87,7 @@ OPTIONS: dict[str, Options] = {
         ),
         "fhIVXzG", "-q", "-A", "-W",
     ),
-    "flux": Options(
+    "flux": SubmitOptions(
         (
             Refused("--cc --bcc", _SEVERAL),
             Refused("--output --error", _OUTPUT),
@@ -107,7 +107,7 @@ OPTIONS: dict[str, Options] = {
         ),
         "hvxuq", "-q --queue", "--bank",
     ),
-    "cobalt": Options(
+    "cobalt": SubmitOptions(
         (
             Refused("-o --output -e --error -O --outputprefix --debuglog", _OUTPUT),
             Refused("-i --inputfile", "the job script reads no input"),
@@ -121,7 +121,7 @@ OPTIONS: dict[str, Options] = {
         ),
         "dhvI", "-q --queue", "-A --project", "--dependencies",
     ),
-    "local": Options((), ""),
+    "local": SubmitOptions((), ""),
 }  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def values(scheduler: str, lines: Iterable[str], names: str) -> list[str]:
     return [value for line in lines for name, value in _parsed(line, options) if _is_one_of(name, names)]
 
 
-def _why(name: str, value: str, options: Options) -> str | None:
+def _why(name: str, value: str, options: SubmitOptions) -> str | None:
     rows = (row for row in options.refused if _is_one_of(name, row.names))
     return next((row.why for row in rows if re.fullmatch(row.values, value, re.DOTALL)), None)
 
@@ -151,22 +151,22 @@ def _is_one_of(name: str, names: str) -> bool:
     return any(name == full or (is_cut and full.startswith(name)) for full in names.split())
 
 
-def _parsed(line: str, options: Options) -> Iterator[tuple[str, str]]:
-    """Yield the options of a line with their values. An option without a value gets the next word, or an empty text. A
-    word of several letters, such as -Ha, may be several short options.
+def _parsed(line: str, options: SubmitOptions) -> Iterator[tuple[str, str]]:
+    """Yield the options of a line with their values. An option without a value gets the next token, or an empty text. A
+    token of several letters, such as -Ha, may be several short options.
     """
     try:
-        words = shlex.split(line)
+        tokens = shlex.split(line)
     except ValueError:
-        words = line.split()
-    for number, word in enumerate(words):
-        following = words[number + 1] if number + 1 < len(words) else ""
-        if word.startswith("--") or not word.startswith("-"):
-            name, equals, value = word.partition("=")
+        tokens = line.split()
+    for number, token in enumerate(tokens):
+        following = tokens[number + 1] if number + 1 < len(tokens) else ""
+        if token.startswith("--") or not token.startswith("-"):
+            name, equals, value = token.partition("=")
             yield name, value if equals else following
             continue
-        for place, letter in enumerate(word[1:], 1):
+        for place, letter in enumerate(token[1:], 1):
             is_flag = letter in options.flags
-            yield f"-{letter}", "" if is_flag else word[place + 1 :].removeprefix("=") or following
+            yield f"-{letter}", "" if is_flag else token[place + 1 :].removeprefix("=") or following
             if not is_flag:
                 break

@@ -30,7 +30,7 @@ class JobRef(NamedTuple):
     cluster: str = ""
 
 
-class Accepted(NamedTuple):
+class AcceptedJob(NamedTuple):
     """The batch system's answer to a submission. cluster: as in JobRef. remarks: what the batch system and the filters
     of the site printed in addition to the batch id.
     """
@@ -108,7 +108,7 @@ class Scheduler(NamedTuple):
     directive: Callable[[str], Shell]
     request: Callable[[Plan], dict[str, Any]]
     command: Callable[[Plan, After], str]
-    submit: Callable[[Plan, After], Accepted]
+    submit: Callable[[Plan, After], AcceptedJob]
     states: Callable[[Sequence[JobRef]], dict[JobRef, JobStatus]]
     cancel: Callable[[JobRef], None]
     find: Callable[[JobRef], JobRef | None]

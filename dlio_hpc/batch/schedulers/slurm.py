@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dlio_hpc import units
 from dlio_hpc.batch.schedulers import common, detection, refused_options
-from dlio_hpc.batch.schedulers.scheduler import ENDED, Accepted, After, JobRef, JobStatus, Row, Scheduler, State
+from dlio_hpc.batch.schedulers.scheduler import ENDED, AcceptedJob, After, JobRef, JobStatus, Row, Scheduler, State
 from dlio_hpc.batch.shell_quoting import quote
 from dlio_hpc.command import Answer, CommandMissing, Unanswered, unexplained
 from dlio_hpc.errors import ConfigError
@@ -127,7 +127,7 @@ def _arguments(plan: Plan, after: After) -> list[str]:
 _command = partial(common.typed, _arguments)
 
 
-def _submit(plan: Plan, after: After) -> Accepted:
+def _submit(plan: Plan, after: After) -> AcceptedJob:
     """Submit the job. If it may be on several clusters, and sbatch did not print on which, find it by its name."""
     accepted = common.submit(_arguments, re.compile(r"(?P<id>[0-9]+)(?:;(?P<cluster>\w[\w.-]*))?"), plan, after)
     asked = _clusters(plan)
@@ -193,7 +193,7 @@ def _queue_row(line: str, names: dict[str, str]) -> Row | str:
     name of the job is searched. Return the line itself if it has another form, as if it is cut short. names: name of
     each job, by batch id.
     """
-    batch_id, words, rest = [*line.split("|", 2), "", ""][:3]
+    batch_id, state_text, rest = [*line.split("|", 2), "", ""][:3]
     name = names.get(batch_id.strip(), "")
     reason, is_ours, folder = rest.partition(f"|{name}|") if name else (rest, "", "")
     if not is_ours and rest.count("|") > 1:
@@ -202,32 +202,32 @@ def _queue_row(line: str, names: dict[str, str]) -> Row | str:
         name = ""
     if not reason or ("|" in reason and not is_ours):
         return line
-    return _row(line, batch_id, words, reason, name, folder)
+    return _row(line, batch_id, state_text, reason, name, folder)
 
 
 def _account_row(line: str) -> Row | str:
     """Parse a line of the form ID|STATE|NAME|FOLDER. Return the line itself if it has another form."""
-    batch_id, words, name, folder = [*line.split("|", 3), "", "", ""][:4]
-    return _row(line, batch_id, words, "", name, folder)
+    batch_id, state_text, name, folder = [*line.split("|", 3), "", "", ""][:4]
+    return _row(line, batch_id, state_text, "", name, folder)
 
 
-def _row(line: str, batch_id: str, words: str, reason: str, name: str, folder: str) -> Row | str:
+def _row(line: str, batch_id: str, state_text: str, reason: str, name: str, folder: str) -> Row | str:
     """Return the row of a job, or the line itself if id or state are not of a job. Accounting may append text to the
     state, as in "CANCELLED by 1000".
     """
-    if not batch_id.strip().isdecimal() or _name(words) not in _WAITING | _OVER.keys() | _RUNNING:
+    if not batch_id.strip().isdecimal() or _name(state_text) not in _WAITING | _OVER.keys() | _RUNNING:
         return line
-    return Row(batch_id.strip(), name, _status(batch_id.strip(), words, reason), folder)
+    return Row(batch_id.strip(), name, _status(batch_id.strip(), state_text, reason), folder)
 
 
-def _name(words: str) -> str:
+def _name(state_text: str) -> str:
     """Return the name of the state in a text such as "CANCELLED by 1000"; empty if there is none."""
-    match = _STATE.fullmatch(words)
+    match = _STATE.fullmatch(state_text)
     return match[1] if match else ""
 
 
-def _status(batch_id: str, words: str, reason: str) -> JobStatus:
-    text, name = words if reason in {"", "None"} else f"{words} {reason}", _name(words)
+def _status(batch_id: str, state_text: str, reason: str) -> JobStatus:
+    text, name = state_text if reason in {"", "None"} else f"{state_text} {reason}", _name(state_text)
     state = _OVER.get(name) or ("queued" if name in _WAITING else "running")
     known = next((row for row in _REASONS if state == "queued" and re.fullmatch(row.pattern, reason)), _NO_REASON)
     return JobStatus(state, text, known.never, name in _SUSPENDED, known.advice.format(id=batch_id))
