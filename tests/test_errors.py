@@ -121,11 +121,11 @@ def test_ranks_without_an_mpi_library_say_so(run: Run, small: Path, tmp_path: Pa
     (tmp_path / "sitecustomize.py").write_text(_NO_MPI)
     done = run("dlio-submit", small, "-s", "local", "--ppn", 2, "--wait", "--json", **ahead(tmp_path))
     assert done.code == 6, done.err
-    told = (Path(done.job["directory"]) / "job.err").read_text()
-    assert "does not start: the MPI library cannot be used: cannot load MPI library libmpi.so.12: cannot open" in told
-    assert "module load" in told
-    assert "a bug in dlio-hpc" not in told
-    assert "Traceback" not in told
+    stderr = (Path(done.job["directory"]) / "job.err").read_text()
+    assert "does not start: the MPI library cannot be used: cannot load MPI library libmpi.so.12: cannot open" in stderr
+    assert "module load" in stderr
+    assert "a bug in dlio-hpc" not in stderr
+    assert "Traceback" not in stderr
     checked = run("dlio-hpc", "check", small, "-s", "local", **ahead(tmp_path))
     assert checked.code == 6
     assert "2 ranks did not run (failed): dlio-hpc: a rank on" in checked.out

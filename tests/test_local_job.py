@@ -824,7 +824,7 @@ _STALE = {
 def test_variables_of_a_surrounding_job_are_ignored_and_told(run: Run, small: Path, system: str) -> None:
     stale = _STALE[system]
     kept = {"OMPI_MCA_btl": "self", "PMIX_MCA_gds": "hash"}
-    dump = ("-S", "site.setup=['env > seen.env']")
+    dump = ("-S", "site.setup=['env > setup.env']")
     done = run("dlio-submit", small, "-s", "local", "--ppn", 2, *dump, "--wait", "--json", **stale, **kept)
     assert done.code == 0, done.err
     (note,) = [line for line in done.err.splitlines() if "ignores them" in line]
@@ -835,9 +835,9 @@ def test_variables_of_a_surrounding_job_are_ignored_and_told(run: Run, small: Pa
     result = _result(done.job)
     assert (result["ranks"], result["hosts"]) == (2, [os.uname().nodename])
     directory = Path(done.job["directory"])
-    seen = {line.partition("=")[0] for line in (directory / "seen.env").read_text().splitlines()}
-    assert not seen & stale.keys()
-    assert seen >= kept.keys()
+    variable_names = {line.partition("=")[0] for line in (directory / "setup.env").read_text().splitlines()}
+    assert not variable_names & stale.keys()
+    assert variable_names >= kept.keys()
     variables = json.loads((directory / "environment.json").read_bytes())["variables"]
     recorded = [name for name in stale if name.startswith(("SLURM", "PBS", "FLUX", "COBALT", "PMIX", "HYDRA"))]
     assert [variables[name] for name in recorded] == [stale[name] for name in recorded]

@@ -645,8 +645,8 @@ def test_a_rank_that_was_killed_is_a_failure_after_slurm_has_forgotten_it(
 
 def _is_rank(process: Path, directory: Path) -> bool:
     try:
-        words = (process / "cmdline").read_bytes().split(b"\0")
-        return (process / "cwd").samefile(directory) and b"dlio_hpc.core" in words and b"python" in words[0]
+        arguments = (process / "cmdline").read_bytes().split(b"\0")
+        return (process / "cwd").samefile(directory) and b"dlio_hpc.core" in arguments and b"python" in arguments[0]
     except OSError:
         return False
 

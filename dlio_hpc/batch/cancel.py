@@ -5,8 +5,7 @@ from pathlib import Path
 from msgspec import structs
 
 from dlio_hpc import units
-from dlio_hpc.batch import job_record
-from dlio_hpc.batch.job_record import Job, load, require_host, save, with_state
+from dlio_hpc.batch.job_record import Job, load, reference, require_host, save, with_state
 from dlio_hpc.batch.job_state import FORGOTTEN, refresh
 from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.files import rundir
@@ -20,7 +19,7 @@ def cancel(directory: Path) -> Job:
     job = refresh(directory)
     if job.state == "lost" and job.states[-1].text == FORGOTTEN and job.batch_id is not None:
         require_host(job)
-        SCHEDULERS[job.scheduler].cancel(job_record.reference(directory, job))
+        SCHEDULERS[job.scheduler].cancel(reference(directory, job))
     if job.ended:
         return job
     with rundir.locked(directory):  # waits for a submission in progress
@@ -32,7 +31,7 @@ def cancel(directory: Path) -> Job:
         require_host(job)
         save(directory, structs.replace(job, cancel_asked=units.utc_now()))
     try:
-        SCHEDULERS[job.scheduler].cancel(job_record.reference(directory, job))
+        SCHEDULERS[job.scheduler].cancel(reference(directory, job))
     except BaseException:
         with rundir.locked(directory):
             save(directory, structs.replace(load(directory), cancel_asked=None))

@@ -11,7 +11,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, structs
 
 from dlio_hpc import document, units
-from dlio_hpc.batch.schedulers import ENDED, JobRef, State
+from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, JobRef, State
 from dlio_hpc.config.site import SchedulerName
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, name_hint, unreadable
 from dlio_hpc.files import rundir, safe_folders
@@ -102,6 +102,11 @@ def with_state(job: Job, state: State, text: str = "", suspended: bool = False) 
 def _reason(text: str) -> str:
     """Return the text without numbers: PBS counts free resources in the reason why a job waits."""
     return re.sub(r"\d+", "", text)
+
+
+def remarks(job: Job) -> list[str]:
+    """Return what the batch system said when it accepted the job, such as a limit that a filter of the site changed."""
+    return [f"{SCHEDULERS[job.scheduler].program} says: {job.remarks}"] if job.remarks else []
 
 
 def reference(directory: Path, job: Job) -> JobRef:

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from dlio_hpc import units
 from dlio_hpc.batch.job_record import Job, host, load, reference, require_host, save, with_state
-from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, JobRef, JobStatus, Scheduler, State
+from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, JobRef, JobStatus, Scheduler, State, is_unknown
 from dlio_hpc.command import Unanswered
 from dlio_hpc.errors import DlioError, Unexpected
 from dlio_hpc.files import rundir
@@ -269,7 +269,7 @@ def _failure_state(directory: Path, answer: _Answer | None, guess: JobStatus) ->
     """
     if answer is None or (answer.fault is not None and not _is_stale(directory)):
         return None
-    if answer.sight is None or answer.sight.state == "lost":
+    if answer.sight is None or is_unknown(answer.sight):
         return _last_words(directory) or guess
     if answer.sight.state == "completed" or (answer.sight.state == "failed" and guess.state == "timeout"):
         return guess
@@ -320,7 +320,7 @@ def _state_from_answer(directory: Path, job: Job, answer: _Answer | None) -> Job
         )
     if _is_settled(directory, job):  # the end is final unless the job was requeued
         return answer.sight if answer.sight is not None and answer.sight.state not in ENDED else None
-    if answer.sight is None or answer.sight.state == "lost":
+    if is_unknown(answer.sight):
         return _state_if_unknown(directory, job, answer)
     return answer.sight
 

@@ -89,9 +89,8 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
             raise Incomplete(f"job {plan.job} was cancelled before it was submitted")
         try:
             accepted = scheduler.submit(plan, after)
-            cluster = accepted.cluster or record.cluster
-            home = "" if cluster else scheduler.home()
-            record = replace(record, batch_id=accepted.batch_id, cluster=cluster, home=home, remarks=accepted.remarks)
+            home = "" if accepted.cluster else scheduler.home()
+            record = replace(record, home=home, **accepted._asdict())
         except Unanswered as fault:
             raise Unanswered(
                 f"{fault}; it is not known whether job {plan.job} was accepted. To look for it: dlio-hpc status "
@@ -102,8 +101,7 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
             raise
         record = job_record.with_state(record, "submitted")
         notes = _noted(directory, record)
-    remarks = [f"{scheduler.program} says: {record.remarks}"] if record.remarks else []
-    return Submitted(record, _unused(plan) + notes + remarks)
+    return Submitted(record, _unused(plan) + notes + job_record.remarks(record))
 
 
 def _noted(directory: Path, record: job_record.Job) -> list[str]:

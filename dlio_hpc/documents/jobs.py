@@ -186,7 +186,7 @@ def of_job(outcome: JobOutcome, analyses: Mapping[str, Analysis] | None = None) 
         state=outcome.job.state,
         directory=str(outcome.directory) if outcome.directory else None,
         archive=str(outcome.archive) if outcome.archive else None,
-        notes=[*outcome.plan.notes, *job_outcome.remarks(outcome)],
+        notes=job_outcome.notes(outcome),
         runs=[
             RunDocument(
                 run.name, run.run.kind, run.result, run.error or UNSET, run.verdict or UNSET, run.probe or UNSET,

@@ -16,7 +16,7 @@ from dlio_hpc import document, units
 from dlio_hpc.analysis import uneven_time
 from dlio_hpc.analysis.page_cache_check import Storage, judge
 from dlio_hpc.batch import job_record, job_state
-from dlio_hpc.batch.schedulers import SCHEDULERS, State
+from dlio_hpc.batch.schedulers import State
 from dlio_hpc.darshan import log_verdict as verdicts
 from dlio_hpc.darshan import setup
 from dlio_hpc.darshan.log_verdict import LogVerdict
@@ -394,10 +394,9 @@ def _own_fault(run: RunOutcome) -> DlioError | None:
     return None
 
 
-def remarks(outcome: JobOutcome) -> list[str]:
-    """Return what the batch system said when it accepted the job, such as a limit that a filter of the site changed."""
-    program = SCHEDULERS[outcome.job.scheduler].program
-    return [f"{program} says: {outcome.job.remarks}"] if outcome.job.remarks else []
+def notes(outcome: JobOutcome) -> list[str]:
+    """Return the notes of the plan, and what the batch system said when it accepted the job."""
+    return [*outcome.plan.notes, *job_record.remarks(outcome.job)]
 
 
 def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = False) -> DlioError | None:

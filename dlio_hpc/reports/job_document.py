@@ -40,13 +40,13 @@ def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[Mapping[str, Exam
 
 
 def _facts(outcome: JobOutcome, is_one_of_several: bool) -> list[Facts]:
-    plan, batch_id, cluster = outcome.plan, outcome.job.batch_id, outcome.job.cluster
+    batch_id, cluster = outcome.job.batch_id, outcome.job.cluster
     rows = [
         ("state", outcome.job.described()),
         *((("batch id", f"{batch_id} on {cluster}" if cluster else batch_id),) if batch_id else ()),
         *zip(("workload", "", "", ""), job_rows.workload(outcome).splitlines(), strict=False),
         *job_rows.places(outcome),
-        *(("note", note) for note in (*plan.notes, *job_outcome.remarks(outcome))),
+        *(("note", note) for note in job_outcome.notes(outcome)),
         *(("repeats", line) for line in job_rows.repeats(outcome)),
         *((("archive", str(outcome.archive)),) if outcome.archive else ()),
         *((("directory", str(outcome.directory)),) if outcome.directory else ()),

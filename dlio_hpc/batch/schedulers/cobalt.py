@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dlio_hpc.batch.schedulers import common, detection
-from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Row, Scheduler, State
+from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Row, Scheduler, State, is_unknown
 from dlio_hpc.command import Answer, Unanswered, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
@@ -73,7 +73,7 @@ def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
     rows = [Row(batch_id, name, _status(state)) for batch_id, name, state in queued]
     states = common.own("qstat", jobs, rows)
     for job in jobs:
-        if states.get(job, common.REPLACED) == common.REPLACED and (ended := _logged(job.directory)) is not None:
+        if is_unknown(states.get(job)) and (ended := _logged(job.directory)) is not None:
             states[job] = ended
         if job in states and states[job].text == "dep_fail":
             _cancel(job)

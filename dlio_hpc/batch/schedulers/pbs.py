@@ -13,11 +13,13 @@ from typing import Any
 
 from dlio_hpc import units
 from dlio_hpc.batch.schedulers import common, detection, refused_options
-from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Row, Scheduler, State
+from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Row, Scheduler, State, is_unknown
 from dlio_hpc.command import Answer, Unanswered, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
+
+Attributes = dict[str, Any]
 
 # Letters of jobs that qsig -s suspend, a job of higher priority (S) or the user of a workstation (U) has stopped.
 _SUSPENDED = {"S", "U"}
@@ -41,13 +43,11 @@ _KILLED: dict[int, tuple[State, str]] = {
     -28: ("timeout", "the limit of CPU time was reached"),
     -29: ("timeout", "the time limit was reached"),
 }
-Attributes = dict[str, Any]
-
-_DELETED, _FAILED = 91, 93
+_DELETED, _FINISHED, _FAILED = 91, 92, 93
 # Meaning of a substate of a job that has ended, with or without an Exit_status.
 _DELETIONS: dict[tuple[int | None, bool], str] = {
     (_DELETED, False): "deleted while it ran", (_DELETED, True): "deleted before it ran",
-    (92, True): "deleted by PBS before it ran, because a job that it waited for failed",
+    (_FINISHED, True): "deleted by PBS before it ran, because a job that it waited for failed",
 }  # fmt: skip
 _ID = re.compile(r"(?P<id>[0-9]+\.[\w.-]+)")
 _NO_HISTORY = "maintain job history"
@@ -59,6 +59,8 @@ _DEPENDS = 22
 # Holders by letter of Hold_Types. A hold of the system can be released by the facility alone.
 _HOLDERS = {"s": "by the system", "o": "by an operator", "u": "by its owner"}
 _ASK_LESS = "cancel the job and submit it with a smaller request or another --queue"
+# An attribute as qstat -f prints it: long values go on in lines that begin with a tab.
+_ATTRIBUTE = re.compile(r"^    (\w+) = (.*(?:\n\t.*)*)", re.MULTILINE)
 # Attributes that are read.
 _READ = ("Output_Path", "Job_Name", "job_state", "queue", "Hold_Types", "substate", "comment", "Exit_status")
 
@@ -111,7 +113,7 @@ def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
     rows = [Row(key, str(job.get("Job_Name", "")), sight(job), _folder(job)) for key, job in attributes.items()]
     states = common.own("qstat", jobs, rows)
     for job in states:
-        if states[job] != common.REPLACED and _is_hopeless(attributes[job.batch_id]):
+        if not is_unknown(states[job]) and _is_hopeless(attributes[job.batch_id]):
             _cancel(job)  # PBS would hold it forever
     return states
 
@@ -167,8 +169,7 @@ def _from_text(text: str) -> dict[str, Attributes]:
     for part in re.split(r"^Job Id: ", text, flags=re.MULTILINE)[1:]:
         batch_id, _, rest = part.partition("\n")
         before, _, after = rest.partition("\n    Variable_List = ")
-        pairs = re.findall(r"^    (\w+) = (.*(?:\n\t.*)*)", after, re.MULTILINE)
-        pairs += reversed(re.findall(r"^    (\w+) = (.*(?:\n\t.*)*)", before, re.MULTILINE))
+        pairs = [*_ATTRIBUTE.findall(after), *reversed(_ATTRIBUTE.findall(before))]
         jobs[batch_id.strip()] = {name: value.replace("\n\t", "") for name, value in pairs if name in _READ}
     return jobs
 

@@ -67,6 +67,13 @@ class JobStatus(NamedTuple):
     advice: str = ""
 
 
+def is_unknown(status: JobStatus | None) -> bool:
+    """Return whether a batch system does not know the job: it did not report it, or only that it is lost. status: the
+    state that it reported; None if it reported none.
+    """
+    return status is None or status.state == "lost"
+
+
 class Row(NamedTuple):
     """A row of a batch system's answer. directory: folder in which the job runs; empty if it is not known."""
 
@@ -85,8 +92,8 @@ class Scheduler(NamedTuple):
     request: returns the values that the template of the job script prints in addition to the plan.
     command: returns the command line of submit(), for a person to read.
     submit: submits a job and returns its batch id; raises ConfigError if the job is rejected.
-    states: returns the states of jobs. Jobs that the batch system does not know are missing; jobs whose batch id now
-    belongs to another job are lost.
+    states: returns the states of jobs, all of one cluster. Jobs that the batch system does not know are missing; jobs
+    whose batch id now belongs to another job are lost.
     cancel: asks the batch system to end a job.
     find: returns a job with its batch id, found by its name; None if the batch system knows no such job.
     queues: returns, for each of the user's jobs on the given cluster, the names of its queues.

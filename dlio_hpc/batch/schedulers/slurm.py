@@ -11,7 +11,17 @@ from typing import Any, NamedTuple
 
 from dlio_hpc import units
 from dlio_hpc.batch.schedulers import common, detection, refused_options
-from dlio_hpc.batch.schedulers.scheduler import ENDED, AcceptedJob, After, JobRef, JobStatus, Row, Scheduler, State
+from dlio_hpc.batch.schedulers.scheduler import (
+    ENDED,
+    AcceptedJob,
+    After,
+    JobRef,
+    JobStatus,
+    Row,
+    Scheduler,
+    State,
+    is_unknown,
+)
 from dlio_hpc.batch.shell_quoting import quote
 from dlio_hpc.command import Answer, CommandMissing, Unanswered, unexplained
 from dlio_hpc.errors import ConfigError
@@ -144,13 +154,10 @@ def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
     Accounting, if it is enabled, remembers it for longer. Exit codes are ignored: a job that exceeded its time limit
     but ended by itself has the state TIMEOUT and the exit code 0:0.
     """
-    states: dict[JobRef, JobStatus] = {}
-    for cluster in dict.fromkeys(job.cluster for job in jobs):
-        there = [job for job in jobs if job.cluster == cluster]
-        states |= _queued(cluster, there)
-        forgotten = [job for job in there if states.get(job, common.REPLACED) == common.REPLACED]
-        states |= _accounted(cluster, forgotten) if forgotten else {}
-    return states
+    cluster = jobs[0].cluster
+    states = _queued(cluster, jobs)
+    forgotten = [job for job in jobs if is_unknown(states.get(job))]
+    return states | _accounted(cluster, forgotten) if forgotten else states
 
 
 def _queued(cluster: str, jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
@@ -194,15 +201,14 @@ def _queue_row(line: str, names: dict[str, str]) -> Row | str:
     each job, by batch id.
     """
     batch_id, state_text, rest = [*line.split("|", 2), "", ""][:3]
-    name = names.get(batch_id.strip(), "")
-    reason, is_ours, folder = rest.partition(f"|{name}|") if name else (rest, "", "")
-    if not is_ours and rest.count("|") > 1:
-        reason, name, folder = rest.split("|", 2)
-    elif not is_ours:
-        name = ""
-    if not reason or ("|" in reason and not is_ours):
-        return line
-    return _row(line, batch_id, state_text, reason, name, folder)
+    name = names.get(batch_id.strip())
+    reason, is_ours, folder = rest.partition(f"|{name}|")
+    if is_ours and name and reason:
+        return _row(line, batch_id, state_text, reason, name, folder)
+    cells = rest.split("|", 2)
+    if not cells[0] or len(cells) == 2:
+        return line  # cut short
+    return _row(line, batch_id, state_text, *cells) if len(cells) == 3 else _row(line, batch_id, state_text, rest)
 
 
 def _account_row(line: str) -> Row | str:
@@ -211,7 +217,7 @@ def _account_row(line: str) -> Row | str:
     return _row(line, batch_id, state_text, "", name, folder)
 
 
-def _row(line: str, batch_id: str, state_text: str, reason: str, name: str, folder: str) -> Row | str:
+def _row(line: str, batch_id: str, state_text: str, reason: str, name: str = "", folder: str = "") -> Row | str:
     """Return the row of a job, or the line itself if id or state are not of a job. Accounting may append text to the
     state, as in "CANCELLED by 1000".
     """
@@ -227,7 +233,8 @@ def _name(state_text: str) -> str:
 
 
 def _status(batch_id: str, state_text: str, reason: str) -> JobStatus:
-    text, name = state_text if reason in {"", "None"} else f"{state_text} {reason}", _name(state_text)
+    name = _name(state_text)
+    text = state_text if reason in {"", "None"} else f"{state_text} {reason}"
     state = _OVER.get(name) or ("queued" if name in _WAITING else "running")
     known = next((row for row in _REASONS if state == "queued" and re.fullmatch(row.pattern, reason)), _NO_REASON)
     return JobStatus(state, text, known.never, name in _SUSPENDED, known.advice.format(id=batch_id))
@@ -235,9 +242,9 @@ def _status(batch_id: str, state_text: str, reason: str) -> JobStatus:
 
 def _cancel(job: JobRef) -> None:
     answer = common.ask("scancel", *_on(job.cluster), job.batch_id)
-    if (
-        answer.code and "Invalid job id" not in answer.err
-    ) or "denied" in answer.err:  # scancel may end with 0 although it was not permitted
+    is_gone = "Invalid job id" in answer.err
+    is_denied = "denied" in answer.err  # the exit code may be 0
+    if (answer.code and not is_gone) or is_denied:
         raise unexplained("scancel", answer)
 
 
