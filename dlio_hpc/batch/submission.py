@@ -88,9 +88,10 @@ def hand_over(
     directories: list[Path] = []
     ids: list[str] = []
     notes: set[str] = set()
+    home = SCHEDULERS[plans[0].site.scheduler].home()
     for number, plan in enumerate(plans):
         try:
-            submitted = submit.submit(plan, after(plans[: number + 1], ids, parents, live), study)
+            submitted = submit.submit(plan, after(plans[: number + 1], ids, parents, live), study, home)
         except DlioError:
             _give_up(planned, directories, report)
             raise

@@ -73,10 +73,10 @@ def check_commands(plans: Sequence[Plan]) -> None:
         site_limits.check_jobs(plan.site, plan.queue, scheduler.queues(cluster), len(plans))
 
 
-def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -> Submitted:
+def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None, home: str = "") -> Submitted:
     """Write the directory of a job and submit its script. Return as soon as the batch system has accepted the job.
     after: jobs that the job must wait for. study: study that the job belongs to; None if the job belongs to no study.
-    The study.json of the study is copied to the directory of the job.
+    The study.json of the study is copied to the directory of the job. home: as in Job.
     """
     scheduler = SCHEDULERS[plan.site.scheduler]
     directory = Path(plan.directory)
@@ -88,9 +88,7 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
         if job_record.load(directory).ended:
             raise Incomplete(f"job {plan.job} was cancelled before it was submitted")
         try:
-            accepted = scheduler.submit(plan, after)
-            home = "" if accepted.cluster else scheduler.home()
-            record = replace(record, home=home, **accepted._asdict())
+            record = replace(record, home=home, **scheduler.submit(plan, after)._asdict())
         except Unanswered as fault:
             raise Unanswered(
                 f"{fault}; it is not known whether job {plan.job} was accepted. To look for it: dlio-hpc status "
