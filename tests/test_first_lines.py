@@ -3,6 +3,7 @@ and while they wait: true, and with what to do.
 """
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ from dlio_hpc.config import site, workload
 from dlio_hpc.records import job_outcome
 from dlio_hpc.reports import job_banner
 from tests import planning
+from tests.conftest import Run
 
 NAME = "ended"
 
@@ -255,3 +257,16 @@ def test_the_first_lines_of_a_job_that_was_forgotten(
 ) -> None:
     case = Case(scheduler, None, status, report, files)
     test_the_first_lines_are_true(case, tmp_path, monkeypatch)
+
+
+def test_what_sbatch_says_is_shown_and_kept(run: Run, small: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    for name, line in (("sbatch", "echo 'sbatch: time limit cut to 1 minute' >&2; echo 4711"), ("squeue", "exit 1")):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    path = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "SLURM_CONF": "/nowhere"}
+    done = run("dlio-submit", small, "-s", "slurm", "-d", "data", "--json", **path)
+    assert "note: sbatch says: time limit cut to 1 minute" in done.err
+    directory = Path(done.job["directory"])
+    assert json.loads((directory / "job.json").read_bytes())["remarks"] == "time limit cut to 1 minute"
+    assert "sbatch says: time limit cut to 1 minute" in run("dlio-hpc", "report", directory, **path).out

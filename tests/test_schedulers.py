@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dlio_hpc import command, units
-from dlio_hpc.batch import job_record, job_state, site_detection, submit
+from dlio_hpc.batch import job_record, job_state, preflight, site_detection, submit
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.collect import collect
+from dlio_hpc.batch.job_watch import Watched
 from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, After, JobRef, JobStatus, cobalt, common, flux, pbs, slurm
+from dlio_hpc.cli import console
 from dlio_hpc.command import Answer, Unanswered
 from dlio_hpc.config import site, workload
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError
@@ -1257,10 +1259,11 @@ def test_a_queue_is_given_once(changes: dict[str, str], option: str) -> None:
         SCHEDULERS["slurm"].request(_plan("slurm", 3600, option, **changes))
 
 
+@pytest.mark.parametrize("answer", [INVALID, Answer(0, "7|RUNNING|None|other|/x", "")], ids=["unknown", "another job"])
 @pytest.mark.parametrize("state", ["running", "queued"])
-def test_a_job_of_another_cluster_is_not_lost_here(said: Said, tmp_path: Path, state: str) -> None:
+def test_a_job_of_another_cluster_is_not_lost_here(said: Said, tmp_path: Path, state: str, answer: Answer) -> None:
     """The user asks from a login node of another cluster, or in a nested instance of Flux."""
-    said["squeue"], said["sacct"] = INVALID, Answer(0, "", "")
+    said["squeue"], said["sacct"] = answer, Answer(0, "", "")
     said["scontrol"] = Answer(0, "ClusterName             = other\nSlurmctldPort = 6817", "")
     directory = _recorded(tmp_path, state, 5, None, attempt=False)
     job_record.save(directory, replace(job_record.load(directory), home="dlio"))
@@ -1296,3 +1299,54 @@ def test_a_name_that_was_cut_is_ours(said: Said, name: str) -> None:
     said["squeue"] = Answer(0, f"7|RUNNING|None|{name}|/x", "")
     job = JobRef("7", Path("/nowhere"), "demo-20261125-210000-abcdef")
     assert _states("slurm", job)["7"].state == "running"
+
+
+def test_a_profile_lists_the_clusters(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CLUSTERS", "c5")
+    said["sbatch"] = Answer(0, "slurm 23.11.1", "")
+    said["sinfo"] = Answer(0, "debug*|4|8|1:00:00|up|1-infinite", "")
+    said["sacctmgr"] = Answer(0, "c1\nc5", "")
+    text = site_detection.profile("mine")
+    assert "# Clusters: c1, c5. To submit to another one, add --clusters=NAME to job_options.\n" in text
+    assert '"--clusters=c5"' in text
+    monkeypatch.delenv("SLURM_CLUSTERS")
+    said["sacctmgr"] = Answer(1, "", "sacctmgr: error: no accounting")
+    assert "luster" not in site_detection.profile("mine").replace("slurm", "")
+
+
+@pytest.mark.parametrize(("name", "unprobed"), [
+    ("slurm", []), ("pbs", ["account and limits of the queue"]), ("flux", ["bank and limits of the queue"]),
+    ("cobalt", ["account and limits of the queue"]),
+])  # fmt: skip
+def test_check_ends_with_what_it_could_not_try(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, unprobed: list[str]
+) -> None:
+    probed = SCHEDULERS[name]._replace(probe=lambda _plan, _script: "accepted", queues=lambda _cluster: [])
+    monkeypatch.setitem(SCHEDULERS, name, probed)
+    monkeypatch.setattr(shutil, "which", lambda program: f"/bin/{program}")
+    request = planning.Request(runs=tmp_path, data=tmp_path, nodes=128 if name == "cobalt" else 2)
+    made = planning.make(workload.load("null"), site.load({"cobalt": "theta"}.get(name, name)), request)
+    *others, last = preflight.look([made], None)
+    kind = next(finding.text for finding in others if finding.what == "quota").removeprefix("not checked on ")
+    assert (last.verdict, last.what) == ("note", "not tried")
+    assert last.text == "; ".join([f"quota on {kind}", *unprobed, "launch of ranks (--no-launch)"])
+
+
+def test_wait_prints_each_new_reason(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    job = job_record.Job("one", "one", "slurm", "slurm", "here", "sbatch", "7", (job_record.Sighting("queued", NOON),))
+    reasons = ["PENDING Priority", "PENDING Priority", "PENDING JobHeldUser", "PENDING JobHeldUser"]
+    looks, clock = [], iter(f"2026-11-25T{hour}:00:00Z" for hour in range(13, 20))
+    monkeypatch.setattr(units, "utc_now", lambda: next(clock))
+    for reason in reasons:
+        job = job_record.with_state(job, "queued", reason)
+        advice = "release it" if "Held" in reason else ""
+        looks.append(Watched(Path("/nowhere"), job, None, None, is_final=False, advice=advice))
+    looks.append(Watched(Path("/nowhere"), job_record.with_state(job, "completed"), None, None, is_final=True))
+    monkeypatch.setattr(console, "watch", lambda _directories: iter(looks))
+    console.wait([Path("/nowhere")], quiet=False)
+    assert capsys.readouterr().err.splitlines() == [
+        "one: queued (PENDING Priority)", "one: queued (PENDING JobHeldUser); release it", "one: completed",
+    ]  # fmt: skip
+
+
+NOON = "2026-11-25T12:00:00Z"

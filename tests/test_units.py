@@ -48,13 +48,20 @@ def test_what_is_no_duration(text: object) -> None:
         ("1:30:00", 5400),
         ("1:30", 5400),
         ("1d", 86400),
+        ("1-00:00:00", 86400),
+        ("1-12", 129600),
+        ("2-01:30", 178200),
+        (" 0-00:00:05 ", 5),
     ],
 )
 def test_walltime(text: object, expected: int) -> None:
     assert units.walltime(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "abc", "1:2:3:4", "1:60:00", "0", "-5", "1:-1", ":", None, True])
+@pytest.mark.parametrize(
+    "text",
+    ["", "abc", "1:2:3:4", "1:60:00", "0", "-5", "1:-1", ":", None, True, "1-24:00", "1-", "1-0:60", "1-1:2:3:4"],
+)
 def test_what_is_no_walltime(text: object) -> None:
     with pytest.raises(ValueError, match=r"found .*; use "):
         units.walltime(text)

@@ -187,14 +187,13 @@ def _ask_scheduler(scheduler: Scheduler, jobs: dict[Path, Job]) -> dict[Path, _A
         sights = scheduler.states(list(known.values())) if known else {}
     except DlioError as fault:
         return answers | {path: _Answer(job, None, fault) for path, job in known.items()}
-    missing = {path for path, job in known.items() if job not in sights}
-    elsewhere = _elsewhere(scheduler, {path: jobs[path] for path in missing})
+    elsewhere = _elsewhere(scheduler, {path: jobs[path] for path, job in known.items() if is_unknown(sights.get(job))})
     return answers | {path: _Answer(job, sights.get(job), elsewhere.get(path)) for path, job in known.items()}
 
 
 def _elsewhere(scheduler: Scheduler, jobs: dict[Path, Job]) -> dict[Path, DlioError]:
     """Return an error for each job that was submitted to another instance of the batch system than the one that answers
-    here: this one does not know the job, but the job may live.
+    here: this one does not know the job, or gave its id to another one, but the job may live.
     """
     here = scheduler.home() if any(job.home and not job.cluster for job in jobs.values()) else ""
     return {
