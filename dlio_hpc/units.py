@@ -155,6 +155,15 @@ def walltime(value: object) -> Walltime:
     return Walltime(total)
 
 
+def interval(value: object) -> Walltime:
+    """Parse the time between two starts of jobs, such as "24h", "1d" or "24:00:00", and return it in seconds. Raise
+    ValueError if the value is no such time, or a number without a unit.
+    """
+    if _is_bare(value) and ":" not in str(value):
+        raise ValueError(f"found {plainly(value)}; give the unit, such as {_digits(value)}h")
+    return walltime(value)
+
+
 def _split(value: object, units: dict[str, int] | dict[str, float], expected: str) -> tuple[float | int, str]:
     match = _NUMBER.fullmatch(str(value)) if isinstance(value, (int, float, str)) and value is not True else None
     unit = match[2].lower() if match else ""
@@ -215,6 +224,13 @@ def timestamp(text: str) -> float:
 def seconds_between(earlier: str, later: str) -> float:
     """Return the seconds between two times in the format of utc_now()."""
     return timestamp(later) - timestamp(earlier)
+
+
+def format_local(moment: float) -> str:
+    """Format a time in minutes, in the time zone of this machine, such as 2026-11-28 02:00 CET. moment: the time in
+    seconds since 1970.
+    """
+    return time.strftime("%Y-%m-%d %H:%M %Z", time.localtime(moment))
 
 
 def format_walltime(total: int) -> str:

@@ -5,6 +5,7 @@ test_cobalt_job and test_flux_job.
 
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -189,6 +190,41 @@ def test_a_study_is_a_chain_of_jobs_none_of_which_stops_the_next(system: System,
     again = system.login("dlio-submit", "--resume", done.json["study"], "--wait", "--json")
     assert again.code == 0, again.err
     assert again.json["missing"] == []
+
+
+# Of each batch system with begin times: the option in the submit command, and its words for a job that waits for one.
+_BEGINS = {
+    "sbatch": (r" --begin=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d ", "PENDING BeginTime"),
+    "qsub": (r" -a \d{12}\.\d\d ", "waits for its begin time"),
+    "flux": (r" --dependency=begin-time:\d{10} ", "depends:begin@"),
+}  # fmt: skip
+
+
+@pytest.mark.job
+def test_the_nights_of_a_study_begin_at_their_times(system: System, small: Path) -> None:
+    on = system.login
+    done = on.submit(small, "--nights", 2, "--every", "1h", "--repeat", 2)
+    if isinstance(on, Theta):
+        assert done.code == 2
+        assert "--nights: Cobalt" in done.err
+        return
+    assert done.code == 0, done.err
+    first, second = (Path(job["directory"]) for job in done.json["jobs"])
+    commands = [record(directory)["command"] for directory in (first, second)]
+    option, words = _BEGINS[commands[1].split(" && ")[1].split()[0]]
+    assert [re.search(option, command) is not None for command in commands] == [False, True]
+    assert system.before([record(first)["batch_id"]]) in commands[1]
+    assert _ended(on, first)[0] == 0
+    until(lambda: words in on("dlio-hpc", "status", second).out)
+    line = on("dlio-hpc", "status", second).out
+    assert re.search(r"  queued  .*; night 2 of 2, begins \d{4}-\d\d-\d\d \d\d:\d\d \w+", line), line
+    assert on("dlio-hpc", "cancel", done.json["study"]).code == 0
+    whole = on.submit(small, "--nights", 2, "--every", "6s", "--repeat", 2, "--wait")
+    assert whole.code == 0, whole.err
+    jobs = whole.json["jobs"]
+    begins = record(Path(jobs[1]["directory"]))["begins"]
+    assert jobs[1]["runs"][0]["result"]["started"] >= begins.replace("Z", ".000Z")
+    assert [len(point["measurements"]) for point in whole.json["points"]] == [4]
 
 
 def test_a_job_whose_condition_cannot_be_met_never_runs(system: System, small: Path) -> None:

@@ -426,7 +426,7 @@ PBS = [
         "failed",
         "job held",
     ),
-    ({"job_state": "W"}, "queued", ""),
+    ({"job_state": "W", "substate": 30}, "queued", "waits for its begin time"),
     ({"job_state": "T"}, "queued", ""),
     ({"job_state": "R", "comment": "Job run at"}, "running", "Job run at"),
     ({"job_state": "E", "Exit_status": 0, "substate": 51}, "running", ""),

@@ -81,6 +81,8 @@ REFUSED = [
     ("", "flux-batch: ERROR: Number of slots to allocate must be specified", 1),
     ("-N1 --urgency=99", "flux-batch: ERROR: urgency range is [0:31]", 1),
     ("-N1 --dependency=afterok:fAAAA", "flux-batch: ERROR: dependency: afterok: id fAAAA: job not found", 1),
+    ("-N1 --dependency=begin-time:abc", "flux-batch: ERROR: Invalid begin-time=abc", 1),
+    ("-N1 --dependency=begin-time:-5", "flux-batch: ERROR: Invalid begin-time=-5", 1),
     ("-N1 --dependency=afterok:zzz", 'flux-batch: ERROR: dependency: afterok: "zzz" is not a valid jobid', 1),
 ]
 
@@ -190,6 +192,19 @@ def test_dependencies(site: Site) -> None:
     assert site.end(over) == "COMPLETED|0||"
     late = site("batch", "-N1", f"--dependency=afterok:{first}", "job.sh")
     assert (late.code, "failed or was canceled" in late.err) == (1, True)
+
+
+def test_a_job_waits_for_its_begin_time(site: Site) -> None:
+    later = int(time.time()) + 3
+    first = site.submit("true", f"--dependency=begin-time:{later}")
+    then = site.submit("true", f"--dependency=begin-time:{later + 3600}", f"--dependency=afterany:{first}")
+    assert "depends:begin@" in site.told(then)
+    assert site.end(first) == "COMPLETED|0||"
+    assert time.time() >= later
+    site.until(lambda: "after-finish" not in site.told(then))
+    assert site.told(then).startswith("DEPEND|||depends:begin@")
+    site("cancel", then)
+    assert site.end(site.submit("true", "--dependency=begin-time:1")) == "COMPLETED|0||"
 
 
 def test_dependencies_on_a_job_that_never_ran(site: Site) -> None:

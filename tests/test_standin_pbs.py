@@ -74,6 +74,10 @@ REFUSED = [
     ("-l foo=1", "qsub: Unknown resource Resource_List.foo", 187),
     ("-l walltime", "qsub: illegal -l value", 2),
     ("-N bad!name", "qsub: illegal -N value", 2),
+    ("-a abc", "qsub: illegal -a value", 2),
+    ("-a 202613010000", "qsub: illegal -a value", 2),
+    ("-a 20261127015619", "qsub: illegal -a value", 2),
+    ("-a 202611270156.99", "qsub: illegal -a value", 2),
     ("-j both", "qsub: illegal -j value", 2),
     ("-k dd", "qsub: illegal -k value", 2),
     ("-W depend=sometime:1", "qsub: illegal -W value", 2),
@@ -210,6 +214,22 @@ def test_dependencies(site: Site) -> None:
         assert "comment" not in job
         assert job["substate"] == 92
     assert site.end(site.submit("true", "-W", f"depend=afterok:{good}"))["Exit_status"] == 0
+
+
+def test_a_job_waits_for_its_begin_time(site: Site) -> None:
+    begins = time.time() + 2
+    text = time.strftime("%Y%m%d%H%M.%S", time.localtime(begins))
+    waiting, past = (
+        site.submit(f"date +%s > {site.folder}/started", "-a", text),
+        site.submit("true", "-a", "202001010000"),
+    )
+    first = site.job(waiting)
+    assert (first["job_state"], first["substate"], first["Hold_Types"]) == ("W", 30, "n")
+    assert first["Execution_Time"] == time.strftime("%a %b %d %H:%M:%S %Y", time.localtime(begins))
+    after = site.submit("true", "-a", text, "-W", f"depend=afterany:{waiting}")
+    assert site.job(after)["job_state"] == "H", "what it depends on comes first"
+    assert site.end(past)["Exit_status"] == site.end(waiting)["Exit_status"] == site.end(after)["Exit_status"] == 0
+    assert float(site.text("started")) >= int(begins)
 
 
 def test_output_written_at_once_or_afterwards(site: Site) -> None:

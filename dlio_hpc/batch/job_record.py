@@ -15,6 +15,7 @@ from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, JobRef, State
 from dlio_hpc.config.site import SchedulerName
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, name_hint, unreadable
 from dlio_hpc.files import rundir, safe_folders
+from dlio_hpc.plan import nights
 from dlio_hpc.plan.plan import Plan
 
 
@@ -41,7 +42,9 @@ class Job(Struct, frozen=True):
     cancel_asked: time (UTC) at which cancellation was requested; None if it was not requested. cluster: the cluster of
     Slurm that has the job; empty for the cluster of the login node. Before the batch id is known, it may be a list of
     clusters. home: the instance of the batch system that the job was submitted to; empty if it is not known. remarks:
-    what the batch system printed when it accepted the job, such as a limit that a filter changed.
+    what the batch system printed when it accepted the job, such as a limit that a filter changed. night: number of the
+    night of the study that the job belongs to, counted from 1. nights: number of nights of the study. begins: time
+    (UTC) before which the job does not start; empty if it was not set.
     """
 
     job: str
@@ -58,6 +61,9 @@ class Job(Struct, frozen=True):
     cluster: str = ""
     home: str = ""
     remarks: str = ""
+    night: int = 1
+    nights: int = 1
+    begins: str = ""
 
     @property
     def state(self) -> State:
@@ -73,6 +79,12 @@ class Job(Struct, frozen=True):
         state = f"{newest.state}, suspended" if newest.suspended and newest.text != "suspended" else newest.state
         return f"{state} ({newest.text})" if newest.text else state
 
+    def night_text(self) -> str:
+        """The night of the job, such as "night 3 of 5, begins 2026-11-28 02:00 CET"; empty if the study has a single
+        night.
+        """
+        return nights.described(self.night, self.nights, "" if self.ended else self.begins)
+
 
 def planned(plan: Plan, command: str, after: tuple[str, ...], cluster: str = "") -> Job:
     """Return the record of a job that has not been submitted yet. command: command that submits the job. after: batch
@@ -81,7 +93,8 @@ def planned(plan: Plan, command: str, after: tuple[str, ...], cluster: str = "")
     sighting = Sighting("planned", units.utc_now())
     site = plan.site
     return Job(
-        plan.job, plan.study, site.name, site.scheduler, host(), command, None, (sighting,), after, cluster=cluster
+        plan.job, plan.study, site.name, site.scheduler, host(), command, None, (sighting,), after, cluster=cluster,
+        night=plan.night, nights=plan.nights, begins=plan.begins,
     )  # fmt: skip
 
 
@@ -129,6 +142,7 @@ def decode(content: bytes, source: str) -> Job:
     """
     record = document.decode(content, Job, source, InvalidRun)
     document.check_moments(record.states, ("time",), source)
+    document.check_moments([record] if record.begins else [], ("begins",), source)
     if record.job in {"", ".", ".."} or "/" in record.job or "\0" in record.job:
         raise InvalidRun(f"{source}: job: {record.job!r} is not the name of a job; archives get this name")
     return record

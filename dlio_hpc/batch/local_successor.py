@@ -1,5 +1,6 @@
-"""Program that runs a local job after the jobs that it depends on. `python local_successor.py ID... -- COMMAND...`
-waits until the jobs with these batch ids have ended, and then replaces itself with COMMAND (exec).
+"""Program that runs a local job later. `python local_successor.py [--begin=SECONDS] [ID]... -- COMMAND...` waits until
+this time, in seconds since 1970, and until the jobs with these batch ids have ended. It then replaces itself with
+COMMAND (exec).
 """
 
 import os
@@ -7,6 +8,9 @@ import sys
 import time
 
 _LOOK_S = 0.5
+# Longest sleep before the begin time. The clock may be set, and it goes on while a machine is suspended.
+_SLEEP_S = 60.0
+_BEGIN = "--begin="
 
 
 def main() -> None:
@@ -17,7 +21,11 @@ def main() -> None:
     from dlio_hpc.batch.schedulers.local import lives
 
     end = sys.argv.index("--")
-    ids, command = sys.argv[1:end], sys.argv[end + 1 :]
+    waits, command = sys.argv[1:end], sys.argv[end + 1 :]
+    begins = max((float(text.removeprefix(_BEGIN)) for text in waits if text.startswith(_BEGIN)), default=0.0)
+    while (left := begins - time.time()) > 0:
+        time.sleep(min(left, _SLEEP_S))
+    ids = [text for text in waits if not text.startswith(_BEGIN)]
     while ids := [job_id for job_id in ids if lives(job_id)]:  # drops ended jobs, which are slow to check
         time.sleep(_LOOK_S)
     os.execvp(command[0], command)

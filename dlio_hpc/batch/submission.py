@@ -1,15 +1,21 @@
 """Submission of the jobs of a study, so that they run one after the other and do not disturb each other."""
 
 import shlex
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import structs
+
+from dlio_hpc import units
 from dlio_hpc.batch import job_record, submit
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.schedulers import SCHEDULERS, After
-from dlio_hpc.errors import DlioError
+from dlio_hpc.errors import ConfigError, DlioError
 from dlio_hpc.files import rundir
+from dlio_hpc.plan import nights
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.plan.planned import Planned
 
@@ -66,6 +72,11 @@ def start(planned: Planned, parents: Sequence[Path], report: Report, verbose: Re
     """Submit all jobs. They start only after all jobs in the directories `parents` have succeeded. report: function
     that prints a line for the user. verbose: function that prints a submit command.
     """
+    if parents and planned.study.nights > 1:
+        raise ConfigError(
+            "--after: it is not known when the first night could begin; wait until the other job has ended, or leave "
+            "--nights out"
+        )
     submit.check(planned.jobs)
     waited = submit.parents(parents, planned.jobs[0])
     if planned.study.is_plain:
@@ -80,21 +91,26 @@ def hand_over(
     """Submit the jobs. Each job runs after the jobs before it; see after(). If the batch system rejects a job, the jobs
     that are already submitted are kept if they belong to a study. Otherwise, they are cancelled. parents: batch ids of
     jobs that must succeed before any of the jobs starts. live: batch ids of jobs that must end before any of the jobs
-    starts.
+    starts. If the first job may start at once, the begin times of the others count from its acceptance.
     """
     plans, study = planned.jobs, None if planned.study.is_plain else planned.study
     if study is not None:
-        report(summary(planned))
+        for line in summary(planned).splitlines():
+            report(line)
     directories: list[Path] = []
     ids: list[str] = []
     notes: set[str] = set()
     home = SCHEDULERS[plans[0].site.scheduler].home()
-    for number, plan in enumerate(plans):
+    late = 0.0
+    for number, job in enumerate(plans):
+        plan = structs.replace(job, begins=job.begins and nights.later(job.begins, late))
         try:
             submitted = submit.submit(plan, after(plans[: number + 1], ids, parents, live), study, home)
         except DlioError:
             _give_up(planned, directories, report)
             raise
+        if number == 0 and not plan.begins:
+            late = max(0.0, time.time() - units.timestamp(plan.created))
         directories.append(Path(plan.directory))
         ids.append(str(submitted.job.batch_id))
         verbose(f"submit command: {submitted.job.command}")
@@ -107,16 +123,22 @@ def hand_over(
 
 def _submitted(plan: Plan, job: job_record.Job) -> str:
     cluster = f" on cluster {job.cluster}" if job.cluster else ""
-    return f"submitted {job.job} to {plan.site.name} as {job.batch_id}{cluster}: {plan.directory}"
+    night = f", {job.night_text()}" if job.nights > 1 else ""
+    return f"submitted {job.job} to {plan.site.name} as {job.batch_id}{cluster}{night}: {plan.directory}"
 
 
 def summary(planned: Planned) -> str:
-    """Return a line with the numbers of points, measurements and jobs of a study, and with its seed."""
+    """Return a line with the numbers of points, measurements and jobs of a study, and with its seed. Return further
+    lines with the begin and the jobs of each night if the study has several nights.
+    """
     points, measured = len(planned.study.points), sum(run.point is not None for job in planned.jobs for run in job.runs)
-    return (
+    heading = (
         f"study {planned.study.study}: {points} points, {measured} measurements in {len(planned.jobs)} job(s), "
         f"seed {planned.study.seed}"
     )
+    jobs = Counter((job.night, job.begins) for job in planned.jobs) if planned.study.nights > 1 else {}
+    texts = {key: nights.described(key[0], planned.study.nights, key[1]) for key in jobs}
+    return "\n".join([heading, *(f"{texts[key]}: {count} job(s)" for key, count in jobs.items())])
 
 
 def _give_up(planned: Planned, directories: Sequence[Path], report: Report) -> None:

@@ -51,6 +51,7 @@ def check_commands(plans: Sequence[Plan]) -> None:
     """
     plan = plans[0]
     scheduler = SCHEDULERS[plan.site.scheduler]
+    scheduler.command(plans[-1], _AFTER_NONE)  # raises ConfigError if its begin time cannot be set
     if not scheduler.is_queue:
         if len(plans) > 1 and all(run.kind == "generate" for run in plan.runs):
             raise ConfigError(

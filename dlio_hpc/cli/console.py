@@ -98,7 +98,8 @@ def _lines(directories: list[Path], quiet: bool) -> dict[Path, Watched]:
             continue
         name = watched.job.job
         if before is None or _is_news(watched.job, before.job):
-            say(f"{name}: {watched.job.described()}{f'; {watched.advice}' if watched.advice else ''}")
+            texts = f"{name}: {watched.job.described()}", watched.job.night_text(), watched.advice
+            say("; ".join(filter(None, texts)))
         if watched.progress and (before is None or not before.progress or watched.progress.run != before.progress.run):
             say(f"{name}: {watched.progress.run}, {watched.progress.total} {watched.progress.unit}")
         if watched.fault and not watched.is_final and (before is None or str(watched.fault) != str(before.fault)):
@@ -128,7 +129,8 @@ def _bars(directories: list[Path], _quiet: bool) -> dict[Path, Watched]:
             task = tasks[watched.directory]
             if watched.progress is None or watched.job.ended:
                 rest = "the batch system does not answer" if watched.fault else ""
-                bar.update(task, description=f"{watched.job.job} {watched.job.described()}", rest=rest)
+                state = ", ".join(filter(None, (watched.job.described(), watched.job.night_text())))
+                bar.update(task, description=f"{watched.job.job} {state}", rest=rest)
                 if watched.job.ended:
                     bar.update(task, total=1, completed=1)
                 continue

@@ -62,15 +62,15 @@ def _line(look: job_state.JobSnapshot) -> str:
     reason = f"  ({newest.text})" if newest.text else ""
     if reason and not look.job.ended:
         reason += f" for {units.format_walltime(max(0, int(units.seconds_between(newest.since, units.utc_now()))))}"
-    advice = f"; {look.advice}" if look.advice else ""
-    return f"{look.job.job}  {newest.state}  since {newest.time}{reason}{advice}"
+    more = "".join(f"; {text}" for text in (look.job.night_text(), look.advice) if text)
+    return f"{look.job.job}  {newest.state}  since {newest.time}{reason}{more}"
 
 
 def _state(look: job_state.JobSnapshot) -> JobState:
     newest = look.job.states[-1]
     return JobState(
         look.job.job, look.job.batch_id, newest.state, newest.time, newest.text or "", str(look.directory.absolute()),
-        newest.since, look.advice, look.job.cluster,
+        newest.since, look.advice, look.job.cluster, look.job.night, look.job.nights, look.job.begins,
     )  # fmt: skip
 
 

@@ -90,6 +90,12 @@ class JobState(Struct, frozen=True):
     """What the user can do about a job that waits or stands still; empty: nothing is needed."""
     cluster: str
     """Cluster of Slurm that has the job; empty: the cluster of the login node."""
+    night: int
+    """Night of the study that the job belongs to, counted from 1."""
+    nights: int
+    """Number of nights of the study."""
+    begins: str
+    """Time (UTC) before which the job does not start; empty: it was not set."""
 
 
 class StatusDocument(Versioned, frozen=True):

@@ -67,6 +67,10 @@ class Options(Struct, frozen=True, kw_only=True):
     """Number of measured runs of each point; None: the number in the study file; without a study file 1, or 4 with
     `ab`.
     """
+    nights: int = 1
+    """Number of nights on which the study is measured, each time with `repeat` measured runs of each point."""
+    every: units.Walltime | None = None
+    """Time from the start of a night to the start of the next one; None: 24 h."""
     warmup: int | None = None
     """Number of warm-up runs of each dataset before the measurements; None: the number in the study file; without a
     study file 0.

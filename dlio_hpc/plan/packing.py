@@ -11,7 +11,7 @@ from msgspec import structs
 from dlio_hpc import document, units
 from dlio_hpc.config.site import check_options
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.plan import cost, notes, packages, plan, run_plan
+from dlio_hpc.plan import cost, nights, notes, packages, plan, run_plan
 from dlio_hpc.plan.plan import Kind, Plan, Run
 from dlio_hpc.plan.study import JobRequest, PartRequest, Point, Study
 from dlio_hpc.plan.study import make as make_study
@@ -56,11 +56,13 @@ def order(study: Study) -> list[Unit]:
 
 
 def plans(
-    study: Study, wanted: Iterable[Unit] | None = None, first: int = 1, taken: Mapping[Unit, float] = _NOTHING
-) -> tuple[Plan, ...]:
+    study: Study, wanted: Iterable[Unit] | None = None, first: int = 1, taken: Mapping[Unit, float] = _NOTHING,
+    begins: Mapping[int, str] | None = None,
+) -> tuple[Plan, ...]:  # fmt: skip
     """Return the jobs that make the measurements `wanted`; None means all measurements of the study. Each job runs
     after the previous one has ended. The limits of the site are not checked. first: number of the first job. taken:
-    duration in seconds of each measurement that was already made; these durations correct the expected ones.
+    duration in seconds of each measurement that was already made; these durations correct the expected ones. begins:
+    time (UTC) at which each night begins, empty if it begins at once; None for the nights of a new study.
     """
     _check(study)
     wanted = order(study) if wanted is None else list(wanted)
@@ -73,15 +75,24 @@ def plans(
     if study.generate == "separate" and is_generated:
         ahead = [_generating(study, f"{study.study}-generate")]
     slower, written = _slower(study, taken), set[str]()
-    groups = [group for scale in _scales(study, wanted) for group in _split(study, scale, slower, written)]
-    if study.is_plain:
-        names = [f"{study.study}-read" if ahead else study.study]
-    else:
-        names = [f"{study.study}-{first + place}" for place in range(len(groups))]
-    jobs = [*ahead, *(_measuring(study, group, name) for group, name in zip(groups, names, strict=True))]
+    groups = [
+        group
+        for of_night in _nights(study, wanted)
+        for scale in _scales(study, of_night)
+        for group in _split(study, scale, slower, written)
+    ]
+    times = nights.planned(study) if begins is None else begins
+    jobs = list(ahead)
+    for number, group in enumerate(groups, first):
+        night = study.night(group[0].repeat)
+        name = f"{study.study}-read" if ahead else study.study
+        name = name if study.is_plain else nights.job_name(study, night, number)
+        measuring = _measuring(study, group, name)
+        jobs.append(structs.replace(measuring, night=night, begins=times[night]))
     if len(jobs) > _MOST_JOBS:
         raise ConfigError(
             f"the study needs {len(jobs)} jobs, more than {_MOST_JOBS}; increase --time, or vary fewer values"
+            f"{', or measure fewer nights' if study.nights > 1 else ''}"
         )
     return tuple(jobs)
 
@@ -91,6 +102,8 @@ def _check(study: Study) -> None:
         check_options("--job-option", study.job_options)
     except ValueError as fault:
         raise ConfigError(str(fault)) from fault
+    if study.generate == "only" and study.nights > 1:
+        raise ConfigError("--nights: --generate only measures nothing; leave one of them out")
     if study.generate in ("separate", "only") and any(point.workload.dataset.existing for point in study.points):
         raise ConfigError(
             f"--generate {study.generate}: an existing dataset is read as it is and never generated; leave --generate "
@@ -101,6 +114,14 @@ def _check(study: Study) -> None:
             run_plan.check(study, point)
         except ConfigError as fault:
             raise fault if study.is_plain else ConfigError(f"{study.title(point)}: {fault}") from fault
+
+
+def _nights(study: Study, wanted: Iterable[Unit]) -> list[list[Unit]]:
+    """Divide the measurements into lists, one for each night, in the order of the nights."""
+    by_night: dict[int, list[Unit]] = {}
+    for unit in wanted:
+        by_night.setdefault(study.night(unit.repeat), []).append(unit)
+    return [by_night[night] for night in sorted(by_night)]
 
 
 def _scales(study: Study, wanted: Sequence[Unit]) -> list[list[Unit]]:
@@ -266,6 +287,7 @@ def _plan(study: Study, job: str, scale: Point, listed: Sequence[Run]) -> Plan:
         runs=tuple(structs.replace(run, number=number) for number, run in enumerate(listed)),
         is_link=bool(numbers),
         packages=_packages(study, listed),
+        nights=study.nights,
         titles={number: study.title(study.points[number]) for number in numbers},
     )
     try:

@@ -68,7 +68,8 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     """A batch job. titles: titles of the study's points that the job measures, by the number of the point; empty if the
     study has nothing to compare. is_link: whether the job belongs to a chain of jobs. Each job of a chain runs after
     the previous job, even if that job failed. packages: packages that ranks import before data are generated, by their
-    names in packages.PACKAGES.
+    names in packages.PACKAGES. night: number of the night that the job belongs to, counted from 1. nights: number of
+    nights of the study. begins: time (UTC) before which the job must not start; empty if it may start at once.
     """
 
     version: str
@@ -90,6 +91,9 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     titles: dict[int, str] = {}
     is_link: bool = False
     packages: tuple[str, ...] = ()
+    night: int = 1
+    nights: int = 1
+    begins: str = ""
     schema: Literal[1] = 1
 
     @property

@@ -73,6 +73,8 @@ def draft(options: Options, report: Callable[[str], None] = _silent) -> Planned:
         repeat, warmup, name = file.repeat, file.warmup, file.name
     for part in parts:
         _check_fixed(part.axes, options.overrides)
+    if options.every is not None and options.nights == 1:
+        raise ConfigError("--every: it sets the time between nights; give --nights 2 or more, or leave it out")
     request = _request(options, folders, repeat, warmup)
     made = study.make(plan.job_name(name), parts, request, about, report)
     return Planned(made, packing.plans(made))
@@ -160,6 +162,8 @@ def _request(options: Options, folders: tuple[str, ...], repeat: int, warmup: in
         darshan=options.darshan,
         tf_profile=options.tf_profile,
         seed=options.seed,
+        nights=options.nights,
+        every=options.every or study.EVERY,
     )
 
 

@@ -24,7 +24,7 @@ def check(plans: Iterable[Plan]) -> None:
 
 def faults(plan: Plan) -> Iterator[ConfigError]:
     """Yield an error for each limit that prevents the job from running as planned."""
-    for check in (_node, _binding, _account, _size, _queue, _budget):
+    for check in (_node, _binding, _account, _size, _queue, _budget, _begins):
         yield from check(plan)
 
 
@@ -102,6 +102,17 @@ def _budget(plan: Plan) -> Iterator[ConfigError]:
             f"--time {units.format_walltime(plan.walltime)} is too short: the runs of this job compute for at least "
             f"{units.format_walltime(int(least))}, and must end {plan.warning_time} s before the time limit. Request "
             "more time, fewer runs (--repeat, --warmup) or fewer steps (train.steps)"
+        )
+
+
+def _begins(plan: Plan) -> Iterator[ConfigError]:
+    """Yield an error if the batch system cannot start a job at a given time. The options of Cobalt's qsub (1.0.33) have
+    no begin time.
+    """
+    if plan.begins and plan.site.scheduler == "cobalt":
+        yield ConfigError(
+            f"--nights: Cobalt, the batch system of site {plan.site.name}, has no option for the begin time of a job; "
+            "submit the study once a night from cron, and look at the nights with dlio-hpc history"
         )
 
 

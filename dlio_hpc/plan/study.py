@@ -23,13 +23,15 @@ from dlio_hpc.plan.sweep import Axis
 from dlio_hpc.results.metrics import MetricName
 
 Positive = Annotated[int, Meta(ge=1)]
+# Default time from the start of a night to the start of the next one, in seconds.
+EVERY = units.Walltime(86400)
 # Maximum number of measurements in a study; no queue accepts so many.
 _MOST = 100_000
 
 
 class JobRequest(Struct, frozen=True):
     """Options of a submission, except the workload and the site. If an option is None, the default of the site applies.
-    seed: seed of the order of runs; None to choose a random seed.
+    seed: seed of the order of runs; None to choose a random seed. repeat: measurements of each point in a night.
     """
 
     runs: Path
@@ -45,6 +47,8 @@ class JobRequest(Struct, frozen=True):
     darshan: bool | None = None
     tf_profile: bool = False
     seed: int | None = None
+    nights: int = 1
+    every: units.Walltime = EVERY
 
 
 class Judging(Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,9 +100,9 @@ class Part(Struct, frozen=True):
 
 
 class Point(Struct, frozen=True):
-    """A configuration that is measured `repeat` times. places: for each varied key, the index of the point's value on
-    the axis of the key. layout: Lustre layout of the dataset's files. data: folder that holds the dataset; None: the
-    data directory of the study.
+    """A configuration that is measured several times (Study.repeat). places: for each varied key, the index of the
+    point's value on the axis of the key. layout: Lustre layout of the dataset's files. data: folder that holds the
+    dataset; None: the data directory of the study.
     """
 
     number: int
@@ -116,8 +120,9 @@ class Point(Struct, frozen=True):
 
 
 class Study(Struct, frozen=True):
-    """A study with all defaults written out, as stored in study.json. seed: seed of the order in which points are
-    measured.
+    """A study with all defaults written out, as stored in study.json. repeat: measurements of each point, summed over
+    all nights. seed: seed of the order in which points are measured. nights: number of nights. every: time from the
+    start of a night to the start of the next one.
     """
 
     version: str
@@ -144,6 +149,8 @@ class Study(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     verdict: Judging | None = None
     warmup_set: dict[str, Any] = {}
+    nights: int = 1
+    every: units.Walltime = EVERY
     schema: Literal[1] = 1
 
     @property
@@ -158,10 +165,14 @@ class Study(Struct, frozen=True):
 
     @property
     def is_plain(self) -> bool:
-        """True if the study has a single point and no verdict. A single job then measures everything, and there is no
-        study.json.
+        """True if the study has a single point, a single night and no verdict. A single job then measures everything,
+        and there is no study.json.
         """
-        return len(self.points) == 1 and self.verdict is None
+        return len(self.points) == 1 and self.verdict is None and self.nights == 1
+
+    def night(self, repeat: int) -> int:
+        """Return the night, counted from 1, to which a repeat belongs. Every night has the same number of repeats."""
+        return 1 + repeat * self.nights // self.repeat
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -233,9 +244,10 @@ def make(
         of_part = list(_points(part, len(points), notes, scan))
         parts.append(_part(part, of_part, scan))
         points += of_part
-    if len(points) * (request.repeat + request.warmup) > _MOST:
+    repeat = request.repeat * request.nights
+    if len(points) * (repeat + request.warmup) > _MOST:
         raise _too_large()
-    if any(part.folders for part in asked) and request.repeat % 2:
+    if any(part.folders for part in asked) and repeat % 2:
         notes["--ab: with an odd --repeat, A is measured first once more often than B; use an even --repeat"] = None
     return Study(
         version=__version__,
@@ -253,7 +265,7 @@ def make(
         generate=request.generate,
         darshan=request.darshan,
         tf_profile=request.tf_profile,
-        repeat=request.repeat,
+        repeat=repeat,
         warmup=request.warmup,
         seed=int.from_bytes(os.urandom(4), "big") if request.seed is None else request.seed,
         is_shrunk=any(part.dataset_size is not None for part in asked),
@@ -262,6 +274,8 @@ def make(
         notes=tuple(notes),
         verdict=about.verdict,
         warmup_set=about.warmup_set,
+        nights=request.nights,
+        every=request.every,
     )
 
 

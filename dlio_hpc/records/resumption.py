@@ -1,20 +1,22 @@
 """Resumption of a study: submit jobs for the measurements that are still missing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from dlio_hpc import units
 from dlio_hpc.batch import submission, submit
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.submission import Report, Submission
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
-from dlio_hpc.plan import packing, planned
+from dlio_hpc.plan import nights, packing, planned
 from dlio_hpc.plan.options import Options
 from dlio_hpc.plan.planned import Planned
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records import study_outcome
 from dlio_hpc.records.job_outcome import JobOutcome
+from dlio_hpc.records.study_outcome import StudyOutcome
 
 
 class Lacking(NamedTuple):
@@ -61,9 +63,24 @@ def lacking(study: Study) -> Lacking:
     again = Planned(study, ())
     if wanted:
         seconds = {packing.Unit(run.point, run.repeat): run.seconds for run in outcome.measured}
-        again = Planned(study, packing.plans(study, wanted, study_outcome.next_number(study), seconds))
+        number, begins = study_outcome.next_number(study), _begins(outcome, wanted)
+        again = Planned(study, packing.plans(study, wanted, number, seconds, begins))
         planned.check(again)
     return Lacking(again, live, stray, len(outcome.measured), len(outcome.missing))
+
+
+def _begins(outcome: StudyOutcome, wanted: Sequence[packing.Unit]) -> dict[int, str]:
+    """Return the time (UTC) at which each night of the missing measurements `wanted` begins; empty: at once."""
+    good = {measurement.job for measurement in outcome.measured}
+    jobs = [
+        nights.NightJob(
+            job.job.night,
+            units.timestamp(job.job.begins or job.job.states[0].time),
+            study_outcome.is_live(job) or job.job.job in good,
+        )
+        for job in outcome.jobs
+    ]
+    return nights.resumed(outcome.study, (outcome.study.night(unit.repeat) for unit in wanted), jobs)
 
 
 def start(

@@ -65,7 +65,8 @@ class Measurement(Struct, frozen=True):
     count; None for a good run. exit_code: exit code for this reason; 0 for a good run. metrics: values by their names
     in metrics.METRICS. steps: steps per epoch. gap_s: seconds since the end of the job's previous run. disturbance:
     other activity on the nodes of the run; None if it was not recorded. remarks: sentences on computation and epochs
-    that took far longer than expected.
+    that took far longer than expected. job: name of the job that made the measurement; empty in entries of earlier
+    versions. The name tells the night of a study of several nights (nights.job_name).
     """
 
     run: str
@@ -86,6 +87,7 @@ class Measurement(Struct, frozen=True):
     storage: Storage | None
     disturbance: Disturbance | None = None
     remarks: tuple[str, ...] = ()
+    job: str = ""
 
     @property
     def is_good(self) -> bool:
@@ -286,6 +288,7 @@ def _measurement(outcome: JobOutcome, run: RunOutcome) -> Measurement:
         storage=None if summary is None else run.storage,
         disturbance=None if result is None else result.disturbance,
         remarks=() if result is None else tuple(uneven_time.remarks(result)),
+        job=outcome.job.job,
     )
 
 

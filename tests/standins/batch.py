@@ -204,7 +204,9 @@ def _kill_sessions(sessions: set[int]) -> bool:
 
 
 def wait_for_turn(book: Book, name: str, next_state: NextState, settled: Settled) -> Job | None:
-    """Change the job as `next_state` says until it is settled; None if it was deleted or waits too long."""
+    """Change the job as `next_state` says until it is settled; None if it was deleted or waits too long. A job may have
+    a time at which it begins.
+    """
     idle_stamp: tuple[int, int] | None = None
     patience = time.monotonic() + 1800
     while time.monotonic() < patience:
@@ -217,7 +219,8 @@ def wait_for_turn(book: Book, name: str, next_state: NextState, settled: Settled
             if next_state(book, content, name):
                 _step(book, name, next_state)
                 continue
-            idle_stamp = stamp if time.time() > job["submittime"] + book.policy["wait"] else None
+            due = max(job["submittime"] + book.policy["wait"], job.get("begins") or 0.0)
+            idle_stamp = stamp if time.time() > due else None
         time.sleep(0.03)
     return None
 

@@ -36,6 +36,7 @@ POLICY: dict[str, Any] = {"grace": 5.0, "wait": 0.0, "cores": 8, "first": 1, "qu
 _DIGITS = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _ENDED = {"COMPLETED", "FAILED", "CANCELED", "TIMEOUT"}
 _UNLIMITED = 2**32 - 1
+_BEGIN = "begin-time:"
 # --signal is Flux's too, but would end the brokers of all nodes but the first.
 _BATCH = argparse.ArgumentParser("flux batch", add_help=False, allow_abbrev=False)
 for _names, _given in (
@@ -170,8 +171,18 @@ def _make(book: Book, options: Any) -> Job:
         "duration": _seconds(options.time_limit), "output": options.output, "error": options.error,
         "queue": options.queue or next(iter(book.policy["queues"])), "urgency": options.urgency,
         "bank": next((value[5:] for value in options.setattr if value.startswith("bank=")), ""),
-        "depend": [_dependency(text) for text in options.dependency], "cwd": os.getcwd(), "environment": _environment(),
+        "depend": [_dependency(text) for text in options.dependency if not text.startswith(_BEGIN)],
+        "begins": max((_begins(text) for text in options.dependency if text.startswith(_BEGIN)), default=0.0),
+        "cwd": os.getcwd(), "environment": _environment(),
     }  # fmt: skip
+
+
+def _begins(text: str) -> float:
+    """Parse the time of a begin-time dependency, in seconds since 1970 (begin-time.c)."""
+    value = text.removeprefix(_BEGIN)
+    if not re.fullmatch(r"\d*\.?\d*", value):
+        raise Refused(f"Invalid begin-time={value}")
+    return float(value or 0)
 
 
 def _environment() -> dict[str, str]:
@@ -237,7 +248,7 @@ def _enqueue(book: Book, job: Job) -> str:
     with book.change() as content:
         name = _f58(10**9 + content["next"])
         content["next"] += 1
-        status = "DEPEND" if job["depend"] else "SCHED"
+        status = "DEPEND" if job["depend"] or time.time() < job["begins"] else "SCHED"
         content["jobs"][name] = job | {"key": name, "status": status, "submittime": time.time(), "nodes": []}
     return name
 
@@ -278,8 +289,10 @@ def _after_dependencies(content: Content, job: Job) -> Job | None:
         if kind == "afterok" and parent["status"] in _ENDED - {"COMPLETED"}:
             why = "can never be satisfied" if "t_run" in parent else "job never started"
             return _ends("dependency", f"dependency after-success=ƒ{name} {why}")
-    over = all(content["jobs"][name]["status"] in _ENDED for _, name in job["depend"])
-    return {"status": "SCHED", "submittime": time.time()} if over else None
+    left = [[kind, name] for kind, name in job["depend"] if content["jobs"][name]["status"] not in _ENDED]
+    if not left and time.time() >= job["begins"]:
+        return {"status": "SCHED", "submittime": time.time()}
+    return {"depend": left} if left != job["depend"] else None
 
 
 def _lost(book: Book, job: Job) -> str | None:
@@ -434,7 +447,8 @@ def jobs(book: Book, arguments: list[str]) -> int:
 def _fields(job: Job) -> dict[str, Any]:
     waits = {
         "DEPEND": "depends:" + ",".join(
-            f"{'after-success' if kind == 'afterok' else 'after-finish'}=ƒ{name}" for kind, name in job["depend"]
+            [f"begin@{time.strftime('%H:%M:%S', time.localtime(job['begins']))}"] * (time.time() < job["begins"])
+            + [f"{'after-success' if kind == 'afterok' else 'after-finish'}=ƒ{name}" for kind, name in job["depend"]]
         ),
         "SCHED": "held" if job["urgency"] == 0 else "",
     }  # fmt: skip

@@ -42,8 +42,10 @@ _RESOURCES = _COUNTS | {
     *("vnode", "walltime", "filesystems", "system"),
 }
 _PLACE = r"(free|pack|scatter|vscatter|excl|exclhost|shared|group=\w+)(:[\w=]+)*"
-# The values of options. Those of the last line have no effect here.
+# The values of options. Those of the last line have no effect here. A begin time is a full date (cvtdate.c); a shorter
+# one is not modelled.
 _VALID = {
+    "a": r"\d{4}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])([01]\d|2[0-3])[0-5]\d(\.[0-5]\d)?",
     "A": r"[^\n]*", "e": ".+", "j": "oe|eo|n", "k": "n|(?!.*(.).*\\1)[oed]{1,3}", "N": r"[A-Za-z0-9_+.-]{1,230}",
     "o": ".+", "P": ".+", "q": ".+", "r": "y|n", "v": ".+",
     "m": "n|j?[abe]+j?", "M": ".+", "p": r"[+-]?\d{1,4}", "R": "(?!.*(.).*\\1)[oe]{1,2}", "u": ".+",
@@ -54,12 +56,13 @@ _KNOWN = {
     "qalter": "l:",
 }  # fmt: skip
 _USAGE = {
-    "qsub": "[-A|-e|-j|-k|-l|-m|-M|-N|-o|-p|-P|-q|-r|-R|-u|-v|-W value] [-hVz] script",
+    "qsub": "[-a|-A|-e|-j|-k|-l|-m|-M|-N|-o|-p|-P|-q|-r|-R|-u|-v|-W value] [-hVz] script",
     "qstat": "[-x] [-Q] -f [-F json] [job_identifier...|queue...]", "qselect": "[-N jobname] [-u user] [-x]",
     "qalter": "-l walltime=TIME job_identifier", "qdel": "[-x] job_identifier...", "pbsnodes": "-a",
 }  # fmt: skip
 # Substates (src/include/job.h)
-_QUEUED, _HELD, _DEPENDS, _RUNNING, _EXITING, _TERMINATED, _FINISHED, _FAILED = 10, 20, 22, 42, 51, 91, 92, 93
+_QUEUED, _HELD, _DEPENDS, _WAITING, _RUNNING, _EXITING = 10, 20, 22, 30, 42, 51
+_TERMINATED, _FINISHED, _FAILED = 91, 92, 93
 _OVER_WALLTIME, _RETRY, _HOOK = -29, -3, 15136 % 256  # PBSE_HOOKERROR (pbs_error.h)
 _RESTARTED = -4  # JOB_EXEC_INITABT (job.h): the first node's MOM came back without the job
 _NO_HISTORY = "PBS is not configured to maintain job history"
@@ -194,8 +197,22 @@ def _make(book: Book, options: Job) -> Job:
         "Job_Name": options["N"], "owner": user(), "queue": queue, "resources": resources, "chunks": chunks,
         "depend": depend, "options": {flag: options.get(flag) for flag in "APeojkr"}, "workdir": os.getcwd(),
         "variables": _variables(options, queue), "held": "h" in options,
-        "home": str(book.policy["home"] or os.path.expanduser("~")),
+        "home": str(book.policy["home"] or os.path.expanduser("~")), "begins": _begins(options.get("a")),
     }  # fmt: skip
+
+
+def _begins(text: str | None) -> float:
+    """Return a begin time, which is in the time zone of the submitter, in seconds since 1970; 0: none."""
+    if text is None:
+        return 0.0
+    fields = [int(text[:4]), *(int(text[place : place + 2]) for place in (4, 6, 8, 10)), int(text[13:] or 0)]
+    return time.mktime((*fields, 0, 0, -1))  # type: ignore[arg-type]
+
+
+def _due(job: Job) -> Job:
+    """Return the state of a job that waits for nothing but its begin time."""
+    state = {"state": "W", "substate": _WAITING} if time.time() < job["begins"] else {"state": "Q", "substate": _QUEUED}
+    return state if (job.get("state"), job.get("substate")) != (state["state"], state["substate"]) else {}
 
 
 def _resources(asked: dict[str, str]) -> tuple[dict[str, Any], list[dict[str, int]]]:
@@ -287,8 +304,9 @@ def _enqueue(book: Book, job: Job, script: str) -> str:
     with book.change() as content:
         name = str(content["next"])
         content["next"] += 1
-        state, substate = ("H", _HELD) if job["held"] else ("H", _DEPENDS) if job["depend"] else ("Q", _QUEUED)
-        job |= {"state": state, "substate": substate, "submittime": time.time(), "exec": None, "comment": None}
+        substate = _HELD if job["held"] else _DEPENDS
+        job |= {"state": "H", "substate": substate} if job["held"] or job["depend"] else _due(job)
+        job |= {"submittime": time.time(), "exec": None, "comment": None}
         path = _folder(book, "jobs", f"{name}.{SERVER}.SC")
         with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
             file.write(script)
@@ -316,8 +334,8 @@ def _next_state(book: Book, content: Content, name: str) -> Job | None:
         return None
     if job["substate"] == _DEPENDS:
         return _after_dependencies(content["jobs"], job)
-    if time.time() < job["submittime"] + book.policy["wait"]:
-        return None
+    if job["state"] == "W" or time.time() < job["submittime"] + book.policy["wait"]:
+        return _due(job) or None
     if never := _never(book, job):
         return {"comment": never}
     hosts = _allocate(book, content["jobs"], job)
@@ -340,7 +358,7 @@ def _after_dependencies(jobs: Jobs, job: Job) -> Job | None:
         if parent is None or (parent["state"] == "F" and not met):
             return {"state": "F", "substate": _FINISHED}
     over = all(parent and parent["state"] == "F" for _, parent in parents)
-    return {"state": "Q", "substate": _QUEUED} if over else None
+    return _due(job) if over else None
 
 
 def _never(book: Book, job: Job) -> str | None:
@@ -629,7 +647,7 @@ def _attributes(book: Book, job: Job) -> Job:
         "ctime": _ctime(job["submittime"]),
         "Error_Path": f"{SERVER}:{_final(job, 'e')}",
         "exec_host": "+".join(f"{host}/0" + f"*{chunk['ncpus']}" * (chunk["ncpus"] > 1) for host, chunk in pairs),
-        "exec_vnode": job.get("vnodes"),
+        "exec_vnode": job.get("vnodes"), "Execution_Time": _ctime(job["begins"]) if job["begins"] else None,
         "Hold_Types": "u" if job["held"] else "s" if job["state"] == "H" else "n", "Join_Path": options["j"] or "n",
         "Keep_Files": options["k"] or "n", "Output_Path": f"{SERVER}:{_final(job, 'o')}",
         "Rerunable": "False" if options["r"] == "n" else "True", "stime": start and _ctime(start),

@@ -5,9 +5,11 @@ of a job script.
 import os
 import re
 import shlex
+import time
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 
-from dlio_hpc import command
+from dlio_hpc import command, units
 from dlio_hpc.batch.schedulers import refused_options
 from dlio_hpc.batch.schedulers.scheduler import AcceptedJob, After, JobRef, JobStatus, Row
 from dlio_hpc.batch.shell_quoting import Shell
@@ -16,6 +18,8 @@ from dlio_hpc.errors import ConfigError, printable
 from dlio_hpc.plan.plan import Plan
 
 _SUBMIT_S = 180
+# Seconds from a local time to the next one that is tried, if the first one comes twice.
+_STEP_S = 60
 # Exit codes of a shell whose command was interrupted, killed or ended by a signal.
 _KILLED = {130, 137, 143}
 # Number of characters that are kept of what the batch system says when it accepts a job.
@@ -125,6 +129,35 @@ def dependencies(plan: Plan, after: After) -> str:
         )
     kinds = {"afterok": after.well, "afterany": after.over}
     return ",".join(":".join([kind, *ids]) for kind, ids in kinds.items() if ids)
+
+
+def begin_time(plan: Plan) -> float | None:
+    """Return the time before which the job must not start, in seconds since 1970. Return None if it may start at once,
+    or if this time has passed. Raise ConfigError if an option of the job sets a begin time, too: the submit command
+    would replace it.
+    """
+    if not plan.begins:
+        return None
+    scheduler = plan.site.scheduler
+    lines = [*plan.site.job_options, *plan.job_options]
+    for refused in refused_options.OPTIONS[scheduler].begin:
+        given = refused_options.values(scheduler, lines, refused.names)
+        if any(re.fullmatch(refused.values, value, re.DOTALL) for value in given):
+            raise ConfigError(
+                f"a job option ({refused.names.split()[-1]}) sets a begin time; it cannot be used with --nights, which "
+                "sets the begin time of each night"
+            )
+    moment = units.timestamp(plan.begins)
+    return moment if moment > time.time() else None
+
+
+def local_time(moment: float) -> datetime:
+    """Return a time in the time zone of this process, for options that take local times. moment: the time in seconds
+    since 1970. When the clocks go back, an hour comes twice; a time in this hour is replaced by the end of the hour.
+    """
+    while (local := datetime.fromtimestamp(moment)).replace(fold=1).timestamp() != local.replace(fold=0).timestamp():
+        moment += _STEP_S
+    return local
 
 
 def typed(arguments: Arguments, plan: Plan, after: After) -> str:

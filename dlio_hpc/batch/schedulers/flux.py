@@ -50,13 +50,16 @@ def _request(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _arguments(_plan: Plan, after: After) -> list[str]:
+def _arguments(plan: Plan, after: After) -> list[str]:
     """Return the submit command. It needs no option for failed dependencies, because Flux itself cancels a job whose
-    dependency can no longer be satisfied.
+    dependency can no longer be satisfied. The dependency begin-time takes seconds since 1970; --begin-time, which sets
+    it from a date, needs a further Python module for dates.
     """
     kinds = {"afterok": after.well, "afterany": after.over}
     depends = [f"--dependency={kind}:{batch_id}" for kind, ids in kinds.items() for batch_id in ids]
-    return ["flux", "batch", *depends, rundir.SCRIPT]
+    moment = common.begin_time(plan)
+    begins = [f"--dependency=begin-time:{moment:.0f}"] if moment is not None else []
+    return ["flux", "batch", *begins, *depends, rundir.SCRIPT]
 
 
 _command = partial(common.typed, _arguments)

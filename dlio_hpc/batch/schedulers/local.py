@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dlio_hpc import units
 from dlio_hpc.batch import surrounding_job
 from dlio_hpc.batch.schedulers import detection
 from dlio_hpc.batch.schedulers.scheduler import AcceptedJob, After, JobRef, JobStatus, Scheduler
@@ -33,12 +34,14 @@ _OWN_LAUNCHERS = {"mpiexec", "hydra", "openmpi"}
 def _arguments(plan: Plan, after: After) -> list[str]:
     """Return the command that runs the job. The command contains timeout(1) twice. The inner one sends a signal to the
     script shortly before the time limit; the outer one ends the script and all its processes at the time limit. A job
-    with dependencies first waits for these jobs; its time limit starts after the wait.
+    with a begin time or dependencies first waits for them; its time limit starts after the wait.
     """
     script = os.path.join(plan.directory, rundir.SCRIPT)
     warning = ["timeout", "--foreground", "--signal=USR1", str(plan.walltime - plan.warning_time)]
     limited = ["timeout", f"--kill-after={_GRACE_S}", str(int(plan.walltime)), *warning, "bash", script]
-    return [sys.executable, _SUCCESSOR, *after.over, "--", *limited] if after.over else limited
+    begins = [f"--begin={units.timestamp(plan.begins):.0f}"] if plan.begins else []
+    waits = [*begins, *after.over]
+    return [sys.executable, _SUCCESSOR, *waits, "--", *limited] if waits else limited
 
 
 def _command(plan: Plan, after: After) -> str:
@@ -87,7 +90,7 @@ def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
 
 
 def _waits(batch_id: str) -> bool:
-    """Return whether the job still waits for other jobs to end."""
+    """Return whether the job still waits for its begin time, or for other jobs to end."""
     try:
         return os.fsencode(_SUCCESSOR) in Path(f"/proc/{_parse(batch_id)[0]}/cmdline").read_bytes()
     except OSError:

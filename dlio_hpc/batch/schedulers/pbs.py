@@ -97,7 +97,9 @@ def _select(plan: Plan) -> str:
 
 def _arguments(plan: Plan, after: After) -> list[str]:
     depends = ["-W", f"depend={common.dependencies(plan, after)}"] if after.all else []
-    return ["qsub", *depends, rundir.SCRIPT]
+    moment = common.begin_time(plan)
+    begins = ["-a", f"{common.local_time(moment):%Y%m%d%H%M.%S}"] if moment is not None else []
+    return ["qsub", *begins, *depends, rundir.SCRIPT]
 
 
 _command = partial(common.typed, _arguments)
@@ -227,6 +229,8 @@ def _live(letter: str, job: Attributes) -> JobStatus:
     if letter == "H":
         holder = next((text for kind, text in _HOLDERS.items() if kind in kinds), "")
         return JobStatus(state, f"held {holder}".strip(), advice="release it: qrls, or ask the facility")
+    if letter == "W":
+        return JobStatus(state, "waits for its begin time")
     never = comment.startswith("Can Never Run")
     return JobStatus(state, comment, never, advice=_ASK_LESS if never else "")
 

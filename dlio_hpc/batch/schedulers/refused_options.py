@@ -34,6 +34,7 @@ class Refused(NamedTuple):
 class SubmitOptions(NamedTuple):
     """The options of a submit command. refused: the options that are refused. flags: letters of the short options that
     have no value. queue, account, dependency: names of these options; each counts once, so a second one is refused.
+    begin: options that set the time before which a job does not start; they are refused if dlio-hpc sets it.
     """
 
     refused: tuple[Refused, ...]
@@ -41,7 +42,10 @@ class SubmitOptions(NamedTuple):
     queue: str = ""
     account: str = ""
     dependency: str = ""
+    begin: tuple[Refused, ...] = ()
 
+
+_BEGINS = "the nights set the begin times of their jobs"
 
 # sbatch(1), qsub(1B) of OpenPBS, flux-batch(1), and qsub of Cobalt 1.0.33.
 OPTIONS: dict[str, SubmitOptions] = {
@@ -62,7 +66,7 @@ OPTIONS: dict[str, SubmitOptions] = {
             Refused("-k --no-kill", "the job would go on without a node that failed"),
             Refused("--test-only -h --help --usage -V --version", _NO_JOB),
         ),
-        "hHIkOQsuvVW", "-p --partition", "-A --account", "-d --dependency",
+        "hHIkOQsuvVW", "-p --partition", "-A --account", "-d --dependency", (Refused("-b --begin", _BEGINS),),
     ),
     "pbs": SubmitOptions(
         (
@@ -86,6 +90,7 @@ OPTIONS: dict[str, SubmitOptions] = {
             Refused("--", _SCRIPT),
         ),
         "fhIVXzG", "-q", "-A", "-W",
+        (Refused("-a", _BEGINS), Refused("-W", _BEGINS, r"(.*,)?\s*Execution_Time\s*=.*")),
     ),
     "flux": SubmitOptions(
         (
@@ -105,7 +110,8 @@ OPTIONS: dict[str, SubmitOptions] = {
             Refused("-S --setattr", _NAME, r"(attributes\.)?\.?(system\.)?job\.name=.*"),
             Refused("-S --setattr", _OUTPUT, r"(attributes\.)?\.?(system\.)?shell\.options\.output.*"),
         ),
-        "hvxuq", "-q --queue", "--bank",
+        "hvxuq", "-q --queue", "--bank", "",
+        (Refused("--begin-time", _BEGINS), Refused("--dependency", _BEGINS, "begin-time:.*")),
     ),
     "cobalt": SubmitOptions(
         (

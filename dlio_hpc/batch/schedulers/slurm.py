@@ -131,7 +131,9 @@ def _on(cluster: str) -> list[str]:
 def _arguments(plan: Plan, after: After) -> list[str]:
     """Return the submit command. Without --kill-on-invalid-dep=yes, a job whose parent failed would wait forever."""
     depends = [f"--dependency={common.dependencies(plan, after)}", "--kill-on-invalid-dep=yes"] if after.all else []
-    return ["sbatch", "--parsable", *_on(_clusters(plan)), *depends, rundir.SCRIPT]
+    moment = common.begin_time(plan)
+    begins = [f"--begin={common.local_time(moment):%Y-%m-%dT%H:%M:%S}"] if moment is not None else []
+    return ["sbatch", "--parsable", *_on(_clusters(plan)), *begins, *depends, rundir.SCRIPT]
 
 
 _command = partial(common.typed, _arguments)
