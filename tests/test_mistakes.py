@@ -272,6 +272,12 @@ OPTIONS = (
     Mistake("minutes over 59", DEMO + "-t 1:75", ("'--time': found '1:75'; use a time limit such as 30 (minutes)",)),
     Mistake("no time", DEMO + "-t 0", ("'--time': found '0'; use a time limit between a second and a year",)),
     Mistake("half a repeat", DEMO + "--repeat 2.5", ("'--repeat': found '2.5'; use a whole number of at least 1",)),
+    Mistake(
+        "nights without their unit",
+        DEMO + "--nights 3 --every 24",
+        ("'--every': found '24'; give the unit, such as 24h",),
+    ),
+    Mistake("a time between one night", DEMO + "--every 24h", ("--every", "give --nights 2 or more")),
     Mistake("no repeat", DEMO + "--repeat 0", ("'--repeat': found '0'; use a whole number of at least 1",)),
     Mistake("size in words", DEMO + "--dataset-size big", ("'--dataset-size': found 'big'; use a size such as 4096",)),
     Mistake("size below a sample", DEMO + "--dataset-size 1KiB", ("1 KiB is less than one sample, which has 1 MiB",)),
