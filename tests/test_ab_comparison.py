@@ -85,17 +85,6 @@ def test_what_drifts_meanwhile_is_no_difference(tmp_path: Path) -> None:
     assert "No difference beyond noise" in ab_rows.verdict(made, (effect,))
 
 
-def test_intervals_hold_what_they_promise(tmp_path: Path) -> None:
-    """With four pairs, 95 of 100 intervals contain the true value."""
-    random: Any = np.random.default_rng(3)
-    logs = random.normal(0.1, 0.05, (1000, 4))
-    half = file_system_pairs.students(3) * logs.std(axis=1, ddof=1) / 2
-    held = np.abs(logs.mean(axis=1) - 0.1) < half
-    assert 0.93 < held.mean() < 0.97
-    assert file_system_pairs.students(3) == pytest.approx(3.182, rel=0.01)
-    assert file_system_pairs.students(30) == pytest.approx(2.042, rel=0.01)
-
-
 def test_several_settings_come_to_one_effect(tmp_path: Path) -> None:
     made = _study(tmp_path, "reader.read_threads=1,2")
     noise = np.random.default_rng(4).normal(0, 0.005, (4, 4))

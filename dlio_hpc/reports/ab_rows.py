@@ -43,8 +43,9 @@ def cached(measured: Sequence[Measured]) -> list[str]:
 
 
 def verdict(study: Study, effects: tuple[PairedEffect, ...]) -> str:
-    """Return the verdict on the two file systems in one sentence. The verdict is based on the last of `effects`. This
-    is the only effect or, if the study has several settings, the effect over all settings together.
+    """Return the verdict on the two file systems. The verdict is based on the last of `effects`. This is the only
+    effect or, if the study has several settings, the effect over all settings together. If it shows no difference, a
+    second sentence names the settings that do.
     """
     if not effects:
         return "No pair has been measured yet."
@@ -55,11 +56,44 @@ def verdict(study: Study, effects: tuple[PairedEffect, ...]) -> str:
         return f"B is {overall.ratio:.3g} x A by {metric}; one pair does not show the noise: use --repeat 4 or more."
     interval = f"95 % interval {overall.low:.3f} to {overall.high:.3f}, {overall.pairs} pairs"
     if overall.better is None:
-        return f"No difference beyond noise between A and B: B is {overall.ratio:.3g} x A by {metric} ({interval})."
+        over = " over all settings" if len(effects) > 1 and not overall.setting else ""
+        sentence = f"No difference beyond noise between A and B{over}: B is {overall.ratio:.3g} x A by {metric}"
+        return " ".join([f"{sentence} ({interval}).", *_single(effects)])
     slower, faster = ("A", "B") if overall.better == "B" else ("B", "A")
     ratio = overall.ratio if overall.better == "A" else 1 / overall.ratio
     sentence = f"{slower} ({names[slower]}) is slower: {ratio:.3g} x {faster} by {metric}"
     return f"{sentence} (B / A {overall.ratio:.3g}, {interval})."
+
+
+def _single(effects: tuple[PairedEffect, ...]) -> list[str]:
+    """Return a sentence for each file system that is slower with a single setting. Return an empty list if there is
+    none.
+    """
+    sentences = []
+    for slower, better in ("BA", "AB"):
+        named = [f"{effect.setting} (B / A {effect.ratio:.3g})" for effect in effects if effect.better == better]
+        if named:
+            more = f" and {len(named) - 1} more setting(s)" if len(named) > 1 else ""
+            sentences.append(f"But {slower} is slower with {named[0]}{more}.")
+    return sentences
+
+
+def noise(effects: tuple[PairedEffect, ...]) -> list[str]:
+    """Return sentences on the intervals of several settings and on the noise that they depend on. Return an empty list
+    for a single setting, or if the noise is unknown.
+    """
+    settings = [effect for effect in effects if effect.setting]
+    noises = [effect.noise for effect in settings if effect.noise is not None]
+    if len(settings) < 2 or not noises:
+        return []
+    joint = "Intervals are simultaneous: with 95 % confidence, all of them contain the true ratio."
+    if all(effect.is_noise_shared for effect in settings):
+        return [f"{joint} They use the noise that the settings share: {100 * noises[0]:.2g} % of the ratio of a pair."]
+    least, most = min(noises), max(noises)
+    return [
+        f"{joint} The noise of the settings may differ (from {100 * least:.2g} to {100 * most:.2g} % of the ratio of "
+        "a pair), so each interval uses the noise of its own setting, where that is larger than the noise of all."
+    ]
 
 
 def effect(result: PairedEffect) -> list[str]:

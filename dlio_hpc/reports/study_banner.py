@@ -92,7 +92,7 @@ def _of_sides(report: StudyReport) -> Iterator[Banner]:
         yield Banner("inconclusive", text)
     else:
         is_narrow = overall.low > 1 - HIDDEN and overall.high < 1 / (1 - HIDDEN)
-        yield _conclusive(text, overall.better is not None or is_narrow)
+        yield _conclusive(text, is_narrow or any(effect.better is not None for effect in report.effects))
 
 
 def _of_parts(study: Study, report: StudyReport) -> Iterator[Banner]:
@@ -127,13 +127,14 @@ def _of_comparison(text: str, comparison: Comparison) -> Banner:
 
 
 def _of_scaling(text: str, scaling: Scaling) -> Banner:
-    """Return the banner on a scaling curve. The curve is conclusive if the confidence interval of the last speed-up is
-    narrow: the lower end is at least 0.8 (1 - HIDDEN) times the upper end.
+    """Return the banner on a scaling curve. The curve is conclusive if the last speed-up differs from linear by more
+    than the noise, or if its confidence interval is narrow: the lower end is at least 0.8 (1 - HIDDEN) times the upper
+    end.
     """
     last = scaling.steps[-1]
     if last.low is None or last.high is None:
         return Banner("inconclusive", text)
-    return _conclusive(text, last.low >= (1 - HIDDEN) * last.high)
+    return _conclusive(text, last.is_below or last.is_above or last.low >= (1 - HIDDEN) * last.high)
 
 
 def _conclusive(text: str, is_conclusive: bool) -> Banner:

@@ -73,6 +73,7 @@ def _ab(report: StudyReport) -> Section:
     ]
     if report.effects:
         blocks.append(Table("", ab_rows.EFFECTS, list(map(ab_rows.effect, report.effects))))
+        blocks.append(Lines(ab_rows.noise(report.effects)))
     blocks += [Table(title, ab_rows.MEMBERS, rows) for side in report.sides for title, rows in ab_rows.members(side)]
     blocks += [Lines(ab_rows.stragglers(report.sides)), Pictures("", lambda: _of_sides(report))]
     return Section("Old against new", blocks)

@@ -122,16 +122,30 @@ def noise(finding: Finding) -> list[str]:
     unknown, because the verdicts already say so.
     """
     noises = [comparison.noise for comparison in finding.comparisons if comparison.noise.sd is not None]
-    between_jobs = [curve.noise for curve in finding.scalings if curve.noise.sd is not None][:1]
-    sentences = [f"{_noise('Noise of a single measurement', estimate)}" for estimate in (noises or between_jobs)[:1]]
+    of_scales = [curve.noise for curve in finding.scalings if curve.noise.sd is not None][:1]
+    sentences = [f"{_noise('Noise of a single measurement', estimate)}" for estimate in (noises or of_scales)[:1]]
     if noises and any(estimate.is_blocked for estimate in noises):
         drift = max(estimate.drift for estimate in noises)
         sentences[0] += (
             f" Rounds differ by {100 * drift:.2g} %; this affects all points alike and is removed from the results."
         )
-    if noises and between_jobs:
-        sentences.append(_noise("Noise between jobs, which applies to scaling", between_jobs[0]))
-    return sentences
+    return [*sentences, *(sentence for curve in finding.scalings[:1] for sentence in between_jobs(curve))]
+
+
+def between_jobs(curve: Scaling) -> list[str]:
+    """Return a sentence on the variation between jobs, which the intervals of speed-ups include. Return an empty list
+    if it is unknown.
+    """
+    jobs = curve.between_jobs
+    if jobs.sd is None:
+        return []
+    if jobs.is_assumed:
+        return [
+            f"All repeats of a scale ran in one job; jobs are assumed to differ by {100 * jobs.sd:.2g} %; submit on "
+            "several nights (--nights N) to measure it."
+        ]
+    few = "; too few for a good estimate: submit on more nights (--nights N)" if jobs.df < 4 else ""
+    return [f"Jobs of a scale differ by {100 * jobs.sd:.2g} % ({jobs.df:g} degrees of freedom{few})."]
 
 
 def _noise(label: str, estimate: Noise) -> str:

@@ -2,21 +2,33 @@
 
 The two measurements of a pair are made directly one after the other, so that a slow drift of the machine affects both.
 Pairs alternate between the orders A B and B A, so that neither file system is favoured.
+
+The intervals of a study are simultaneous: with 95 % confidence, all of them contain the true ratio. Of the 5 % that may
+fail, one half belongs to all settings together, and the other half is divided evenly among the settings.
 """
 
+import functools
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
-from dlio_hpc.analysis.robust import t_quantile
+from dlio_hpc.analysis import students_t
+from dlio_hpc.analysis.study import job_spread
 from dlio_hpc.analysis.study.point_measurement import Measured
+from dlio_hpc.analysis.study.replicates import SURE, Floats
 from dlio_hpc.plan.study import Point, Study
 from dlio_hpc.results.metrics import METRICS, MetricName
 
 # Noise below this limit counts as unknown, because pairs that agree to the last digit do not show the noise.
 _NO_NOISE = 1e-9
+# Settings are assumed to share their noise unless their noises differ more than in 3 of 4 studies in which they do. A
+# smaller share would leave differences by a factor of five unnoticed with four pairs, and name the noisy setting.
+_PLAUSIBLE = 0.25
+_DRAWS, _SEED = 20_000, 20_261_125
+# Largest half of an interval of logarithms. It is limited, because JSON has no infinity.
+_WIDEST = 600.0
 
 
 class PairedEffect(Struct, frozen=True):
@@ -24,8 +36,10 @@ class PairedEffect(Struct, frozen=True):
     together. A ratio above 1 always means that B is better; ratios of times are inverted. setting: empty for all
     settings together. pairs: number of pairs of measurements. a, b: medians of the metric on A and on B; None for all
     settings together. ratios: ratio of each pair; for all settings together, each setting's mean ratio. ratio:
-    geometric mean of `ratios`. low, high: 95 % interval of `ratio`; None if the noise is unknown. better: file system
-    that is better by more than the noise; None if neither is.
+    geometric mean of `ratios`. low, high: 95 % interval of `ratio`, simultaneous for all effects of the study; None if
+    the noise is unknown. better: file system that is better by more than the noise; None if neither is. noise: relative
+    standard deviation of the ratio of a single pair; None if it is unknown, and for all settings together if they do
+    not share it. is_noise_shared: whether the noise was computed from the pairs of several settings.
     """
 
     setting: str
@@ -38,6 +52,8 @@ class PairedEffect(Struct, frozen=True):
     low: float | None
     high: float | None
     better: Literal["A", "B"] | None
+    noise: float | None = None
+    is_noise_shared: bool = False
 
 
 def effects(study: Study, measured: Sequence[Measured], metric: MetricName | None = None) -> tuple[PairedEffect, ...]:
@@ -47,16 +63,17 @@ def effects(study: Study, measured: Sequence[Measured], metric: MetricName | Non
     if not study.is_ab:
         return ()
     by_unit = {(measurement.point, measurement.repeat): measurement for measurement in measured}
-    judgements: list[tuple[PairedEffect, list[float]]] = []
+    groups: list[_Group] = []
     for a, b in zip(study.points[::2], study.points[1::2], strict=True):
         judged = metric or study.part(a.part).metric
-        pairs = list(_pairs(by_unit, a, b, study.repeat, judged))
-        if pairs:
-            judgements.append((_effect(_setting(study, a), judged, pairs), [_log(pair, judged) for pair in pairs]))
-    listed = [effect for effect, _ in judgements]
-    if len(judgements) > 1 and len({effect.metric for effect in listed}) == 1:
-        listed.append(_together(listed[0].metric, [logs for _, logs in judgements]))
-    return tuple(listed)
+        if pairs := list(_pairs(by_unit, a, b, study.repeat, judged)):
+            groups.append(_Group(_setting(study, a), judged, pairs))
+    metrics = {group.metric for group in groups}
+    noises = {judged: _noise([group for group in groups if group.metric == judged]) for judged in metrics}
+    has_whole = len(groups) > 1 and len(metrics) == 1
+    risk = (1 - SURE) / (2 if has_whole else 1)
+    listed = [_effect(group, noises[group.metric], risk / len(groups)) for group in groups]
+    return tuple([*listed, _together(groups, noises[groups[0].metric], risk)] if has_whole else listed)
 
 
 def _setting(study: Study, point: Point) -> str:
@@ -77,45 +94,131 @@ def _pairs(by_unit: Any, a: Point, b: Point, repeats: int, metric: MetricName) -
             yield values[0], values[1]
 
 
-def _log(pair: Pair, metric: MetricName) -> float:
-    return float(np.log(pair[1] / pair[0])) * METRICS[metric].sign
+class _Group(NamedTuple):
+    """Pairs of a setting."""
+
+    setting: str
+    metric: MetricName
+    pairs: list[Pair]
+
+    @property
+    def logs(self) -> Floats:
+        """Logarithm of the ratio of each pair, above 0 if B is better."""
+        pairs = np.array(self.pairs)
+        return np.asarray(np.log(pairs[:, 1] / pairs[:, 0]) * METRICS[self.metric].sign, np.float64)
+
+    @property
+    def df(self) -> int:
+        """Degrees of freedom of the noise of this setting alone."""
+        return len(self.pairs) - 1
+
+    @property
+    def variance(self) -> float:
+        """Variance of the logarithm of the ratio of a pair, from this setting alone; 0 for a single pair."""
+        return float(self.logs.var(ddof=1)) if self.df else 0.0
 
 
-def _effect(setting: str, metric: MetricName, pairs: list[Pair]) -> PairedEffect:
-    a, b = np.median(np.array(pairs), axis=0).tolist()
-    return _judged(setting, metric, a, b, [[_log(pair, metric) for pair in pairs]])
+class _Noise(NamedTuple):
+    """Noise over all settings. variance: variance of the logarithm of the ratio of a pair. df: its degrees of freedom.
+    is_shared: whether it is plausible that the settings share this noise.
+    """
+
+    variance: float
+    df: int
+    is_shared: bool
 
 
-def _together(metric: MetricName, groups: list[list[float]]) -> PairedEffect:
+def _noise(groups: Sequence[_Group]) -> _Noise:
+    """Return the noise over all settings. Bartlett's statistic, which shows whether settings share it, is compared with
+    simulations, because its approximation by a chi-square distribution is poor for few pairs.
+    """
+    repeated = [group for group in groups if group.df]
+    if not repeated:
+        return _Noise(0.0, 0, False)
+    dfs = np.array([group.df for group in repeated])
+    variances = np.array([group.variance for group in repeated])
+    shared = _Noise(float((dfs * variances).sum() / dfs.sum()), int(dfs.sum()), True)
+    if len(repeated) == 1 or variances.max() <= _NO_NOISE**2:
+        return shared
+    if variances.min() <= _NO_NOISE**2:
+        return shared._replace(is_shared=False)
+    statistic = float(_bartlett(dfs, variances[np.newaxis])[0])
+    return shared._replace(is_shared=statistic < _limit(tuple(sorted(dfs.tolist()))))
+
+
+def _bartlett(dfs: Any, variances: Floats) -> Floats:
+    """Return Bartlett's statistic, which is larger if variances differ more, for each row of `variances`."""
+    shared = (dfs * variances).sum(axis=1) / dfs.sum()
+    return np.asarray(dfs.sum() * np.log(shared) - (dfs * np.log(variances)).sum(axis=1), np.float64)
+
+
+@functools.cache
+def _limit(dfs: tuple[int, ...]) -> float:
+    """Return the value that Bartlett's statistic exceeds with the probability _PLAUSIBLE if the variances are equal."""
+    random: Any = np.random.default_rng(_SEED)
+    free = np.array(dfs)
+    return float(np.quantile(_bartlett(free, random.chisquare(free, (_DRAWS, len(free))) / free), 1 - _PLAUSIBLE))
+
+
+def _effect(group: _Group, noise: _Noise, risk: float) -> PairedEffect:
+    """Return the effect for one setting. noise: noise over all settings. risk: probability that the interval does not
+    contain the true ratio.
+
+    If the settings do not share their noise, the larger interval of two applies: that by the noise of the setting and
+    that by the noise over all settings. Otherwise, a setting whose noise is small by chance would be named too often.
+    """
+    a, b = np.median(np.array(group.pairs), axis=0).tolist()
+    half = _half(noise.variance / len(group.pairs), noise.df, risk)
+    variance = noise.variance
+    if not noise.is_shared:
+        own, variance = _half(group.variance / len(group.pairs), group.df, risk), group.variance
+        half = None if own is None or half is None else max(own, half)
+    is_shared = noise.is_shared and noise.df > group.df
+    return PairedEffect(
+        group.setting, group.metric, len(group.pairs), a, b, *_judged(group.logs, half), _relative(variance), is_shared
+    )
+
+
+def _together(groups: Sequence[_Group], noise: _Noise, risk: float) -> PairedEffect:
     """Return the effect over all settings. Each setting has the same weight, whatever its number of pairs."""
-    return _judged("", metric, None, None, groups)
+    means = np.array([group.logs.mean() for group in groups])
+    weights = [1 / len(group.pairs) / len(groups) ** 2 for group in groups]
+    half = _half(noise.variance * sum(weights), noise.df, risk)
+    if not noise.is_shared:
+        parts = [group.variance * weight for group, weight in zip(groups, weights, strict=True)]
+        is_known = all(group.df for group in groups) and sum(parts) > _NO_NOISE**2
+        half = _half(*job_spread.combined(parts, [group.df for group in groups]), risk) if is_known else None
+    pairs = sum(len(group.pairs) for group in groups)
+    return PairedEffect(
+        "", groups[0].metric, pairs, None, None, *_judged(means, half),
+        _relative(noise.variance) if noise.is_shared else None, noise.is_shared,
+    )  # fmt: skip
 
 
-def _judged(
-    setting: str, metric: MetricName, a: float | None, b: float | None, groups: list[list[float]]
-) -> PairedEffect:
-    """Return the effect for one or several settings. groups: for each setting, the logarithms of the ratios of its
-    pairs. The noise of the settings is pooled.
+def _half(variance: float, df: float, risk: float) -> float | None:
+    """Return half of the width of an interval of logarithms, or None if the noise is unknown. variance: variance of the
+    mean. df: degrees of freedom of the variance.
     """
-    counts = [len(logs) for logs in groups]
-    middle = float(np.mean([np.mean(logs) for logs in groups]))
-    df = sum(counts) - len(groups)
-    low = high = None
-    better: Literal["A", "B"] | None = None
-    squares = sum(float(((np.array(logs) - np.mean(logs)) ** 2).sum()) for logs in groups)
-    if df > 0 and squares > _NO_NOISE**2:
-        error = np.sqrt(squares / df * sum(1 / count for count in counts)) / len(groups)
-        half = students(df) * error
-        low, high = middle - half, middle + half
-        better = "B" if low > 0 else "A" if high < 0 else None
-        low, high = float(np.exp(low)), float(np.exp(high))
-    shown = groups[0] if len(groups) == 1 else [float(np.mean(logs)) for logs in groups]
-    ratios = tuple(np.exp(shown).tolist())
-    return PairedEffect(setting, metric, sum(counts), a, b, ratios, float(np.exp(middle)), low, high, better)
+    if not df > 0 or variance <= _NO_NOISE**2:
+        return None
+    return min(students_t.quantile(1 - risk / 2, df) * float(np.sqrt(variance)), _WIDEST)
 
 
-def students(df: int) -> float:
-    """Return the half-width of a 95 % interval of Student's t distribution, in units of the standard error. df: degrees
-    of freedom.
+_Judged = tuple[tuple[float, ...], float, float | None, float | None, Literal["A", "B"] | None]
+
+
+def _judged(logs: Floats, half: float | None) -> _Judged:
+    """Return the ratios, their mean, the interval of the mean, and the better file system. logs: logarithms of the
+    ratios. half: half of the width of the interval.
     """
-    return t_quantile(df, 0.975)
+    mean, ratios = float(logs.mean()), tuple(np.exp(logs).tolist())
+    if half is None:
+        return ratios, float(np.exp(mean)), None, None, None
+    low, high = mean - half, mean + half
+    better: Literal["A", "B"] | None = "B" if low > 0 else "A" if high < 0 else None
+    return ratios, float(np.exp(mean)), float(np.exp(low)), float(np.exp(high)), better
+
+
+def _relative(variance: float) -> float | None:
+    """Return a variance of logarithms as a relative standard deviation, or None if it shows no noise."""
+    return float(np.expm1(np.sqrt(variance))) if variance > _NO_NOISE**2 else None

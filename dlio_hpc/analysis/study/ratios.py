@@ -97,14 +97,23 @@ def of_pairs(fits: Sequence[Fit], families: int) -> list[Estimates]:
     return [Estimates(fit, critical, widest) for fit in known]
 
 
-def of_steps(fit: Fit, steps: Sequence[tuple[int, int]], families: int) -> Estimates:
-    """Return estimates for the pairs of points in `steps`. In each pair, the first point is compared with the second.
-    families: as in of_pairs().
+def of_steps(
+    values: Floats, levels: Floats, variances: Floats, df: float, steps: Sequence[tuple[int, int]], families: int
+) -> list[Ratio]:
+    """Return the ratio of the levels of the two points of each pair in `steps`. values, variances: estimate of each
+    point, and the variance of the estimate. levels: level of each point as reports show it. df: degrees of freedom of
+    the variances; 0 if they are unknown. families: as in of_pairs().
     """
-    if not fit.is_noise_known:
-        return Estimates(fit, None, None)
-    widest = replicates.differences(fit, steps)
-    return Estimates(fit, float(np.quantile(widest, _level(SURE, families))), widest)
+    ratios = [_exp(float(levels[a] - levels[b])) for a, b in steps]
+    if not df > 0:
+        return [Ratio(ratio, None, None) for ratio in ratios]
+    critical = float(np.quantile(replicates.differences(variances, df, steps), _level(SURE, families)))
+    rooms = [critical * float(np.sqrt(variances[a] + variances[b])) for a, b in steps]
+    differences = [float(values[a] - values[b]) for a, b in steps]
+    return [
+        Ratio(ratio, min(ratio, _exp(difference - room)), max(ratio, _exp(difference + room)))
+        for ratio, difference, room in zip(ratios, differences, rooms, strict=True)
+    ]
 
 
 def _level(sure: float, families: int) -> float:

@@ -159,15 +159,17 @@ def apart(fit: Fit) -> float:
     return float(_widest(fit.values[np.newaxis], _design(fit))[0] / fit.sd)
 
 
-def differences(fit: Fit, pairs: Sequence[tuple[int, int]]) -> Floats:
+def differences(variances: Floats, df: float, pairs: Sequence[tuple[int, int]]) -> Floats:
     """For each noise-only simulation, return the largest difference, in standard errors, between the two points of any
-    of these pairs.
+    of these pairs. variances: variance of the estimate of each point, in any unit. df: degrees of freedom of that unit.
     """
+    random: Any = np.random.default_rng(_SEED)
+    draws = int(np.clip(_NUMBERS // len(variances), _FEWEST, _DRAWS))
+    noise = random.standard_normal((draws, len(variances))) * np.sqrt(variances)
     first, second = np.array(pairs).T
-    errors = np.array([fit.difference_sd(a, b) for a, b in pairs])
-    return np.concatenate(
-        [(np.abs(noise[:, first] - noise[:, second]) / errors).max(axis=1) / sd for (noise,), sd in estimates(fit)]
-    )
+    errors = np.sqrt(variances[first] + variances[second])
+    widest = (np.abs(noise[:, first] - noise[:, second]) / errors).max(axis=1)
+    return np.asarray(widest / np.sqrt(random.chisquare(df, draws) / df), np.float64)
 
 
 class _Design(NamedTuple):

@@ -36,4 +36,4 @@ def effects(study: Study, results: tuple[PairedEffect, ...], title: str) -> tupl
     axes.set_yticks(range(len(results)), names)
     axes.set_xlabel("B / A; right of 1 B is better")
     legend = "Dots: ratios of pairs; diamond: their mean; line: its 95 % interval."
-    return figure, f"{ab_rows.verdict(study, results)} {legend}"
+    return figure, " ".join([ab_rows.verdict(study, results), legend, *ab_rows.noise(results)])

@@ -70,4 +70,5 @@ def _caption(named: list[tuple[str, Scaling]], drawn: int) -> str:
     )
     more = f" {len(named) - drawn} more are in the tables." if len(named) > drawn else ""
     bars = "Bars: simultaneous 95 % confidence intervals of all ratios of a part; no bars without repeats."
-    return f"{scale} {sentences} {bars}{more}"
+    jobs = dict.fromkeys(sentence for _, scaling in named[:drawn] for sentence in study_text.between_jobs(scaling))
+    return " ".join([scale, sentences, *jobs, f"{bars}{more}"])

@@ -1,0 +1,33 @@
+"""Reports of studies are rarely wrong: rates of wrong statements in drawn studies whose truth is known."""
+
+import pytest
+
+from tests.bench import study_rates
+from tests.bench.study_rates import Noise, Pairs, Scales
+
+# Each bound is exceeded with a probability below 1e-3 if the true rate is the one that the reports promise (5 % of
+# wrong intervals, 2.5 % for one side), by the binomial distribution. Draws are seeded.
+_DRAWS = 400
+
+
+@pytest.mark.parametrize("pairs", [2, 4, 8])
+def test_file_systems_without_a_difference_are_rarely_told_apart(pairs: int) -> None:
+    rates = study_rates.rates(Pairs(6, pairs, (Noise("normal", 0.1),)), _DRAWS)
+    assert rates.get("a setting is named", 0) <= 36 / _DRAWS
+    assert rates.get("B is slower: exit 1", 0) <= 22 / _DRAWS
+    assert rates["all intervals hold"] >= 1 - 36 / _DRAWS
+
+
+@pytest.mark.parametrize("repeats", [2, 3, 5])
+def test_speed_ups_from_one_job_of_each_scale_hold(repeats: int) -> None:
+    """Jobs differ by 5 %, the runs of a job by 2 %."""
+    rates = study_rates.rates(Scales(2, 1, repeats), _DRAWS)
+    assert rates["all intervals hold"] >= 1 - 36 / _DRAWS
+    assert rates.get("differs from ideal", 0) <= 36 / _DRAWS
+
+
+@pytest.mark.parametrize("jobs", [2, 3])
+def test_speed_ups_from_several_jobs_hold(jobs: int) -> None:
+    rates = study_rates.rates(Scales(3, jobs, 2, between=0.1), _DRAWS)
+    assert rates["all intervals hold"] >= 1 - 36 / _DRAWS
+    assert rates["noise is known"] == 1
