@@ -18,33 +18,17 @@ from dlio_hpc.plan.study import Study
 from dlio_hpc.verdict import acceptance
 from dlio_hpc.verdict.criteria_file import Criteria, Criterion
 from tests import studies
+from tests.bench import study_rates
 from tests.judged import KEY, repeats
 
 Array = np.ndarray[Any, Any]
-_CACHED: dict[Any, Any] = {}
 
 
 @pytest.fixture(autouse=True)
-def _drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def _drawn_once() -> Iterator[None]:
     """The effect of noise depends on the design alone, not on the measurements, so that studies share their draws."""
-
-    def once(name: str) -> Callable[..., Any]:
-        original = getattr(replicates, name)
-
-        def call(designed: Any, *more: Any) -> Any:
-            fits = designed if isinstance(designed, list) else [designed]
-            designs = tuple((fit.counts.tobytes(), fit.weights.tobytes(), fit.df) for fit in fits)
-            key = (name, designs, str(more))
-            if key not in _CACHED:
-                made = original(designed, *more)
-                _CACHED[key] = list(made) if name == "estimates" else made
-            return _CACHED[key]
-
-        return call
-
-    monkeypatch.setattr(replicates, "_DRAWS", 4000)
-    for name in ("ranges", "estimates"):
-        monkeypatch.setattr(replicates, name, once(name))
+    with study_rates.simulated_once():
+        yield
 
 
 def _threads(folder: Path, points: int, repeat: int, **rest: Any) -> Study:
@@ -384,23 +368,55 @@ def test_what_matters_is_ranked_first(tmp_path: Path) -> None:
     assert holed.effects[0].keys == ("reader.read_threads",)
 
 
-def test_interaction_of_noise_is_rarely_reported(tmp_path: Path) -> None:
-    """Few studies without any effect report interaction, although noise leaves much of their variance unexplained."""
-    part = studies.asked("demo", "reader.read_threads=1,2,4", "reader.batch_size=4,8,16")
-    made = studies.make(tmp_path, part, repeat=3)
-    rankings = [comparison.ranking for comparison in _often(made, 0.05, np.zeros(9), seed=3, draws=60)]
-    shares = [ranking.interaction for ranking in rankings if ranking is not None and ranking.interaction is not None]
-    assert len(shares) == 60
-    assert np.median(shares) > 0.3
-    assert sum(ranking is not None and ranking.has_interaction for ranking in rankings) <= 5
-
-
 def test_interaction_is_unknown_without_noise_or_freedom(tmp_path: Path) -> None:
     part = studies.asked("demo", "reader.read_threads=1,2,4", "reader.batch_size=4,8")
     once = _compared(studies.make(tmp_path, part, repeat=1), np.arange(6.0)[:, None] ** 2 / 10).ranking
     assert once is not None
-    assert once.interaction is not None
-    assert (once.interaction > 0, once.interaction_confidence, once.has_interaction) == (True, None, False)
+    assert len(once.effects) == 2
+    assert (once.interaction, once.interaction_confidence, once.has_interaction) == (None, None, False)
+
+
+def test_a_change_that_pairs_of_points_do_not_show_follows_from_the_effects(tmp_path: Path) -> None:
+    """The reference has 2 threads and batch 4. Four threads are better by a fifth; single points do not show it."""
+    part = studies.asked(
+        "demo", "reader.read_threads=1,2,4", "reader.batch_size=4,8,16", "reader.preprocess_threads=1,2"
+    )
+    made = studies.make(tmp_path, part, repeat=2)
+    truth = np.array([np.log(1.2) * (point.places["reader.read_threads"] == 2) for point in made.points])
+    for comparison in _often(made, 0.06, truth, seed=5, draws=20):
+        assert comparison.change is not None
+        assert comparison.recommended is not None
+        assert comparison.change.settings == {"reader.read_threads": "4"}
+        assert tuple(made.labels(made.points[comparison.recommended]).values()) == ("4", "4", "1")
+        assert 1 < comparison.change.low < comparison.change.ratio < comparison.change.high
+
+
+def test_jobs_that_share_points_differ_without_effect_on_the_settings(tmp_path: Path) -> None:
+    """The second job, which begins within the second round, is 30 % faster."""
+    made = _threads(tmp_path, 4, 3)
+    noise = np.random.default_rng(6).normal(0, 0.01, (4, 3))
+    measured = [
+        measurement._replace(job="tune-2" if measurement.point + 4 * measurement.repeat > 5 else "tune-1")
+        for measurement in studies.measured(
+            made, lambda point, repeat: float(np.exp(noise[point, repeat] + 0.3 * (point + 4 * repeat > 5)))
+        )
+    ]
+    (comparison,) = best_setting.findings(made, measured)[0].comparisons
+    assert set(_verdicts(comparison)) == {"best", "same as best"}
+    assert comparison.noise.sd == pytest.approx(0.01, abs=0.01)
+    assert not comparison.noise.includes_jobs
+
+
+def test_settings_in_jobs_of_their_own_include_the_difference_between_jobs(tmp_path: Path) -> None:
+    made = _threads(tmp_path, 2, 3)
+    noise = np.random.default_rng(7).normal(0, 0.005, (2, 3))
+    measured = [
+        measurement._replace(job=f"tune-{measurement.point}")
+        for measurement in studies.measured(made, lambda *place: float(np.exp(noise[place] + 0.06 * place[0])))
+    ]
+    (comparison,) = best_setting.findings(made, measured)[0].comparisons
+    assert comparison.noise.includes_jobs
+    assert set(_verdicts(comparison)) == {"best", "same as best"}, "jobs may differ by 6 %"
 
 
 def test_what_moves_together_is_one_and_what_cannot_be_told_is_none(tmp_path: Path) -> None:

@@ -86,6 +86,9 @@ def _settings(part: Part, point: Point, keys: list[str]) -> str:
 
 def _gain(chosen: Comparison) -> str:
     """Return a heading that recommends a change and states its gain over the reference."""
+    if chosen.change is not None:
+        low, high = chosen.change.low, chosen.change.high
+        return f"change these settings (measured: {low:.2f} to {high:.2f} x the reference):"
     judged = chosen.of(chosen.recommended) if chosen.recommended is not None else None
     ratio = f"{judged.to_reference:.2f}" if judged and judged.to_reference else "1.00"
     if judged and judged.reference_low is not None and judged.reference_high is not None:

@@ -117,9 +117,12 @@ def _of_part(study: Study, finding: Finding) -> Iterator[Banner]:
 
 
 def _of_comparison(text: str, comparison: Comparison) -> Banner:
-    """Return the banner on compared settings. The comparison is conclusive if the ratio of the recommended setting to
-    the best of the other settings is at least 0.8 (1 - HIDDEN), even at the lower end of its confidence interval.
+    """Return the banner on compared settings. The comparison is conclusive if a change is recommended by the effects of
+    parameters, or if the ratio of the recommended setting to the best of the other settings is at least 0.8
+    (1 - HIDDEN), even at the lower end of its confidence interval.
     """
+    if comparison.change is not None:
+        return Banner("good", text)
     chosen = None if comparison.recommended is None else comparison.of(comparison.recommended)
     if chosen is None or chosen.low is None or chosen.high is None:
         return Banner("inconclusive", text)

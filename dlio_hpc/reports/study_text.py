@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding
 from dlio_hpc.analysis.study.disturbances import LARGE, Repeat, explained, spread
-from dlio_hpc.analysis.study.main_effects import Ranking
+from dlio_hpc.analysis.study.job_spread import ASSUMED
+from dlio_hpc.analysis.study.main_effects import Change, Ranking
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.ratios import Noise
 from dlio_hpc.analysis.study.replicates import SURE
 from dlio_hpc.analysis.study.scaling import Scaling, ScalingStep
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.study_outcome import StudyOutcome
-from dlio_hpc.reports.study_rows import joined, setting
+from dlio_hpc.reports.study_rows import joined, setting, short
 from dlio_hpc.results.metrics import METRICS
 
 # Relative noise of a single measurement above which three rounds may fail to show a difference of one third.
@@ -129,6 +130,11 @@ def noise(finding: Finding) -> list[str]:
         sentences[0] += (
             f" Rounds differ by {100 * drift:.2g} %; this affects all points alike and is removed from the results."
         )
+    if noises and any(estimate.includes_jobs for estimate in noises):
+        sentences.append(
+            "Settings ran in different jobs that have none in common; the noise includes an assumed difference between "
+            f"jobs of {100 * ASSUMED.sd:.2g} %."
+        )
     return [*sentences, *(sentence for curve in finding.scalings[:1] for sentence in between_jobs(curve))]
 
 
@@ -226,11 +232,13 @@ def _best(study: Study, finding: Finding, comparison: Comparison) -> Iterator[st
         why = why_unknown(comparison.noise)
         yield f"{where}Ahead: {best}{ratio}. Whether the difference is more than noise is unknown: {why}."
         return
-    if gain is None:
+    if comparison.change is not None and (gain is None or not gain.is_beyond_noise):
+        yield f"{where}No single setting is better than the reference by more than the noise, but parameters are."
+    elif gain is None:
         yield f"{where}Best: {best}. The reference was not measured."
     elif comparison.best == comparison.reference:
         yield f"{where}Best: the reference, {best}."
-    elif not gain.is_beyond_noise and any(point.verdict == "slower" for point in comparison.points):
+    elif not gain.is_beyond_noise and _is_any_apart(comparison):
         yield (
             f"{where}Nothing is better than the reference ({_setting(study, comparison.reference)}) by more "
             f"than the noise: the best is {best}, {gain.ratio:.2f} x; {_interval(gain.low, gain.high)}."
@@ -245,7 +253,44 @@ def _best(study: Study, finding: Finding, comparison: Comparison) -> Iterator[st
             f"{where}Best: {best}, {gain.ratio:.2f} x the reference ({_setting(study, comparison.reference)}); "
             f"{_interval(gain.low, gain.high)}, confidence {confidence(gain.confidence)}."
         )
-    yield from _choice(study, comparison)
+    if comparison.change is not None:
+        yield _change(comparison.change)
+    else:
+        yield from _choice(study, comparison)
+        yield from _unchanged(comparison)
+
+
+def _is_any_apart(comparison: Comparison) -> bool:
+    """Return whether any point, parameter or interaction differs by more than the noise."""
+    ranking = comparison.ranking
+    are_points = any(point.verdict == "slower" for point in comparison.points)
+    return are_points or (ranking is not None and ranking.is_beyond_noise)
+
+
+def _change(change: Change) -> str:
+    """Return a sentence on the change of the reference that the effects of parameters recommend."""
+    interval = _interval(change.low, change.high)
+    return (
+        f"Recommended: the reference with {joined(change.settings)}, {change.ratio:.2f} x the reference in the means "
+        f"over all settings of the other parameters; {interval}."
+    )
+
+
+def _unchanged(comparison: Comparison) -> Iterator[str]:
+    """Yield a sentence where the effects of parameters need an explanation beside the comparison of points: why
+    parameters that differ by more than the noise do not change the reference, or that points differ and parameters do
+    not.
+    """
+    ranking = comparison.ranking
+    if ranking is None or len(ranking.effects) < 2:
+        return
+    beyond = [" with ".join(short(effect.keys).values()) for effect in ranking.effects if effect.is_beyond_noise]
+    if ranking.has_interaction:
+        yield "The best value of a parameter depends on the other parameters (interaction)."
+    elif beyond and comparison.recommended == comparison.reference:
+        yield f"The reference's value of {', '.join(beyond)} does not differ from the best by more than the noise."
+    elif not beyond and any(point.verdict == "slower" for point in comparison.points):
+        yield "No parameter alone differs by more than the noise over all settings of the others."
 
 
 def _choice(study: Study, comparison: Comparison) -> Iterator[str]:
@@ -321,27 +366,19 @@ def ranking_title(finding: Finding, comparison: Comparison) -> str:
 
 
 def ranking_notes(ranking: Ranking) -> list[str]:
-    if ranking.interaction is None:
+    """Return notes on the table of parameters. Interaction is mentioned only if it exceeds the noise."""
+    if not ranking.effects:
         return ["Too few combinations were measured to separate the parameters."]
     notes = []
     if any(len(effect.keys) > 1 for effect in ranking.effects):
         notes.append("Keys that vary together cannot be separated and count as one parameter.")
-    if len(ranking.effects) > 1:
-        notes.append(_interaction(ranking, ranking.interaction))
-    return notes
-
-
-def _interaction(ranking: Ranking, share: float) -> str:
-    """Return a sentence on interaction between parameters. share: share of the variance that no single parameter
-    explains, which includes noise; it is stated only if it exceeds the noise.
-    """
-    cause = "of the variance between points is due to interaction between parameters"
-    if ranking.has_interaction:
+    if ranking.interaction is not None:
         sure = confidence(ranking.interaction_confidence)
-        return f"{100 * share:.0f} % {cause}; this exceeds the noise, confidence {sure}."
-    if ranking.interaction_confidence is None:
-        return f"How much {cause} is unknown."
-    return "No variance that exceeds the noise is due to interaction between parameters."
+        notes.append(
+            f"{100 * ranking.interaction:.0f} % of the variance between points is due to interaction between "
+            f"parameters; this exceeds the noise, confidence {sure}."
+        )
+    return notes
 
 
 def scaling_title(curve: Scaling) -> str:

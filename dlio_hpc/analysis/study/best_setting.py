@@ -11,10 +11,11 @@ import numpy as np
 from msgspec import Struct
 
 from dlio_hpc.analysis.study import main_effects, ratios, replicates, scaling
-from dlio_hpc.analysis.study.main_effects import Ranking
+from dlio_hpc.analysis.study.job_spread import ASSUMED, JobSpread
+from dlio_hpc.analysis.study.main_effects import Change, Ranking
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.ratios import Estimates, Noise
-from dlio_hpc.analysis.study.replicates import Fit
+from dlio_hpc.analysis.study.replicates import Fit, Floats, Ints
 from dlio_hpc.analysis.study.scaling import Scaling
 from dlio_hpc.plan.study import Part, Point, Study
 from dlio_hpc.results.metrics import METRICS, MetricName
@@ -85,8 +86,11 @@ class Comparison(Struct, frozen=True):
     node, the same for all these points. data: folder of the datasets of these points if the study compares two file
     systems; None otherwise. best: number of the best point. reference: number of the reference point; None if it was
     not measured. gain: ratio of the best point to the reference point; None if the reference point was not measured.
-    recommended: number of the simplest point that cannot be distinguished from the best; None if the noise is unknown.
-    ranking: parameters, ranked by their effect; None if no parameter varies.
+    recommended: number of the recommended point; None if the noise is unknown. It is the reference with the recommended
+    change, if there is one, otherwise the simplest point that cannot be distinguished from the best. ranking:
+    parameters, ranked by their effect; None if no parameter varies. change: change of the reference that the effects of
+    parameters recommend, which use all measurements and show smaller differences than single points; None if they
+    recommend none.
     """
 
     nodes: int
@@ -99,6 +103,7 @@ class Comparison(Struct, frozen=True):
     recommended: int | None
     ranking: Ranking | None
     data: str | None = None
+    change: Change | None = None
 
     def of(self, point: int) -> JudgedPoint | None:
         """Return the comparison of the point with this number, or None if it was not compared."""
@@ -121,14 +126,17 @@ class Finding(Struct, frozen=True):
     unusable: str | None = None
 
 
-def findings(study: Study, measured: Sequence[Measured], metric: MetricName | None = None) -> tuple[Finding, ...]:
+def findings(
+    study: Study, measured: Sequence[Measured], metric: MetricName | None = None, assumed: JobSpread = ASSUMED
+) -> tuple[Finding, ...]:
     """Return the results of each part of a study. metric: metric by which points are compared; None for the metric of
-    each part. A part without measurements has no comparisons.
+    each part. assumed: variation between jobs that is assumed where the measurements do not show it. A part without
+    measurements has no comparisons.
     """
-    return tuple(_finding(study, part, measured, metric or part.metric) for part in study.parts)
+    return tuple(_finding(study, part, measured, metric or part.metric, assumed) for part in study.parts)
 
 
-def _finding(study: Study, part: Part, measured: Sequence[Measured], metric: MetricName) -> Finding:
+def _finding(study: Study, part: Part, measured: Sequence[Measured], metric: MetricName, assumed: JobSpread) -> Finding:
     points = {point.number: point for point in study.points if point.part == part.name}
     mine = [measurement for measurement in measured if measurement.point in points]
     by_point: dict[int, list[Measured]] = {}
@@ -138,16 +146,20 @@ def _finding(study: Study, part: Part, measured: Sequence[Measured], metric: Met
     groups = [group for group in _groups(part, points.values()) if len(group) > 1]
     fits = {place: fitted for place, group in enumerate(groups) if (fitted := _fit(group, usable, metric)) is not None}
     families = max(1, bool(fits) + part.is_scaling)
-    estimates = ratios.of_pairs([fitted for _, fitted in fits.values()], families)
+    estimates = ratios.of_pairs([fitted for _, fitted in fits.values()], families, assumed)
     pairs = zip(fits.items(), estimates, strict=True)
-    comparisons = [_compare(study, part, groups[place], numbers, fitted) for (place, (numbers, _)), fitted in pairs]
+    effects_families = families * max(1, len(fits))
+    comparisons = [
+        _compare(study, part, groups[place], numbers, fitted, effects_families)
+        for (place, (numbers, _)), fitted in pairs
+    ]
     return Finding(
         part=part.name,
         title=part.title,
         metric=metric,
         points=tuple(_metrics(study, points[number], by_point[number]) for number in sorted(by_point)),
         comparisons=tuple(comparisons),
-        scalings=scaling.scalings(study, part, mine, families) if part.is_scaling else (),
+        scalings=scaling.scalings(study, part, mine, families, assumed) if part.is_scaling else (),
         unusable=_unusable(metric, len(mine) - len(usable)),
     )
 
@@ -210,21 +222,47 @@ def _fit(group: Sequence[Point], measured: Sequence[Measured], metric: MetricNam
     mine = [measurement for measurement in measured if measurement.point in places]
     sign = METRICS[metric].sign
     levels = np.array([METRICS[metric].value(measurement.summary) or 1.0 for measurement in mine])
-    points, rounds = (
-        np.array([places[measurement.point] for measurement in mine]),
-        np.array([measurement.repeat for measurement in mine]),
-    )
-    fit = replicates.fit(points, rounds, sign * np.log(levels))
+    points = np.array([places[measurement.point] for measurement in mine])
+    jobs = np.unique([measurement.job for measurement in mine], return_inverse=True)[1]
+    repeats = np.array([measurement.repeat for measurement in mine])
+    fit = _fit_of_jobs(points, jobs, repeats, sign * np.log(levels))
     return list(places), fit._replace(medians=sign * replicates.log_medians(points, levels))
 
 
+def _fit_of_jobs(points: Ints, jobs: Ints, repeats: Ints, values: Floats) -> Fit:
+    """Return a fit of points and rounds. A round is one repeat in one job, so that differences between jobs are removed
+    from the results. If the effects of these rounds cannot be estimated, jobs are the rounds. If those of jobs cannot
+    be estimated either, because jobs have no points in common, the variation between jobs is assumed and widens the
+    intervals.
+    """
+    if not jobs.any():
+        return replicates.fit(points, repeats, values)
+    for rounds in (jobs * (int(repeats.max()) + 1) + repeats, jobs):
+        fit = replicates.fit(points, rounds, values)
+        if fit.spread.size:
+            return fit
+    table = np.zeros((int(points.max()) + 1, int(jobs.max()) + 1))
+    np.add.at(table, (points, jobs), 1)
+    return fit._replace(runs_of_job=int(table.max()))
+
+
 def _compare(
-    study: Study, part: Part, group: Sequence[Point], numbers: Sequence[int], estimates: Estimates
+    study: Study, part: Part, group: Sequence[Point], numbers: Sequence[int], estimates: Estimates, families: int
 ) -> Comparison:
     wanted = _reference(study, part, group)
     reference = numbers.index(wanted) if wanted in numbers else None
     best = int(np.argmax(estimates.fit.levels))
     points = _judged(numbers, estimates, best, reference)
+    analysis = main_effects.analysis(part, [study.points[number] for number in numbers], estimates.fit, families)
+    recommended = _recommended(study, points, numbers[best], wanted)
+    change = None
+    if analysis is not None and wanted is not None:
+        change = analysis.change(_labels(part, study.points[wanted]))
+        changed = _changed(part, group, study.points[wanted], change)
+        if changed is None or any(judged.point == changed and judged.verdict == "slower" for judged in points):
+            change = None
+        else:
+            recommended = changed
     return Comparison(
         nodes=group[0].nodes,
         ranks_per_node=group[0].ranks_per_node,
@@ -234,9 +272,25 @@ def _compare(
         best=numbers[best],
         reference=None if reference is None else numbers[reference],
         gain=None if reference is None else _gain(estimates, best, reference),
-        recommended=_recommended(study, points, numbers[best], wanted),
-        ranking=main_effects.ranking(part, [study.points[number] for number in numbers], estimates.fit),
+        recommended=recommended,
+        ranking=None if analysis is None else analysis.ranking,
+        change=change,
     )
+
+
+def _labels(part: Part, point: Point) -> dict[str, str]:
+    """Return the labels of a point's values, by key."""
+    return {axis.key: axis.labels[point.places[axis.key]] for axis in part.settings}
+
+
+def _changed(part: Part, group: Sequence[Point], reference: Point, change: Change | None) -> int | None:
+    """Return the number of the point that is the reference with a change. Return None if there is no change or no such
+    point. The point need not have been measured.
+    """
+    if change is None:
+        return None
+    wanted = _labels(part, reference) | change.settings
+    return next((point.number for point in group if _labels(part, point) == wanted), None)
 
 
 def _judged(numbers: Sequence[int], estimates: Estimates, best: int, reference: int | None) -> tuple[JudgedPoint, ...]:

@@ -1,7 +1,7 @@
 """Main effects of the parameters of a study, and the share of the differences that is due to interactions."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from dlio_hpc.analysis.study import replicates
 from dlio_hpc.analysis.study.ratios import SURER
-from dlio_hpc.analysis.study.replicates import Fit, Floats
+from dlio_hpc.analysis.study.replicates import SURE, Fit, Floats
 from dlio_hpc.plan.study import Part, Point
 
 # Maximum of the total number of values of all parameters. With more values, the computation would take minutes.
@@ -45,16 +45,19 @@ class Effect(Struct, frozen=True):
 
 class Ranking(Struct, frozen=True):
     """Effects of the parameters, largest first. interaction: share of the squared differences between points that no
-    single parameter explains; it includes noise. interaction_confidence: share of noise-only simulations in which fewer
-    squared differences are left unexplained; None if the noise is unknown or nothing can be left unexplained.
-    has_interaction: whether this confidence is high enough to report interaction. If too few combinations were measured
-    to separate the parameters, `effects` is empty and `interaction` is None.
+    single parameter explains; None unless it exceeds the noise. interaction_confidence: share of noise-only simulations
+    in which fewer squared differences are left unexplained; None unless interaction exceeds the noise. If too few
+    combinations were measured to separate the parameters, `effects` is empty.
     """
 
     effects: tuple[Effect, ...]
-    interaction: float | None
+    interaction: float | None = None
     interaction_confidence: float | None = None
-    has_interaction: bool = False
+
+    @property
+    def has_interaction(self) -> bool:
+        """Whether interaction exceeds the noise."""
+        return self.interaction is not None
 
     @property
     def is_beyond_noise(self) -> bool:
@@ -62,9 +65,64 @@ class Ranking(Struct, frozen=True):
         return self.has_interaction or any(effect.is_beyond_noise for effect in self.effects)
 
 
+class Change(Struct, frozen=True):
+    """Change of the reference that the effects of parameters recommend. settings: recommended values of the keys that
+    change. ratio: ratio of the metric at the recommended values to the metric at the reference's values. It is a ratio
+    of means over all settings of the other parameters. low, high: 95 % interval of ratio.
+    """
+
+    settings: dict[str, str]
+    ratio: float
+    low: float
+    high: float
+
+
 def ranking(part: Part, points: Sequence[Point], fitted: Fit) -> Ranking | None:
     """Return the effects of the parameters that vary among `points`. fitted: fit of these points. Return None if no
     parameter varies, or if the parameters have too many values in total.
+    """
+    made = analysis(part, points, fitted)
+    return None if made is None else made.ranking
+
+
+class Analysis(NamedTuple):
+    """Effects of parameters, with what a recommendation needs. factors: as returned by _factors(), with the value of
+    each level in logarithms. rooms: for each factor, half of the width of the interval of the difference between two
+    levels; None if the noise is unknown.
+    """
+
+    ranking: Ranking
+    factors: list[tuple[tuple[str, ...], dict[str, float]]]
+    rooms: list[float] | None
+
+    def change(self, reference: Mapping[str, str]) -> Change | None:
+        """Return the change of the reference that the effects recommend, or None if they recommend none. A key changes
+        to its best value if its effect exceeds the noise and its best value is better than the reference's value by
+        more than the noise. If parameters interact, no value is best for all settings of the others. The effect of a
+        single parameter says no more than the comparison of points in pairs. reference: labels of the reference's
+        values, by key.
+        """
+        if self.rooms is None or len(self.factors) < 2 or self.ranking.has_interaction:
+            return None
+        beyond = {effect.keys for effect in self.ranking.effects if effect.is_beyond_noise}
+        settings: dict[str, str] = {}
+        gain = room = 0.0
+        for ((key, *_), levels), half in zip(self.factors, self.rooms, strict=True):
+            best = max(levels, key=levels.__getitem__)
+            better = levels[best] - levels.get(reference[key], np.inf)
+            if (key,) in beyond and better > half:
+                settings[key] = best
+                gain, room = gain + better, room + half
+        if not settings:
+            return None
+        low, ratio, high = (float(np.exp(logarithm)) for logarithm in (gain - room, gain, gain + room))
+        return Change(settings, ratio, low, high)
+
+
+def analysis(part: Part, points: Sequence[Point], fitted: Fit, families: int = 1) -> Analysis | None:
+    """Return the effects of the parameters that vary among `points`, as for ranking(). families: number of such
+    analyses and of other families of ratios in the part of the study. The error level is divided among them, and among
+    the effects and their interaction.
     """
     factors = _factors(part, points)
     if not factors or sum(len(set(levels)) for _, levels in factors) > _MOST_LEVELS:
@@ -72,30 +130,40 @@ def ranking(part: Part, points: Sequence[Point], fitted: Fit) -> Ranking | None:
     columns = [_columns(levels) for _, levels in factors]
     matrix = np.column_stack([np.ones((len(points), 1)), *(column[:, 1:] for column in columns)])
     if np.linalg.matrix_rank(matrix) < matrix.shape[1]:
-        return Ranking((), None)
+        return Analysis(Ranking(()), [], None)
     solve = np.linalg.pinv(matrix)
     ends = np.cumsum([1, *(column.shape[1] - 1 for column in columns)])
     slices = [slice(begin, end) for begin, end in itertools.pairwise(ends)]
     simulated = _simulated(fitted, matrix, solve, slices)
     total = float(((fitted.values - fitted.values.mean()) ** 2).sum())
     left = _left(matrix, fitted.values)
+    can_interact = len(points) > matrix.shape[1]
+    sure = 1 - (1 - SURER) / families / (len(factors) + can_interact)
     effects = []
-    for number, ((keys, levels), place) in enumerate(zip(factors, slices, strict=True)):
+    values_by_factor = [np.append(0.0, (solve @ fitted.values)[place]) for place in slices]
+    for number, ((keys, levels), place, values) in enumerate(zip(factors, slices, values_by_factor, strict=True)):
         without = np.delete(matrix, np.arange(place.start, place.stop), axis=1)
         share = (_left(without, fitted.values) - left) / total if total > 0 else 0.0
-        values = np.append(0.0, (solve @ fitted.values)[place])
         noise = None if simulated is None else simulated.ranges[number]
-        effects.append(_effect(keys, levels, values, share, fitted.sd, noise, len(factors)))
+        effects.append(_effect(keys, levels, values, share, fitted.sd, noise, sure))
     effects.sort(key=lambda effect: -effect.ratio)
     confidence = None
-    if simulated is not None and len(points) > matrix.shape[1]:
+    if simulated is not None and can_interact:
         confidence = float((simulated.left < left / fitted.sd**2).mean())
-    return Ranking(
-        tuple(effects),
-        max(0.0, left / total) if total > 0 else 0.0,
-        confidence,
-        confidence is not None and confidence > 1 - (1 - SURER) / len(factors),
-    )
+    made = Ranking(tuple(effects))
+    if confidence is not None and confidence > sure:
+        made = Ranking(tuple(effects), left / total, confidence)
+    named = [
+        (keys, dict(zip(dict.fromkeys(levels), values.tolist(), strict=True)))
+        for (keys, levels), values in zip(factors, values_by_factor, strict=True)
+    ]
+    return Analysis(made, named, None if simulated is None else _rooms(simulated, fitted.sd, families))
+
+
+def _rooms(simulated: "_Simulated", sd: float, families: int) -> list[float]:
+    """Return half of the width of the simultaneous intervals of the differences between levels, for each factor."""
+    sure = 1 - (1 - SURE) / families / len(simulated.ranges)
+    return [sd * float(np.quantile(ranges, sure)) for ranges in simulated.ranges]
 
 
 def _factors(part: Part, points: Sequence[Point]) -> list[tuple[tuple[str, ...], list[str]]]:
@@ -150,7 +218,7 @@ def _simulated(fitted: Fit, matrix: Floats, solve: Floats, slices: Sequence[slic
 
 def _effect(
     keys: tuple[str, ...], levels: Sequence[str], values: Floats, share: float, sd: float, noise: Floats | None,
-    factors: int,
+    sure: float,
 ) -> Effect:  # fmt: skip
     names = list(dict.fromkeys(levels))
     weights = np.array([levels.count(name) for name in names])
@@ -166,5 +234,5 @@ def _effect(
         worst=names[worst],
         share=max(0.0, share),
         confidence=confidence,
-        is_beyond_noise=confidence is not None and confidence > 1 - (1 - SURER) / factors,
+        is_beyond_noise=confidence is not None and confidence > sure,
     )

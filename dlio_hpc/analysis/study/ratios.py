@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from dlio_hpc.analysis.study import replicates
+from dlio_hpc.analysis.study.job_spread import ASSUMED, JobSpread
 from dlio_hpc.analysis.study.replicates import SURE, Fit, Floats
 
 # Confidence that is required before a difference between settings is reported. With a noise of 5 %, a difference of 2 %
@@ -22,13 +23,15 @@ SURER = 0.975
 class Noise(Struct, frozen=True):
     """Noise of measurements. sd: relative standard deviation of a single measurement; None if it is unknown. df:
     degrees of freedom of sd. is_blocked: whether differences between rounds of measurements were separated from the
-    noise. drift: relative difference between the best and the worst round.
+    noise. drift: relative difference between the best and the worst round. includes_jobs: whether sd includes an
+    assumed variation between jobs, because settings were measured in different jobs that have none in common.
     """
 
     sd: float | None
     df: int
     is_blocked: bool
     drift: float
+    includes_jobs: bool = False
 
 
 class Ratio(NamedTuple):
@@ -80,14 +83,15 @@ class Estimates(NamedTuple):
     def noise(self) -> Noise:
         fit = self.fit
         sd = float(np.expm1(fit.sd)) if fit.is_noise_known else None
-        return Noise(sd, fit.df, bool(fit.spread.size), float(np.expm1(fit.drift)))
+        return Noise(sd, fit.df, bool(fit.spread.size), float(np.expm1(fit.drift)), fit.runs_of_job > 1)
 
 
-def of_pairs(fits: Sequence[Fit], families: int) -> list[Estimates]:
+def of_pairs(fits: Sequence[Fit], families: int, assumed: JobSpread = ASSUMED) -> list[Estimates]:
     """Return estimates for all pairs of points of each fit, with one critical value for all fits. families: number of
-    families of ratios (settings, scaling). The error level of a part, 5 %, is divided among the families.
+    families of ratios (settings, scaling). The error level of a part, 5 %, is divided among the families. assumed: as
+    for replicates.widened().
     """
-    known = replicates.pooled(fits)
+    known = replicates.widened(replicates.pooled(fits), assumed)
     if not known or not known[0].is_noise_known:
         return [Estimates(fit, None, None) for fit in known]
     widest = replicates.ranges(known)

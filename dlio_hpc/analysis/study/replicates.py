@@ -15,6 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc.analysis.study import job_spread
+from dlio_hpc.analysis.study.job_spread import JobSpread
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -34,6 +37,8 @@ class Fit(NamedTuple):
     measurements that were made in each round, shape (P, r). spread: Cholesky factor of the covariance of the estimated
     effects of the rounds, in units of the noise, shape (r, r). sd: standard deviation of a single measurement; nan
     without repeats. df: degrees of freedom of sd. drift: difference between the fastest and the slowest round.
+    runs_of_job: largest number of measurements of a point in one job, if points were measured in different jobs whose
+    effects cannot be estimated; otherwise 0.
     """
 
     values: Floats
@@ -44,6 +49,7 @@ class Fit(NamedTuple):
     sd: float
     df: int
     drift: float
+    runs_of_job: int = 0
 
     @property
     def is_noise_known(self) -> bool:
@@ -111,6 +117,19 @@ def pooled(fits: Sequence[Fit]) -> list[Fit]:
         return list(fits)
     sd = math.sqrt(sum(fit.df * fit.sd**2 for fit in fits if fit.df) / df)
     return [fit._replace(sd=sd, df=df) for fit in fits]
+
+
+def widened(fits: Sequence[Fit], assumed: JobSpread) -> list[Fit]:
+    """Return fits with a common standard deviation. If points were measured in different jobs whose effects cannot be
+    estimated, the standard deviation includes the assumed variation between jobs: it is large enough for points whose
+    measurements were all made in one job. If each measurement was made in a job of its own, the differences between
+    repeats include the variation between jobs already.
+    """
+    runs = max((fit.runs_of_job for fit in fits), default=0)
+    if runs < 2 or not fits[0].is_noise_known:
+        return list(fits)
+    variance, df = job_spread.combined([fits[0].sd ** 2, runs * assumed.sd**2], [fits[0].df, assumed.df])
+    return [fit._replace(sd=math.sqrt(variance), df=max(1, int(df))) for fit in fits]
 
 
 def _rounds(table: Floats, measurements: int) -> tuple[Floats, Floats]:
