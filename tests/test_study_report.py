@@ -24,12 +24,22 @@ from dlio_hpc.plan import packing
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records.study_outcome import StudyOutcome
-from dlio_hpc.reports import page, pictures, study_document, study_report, terminal
+from dlio_hpc.reports import (
+    page,
+    pictures,
+    study_banner,
+    study_document,
+    study_report,
+    study_rows,
+    study_text,
+    terminal,
+)
 from dlio_hpc.reports.document import Picture
 from dlio_hpc.reports.figures import study_plots
 from dlio_hpc.reports.study_report import StudyReport
 from dlio_hpc.results.run_result import CheckpointSummary, Distribution
 from tests import studies
+from tests.bench import study_rates
 from tests.conftest import Run
 from tests.test_pictures import _browse, _Reader, browser
 
@@ -138,6 +148,88 @@ def test_no_share_of_noise_is_stated(tmp_path: Path) -> None:
     assert "interaction" not in shown
     assert not re.search(r"\d % of the variance", shown)
     assert re.search(r"batch_size \d \d 1\.\d\d - no", shown)
+
+
+def _drawn(made: Study, random: Any) -> StudyReport:
+    """Make the report of a study whose effects, interaction, noise and missing measurements are drawn."""
+    sd = float(random.choice([0.02, 0.05, 0.1]))
+    size = random.choice([0.0, 0.0, 0.1, 0.3], 2)
+    effects = [dict.fromkeys(range(4), 0.0) | {int(random.integers(0, 3)): float(size[0])}, {0: float(size[1])}]
+    both = float(random.choice([0.0, 0.0, 0.5])) * sd * 3
+    lost = random.random((len(made.points), made.repeat)) < random.choice([0.0, 0.15])
+    lost[made.parts[0].reference] = False
+    noise = random.normal(0, sd, lost.shape)
+
+    def value(number: int, repeat: int) -> float | None:
+        places = list(made.points[number].places.values())
+        effect = sum(levels.get(place, 0.0) for levels, place in zip(effects, places, strict=False))
+        level = effect + both * (places[0] == places[1]) + noise[number, repeat]
+        return None if lost[number, repeat] else float(100 * np.exp(level))
+
+    measured = [run._replace(origin="storage") for run in studies.measured(made, value)]
+    return study_report.make(StudyOutcome(made, [], measured, [], 0))
+
+
+def test_sentences_tables_banner_and_json_agree(tmp_path: Path) -> None:
+    """In studies of many kinds, no sentence contradicts the table of parameters, the banner, the advice or the JSON."""
+    axes = ["reader.read_threads=2,1,4", "reader.batch_size=4,8", "reader.preprocess_threads=1,2"]
+    random = np.random.default_rng(11)
+    kinds: set[str] = set()
+    with study_rates.simulated_once():
+        for number in range(240):
+            made = studies.make(tmp_path, studies.asked("demo", *axes[: 2 + number % 2]), repeat=2 + number % 3 // 2)
+            kinds |= _checked(_drawn(made, random))
+    assert kinds == {"change", "keep", "best", "interaction", "effect kept", "no difference"}
+
+
+def _checked(report: StudyReport) -> set[str]:
+    """Check that parts of a report agree. Return the kinds of conclusions that it has."""
+    (finding,) = report.findings
+    (comparison,) = finding.comparisons
+    study = report.outcome.study
+    assert comparison.ranking is not None
+    assert comparison.reference is not None
+    assert comparison.recommended is not None
+    text = " ".join(study_text.first(study, finding))
+    table = study_rows.ranking(comparison.ranking)
+    beyond = {row[0]: row[1] for row in table if row[-1] == "yes"}
+    shown = " ".join(_shown(report).split())
+    banner = study_banner.of_study(report)
+    plain = document.plain(studies_document.of_study(report))["findings"][0]["comparisons"][0]
+    is_kept = comparison.recommended == comparison.reference
+    assert text in shown
+    assert text in banner.text
+    assert ("keep the present settings" in "\n".join(report.advice)) == is_kept
+    assert ("interaction" in shown) == comparison.ranking.has_interaction == bool(plain["ranking"]["interaction"])
+    kinds = {"interaction"} if comparison.ranking.has_interaction else set()
+    if "No difference beyond noise" in text:
+        kinds.add("no difference")
+        assert not beyond
+        assert not comparison.ranking.has_interaction
+        assert {point.verdict for point in comparison.points} <= {"best", "same as best"}
+    if comparison.change is not None:
+        settings = study_rows.short(list(study.labels(study.points[0])))
+        changed = {settings[key]: label for key, label in comparison.change.settings.items()}
+        usual, wanted = (study.labels(study.points[place]) for place in (comparison.reference, comparison.recommended))
+        assert wanted == usual | comparison.change.settings
+        assert changed.items() <= beyond.items(), "the table has the same values"
+        assert comparison.change.low > 1
+        assert (
+            f"Recommended: the reference with {', '.join(f'{key}={label}' for key, label in changed.items())}" in text
+        )
+        assert "Keep" not in text
+        assert banner.state == "good"
+        assert plain["change"]["settings"] == comparison.change.settings
+        return kinds | {"change"}
+    assert "Recommended" not in text
+    assert plain["change"] is None
+    assert ("Keep the present settings." in text) == is_kept
+    if is_kept and beyond and not comparison.ranking.has_interaction:
+        kinds.add("effect kept")
+        assert "does not differ from the best by more than the noise" in text
+    if not is_kept:
+        assert beyond or comparison.ranking.has_interaction or "No parameter alone differs" in text
+    return kinds | {"keep" if is_kept else "best"}
 
 
 def test_parameters_are_ranked_and_drawn(tmp_path: Path) -> None:
