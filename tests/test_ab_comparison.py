@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dlio_hpc import document
+from dlio_hpc.analysis import students_t
 from dlio_hpc.analysis.study import file_system_pairs, stragglers
 from dlio_hpc.analysis.timeline_reader import Recorded
 from dlio_hpc.darshan.log import Log
@@ -95,6 +96,47 @@ def test_several_settings_come_to_one_effect(tmp_path: Path) -> None:
     assert whole.ratio == pytest.approx(np.sqrt(0.9 * 0.8), rel=0.01)
     assert whole.low < whole.ratio < whole.high < 1
     assert (whole.pairs, whole.a) == (8, None)
+
+
+def _noisy(made: study.Study, *noises: float) -> tuple[Any, ...]:
+    """Return the effects of settings without any difference. noises: standard deviation of each setting."""
+    logs = np.random.default_rng(8).normal(0, 1, (len(made.points), made.repeat))
+    return _effects(made, lambda point, repeat: float(100 * np.exp(noises[point // 2] * logs[point, repeat])))
+
+
+def test_intervals_of_several_settings_are_said_to_be_simultaneous(tmp_path: Path) -> None:
+    """Two settings with four pairs have 6 degrees of freedom; each interval is wrong with a probability of 1.25 %."""
+    made = _study(tmp_path, "reader.read_threads=1,2")
+    one, two, whole = _noisy(made, 0.05, 0.05)
+    assert one.is_noise_shared
+    assert one.noise == two.noise == whole.noise
+    half = students_t.quantile(1 - 0.0125 / 2, 6) * np.log1p(one.noise) / np.sqrt(4)
+    assert np.log(one.high / one.low) / 2 == pytest.approx(half)
+    (text,) = ab_rows.noise((one, two, whole))
+    assert text.startswith("Intervals are simultaneous")
+    assert "noise that the settings share" in text
+    assert ab_rows.noise((one,)) == []
+
+
+def test_settings_that_do_not_share_their_noise_have_their_own(tmp_path: Path) -> None:
+    made = _study(tmp_path, "reader.read_threads=1,2")
+    quiet, noisy, whole = _noisy(made, 0.01, 0.3)
+    assert not whole.is_noise_shared
+    assert (whole.noise, whole.low is None) == (None, False)
+    assert noisy.noise > 10 * quiet.noise
+    half = students_t.quantile(1 - 0.0125 / 2, 3) * np.log1p(noisy.noise) / np.sqrt(4)
+    assert np.log(noisy.high / noisy.low) / 2 == pytest.approx(half)
+    assert "The noise of the settings may differ" in ab_rows.noise((quiet, noisy, whole))[0]
+
+
+def test_a_single_slower_setting_is_in_the_verdict(tmp_path: Path) -> None:
+    made = _study(tmp_path, "reader.read_threads=1,2")
+    noise = np.random.default_rng(9).normal(0, 0.01, (4, 4))
+    effects = _effects(made, lambda point, repeat: float((100, 80, 80, 100)[point] * np.exp(noise[point, repeat])))
+    assert [effect.better for effect in effects] == ["A", "B", None]
+    verdict = ab_rows.verdict(made, effects)
+    assert "No difference beyond noise between A and B over all settings" in verdict
+    assert "But B is slower with reader.read_threads=1 (B / A 0.8" in verdict
 
 
 def test_one_pair_or_pairs_without_noise_claim_nothing(tmp_path: Path) -> None:

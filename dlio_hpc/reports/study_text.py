@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding
 from dlio_hpc.analysis.study.disturbances import LARGE, Repeat, explained, spread
 from dlio_hpc.analysis.study.job_spread import ASSUMED
-from dlio_hpc.analysis.study.main_effects import Change, Ranking
+from dlio_hpc.analysis.study.main_effects import Ranking, RecommendedChange
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.ratios import Noise
 from dlio_hpc.analysis.study.replicates import SURE
@@ -267,7 +267,7 @@ def _is_any_apart(comparison: Comparison) -> bool:
     return are_points or (ranking is not None and ranking.is_beyond_noise)
 
 
-def _change(change: Change) -> str:
+def _change(change: RecommendedChange) -> str:
     """Return a sentence on the change of the reference that the effects of parameters recommend."""
     interval = _interval(change.low, change.high)
     return (

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from dlio_hpc.analysis.study import main_effects, ratios, replicates, scaling
 from dlio_hpc.analysis.study.job_spread import ASSUMED, JobSpread
-from dlio_hpc.analysis.study.main_effects import Change, Ranking
+from dlio_hpc.analysis.study.main_effects import Ranking, RecommendedChange
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.ratios import Estimates, Noise
 from dlio_hpc.analysis.study.replicates import Fit, Floats, Ints
@@ -103,7 +103,7 @@ class Comparison(Struct, frozen=True):
     recommended: int | None
     ranking: Ranking | None
     data: str | None = None
-    change: Change | None = None
+    change: RecommendedChange | None = None
 
     def of(self, point: int) -> JudgedPoint | None:
         """Return the comparison of the point with this number, or None if it was not compared."""
@@ -283,7 +283,7 @@ def _labels(part: Part, point: Point) -> dict[str, str]:
     return {axis.key: axis.labels[point.places[axis.key]] for axis in part.settings}
 
 
-def _changed(part: Part, group: Sequence[Point], reference: Point, change: Change | None) -> int | None:
+def _changed(part: Part, group: Sequence[Point], reference: Point, change: RecommendedChange | None) -> int | None:
     """Return the number of the point that is the reference with a change. Return None if there is no change or no such
     point. The point need not have been measured.
     """

@@ -65,7 +65,7 @@ class Ranking(Struct, frozen=True):
         return self.has_interaction or any(effect.is_beyond_noise for effect in self.effects)
 
 
-class Change(Struct, frozen=True):
+class RecommendedChange(Struct, frozen=True):
     """Change of the reference that the effects of parameters recommend. settings: recommended values of the keys that
     change. ratio: ratio of the metric at the recommended values to the metric at the reference's values. It is a ratio
     of means over all settings of the other parameters. low, high: 95 % interval of ratio.
@@ -85,7 +85,7 @@ def ranking(part: Part, points: Sequence[Point], fitted: Fit) -> Ranking | None:
     return None if made is None else made.ranking
 
 
-class Analysis(NamedTuple):
+class EffectsAnalysis(NamedTuple):
     """Effects of parameters, with what a recommendation needs. factors: as returned by _factors(), with the value of
     each level in logarithms. rooms: for each factor, half of the width of the interval of the difference between two
     levels; None if the noise is unknown.
@@ -95,7 +95,7 @@ class Analysis(NamedTuple):
     factors: list[tuple[tuple[str, ...], dict[str, float]]]
     rooms: list[float] | None
 
-    def change(self, reference: Mapping[str, str]) -> Change | None:
+    def change(self, reference: Mapping[str, str]) -> RecommendedChange | None:
         """Return the change of the reference that the effects recommend, or None if they recommend none. A key changes
         to its best value if its effect exceeds the noise and its best value is better than the reference's value by
         more than the noise. If parameters interact, no value is best for all settings of the others. The effect of a
@@ -116,10 +116,10 @@ class Analysis(NamedTuple):
         if not settings:
             return None
         low, ratio, high = (float(np.exp(logarithm)) for logarithm in (gain - room, gain, gain + room))
-        return Change(settings, ratio, low, high)
+        return RecommendedChange(settings, ratio, low, high)
 
 
-def analysis(part: Part, points: Sequence[Point], fitted: Fit, families: int = 1) -> Analysis | None:
+def analysis(part: Part, points: Sequence[Point], fitted: Fit, families: int = 1) -> EffectsAnalysis | None:
     """Return the effects of the parameters that vary among `points`, as for ranking(). families: number of such
     analyses and of other families of ratios in the part of the study. The error level is divided among them, and among
     the effects and their interaction.
@@ -130,7 +130,7 @@ def analysis(part: Part, points: Sequence[Point], fitted: Fit, families: int = 1
     columns = [_columns(levels) for _, levels in factors]
     matrix = np.column_stack([np.ones((len(points), 1)), *(column[:, 1:] for column in columns)])
     if np.linalg.matrix_rank(matrix) < matrix.shape[1]:
-        return Analysis(Ranking(()), [], None)
+        return EffectsAnalysis(Ranking(()), [], None)
     solve = np.linalg.pinv(matrix)
     ends = np.cumsum([1, *(column.shape[1] - 1 for column in columns)])
     slices = [slice(begin, end) for begin, end in itertools.pairwise(ends)]
@@ -157,7 +157,7 @@ def analysis(part: Part, points: Sequence[Point], fitted: Fit, families: int = 1
         (keys, dict(zip(dict.fromkeys(levels), values.tolist(), strict=True)))
         for (keys, levels), values in zip(factors, values_by_factor, strict=True)
     ]
-    return Analysis(made, named, None if simulated is None else _rooms(simulated, fitted.sd, families))
+    return EffectsAnalysis(made, named, None if simulated is None else _rooms(simulated, fitted.sd, families))
 
 
 def _rooms(simulated: "_Simulated", sd: float, families: int) -> list[float]:
