@@ -428,17 +428,18 @@ def test_a_job_without_an_exit_status_is_lost_and_names_its_messages(run: Run, s
 
 def test_a_profile_for_a_computer_without_a_batch_system(run: Run, small: Path, tmp_path: Path) -> None:
     """Slurm's commands may be installed here; without a controller that answers, they do not count."""
-    assert run("dlio-hpc", "sites", "new", "laptop", SLURM_CONF="/nowhere").code == 0
+    alone = {"SLURM_CONF": "/nowhere", "PATH": f"{BIN}:/usr/bin:/bin"}
+    assert run("dlio-hpc", "sites", "new", "laptop", **alone).code == 0
     text = (tmp_path / "laptop.yaml").read_text()
     assert "scheduler: local" in text
     assert "# MPI of" in text
     assert "MPICH Version" in text
     assert run("dlio-submit", small, "-s", "./laptop.yaml", "-d", "data", "--wait").code == 0
     assert run("dlio-hpc", "sites", "new", "a b").code == 2
-    again = run("dlio-hpc", "sites", "new", "laptop", SLURM_CONF="/nowhere")
+    again = run("dlio-hpc", "sites", "new", "laptop", **alone)
     assert again.code == 2
     assert "laptop.yaml already exists" in again.err
-    shown = run("dlio-hpc", "sites", "new", "other", "--to", "-", SLURM_CONF="/nowhere")
+    shown = run("dlio-hpc", "sites", "new", "other", "--to", "-", **alone)
     assert shown.out.startswith("# other: written by dlio-hpc")
 
 

@@ -48,7 +48,8 @@ def test_each_job_and_suite_has_a_page_and_links_lead_to_files(archives: Path, r
     assert {f"jobs/{job}.html" for job in jobs} <= listed
     index = (tmp_path / "web" / "index.html").read_text()
     assert all(entry.job in index.replace("<wbr>", "") for entry in history.entries(archives))
-    assert "Last night" in index
+    # The jobs have fixed dates, so it depends on today's date whether their newest night was the last one.
+    assert "Last night " in index or "That night: " in index
 
 
 def test_only_pages_with_a_newer_archive_or_baseline_are_made_anew(archives: Path, run: Run, tmp_path: Path) -> None:
