@@ -192,7 +192,8 @@ def test_a_study_is_a_chain_of_jobs_none_of_which_stops_the_next(system: System,
     assert again.json["missing"] == []
 
 
-# Of each batch system with begin times: the option in the submit command, and its words for a job that waits for one.
+# Of each batch system with begin times: the option in the submit command, and the text of status
+# for a job that waits for its begin time.
 _BEGINS = {
     "sbatch": (r" --begin=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d ", "PENDING BeginTime"),
     "qsub": (r" -a \d{12}\.\d\d ", "waits for its begin time"),
@@ -211,11 +212,11 @@ def test_the_nights_of_a_study_begin_at_their_times(system: System, small: Path)
     assert done.code == 0, done.err
     first, second = (Path(job["directory"]) for job in done.json["jobs"])
     commands = [record(directory)["command"] for directory in (first, second)]
-    option, words = _BEGINS[commands[1].split(" && ")[1].split()[0]]
+    option, state_text = _BEGINS[commands[1].split(" && ")[1].split()[0]]
     assert [re.search(option, command) is not None for command in commands] == [False, True]
     assert system.before([record(first)["batch_id"]]) in commands[1]
     assert _ended(on, first)[0] == 0
-    until(lambda: words in on("dlio-hpc", "status", second).out)
+    until(lambda: state_text in on("dlio-hpc", "status", second).out)
     line = on("dlio-hpc", "status", second).out
     assert re.search(r"  queued  .*; night 2 of 2, begins \d{4}-\d\d-\d\d \d\d:\d\d \w+", line), line
     assert on("dlio-hpc", "cancel", done.json["study"]).code == 0

@@ -1,9 +1,12 @@
 """Reports of studies are rarely wrong: rates of wrong statements in drawn studies whose truth is known."""
 
+import tracemalloc
 from typing import Any
 
+import numpy as np
 import pytest
 
+from dlio_hpc.analysis.study import replicates
 from tests.bench import study_rates
 from tests.bench.study_rates import Noise, Pairs, Scales, Settings
 
@@ -60,3 +63,15 @@ def test_the_tables_have_a_cell_for_each_heading() -> None:
     for table in study_rates.tables(1, 1):
         assert table.rows
         assert {len(row) for row in table.rows} == {len(table.header)}
+
+
+def test_simulations_of_many_points_are_drawn_in_batches() -> None:
+    """All of them at once would take gigabytes for a study of thousands of points."""
+    tracemalloc.start()
+    try:
+        widest = replicates.differences(np.ones(1000), 10, [(0, 1), (2, 3)])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(widest) == replicates._DRAWS
+    assert peak < 10 * 8 * replicates._AT_ONCE

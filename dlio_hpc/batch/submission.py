@@ -95,7 +95,7 @@ def hand_over(
     """
     plans, study = planned.jobs, None if planned.study.is_plain else planned.study
     if study is not None:
-        for line in summary(planned).splitlines():
+        for line in summary(planned):
             report(line)
     directories: list[Path] = []
     ids: list[str] = []
@@ -127,9 +127,9 @@ def _submitted(plan: Plan, job: job_record.Job) -> str:
     return f"submitted {job.job} to {plan.site.name} as {job.batch_id}{cluster}{night}: {plan.directory}"
 
 
-def summary(planned: Planned) -> str:
-    """Return a line with the numbers of points, measurements and jobs of a study, and with its seed. Return further
-    lines with the begin and the jobs of each night if the study has several nights.
+def summary(planned: Planned) -> list[str]:
+    """Return a line with the numbers of points, measurements and jobs of a study, and with its seed. If the study has
+    several nights, further lines have the begin and the number of jobs of each night.
     """
     points, measured = len(planned.study.points), sum(run.point is not None for job in planned.jobs for run in job.runs)
     heading = (
@@ -137,8 +137,13 @@ def summary(planned: Planned) -> str:
         f"seed {planned.study.seed}"
     )
     jobs = Counter((job.night, job.begins) for job in planned.jobs) if planned.study.nights > 1 else {}
-    texts = {key: nights.described(key[0], planned.study.nights, key[1]) for key in jobs}
-    return "\n".join([heading, *(f"{texts[key]}: {count} job(s)" for key, count in jobs.items())])
+    return [
+        heading,
+        *(
+            f"{nights.described(night, planned.study.nights, begins)}: {count} job(s)"
+            for (night, begins), count in jobs.items()
+        ),
+    ]
 
 
 def _give_up(planned: Planned, directories: Sequence[Path], report: Report) -> None:

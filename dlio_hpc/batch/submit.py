@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from dlio_hpc import document
 from dlio_hpc.batch import container, job_record, jobscript
 from dlio_hpc.batch.job_state import refresh
-from dlio_hpc.batch.schedulers import SCHEDULERS, After, local
+from dlio_hpc.batch.schedulers import SCHEDULERS, After, common, local
 from dlio_hpc.command import Unanswered
 from dlio_hpc.darshan import setup
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError, of_system
@@ -51,7 +51,7 @@ def check_commands(plans: Sequence[Plan]) -> None:
     """
     plan = plans[0]
     scheduler = SCHEDULERS[plan.site.scheduler]
-    scheduler.command(plans[-1], _AFTER_NONE)  # raises ConfigError if its begin time cannot be set
+    common.begin_time(plans[-1])  # raises ConfigError if it cannot be set
     if not scheduler.is_queue:
         if len(plans) > 1 and all(run.kind == "generate" for run in plan.runs):
             raise ConfigError(

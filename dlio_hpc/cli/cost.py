@@ -82,9 +82,8 @@ def _show(made: Planned, costs: list[JobCost]) -> None:
         f'starts within {units.format_seconds(rates.launch)} (site.expected_rates). "at most": if each job runs until '
         f"its time limit of {units.format_walltime(int(study.walltime))}."
     )
-    nights = f" in {study.nights} nights" if study.nights > 1 else ""
     heading = (
-        f"{study.study}: {len(study.points)} point(s) x {study.repeat}{nights} on {site.name}, "
+        f"{study.study}: {len(study.points)} point(s) x {study.repeat}{study.in_nights} on {site.name}, "
         f"datasets below {' and '.join(study.folders)}"
     )
     table = Table("", _HEADER, rows, legend=legend, has_total=len(costs) > 1)

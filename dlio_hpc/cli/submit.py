@@ -160,7 +160,7 @@ def _show(planned: Planned, manner: Manner) -> None:
         # These lines go to stderr, so that stdout holds only the job scripts.
         from dlio_hpc.cli.console import say
 
-        for line in submission.summary(planned).splitlines() if not planned.study.is_plain else ():
+        for line in submission.summary(planned) if not planned.study.is_plain else ():
             say(line)
         for note in planned.notes:
             say(f"note: {note}")

@@ -85,8 +85,8 @@ def plans(
     jobs = list(ahead)
     for number, group in enumerate(groups, first):
         night = study.night(group[0].repeat)
-        name = f"{study.study}-read" if ahead else study.study
-        name = name if study.is_plain else nights.job_name(study, night, number)
+        plain = f"{study.study}-read" if ahead else study.study
+        name = plain if study.is_plain else nights.job_name(study, night, number)
         measuring = _measuring(study, group, name)
         jobs.append(structs.replace(measuring, night=night, begins=times[night]))
     if len(jobs) > _MOST_JOBS:

@@ -4,7 +4,7 @@ numbers of nodes and ranks.
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -118,6 +118,10 @@ class Point(Struct, frozen=True):
     def ranks(self) -> int:
         return self.nodes * self.ranks_per_node
 
+    def labels(self, axes: Iterable[Axis]) -> dict[str, str]:
+        """Return the values of the point on these axes as text, by key."""
+        return {axis.key: axis.labels[self.places[axis.key]] for axis in axes}
+
 
 class Study(Struct, frozen=True):
     """A study with all defaults written out, as stored in study.json. repeat: measurements of each point, summed over
@@ -170,6 +174,11 @@ class Study(Struct, frozen=True):
         """
         return len(self.points) == 1 and self.verdict is None and self.nights == 1
 
+    @property
+    def in_nights(self) -> str:
+        """Phrase that follows the number of repeats, such as " in 5 nights"; empty for a single night."""
+        return f" in {self.nights} nights" if self.nights > 1 else ""
+
     def night(self, repeat: int) -> int:
         """Return the night, counted from 1, to which a repeat belongs. Every night has the same number of repeats."""
         return 1 + repeat * self.nights // self.repeat
@@ -187,7 +196,7 @@ class Study(Struct, frozen=True):
         included if they vary. These labels distinguish the point from the other points of its part.
         """
         part = self.part(point.part)
-        labels = {axis.key: axis.labels[point.places[axis.key]] for axis in part.axes}
+        labels = point.labels(part.axes)
         if len(part.nodes) > 1:
             labels["nodes"] = str(point.nodes)
         if len(part.ranks_per_node) > 1:

@@ -51,13 +51,12 @@ def _facts(report: StudyReport) -> Iterator[Facts]:
         yield Facts("", [("note", note) for note in notes])
     if missing := study_text.missing(report.outcome):
         yield Facts("", [("missing" * (number == 0), line.strip()) for number, line in enumerate(missing)])
-    nights = f" in {study.nights} nights" if study.nights > 1 else ""
     workloads = dict.fromkeys(point.workload.name for point in study.points)
     rows = [
         ("workload", ", ".join(workloads)),
         ("site", study.site.name),
         ("points", str(len(study.points))),
-        ("repeats", f"{study.repeat}{nights}, after {study.warmup} warm-up run(s) per dataset and job"),
+        ("repeats", f"{study.repeat}{study.in_nights}, after {study.warmup} warm-up run(s) per dataset and job"),
         ("order", f"in rounds of all points, shuffled with seed {study.seed}"),
     ]
     yield Facts("Study", rows, is_detail=True)

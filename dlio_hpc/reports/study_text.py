@@ -34,8 +34,7 @@ _REASONS = 8
 def heading(outcome: StudyOutcome) -> list[str]:
     """Return lines with the description, the size and the site of a study."""
     study = outcome.study
-    nights = f" in {study.nights} nights" if study.nights > 1 else ""
-    size = f"{len(study.points)} point(s) x {study.repeat} measurement(s){nights}"
+    size = f"{len(study.points)} point(s) x {study.repeat} measurement(s){study.in_nights}"
     jobs = f"{len(outcome.jobs)} job(s)"
     more = f", {outcome.others} duplicate(s) left out" if outcome.others else ""
     return [

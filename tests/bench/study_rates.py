@@ -276,10 +276,25 @@ _NOISES = (
 _FIFTH = float(np.log(1.2))
 
 
-def tables(draws: int, seed: int) -> list[Table]:
-    """Return the tables of rates. draws: number of drawn studies of each row."""
+_JOBS: tuple[Literal["one job", "a job per setting", "split rounds"], ...] = (
+    "one job", "a job per setting", "split rounds"
+)  # fmt: skip
+
+
+class _Asked(NamedTuple):
+    """A table of rates. heads: names of the first columns. statements: statements whose rates are in the other columns.
+    cells: text of the first columns of each row, and the cell.
+    """
+
+    title: str
+    heads: tuple[str, ...]
+    statements: tuple[str, ...]
+    cells: list[tuple[tuple[str, ...], Cell]]
+
+
+def _asked() -> list[_Asked]:
     return [
-        _table(
+        _Asked(
             "Settings without any difference: wrong statements",
             ("points", "repeats", "noise"),
             ("interaction is named", "an effect is named", "a change is recommended"),
@@ -288,10 +303,8 @@ def tables(draws: int, seed: int) -> list[Table]:
                 for levels in ((2, 2), (3, 3, 3))
                 for repeats in (2, 3, 4, 5)
             ],
-            draws,
-            seed,
         ),
-        _table(
+        _Asked(
             "One value of one of three parameters is better by 20 %, noise 10 %",
             ("points", "repeats", "effects"),
             ("an effect is named", "a change is recommended", "the right change is recommended"),
@@ -299,10 +312,8 @@ def tables(draws: int, seed: int) -> list[Table]:
                 (("3 x 3 x 3", "2", name), Settings((3, 3, 3), 2, effects=effects))
                 for name, effects in (("one value", (0.0, 0.0, _FIFTH)), ("rising", (0.0, _FIFTH / 2, _FIFTH)))
             ],
-            draws,
-            seed,
         ),
-        _table(
+        _Asked(
             "Settings without any difference, jobs differ by 5 %, runs by 2 %",
             ("points", "repeats", "jobs"),
             ("all intervals hold", "a setting is named slower", "a change is recommended"),
@@ -314,10 +325,8 @@ def tables(draws: int, seed: int) -> list[Table]:
                 for levels, repeats in (((4,), 3), ((3, 3), 2))
                 for jobs in _JOBS
             ],
-            draws,
-            seed,
         ),
-        _table(
+        _Asked(
             "Two file systems without a difference",
             ("settings", "pairs", "noise"),
             ("all intervals hold", "a setting is named", "B is slower: exit 1"),
@@ -327,10 +336,8 @@ def tables(draws: int, seed: int) -> list[Table]:
                 for settings in (1, 2, 6, 12)
                 for pairs in (2, 3, 5, 8)
             ],
-            draws,
-            seed,
         ),
-        _table(
+        _Asked(
             "Two file systems without a difference, one setting of noise 10 %, others 2 %",
             ("settings", "pairs"),
             ("all intervals hold", "a setting is named", "B is slower: exit 1"),
@@ -339,10 +346,8 @@ def tables(draws: int, seed: int) -> list[Table]:
                 for settings in (2, 6, 12)
                 for pairs in (2, 3, 4, 8)
             ],
-            draws,
-            seed,
         ),
-        _table(
+        _Asked(
             "Ideal scaling, jobs differ by 5 %",
             ("scales", "settings", "jobs of a scale", "repeats in a job", "noise in a job"),
             ("all intervals hold", "differs from ideal"),
@@ -356,27 +361,18 @@ def tables(draws: int, seed: int) -> list[Table]:
                 for settings in (1, 2)
                 for jobs, repeats in ((1, 2), (1, 3), (1, 5), (2, 1), (2, 3), (3, 2), (5, 3))
             ],
-            draws,
-            seed,
         ),
     ]
 
 
-_JOBS: tuple[Literal["one job", "a job per setting", "split rounds"], ...] = (
-    "one job", "a job per setting", "split rounds"
-)  # fmt: skip
+def tables(draws: int, seed: int) -> list[Table]:
+    """Return the tables of rates. draws: number of drawn studies of each row."""
+    return [_table(asked, draws, seed) for asked in _asked()]
 
 
-def _table(
-    title: str,
-    heads: tuple[str, ...],
-    statements: tuple[str, ...],
-    cells: Sequence[tuple[tuple[str, ...], Cell]],
-    draws: int,
-    seed: int,
-) -> Table:
+def _table(asked: _Asked, draws: int, seed: int) -> Table:
     rows = []
-    for names, cell in cells:
+    for texts, cell in asked.cells:
         of_cell = rates(cell, draws, seed)
-        rows.append((*names, *(f"{100 * of_cell.get(statement, 0):.1f} %" for statement in statements)))
-    return Table(title, (*heads, *statements), rows)
+        rows.append((*texts, *(f"{100 * of_cell.get(statement, 0):.1f} %" for statement in asked.statements)))
+    return Table(asked.title, (*asked.heads, *asked.statements), rows)

@@ -257,7 +257,7 @@ def _compare(
     recommended = _recommended(study, points, numbers[best], wanted)
     change = None
     if analysis is not None and wanted is not None:
-        change = analysis.change(_labels(part, study.points[wanted]))
+        change = analysis.change(study.points[wanted].labels(part.settings))
         changed = _changed(part, group, study.points[wanted], change)
         if changed is None or any(judged.point == changed and judged.verdict == "slower" for judged in points):
             change = None
@@ -278,19 +278,14 @@ def _compare(
     )
 
 
-def _labels(part: Part, point: Point) -> dict[str, str]:
-    """Return the labels of a point's values, by key."""
-    return {axis.key: axis.labels[point.places[axis.key]] for axis in part.settings}
-
-
 def _changed(part: Part, group: Sequence[Point], reference: Point, change: RecommendedChange | None) -> int | None:
     """Return the number of the point that is the reference with a change. Return None if there is no change or no such
     point. The point need not have been measured.
     """
     if change is None:
         return None
-    wanted = _labels(part, reference) | change.settings
-    return next((point.number for point in group if _labels(part, point) == wanted), None)
+    wanted = reference.labels(part.settings) | change.settings
+    return next((point.number for point in group if point.labels(part.settings) == wanted), None)
 
 
 def _judged(numbers: Sequence[int], estimates: Estimates, best: int, reference: int | None) -> tuple[JudgedPoint, ...]:

@@ -17,12 +17,10 @@ from msgspec import Struct
 from dlio_hpc.analysis import students_t
 from dlio_hpc.analysis.study import job_spread
 from dlio_hpc.analysis.study.point_measurement import Measured
-from dlio_hpc.analysis.study.replicates import SURE, Floats
+from dlio_hpc.analysis.study.replicates import NO_NOISE, SURE, Floats
 from dlio_hpc.plan.study import Point, Study
 from dlio_hpc.results.metrics import METRICS, MetricName
 
-# Noise below this limit counts as unknown, because pairs that agree to the last digit do not show the noise.
-_NO_NOISE = 1e-9
 # Settings are assumed to share their noise unless their noises differ more than in 3 of 4 studies in which they do. A
 # smaller share would leave differences by a factor of five unnoticed with four pairs, and name the noisy setting.
 _PLAUSIBLE = 0.25
@@ -138,9 +136,9 @@ def _noise(groups: Sequence[_Group]) -> _Noise:
     dfs = np.array([group.df for group in repeated])
     variances = np.array([group.variance for group in repeated])
     shared = _Noise(float((dfs * variances).sum() / dfs.sum()), int(dfs.sum()), True)
-    if len(repeated) == 1 or variances.max() <= _NO_NOISE**2:
+    if len(repeated) == 1 or variances.max() <= NO_NOISE**2:
         return shared
-    if variances.min() <= _NO_NOISE**2:
+    if variances.min() <= NO_NOISE**2:
         return shared._replace(is_shared=False)
     statistic = float(_bartlett(dfs, variances[np.newaxis])[0])
     return shared._replace(is_shared=statistic < _limit(tuple(sorted(dfs.tolist()))))
@@ -186,7 +184,7 @@ def _together(groups: Sequence[_Group], noise: _Noise, risk: float) -> PairedEff
     half = _half(noise.variance * sum(weights), noise.df, risk)
     if not noise.is_shared:
         parts = [group.variance * weight for group, weight in zip(groups, weights, strict=True)]
-        is_known = all(group.df for group in groups) and sum(parts) > _NO_NOISE**2
+        is_known = all(group.df for group in groups) and sum(parts) > NO_NOISE**2
         half = _half(*job_spread.combined(parts, [group.df for group in groups]), risk) if is_known else None
     pairs = sum(len(group.pairs) for group in groups)
     return PairedEffect(
@@ -199,7 +197,7 @@ def _half(variance: float, df: float, risk: float) -> float | None:
     """Return half of the width of an interval of logarithms, or None if the noise is unknown. variance: variance of the
     mean. df: degrees of freedom of the variance.
     """
-    if not df > 0 or variance <= _NO_NOISE**2:
+    if not df > 0 or variance <= NO_NOISE**2:
         return None
     return min(students_t.quantile(1 - risk / 2, df) * float(np.sqrt(variance)), _WIDEST)
 
@@ -221,4 +219,4 @@ def _judged(logs: Floats, half: float | None) -> _Judged:
 
 def _relative(variance: float) -> float | None:
     """Return a variance of logarithms as a relative standard deviation, or None if it shows no noise."""
-    return float(np.expm1(np.sqrt(variance))) if variance > _NO_NOISE**2 else None
+    return float(np.expm1(np.sqrt(variance))) if variance > NO_NOISE**2 else None

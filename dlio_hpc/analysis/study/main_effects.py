@@ -77,14 +77,6 @@ class RecommendedChange(Struct, frozen=True):
     high: float
 
 
-def ranking(part: Part, points: Sequence[Point], fitted: Fit) -> Ranking | None:
-    """Return the effects of the parameters that vary among `points`. fitted: fit of these points. Return None if no
-    parameter varies, or if the parameters have too many values in total.
-    """
-    made = analysis(part, points, fitted)
-    return None if made is None else made.ranking
-
-
 class EffectsAnalysis(NamedTuple):
     """Effects of parameters, with what a recommendation needs. factors: as returned by _factors(), with the value of
     each level in logarithms. rooms: for each factor, half of the width of the interval of the difference between two
@@ -120,9 +112,10 @@ class EffectsAnalysis(NamedTuple):
 
 
 def analysis(part: Part, points: Sequence[Point], fitted: Fit, families: int = 1) -> EffectsAnalysis | None:
-    """Return the effects of the parameters that vary among `points`, as for ranking(). families: number of such
-    analyses and of other families of ratios in the part of the study. The error level is divided among them, and among
-    the effects and their interaction.
+    """Return the effects of the parameters that vary among `points`. Return None if no parameter varies, or if the
+    parameters have too many values in total. fitted: fit of these points. families: number of such analyses and of
+    other families of ratios in the part of the study. The error level is divided among them, and among the effects and
+    their interaction.
     """
     factors = _factors(part, points)
     if not factors or sum(len(set(levels)) for _, levels in factors) > _MOST_LEVELS:

@@ -67,8 +67,7 @@ class Estimates(NamedTuple):
         if self.critical is None or a == b:
             return Ratio(ratio, None, None)
         difference = float(self.fit.values[a] - self.fit.values[b])
-        room = self.critical * self.fit.sd * self.fit.difference_sd(a, b)
-        return Ratio(ratio, min(ratio, _exp(difference - room)), max(ratio, _exp(difference + room)))
+        return _with_interval(ratio, difference, self.critical * self.fit.sd * self.fit.difference_sd(a, b))
 
     def confidence(self, a: int, b: int) -> float | None:
         """Return the share of noise-only simulations in which the differences of all pairs, in standard errors, are
@@ -115,9 +114,16 @@ def of_steps(
     rooms = [critical * float(np.sqrt(variances[a] + variances[b])) for a, b in steps]
     differences = [float(values[a] - values[b]) for a, b in steps]
     return [
-        Ratio(ratio, min(ratio, _exp(difference - room)), max(ratio, _exp(difference + room)))
+        _with_interval(ratio, difference, room)
         for ratio, difference, room in zip(ratios, differences, rooms, strict=True)
     ]
+
+
+def _with_interval(ratio: float, difference: float, room: float) -> Ratio:
+    """Return a ratio of levels with the interval of the estimates, widened to contain the ratio. difference: of the
+    estimates, in logarithms. room: half of the width of its interval.
+    """
+    return Ratio(ratio, min(ratio, _exp(difference - room)), max(ratio, _exp(difference + room)))
 
 
 def _level(sure: float, families: int) -> float:

@@ -27,6 +27,9 @@ SURE = 0.95
 # there are fewer simulations, because the largest number of them would take minutes.
 _DRAWS, _FEWEST, _NUMBERS, _AT_ONCE = 20_000, 2_000, 100_000_000, 1_000_000
 _SEED = 20_260_101
+# A standard deviation of logarithms below this limit counts as unknown, because values that agree to the last digit do
+# not show the noise.
+NO_NOISE = 1e-9
 
 
 class Fit(NamedTuple):
@@ -53,8 +56,8 @@ class Fit(NamedTuple):
 
     @property
     def is_noise_known(self) -> bool:
-        """Whether the noise is known. Repeats that agree to the last digit do not show the noise."""
-        return self.df > 0 and self.sd > 1e-9
+        """Whether the noise is known."""
+        return self.df > 0 and self.sd > NO_NOISE
 
     @property
     def levels(self) -> Floats:
@@ -183,12 +186,14 @@ def differences(variances: Floats, df: float, pairs: Sequence[tuple[int, int]]) 
     of these pairs. variances: variance of the estimate of each point, in any unit. df: degrees of freedom of that unit.
     """
     random: Any = np.random.default_rng(_SEED)
-    draws = int(np.clip(_NUMBERS // len(variances), _FEWEST, _DRAWS))
-    noise = random.standard_normal((draws, len(variances))) * np.sqrt(variances)
     first, second = np.array(pairs).T
     errors = np.sqrt(variances[first] + variances[second])
-    widest = (np.abs(noise[:, first] - noise[:, second]) / errors).max(axis=1)
-    return np.asarray(widest / np.sqrt(random.chisquare(df, draws) / df), np.float64)
+    drawn = []
+    for some in _batches(len(variances)):
+        noise = random.standard_normal((some, len(variances))) * np.sqrt(variances)
+        widest = (np.abs(noise[:, first] - noise[:, second]) / errors).max(axis=1)
+        drawn.append(widest / np.sqrt(random.chisquare(df, some) / df))
+    return np.concatenate(drawn)
 
 
 class _Design(NamedTuple):
@@ -245,13 +250,18 @@ def estimates(*fits: Fit) -> Iterator[tuple[list[Floats], Floats]]:
     estimates of the noise that all fits share, shape (k,).
     """
     random: Any = np.random.default_rng(_SEED)
-    count = sum(len(fit.values) for fit in fits)
+    for some in _batches(sum(len(fit.values) for fit in fits)):
+        noises = [_noise(random, fit, some) for fit in fits]
+        yield noises, np.sqrt(random.chisquare(fits[0].df, some) / fits[0].df)
+
+
+def _batches(count: int) -> Iterator[int]:
+    """Yield the number of simulations in each batch. count: number of random numbers that a simulation takes."""
     left = int(np.clip(_NUMBERS // count, _FEWEST, _DRAWS))
     while left > 0:
         some = min(left, max(1, _AT_ONCE // count))
         left -= some
-        noises = [_noise(random, fit, some) for fit in fits]
-        yield noises, np.sqrt(random.chisquare(fits[0].df, some) / fits[0].df)
+        yield some
 
 
 def _noise(random: Any, fit: Fit, draws: int) -> Floats:

@@ -15,11 +15,8 @@ from dlio_hpc.analysis.study import job_spread, ratios
 from dlio_hpc.analysis.study.job_spread import ASSUMED, JobSpread
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.ratios import Noise, Ratio
-from dlio_hpc.analysis.study.replicates import Floats
+from dlio_hpc.analysis.study.replicates import NO_NOISE, Floats
 from dlio_hpc.plan.study import Part, Point, Study
-
-# Noise below this limit counts as unknown, because values that agree to the last digit do not show the noise.
-_NO_NOISE = 1e-9
 
 
 class ScalingStep(Struct, frozen=True):
@@ -103,7 +100,7 @@ def scalings(
     return tuple(
         Scaling(
             "weak" if part.weak else "strong",
-            {axis.key: axis.labels[points[0].places[axis.key]] for axis in part.axes},
+            points[0].labels(part.axes),
             tuple(_step(point, points[0], by_point.get(point.number, _SAME), good) for point in points),
             noise,
             between_jobs,
@@ -168,7 +165,7 @@ def _within(cells: Sequence[_Cell]) -> Noise:
         job = cell.scale, cell.job
         repeats[job] = max(repeats.get(job, 0), len(cell.logs) - 1)
     sd = float(np.sqrt(squares / free)) if free else 0.0
-    return Noise(float(np.expm1(sd)) if sd > _NO_NOISE else None, sum(repeats.values()), False, 0.0)
+    return Noise(float(np.expm1(sd)) if sd > NO_NOISE else None, sum(repeats.values()), False, 0.0)
 
 
 def _variances(
@@ -184,7 +181,7 @@ def _variances(
         squares = sum(float(np.var([cell.mean for cell in mine])) * len(mine) for mine in by_point.values())
         sd = float(np.sqrt(squares / free))
         df = _jobs_df(by_point)
-        known = df if sd > _NO_NOISE else 0
+        known = df if sd > NO_NOISE else 0
         return sd**2 / jobs, known, BetweenJobs(float(np.expm1(sd)) if known else None, df, False)
     if noise.sd is None:
         return np.zeros(len(numbers)), 0, BetweenJobs(None, 0, False)

@@ -11,9 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dlio_hpc import units
 from dlio_hpc.batch import surrounding_job
-from dlio_hpc.batch.schedulers import detection
+from dlio_hpc.batch.schedulers import common, detection
 from dlio_hpc.batch.schedulers.scheduler import AcceptedJob, After, JobRef, JobStatus, Scheduler
 from dlio_hpc.batch.shell_quoting import Shell, quote
 from dlio_hpc.config.site import SURROUNDING
@@ -39,7 +38,8 @@ def _arguments(plan: Plan, after: After) -> list[str]:
     script = os.path.join(plan.directory, rundir.SCRIPT)
     warning = ["timeout", "--foreground", "--signal=USR1", str(plan.walltime - plan.warning_time)]
     limited = ["timeout", f"--kill-after={_GRACE_S}", str(int(plan.walltime)), *warning, "bash", script]
-    begins = [f"--begin={units.timestamp(plan.begins):.0f}"] if plan.begins else []
+    moment = common.begin_time(plan)
+    begins = [f"--begin={moment:.0f}"] if moment is not None else []
     waits = [*begins, *after.over]
     return [sys.executable, _SUCCESSOR, *waits, "--", *limited] if waits else limited
 
