@@ -5,6 +5,7 @@
 import re
 import time
 from collections.abc import Callable
+from datetime import date, datetime, timedelta, timezone
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -236,3 +237,12 @@ def format_local(moment: float) -> str:
 def format_walltime(total: int) -> str:
     """Format a number of seconds as H:MM:SS, a format that every batch system accepts."""
     return f"{total // 3600}:{total // 60 % 60:02}:{total % 60:02}"
+
+
+def night_of(ended: str) -> date:
+    """Return the night to which a time (UTC) belongs. A night lasts from noon to noon in the time zone of this machine,
+    and has the date of its morning.
+    """
+    moment = timestamp(ended)
+    local = datetime.fromtimestamp(moment, timezone(timedelta(seconds=time.localtime(moment).tm_gmtoff)))
+    return (local + timedelta(hours=12)).date()

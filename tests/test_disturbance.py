@@ -247,6 +247,7 @@ def test_a_noisy_night_and_a_regression_say_why(recorded: bool) -> None:
         return structs.replace(made, measurements=tuple(runs)) if recorded else made
 
     quiet = night(0, [100.0, 101.0, 99.0])
+    before = [quiet, *(nights.entry(-number, [100.0 + 0.2 * (number % 3)] * 3) for number in range(1, 13))]
     terms = baseline_comparison.Terms(against=baseline_comparison.references(quiet))
     for other, outcome, named in (
         (
@@ -257,7 +258,7 @@ def test_a_noisy_night_and_a_regression_say_why(recorded: bool) -> None:
         (night(1, [60.0, 61.0, 59.0], 0, 1, 2), "regression", "in all repeats: other processes used 1.3 of 2 cores"),
         (night(1, [60.0, 61.0, 59.0]), "regression", disturbances.UNEXPLAINED),
     ):
-        (verdict,) = baseline_comparison.judge([other], [quiet], [], terms).verdicts
+        (verdict,) = baseline_comparison.judge([other], before, [], terms).verdicts
         assert verdict.outcome == outcome
         wanted = named if recorded else disturbances.UNRECORDED
         assert wanted in verdict.disturbances[0]
@@ -265,7 +266,7 @@ def test_a_noisy_night_and_a_regression_say_why(recorded: bool) -> None:
         file = io.StringIO()
         terminal.show(regression_document.of_judgement(baseline_comparison.summed([verdict])), file)
         assert f"meanwhile: {verdict.disturbances[0]}" in file.getvalue()
-    (good,) = baseline_comparison.judge([night(1, [100.0, 101.0, 99.0], 0)], [quiet], [], terms).verdicts
+    (good,) = baseline_comparison.judge([night(1, [100.0, 101.0, 99.0], 0)], before, [], terms).verdicts
     assert (good.outcome, good.disturbances) == ("pass", ())
 
 

@@ -14,7 +14,7 @@ from dlio_hpc.verdict import group_names, regression, run_groups, trend
 from dlio_hpc.verdict.baseline_comparison import Verdict
 from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.run_groups import Group
-from dlio_hpc.verdict.standing import Standing, night_of
+from dlio_hpc.verdict.standing import Standing
 
 # A suite that ran within this number of nights before the last one is expected every night.
 _EXPECTED = 7
@@ -250,7 +250,9 @@ def _studies(rows: Sequence[Standing], address: Address) -> Table:
 
 def _jobs(jobs: Sequence[Entry], address: Address) -> Table:
     newest = sorted(jobs, key=lambda job: (job.ended, job.job), reverse=True)
-    rows = [[job.job, _when(job), str(night_of(job.ended)), job.site, job.state, job.fault or "-"] for job in newest]
+    rows = [
+        [job.job, _when(job), str(units.night_of(job.ended)), job.site, job.state, job.fault or "-"] for job in newest
+    ]
     header = ("job", "ended (UTC)", "night", "site", "state", "fault")
     fold = f"Show {len(rows)} jobs, newest first"
     return Table("", header, rows, links=[address(job.job) for job in newest], fold=fold)

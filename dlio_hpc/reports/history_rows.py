@@ -8,12 +8,13 @@ from msgspec import structs
 from dlio_hpc.analysis.study import disturbances
 from dlio_hpc.reports import csv_table, regression_rows
 from dlio_hpc.results.metrics import METRICS, MetricName
-from dlio_hpc.verdict import group_names, regression, run_groups, trend
+from dlio_hpc.verdict import group_names, regression, run_groups, site_spread, trend
 from dlio_hpc.verdict.baseline_comparison import TOLERANCE
 from dlio_hpc.verdict.baselines import Accepted
 from dlio_hpc.verdict.history_entry import Entry, Key, together
 from dlio_hpc.verdict.run_groups import Group
 from dlio_hpc.verdict.trend import Trend
+from dlio_hpc.verdict.variation import ASSUMED, NightSpread
 
 _COLUMNS = ("study", "site", "state", "ended")
 _OF_KEY = ("file_system", "layout", "nodes", "ranks_per_node", "workload", "settings", "version")
@@ -44,7 +45,7 @@ class Block(NamedTuple):
     same title. name: short name of the key. lines: one per job. bars: the latest medians as a string of bar characters,
     one per job. trend: None if no job has a value. shifts: sentences on the changes. is_worse: whether the last change
     is for the worse. newest: the entry of the job that ended last. group: the runs with this key in `newest`; None if
-    the block has no measurements.
+    the block has no measurements. site: what other measurements of the site tell about the variation between nights.
     """
 
     title: str
@@ -58,6 +59,7 @@ class Block(NamedTuple):
     newest: Entry
     group: Group | None
     name: str = ""
+    site: NightSpread = ASSUMED
 
 
 def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricName) -> list[Block]:
@@ -71,7 +73,11 @@ def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricN
             by_key.setdefault(group.key, []).append((entry, group))
     newest = sorted(by_key, key=lambda key: (by_key[key][-1][0].ended, key.digest))
     titles = group_names.titles([_named(by_key[key]) for key in newest])
-    result = [_block(title, key, by_key[key], active, metric) for title, key in zip(titles, newest, strict=True)]
+    spreads = site_spread.measured(entries)
+    result = [
+        _block(title, key, by_key[key], active, metric, site_spread.elsewhere(spreads, key))
+        for title, key in zip(titles, newest, strict=True)
+    ]
     rest = [entry for entry in entries if not run_groups.of(entry)]
     if rest:
         lines = [Line(_when(entry), entry.job, "-", "-", "-", "-", entry.fault or entry.state) for entry in rest]
@@ -90,12 +96,17 @@ def _named(nights: list[tuple[Entry, Group]]) -> Group:
 
 
 def _block(
-    title: str, key: Key, nights: list[tuple[Entry, Group]], active: Sequence[Accepted], metric: MetricName
+    title: str,
+    key: Key,
+    nights: list[tuple[Entry, Group]],
+    active: Sequence[Accepted],
+    metric: MetricName,
+    site: NightSpread,
 ) -> Block:
     name = group_names.name(_named(nights))
     baseline = next((accepted for accepted in active if accepted.group.key == key), None)
     alike = [group for _, group in nights if group.is_of_storage] or [group for _, group in nights]
-    history = trend.of(trend.nights([entry for entry, _ in nights], alike[-1], metric), metric)
+    history = trend.of(trend.nights([entry for entry, _ in nights], alike[-1], metric), metric, site)
     if not history.nights:
         lines = [_line(entry, group, metric, None, "") for entry, group in nights]
         return Block(title, key, lines, "", None, baseline, [], False, *nights[-1], name)
@@ -107,7 +118,7 @@ def _block(
     shifts = [f"{name}: {regression.shift_words(shift)}" for shift in history.shifts]
     is_worse = bool(history.shifts) and history.shifts[-1].ratio < 1 - TOLERANCE
     bars = _bars([night.median for night in history.nights])
-    return Block(title, key, lines, bars, history, baseline, shifts, is_worse, *nights[-1], name)
+    return Block(title, key, lines, bars, history, baseline, shifts, is_worse, *nights[-1], name, site)
 
 
 def _base(baseline: Accepted | None, metric: MetricName) -> float | None:

@@ -57,10 +57,6 @@ def _table(verdicts: Sequence[Verdict]) -> Table:
 def _verdict(verdict: Verdict) -> Section:
     heading = f"{verdict.job}: {verdict.subject}, {METRICS[verdict.metric].noun}: {verdict.outcome}"
     remarks = [f"note: {warning}" for warning in verdict.warnings]
-    if verdict.ratio is not None and verdict.noise is None:
-        remarks.append(
-            "The noise from night to night is not known yet: the interval covers the noise between repeats only."
-        )
     return Section(
         heading,
         [

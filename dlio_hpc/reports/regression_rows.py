@@ -75,8 +75,8 @@ def facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
             values = ", ".join(shown(value, metric) for value in night.values)
             yield label, f"{night.job}, {night.ended}: median {number(night, metric)} of {len(night.values)} ({values})"
     if verdict.reference is not None:
-        noise = "unknown: fewer than five nights" if verdict.noise is None else f"{100 * verdict.noise:.1f} %"
-        yield "between nights", noise
+        if verdict.noise is not None and verdict.noise_source is not None:
+            yield "between nights", regression.noise_words(verdict.noise, verdict.noise_source)
         yield "tolerance", f"{100 * verdict.tolerance:g} %"
     if verdict.trend is not None:
         yield from _history(verdict)

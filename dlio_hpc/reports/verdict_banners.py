@@ -10,7 +10,6 @@ from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import acceptance, regression, trend
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.baseline_comparison import TOLERANCE, Judgement
-from dlio_hpc.verdict.change_detection import FEWEST
 from dlio_hpc.verdict.suite import SuiteVerdict
 from dlio_hpc.verdict.trend import Night, Trend
 
@@ -82,11 +81,9 @@ def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: Met
     if reference is None:
         return Banner("inconclusive", f"{name} has neither a baseline nor an earlier job to compare with. {changes}")
     there, against = reference
-    weighed = regression.weigh(history.nights, there, metric, TOLERANCE)
+    weighed = regression.weigh(history.nights, there, metric, TOLERANCE, site=lambda: block.site)
     state = state_of(OUTCOMES[weighed.outcome].exit_code)
-    if state == "good" and len(history.nights) < FEWEST:
-        state = "inconclusive"
-    return Banner(state, f"{name} is {regression.sentence(weighed, against, here, TOLERANCE)}. {changes}")
+    return Banner(state, f"{name} is {regression.sentence(weighed, against)}. {changes}")
 
 
 def _reference(block: Block, history: Trend, metric: MetricName) -> tuple[Night, str] | None:

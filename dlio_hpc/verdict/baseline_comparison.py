@@ -1,9 +1,10 @@
-"""Comparison of a job with its baseline and its history. The repeats of the job are compared with the repeats of the
-baseline, and the job is compared with earlier jobs.
+"""Comparison of a job with its baseline and its history. The job, together with the newest nights, is compared with the
+nights at the level of the baseline.
 """
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct, structs
@@ -13,11 +14,12 @@ from dlio_hpc.records import outcomes
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome, label
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import history_entry as entries_
-from dlio_hpc.verdict import regression, run_groups, trend
+from dlio_hpc.verdict import regression, run_groups, site_spread, trend
 from dlio_hpc.verdict.baselines import Accepted
 from dlio_hpc.verdict.history_entry import Entry, Key
 from dlio_hpc.verdict.run_groups import Group
 from dlio_hpc.verdict.trend import Night, Shift, Trend
+from dlio_hpc.verdict.variation import NightSpread, NoiseSource
 
 TOLERANCE = 0.02
 
@@ -37,12 +39,14 @@ class Verdict(Struct, frozen=True):
     """Verdict on one metric of one measurement key of a job. why: reason for the outcome, in one sentence. advice: what
     the user can do, one item per line. here: repeats of the job. there: repeats of the reference. ratio: job /
     reference, or reference / job if a lower value is better, so that a ratio below 1 is worse. low, high: confidence
-    interval of `ratio`. noise: relative variation between the jobs of the history; None if it is unknown. shift: change
-    in the history that makes the outcome a regression; None if no change does. trend: None if the history was not used
-    in the comparison. warnings: objections that --force overrode, and a note if some runs lack the metric.
-    disturbances: lines that describe other activity on the nodes; empty unless the outcome is inconclusive or a
-    regression. forced: reason why the job is no measurement of storage, if it is compared because of --force; otherwise
-    empty.
+    interval of `ratio`. newest, before: numbers of the newest nights, and of the nights at the level of the reference,
+    that are compared; 0 if none are. noise: relative variation between nights; None if nothing is compared.
+    noise_source: where it comes from. a_year: number of such outcomes that occur by chance in a year; None if the level
+    did not change. shift: change in the history that makes the outcome a regression; None if no change does. trend:
+    None if the history was not used in the comparison. warnings: objections that --force overrode, and a note if some
+    runs lack the metric. disturbances: lines that describe other activity on the nodes; empty unless the outcome is
+    inconclusive or a regression. forced: reason why the job is no measurement of storage, if it is compared because of
+    --force; otherwise empty.
     """
 
     job: str
@@ -60,7 +64,11 @@ class Verdict(Struct, frozen=True):
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
+    newest: int = 0
+    before: int = 0
     noise: float | None = None
+    noise_source: NoiseSource | None = None
+    a_year: float | None = None
     shift: Shift | None = None
     trend: Trend | None = None
     warnings: tuple[str, ...] = ()
@@ -140,7 +148,8 @@ def references(entry: Entry) -> tuple[Reference, ...]:
 
 class _Case(NamedTuple):
     """One metric of a group of runs, and what this metric is compared with. alone: whether no other group of the job
-    has the same measurement key. earlier: entries of the history that ended before this job.
+    has the same measurement key. earlier: entries of the history that ended before this job. spreads: function that
+    returns the variation between nights of each measurement key.
     """
 
     group: Group
@@ -149,6 +158,11 @@ class _Case(NamedTuple):
     earlier: Sequence[Entry]
     references: Sequence[Reference]
     terms: Terms
+    spreads: Callable[[], Mapping[Key, NightSpread]]
+
+    def site(self) -> NightSpread:
+        """Return what the other measurements of the site tell about the variation between nights."""
+        return site_spread.elsewhere(self.spreads(), self.group.key)
 
     def verdict(self, outcome: Outcome, why: str, advice: Sequence[str] = ()) -> Verdict:
         """Return a verdict with an outcome and a reason, but without numbers."""
@@ -168,8 +182,9 @@ class _Case(NamedTuple):
 def _job(entry: Entry, history: Sequence[Entry], references: Sequence[Reference], terms: Terms) -> list[Verdict]:
     groups = run_groups.of(entry)
     earlier = [past for past in history if past.study != entry.study and past.ended <= entry.ended]
+    spreads = functools.cache(lambda: site_spread.measured(earlier))
     verdicts = [
-        _verdict(_Case(group, run_groups.alone(groups, group), metric, earlier, references, terms))
+        _verdict(_Case(group, run_groups.alone(groups, group), metric, earlier, references, terms, spreads))
         for group in groups
         for metric in ((group.main_metric,) if terms.metrics == USUAL.metrics else terms.metrics)
     ]
@@ -267,7 +282,7 @@ def _without_reference(case: _Case, near: Reference | None, differences: list[st
         differs = f"{near.name} differs in {'; '.join(differences)}"
         why = differs if case.terms.against else f"{why}; the nearest baseline: {differs}"
         advice = ["--force compares them nevertheless"]
-    history = trend.of(_nights(case), case.metric)
+    history = trend.of(_nights(case), case.metric, case.site())
     last = history.shifts[-1] if history.shifts else None
     is_worse = last is not None and last.ratio < 1 - case.terms.tolerance and not case.terms.against
     if not case.terms.against and not is_worse:
@@ -296,27 +311,26 @@ def _with_outcome(verdict: Verdict, outcome: Outcome, why: str, shift: Shift | N
 
 
 def _compared(case: _Case, near: Reference, there: Night, unlike: list[str]) -> Verdict:
-    """Compare the repeats of the job with those of the reference. If the measurement keys are equal, a drop in the
-    history after the reference counts too. near: the reference. there: its repeats. unlike: differences between the
-    measurement keys.
+    """Compare the job and the newest nights with the nights at the level of the reference. near: the reference. there:
+    its repeats. unlike: differences between the measurement keys.
     """
     nights, tolerance = _nights(case), case.terms.tolerance
-    weighed = regression.weigh(nights, there, case.metric, tolerance, is_same_key=not unlike)
-    difference, here = weighed.difference, nights[-1]
-    advice = (
-        regression.advice(difference, here, there, weighed.noise, tolerance)
-        if weighed.outcome == "inconclusive"
-        else []
-    )
+    weighed = regression.weigh(nights, there, case.metric, tolerance, not unlike, case.site)
+    difference = weighed.difference
+    advice = regression.advice(weighed, tolerance) if weighed.outcome == "inconclusive" else []
     return structs.replace(
-        case.verdict(weighed.outcome, regression.sentence(weighed, near.name, here, tolerance), advice),
-        here=here,
+        case.verdict(weighed.outcome, regression.sentence(weighed, near.name), advice),
+        here=nights[-1],
         there=there,
         reference=near.name,
         ratio=math.exp(difference.value),
-        low=None if difference.low is None else math.exp(difference.low),
-        high=None if difference.high is None else math.exp(difference.high),
-        noise=None if weighed.noise is None else math.expm1(weighed.noise.sd),
+        low=math.exp(difference.low),
+        high=math.exp(difference.high),
+        newest=weighed.newest,
+        before=weighed.before,
+        noise=math.expm1(weighed.spread.sd),
+        noise_source=weighed.spread.source,
+        a_year=weighed.a_year,
         shift=weighed.shift,
         trend=weighed.trend,
         warnings=tuple(_warnings(case, near, unlike)),

@@ -1,19 +1,16 @@
-"""Detection of steps, drifts and single outliers in a series of values. The series has one value per night. A night
-stands for one job. In this module, a rank is the statistical rank of a value, not an MPI rank. A segment is a range of
-consecutive nights.
+"""Detection of steps, drifts and outliers in a series of values, one a night.
 
-Three tests on the ranks of the values detect changes. Step: a scan over all positions at which the series can be split
-in two. Its statistic is that of Pettitt (Applied Statistics 28, 1979), with two differences. It is standardised at each
-position, so that recent changes are detected too. Its distribution is simulated rather than asymptotic. Drift: the test
-of Mann and Kendall. Spell: a segment of the series that differs from the nights before and after it. In addition,
-Student's t detects large steps. It needs fewer nights than the tests on ranks. Whether a change is reported as a step
-or as a drift depends on which model fits better: the medians before and after the step, or the line of Theil and Sen.
+The series is followed night by night, as a facility does. Each night belongs to a level. A new level begins when the
+mean of the newest nights differs from the earlier nights of the current level by more than the variation between nights
+explains. Single nights need stronger evidence than several nights. The thresholds were chosen in simulations so that
+about one false alarm a year occurs (tests/bench/nightly_rates.py). A level is withdrawn if further nights do not
+confirm it, and the series may return to the level before. Which of the changes are drifts is decided afterwards, by
+Schwarz's criterion.
 """
 
-import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 from typing import Literal, NamedTuple
 
@@ -21,299 +18,511 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from dlio_hpc.analysis.robust import Floats, RepeatNoise, mad, median
+from dlio_hpc.analysis.robust import Floats, mad, median
+from dlio_hpc.verdict import variation
+from dlio_hpc.verdict.variation import ASSUMED, NightSpread
 
 Kind = Literal["step", "drift"]
+Labels = npt.NDArray[np.int64]
 
-# Significance level. The series is tested again every night; at this level, a change is falsely reported in about 1 of
-# 50 series of 60 nights.
-LEVEL = 0.001
-# Minimum number of nights on either side of a step. Minimum number of nights of a series for a change to be detected.
-_SIDE, FEWEST = 3, 8
-# A night is an outlier if it deviates by more than this number of standard deviations. Minimum number of nights for
-# outliers to be detected.
+# For each number of newest nights: the normal deviate from which their mean is a new level. If a series is followed for
+# a year, a drop exceeds one of these by chance about once. In the first nights, which are few in a year, all of them
+# are lower, so that a drop is found although few nights show the level before it.
+THRESHOLDS = {1: 3.6, 2: 3.2, 3: 3.2, 5: 3.15, 8: 3.05, 13: 3.0}
+_EASED, _EARLY = 0.8, 60
+# Smallest number of nights of a level for a comparison with several newest nights.
+_BEFORE = 3
+# Nights count as if they deviated by at most this number of standard deviations, except a newest night by itself.
+_CLIP = 3.5
+# A level is withdrawn if it differs from the level before by less than this normal deviate.
+_WITHDRAWN = 2.5
+# A level is not withdrawn any more after this number of nights.
+_SETTLED = 10
+# Logarithm of the likelihood ratio from which the newest nights belong to the level before rather than to the current
+# one.
+_RETURNED = 3.0
+# The newest nights are usual if this share of the earlier nights deviated by this part of their deviation. Nights at
+# other levels must have done so in this number of spells.
+_USUAL, _AS_FAR, _SPELLS = 0.05, 0.8, 3
+# Skewness is estimated as if this number of further nights were symmetric.
+_SYMMETRIC = 20
+# Number of standard deviations from which a night is an outlier, and the smallest number of nights for outliers.
 _OUT, _FEWEST_FOR_OUTLIERS = 4.5, 6
-# Number of simulated series, and the seed of the simulation.
-_SIMULATED, _SEED = 20_000, 20_261_121
-# No simulation is made if the probability for a single place is above this.
-_NOT_RARE = 0.002
+# A spell of at most this number of nights is no change unless its normal deviate is larger than this.
+_SHORT, _SPELL = 3, 4.5
+_NIGHTS_OF_A_YEAR = 365.25
+# Probability that a date lies before or after the range of a change.
+_TAIL = 0.05
+# Number of positions that are tried at first for the begin and the end of a drift.
+_GRID = 40
 
 
 class Change(Struct, frozen=True):
-    """A change in the series. at: index of the first night after a step, or of the first night of a drift. until: index
-    of the last night of a drift; equal to `at` for a step. size: logarithm of (new level / old level). For a drift, the
-    old level is the level at its start, and the new level is the level at its end. p: probability that such a change
-    appears by chance.
+    """A change of level. at: index of the first night after a step, or of the first night of a drift. until: index of
+    the last night of a drift; equal to `at` for a step. size: logarithm of (new level / old level). earliest, latest:
+    range of indices that contains `at` with a probability of 90 %. certainty: probability that the change is of this
+    kind, if it is a step or a drift. a_year: number of such changes that occur by chance in a year of nights.
     """
 
     kind: Kind
     at: int
     until: int
     size: float
-    p: float
+    earliest: int
+    latest: int
+    certainty: float
+    a_year: float
+
+
+class CourseSpread(NamedTuple):
+    """Variation between nights around their levels. correlation: between consecutive nights. skewness: of the
+    distribution of nights.
+    """
+
+    sd: float
+    df: float
+    correlation: float = 0.0
+    skewness: float = 0.0
+
+    def error(self, count: int) -> float:
+        """Return the variance of the mean of `count` consecutive nights."""
+        rho = self.correlation
+        inflation = (1 + rho) / (1 - rho) - 2 * rho * (1 - rho**count) / (count * (1 - rho) ** 2)
+        return self.sd**2 * inflation / count
+
+
+class Alarm(NamedTuple):
+    """Beginning of a level. at: index of its first night. deviate: normal deviate of its difference to the level
+    before. newest: number of newest nights that showed it. excess: by how much the deviate exceeded the threshold.
+    """
+
+    at: int
+    deviate: float
+    newest: int
+    excess: float
+
+
+class State(NamedTuple):
+    """A series that was followed up to a night. labels: number of the level of each night. alarms: beginnings of the
+    levels after the first, in order of time.
+    """
+
+    labels: Labels
+    alarms: tuple[Alarm, ...]
+
+    @property
+    def current(self) -> int:
+        """Number of the level of the newest night."""
+        return int(self.labels[-1]) if len(self.labels) else 0
 
 
 class Changes(NamedTuple):
     """Changes in order of time. outliers: indices of the nights that are outliers. levels: level of each night
-    according to the changes. noise: night-to-night noise around these levels; None if there are too few nights.
+    according to the changes.
     """
 
     changes: tuple[Change, ...]
     outliers: tuple[int, ...]
     levels: Floats
-    noise: RepeatNoise | None
 
 
-class _Model(NamedTuple):
-    """A model of a series: its changes, and the level of each night. parameters: number of parameters that determine
-    `levels`.
+class Course(NamedTuple):
+    """A series that was followed to its last night. values: logarithms, one a night. extra: variance of each night in
+    addition to that of a usual night. labels: number of the level of each night. spread: variation between nights.
+    evidence: what showed the newest level; None if the level never changed.
     """
 
-    changes: tuple[Change, ...]
-    levels: Floats
+    values: Floats
+    extra: Floats
+    labels: Labels
+    spread: CourseSpread
+    evidence: Alarm | None
+
+    def level(self, nights: Labels) -> float:
+        """Return the level of some nights. nights: their indices."""
+        return level_of(self.values[nights], self.spread.sd)
+
+    def error(self, nights: Labels) -> float:
+        """Return the variance of the level of some nights. nights: their indices."""
+        return self.spread.error(len(nights)) + float(self.extra[nights].sum()) / len(nights) ** 2
+
+
+START = State(np.zeros(0, np.int64), ())
+
+
+def followed(values: Floats, prior: NightSpread = ASSUMED, extra: Floats | None = None) -> State:
+    """Follow a series night by night. values: logarithms of a metric, one a night, oldest first. prior: knowledge about
+    the variation between nights from elsewhere. extra: variance of each night in addition to that of a usual night.
+    """
+    state = START
+    for night in range(len(values)):
+        state = next_state(state, values[: night + 1], prior, extra)
+    return state
+
+
+def course(state: State, values: Floats, prior: NightSpread = ASSUMED, extra: Floats | None = None) -> Course:
+    """Return the course of a series that was followed. values, prior, extra: as for followed()."""
+    extra = np.zeros(len(values)) if extra is None else extra
+    spread = spread_of(values, state.labels, prior)
+    return Course(values, extra, state.labels, spread, state.alarms[-1] if state.alarms else None)
+
+
+def next_state(state: State, values: Floats, prior: NightSpread = ASSUMED, extra: Floats | None = None) -> State:
+    """Follow one more night, the last item of `values`. state: of the nights before it. prior, extra: as for
+    followed().
+    """
+    state = State(np.append(state.labels, state.current), state.alarms)
+    extra = np.zeros(len(values)) if extra is None else extra
+    state = _confirmed(state, values, prior)
+    state = _returned(state, values, prior)
+    alarm = _alarm(state, values, prior, extra)
+    return state if alarm is None else _begun(state, alarm)
+
+
+def spread_of(values: Floats, labels: Labels, prior: NightSpread) -> CourseSpread:
+    """Return the variation of nights around their levels. values: logarithms, one a night. labels: of their levels."""
+    residuals = np.empty(len(values))
+    for label in np.unique(labels):
+        is_of_level = labels == label
+        residuals[is_of_level] = values[is_of_level] - values[is_of_level].mean()
+    df = max(0, len(values) - len(np.unique(labels)))
+    if df == 0:
+        known = variation.combined(NightSpread(0.0, 0), prior)
+        return CourseSpread(known.sd, known.df)
+    scale = mad(residuals) if df >= 4 else math.inf
+    clipped = np.clip(residuals, -_CLIP * scale, _CLIP * scale) if scale > 0 else residuals
+    squares = float((clipped**2).sum())
+    spread = variation.combined(NightSpread(math.sqrt(squares / df), df), prior)
+    return CourseSpread(max(spread.sd, 1e-9), spread.df, *_shape(clipped, squares))
+
+
+def _shape(residuals: Floats, squares: float) -> tuple[float, float]:
+    """Return the correlation of consecutive nights, corrected for the estimation of their mean, and the skewness. Both
+    are moved towards 0, the more the fewer nights there are. squares: sum of the squares of the residuals.
+    """
+    count = len(residuals)
+    if count < 4 or squares <= 0:
+        return 0.0, 0.0
+    raw = float((residuals[1:] * residuals[:-1]).sum()) / squares
+    correlation = (raw + 1 / count) * count / (count - 3)
+    skewness = float((residuals**3).mean()) / (squares / count) ** 1.5 * count / (count + _SYMMETRIC)
+    return min(0.8, max(0.0, correlation)), skewness
+
+
+def level_of(values: Floats, sd: float) -> float:
+    """Return the level of nights: their mean, where no night counts as if it deviated from the median by more than 3
+    standard deviations.
+    """
+    middle = median(values)
+    return float(np.clip(values, middle - _CLIP * sd, middle + _CLIP * sd).mean())
+
+
+def deviate(difference: float, variance: float, df: float) -> float:
+    """Return the normal deviate that is as rare as a difference whose variance was estimated (D. L. Wallace, Annals of
+    Mathematical Statistics 30, 1959). df: degrees of freedom of the variance.
+    """
+    if variance <= 0:
+        return math.copysign(math.inf, difference) if difference else 0.0
+    t = difference / math.sqrt(variance)
+    if math.isinf(df):
+        return t
+    normal = math.sqrt(df * math.log1p(t * t / df)) * (8 * df + 1) / (8 * df + 3)
+    return math.copysign(normal, t)
+
+
+def _alarm(state: State, values: Floats, prior: NightSpread, extra: Floats) -> Alarm | None:
+    """Return the beginning of a new level if the newest nights show one, otherwise None. Of several numbers of newest
+    nights, the one that exceeds its threshold by most counts.
+    """
+    places = np.flatnonzero(state.labels == state.current)
+    best: Alarm | None = None
+    eased = _EASED * max(0.0, 1 - len(values) / _EARLY)
+    for newest, full in THRESHOLDS.items():
+        threshold = full - eased
+        if len(places) - newest < (1 if newest == 1 else _BEFORE):
+            break
+        z = _deviate_of_newest(state, values, places, newest, prior, extra)
+        if abs(z) > threshold + (0.0 if best is None else best.excess):
+            best = Alarm(int(places[-newest]), z, newest, abs(z) - threshold)
+    if best is None or _is_usual(values, places, best.newest):
+        return None
+    if best.newest == 1:
+        return best
+    return best._replace(at=_first_night(values[places], places, best.newest))
+
+
+def _deviate_of_newest(
+    state: State, values: Floats, places: Labels, newest: int, prior: NightSpread, extra: Floats
+) -> float:
+    """Return the normal deviate of the difference between the newest nights and the earlier nights of their level.
+    places: indices of the nights of the level.
+    """
+    before, after = places[:-newest], places[-newest:]
+    known = int(after[0])
+    spread = spread_of(values[:known], state.labels[:known], prior)
+    old = level_of(values[before], spread.sd)
+    differences = values[after] - old
+    if newest > 1:
+        limit = _CLIP * np.sqrt(spread.sd**2 + extra[after])
+        differences = np.clip(differences, -limit, limit)
+    added = float(extra[after].sum()) / newest**2
+    z = deviate(float(differences.mean()), spread.error(newest) + spread.error(len(before)) + added, spread.df)
+    return _symmetric(z, spread.skewness / math.sqrt(newest))
+
+
+def _symmetric(z: float, skewness: float) -> float:
+    """Return a normal deviate that is as rare as one of a skewed distribution (E. A. Cornish and R. A. Fisher, Revue de
+    l'Institut International de Statistique 5, 1938).
+    """
+    corrected = z - skewness * max(0.0, z * z - 1) / 6
+    return corrected if corrected * z > 0 else 0.0
+
+
+def _is_usual(values: Floats, places: Labels, newest: int) -> bool:
+    """Return whether earlier nights were often nearly as far from the current level as the newest nights are: single
+    nights of this level, or several spells at any level. places: indices of the nights of the current level.
+    """
+    middle = median(values[places[:-newest]])
+    sums = np.cumsum(np.concatenate([[0.0], values - middle]))
+    means = (sums[newest:] - sums[:-newest]) / newest
+    is_as_far = means * np.sign(means[-1]) >= _AS_FAR * abs(means[-1])
+    if newest == 1 and float(is_as_far[places[:-1]].mean()) >= _USUAL:
+        return True
+    earlier = is_as_far[:-newest]
+    begins = earlier & ~np.concatenate([[False], earlier[:-1]])
+    return int(begins.sum()) >= _SPELLS and float(earlier.mean()) >= _USUAL
+
+
+def _first_night(values: Floats, places: Labels, newest: int) -> int:
+    """Return the index of the first night of a new level that the newest nights show: the split of the nights of the
+    current level into two that leaves the smallest squares. values: of these nights. places: their indices.
+    """
+    count = len(values)
+    first, last = max(1, count - 2 * newest), count - 1
+    splits = np.arange(first, last + 1)
+    sums = np.cumsum(values)
+    after = count - splits
+    difference = (sums[-1] - sums[splits - 1]) / after - sums[splits - 1] / splits
+    return int(places[int(splits[np.argmax(difference**2 * splits * after / count)])])
+
+
+def _begun(state: State, alarm: Alarm) -> State:
+    labels = state.labels.copy()
+    is_new = (np.arange(len(labels)) >= alarm.at) & (labels == state.current)
+    labels[is_new] = int(labels.max()) + 1
+    return State(labels, (*state.alarms, alarm))
+
+
+def _before(state: State) -> int:
+    """Return the number of the level before the current one."""
+    at = state.alarms[-1].at
+    return int(state.labels[at - 1])
+
+
+def _confirmed(state: State, values: Floats, prior: NightSpread) -> State:
+    """Withdraw the current level if its nights do not differ from the level before any more."""
+    if not state.alarms or _before(state) > state.current:
+        return state
+    is_new, is_old = state.labels == state.current, state.labels == _before(state)
+    count = int(is_new.sum())
+    if count > _SETTLED:
+        return state
+    spread = spread_of(values, state.labels, prior)
+    difference = level_of(values[is_new], spread.sd) - level_of(values[is_old], spread.sd)
+    z = deviate(difference, spread.error(count) + spread.error(int(is_old.sum())), spread.df)
+    if abs(z) >= _WITHDRAWN:
+        return state
+    return State(np.where(is_new, _before(state), state.labels), state.alarms[:-1])
+
+
+def _returned(state: State, values: Floats, prior: NightSpread) -> State:
+    """Let the newest nights belong to the level before the current one, if they resemble it much more."""
+    if not state.alarms or _before(state) > state.current:
+        return state
+    places, old = np.flatnonzero(state.labels == state.current), _before(state)
+    for newest in (1, 2):
+        if len(places) <= newest:
+            break
+        after = places[-newest:]
+        spread = spread_of(values[: after[0]], state.labels[: after[0]], prior)
+        levels = [level_of(values[nights], spread.sd) for nights in (state.labels == old, places[:-newest])]
+        far = [np.minimum(np.abs(values[after] - level) / spread.sd, _CLIP + 1) for level in levels]
+        if float((far[1] ** 2 - far[0] ** 2).sum()) / 2 > _RETURNED and float(far[0].max()) < 2:
+            labels = state.labels.copy()
+            labels[after] = old
+            z = (levels[0] - levels[1]) / spread.sd
+            return State(labels, (*state.alarms, Alarm(int(after[0]), z, newest, 0.0)))
+    return state
+
+
+def a_year(alarm: Alarm, now: float = 0.0) -> float:
+    """Return the number of levels with at least this evidence that begin by chance in a year of nights. now: normal
+    deviate of the level after further nights.
+    """
+    excess = max(alarm.excess, abs(now) - max(THRESHOLDS.values()))
+    return _NIGHTS_OF_A_YEAR * sum(NormalDist().cdf(-threshold - excess) for threshold in THRESHOLDS.values())
+
+
+def described(state: State, nights: Course) -> Changes:
+    """Return the changes of a series that was followed. Consecutive changes in the same direction are one drift, if a
+    drift fits better than steps.
+    """
+    values, spread = nights.values, nights.spread
+    state = _without_short_spells(state, nights)
+    levels = np.empty(len(values))
+    for label in np.unique(state.labels):
+        levels[state.labels == label] = level_of(values[state.labels == label], spread.sd)
+    is_far = np.abs(values - levels) > _OUT * spread.sd
+    changes: list[Change] = []
+    for group, begin, end in _groups(state, values, levels):
+        kept = np.flatnonzero(~is_far[begin:end]) + begin
+        changes += _fitted(group, values, levels, kept)
+    outliers = np.flatnonzero(np.abs(values - levels) > _OUT * spread.sd)
+    if len(values) < _FEWEST_FOR_OUTLIERS:
+        outliers = outliers[:0]
+    return Changes(tuple(changes), tuple(map(int, outliers)), levels)
+
+
+def _without_short_spells(state: State, nights: Course) -> State:
+    """Return a state without the spells of few nights between nights of another level that could be there by chance. A
+    single night is no spell: it may be an outlier.
+    """
+    labels, alarms = state.labels.copy(), list(state.alarms)
+    for alarm, end in reversed(list(itertools.pairwise(state.alarms))):
+        around = np.flatnonzero(labels == labels[alarm.at - 1])
+        spell = np.arange(alarm.at, end.at)
+        if labels[end.at] != labels[alarm.at - 1]:
+            continue
+        together = np.concatenate([around, spell])
+        scale = max(float(nights.values[together].std()), nights.spread.sd)
+        z = (nights.level(spell) - nights.level(around)) / (scale * math.sqrt(1 / len(spell) + 1 / len(around)))
+        if len(spell) == 1 or (len(spell) <= _SHORT and abs(z) < _SPELL):
+            labels[spell] = labels[alarm.at - 1]
+            alarms = [kept for kept in alarms if kept not in (alarm, end)]
+    return State(labels, tuple(alarms))
+
+
+def _groups(state: State, values: Floats, levels: Floats) -> Iterator[tuple[list[Alarm], int, int]]:
+    """Yield the groups of consecutive alarms in the same direction. The second and third value are the index of the
+    first night of the level before the group, and the index after the last night of its last level.
+    """
+    alarms = list(state.alarms)
+    ends = [*(alarm.at for alarm in alarms), len(values)]
+    signs = [np.sign(levels[alarm.at] - levels[alarm.at - 1]) for alarm in alarms]
+    first = 0
+    for number in range(1, len(alarms) + 1):
+        if number == len(alarms) or signs[number] != signs[first]:
+            yield alarms[first:number], ends[first - 1] if first else 0, ends[number]
+            first = number
+
+
+def _fitted(group: list[Alarm], values: Floats, levels: Floats, kept: Labels) -> Iterator[Change]:
+    """Yield the changes of a group: a drift, or its steps. values: of all nights. levels: of all nights; those of a
+    drift are set. kept: indices of the nights to which the models are fitted.
+    """
+    y = values[kept]
+    steps = float(((y - levels[kept]) ** 2).sum())
+    count = len(y)
+    penalty = math.log(count)
+    drift = _drift(y)
+    if drift is None:
+        cost_of_drift = math.inf
+    else:
+        cost_of_drift = count * math.log(max(drift.squares, 1e-18) / count) + drift.parameters * penalty
+    # The position of a step costs as much as two parameters (N. R. Zhang and D. O. Siegmund, Biometrics 63, 2007).
+    cost_of_steps = count * math.log(max(steps, 1e-18) / count) + (3 * len(group) + 1) * penalty
+    probability = 1 / (1 + math.exp(min(500.0, max(-500.0, (cost_of_drift - cost_of_steps) / 2))))
+    chance = min(a_year(alarm) for alarm in group)
+    if drift is not None and probability > 0.5:
+        begin, end = int(kept[drift.begin]), int(kept[drift.end])
+        earliest, latest = (int(kept[place]) for place in drift.range)
+        nights = np.arange(kept[0], kept[-1] + 1)
+        share = np.clip((nights - begin + 1) / max(1, end - begin + 1), 0, 1)
+        levels[kept[0] : kept[-1] + 1] = drift.old + drift.size * share
+        yield Change("drift", begin, end, drift.size, earliest, latest, probability, chance)
+        return
+    for number, alarm in enumerate(group):
+        stop = group[number + 1].at if number + 1 < len(group) else kept[-1] + 1
+        start = group[number - 1].at if number else kept[0]
+        near = kept[(kept >= start) & (kept < stop)]
+        earliest, latest = _dates(values[near], near, alarm.at)
+        size = float(levels[alarm.at] - levels[alarm.at - 1])
+        yield Change("step", alarm.at, alarm.at, size, earliest, latest, 1 - probability, a_year(alarm))
+
+
+class _Drift(NamedTuple):
+    """A drift in a series of nights: its first and last night, the range of its first night, the level before it, and
+    the squares that remain. parameters: number of parameters of the model.
+    """
+
+    begin: int
+    end: int
+    range: tuple[int, int]
+    old: float
+    size: float
+    squares: float
     parameters: int
 
 
-def find(values: Floats, level: float = LEVEL) -> Changes:
-    """Detect the changes in a series. values: logarithms of a metric, one per night, oldest first. level: significance
-    level.
+def _drift(y: Floats) -> _Drift | None:
+    """Return the best fit of a level that is constant, changes by the same amount every night, and is constant again.
+    The last part may be missing. Return None if there are too few nights.
     """
-    model = _model(values, 0, level)
-    residuals = values - model.levels
-    outliers = _outliers(residuals)
-    return Changes(model.changes, outliers, model.levels, _noise(residuals, outliers, model.parameters))
-
-
-def _model(values: Floats, first: int, level: float) -> _Model:
-    """Return the model that fits a segment of the series best. values: the values of the segment. first: index of its
-    first night in the series. level: significance level.
-    """
-    flat = _Model((), np.full(len(values), median(values) if len(values) else 0.0), 1)
-    if len(values) < FEWEST:
-        return flat
-    place, p_step = _split(values)
-    slope, p_drift = _trend(values)
-    if min(p_step, p_drift) >= level:
-        first_in, first_after, p = _spell(values)
-        return _steps(values, first, level, [first_in, first_after], p) if p < level / 2 else flat
-    if p_step >= level:
-        return _line(values, first, slope, p_drift)
-    step = _steps(values, first, level, [place], p_step)
-    if p_drift >= level:
-        return step
-    return min(step, _line(values, first, slope, p_drift), key=lambda model: _cost(values, model))
-
-
-def _steps(values: Floats, first: int, level: float, places: list[int], p: float) -> _Model:
-    """Return a model with steps at the positions `places`. Each step is first shifted to the position where it fits
-    best. The steps divide `values` into segments. A segment may contain further changes, so a model is fitted to each
-    segment. first: index of the first night of `values` in the whole series. p: probability that the steps appear by
-    chance.
-    """
-    ends = _refined(values, [0, *places, len(values)])
-    parts = [_model(values[begin:end], first + begin, level) for begin, end in itertools.pairwise(ends)]
-    changes: list[Change] = list(parts[0].changes)
-    for place, (before, after) in zip(ends[1:], itertools.pairwise(parts), strict=False):
-        size = float(after.levels[0] - before.levels[-1])
-        changes += [Change("step", first + place, first + place, size, p), *after.changes]
-    levels = np.concatenate([part.levels for part in parts])
-    return _Model(tuple(changes), levels, sum(part.parameters for part in parts) + len(places))
-
-
-def _refined(values: Floats, ends: list[int]) -> list[int]:
-    """Shift each step by a few nights at most, because the tests on ranks locate a step only approximately. The new
-    position is that at which the deviations from the medians before and after the step are smallest. ends: 0, the
-    positions of the steps, and the length of the series. Return `ends` with the new positions of the steps; the first
-    and the last item are unchanged.
-    """
-    refined = list(ends)
-    for number in range(1, len(ends) - 1):
-        begin, place, end = refined[number - 1], ends[number], ends[number + 1]
-        near = range(max(begin + 1, place - _SIDE), min(end - 1, place + _SIDE) + 1)
-        refined[number] = min(near, key=lambda at: _residual(values[begin:at]) + _residual(values[at:end]))
-    return refined
-
-
-def _residual(values: Floats) -> float:
-    """Return the sum of absolute deviations from the median."""
-    return float(np.abs(values - median(values)).sum())
-
-
-def _cost(values: Floats, model: _Model) -> float:
-    """Return Schwarz's criterion of a model, for residuals with heavy tails. A lower value is better."""
-    count = len(values)
-    residual = max(float(np.abs(values - model.levels).mean()), 1e-12)
-    return 2 * count * math.log(residual) + model.parameters * math.log(count)
-
-
-def _line(values: Floats, first: int, slope: float, p: float) -> _Model:
-    """Return the model of a drift: a line with `slope` per night. p: probability that the drift appears by chance."""
-    nights = np.arange(len(values), dtype=np.float64)
-    levels = slope * nights + median(values - slope * nights)
-    last = first + len(values) - 1
-    return _Model((Change("drift", first, last, slope * (len(values) - 1), p),), levels, 2)
-
-
-def _split(values: Floats) -> tuple[int, float]:
-    """Find the position at which the series splits best into two levels. Return the index of the first night after the
-    split, and the probability that such a split appears by chance.
-    """
-    scan = _scan(_ranks(values)[np.newaxis])[0]
-    best = int(np.argmax(scan))
-    by_ranks = best + _SIDE, _p(float(scan[best]), len(values), _simulated_splits)
-    place, p = _gap(values)
-    return min(by_ranks, (place, 2 * p), key=lambda candidate: candidate[1])
-
-
-def _gap(values: Floats) -> tuple[int, float]:
-    """Find the split at which the means before and after it differ most, relative to the residuals. Return the index of
-    the first night after the split, and an upper bound on the probability that such a difference appears by chance
-    anywhere in the series. A single outlier enlarges the residuals and is therefore not reported as a step.
-    """
-    count = len(values)
-    places = np.arange(_SIDE, count - _SIDE + 1)
-    sums, squares = np.cumsum(values)[places - 1], float(((values - values.mean()) ** 2).sum())
-    difference = sums / places - (values.sum() - sums) / (count - places)
-    between = difference**2 * places * (count - places) / count
-    residual = np.maximum(squares - between, 1e-18)
-    best = int(np.argmax(between / residual))
-    # Student's t converted to a normal deviate; D. L. Wallace, Annals of Mathematical Statistics 30, 1959.
-    df = count - 2
-    deviate = math.sqrt(df * math.log1p(float(between[best] / residual[best]))) * (1 - 3 / (4 * df))
-    return int(places[best]), min(1.0, 2 * len(places) * NormalDist().cdf(-deviate))
-
-
-def _spell(values: Floats) -> tuple[int, int, float]:
-    """Find the inner segment of the series that differs most from the nights before and after it. A single split does
-    not detect such a segment. Return three values: the index of its first night, the index of the first night after it,
-    and the probability that such a segment appears by chance.
-    """
-    count = len(values)
-    if count < 3 * _SIDE:
-        return 0, 0, 1.0
-    sums = np.cumsum(_ranks(values) - (count + 1) / 2)[_SIDE - 1 : count - _SIDE]
-    scan = np.abs(sums - sums[:, np.newaxis]) / _deviations(count)
-    begin, end = (int(place) for place in np.unravel_index(int(scan.argmax()), scan.shape))
-    return begin + _SIDE, end + _SIDE, _p(float(scan[begin, end]), count, _simulated_spells)
-
-
-@functools.cache
-def _deviations(count: int) -> Floats:
-    """Return a matrix with the standard deviation of the rank sum of each segment of a series of `count` nights. Let s
-    be the minimum number of nights on either side of a step. The item (i, j) belongs to the segment whose first night
-    has index s + i and that ends before the night with index s + j. It is infinite if the segment is shorter than s.
-    """
-    places = np.arange(_SIDE, count - _SIDE + 1)
-    lengths = places - places[:, np.newaxis]
-    variances = lengths * (count - lengths) * (count + 1) / 12
-    return np.sqrt(np.where(lengths >= _SIDE, variances, np.inf))
-
-
-def _p(most: float, count: int, simulated: Callable[[int], Floats]) -> float:
-    """Return the p-value of a statistic: the probability that the largest statistic in a series of `count` nights
-    without a change is at least `most`. If `most` is not rare even at a single position, no series are simulated, and
-    the probability for a single position is returned. simulated: function that simulates series of `count` nights and
-    returns the largest statistic of each series, in ascending order.
-    """
-    at_least = 2 * NormalDist().cdf(-most)
-    if at_least > _NOT_RARE:
-        return at_least
-    maxima = simulated(count)
-    beyond = len(maxima) - int(np.searchsorted(maxima, most - 1e-6))
-    return (1 + beyond) / (1 + len(maxima))
-
-
-def _scan(ranks: Floats) -> Floats:
-    """Return a statistic for each split of each series: by how many standard deviations the sum of the ranks before the
-    split deviates from its expectation. Let s be the minimum number of nights on either side of a split. ranks:
-    statistical rank of each night in its series, shape (series, nights). The result has the shape (series, splits);
-    column i belongs to the split with s + i nights before it.
-    """
-    count = ranks.shape[1]
-    places = np.arange(_SIDE, count - _SIDE + 1)
-    sums = np.cumsum(ranks - (count + 1) / 2, axis=1)[:, places - 1]
-    deviations: Floats = np.abs(sums) / np.sqrt(places * (count - places) * (count + 1) / 12)
-    return deviations
-
-
-def _spells(ranks: Floats) -> Iterator[tuple[int, Floats]]:
-    """Yield pairs: a length of a segment, and the statistics of all segments of this length. Each segment has at least
-    s nights before it and after it; s is the minimum number of nights on either side of a step. The statistics are an
-    array of shape (series, positions). Column i holds the absolute z-score of the rank sum (Wilcoxon) of the segment
-    whose first night has index s + i. ranks: statistical rank of each night in its series, shape (series, nights).
-    """
-    count = ranks.shape[1]
-    sums = np.cumsum(ranks - (count + 1) / 2, axis=1)[:, _SIDE - 1 : count - _SIDE]
-    for length in range(_SIDE, count - 2 * _SIDE + 1):
-        deviation = math.sqrt(length * (count - length) * (count + 1) / 12)
-        yield length, np.abs(sums[:, length:] - sums[:, :-length]) / deviation
-
-
-@functools.cache
-def _simulated_splits(count: int) -> Floats:
-    """Simulate series without a change. Return the largest statistic of _scan() in each series, in ascending order."""
-    return np.sort(_scan(_simulated_ranks(count)).max(axis=1))
-
-
-@functools.cache
-def _simulated_spells(count: int) -> Floats:
-    """Simulate series without a change. Return the largest statistic of _spells() in each series, in ascending
-    order.
-    """
-    most = np.zeros(_SIMULATED)
-    for _, scan in _spells(_simulated_ranks(count)):
-        np.maximum(most, scan.max(axis=1), out=most)
-    return np.sort(most)
-
-
-def _simulated_ranks(count: int) -> Floats:
-    """Return random permutations of the ranks 1 to `count`, as an array of shape (series, nights)."""
-    random = np.random.default_rng([_SEED, count])
-    return np.argsort(random.random((_SIMULATED, count)), axis=1).astype(np.float64) + 1
-
-
-def _ranks(values: Floats) -> Floats:
-    """Return the statistical ranks of the values, starting at 1. Equal values get the mean of their ranks."""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    shared: Floats = (ends - (counts - 1) / 2)[places.reshape(-1)]
-    return shared
-
-
-def _trend(values: Floats) -> tuple[float, float]:
-    """Return two values. The first is the median slope per night over all pairs of nights. The second is the
-    probability that, in a series without a trend, the numbers of rising and falling pairs differ by at least as much as
-    in `values`.
-    """
-    count = len(values)
-    rows, columns = _pairs(count)
-    rises = values[columns] - values[rows]
-    agree = float(np.sign(rises).sum())
-    deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
-    p = 2 * NormalDist().cdf(-max(abs(agree) - 1, 0) / deviation)
-    return median(rises / (columns - rows)), p
-
-
-@functools.cache
-def _pairs(count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    rows, columns = np.triu_indices(count, 1)
-    return rows, columns
-
-
-def _outliers(residuals: Floats) -> tuple[int, ...]:
-    """Return the indices of the nights whose residual is an outlier."""
-    scale = mad(residuals)
-    if len(residuals) < _FEWEST_FOR_OUTLIERS or scale <= 0:
-        return ()
-    return tuple(int(place) for place in np.flatnonzero(np.abs(residuals) > _OUT * scale))
-
-
-def _noise(residuals: Floats, outliers: tuple[int, ...], parameters: int) -> RepeatNoise | None:
-    """Return the night-to-night noise of the history, or None if there are too few nights. Outliers are left out.
-    residuals: deviations of the nights from a model. parameters: number of parameters of this model.
-    """
-    kept = np.delete(residuals, outliers)
-    df = len(kept) - parameters
-    if len(kept) < 5 or df < 3:
+    count = len(y)
+    if count < 6:
         return None
-    return RepeatNoise(math.sqrt(float((kept**2).sum()) / df), df)
+    nights = np.arange(count)
+    open_fit = _best_drift(y, nights, range(count - 3), [count - 1])
+    step = max(1, count // _GRID)
+    coarse = _best_drift(y, nights, range(0, count - 3, step), range(3, count - 1, step))
+    begins = range(max(0, coarse[1] - step), min(count - 3, coarse[1] + step) + 1)
+    ends = range(max(3, coarse[2] - step), min(count - 2, coarse[2] + step) + 1)
+    fine = _best_drift(y, nights, begins, ends)
+    is_open = open_fit[0] <= fine[0] * count ** (1 / count)  # a parameter less
+    squares, begin, end, old, size = open_fit if is_open else fine
+    costs = np.array([_best_drift(y, nights, [place], [end])[0] for place in range(end - 1)])
+    return _Drift(begin, end, _range(costs, count), old, size, squares, 3 if is_open else 4)
+
+
+def _best_drift(
+    y: Floats, nights: Labels, begins: Sequence[int], ends: Sequence[int]
+) -> tuple[float, int, int, float, float]:
+    """Return the best of the drifts that begin and end at these positions: the squares that remain, its first and last
+    night, the level before it and its size.
+    """
+    pairs = [(begin, end) for begin in begins for end in ends if end - begin >= 2]
+    starts, stops = np.array(pairs)[:, :1], np.array(pairs)[:, 1:]
+    shares = np.clip((nights - starts + 1) / (stops - starts + 1), 0, 1)
+    centred = shares - shares.mean(axis=1, keepdims=True)
+    variances = np.maximum((centred**2).sum(axis=1), 1e-12)
+    sizes = centred @ y / variances
+    total = float(((y - y.mean()) ** 2).sum())
+    squares = total - sizes**2 * variances
+    best = int(np.argmin(np.round(squares / max(total, 1e-18), 9)))  # rounding errors do not decide
+    old = float(y.mean() - sizes[best] * shares[best].mean())
+    return max(0.0, float(squares[best])), *pairs[best], old, float(sizes[best])
+
+
+def _range(squares: Floats, count: int) -> tuple[int, int]:
+    """Return the range of positions that contains the true one with a probability of 90 %. squares: that remain if the
+    change is at each position. count: number of nights.
+    """
+    logs = -count / 2 * np.log(np.maximum(squares, 1e-18) / max(float(squares.min()), 1e-18))
+    cumulated = np.cumsum(np.exp(logs)) / np.exp(logs).sum()
+    first, last = np.searchsorted(cumulated, [_TAIL, 1 - _TAIL])
+    return int(first), int(min(last, len(squares) - 1))
+
+
+def _dates(y: Floats, places: Labels, at: int) -> tuple[int, int]:
+    """Return the range of indices that contains the first night of a step with a probability of 90 %. y: values of the
+    nights of the levels before and after it. places: their indices.
+    """
+    count = len(y)
+    if count < 3:
+        return at, at
+    splits = np.arange(1, count)
+    sums = np.cumsum(y)
+    difference = (sums[-1] - sums[:-1]) / (count - splits) - sums[:-1] / splits
+    squares = ((y - y.mean()) ** 2).sum() - difference**2 * splits * (count - splits) / count
+    first, last = _range(np.maximum(squares, 0), count)
+    return min(at, int(places[first + 1])), max(at, int(places[last + 1]))

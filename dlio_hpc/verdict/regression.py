@@ -1,98 +1,264 @@
-"""Regression test. The outcome, its wording and advice are derived from the difference between a job and its reference,
-and from the confidence interval of this difference.
+"""Regression test. A job is compared with the nights at the level of its reference. The outcome, its sentence and
+advice are derived from the change of level since the reference, and from the interval of the difference.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from statistics import NormalDist
 from typing import NamedTuple
 
-from dlio_hpc.analysis import robust
-from dlio_hpc.analysis.robust import Difference, RepeatNoise
+import numpy as np
+
+from dlio_hpc.analysis import students_t
 from dlio_hpc.records.outcomes import Outcome
-from dlio_hpc.results.metrics import METRICS, MetricName
-from dlio_hpc.verdict import trend
-from dlio_hpc.verdict.change_detection import FEWEST
-from dlio_hpc.verdict.trend import Night, Shift, Trend
+from dlio_hpc.results.metrics import MetricName
+from dlio_hpc.verdict import change_detection, trend, variation
+from dlio_hpc.verdict.change_detection import Course, CourseSpread, Labels
+from dlio_hpc.verdict.trend import Followed, Night, Shift, Trend
+from dlio_hpc.verdict.variation import ASSUMED, NightSpread, NoiseSource
 
-# Largest number of repeats that advice asks for. If more are needed, the advice is a larger tolerance.
-_MOST_REPEATS = 50
-# Upper limit, in percent, of the tolerances that advice suggests.
-_WIDEST = 50
+# Probability that the true difference lies below the interval of a difference, and that it lies above it.
+_TAIL = 0.05
+# The newest nights that are compared are so many that half of the interval's width is this share of the tolerance.
+_PRECISE = 0.7
+# Number of nights before a comparison relies on the nights of the measurement itself. Until then, a normal deviate of
+# this size is a regression: 1 in 100 by chance.
+FEWEST, _FIRST_DEVIATE = 5, 2.4
+# A reference belongs to the level after a change that begins at most this number of nights after it, if it resembles
+# that level more by this logarithm of the likelihood ratio.
+_MISDATED, _RESEMBLES = 3, 1.0
+# Largest number of nights that advice asks for, and upper limit, in percent, of the tolerances that advice suggests.
+_MOST_NIGHTS, _WIDEST = 60, 50
 
 
-def outcome_of(difference: Difference, tolerance: float) -> Outcome:
-    """Return the outcome for a difference between logarithms of a metric. The outcome is `inconclusive` in two cases.
-    Either the noise is unknown, or the difference is compatible both with mere noise and with a drop beyond the
-    tolerance.
-    """
-    if difference.low is None or difference.high is None or difference.half is None:
-        return "inconclusive"
-    ratio, low, high = (math.exp(end) for end in (difference.value, difference.low, difference.high))
-    if ratio < 1 - tolerance:
-        return "regression" if high < 1 else "inconclusive"
-    if ratio > 1 + tolerance and low > 1:
-        return "improved"
-    return "inconclusive" if difference.half > tolerance and low < 1 - tolerance else "pass"
+class LevelDifference(NamedTuple):
+    """LevelDifference of two levels, as logarithm. low, high: ends of its 90 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def half(self) -> float:
+        """Half of the interval's width."""
+        return (self.high - self.low) / 2
 
 
 class Weighed(NamedTuple):
-    """Result of a comparison with a reference. outcome: the outcome in view of the history. alone: the outcome if only
-    the job's repeats are compared with those of the reference, without the history. shift: the largest drop in the
-    history after the reference. It is None if there was no such drop, or if the drop does not affect the outcome.
+    """Result of a comparison with a reference. newest: number of nights that are compared with those at the level of
+    the reference; the last of them is the night of the job. before: number of nights at the level of the reference; 0
+    if the job is the reference itself.
+    spread: variation between nights. trend: the history. shift: change of level since the reference that makes the
+    outcome a regression; None if there is none. a_year: number of such outcomes that occur by chance in a year; None if
+    the level did not change.
     """
 
     outcome: Outcome
-    alone: Outcome
-    difference: Difference
-    noise: RepeatNoise | None
+    difference: LevelDifference
+    newest: int
+    before: int
+    spread: NightSpread
     trend: Trend
     shift: Shift | None
+    a_year: float | None
+
+
+def outcome_of(difference: LevelDifference, tolerance: float, is_changed: bool) -> Outcome:
+    """Return the outcome for a difference of levels. is_changed: whether the level has changed by more than the
+    variation between nights explains. `pass` means that the interval excludes a drop beyond the tolerance.
+    """
+    if is_changed and difference.high < 0 and difference.value < math.log(1 - tolerance):
+        return "regression"
+    if is_changed and difference.low > 0 and difference.value > math.log(1 + tolerance):
+        return "improved"
+    return "pass" if difference.low > math.log(1 - tolerance) else "inconclusive"
 
 
 def weigh(
-    nights: Sequence[Night], reference: Night, metric: MetricName, tolerance: float, is_same_key: bool = True
+    nights: Sequence[Night],
+    reference: Night,
+    metric: MetricName,
+    tolerance: float,
+    is_same_key: bool = True,
+    site: Callable[[], NightSpread] = lambda: ASSUMED,
 ) -> Weighed:
     """Compare the last item of `nights`, the job to judge, with `reference`. nights: one Night for each job in the
     history, oldest first, followed by the Night of the job to judge. reference: the Night of the reference. A Night
     holds the repeats of a job. is_same_key: whether the measurement keys of job and reference are equal. If they are
-    equal, a drop in the history after the reference also makes the outcome a regression.
+    not, the job is compared with the reference alone. site: function that returns knowledge about the variation between
+    nights from other measurements.
     """
-    noise = trend.noise(nights[:-1], metric)
-    difference = robust.difference(trend.logs(nights[-1].values, metric), trend.logs(reference.values, metric), noise)
-    alone, history = outcome_of(difference, tolerance), trend.of(nights, metric)
-    shift = (
-        _largest_drop(history, reference, metric, difference, tolerance)
-        if is_same_key and alone != "improved"
-        else None
+    if nights[-1].job == reference.job:
+        return _itself(nights, metric, site())
+    if not is_same_key:
+        return _single(nights, reference, metric, tolerance, site())
+    series, place = _with_reference(nights, reference)
+    known = site()
+    followed = trend.followed(series, metric, known, place)
+    at = followed.series.place(place)
+    result = compared(followed.course, at, tolerance)
+    return Weighed(
+        outcome=result.outcome,
+        difference=result.difference,
+        newest=len(result.levels.newest),
+        before=len(result.levels.before),
+        spread=_known(followed.course.spread, len(followed.course.labels), known),
+        trend=followed.trend,
+        shift=_shift(followed, at) if result.is_changed and result.outcome == "regression" else None,
+        a_year=result.a_year,
     )
-    return Weighed("regression" if shift else alone, alone, difference, noise, history, shift)
 
 
-def _largest_drop(
-    history: Trend, reference: Night, metric: MetricName, difference: Difference, tolerance: float
-) -> Shift | None:
-    """Return the largest drop in the history after `reference`. Return None if the level did not fall by more than the
-    tolerance since the reference. Also return None if the last job has recovered: it is within the tolerance of the
-    reference, and better than the level after the drop by more than the noise.
+def _with_reference(nights: Sequence[Night], reference: Night) -> tuple[list[Night], int]:
+    """Return the nights with the reference among them, and its index. If the history lacks the reference, it is
+    inserted at its time, but before the job to judge.
     """
-    since = history.place(reference.job)
-    if since is None:
-        since = min(sum(night.ended <= reference.ended for night in history.nights), len(history.nights) - 1)
-    later = [shift for shift in history.shifts if (history.place(shift.to) or 0) > since]
-    level = (history.levels[-1] / history.levels[since]) ** (1.0 if METRICS[metric].is_higher_better else -1.0)
-    if not later or level >= 1 - tolerance:
-        return None
-    is_within = difference.value >= math.log(1 - tolerance)
-    has_recovered = is_within and difference.low is not None and math.exp(difference.low) > level
-    return None if has_recovered else min(later, key=lambda shift: shift.ratio)
+    place = next((number for number, night in enumerate(nights[:-1]) if night.job == reference.job), None)
+    if place is not None:
+        return list(nights), place
+    place = sum(night.ended <= reference.ended for night in nights[:-1])
+    return [*nights[:place], reference, *nights[place:]], place
 
 
-def percent(ratio: float) -> str:
+def _itself(nights: Sequence[Night], metric: MetricName, site: NightSpread) -> Weighed:
+    """Return the result for a job that is its own reference."""
+    followed = trend.followed(nights, metric, site)
+    spread = _known(followed.course.spread, len(nights), site)
+    return Weighed("pass", LevelDifference(0.0, 0.0, 0.0), 1, 0, spread, followed.trend, None, None)
+
+
+def _single(
+    nights: Sequence[Night], reference: Night, metric: MetricName, tolerance: float, site: NightSpread
+) -> Weighed:
+    """Compare a job with a reference alone. The earlier nights only show the variation between nights."""
+    followed = trend.followed(nights, metric, site)
+    spread = followed.course.spread
+    levels = [variation.level(variation.logarithms(night.values, metric)) for night in (nights[-1], reference)]
+    variance = 2 * spread.error(1) + float(followed.series.extra[-1])
+    difference = _difference(levels[0] - levels[1], variance, spread.df)
+    z = change_detection.deviate(difference.value, variance, spread.df)
+    outcome = outcome_of(difference, tolerance, abs(z) > _FIRST_DEVIATE)
+    chance = _once(z) if outcome in ("regression", "improved") else None
+    known = _known(spread, len(nights) - 1, site)
+    return Weighed(outcome, difference, 1, 1, known, followed.trend, None, chance)
+
+
+def _known(spread: CourseSpread, nights: int, site: NightSpread) -> NightSpread:
+    """Return the variation between nights with what it comes from mostly. nights: number of nights of the history."""
+    return NightSpread(spread.sd, spread.df, "nights" if nights > FEWEST else site.source)
+
+
+def _difference(value: float, variance: float, df: float) -> LevelDifference:
+    """Return a difference with its interval. variance, df: of the difference, and its degrees of freedom."""
+    half = students_t.quantile(1 - _TAIL, df) * math.sqrt(variance) if df > 0 else math.inf
+    return LevelDifference(value, value - half, value + half)
+
+
+class Levels(NamedTuple):
+    """The nights that are compared: the newest ones with those at the level of the reference. The items are indices."""
+
+    newest: Labels
+    before: Labels
+
+    def difference(self, course: Course) -> LevelDifference:
+        """Return the difference of the levels."""
+        value = course.level(self.newest) - course.level(self.before)
+        return _difference(value, self.variance(course), course.spread.df)
+
+    def variance(self, course: Course) -> float:
+        """Return the variance of the difference of the levels."""
+        return course.error(self.newest) + course.error(self.before)
+
+
+class Compared(NamedTuple):
+    """Result of a comparison of nights. is_changed: whether the level has changed since the reference. a_year: as in
+    Weighed.
+    """
+
+    outcome: Outcome
+    difference: LevelDifference
+    levels: Levels
+    is_changed: bool
+    a_year: float | None
+
+
+def compared(course: Course, reference: int, tolerance: float) -> Compared:
+    """Compare the newest nights of a series with the level of a reference. reference: index of its night."""
+    label = _label(course, reference)
+    is_changed = label != course.labels[-1]
+    levels = _changed(course.labels, label) if is_changed else _unchanged(course, label, tolerance)
+    difference = levels.difference(course)
+    z = change_detection.deviate(difference.value, levels.variance(course), course.spread.df)
+    is_early = len(course.labels) <= FEWEST and abs(z) > _FIRST_DEVIATE
+    outcome = outcome_of(difference, tolerance, is_changed or is_early)
+    chance = None
+    if outcome in ("regression", "improved"):
+        chance = _once(z)
+        if is_changed and course.evidence is not None:
+            chance = change_detection.a_year(course.evidence, z)
+    return Compared(outcome, difference, levels, is_changed, chance)
+
+
+def _once(z: float) -> float:
+    """Return how often in a year a single night deviates by chance by a normal deviate."""
+    return 365.25 * NormalDist().cdf(-abs(z))
+
+
+def _label(course: Course, reference: int) -> int:
+    """Return the level to which the reference belongs. A change may be dated a few nights late. A reference shortly
+    before it that resembles the new level belongs to that level: it was accepted because the level had changed.
+    """
+    own = int(course.labels[reference])
+    later = np.flatnonzero(course.labels[reference:] != own)
+    if not len(later) or later[0] > _MISDATED:
+        return own
+    new = int(course.labels[reference + later[0]])
+    levels = [course.level(np.flatnonzero(course.labels == label)) for label in (own, new)]
+    between = course.values[reference : reference + later[0]]
+    far = [float(((between - level) ** 2).mean()) for level in levels]
+    return new if far[0] - far[1] > 2 * _RESEMBLES * course.spread.sd**2 else own
+
+
+def _changed(labels: Labels, label: int) -> Levels:
+    """Return the nights since the newest change, and all nights at the level of the reference."""
+    different = np.flatnonzero(labels != labels[-1])
+    return Levels(np.arange(different[-1] + 1, len(labels)), np.flatnonzero(labels == label))
+
+
+def _unchanged(course: Course, label: int, tolerance: float) -> Levels:
+    """Return the newest nights of a level, and the earlier ones. The newest ones are the fewest that make the interval
+    narrow enough for the tolerance. If no number does, they are those that make it narrowest. A night whose runs are
+    unusually scattered is compared alone: earlier nights do not show what happened in it.
+    """
+    is_scattered = course.extra[-1] > course.spread.sd**2
+    places = np.flatnonzero(course.labels == label)
+    candidates = [
+        Levels(places[-newest:], places[:-newest])
+        for newest in change_detection.THRESHOLDS
+        if newest == 1 or (len(places) >= 2 * newest and not is_scattered)
+    ]
+    halves = []
+    for levels in candidates:
+        half = _difference(0.0, levels.variance(course), course.spread.df).half
+        if half <= -_PRECISE * math.log(1 - tolerance):
+            return levels
+        halves.append(half)
+    return candidates[int(np.argmin(halves))]
+
+
+def _shift(followed: Followed, reference: int) -> Shift | None:
+    """Return the largest drop that begins after the reference."""
+    changes = zip(followed.changes, followed.trend.shifts, strict=True)
+    later = [shift for change, shift in changes if change.until > reference and shift.ratio < 1]
+    return min(later, key=lambda shift: shift.ratio, default=None)
+
+
+def percent(ratio: float, better: str = "better", worse: str = "worse") -> str:
     """Return a ratio as a phrase, such as "5.2 % worse". Return "as good" if the ratio is close to 1."""
     change = 100 * (ratio - 1)
     if abs(change) < 0.05:
         return "as good"
-    return f"{abs(change):.1f} % {'better' if change > 0 else 'worse'}"
+    return f"{abs(change):.1f} % {better if change > 0 else worse}"
 
 
 def signed(ratio: float) -> str:
@@ -108,53 +274,100 @@ def changes_sentence(history: Trend) -> str:
 
 def changes_words(history: Trend) -> str:
     """Return the changes in the history as a clause."""
-    count = len(history.nights)
+    weekend = "" if history.weekend is None else f"; weekends are {percent(history.weekend)}, which is taken out"
     if history.shifts:
-        return f"over {count} nights: {'; '.join(map(shift_words, history.shifts))}"
-    if count < FEWEST:
-        return f"too few nights to detect a change: {count} of {FEWEST}"
-    return f"no change is detected over {count} nights"
+        return f"over {nights_words(history.dates)}: {'; '.join(map(shift_words, history.shifts))}{weekend}"
+    if history.dates < FEWEST:
+        return f"too few nights to detect small changes: {history.dates} of {FEWEST}"
+    return f"no change is detected over {nights_words(history.dates)}{weekend}"
+
+
+def nights_words(count: int) -> str:
+    """Return a number of nights as text."""
+    return f"{count} night{'' if count == 1 else 's'}"
 
 
 def shift_words(shift: Shift) -> str:
     """Return a description of a change. It names the job at which the change starts and, for a drift, the job at which
-    it ends.
+    it ends. The range of dates is named if it is longer than a night.
     """
+    return f"{percent(shift.ratio)} {_since_words(shift)}"
+
+
+def _since_words(shift: Shift) -> str:
+    days = sorted({shift.earliest[:10], shift.latest[:10]})
+    dates = f", between {days[0]} and {days[1]}" if len(days) > 1 else ""
+    begin = f"{shift.since} ({shift.ended[:10]}{dates})"
     if shift.kind == "step":
-        return f"{percent(shift.ratio)} since {shift.since} ({shift.ended[:10]})"
-    return f"drifted, {percent(shift.ratio)} from {shift.since} ({shift.ended[:10]}) to {shift.to}"
+        return f"since {begin}"
+    return f"in a drift from {begin} to {shift.to}; {100 * min(shift.certainty, 0.99):.0f} % sure that it is no step"
 
 
-def sentence(weighed: Weighed, name: str, here: Night, tolerance: float) -> str:
-    """Return a sentence that states the result of a comparison. name: name of the reference."""
-    difference = weighed.difference
-    by_itself = f"{percent(math.exp(difference.value))} than {name}".replace("as good than", "as good as")
-    if difference.low is None or difference.high is None:
-        whose = "of this job" if len(here.values) < robust.FEWEST else "of the reference"
-        by_itself += f", but the noise is unknown: too few repeats {whose}, and too short a history"
-    else:
-        by_itself += f" ({signed(math.exp(difference.low))} to {signed(math.exp(difference.high))})"
-        if weighed.alone == "inconclusive" and abs(difference.value) > tolerance:
-            by_itself += ", which may be noise"
-    if weighed.shift is None:
-        return by_itself
-    return f"{shift_words(weighed.shift)}; {'' if weighed.alone == 'regression' else 'this job alone: '}{by_itself}"
+def chance_words(a_year: float) -> str:
+    """Return how often an outcome occurs by chance, such as "once in 3 years"."""
+    if a_year < 1 / 1000:
+        return "less than once in 1000 years"
+    if a_year > 0.75:
+        return "once a year" if a_year < 1.5 else f"{a_year:.0f} times a year"
+    return f"once in {1 / a_year:.0f} years"
 
 
-def advice(
-    difference: Difference, here: Night, reference: Night, noise: RepeatNoise | None, tolerance: float
-) -> list[str]:
+def sentence(weighed: Weighed, name: str) -> str:
+    """Return a sentence that states the result of a comparison, without its subject. name: name of the reference."""
+    if weighed.before == 0:
+        return f"the job of {name} itself"
+    difference, shift = weighed.difference, weighed.shift
+    ratio = percent(math.exp(difference.value))
+    change = "as good as" if ratio == "as good" else f"{ratio} than"
+    since = "" if shift is None else f", {_since_words(shift)}"
+    against = name if weighed.before == 1 else f"the {nights_words(weighed.before)} at the level of {name}"
+    newest = f", over {nights_words(weighed.newest)}" if weighed.newest > 1 else ""
+    text = f"{change} {against} ({interval_words(difference)}{newest}){since}"
+    if weighed.a_year is not None:
+        subject = "such a night happens" if weighed.newest == 1 else "such a change happens"
+        text += f"; {subject} by chance {chance_words(weighed.a_year)}"
+    noise = noise_words(math.expm1(weighed.spread.sd), weighed.spread.source)
+    return text if weighed.spread.source == "nights" else f"{text}; {noise}"
+
+
+def interval_words(difference: LevelDifference) -> str:
+    """Return the interval of a difference, such as "-5.1 % to -2.3 %"."""
+    return f"{signed(math.exp(difference.low))} to {signed(math.exp(difference.high))}"
+
+
+def noise_words(noise: float, source: NoiseSource) -> str:
+    """Return a clause about the variation between nights. noise: relative."""
+    if source == ASSUMED.source:
+        return f"nights are assumed to differ by {100 * noise:.1f} %"
+    if source == "site":
+        return f"other measurements of the site differ by {100 * noise:.1f} % between nights"
+    return f"nights differ by {100 * noise:.1f} %"
+
+
+def advice(weighed: Weighed, tolerance: float) -> list[str]:
     """Return advice on how to make the verdict conclusive, one item per line."""
-    if difference.half is None:
-        return ["use --repeat 3 or more for both jobs, or compare with a history of at least five nights"]
-    least = math.ceil(1000 * difference.half) / 10
-    allowed = [f"--tolerance {least:g}% or more is needed with this noise"] if least < _WIDEST else []
-    nights = 0.0 if noise is None else robust.t_quantile(noise.df) * math.sqrt(2) * noise.sd
-    count = min(len(here.values), len(reference.values))
-    needed = math.ceil(count * (difference.half / tolerance) ** 2)
-    if nights > tolerance:
-        differ = 100 * math.expm1(noise.sd if noise else 0)
-        return [f"more repeats do not help: results differ by {differ:.1f} % from night to night", *allowed]
-    if needed > _MOST_REPEATS:
-        return allowed or ["the noise is too large for any tolerance; make longer runs on a less busy machine"]
-    return [f"--repeat {max(needed, count + 1)} for both jobs would detect a drop of {100 * tolerance:g} %", *allowed]
+    least = math.ceil(1000 * weighed.difference.half) / 10
+    allowed = [f"--tolerance {least:g}% or more is needed with this variation"] if least < _WIDEST else []
+    needed = _nights_needed(weighed, tolerance)
+    if needed is None:
+        return allowed or ["nights differ too much for any tolerance; make longer runs on a less busy machine"]
+    more = max(1, needed - weighed.newest)
+    nights = nights_words(more).replace(" night", " more night")
+    lines = [f"{nights} would settle it: dlio-submit --nights {more}"]
+    if weighed.spread.source == ASSUMED.source:
+        lines.append("a history of ten nights shows how much nights differ here")
+    return [*lines, *allowed]
+
+
+def _nights_needed(weighed: Weighed, tolerance: float) -> int | None:
+    """Return the number of newest nights that would make the verdict conclusive if they were like the present ones, or
+    None if more than a few dozen were necessary.
+    """
+    distance = abs(weighed.difference.value - math.log(1 - tolerance))
+    margin = min(distance, -_PRECISE * math.log(1 - tolerance)) if distance > 0 else 0.0
+    for count in range(weighed.newest + 1, _MOST_NIGHTS + 1):
+        before = max(weighed.before, 1)
+        half = students_t.quantile(1 - _TAIL, max(weighed.spread.df, 1.0)) * weighed.spread.sd
+        if half * math.sqrt(1 / count + 1 / before) < margin:
+            return count
+    return None

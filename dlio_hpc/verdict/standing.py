@@ -2,10 +2,9 @@
 judged as `dlio-hpc report` judges them, other jobs as `dlio-hpc compare` does.
 """
 
-import time
 from collections import Counter
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta, timezone
+from datetime import date
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -59,16 +58,7 @@ class Standing(NamedTuple):
     @property
     def night(self) -> date:
         """Night of the newest job."""
-        return night_of(self.newest.ended)
-
-
-def night_of(ended: str) -> date:
-    """Return the night to which a time (UTC) belongs. A night lasts from noon to noon in the time zone of this machine,
-    and has the date of its morning.
-    """
-    moment = units.timestamp(ended)
-    local = datetime.fromtimestamp(moment, timezone(timedelta(seconds=time.localtime(moment).tm_gmtoff)))
-    return (local + timedelta(hours=12)).date()
+        return units.night_of(self.newest.ended)
 
 
 def of(folder: Path, listed: Sequence[Entry], history: Sequence[Entry]) -> list[Standing]:

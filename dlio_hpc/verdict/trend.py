@@ -1,23 +1,24 @@
-"""Trend of a measurement key in the history: changes, and night-to-night noise. A night holds the repeats
-of one job.
-"""
+"""Trend of a measurement key in the history: levels, changes of level, and the variation between nights."""
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-import numpy as np
 from msgspec import Struct
 
-from dlio_hpc.analysis.robust import Floats, RepeatNoise
+from dlio_hpc import units
+from dlio_hpc.analysis.robust import Floats
 from dlio_hpc.results.metrics import METRICS, MetricName
-from dlio_hpc.verdict import change_detection, run_groups
-from dlio_hpc.verdict.change_detection import Change
+from dlio_hpc.verdict import change_detection, night_series, run_groups, variation
+from dlio_hpc.verdict.change_detection import Change, Course
 from dlio_hpc.verdict.history_entry import Entry
+from dlio_hpc.verdict.night_series import NightSeries
 from dlio_hpc.verdict.run_groups import Group
+from dlio_hpc.verdict.variation import ASSUMED, NightSpread
 
-# Maximum number of nights that are used. Older nights are ignored.
-MOST = 90
+# Maximum number of jobs that are used. Older jobs are ignored.
+MOST = 400
 
 
 class Night(Struct, frozen=True):
@@ -34,9 +35,10 @@ class Night(Struct, frozen=True):
 
 class Shift(Struct, frozen=True):
     """A change of level. Jobs are identified by their names. since: first job after a step, or first job of a drift.
-    to: last job of a drift; for a step, the same as `since`. ended: time at which the job `since` ended. ratio: new
-    level / old level, or old level / new level if a lower value is better, so that a ratio below 1 is worse. p:
-    probability that such a change appears by chance.
+    to: last job of a drift; for a step, the same as `since`. ended: time at which the job `since` ended. earliest,
+    latest: first jobs of the nights between which the change begins with a probability of 90 %. ratio: new level / old
+    level, or old level / new level if a lower value is better, so that a ratio below 1 is worse. certainty: probability
+    that the change is a step or a drift, as `kind` says. a_year: number of such changes that occur by chance in a year.
     """
 
     kind: change_detection.Kind
@@ -44,22 +46,38 @@ class Shift(Struct, frozen=True):
     to: str
     ended: str
     ratio: float
-    p: float
+    earliest: str
+    latest: str
+    certainty: float
+    a_year: float
 
 
 class Trend(Struct, frozen=True):
-    """Trend of a series of nights. nights: oldest first. levels: level of each night according to `shifts`, in the unit
-    of the metric. outliers: names of the jobs that are outliers.
+    """Trend of a series of jobs. nights: a Night for each job, oldest first. dates: number of different nights. levels:
+    level of each job according to `shifts`, in the unit of the metric. outliers: names of the jobs that are outliers.
+    weekend: (weekends / weekdays), so that a ratio below 1 is worse; None if no difference is known. It is taken out
+    before changes are detected.
     """
 
     nights: tuple[Night, ...]
+    dates: int
     levels: tuple[float, ...]
     shifts: tuple[Shift, ...]
     outliers: tuple[str, ...]
+    weekend: float | None = None
 
     def place(self, job: str) -> int | None:
         """Return the index of the job in `nights`, or None if the job is not there."""
         return next((place for place, night in enumerate(self.nights) if night.job == job), None)
+
+
+class Followed(NamedTuple):
+    """A series of jobs that was followed night by night. course: its nights. changes: of level."""
+
+    trend: Trend
+    series: NightSeries
+    course: Course
+    changes: tuple[Change, ...]
 
 
 def night(group: Group, metric: MetricName) -> Night | None:
@@ -71,8 +89,8 @@ def night(group: Group, metric: MetricName) -> Night | None:
 
 
 def nights(history: Sequence[Entry], like: Group, metric: MetricName) -> list[Night]:
-    """Return a Night for each job that has the measurement key of `like`, oldest first, but only the latest MOST (90)
-    nights. Jobs with a faulty run, or with several datasets for that key, are left out. If the runs of `like` read from
+    """Return a Night for each job that has the measurement key of `like`, oldest first, but only the latest MOST (400)
+    jobs. Jobs with a faulty run, or with several datasets for that key, are left out. If the runs of `like` read from
     storage, only jobs whose runs read from storage are included. Otherwise, only jobs whose runs did not read from
     storage are included.
     """
@@ -81,34 +99,73 @@ def nights(history: Sequence[Entry], like: Group, metric: MetricName) -> list[Ni
         groups = [group for group in run_groups.of(entry) if group.key == like.key]
         if len(groups) == 1 and groups[0].faulty is None and groups[0].is_of_storage == like.is_of_storage:
             kept.append(night(groups[0], metric))
-    return sorted((past for past in kept if past is not None), key=lambda past: (past.ended, past.job))[-MOST:]
+    return in_order(kept)
 
 
-def of(series: Sequence[Night], metric: MetricName) -> Trend:
-    """Return the trend of a series of nights. series: the nights, oldest first."""
-    detected = change_detection.find(logs([past.median for past in series], metric))
-    sign = 1.0 if METRICS[metric].is_higher_better else -1.0
-    return Trend(
-        nights=tuple(series),
-        levels=tuple(float(level) for level in np.exp(sign * detected.levels)),
-        shifts=tuple(_shift(series, change) for change in detected.changes),
-        outliers=tuple(series[place].job for place in detected.outliers),
-    )
+def in_order(nights: Iterable[Night | None]) -> list[Night]:
+    """Return the latest MOST (400) nights, oldest first. None is left out."""
+    return sorted((past for past in nights if past is not None), key=lambda past: (past.ended, past.job))[-MOST:]
 
 
-def noise(series: Sequence[Night], metric: MetricName) -> RepeatNoise | None:
-    """Return the night-to-night noise: how much the medians of the nights scatter around the levels of the series.
-    Return None if there are too few nights.
+def spread(series: Sequence[Night], metric: MetricName) -> NightSpread:
+    """Return the variation between the nights of a series whose level may change."""
+    return variation.of_differences(night_series.of(_jobs(series, metric)).values)
+
+
+def of(series: Sequence[Night], metric: MetricName, site: NightSpread = ASSUMED) -> Trend:
+    """Return the trend of a series of jobs. series: a Night for each job, oldest first. site: knowledge about the
+    variation between nights from elsewhere.
     """
-    return change_detection.find(logs([past.median for past in series], metric)).noise
+    if not series:
+        return Trend((), 0, (), (), ())
+    return followed(series, metric, site).trend
+
+
+def followed(
+    series: Sequence[Night], metric: MetricName, site: NightSpread = ASSUMED, reference: int | None = None
+) -> Followed:
+    """Follow a series of jobs night by night. series: a Night for each job, oldest first; at least one. reference:
+    index of the job with which the last one is compared, if any.
+    """
+    jobs = night_series.of(_jobs(series, metric), reference)
+    prior = night_series.prior(jobs, site)
+    state = change_detection.followed(jobs.values, prior, jobs.extra)
+    course = change_detection.course(state, jobs.values, prior, jobs.extra)
+    changes = change_detection.described(state, course)
+    sign = 1.0 if METRICS[metric].is_higher_better else -1.0
+    levels = [float(changes.levels[place]) for place, night in enumerate(jobs.jobs) for _ in night]
+    trend = Trend(
+        nights=tuple(series),
+        dates=len(jobs.jobs),
+        levels=tuple(math.exp(sign * level) for level in levels),
+        shifts=tuple(_shift(series, jobs, change) for change in changes.changes),
+        outliers=tuple(series[job].job for place in changes.outliers for job in jobs.jobs[place]),
+        weekend=None if jobs.weekend is None else math.exp(jobs.weekend),
+    )
+    return Followed(trend, jobs, course, changes.changes)
 
 
 def logs(values: Sequence[float], metric: MetricName) -> Floats:
     """Return the logarithms of the values, negated if lower is better."""
-    logarithms: Floats = np.log(np.asarray(values, np.float64))
-    return logarithms if METRICS[metric].is_higher_better else -logarithms
+    return variation.logarithms(values, metric)
 
 
-def _shift(series: Sequence[Night], change: Change) -> Shift:
-    first = series[change.at]
-    return Shift(change.kind, first.job, series[change.until].job, first.ended, math.exp(change.size), change.p)
+def _jobs(series: Sequence[Night], metric: MetricName) -> list[night_series.JobLevel]:
+    return [night_series.job(units.night_of(past.ended), logs(past.values, metric)) for past in series]
+
+
+def _shift(series: Sequence[Night], jobs: NightSeries, change: Change) -> Shift:
+    since, to, earliest, latest = (
+        series[jobs.jobs[place].start] for place in (change.at, change.until, change.earliest, change.latest)
+    )
+    return Shift(
+        kind=change.kind,
+        since=since.job,
+        to=to.job,
+        ended=since.ended,
+        ratio=math.exp(change.size),
+        earliest=earliest.ended,
+        latest=latest.ended,
+        certainty=change.certainty,
+        a_year=change.a_year,
+    )

@@ -16,6 +16,7 @@ import numpy as np
 from tests.bench import (
     fidelity,
     generating,
+    nightly_rates,
     own_cost,
     peer,
     ranks,
@@ -25,14 +26,13 @@ from tests.bench import (
     starting,
     steps,
     tracing,
-    verdicts,
 )
 from tests.bench.table import ROUNDS, heading
 
 
 def main() -> None:
     if sys.argv[1:] == ["verdicts"]:
-        verdicts.bench()
+        nightly_rates.bench()
         return
     if sys.argv[1:] == ["fidelity"]:
         fidelity.bench()

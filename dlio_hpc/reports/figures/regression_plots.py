@@ -54,7 +54,7 @@ def _of_verdict(verdict: Verdict) -> Picture:
     band = None
     if verdict.there is not None and verdict.reference is not None:
         band = Band(verdict.reference, verdict.there.job, verdict.there.median, verdict.tolerance)
-    history = verdict.trend or Trend((verdict.here,), (verdict.here.median,), (), ())
+    history = verdict.trend or Trend((verdict.here,), 1, (verdict.here.median,), (), ())
     _nights(right, history, verdict.metric, band, verdict.job)
     left.set_ylabel(METRICS[verdict.metric].axis)
     canvas.legend(right, markerscale=1.0)

@@ -1,0 +1,147 @@
+"""Series of nights: one value a night, from the runs of the jobs that belong to it."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from datetime import date
+from typing import NamedTuple
+
+import numpy as np
+
+from dlio_hpc.analysis.robust import Floats, median
+from dlio_hpc.verdict import variation
+from dlio_hpc.verdict.variation import NightSpread
+
+# A night's runs are unusually scattered if their variance exceeds the usual one by this factor.
+_SCATTERED = 6.0
+# Number of weekend nights from which a difference between weekends and weekdays is estimated, the normal deviate from
+# which it is taken out, and the number of neighbours on either side that a night is compared with.
+_WEEKEND_NIGHTS, _WEEKEND_DEVIATE, _NEIGHBOURS = 4, 4.0, 3
+_FRIDAY = 4
+# Variance of the median of normal values, relative to that of their mean.
+_MEDIAN = math.pi / 2
+
+
+class JobLevel(NamedTuple):
+    """Runs of a job. night: night on which it ended. level: logarithm of a metric. variance: of the runs. runs: their
+    number.
+    """
+
+    night: date
+    level: float
+    variance: float
+    runs: int
+
+
+class NightSeries(NamedTuple):
+    """One value a night. values: logarithms, oldest first; a difference between weekends and weekdays is taken out.
+    extra: variance of each value in addition to that of a usual night. jobs: index of the first job of each night, and
+    the index after the last one. runs: variance of a night's value that its runs explain. weekend: logarithm of
+    (weekends / weekdays); None if no difference is known.
+    """
+
+    values: Floats
+    extra: Floats
+    jobs: tuple[range, ...]
+    runs: float
+    weekend: float | None
+
+    def place(self, job: int) -> int:
+        """Return the index of the night of a job."""
+        return next(place for place, jobs in enumerate(self.jobs) if job in jobs)
+
+
+def job(night: date, values: Floats) -> JobLevel:
+    """Return a job. night: night on which it ended. values: logarithms of a metric, one a run."""
+    variance = float(values.var(ddof=1)) if len(values) > 1 else 0.0
+    return JobLevel(night, variation.level(values), variance, len(values))
+
+
+def of(jobs: Sequence[JobLevel], reference: int | None = None) -> NightSeries:
+    """Return the series of these jobs, which are in the order of time. The newest job stands for its night alone, since
+    it is the one that is judged. reference: index of a job with which others are compared; jobs after it belong to
+    another night even if they ran on the same date.
+    """
+    nights = _nights(jobs, reference)
+    levels = np.array([job.level for job in jobs])
+    values = np.array([levels[night.start : night.stop].mean() for night in nights])
+    runs = _usual(jobs)
+    extra = np.array([_scatter(jobs[night.start : night.stop], runs) for night in nights])
+    if len(nights[-1]) > 1 or any(len(night) > 1 for night in nights):
+        values[-1] = levels[-1]
+        extra[-1] = _scatter(jobs[-1:], runs) + _between_jobs(levels, nights)
+    dates = [jobs[night.start].night for night in nights]
+    weekend = _weekend(values, dates)
+    if weekend is not None:
+        values = values - weekend * np.array([_is_weekend(day) for day in dates])
+    return NightSeries(values, extra, nights, _MEDIAN * runs, weekend)
+
+
+def prior(series: NightSeries, site: NightSpread) -> NightSpread:
+    """Return prior knowledge about the variation between the nights of a series: at least what its runs explain. site:
+    knowledge from elsewhere; an assumption is about nights alone, without the variation of runs.
+    """
+    if site.source == variation.ASSUMED.source:
+        return site._replace(sd=math.sqrt(site.sd**2 + series.runs))
+    return site._replace(sd=max(site.sd, math.sqrt(series.runs)))
+
+
+def _nights(jobs: Sequence[JobLevel], reference: int | None) -> tuple[range, ...]:
+    """Return the jobs of each night, as ranges of indices."""
+    keys = [(job.night, reference is not None and number > reference) for number, job in enumerate(jobs)]
+    ends = [number for number in range(1, len(jobs)) if keys[number] != keys[number - 1]]
+    return tuple(range(begin, end) for begin, end in itertools.pairwise([0, *ends, len(jobs)]))
+
+
+def _usual(jobs: Sequence[JobLevel]) -> float:
+    """Return the variance of the mean of a job's runs, from all jobs."""
+    dfs = np.array([job.runs - 1 for job in jobs])
+    variances = np.array([job.variance for job in jobs])
+    return float((dfs * variances).sum() / max(1, dfs.sum()) * np.mean([1 / job.runs for job in jobs]))
+
+
+def _scatter(jobs: Sequence[JobLevel], usual: float) -> float:
+    """Return the additional variance of a night whose runs are unusually scattered. usual: variance of the mean of a
+    job's runs.
+    """
+    added = 0.0
+    for job in jobs:
+        variance = job.variance / job.runs
+        added += _MEDIAN * variance if variance > _SCATTERED * usual else 0.0
+    return added / len(jobs) ** 2
+
+
+def _between_jobs(levels: Floats, nights: Sequence[range]) -> float:
+    """Return by how much the variance of a job exceeds that of a night with several jobs."""
+    several = [levels[night.start : night.stop] for night in nights if len(night) > 1]
+    if not several:
+        return 0.0
+    variance = variation.within(several) ** 2
+    return variance * (1 - float(np.mean([1 / len(night) for night in several])))
+
+
+def _is_weekend(day: date) -> bool:
+    return day.weekday() > _FRIDAY
+
+
+def _weekend(values: Floats, dates: Sequence[date]) -> float | None:
+    """Return the difference between weekends and weekdays, from the differences of nights to the weekdays near them.
+    Return None if it is not significant, or if there are too few nights.
+    """
+    is_weekend = np.array([_is_weekend(day) for day in dates])
+    if is_weekend.sum() < _WEEKEND_NIGHTS or (~is_weekend).sum() < 2 * _WEEKEND_NIGHTS:
+        return None
+    differences: tuple[list[float], list[float]] = [], []
+    for place, value in enumerate(values):
+        near = [
+            values[other]
+            for other in range(max(0, place - _NEIGHBOURS), min(len(values), place + _NEIGHBOURS + 1))
+            if other != place and not is_weekend[other]
+        ]
+        if near:
+            differences[int(is_weekend[place])].append(float(value - median(np.array(near))))
+    weekdays, weekends = map(np.array, differences)
+    difference = float(weekends.mean() - weekdays.mean())
+    error = math.sqrt(weekends.var(ddof=1) / len(weekends) + weekdays.var(ddof=1) / len(weekdays))
+    # Differences of neighbouring nights share nights with each other.
+    return difference if abs(difference) > _WEEKEND_DEVIATE * error * 1.2 else None

@@ -1,0 +1,160 @@
+"""Variation of a metric: between the runs of a job, and between nights with the same settings.
+
+Runs of one job do not show what a night changes for all of them alike, such as the load by other users. Variation
+between nights is estimated from the nights themselves. While there are few, it is estimated together with other
+measurements of the site, or with an assumption.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from dlio_hpc.analysis import students_t
+from dlio_hpc.analysis.robust import Floats, mad, median
+from dlio_hpc.results.metrics import METRICS, MetricName
+
+# Where a variation comes from: the nights of the measurement, other measurements of the site, an assumption, or the
+# runs.
+NoiseSource = Literal["nights", "site", "assumed", "runs"]
+# A run is far from the others if it deviates from their median by more than this number of standard deviations.
+_FAR = 5.0
+# Number of nights of a measurement from which the assumption about nights has no weight any more.
+ENOUGH = 10
+# Largest number of degrees of freedom that the other measurements of a site count for.
+_MOST_OF_SITE = 30.0
+# Smallest number of degrees of freedom of a measurement that counts for its site.
+_LEAST = 3
+
+
+class NightSpread(NamedTuple):
+    """Variation between nights with the same settings. sd: standard deviation of the logarithm of a night's level. df:
+    degrees of freedom of sd; infinite if it is known. source: where it comes from.
+    """
+
+    sd: float
+    df: float
+    source: NoiseSource = "nights"
+
+    @property
+    def percent(self) -> str:
+        """The variation as text, such as "5.1 %"."""
+        return f"{100 * math.expm1(self.sd):.1f} %"
+
+
+# Production file systems differ by several percent and more from day to day (G. Lockwood et al., A Year in the Life of
+# a Parallel File System, SC 2018). Ten degrees of freedom make an interval from two nights a seventh wider than if the
+# 5 % were known.
+ASSUMED = NightSpread(0.05, 10, "assumed")
+
+
+class SampledLevel(NamedTuple):
+    """Level of a metric on several nights. value: logarithm. low, high: ends of its interval, logarithms. nights:
+    number of nights. spread: variation between nights that the interval contains.
+    """
+
+    value: float
+    low: float
+    high: float
+    nights: int
+    spread: NightSpread
+
+
+def logarithms(values: Sequence[float], metric: MetricName) -> Floats:
+    """Return the logarithms of the values, negated if lower is better."""
+    logs: Floats = np.log(np.asarray(values, np.float64))
+    return logs if METRICS[metric].is_higher_better else -logs
+
+
+def level(values: Floats) -> float:
+    """Return the level of the runs of a job: the mean of their logarithms. Runs that are far from the others are left
+    out. Of fewer than five runs, the median is the level, because so few do not show which run is far.
+    """
+    if len(values) < 5:
+        return median(values)
+    middle, scale = median(values), mad(values)
+    return float(values[np.abs(values - middle) <= max(_FAR * scale, 1e-9)].mean())
+
+
+def within(values: Sequence[Floats]) -> float:
+    """Return the standard deviation of the runs of a job, from several jobs. It is 0 if every job has one run. values:
+    logarithms of the runs of each job.
+    """
+    squares = sum(float(((runs - runs.mean()) ** 2).sum()) for runs in values)
+    return math.sqrt(squares / max(1, sum(len(runs) - 1 for runs in values)))
+
+
+def combined(own: NightSpread, prior: NightSpread) -> NightSpread:
+    """Return the estimate of variation from the nights of a measurement, and from prior knowledge about it. The
+    assumption loses its weight with the number of nights, because it is not about this site.
+    """
+    weight = prior.df
+    if prior.source == ASSUMED.source:
+        weight *= max(0.0, 1 - own.df / ENOUGH)
+    df = own.df + weight
+    if df <= 0:
+        return own
+    sd = math.sqrt((own.df * own.sd**2 + weight * prior.sd**2) / df)
+    return NightSpread(sd, df, prior.source if weight > own.df else own.source)
+
+
+def of_nights(levels: Floats) -> NightSpread:
+    """Return the variation between nights whose level does not change. levels: logarithms, one a night."""
+    df = max(0, len(levels) - 1)
+    return NightSpread(float(levels.std(ddof=1)) if df else 0.0, df)
+
+
+def of_differences(levels: Floats) -> NightSpread:
+    """Return the variation between nights whose level may change, from the differences of consecutive nights. Single
+    far differences are limited. levels: logarithms, one a night, in the order of time.
+    """
+    differences = np.diff(levels) / math.sqrt(2)
+    if not len(differences):
+        return NightSpread(0.0, 0)
+    limit = 3 * max(1.4826 * median(np.abs(differences)), 1e-12)
+    clipped = np.clip(differences, -limit, limit)
+    # Consecutive differences share a night, so that they have two thirds as many degrees of freedom as nights.
+    return NightSpread(math.sqrt(float((clipped**2).mean())), 2 * len(differences) / 3)
+
+
+def of_site(others: Sequence[NightSpread]) -> NightSpread:
+    """Return what the measurements of a site tell about the variation of another one. The more their variations differ,
+    the fewer degrees of freedom the result has. Without such measurements, the result is the assumption. others:
+    variation of each measurement.
+    """
+    usable = [other for other in others if other.df >= _LEAST and other.sd > 0]
+    if not usable:
+        return ASSUMED
+    total = sum(other.df for other in usable)
+    variance = sum(other.df * other.sd**2 for other in usable) / total
+    if len(usable) == 1:
+        return NightSpread(math.sqrt(variance), min(usable[0].df, ASSUMED.df), "site")
+    ratios = np.array([other.sd**2 / variance for other in usable])
+    by_chance = float(np.mean([2 / other.df for other in usable]))
+    excess = float(ratios.var(ddof=1)) - by_chance
+    df = _MOST_OF_SITE if excess <= 0 else min(_MOST_OF_SITE, 2 / excess + 4)
+    return NightSpread(math.sqrt(variance), df, "site")
+
+
+def sampled(nights: Sequence[Floats], prior: NightSpread, confidence: float) -> SampledLevel:
+    """Return the level of a metric from nights that sample it. nights: logarithms of the runs of each night; at least
+    one night. prior: prior knowledge about the variation between nights. With sd 0 and infinite df, only these runs are
+    judged, as if nights did not differ. confidence: two-sided, such as 0.96.
+    """
+    levels = np.array([level(runs) for runs in nights])
+    value = float(levels.mean())
+    if prior.sd == 0:
+        spread = _of_runs(nights)
+        error = spread.sd / math.sqrt(sum(map(len, nights)))
+    else:
+        spread = combined(of_nights(levels), prior)
+        error = spread.sd / math.sqrt(len(levels))
+    half = students_t.quantile((1 + confidence) / 2, spread.df) * error if spread.df > 0 else math.inf
+    return SampledLevel(value, value - half, value + half, len(levels), spread)
+
+
+def _of_runs(nights: Sequence[Floats]) -> NightSpread:
+    """Return the variation between runs, as if all belonged to one night."""
+    runs = np.concatenate(list(nights))
+    return NightSpread(float(runs.std(ddof=1)) if len(runs) > 1 else 0.0, len(runs) - 1, "runs")

@@ -1,0 +1,242 @@
+"""The rates of wrong verdicts on nights whose truth is known.
+
+Nights are drawn with a seed and judged one after another, as a facility does, by the functions that `compare` uses.
+"""
+
+from collections.abc import Iterator
+from datetime import date, timedelta
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dlio_hpc.analysis.robust import Floats
+from dlio_hpc.verdict import change_detection, night_series, regression
+from dlio_hpc.verdict.regression import Compared
+from dlio_hpc.verdict.variation import ASSUMED, NightSpread
+
+Array = np.ndarray[Any, Any]
+_MONDAY = date(2026, 6, 1)
+
+
+class Judged(NamedTuple):
+    """Verdict on a night. night: its index. place: index of its night in the series of nights."""
+
+    night: int
+    compared: Compared
+    state: change_detection.State
+
+
+def course(
+    nights: Array, tolerance: float = 0.05, reference: int = 0, first: int = 1, site: NightSpread = ASSUMED
+) -> Iterator[Judged]:
+    """Yield the verdict on the last job of each night. nights: samples/s, shape (nights, jobs, repeats). reference:
+    index of the night whose first job is the baseline. first: index of the first night that is judged. site: knowledge
+    about the variation between nights from elsewhere.
+    """
+    jobs: list[night_series.JobLevel] = []
+    before, state = np.zeros(0), change_detection.START
+    for night, runs in enumerate(np.log(nights)):
+        jobs += [night_series.job(_MONDAY + timedelta(days=night), values) for values in runs]
+        place = min(reference, night) * len(runs)
+        series = night_series.of(jobs, place if night > reference else None)
+        state = _followed(series, state, before, site)
+        before = series.values
+        if night < max(first, reference + 1):
+            continue
+        judged = change_detection.course(state, series.values, night_series.prior(series, site), series.extra)
+        yield Judged(night, regression.compared(judged, series.place(place), tolerance), state)
+
+
+def _followed(
+    series: night_series.NightSeries, state: change_detection.State, before: Floats, site: NightSpread
+) -> change_detection.State:
+    """Follow one more night, or the whole series if earlier values have changed."""
+    prior = night_series.prior(series, site)
+    if len(before) + 1 == len(series.values) and np.array_equal(before, series.values[:-1]):
+        return change_detection.next_state(state, series.values, prior, series.extra)
+    return change_detection.followed(series.values, prior, series.extra)
+
+
+class Rates(NamedTuple):
+    """Rates of verdicts without a change. Alarms count the beginnings of outcomes. regressions, improvements: alarms a
+    year. regression_nights: nights a year with a regression. passes: share of nights. holding: share of the intervals
+    that contain the true difference. worst: most alarms of a regression in one series and year.
+    """
+
+    regressions: float
+    improvements: float
+    regression_nights: float
+    passes: float
+    holding: float
+    worst: float
+
+
+def without_change(noise: NightNoise, repeats: int, series: int, nights: int = 365, seed: int = 1) -> Rates:
+    """Return the rates for series of nights without a change, which are judged every night. The first night is the
+    baseline, and the tolerance is 5 %.
+    """
+    drawn = noise_models.draw(noise, noise_models.flat(nights), repeats, series, seed)
+    counts = np.array(_mapped(_counted, list(drawn)))
+    years = nights / 365
+    regressions, improvements, regression_nights, passes, holding = counts.mean(axis=0)
+    return Rates(
+        regressions=regressions / years,
+        improvements=improvements / years,
+        regression_nights=regression_nights / years,
+        passes=passes / (nights - 1),
+        holding=holding / (nights - 1),
+        worst=float(counts[:, 0].max()) / years,
+    )
+
+
+def _counted(nights: Array) -> list[int]:
+    verdicts = [judged.compared for judged in course(nights)]
+    outcomes = [verdict.outcome for verdict in verdicts]
+    begins = [now for now, before in zip(outcomes, ["", *outcomes], strict=False) if now != before]
+    holding = sum(verdict.difference.low <= 0 <= verdict.difference.high for verdict in verdicts)
+    return [
+        begins.count("regression"),
+        begins.count("improved"),
+        outcomes.count("regression"),
+        outcomes.count("pass"),
+        holding,
+    ]
+
+
+class Finding(NamedTuple):
+    """How a drop is found. median: number of nights until it is a regression. within: share of series in which it is
+    found within 3 nights, and within 10. passed: share of series that pass on the night on which the newest nights that
+    are compared first are all nights after the drop.
+    """
+
+    median: float
+    within: tuple[float, float]
+    passed: float
+
+
+_FURTHER = 40
+
+
+def of_drop(
+    noise: NightNoise, repeats: int, history: int, change: float, series: int, seed: int = 2, tolerance: float = 0.05
+) -> Finding:
+    """Return how a drop is found. history: number of nights before it. change: ratio, such as -0.1. A series in which
+    the drop is not found within 40 nights counts as 99 nights.
+    """
+    levels = noise_models.step(history + _FURTHER, history, change)
+    drawn = noise_models.draw(noise, levels, repeats, series, seed)
+    task = functools.partial(_found_after, history=history, tolerance=tolerance)
+    nights, passed = np.array(_mapped(task, list(drawn))).T
+    return Finding(
+        float(np.median(nights)), (float((nights <= 3).mean()), float((nights <= 10).mean())), float(passed.mean())
+    )
+
+
+def _found_after(nights: Array, history: int, tolerance: float) -> tuple[int, bool]:
+    """Return the number of nights until a drop is a regression, and whether the first night passes that is compared
+    with nights after the drop alone.
+    """
+    after, passes = 99, None
+    for judged in course(nights, tolerance, first=history):
+        since = judged.night - history + 1
+        if passes is None and len(judged.compared.levels.newest) <= since:
+            passes = judged.compared.outcome == "pass"
+        if judged.compared.outcome == "regression":
+            after = min(after, since)
+        if after < 99 and passes is not None:
+            break
+    return after, bool(passes)
+
+
+class Described(NamedTuple):
+    """How changes are described. right: share of series in which the change is of the true kind. date: median number of
+    nights between the true and the stated first night. holding: share of series whose range of dates contains the true
+    first night.
+    """
+
+    right: float
+    date: float
+    holding: float
+
+
+def of_changes(kind: str, noise: float, series: int, seed: int = 3) -> Described:
+    """Return how a change of -15 % after 40 nights is described 30 nights later. kind: "step", or "drift" of 25 nights.
+    noise: between nights.
+    """
+    levels = (
+        noise_models.step(80, 40, -0.15) if kind == "step" else noise_models.drift(80, 40, 64, -0.15)
+    )
+    drawn = noise_models.draw(NightNoise(0.01, noise), levels, 3, series, seed)
+    results = np.array(_mapped(functools.partial(_described, kind=kind), list(drawn)))
+    return Described(float(results[:, 0].mean()), float(np.median(results[:, 1])), float(results[:, 2].mean()))
+
+
+def _described(nights: Array, kind: str) -> tuple[bool, int, bool]:
+    values = np.median(np.log(nights[:, 0]), axis=1)
+    state = change_detection.followed(values)
+    changes = change_detection.described(state, change_detection.course(state, values)).changes
+    downward = [change for change in changes if change.size < 0]
+    if not downward:
+        return False, 99, False
+    first = min(downward, key=lambda change: abs(change.at - 40))
+    return first.kind == kind and len(downward) == 1, abs(first.at - 40), first.earliest <= 40 <= first.latest
+
+
+def accepted_step(series: int, seed: int = 4) -> float:
+    """Return the share of series with a regression in the 60 nights after a drop of 10 % that is accepted on its third
+    night. Nights differ by 5 %, runs by 2 %.
+    """
+    drawn = noise_models.draw(
+        BUILT_WITH["runs 2 %, nights 5 %"], noise_models.step(93, 30, -0.1), 3, series, seed
+    )
+    return float(np.mean(_mapped(_alarms_after_acceptance, list(drawn))))
+
+
+def _alarms_after_acceptance(nights: Array) -> bool:
+    return any(judged.compared.outcome == "regression" for judged in course(nights, reference=32))
+
+
+def _mapped(task: Callable[[Array], Any], series: list[Array]) -> list[Any]:
+    """Return the results for each series, which are computed on all cores."""
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(mp_context=context) as pool:
+        return list(pool.map(task, series, chunksize=4))
+
+
+def tables(series: int, models: Mapping[str, NightNoise] = BUILT_WITH) -> list[Table]:
+    """Return the tables of rates. series: number of drawn series of each row."""
+    flat = [(name, str(repeats), without_change(noise, repeats, series)) for name, noise in models.items() for repeats in (3, 10)]
+    usual = BUILT_WITH["runs 2 %, nights 5 %"]
+    drops = [
+        (name, str(history), f"{100 * change:.0f} %", of_drop(noise, 3, history, change, series))
+        for name, noise in (("runs 2 %, nights 5 %", usual), ("independent 3 %", BUILT_WITH["independent 3 %"]))
+        for history in (3, 8, 20, 60)
+        for change in (-0.02, -0.05, -0.1, -0.2)
+    ]
+    kinds = [(kind, f"{100 * noise:g} %", of_changes(kind, noise, series)) for kind in ("step", "drift") for noise in (0.02, 0.05)]
+    return [
+        Table(
+            "A year of nights without a change, tolerance 5 %",
+            ("noise", "repeats", "regressions", "improvements", "nights with a regression", "worst year", "pass", "intervals hold"),
+            [(*names, f"{r.regressions:.2f}", f"{r.improvements:.2f}", f"{r.regression_nights:.1f}", f"{r.worst:.0f}", f"{100 * r.passes:.0f} %", f"{100 * r.holding:.1f} %") for *names, r in flat],
+        ),
+        Table(
+            "A drop, 3 repeats, tolerance 5 %",
+            ("noise", "nights before", "drop", "median nights", "in 3", "in 10", "pass meanwhile"),
+            [(*names, f"{f.median:g}" if f.median < 99 else "> 40", *(f"{100 * w:.0f} %" for w in f.within), f"{100 * f.passed:.0f} %") for *names, f in drops],
+        ),
+        Table(
+            "A change of -15 % after 40 nights, described 40 nights later",
+            ("kind", "nights differ by", "right kind", "date off by (median)", "range holds"),
+            [(*names, f"{100 * d.right:.0f} %", f"{d.date:g}", f"{100 * d.holding:.0f} %") for *names, d in kinds],
+        ),
+        Table("A drop of 10 %, accepted on its third night", ("alarms in 60 nights",), [(f"{100 * accepted_step(series):.1f} %",)]),
+    ]
+
+
+def bench() -> None:
+    """Print the rates of all methods as tables in Markdown."""
+    for table in [*tables(200), *study_rates.tables(1000, 1)]:
+        print(f"\n{table.title}\n\n| {' | '.join(table.header)} |\n|{'---|' * len(table.header)}")
+        for row in table.rows:
+            print(f"| {' | '.join(row)} |", flush=True)
