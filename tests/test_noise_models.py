@@ -71,7 +71,7 @@ def test_fall_in_a_job(fall: float) -> None:
 
 @pytest.mark.parametrize(("share", "length"), [(0.3, 1), (0.15, 3), (0.5, 3)])
 def test_two_states(share: float, length: float) -> None:
-    """A state is drawn again with the probability 1 / length, so states of neighbouring nights correlate by the rest."""
+    """A state is drawn again with the probability 1 / length. It correlates with that of the next night by the rest."""
     noise = Noise(0.001, slow_nights=share, state_length=length)
     values = draw(noise, flat(60), 3, 2000, 1).mean(axis=(2, 3))
     is_slow = values < 0.92

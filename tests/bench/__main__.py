@@ -2,7 +2,7 @@
 
 Files lie in the page cache, since the bench measures the cost of the tool, not of a storage system. The argument
 `verdicts` measures how often verdicts on jobs are wrong; `fidelity` measures how near emulations come to what they
-emulate.
+emulate; `peers` measures how often methods of other tools are wrong on nightly results.
 """
 
 import importlib.util
@@ -19,6 +19,7 @@ from tests.bench import (
     nightly_rates,
     own_cost,
     peer,
+    peer_rates,
     ranks,
     reading,
     requests,
@@ -36,6 +37,9 @@ def main() -> None:
         return
     if sys.argv[1:] == ["fidelity"]:
         fidelity.bench()
+        return
+    if sys.argv[1:] == ["peers"]:
+        peer_rates.bench()
         return
     cpu = next((line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if "model name" in line), "?")
     print(
