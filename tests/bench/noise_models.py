@@ -121,7 +121,7 @@ def flat(nights: int) -> Array:
 
 def step(nights: int, at: int, size: float) -> Array:
     """Return the logarithms of levels that change at a night. size: relative change, such as -0.1."""
-    return np.log1p(size) * (np.arange(nights) >= at)
+    return np.asarray(np.log1p(size) * (np.arange(nights) >= at))
 
 
 def drift(nights: int, begin: int, end: int, size: float) -> Array:
@@ -133,4 +133,4 @@ def drift(nights: int, begin: int, end: int, size: float) -> Array:
 
 def outlier(nights: int, at: int, size: float) -> Array:
     """Return the logarithms of levels of which one night differs. size: relative change, such as -0.1."""
-    return np.log1p(size) * (np.arange(nights) == at)
+    return np.asarray(np.log1p(size) * (np.arange(nights) == at))
