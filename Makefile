@@ -1,4 +1,4 @@
-# make demo | install PREFIX=DIR | test | test-all | test-real | test-failed | lint | docs | pictures | bench | faults. Each target sets up .venv first.
+# make demo | install PREFIX=DIR | test | test-all | test-real | test-failed | lint | docs | pictures | bench | verdict-rates | faults. Each target sets up .venv first.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -45,6 +45,10 @@ lint: $(VENV)/test.stamp
 
 bench: $(VENV)/test.stamp
 	$(BIN)/python -m tests.bench
+
+# Rates of wrong verdicts, from simulations whose truth is known: ten minutes.
+verdict-rates: $(VENV)/test.stamp
+	$(BIN)/python -m tests.bench verdicts
 
 # Writes the documentation to site/; open site/index.html.
 docs: $(VENV)/docs.stamp
@@ -93,4 +97,4 @@ $(VENV)/venv.stamp:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-.PHONY: demo install test test-all test-real test-failed lint docs bench faults pictures regold clean
+.PHONY: demo install test test-all test-real test-failed lint docs bench verdict-rates faults pictures regold clean

@@ -271,9 +271,14 @@ def test_few_nights_detect_no_change_and_the_last_is_held_against_the_baseline()
     few = _nightly(_alike(3), baseline=0)
     assert (few.state, "Too few nights to detect small changes: 3 of 5." in few.text) == ("inconclusive", True)
     fallen = _nightly([*_alike(3), *_alike(1, 1.4)], baseline=0)
-    assert (fallen.state, "98.6 % worse than the 3 nights at the level of baseline" in fallen.text) == ("bad", True), fallen
+    assert (fallen.state, "98.6 % worse than the 3 nights at the level of baseline" in fallen.text) == ("bad", True), (
+        fallen
+    )
     alone = _nightly([*_alike(3), *_alike(1, 1.4)])
-    assert (alone.state, "98.6 % worse than the 3 nights at the level of the previous job" in alone.text) == ("bad", True), alone
+    assert (alone.state, "98.6 % worse than the 3 nights at the level of the previous job" in alone.text) == (
+        "bad",
+        True,
+    ), alone
     good = _nightly(_alike(12), baseline=2)
     assert (good.state, "No change is detected over 12 nights." in good.text) == ("good", True), good
     first = _nightly(_alike(1))

@@ -172,6 +172,15 @@ def test_short_and_flat_histories_have_no_changes(count: int) -> None:
     assert len(detected.levels) == count
 
 
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.sampled_from([0.0, 0.01, -0.3, 0.31, -0.32, 0.6]), min_size=5, max_size=60), st.integers(0, 9))
+def test_alarms_are_in_order_of_time(values: list[float], seed: int) -> None:
+    series = _series(values, 0.01, seed)
+    alarms = [alarm.at for alarm in change_detection.followed(series).alarms]
+    assert alarms == sorted(set(alarms))
+    assert len(_changes(series).levels) == len(values)
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.integers(-300, 300), min_size=8, max_size=40))
 def test_changes_do_not_depend_on_the_level_or_the_direction(values: list[int]) -> None:

@@ -37,7 +37,7 @@ _CLIP = 3.5
 # A level is withdrawn if it differs from the level before by less than this normal deviate.
 _WITHDRAWN = 2.5
 # A level is not withdrawn any more after this number of nights.
-_SETTLED = 10
+_SETTLED = 60
 # Logarithm of the likelihood ratio from which the newest nights belong to the level before rather than to the current
 # one.
 _RETURNED = 3.0
@@ -50,6 +50,8 @@ _SYMMETRIC = 20
 _OUT, _FEWEST_FOR_OUTLIERS = 4.5, 6
 # A spell of at most this number of nights is no change unless its normal deviate is larger than this.
 _SHORT, _SPELL = 3, 4.5
+# Smallest number of nights from the first to the last night of a drift; a shorter one is a step.
+_SHORTEST_DRIFT = 5
 _NIGHTS_OF_A_YEAR = 365.25
 # Probability that a date lies before or after the range of a change.
 _TAIL = 0.05
@@ -307,10 +309,14 @@ def _first_night(values: Floats, places: Labels, newest: int) -> int:
 
 
 def _begun(state: State, alarm: Alarm) -> State:
+    """Let a level begin. It begins no earlier than the newest level; if both begin with the same night, it takes the
+    place of that one.
+    """
+    at = max([alarm.at, *(earlier.at for earlier in state.alarms[-1:])])
     labels = state.labels.copy()
-    is_new = (np.arange(len(labels)) >= alarm.at) & (labels == state.current)
-    labels[is_new] = int(labels.max()) + 1
-    return State(labels, (*state.alarms, alarm))
+    labels[at:] = int(labels.max()) + 1
+    earlier = tuple(kept for kept in state.alarms if kept.at < at)
+    return State(labels, (*earlier, alarm._replace(at=at)))
 
 
 def _before(state: State) -> int:
@@ -429,8 +435,9 @@ def _fitted(group: list[Alarm], values: Floats, levels: Floats, kept: Labels) ->
         cost_of_drift = math.inf
     else:
         cost_of_drift = count * math.log(max(drift.squares, 1e-18) / count) + drift.parameters * penalty
-    # The position of a step costs as much as two parameters (N. R. Zhang and D. O. Siegmund, Biometrics 63, 2007).
-    cost_of_steps = count * math.log(max(steps, 1e-18) / count) + (3 * len(group) + 1) * penalty
+    # A further step costs as much as four parameters, because it can be anywhere (N. R. Zhang and D. O. Siegmund,
+    # Biometrics 63, 2007).
+    cost_of_steps = count * math.log(max(steps, 1e-18) / count) + (4 * len(group) - 1) * penalty
     probability = 1 / (1 + math.exp(min(500.0, max(-500.0, (cost_of_drift - cost_of_steps) / 2))))
     chance = min(a_year(alarm) for alarm in group)
     if drift is not None and probability > 0.5:
@@ -469,18 +476,18 @@ def _drift(y: Floats) -> _Drift | None:
     The last part may be missing. Return None if there are too few nights.
     """
     count = len(y)
-    if count < 6:
+    if count < _SHORTEST_DRIFT + 2:
         return None
     nights = np.arange(count)
-    open_fit = _best_drift(y, nights, range(count - 3), [count - 1])
+    open_fit = _best_drift(y, nights, range(count - _SHORTEST_DRIFT), [count - 1])
     step = max(1, count // _GRID)
-    coarse = _best_drift(y, nights, range(0, count - 3, step), range(3, count - 1, step))
-    begins = range(max(0, coarse[1] - step), min(count - 3, coarse[1] + step) + 1)
-    ends = range(max(3, coarse[2] - step), min(count - 2, coarse[2] + step) + 1)
+    coarse = _best_drift(y, nights, range(0, count, step), range(_SHORTEST_DRIFT, count - 1, step))
+    begins = range(max(0, coarse[1] - step), coarse[1] + step + 1)
+    ends = range(coarse[2] - step, min(count - 2, coarse[2] + step) + 1)
     fine = _best_drift(y, nights, begins, ends)
     is_open = open_fit[0] <= fine[0] * count ** (1 / count)  # a parameter less
     squares, begin, end, old, size = open_fit if is_open else fine
-    costs = np.array([_best_drift(y, nights, [place], [end])[0] for place in range(end - 1)])
+    costs = np.array([_best_drift(y, nights, [place], [end])[0] for place in range(end - _SHORTEST_DRIFT + 1)])
     return _Drift(begin, end, _range(costs, count), old, size, squares, 3 if is_open else 4)
 
 
@@ -490,7 +497,7 @@ def _best_drift(
     """Return the best of the drifts that begin and end at these positions: the squares that remain, its first and last
     night, the level before it and its size.
     """
-    pairs = [(begin, end) for begin in begins for end in ends if end - begin >= 2]
+    pairs = [(begin, end) for begin in begins for end in ends if end - begin >= _SHORTEST_DRIFT]
     starts, stops = np.array(pairs)[:, :1], np.array(pairs)[:, 1:]
     shares = np.clip((nights - starts + 1) / (stops - starts + 1), 0, 1)
     centred = shares - shares.mean(axis=1, keepdims=True)

@@ -353,7 +353,7 @@ def advice(weighed: Weighed, tolerance: float) -> list[str]:
         return allowed or ["nights differ too much for any tolerance; make longer runs on a less busy machine"]
     more = max(1, needed - weighed.newest)
     nights = nights_words(more).replace(" night", " more night")
-    lines = [f"{nights} would settle it: dlio-submit --nights {more}"]
+    lines = [f"{nights} would settle it; more repeats on the same night do not show how much nights differ"]
     if weighed.spread.source == ASSUMED.source:
         lines.append("a history of ten nights shows how much nights differ here")
     return [*lines, *allowed]

@@ -1,0 +1,100 @@
+"""The series of nights, and the variation between nights, on data whose truth is known."""
+
+import math
+from datetime import date, timedelta
+
+import numpy as np
+import pytest
+
+from dlio_hpc.verdict import night_series, variation
+from dlio_hpc.verdict.night_series import JobLevel
+from dlio_hpc.verdict.variation import ASSUMED, NightSpread
+
+_MONDAY = date(2026, 6, 1)
+
+
+def _job(night: int, *values: float) -> JobLevel:
+    return night_series.job(_MONDAY + timedelta(days=night), np.array(values))
+
+
+def test_few_runs_have_their_median_and_more_have_the_mean_without_far_runs() -> None:
+    assert variation.level(np.array([0.1, 0.2, 0.9])) == 0.2
+    assert variation.level(np.array([0.1, 0.11, 0.12, 0.13, 0.9])) == pytest.approx(0.115)
+    assert variation.level(np.array([0.1, 0.1, 0.1, 0.1, 0.9])) == pytest.approx(0.1)
+
+
+def test_jobs_of_a_night_count_together_except_the_newest() -> None:
+    jobs = [_job(0, 0.1, 0.1), _job(0, 0.3, 0.3), _job(1, 0.5, 0.5), _job(2, 0.2, 0.2), _job(2, 0.8, 0.8)]
+    series = night_series.of(jobs)
+    assert series.values == pytest.approx([0.2, 0.5, 0.8])
+    assert series.jobs == (range(2), range(2, 3), range(3, 5))
+    assert [series.place(job) for job in range(5)] == [0, 0, 1, 2, 2]
+    # One of two jobs: half of the variance between jobs is missing in the mean of a night.
+    between = (0.1**2 * 2 + 0.3**2 * 2) / 2
+    assert series.extra[-1] == pytest.approx(between / 2)
+
+
+def test_jobs_after_the_reference_are_another_night() -> None:
+    jobs = [_job(0, 0.1), _job(1, 0.2), _job(1, 0.6)]
+    assert night_series.of(jobs).jobs == (range(1), range(1, 3))
+    assert night_series.of(jobs, 1).jobs == (range(1), range(1, 2), range(2, 3))
+
+
+def test_a_scattered_night_has_more_variance() -> None:
+    jobs = [_job(night, 0.1, 0.11, 0.12) for night in range(9)] + [_job(9, -0.5, 0.1, 0.7)]
+    series = night_series.of(jobs)
+    assert list(series.extra[:9]) == [0] * 9
+    assert series.extra[9] == pytest.approx(math.pi / 2 * 0.36 / 3)
+
+
+def test_weekends_are_taken_out_when_they_are_significant() -> None:
+    random = np.random.default_rng(1)
+    levels = [0.08 * (night % 7 >= 5) + random.normal(0, 0.01) for night in range(28)]
+    series = night_series.of([_job(night, level) for night, level in enumerate(levels)])
+    assert series.weekend == pytest.approx(0.08, abs=0.012)
+    assert series.values[5::7].mean() == pytest.approx(series.values[2::7].mean(), abs=0.015)
+    assert night_series.of([_job(night, level) for night, level in enumerate(levels[:12])]).weekend is None
+    noise = random.normal(0, 0.02, 28)
+    assert night_series.of([_job(night, level) for night, level in enumerate(noise)]).weekend is None
+
+
+def test_prior_knowledge_is_at_least_what_runs_explain() -> None:
+    series = night_series.of([_job(night, 0.0, 0.3, 0.6) for night in range(3)])
+    assert series.runs == pytest.approx(math.pi / 2 * 0.09 / 3)
+    assert night_series.prior(series, ASSUMED).sd == pytest.approx(math.sqrt(0.05**2 + series.runs))
+    assert night_series.prior(series, NightSpread(0.02, 30, "site")).sd == pytest.approx(math.sqrt(series.runs))
+    assert night_series.prior(series, NightSpread(0.5, 30, "site")).sd == 0.5
+
+
+def test_the_assumption_fades_with_the_nights_but_the_site_does_not() -> None:
+    own = NightSpread(0.01, 4)
+    weight = 10 * (1 - 4 / variation.ENOUGH)
+    mixed = variation.combined(own, ASSUMED)
+    assert mixed.df == pytest.approx(4 + weight)
+    assert mixed.sd == pytest.approx(math.sqrt((4 * 0.01**2 + weight * 0.05**2) / (4 + weight)))
+    assert variation.combined(NightSpread(0.01, 10), ASSUMED) == NightSpread(0.01, 10)
+    assert variation.combined(NightSpread(0.01, 10), NightSpread(0.03, 30, "site")).sd == pytest.approx(
+        math.sqrt((10 * 0.01**2 + 30 * 0.03**2) / 40)
+    )
+
+
+def test_differences_show_the_variation_of_nights_whose_level_changes() -> None:
+    random = np.random.default_rng(2)
+    values = np.concatenate([random.normal(0, 0.03, 200), random.normal(-0.5, 0.03, 200)])
+    spread = variation.of_differences(values)
+    assert spread.sd == pytest.approx(0.03, rel=0.1)
+    assert spread.df == pytest.approx(2 * 399 / 3)
+    assert variation.of_differences(values[:1]) == NightSpread(0.0, 0)
+
+
+def test_measurements_of_a_site_that_agree_know_more() -> None:
+    alike = variation.of_site([NightSpread(0.03, 20), NightSpread(0.031, 10), NightSpread(0.029, 15)])
+    assert alike.source == "site"
+    assert alike.sd == pytest.approx(0.03, rel=0.03)
+    assert alike.df == 30
+    unlike = variation.of_site([NightSpread(0.01, 20), NightSpread(0.08, 10), NightSpread(0.02, 15)])
+    assert unlike.sd == pytest.approx(math.sqrt((20 * 0.01**2 + 10 * 0.08**2 + 15 * 0.02**2) / 45))
+    assert 4 < unlike.df < 6
+    assert variation.of_site([NightSpread(0.03, 20)]) == NightSpread(pytest.approx(0.03), 10, "site")
+    assert variation.of_site([NightSpread(0.03, 2)]) == ASSUMED
+    assert variation.of_site([]) == ASSUMED
