@@ -1,6 +1,5 @@
 """Changes are detected where they are, in series whose truth is known."""
 
-import math
 from statistics import NormalDist
 
 import numpy as np
@@ -9,67 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc.analysis import robust
-from dlio_hpc.analysis.robust import RepeatNoise
 from dlio_hpc.verdict import change_detection
 from dlio_hpc.verdict.change_detection import Changes, CourseSpread
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread
-
-_VALUES = st.lists(st.floats(-5, 5), min_size=2, max_size=9)
 
 
 def _series(levels: npt.ArrayLike, noise: float, seed: int = 1) -> npt.NDArray[np.float64]:
     values = np.asarray(levels, np.float64)
     return values + np.random.default_rng(seed).normal(0, noise, len(values))
-
-
-@pytest.mark.parametrize(
-    ("df", "exact"), [(1, 6.3138), (2, 2.92), (3, 2.3534), (4, 2.1318), (10, 1.8125), (60, 1.6706)]
-)
-def test_quantiles_of_students_distribution(df: int, exact: float) -> None:
-    assert robust.t_quantile(df) == pytest.approx(exact, rel=0.01)
-
-
-@given(_VALUES, _VALUES)
-def test_a_difference_lies_in_its_interval_and_turns_round_with_its_sides(one: list[float], other: list[float]) -> None:
-    difference, back = robust.difference(one, other), robust.difference(other, one)
-    if min(len(one), len(other)) < robust.FEWEST:
-        assert difference.low is difference.high is None, "they tell no noise"
-        return
-    assert difference.low is not None
-    assert difference.high is not None
-    assert difference.low <= difference.value <= difference.high
-    assert back.value == -difference.value
-    assert difference == robust.difference(one, other)
-    assert min(one) - max(other) <= difference.low
-    assert difference.high <= max(one) - min(other)
-
-
-def test_three_repeats_are_told_apart_when_none_overlaps() -> None:
-    """Six values have twenty splits into two groups of three; the end of the interval matches that probability."""
-    apart = robust.difference([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
-    assert apart.high is not None
-    assert apart.high == -1.0
-    meet = robust.difference([1.0, 2.0, 4.5], [4.0, 5.0, 6.0])
-    assert meet.high == 0.5
-
-
-def test_noise_between_nights_widens_the_interval_and_stands_in_for_missing_repeats() -> None:
-    values = [0.0, 0.001, 0.002]
-    alone, with_nights = robust.difference(values, values), robust.difference(values, values, RepeatNoise(0.01, 30))
-    assert alone.half is not None
-    assert with_nights.half is not None
-    assert with_nights.half > 0.02 > alone.half
-    assert robust.difference([0.0], [0.0]).low is None
-    single = robust.difference([0.0], [0.0], RepeatNoise(0.01, 30))
-    assert single.high == pytest.approx(robust.t_quantile(30) * 0.01 * math.sqrt(2))
-
-
-def test_noise_that_repeats_show_already_is_not_counted_twice() -> None:
-    random = np.random.default_rng(1)
-    one, other = random.normal(0, 0.05, 9), random.normal(0, 0.05, 9)
-    known = robust.difference(one, other, RepeatNoise(0.001, 30))
-    assert known == pytest.approx(robust.difference(one, other))
 
 
 def _changes(values: npt.ArrayLike, prior: NightSpread = ASSUMED) -> Changes:

@@ -2,9 +2,7 @@
 
 Ratios are computed as differences of logarithms. An interval is a percentile bootstrap of the median (B. Efron), whose
 percentiles are moved outwards if there are few values (T. Hesterberg, The American Statistician 69, 2015, section 4.3).
-Repeats within one job do not show noise that affects all of them alike, such as the load by other users during the job.
-If this noise is known from other jobs, it widens the interval. Resampling uses a fixed seed, so that the same values
-always give the same interval.
+Resampling uses a fixed seed, so that the same values always give the same interval.
 """
 
 import functools
@@ -29,15 +27,6 @@ _DRAWS = 4000
 _SEED = 20_261_121
 
 
-class RepeatNoise(NamedTuple):
-    """Noise between jobs with the same settings. sd: standard deviation over the jobs; the value of a job is the
-    logarithm of its median. df: degrees of freedom of sd.
-    """
-
-    sd: float
-    df: int
-
-
 class Estimate(NamedTuple):
     """Median, or ratio of two medians, with its interval. low, high: ends of the interval; None if the noise is
     unknown, for example for a single value.
@@ -56,11 +45,6 @@ class Difference(NamedTuple):
     value: float
     low: float | None
     high: float | None
-
-    @property
-    def half(self) -> float | None:
-        """Half of the interval's width; None if the noise is unknown."""
-        return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
 
 def estimate(values: Sequence[float]) -> Estimate:
@@ -90,25 +74,16 @@ def ratio(values: Sequence[float], base: Sequence[float]) -> Estimate:
     return Estimate(value, min(value, math.exp(logs.low)), max(value, math.exp(logs.high)))
 
 
-def difference(
-    a: Sequence[float] | Floats, b: Sequence[float] | Floats, noise: RepeatNoise | None = None
-) -> Difference:
-    """Return the median of `a` minus the median of `b`, with its interval. The values in `a` and `b` are logarithms.
-    noise: noise between jobs; None if it is unknown.
-    """
+def difference(a: Sequence[float] | Floats, b: Sequence[float] | Floats) -> Difference:
+    """Return the median of `a` minus the median of `b`, with its interval. The values in `a` and `b` are logarithms."""
     mine, theirs = np.sort(np.asarray(a, np.float64)), np.sort(np.asarray(b, np.float64))
     value = median(mine) - median(theirs)
-    if min(len(mine), len(theirs)) < FEWEST and noise is None:
+    if min(len(mine), len(theirs)) < FEWEST:
         return Difference(value, None, None)
-    medians = [_medians(mine, 0), _medians(theirs, 1)]
-    drawn = np.sort(medians[0] - medians[1])
-    tail = _tail(min(max(len(mine), 2), max(len(theirs), 2)))
+    drawn = np.sort(_medians(mine, 0) - _medians(theirs, 1))
+    tail = _tail(min(len(mine), len(theirs)))
     low, high = float(np.quantile(drawn, tail)), float(np.quantile(drawn, 1 - tail))
-    if noise is None:
-        return Difference(value, min(low, value), max(high, value))
-    missing = sum(max(0.0, noise.sd**2 - float(resampled.var())) for resampled in medians)
-    room = t_quantile(noise.df) * math.sqrt(missing)
-    return Difference(value, value - math.hypot(value - low, room), value + math.hypot(high - value, room))
+    return Difference(value, min(low, value), max(high, value))
 
 
 def t_quantile(df: int, sure: float = SURE) -> float:

@@ -348,10 +348,9 @@ def advice(weighed: Weighed, tolerance: float) -> list[str]:
     """Return advice on how to make the verdict conclusive, one item per line."""
     least = math.ceil(1000 * weighed.difference.half) / 10
     allowed = [f"--tolerance {least:g}% or more is needed with this variation"] if least < _WIDEST else []
-    needed = _nights_needed(weighed, tolerance)
-    if needed is None:
+    more = _more_nights(weighed, tolerance)
+    if more is None:
         return allowed or ["nights differ too much for any tolerance; make longer runs on a less busy machine"]
-    more = max(1, needed - weighed.newest)
     nights = nights_words(more).replace(" night", " more night")
     lines = [f"{nights} would settle it; more repeats on the same night do not show how much nights differ"]
     if weighed.spread.source == ASSUMED.source:
@@ -359,15 +358,15 @@ def advice(weighed: Weighed, tolerance: float) -> list[str]:
     return [*lines, *allowed]
 
 
-def _nights_needed(weighed: Weighed, tolerance: float) -> int | None:
-    """Return the number of newest nights that would make the verdict conclusive if they were like the present ones, or
+def _more_nights(weighed: Weighed, tolerance: float) -> int | None:
+    """Return the number of further nights that would make the verdict conclusive if they were like the present ones, or
     None if more than a few dozen were necessary.
     """
-    distance = abs(weighed.difference.value - math.log(1 - tolerance))
-    margin = min(distance, -_PRECISE * math.log(1 - tolerance)) if distance > 0 else 0.0
-    for count in range(weighed.newest + 1, _MOST_NIGHTS + 1):
-        before = max(weighed.before, 1)
-        half = students_t.quantile(1 - _TAIL, max(weighed.spread.df, 1.0)) * weighed.spread.sd
-        if half * math.sqrt(1 / count + 1 / before) < margin:
-            return count
+    margin = min(abs(weighed.difference.value - math.log(1 - tolerance)), -_PRECISE * math.log(1 - tolerance))
+    nights = weighed.newest + weighed.before
+    for more in range(1, _MOST_NIGHTS + 1):
+        newest = min((nights + more) // 2, max(change_detection.THRESHOLDS))
+        error = weighed.spread.sd * math.sqrt(1 / newest + 1 / (nights + more - newest))
+        if students_t.quantile(1 - _TAIL, max(weighed.spread.df, 1.0) + more) * error < margin:
+            return more
     return None

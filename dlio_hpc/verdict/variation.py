@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dlio_hpc.analysis import students_t
 from dlio_hpc.analysis.robust import Floats, mad, median
 from dlio_hpc.results.metrics import METRICS, MetricName
 
@@ -37,28 +36,11 @@ class NightSpread(NamedTuple):
     df: float
     source: NoiseSource = "nights"
 
-    @property
-    def percent(self) -> str:
-        """The variation as text, such as "5.1 %"."""
-        return f"{100 * math.expm1(self.sd):.1f} %"
-
 
 # Production file systems differ by several percent and more from day to day (G. Lockwood et al., A Year in the Life of
 # a Parallel File System, SC 2018). Ten degrees of freedom make an interval from two nights a seventh wider than if the
 # 5 % were known.
 ASSUMED = NightSpread(0.05, 10, "assumed")
-
-
-class SampledLevel(NamedTuple):
-    """Level of a metric on several nights. value: logarithm. low, high: ends of its interval, logarithms. nights:
-    number of nights. spread: variation between nights that the interval contains.
-    """
-
-    value: float
-    low: float
-    high: float
-    nights: int
-    spread: NightSpread
 
 
 def logarithms(values: Sequence[float], metric: MetricName) -> Floats:
@@ -135,26 +117,3 @@ def of_site(others: Sequence[NightSpread]) -> NightSpread:
     excess = float(ratios.var(ddof=1)) - by_chance
     df = _MOST_OF_SITE if excess <= 0 else min(_MOST_OF_SITE, 2 / excess + 4)
     return NightSpread(math.sqrt(variance), df, "site")
-
-
-def sampled(nights: Sequence[Floats], prior: NightSpread, confidence: float) -> SampledLevel:
-    """Return the level of a metric from nights that sample it. nights: logarithms of the runs of each night; at least
-    one night. prior: prior knowledge about the variation between nights. With sd 0 and infinite df, only these runs are
-    judged, as if nights did not differ. confidence: two-sided, such as 0.96.
-    """
-    levels = np.array([level(runs) for runs in nights])
-    value = float(levels.mean())
-    if prior.sd == 0:
-        spread = _of_runs(nights)
-        error = spread.sd / math.sqrt(sum(map(len, nights)))
-    else:
-        spread = combined(of_nights(levels), prior)
-        error = spread.sd / math.sqrt(len(levels))
-    half = students_t.quantile((1 + confidence) / 2, spread.df) * error if spread.df > 0 else math.inf
-    return SampledLevel(value, value - half, value + half, len(levels), spread)
-
-
-def _of_runs(nights: Sequence[Floats]) -> NightSpread:
-    """Return the variation between runs, as if all belonged to one night."""
-    runs = np.concatenate(list(nights))
-    return NightSpread(float(runs.std(ddof=1)) if len(runs) > 1 else 0.0, len(runs) - 1, "runs")
