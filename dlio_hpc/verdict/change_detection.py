@@ -212,7 +212,7 @@ def _shape(residuals: Floats, squares: float) -> tuple[float, float]:
 
 
 def level_of(values: Floats, sd: float) -> float:
-    """Return the level of nights: their mean, where no night counts as if it deviated from the median by more than 3
+    """Return the level of nights: their mean, where no night counts as if it deviated from the median by more than 3.5
     standard deviations.
     """
     middle = median(values)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from dlio_hpc import units
-from dlio_hpc.analysis.robust import Floats
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import change_detection, night_series, run_groups, variation
 from dlio_hpc.verdict.change_detection import Change, Course
@@ -145,13 +144,8 @@ def followed(
     return Followed(trend, jobs, course, changes.changes)
 
 
-def logs(values: Sequence[float], metric: MetricName) -> Floats:
-    """Return the logarithms of the values, negated if lower is better."""
-    return variation.logarithms(values, metric)
-
-
 def _jobs(series: Sequence[Night], metric: MetricName) -> list[night_series.JobLevel]:
-    return [night_series.job(units.night_of(past.ended), logs(past.values, metric)) for past in series]
+    return [night_series.job(units.night_of(past.ended), variation.logarithms(past.values, metric)) for past in series]
 
 
 def _shift(series: Sequence[Night], jobs: NightSeries, change: Change) -> Shift:
