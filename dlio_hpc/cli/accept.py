@@ -34,7 +34,7 @@ def accept(names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path
     judged = selection.judged([jobs_by_name.place(name, runs) for name in names])
     for fault in (fault for study in judged.studies for fault in study.broken):
         console.say(f"dlio-hpc: left out a job that cannot be read: {fault}")
-    accepted = acceptance.of(judged, criteria)
+    accepted = acceptance.of(judged, criteria, console.say)
     if outputs.as_json:
         from dlio_hpc.documents import judgements
 

@@ -11,7 +11,7 @@ from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.criterion_result import Check, advice_lines
 
 _HEADER = ("verdict", "criterion", "required", "measured", "runs")
-_EVIDENCE = ("job", "run", "measured", "run alone")
+_EVIDENCE: tuple[str, ...] = ("job", "run", "measured", "run alone")
 _MET = ("pass", "skipped")
 _ROWS = 12
 
@@ -90,10 +90,16 @@ def _group(accepted: Acceptance, group: str) -> Section:
 
 
 def _evidence(check: Check) -> Table:
+    """Return the evidence of a check, one row a run. Several nights have a column."""
     labels = {True: "pass", False: "fail", None: "-"}
-    rows = [[entry.job, entry.run or "-", entry.text, labels[entry.is_met]] for entry in check.evidence]
+    evidence = sorted(check.evidence, key=lambda entry: entry.night)
+    header = _EVIDENCE
+    rows = [[entry.job, entry.run or "-", entry.text, labels[entry.is_met]] for entry in evidence]
+    if len(check.nights) > 1:
+        header = ("night", *_EVIDENCE)
+        rows = [[entry.night, *row] for entry, row in zip(evidence, rows, strict=True)]
     title = "" if _is_shown(check) else f"{check.title}: {check.asked}: {check.outcome}. {check.text}"
-    return Table(title, _EVIDENCE, rows, most=_ROWS)
+    return Table(title, header, rows, most=_ROWS)
 
 
 def _draw(accepted: Acceptance, group: str) -> Iterator[Picture]:

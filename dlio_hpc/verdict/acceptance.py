@@ -4,17 +4,24 @@ verdict is the most severe outcome of all checks.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from msgspec import Struct, structs
 
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.errors import ConfigError, DlioError
+from dlio_hpc.files import rundir
+from dlio_hpc.plan.plan import archive_folder
+from dlio_hpc.records.job_outcome import JobOutcome
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome, label, worst
 from dlio_hpc.verdict import (
     criteria_file,
     criterion_rule,
+    history,
     history_entry,
     performance_criteria,
     procedure_criteria,
+    selection,
+    site_nights,
     validity_criteria,
 )
 from dlio_hpc.verdict.criteria_file import Criteria, Criterion, is_named
@@ -29,6 +36,7 @@ from dlio_hpc.verdict.criterion_result import (
 from dlio_hpc.verdict.history_entry import Entry, Key
 from dlio_hpc.verdict.junit import Case
 from dlio_hpc.verdict.selection import Judged
+from dlio_hpc.verdict.site_nights import NightPrior
 from dlio_hpc.verdict.validity_criteria import Absent
 
 
@@ -62,12 +70,36 @@ class Acceptance(Struct, frozen=True):
         return [check for check in self.checks if check.group == group]
 
 
-def of(judged: Judged, criteria: str | None) -> Acceptance:
+def of(judged: Judged, criteria: str | None, report: selection.Report = lambda _: None) -> Acceptance:
     """Judge jobs and studies. criteria: name or path of a criteria file; None selects the criteria file that the judged
-    suite names.
+    suite names. report: function that is called with each note for the user.
     """
     entries = [history_entry.of(job) for job in judged.all_jobs]
-    return judge(criteria_file.load(criteria or _own(judged)), entries, judged.absent)
+    asked = criteria_file.load(criteria or _own(judged))
+    return judge(asked, entries, judged.absent, _prior(asked, judged, entries, report))
+
+
+def _prior(criteria: Criteria, judged: Judged, entries: Sequence[Entry], report: selection.Report) -> NightPrior:
+    """Return what the histories of the judged jobs show about nights. Histories are not updated for this."""
+    if criteria.night_spread is not None:
+        return site_nights.assumed
+    folders = dict.fromkeys(Path(study.study.archive) for study in judged.studies)
+    folders |= dict.fromkeys(folder for job in judged.jobs if (folder := _archives_of(job)) is not None)
+    known: dict[str, Entry] = {}
+    for folder in folders:
+        try:
+            if (folder / rundir.HISTORY).exists():
+                known |= {entry.job: entry for entry in history.entries(folder)}
+        except (DlioError, OSError) as fault:
+            report(f"note: the variation between nights is assumed, because the history cannot be read: {fault}")
+    return site_nights.of_history(list(known.values()), {entry.job for entry in entries})
+
+
+def _archives_of(job: JobOutcome) -> Path | None:
+    """Return the folder with the archive of a job; None if it is not known."""
+    if job.directory is not None:
+        return archive_folder(job.plan, job.directory)
+    return None if job.archive is None else job.archive.parent
 
 
 def _own(judged: Judged) -> str:
@@ -82,14 +114,22 @@ def _own(judged: Judged) -> str:
     return str(own.pop())
 
 
-def judge(criteria: Criteria, entries: Sequence[Entry], absent: Sequence[Absent] = ()) -> Acceptance:
-    """Judge jobs against criteria. entries: the jobs. absent: measurements that the studies of these jobs lack. The
-    result does not depend on the order of the jobs.
+def judge(
+    criteria: Criteria,
+    entries: Sequence[Entry],
+    absent: Sequence[Absent] = (),
+    prior: NightPrior = site_nights.assumed,
+) -> Acceptance:
+    """Judge jobs against criteria. entries: the jobs. absent: measurements that the studies of these jobs lack. prior:
+    what is known about the variation between nights; not used if the criteria state it. The result does not depend on
+    the order of the jobs.
     """
+    if criteria.night_spread is not None:
+        prior = site_nights.given(criteria.night_spread)
     entries = sorted(entries, key=lambda entry: (entry.created, entry.job))
     groups = grouped(entries)
     checks = [*validity_criteria.good(entries, absent), *_unexpected_workloads(criteria, groups)]
-    by_group = {group.label: list(_of_group(criteria, group, groups)) for group in groups}
+    by_group = {group.label: list(_of_group(criteria, group, groups, prior)) for group in groups}
     checks += _unmeasured(
         criteria, [check for of_group in by_group.values() for check in of_group], [group.key for group in groups]
     )
@@ -102,10 +142,12 @@ def judge(criteria: Criteria, entries: Sequence[Entry], absent: Sequence[Absent]
     return Acceptance(criteria, tuple(studies), tuple(checks), seconds)
 
 
-def _of_group(criteria: Criteria, group: CriterionGroup, groups: Sequence[CriterionGroup]) -> Iterator[Check]:
+def _of_group(
+    criteria: Criteria, group: CriterionGroup, groups: Sequence[CriterionGroup], prior: NightPrior
+) -> Iterator[Check]:
     for name, criterion in criteria.criteria.items():
         if criterion.selects(group.key):
-            yield from performance_criteria.checks(name, criterion, group, groups)
+            yield from performance_criteria.checks(name, criterion, group, groups, prior)
             yield from procedure_criteria.checks(name, criterion, group)
 
 

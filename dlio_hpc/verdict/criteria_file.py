@@ -42,7 +42,9 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     ranks: Counts = None
     """Total numbers of ranks that the criterion applies to; null: any. Example: 8..64*2"""
     all_runs: bool = False
-    """true: every run must meet the limits on metrics. false: the median of the runs must meet them."""
+    """true: every run must meet the limits on metrics, and max_spread limits the range of all runs. false: the level of
+    the runs over the nights must meet them, by more than nights differ.
+    """
     optional: bool | Literal["unmeasured"] = False
     """Outcome if nothing was measured for the criterion, or if a value is unknown. true: the outcome is skipped. false:
     the outcome is fail if nothing was measured, and inconclusive if a value is unknown. unmeasured: the outcome is
@@ -74,12 +76,13 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """Upper limit for the 99th percentile of the wait for a batch. Example: 250 ms"""
     min_scaling_efficiency: units.Share | None = None
     """Minimum scaling efficiency. This is samples/s per rank, divided by samples/s per rank of the same measurement on
-    the fewest ranks, and among these on the fewest nodes; medians of the runs, as in the report of a study. Example:
-    70%
+    the fewest ranks, and among these on the fewest nodes; medians of the runs of a job, geometric means over jobs,
+    as in the report of a study. Example: 70%
     """
     max_spread: units.Share | None = None
-    """Maximum spread. This is the difference between the samples/s of the fastest and of the slowest run, divided by
-    the median samples/s. Example: 10%
+    """Maximum spread of five runs. A spread is the difference between the samples/s of the fastest and of the slowest
+    run, divided by the median samples/s. That of another number of runs is scaled to five runs. The criterion fails if
+    the spread is significantly above the limit. Example: 10%
     """
     min_steps: Positive | None = None
     """Minimum number of steps per epoch. Example: 500"""
@@ -133,8 +136,9 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
                     raise ValueError(f"{name}: a workload has no key {key}")
         if self.subset_ranks is not None and not self.model_ranks:
             raise ValueError("subset_ranks needs model_ranks: true")
-        if self.all_runs and not set(self.asked) & set(METRIC_LIMITS):
-            raise ValueError(f"all_runs needs a limit on a metric; give at least one of: {', '.join(METRIC_LIMITS)}")
+        limits = (*METRIC_LIMITS, "max_spread")
+        if self.all_runs and not set(self.asked) & set(limits):
+            raise ValueError(f"all_runs needs a limit on a metric; give at least one of: {', '.join(limits)}")
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -209,6 +213,11 @@ class Criteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Source of the limits, such as a contract."""
     cached_above: units.Share = units.Share(LIMIT)
     """A run counts as cached if, in any epoch, more than this share of the bytes came from memory."""
+    night_spread: units.Share | None = None
+    """Variation between nights with the same settings: the standard deviation of their levels, relative to the level.
+    null: that of the site's history, or 5 % if the history is too short. 0: nights do not differ, so that these runs
+    alone are judged. Example: 3%
+    """
     workloads: tuple[str, ...] = ("*",)
     """Workloads that may be measured; * matches any text. If another workload was measured, the acceptance test fails.
     """

@@ -5,24 +5,27 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from dlio_hpc import units
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.results.metrics import Unit, format_value
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
 
 
 class Ran(NamedTuple):
-    """A run with the name of its job. results_on: file system of the job directory. workload: the workload with its
-    defaults filled in, as decoded from JSON.
+    """A run with the name of its job. night: night on which the job ended, such as 2026-11-27. results_on: file system
+    of the job directory. workload: the workload with its defaults filled in, as decoded from JSON.
     """
 
     job: str
     run: Measurement
+    night: str
     results_on: str
     workload: Any
 
     @staticmethod
     def of(entry: Entry, run: Measurement) -> "Ran":
-        return Ran(entry.job, run, entry.results_on, entry.workloads.get(run.key.settings))
+        night = str(units.night_of(entry.ended))
+        return Ran(entry.job, run, night, entry.results_on, entry.workloads.get(run.key.settings))
 
 
 class CriterionGroup(NamedTuple):
@@ -47,7 +50,8 @@ class CriterionGroup(NamedTuple):
 
 class Evidence(Struct, frozen=True):
     """Evidence from one run for a check. value: number in the unit of the check; None if there is no number. is_met:
-    whether this run alone meets the criterion; None if the criterion cannot be applied to a single run.
+    whether this run alone meets the criterion; None if the criterion cannot be applied to a single run. night: night on
+    which the job of the run ended, such as 2026-11-27; empty if the night does not matter for the check.
     """
 
     job: str
@@ -55,6 +59,7 @@ class Evidence(Struct, frozen=True):
     value: float | None
     text: str
     is_met: bool | None = None
+    night: str = ""
 
 
 class Check(Struct, frozen=True):
@@ -98,14 +103,31 @@ class Check(Struct, frozen=True):
         """Number of runs in the evidence."""
         return sum(bool(evidence.run) for evidence in self.evidence)
 
+    @property
+    def nights(self) -> list[str]:
+        """Nights of the evidence, oldest first."""
+        return sorted({evidence.night for evidence in self.evidence if evidence.night})
+
 
 def runs_in_words(count: int) -> str:
     return f"{count} run" if count == 1 else f"{count} runs"
 
 
 def evidence_lines(check: Check) -> list[str]:
-    """Return one line of evidence per run: job, run, result."""
-    return ["  ".join(filter(None, (evidence.job, evidence.run, evidence.text))) for evidence in check.evidence]
+    """Return one line of evidence per run: job, run, result. If there are several nights, a line with the date precedes
+    the lines of a night.
+    """
+    if len(check.nights) < 2:
+        return [_line(evidence) for evidence in check.evidence]
+    lines = []
+    for night in check.nights:
+        of_night = [evidence for evidence in check.evidence if evidence.night == night]
+        lines += [f"night {night}", *(f"  {_line(evidence)}" for evidence in of_night)]
+    return lines
+
+
+def _line(evidence: Evidence) -> str:
+    return "  ".join(filter(None, (evidence.job, evidence.run, evidence.text)))
 
 
 def advice_lines(check: Check) -> list[str]:

@@ -1,15 +1,25 @@
-"""Criteria on metrics: limits on the median or on each run, on the spread of samples/s, and on scaling efficiency."""
+"""Criteria on metrics: limits on the level over nights or on each run, on the spread of samples/s, and on scaling
+efficiency.
+"""
 
+import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from dlio_hpc.analysis import robust
-from dlio_hpc.analysis.robust import Estimate
+import numpy as np
+
+from dlio_hpc.analysis import normal_range, robust
+from dlio_hpc.analysis.robust import Estimate, Floats
+from dlio_hpc.analysis.study import job_spread
 from dlio_hpc.records.outcomes import Outcome
-from dlio_hpc.results.metrics import METRICS, Unit, format_value
+from dlio_hpc.results.metrics import METRICS, MetricName, Unit, format_value
+from dlio_hpc.verdict import night_intervals, site_nights, variation
 from dlio_hpc.verdict.criteria_file import METRIC_LIMITS, Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran, runs_in_words
+from dlio_hpc.verdict.night_intervals import Scale
+from dlio_hpc.verdict.site_nights import NightPrior
+from dlio_hpc.verdict.variation import SampledLevel, NightSpread
 
 # Limits on shares that are computed from several runs. For each YAML key: the metric, its label, and whether the limit
 # is a minimum.
@@ -18,11 +28,14 @@ _SPECIAL = {
     "min_scaling_efficiency": ("scaling_efficiency", "scaling efficiency", True),
 }
 LIMITS = (*METRIC_LIMITS, *_SPECIAL)
+# Number of runs whose range max_spread limits, and the error level of the statement that a range is larger.
+_SPREAD_RUNS, _SPREAD_ERROR = 5, 0.025
 
 
 class Limit(NamedTuple):
     """Limit of a metric. name: name of the criterion. key: YAML key of the limit. is_least: whether the limit is a
-    minimum. all_runs: whether every run must meet the limit, not only the median.
+    minimum. all_runs: whether every run must meet the limit. For a spread, it means that the range of all runs must
+    meet the limit, whatever their number.
     """
 
     name: str
@@ -38,7 +51,7 @@ class Limit(NamedTuple):
     @property
     def text(self) -> str:
         """The limit as text, such as "samples/s >= 1300, every run"."""
-        scope = ", every run" if self.all_runs else ""
+        scope = f", {'range of all runs' if self.key == 'max_spread' else 'every run'}" if self.all_runs else ""
         return f"{self.label} {'>=' if self.is_least else '<='} {format_value(self.value, self.unit)}{scope}"
 
     def is_met(self, value: float) -> bool:
@@ -49,20 +62,26 @@ class Limit(NamedTuple):
 
 
 def checks(
-    name: str, criterion: Criterion, group: CriterionGroup, all_groups: Sequence[CriterionGroup]
+    name: str,
+    criterion: Criterion,
+    group: CriterionGroup,
+    all_groups: Sequence[CriterionGroup],
+    prior: NightPrior = site_nights.assumed,
 ) -> Iterator[Check]:
     """Yield a check for each limit on a metric that the criterion sets. name: name of the criterion. Scaling efficiency
     compares the group with the groups that made the same measurement on the fewest ranks. It is not checked for these
-    groups themselves.
+    groups themselves. prior: what is known about the variation between nights.
     """
-    for key in METRIC_LIMITS:
+    site = group.key.site
+    for key, metric in METRIC_LIMITS.items():
         if getattr(criterion, key) is not None:
-            yield _metric(limit(name, key, criterion), group)
+            yield _metric(limit(name, key, criterion), group, metric, prior(site, metric))
     if criterion.max_spread is not None:
         yield _spread(limit(name, "max_spread", criterion), group)
     base = fewest(group, all_groups)
     if criterion.min_scaling_efficiency is not None and base is not None:
-        yield _scaling(limit(name, "min_scaling_efficiency", criterion), group, base)
+        required = limit(name, "min_scaling_efficiency", criterion)
+        yield _scaling(required, group, base, prior(site, "samples_per_s"))
 
 
 def fewest(group: CriterionGroup, groups: Sequence[CriterionGroup]) -> list[CriterionGroup] | None:
@@ -91,7 +110,8 @@ def limit(name: str, key: str, criterion: Criterion) -> Limit:
     title, value = criterion.title or name, getattr(criterion, key)
     if (special := _SPECIAL.get(key)) is not None:
         metric, label, is_least = special
-        return Limit(name, key, title, metric, label, value, "share", is_least, all_runs=False)
+        all_runs = criterion.all_runs and key == "max_spread"
+        return Limit(name, key, title, metric, label, value, "share", is_least, all_runs)
     metric = METRIC_LIMITS[key]
     known = METRICS[metric]
     return Limit(name, key, title, metric, known.noun, value, known.unit, known.is_higher_better, criterion.all_runs)
@@ -112,8 +132,8 @@ def _check(
     )  # fmt: skip
 
 
-def _metric(required: Limit, group: CriterionGroup) -> Check:
-    measured = group.values(required.metric)
+def _metric(required: Limit, group: CriterionGroup, metric: MetricName, prior: NightSpread) -> Check:
+    measured = group.values(metric)
     evidence = [_evidence(required, run, value) for run, value in measured]
     if len(measured) < len(group.runs) or not measured:
         lacking = runs_in_words(len(group.runs) - len(measured))
@@ -122,15 +142,55 @@ def _metric(required: Limit, group: CriterionGroup) -> Check:
             "metric (keys workload and nodes)"
         )
         return _check(required, group, "fail", message, None, evidence)
-    values = [value for _, value in measured]
-    if required.all_runs:
-        return _every_run(required, group, values, evidence)
-    estimate = robust.estimate(values)
-    return _check(required, group, *_judged(required, estimate, len(values)), estimate, evidence)
+    if required.all_runs or required.value == 0:  # a value has no ratio to a limit of 0
+        return _every_run(required, group, [value for _, value in measured], evidence)
+    nights: dict[str, list[float]] = {}
+    for ran, value in measured:
+        nights.setdefault(ran.night, []).append(value)
+    scale = Scale(metric, required.value, min(value for _, value in measured) <= 0)
+    logs = [scale.places(values) for _, values in sorted(nights.items())]
+    level = night_intervals.level(logs, prior)
+    estimate = _estimate(scale.value(level.value), scale.value(level.low), scale.value(level.high), level)
+    runs = _runs_of_nights(len(measured), len(logs))
+    advice = functools.partial(_settled_by, level, len(measured), night_intervals.of_levels(logs, prior))
+    about = night_intervals.about_nights(level.spread, level.nights, prior)
+    return _check(required, group, *_judged(required, estimate, runs, about, advice), estimate, evidence)
+
+
+def _estimate(value: float, low: float, high: float, level: SampledLevel) -> Estimate:
+    """Return the estimate in the unit of the metric. low, high: ends of its interval, in any order."""
+    is_known = level.high < math.inf
+    return Estimate(value, min(low, high), max(low, high)) if is_known else Estimate(value, None, None)
+
+
+def _runs_of_nights(runs: int, nights: int) -> str:
+    return f"{runs_in_words(runs)} {'of one night' if nights == 1 else f'of {nights} nights'}"
+
+
+def _settled_by(level: SampledLevel, runs: int, prior: NightSpread) -> str:
+    """Return a sentence on the measurement that would settle a limit. The limit has the place 0. prior: what is known
+    about the levels of nights.
+    """
+    if prior.sd == 0:
+        return _repeats_words(night_intervals.runs_needed(level.spread, runs, abs(level.value)))
+    return _nights_words(night_intervals.nights_needed(level.spread, level.nights, prior, abs(level.value)))
+
+
+def _nights_words(nights: int | None) -> str:
+    if nights is None:
+        return f"the value is so close to the limit that {night_intervals.MOST} nights would not settle it"
+    return f"{nights} nights would settle it: dlio-submit ... --nights {nights}"
+
+
+def _repeats_words(runs: int | None) -> str:
+    if runs is None:
+        return f"the value is so close to the limit that {night_intervals.MOST} runs would not settle it"
+    return f"{runs} runs would settle it: dlio-submit ... --repeat {runs}"
 
 
 def _evidence(required: Limit, run: Ran, value: float) -> Evidence:
-    return Evidence(run.job, run.run.run, value, format_value(value, required.unit), required.is_met(value))
+    text = format_value(value, required.unit)
+    return Evidence(run.job, run.run.run, value, text, required.is_met(value), run.night)
 
 
 def _every_run(required: Limit, group: CriterionGroup, values: list[float], evidence: list[Evidence]) -> Check:
@@ -141,21 +201,22 @@ def _every_run(required: Limit, group: CriterionGroup, values: list[float], evid
     return _check(required, group, "fail" if missed else "pass", message, Estimate(worst, None, None), evidence)
 
 
-def _judged(required: Limit, estimate: Estimate, count: int) -> tuple[Outcome, str]:
+def _judged(
+    required: Limit, estimate: Estimate, runs: str, about: str, settled_by: Callable[[], str]
+) -> tuple[Outcome, str]:
     """Return the outcome of a limit, and a description of the result. estimate: estimate of the value to which the
-    limit applies. count: number of runs from which the estimate is computed.
+    limit applies. runs: phrase for the runs from which the estimate is computed. about: phrase for the variation
+    between nights. settled_by: function that returns a sentence on the measurement that would settle the limit.
     """
+    value = f"{format_value(estimate.value, required.unit)} in {runs}"
     if estimate.low is None or estimate.high is None:
-        verdict: Outcome = "pass" if required.is_met(estimate.value) else "fail"
-        return verdict, f"{format_value(estimate.value, required.unit)} in one run; noise is unknown"
-    value, low, high = (format_value(value, required.unit) for value in (estimate.value, estimate.low, estimate.high))
-    message = f"median {value} of {runs_in_words(count)}, 90 % interval {low} to {high}"
+        return "inconclusive", f"{value}; {about}; the noise of runs is unknown; repeat the measurement (--repeat)"
+    low, high = (format_value(end, required.unit) for end in (estimate.low, estimate.high))
+    message = f"{value}, 96 % interval {low} to {high}"
     ends = required.is_met(estimate.low), required.is_met(estimate.high)
-    if all(ends):
-        return "pass", message
-    if any(ends):
-        return "inconclusive", f"{message}: the limit lies within the interval; more repeats are needed"
-    return "fail", message
+    if any(ends) and not all(ends):
+        return "inconclusive", f"{message}: the limit lies within the interval; {about}; {settled_by()}"
+    return "pass" if all(ends) else "fail", f"{message}; {about}"
 
 
 def _spread(required: Limit, group: CriterionGroup) -> Check:
@@ -163,7 +224,9 @@ def _spread(required: Limit, group: CriterionGroup) -> Check:
     values = [value for _, value in measured]
     median = robust.estimate(values).value if values else 0.0
     evidence = [
-        Evidence(run.job, run.run.run, value / median - 1 if median else None, format_value(value, "1/s"))
+        Evidence(
+            run.job, run.run.run, value / median - 1 if median else None, format_value(value, "1/s"), night=run.night
+        )
         for run, value in measured
     ]
     if len(values) < 2 or not median:
@@ -173,23 +236,110 @@ def _spread(required: Limit, group: CriterionGroup) -> Check:
     message = (
         f"{format_value(min(values), '1/s')} to {format_value(max(values), '1/s')} in {runs_in_words(len(values))}"
     )
-    verdict: Outcome = "pass" if required.is_met(spread) else "fail"
-    return _check(required, group, verdict, message, Estimate(spread, None, None), evidence)
+    if required.all_runs:
+        verdict: Outcome = "pass" if required.is_met(spread) else "fail"
+        return _check(required, group, verdict, message, Estimate(spread, None, None), evidence)
+    of_five = spread * normal_range.mean(_SPREAD_RUNS) / normal_range.mean(len(values))
+    if len(values) != _SPREAD_RUNS:
+        measured_range, scaled = (format_value(value, "share") for value in (spread, of_five))
+        message += f", a range of {measured_range}, which corresponds to {scaled} in {_SPREAD_RUNS} runs"
+    verdict, more = _spread_outcome(required, of_five, len(values))
+    return _check(required, group, verdict, message + more, Estimate(of_five, None, None), evidence)
 
 
-def _scaling(required: Limit, group: CriterionGroup, base: Sequence[CriterionGroup]) -> Check:
-    """Check scaling efficiency: samples/s per rank in the group, divided by samples/s per rank in the groups `base`.
-    base: the groups with the fewest ranks. Their runs are pooled.
+def _spread_outcome(required: Limit, of_five: float, runs: int) -> tuple[Outcome, str]:
+    """Return the outcome of a spread, and what would settle it. of_five: range that was measured, scaled to that of
+    five runs. It fails if so large a range were unlikely, should the true range be the limit.
     """
-    base_values = [value / part.ranks for part in base for _, value in part.values("samples_per_s")]
+    if required.is_met(of_five):
+        return "pass", ""
+    ratio = of_five / required.value if required.value else math.inf
+
+    def is_beyond_chance(count: int) -> bool:
+        return normal_range.is_exceeded(ratio * normal_range.mean(count), count) < _SPREAD_ERROR
+
+    if is_beyond_chance(runs):
+        return "fail", ""
+    needed = next((count for count in range(runs + 1, night_intervals.MOST + 1) if is_beyond_chance(count)), None)
+    return "inconclusive", f": above the limit, but not by more than chance; {_repeats_words(needed)}"
+
+
+class _JobRates(NamedTuple):
+    """Rates of a job. logs: logarithms of samples/s per rank, one a run. level: logarithm of their median."""
+
+    logs: Floats
+    level: float
+
+
+def _scaling(required: Limit, group: CriterionGroup, base: Sequence[CriterionGroup], prior: NightSpread) -> Check:
+    """Check scaling efficiency: samples/s per rank in the group, divided by samples/s per rank in the groups `base`.
+    base: the groups with the fewest ranks. As in the report of a study, the job is the unit.
+    """
     measured = group.values("samples_per_s")
-    values = [value / group.ranks for _, value in measured]
-    if not values or not base_values or min(base_values) <= 0:
+    base_values = [value for part in base for _, value in part.values("samples_per_s")]
+    if not measured or not base_values or min([*base_values, *(value for _, value in measured)]) <= 0:
         return _check(required, group, "fail", "no samples/s to compare", None, ())
-    estimate = robust.ratio(values, base_values)
-    reference = robust.estimate(base_values).value
-    evidence = [_evidence(required, run, value / group.ranks / reference) for run, value in measured]
-    verdict, message = _judged(required, estimate, min(len(values), len(base_values)))
+    jobs, base_jobs = _by_job([group]), _by_job(base)
+    levels = [float(np.mean([job.level for job in side])) for side in (jobs, base_jobs)]
+    spread, error = _of_difference(jobs, base_jobs, prior)
+    place = levels[0] - levels[1] - math.log(required.value) if required.value else math.inf
+    half = night_intervals.half_width(spread, error) if spread.df > 0 else math.inf
+    value = math.exp(levels[0] - levels[1])
+    estimate = Estimate(value, None, None)
+    if half < math.inf:
+        estimate = Estimate(value, value * math.exp(-half), value * math.exp(half))
+    evidence = [_evidence(required, run, rate / group.ranks / math.exp(levels[1])) for run, rate in measured]
     ranks = base[0].ranks
-    reference_words = f"against {runs_in_words(len(base_values))} on {ranks} rank{'s' if ranks > 1 else ''}"
-    return _check(required, group, verdict, f"{message}; {reference_words}", estimate, evidence)
+    runs = (
+        f"{_runs_of_jobs(len(measured), len(jobs))}, against {_runs_of_jobs(len(base_values), len(base_jobs))} on "
+        f"{ranks} rank{'s' if ranks > 1 else ''}"
+    )
+    fewest_jobs = min(len(jobs), len(base_jobs))
+
+    def settled_by() -> str:
+        if prior.sd == 0:
+            return "more runs would settle it (--repeat)"
+        known = night_intervals.of_levels([job.logs for job in (*jobs, *base_jobs)], prior)
+        return _nights_words(night_intervals.nights_needed(spread, fewest_jobs, known, abs(place), sides=2))
+
+    about = night_intervals.about_nights(spread, fewest_jobs, prior)
+    return _check(required, group, *_judged(required, estimate, runs, about, settled_by), estimate, evidence)
+
+
+def _by_job(groups: Sequence[CriterionGroup]) -> list[_JobRates]:
+    rates: dict[str, list[float]] = {}
+    for part in groups:
+        for ran, value in part.values("samples_per_s"):
+            rates.setdefault(ran.job, []).append(value / part.ranks)
+    return [_JobRates(np.log(values), float(np.log(np.median(values)))) for values in rates.values()]
+
+
+def _runs_of_jobs(runs: int, jobs: int) -> str:
+    return f"{runs_in_words(runs)} of {jobs} job{'s' if jobs > 1 else ''}"
+
+
+def _of_difference(
+    jobs: Sequence[_JobRates], base: Sequence[_JobRates], prior: NightSpread
+) -> tuple[NightSpread, float]:
+    """Return the variation that the difference between the levels of two scales has, and the variance of the difference
+    divided by that of this variation.
+    """
+    if prior.sd == 0:
+        sides = [np.concatenate([job.logs for job in side]) for side in (jobs, base)]
+        return _of_runs(sides), 1.0
+    own_df = len(jobs) + len(base) - 2
+    squares = sum(float(np.var([job.level for job in side])) * len(side) for side in (jobs, base))
+    own = NightSpread(math.sqrt(squares / own_df) if own_df else 0.0, own_df)
+    known = night_intervals.of_levels([job.logs for job in (*jobs, *base)], prior)
+    return variation.combined(own, known), 1 / len(jobs) + 1 / len(base)
+
+
+def _of_runs(sides: Sequence[Floats]) -> NightSpread:
+    """Return the variation of the difference between the means of two samples of runs."""
+    if min(map(len, sides)) < 2:
+        return NightSpread(0.0, 0, "runs")
+    variances = [float(logs.var(ddof=1)) / len(logs) for logs in sides]
+    if not any(variances):
+        return NightSpread(0.0, sum(map(len, sides)) - 2, "runs")
+    variance, df = job_spread.combined(variances, [len(logs) - 1 for logs in sides])
+    return NightSpread(math.sqrt(variance), df, "runs")

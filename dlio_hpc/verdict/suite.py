@@ -20,6 +20,7 @@ from dlio_hpc.verdict import (
     history_entry,
     regression,
     selection,
+    site_nights,
 )
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.baseline_comparison import Judgement, Terms, Verdict
@@ -60,11 +61,11 @@ def judge_study(outcome: StudyOutcome, effects: tuple[PairedEffect, ...], report
     entries = [history_entry.of(job) for job in outcome.jobs]
     terms = Terms(metrics=judging.metrics, tolerance=judging.tolerance)
     active = baselines.active_in(folder, report) if folder.is_dir() else ()
-    judgement = baseline_comparison.judge(
-        [entry for entry in entries if entry.measurements], selection.entries(folder, report), active, terms
-    )
+    known = selection.entries(folder, report)
+    judgement = baseline_comparison.judge([entry for entry in entries if entry.measurements], known, active, terms)
     criteria = criteria_file.load(judging.criteria) if judging.criteria else _NO_CRITERIA
-    accepted = acceptance.judge(criteria, entries, selection.absent(outcome))
+    nights = site_nights.of_history(known, {entry.job for entry in entries})
+    accepted = acceptance.judge(criteria, entries, selection.absent(outcome), nights)
     return judge(study, judgement, accepted, effects, [baseline.group.key for baseline in active])
 
 

@@ -11,12 +11,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from dlio_hpc.analysis import students_t
 from dlio_hpc.analysis.robust import Floats, mad, median
 from dlio_hpc.results.metrics import METRICS, MetricName
 
-# Where a variation comes from: the nights of the measurement, other measurements of the site, an assumption, or the
-# runs.
-NoiseSource = Literal["nights", "site", "assumed", "runs"]
+# Where a variation comes from: the nights of the measurement, other measurements of the site, an assumption, the runs
+# alone, or the user.
+NoiseSource = Literal["nights", "site", "assumed", "runs", "given"]
 # A run is far from the others if it deviates from their median by more than this number of standard deviations.
 _FAR = 5.0
 # Number of nights of a measurement from which the assumption about nights has no weight any more.
@@ -41,6 +42,18 @@ class NightSpread(NamedTuple):
 # a Parallel File System, SC 2018). Ten degrees of freedom make an interval from two nights a seventh wider than if the
 # 5 % were known.
 ASSUMED = NightSpread(0.05, 10, "assumed")
+
+
+class SampledLevel(NamedTuple):
+    """Level of a metric on several nights. value: logarithm. low, high: ends of its interval, logarithms. nights:
+    number of nights. spread: variation between nights that the interval contains.
+    """
+
+    value: float
+    low: float
+    high: float
+    nights: int
+    spread: NightSpread
 
 
 def logarithms(values: Sequence[float], metric: MetricName) -> Floats:
@@ -69,8 +82,11 @@ def within(values: Sequence[Floats]) -> float:
 
 def combined(own: NightSpread, prior: NightSpread) -> NightSpread:
     """Return the estimate of variation from the nights of a measurement, and from prior knowledge about it. The
-    assumption loses its weight with the number of nights, because it is not about this site.
+    assumption loses its weight with the number of nights, because it is not about this site. A known variation
+    remains as it is.
     """
+    if math.isinf(prior.df):
+        return prior
     weight = prior.df
     if prior.source == ASSUMED.source:
         weight *= max(0.0, 1 - own.df / ENOUGH)
@@ -117,3 +133,26 @@ def of_site(others: Sequence[NightSpread]) -> NightSpread:
     excess = float(ratios.var(ddof=1)) - by_chance
     df = _MOST_OF_SITE if excess <= 0 else min(_MOST_OF_SITE, 2 / excess + 4)
     return NightSpread(math.sqrt(variance), df, "site")
+
+
+def sampled(nights: Sequence[Floats], prior: NightSpread, confidence: float) -> SampledLevel:
+    """Return the level of a metric from nights that sample it. nights: logarithms of the runs of each night; at least
+    one night. prior: prior knowledge about the variation between nights. With sd 0 and infinite df, only these runs are
+    judged, as if nights did not differ. confidence: two-sided, such as 0.96.
+    """
+    levels = np.array([level(runs) for runs in nights])
+    value = float(levels.mean())
+    if prior.sd == 0:
+        spread = _of_runs(nights)
+        error = spread.sd / math.sqrt(sum(map(len, nights)))
+    else:
+        spread = combined(of_nights(levels), prior)
+        error = spread.sd / math.sqrt(len(levels))
+    half = students_t.quantile((1 + confidence) / 2, spread.df) * error if spread.df > 0 else math.inf
+    return SampledLevel(value, value - half, value + half, len(levels), spread)
+
+
+def _of_runs(nights: Sequence[Floats]) -> NightSpread:
+    """Return the variation between runs, as if all belonged to one night."""
+    runs = np.concatenate(list(nights))
+    return NightSpread(float(runs.std(ddof=1)) if len(runs) > 1 else 0.0, len(runs) - 1, "runs")

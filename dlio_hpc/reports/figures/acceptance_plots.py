@@ -1,5 +1,5 @@
 """Pictures for an acceptance test. The picture of a group shows each metric that has a limit: its value in each run,
-its median and its limit.
+its level and its limit.
 """
 
 import re
@@ -20,8 +20,8 @@ from dlio_hpc.verdict.criterion_result import Check
 _HEAD, _ROW = 0.75, 0.95
 _GOOD, _BAD = "#00734f", "#b3261e"
 _CAPTION = (
-    "Points: runs; bar: the value that is judged, usually the median, with its 90 % interval; dashed: the limit. On "
-    "its red side, the limit is not met."
+    "Points: runs; bar: the value that is judged, usually the level over the nights, with its 96 % interval; dashed: "
+    "the limit. On its red side, the limit is not met."
 )
 
 

@@ -1,0 +1,110 @@
+"""Interval of a metric from the nights on which it was measured, and the number of nights that settle a limit."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dlio_hpc.analysis import students_t
+from dlio_hpc.analysis.robust import Floats
+from dlio_hpc.analysis.study import job_spread
+from dlio_hpc.results.metrics import METRICS, MetricName
+from dlio_hpc.verdict import variation
+from dlio_hpc.verdict.variation import ENOUGH, NightSpread, SampledLevel
+
+# Two-sided confidence of an interval: 2 % lie beyond each end.
+CONFIDENCE = 0.96
+# Largest number of nights, or of runs, that is recommended.
+MOST = 50
+# Variance of the median of a few values, divided by that of their mean; largest value, which many values have.
+_OF_MEDIAN = math.pi / 2
+_FEW = 5
+
+
+class Scale(NamedTuple):
+    """Scale on which a metric is compared with its limit. limit: the limit, above 0. is_linear: whether the scale is
+    linear, in units of the limit, because a value is 0 or negative and has no logarithm. Close to the limit, both
+    scales are equal. A higher place on the scale is better. The limit has the place 0.
+    """
+
+    metric: MetricName
+    limit: float
+    is_linear: bool
+
+    def places(self, values: Sequence[float]) -> Floats:
+        if self.is_linear:
+            ratios: Floats = np.asarray(values, np.float64) / self.limit
+            return (ratios - 1) * METRICS[self.metric].sign
+        return variation.logarithms(values, self.metric) - variation.logarithms([self.limit], self.metric)
+
+    def value(self, place: float) -> float:
+        signed = place * METRICS[self.metric].sign
+        return self.limit * (1 + signed) if self.is_linear else self.limit * math.exp(min(signed, 700.0))
+
+
+def level(nights: Sequence[Floats], prior: NightSpread) -> SampledLevel:
+    """Return the level of a metric with its interval, which is infinite if the noise is unknown. nights: runs of each
+    night, as logarithms. prior: as in variation.sampled().
+    """
+    return variation.sampled(nights, of_levels(nights, prior), CONFIDENCE)
+
+
+def of_levels(nights: Sequence[Floats], prior: NightSpread) -> NightSpread:
+    """Return what is known about the variation between the levels of nights: that between nights, and the noise of the
+    runs of a night. What a site shows already contains the noise of runs.
+    """
+    noise = variation.within(nights)
+    if prior.sd == 0 or prior.source == "site" or noise == 0:
+        return prior
+    shares = [(_OF_MEDIAN if 2 < len(runs) < _FEW else 1) / len(runs) for runs in nights]
+    free = sum(len(runs) - 1 for runs in nights)
+    variance, df = job_spread.combined([prior.sd**2, noise**2 * float(np.mean(shares))], [prior.df, free])
+    return NightSpread(math.sqrt(variance), df, prior.source)
+
+
+def half_width(spread: NightSpread, share: float) -> float:
+    """Return half of the width of an interval. share: variance of the estimate, divided by that of a level."""
+    return students_t.quantile((1 + CONFIDENCE) / 2, spread.df) * spread.sd * math.sqrt(share)
+
+
+def nights_needed(measured: NightSpread, nights: int, prior: NightSpread, margin: float, sides: int = 1) -> int | None:
+    """Return the smallest number of nights whose interval does not reach a limit, if the estimate stays. Return None if
+    more than MOST would be necessary. measured: variation between levels, from this number of nights. margin: distance
+    of the estimate from the limit. sides: number of levels of which the estimate is the difference.
+    """
+    for count in range(nights + 1, MOST + 1):
+        spread = variation.combined(NightSpread(measured.sd, sides * (count - 1)), prior)
+        if half_width(spread, sides / count) < margin:
+            return count
+    return None
+
+
+def runs_needed(measured: NightSpread, runs: int, margin: float) -> int | None:
+    """Return the smallest number of runs whose interval does not reach a limit, if nights do not differ. Return None if
+    more than MOST would be necessary. measured: variation between runs.
+    """
+    counts = range(runs + 1, MOST + 1)
+    return next((n for n in counts if half_width(NightSpread(measured.sd, n - 1), 1 / n) < margin), None)
+
+
+def about_nights(measured: NightSpread, nights: int, prior: NightSpread) -> str:
+    """Return a phrase for the variation between nights in an interval. measured: variation that the interval contains.
+    nights: number of nights. prior: what is known about nights, without the noise of runs.
+    """
+    if prior.sd == 0:
+        return "nights are taken as equal (night_spread: 0)"
+    if nights == 1:
+        verb = {"assumed": "are assumed to differ", "site": "at this site differ", "given": "differ"}[prior.source]
+        source = " (night_spread)" if prior.source == "given" else ""
+        return f"nights were not sampled: nights {verb} by {percent(prior)}{source}"
+    if prior.source == "given":
+        return f"nights differ by {percent(prior)} (night_spread)"
+    other = {"assumed": f" and an assumption of {percent(prior)}", "site": f" and the {percent(prior)} of this site"}
+    more = "" if prior.source == "assumed" and nights > ENOUGH else other[prior.source]
+    return f"nights differ by {percent(measured)}, estimated from these nights{more}"
+
+
+def percent(spread: NightSpread) -> str:
+    """Return a variation as text, such as "3.1 %"."""
+    return f"{100 * spread.sd:.2g} %"
