@@ -1,6 +1,7 @@
 """Acceptance: every criterion met and missed, the rules that override it, and the output for people and machines."""
 
 import json
+import math
 import random
 import re
 import shutil
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from dlio_hpc import document, units
-from dlio_hpc.analysis import robust
+from dlio_hpc.analysis import normal_range, robust, students_t
 from dlio_hpc.analysis.page_cache_check import EpochStorage
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import workload
@@ -31,9 +32,10 @@ from dlio_hpc.units import Size
 from dlio_hpc.verdict import acceptance, criteria_file, junit
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.criteria_file import Criteria, Criterion
-from dlio_hpc.verdict.criterion_result import Check
+from dlio_hpc.verdict.criterion_result import Check, evidence_lines
 from dlio_hpc.verdict.history_entry import Entry, Measurement
 from dlio_hpc.verdict.validity_criteria import Absent
+from dlio_hpc.verdict.variation import ASSUMED, NightSpread
 from tests import studies
 from tests.conftest import Run
 from tests.judged import KEY, entry, repeats, run, storage
@@ -57,10 +59,12 @@ LIMITED = [
 def _judge(
     entries: Entry | Sequence[Entry], asked: dict[str, Any] | None = None, **rest: Any
 ) -> tuple[Acceptance, list[Check]]:
-    """Judge by one criterion. Return the acceptance and the checks of the criterion."""
+    """Judge by one criterion. Return the acceptance and the checks of the criterion. spread: night_spread."""
     wanted = {} if asked is None else {"it": Criterion(**asked)}
     jobs = [entries] if isinstance(entries, Entry) else entries
-    judged = acceptance.judge(Criteria(name="made up", criteria=wanted), jobs, **rest)
+    spread = rest.pop("spread", None)
+    criteria = Criteria(name="made up", criteria=wanted, night_spread=None if spread is None else units.Share(spread))
+    judged = acceptance.judge(criteria, jobs, **rest)
     return judged, [check for check in judged.checks if check.criterion == "it"]
 
 
@@ -75,9 +79,10 @@ def _one(entries: Entry | Sequence[Entry], asked: dict[str, Any], **rest: Any) -
 @pytest.mark.parametrize(("key", "figure", "scale"), LIMITED)
 @pytest.mark.parametrize("all_runs", [False, True])
 def test_metrics_against_limits(key: str, figure: str, scale: float, all_runs: bool) -> None:
+    """A limit has to be far from the level over the nights, because one night does not show others."""
     values = [scale * value for value in FIVE]
     is_least = key.startswith("min_")
-    below, above = scale * 999.0, scale * 1005.0
+    below, above = (scale * limit for limit in ((999.0, 1005.0) if all_runs else (850.0, 1180.0)))
     for limit, verdict in ((below, "pass" if is_least else "fail"), (above, "fail" if is_least else "pass")):
         check = _one(repeats(figure, values), {key: limit, "all_runs": all_runs})
         assert check.outcome == verdict
@@ -87,13 +92,24 @@ def test_metrics_against_limits(key: str, figure: str, scale: float, all_runs: b
         if all_runs:
             assert check.value == (min(values) if is_least else max(values))
         else:
-            assert (check.low, check.value, check.high) == (values[0], values[2], values[4])
+            assert check.low is not None
+            assert check.high is not None
+            assert check.value == pytest.approx(values[2])
+            high = min(1.125 * values[2], 1.0 if key.startswith("min_au") else math.inf)
+            assert [check.low, check.high] == pytest.approx([0.889 * values[2], high], rel=0.001)
+            assert _one(repeats(figure, values), {key: scale * 999.0}).outcome == "inconclusive"
 
 
 def test_a_limit_within_the_interval_is_no_verdict() -> None:
-    judged, (check,) = _judge(repeats("samples_per_s", FIVE), {"min_samples_per_s": 1001.5})
+    judged, (check,) = _judge(repeats("samples_per_s", FIVE), {"min_samples_per_s": 960.0})
     assert (check.outcome, judged.exit_code) == ("inconclusive", 5)
-    assert "median 1,002.0 /s of 5 runs, 90 % interval 1,000.0 /s to 1,004.0 /s: the limit lies within" in check.text
+    assert check.text == (
+        "1,002.0 /s in 5 runs of one night, 96 % interval 890.5 /s to 1,127.5 /s: the limit lies within the interval; "
+        "nights were not sampled: nights are assumed to differ by 5 %; 8 nights would settle it: dlio-submit ... "
+        "--nights 8"
+    )
+    check = _one(repeats("samples_per_s", FIVE), {"min_samples_per_s": 1001.5})
+    assert check.text.endswith("; the value is so close to the limit that 50 nights would not settle it")
 
 
 def test_where_each_run_counts_one_is_enough() -> None:
@@ -103,23 +119,160 @@ def test_where_each_run_counts_one_is_enough() -> None:
     assert [item.is_met for item in check.evidence] == [False, True, True, True, True]
 
 
-def test_one_run_is_judged_by_its_value_and_said_to_be_one() -> None:
+def test_one_run_is_not_judged_by_its_value_alone() -> None:
     check = _one(repeats("au", [0.95]), {"min_au": 0.9})
-    assert (check.outcome, check.low) == ("pass", None)
-    assert check.text == "95 % in one run; noise is unknown"
-    assert _one(repeats("au", [0.85]), {"min_au": 0.9}).outcome == "fail"
+    assert check.outcome == "inconclusive"
+    assert check.text.startswith("95 % in 1 run of one night, 96 % interval 84.43 % to 100 %: the limit lies within")
+    assert "nights were not sampled: nights are assumed to differ by 5 %" in check.text
+    assert _one(repeats("au", [0.85]), {"min_au": 0.9}).outcome == "inconclusive"
+    assert _one(repeats("au", [0.78]), {"min_au": 0.9}).outcome == "fail"
+    assert _one(repeats("au", [0.95]), {"min_au": 0.8}).outcome == "pass"
+    assert _one(repeats("au", [0.95]), {"min_au": 0.9, "all_runs": True}).outcome == "pass"
 
 
 def test_two_runs_tell_little() -> None:
     assert _one(repeats("au", [0.89, 0.93]), {"min_au": 0.9}).outcome == "inconclusive"
-    assert _one(repeats("au", [0.91, 0.93]), {"min_au": 0.9}).outcome == "inconclusive"
-    assert _one(repeats("au", [0.985, 0.987]), {"min_au": 0.9}).outcome == "pass"
+    assert _one(repeats("au", [0.985, 0.987]), {"min_au": 0.85}).outcome == "pass"
+    assert _one(repeats("au", [0.96, 0.75]), {"min_au": 0.7}).outcome == "inconclusive", "the runs differ by more"
     assert _one(repeats("au", [0.45, 0.46]), {"min_au": 0.9}).outcome == "fail"
 
 
 def test_a_limit_that_is_just_reached_is_met() -> None:
-    assert _one(repeats("au", [0.9] * 5), {"min_au": 0.9}).outcome == "pass"
-    assert _one(repeats("wait_p99_s", [0.1 + 0.2] * 3), {"max_wait_p99": 0.3}).outcome == "pass"
+    assert _one(repeats("au", [0.9] * 5), {"min_au": 0.9}, spread=0).outcome == "pass"
+    assert _one(repeats("wait_p99_s", [0.1 + 0.2] * 3), {"max_wait_p99": 0.3}, spread=0).outcome == "pass"
+    assert _one(repeats("au", [0.9] * 5), {"min_au": 0.9}).outcome == "inconclusive", "nights were not sampled"
+
+
+# Nights
+
+
+def _nights(figure: str, levels: Sequence[float], count: int = 3, **changes: Any) -> list[Entry]:
+    """Return a job for each night. Its runs differ by 1 %."""
+    jobs = []
+    for night, level in enumerate(levels):
+        job = repeats(figure, [level * (1 + 0.01 * number) for number in range(count)], **changes)
+        runs = tuple(structs.replace(run, repeat=100 * night + run.repeat) for run in job.measurements)
+        ended = units.utc(units.timestamp("2026-11-01T02:00:00Z") + 86400 * night)
+        jobs.append(structs.replace(job, job=f"job-{night + 1}", created=ended, ended=ended, measurements=runs))
+    return jobs
+
+
+def test_the_interval_is_of_the_nights_and_not_of_the_runs() -> None:
+    levels = [1000.0, 1080.0, 960.0, 1040.0, 1010.0]
+    few, many = (_one(_nights("samples_per_s", levels, count), {"min_samples_per_s": 900.0}) for count in (3, 30))
+    assert few.outcome == many.outcome == "pass"
+    assert few.low is not None
+    assert many.low is not None
+    assert few.low == pytest.approx(many.low, rel=0.2), "more runs of the same nights do not narrow the interval"
+    assert few.text.startswith("1,027.4 /s in 15 runs of 5 nights, 96 % interval ")
+    assert "nights differ by 4.8 %, estimated from these nights and an assumption of 5 %" in few.text
+
+
+def test_nights_that_differ_more_than_assumed_count() -> None:
+    calm, wild = [1000.0, 1001.0] * 6, [1000.0, 1500.0] * 6
+    assert _one(_nights("samples_per_s", calm), {"min_samples_per_s": 980.0}).outcome == "pass"
+    check = _one(_nights("samples_per_s", wild), {"min_samples_per_s": 1100.0})
+    assert check.outcome == "inconclusive"
+    assert "; nights differ by 21 %, estimated from these nights; " in check.text
+
+
+def test_jobs_of_one_night_are_one_night() -> None:
+    jobs = [structs.replace(job, ended="2026-11-21T02:00:00Z") for job in _nights("samples_per_s", [1000.0] * 5)]
+    check = _one(jobs, {"min_samples_per_s": 950.0})
+    assert check.outcome == "inconclusive"
+    assert check.text.startswith("1,010.0 /s in 15 runs of one night")
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.05])
+def test_the_number_of_nights_that_would_settle_it_does(spread: float) -> None:
+    """The further nights are like the first one."""
+
+    def judged(nights: int) -> Check:
+        return _one(_nights("samples_per_s", [1000.0] * nights, 1), {"min_samples_per_s": 985.0}, spread=spread)
+
+    (needed,) = re.findall(r"([0-9]+) nights would settle it: dlio-submit \.\.\. --nights \1$", judged(1).text)
+    assert [judged(nights).outcome for nights in (int(needed) - 1, int(needed))] == ["inconclusive", "pass"]
+
+
+@pytest.mark.parametrize(("level", "limit"), [(1000.0, 985.0), (1000.0, 1020.0), (1000.0, 930.0)])
+def test_more_nights_of_the_assumed_spread_settle_it(level: float, limit: float) -> None:
+    check = _one(_nights("samples_per_s", [level], 1), {"min_samples_per_s": limit})
+    (needed,) = re.findall(r"([0-9]+) nights would settle it", check.text)
+    levels = [level * math.exp(0.05 * sign) for _ in range(int(needed)) for sign in (1, -1)]
+    assert _one(_nights("samples_per_s", levels, 1), {"min_samples_per_s": limit}).outcome in ("pass", "fail")
+
+
+def test_the_spread_of_nights_may_be_given() -> None:
+    job = repeats("samples_per_s", FIVE)
+    check = _one(job, {"min_samples_per_s": 960.0}, spread=0.01)
+    assert (check.outcome, "nights were not sampled: nights differ by 1 % (night_spread)" in check.text) == (
+        "pass",
+        True,
+    )
+    assert _one(job, {"min_samples_per_s": 960.0}, spread=0.05).outcome == "inconclusive"
+    check = _one(_nights("samples_per_s", [1000.0, 1300.0]), {"min_samples_per_s": 1050.0}, spread=0.01)
+    assert (check.outcome, check.text.endswith("; nights differ by 1 % (night_spread)")) == ("pass", True)
+
+
+def test_without_a_spread_of_nights_all_runs_are_pooled() -> None:
+    check = _one(repeats("samples_per_s", FIVE), {"min_samples_per_s": 999.0}, spread=0)
+    assert check.outcome == "pass"
+    assert check.text.endswith("; nights are taken as equal (night_spread: 0)")
+    narrow = _one(_nights("samples_per_s", [1000.0] * 4), {"min_samples_per_s": 1000.0}, spread=0)
+    assert narrow.outcome == "pass", "twelve runs"
+    wide = _one(_nights("samples_per_s", [1000.0]), {"min_samples_per_s": 1000.0}, spread=0)
+    assert wide.outcome == "inconclusive"
+    assert wide.text.endswith("(night_spread: 0); 7 runs would settle it: dlio-submit ... --repeat 7")
+    one = _one(repeats("au", [0.95]), {"min_au": 0.1}, spread=0)
+    assert (one.outcome, one.low) == ("inconclusive", None)
+    assert one.text.endswith("the noise of runs is unknown; repeat the measurement (--repeat)")
+    assert _one(repeats("au", [0.95]), {"min_au": 0.1, "all_runs": True}, spread=0).outcome == "pass"
+
+
+def test_the_history_of_the_site_replaces_the_assumption() -> None:
+    def at_site(site: str, metric: str) -> NightSpread:
+        return NightSpread(0.012, 20, "site") if (site, metric) == ("theta", "samples_per_s") else ASSUMED
+
+    check = _one(repeats("samples_per_s", FIVE), {"min_samples_per_s": 960.0}, prior=at_site)
+    assert (check.outcome, "nights at this site differ by 1.2 %" in check.text) == ("pass", True)
+    assert _one(repeats("read_MBps", FIVE), {"min_read_MBps": 960.0}, prior=at_site).outcome == "inconclusive"
+    check = _one(_nights("samples_per_s", [1000.0, 1002.0]), {"min_samples_per_s": 960.0}, prior=at_site)
+    assert check.text.endswith("estimated from these nights and the 1.2 % of this site")
+    assert _one(repeats("samples_per_s", FIVE), {"min_samples_per_s": 960.0}, prior=at_site, spread=0.05).outcome == (
+        "inconclusive"
+    ), "the criteria take precedence"
+
+
+@pytest.mark.parametrize(("waits", "outcome"), [
+    ([0.0, 0.0, 0.0], "pass"), ([0.0, 0.1, 0.05], "pass"), ([0.0, 0.24, 0.3], "inconclusive"),
+    ([0.0, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9], "fail"),
+])  # fmt: skip
+def test_a_value_of_0_has_no_logarithm(waits: list[float], outcome: str) -> None:
+    """Such values are compared on a linear scale, on which nights differ by 5 % of the limit."""
+    check = _one(repeats("wait_p99_s", waits), {"max_wait_p99": 0.25})
+    assert check.outcome == outcome
+    assert check.value == pytest.approx(sorted(waits)[len(waits) // 2])
+
+
+def test_a_limit_of_0_is_applied_to_every_run() -> None:
+    assert _one(repeats("wait_p99_s", [0.0, 0.0]), {"max_wait_p99": 0.0}).outcome == "pass"
+    assert _one(repeats("wait_p99_s", [0.0, 0.1]), {"max_wait_p99": 0.0}).outcome == "fail"
+
+
+def test_evidence_of_several_nights_is_grouped_by_night() -> None:
+    check = _one(_nights("samples_per_s", [1000.0, 1010.0], 1), {"min_samples_per_s": 100.0})
+    assert evidence_lines(check) == [
+        "night 2026-11-01",
+        "  job-1  01-measure-1  1,000.0 /s",
+        "night 2026-11-02",
+        "  job-2  01-measure-1  1,010.0 /s",
+    ]
+    judged, _ = _judge(_nights("samples_per_s", [1000.0, 1010.0], 1), {"min_samples_per_s": 980.0})
+    html = page.render(acceptance_document.of_acceptance(judged))
+    assert "<td>2026-11-02</td><td>" in html.replace("\n", "")
+    (case,) = (case for case in acceptance.cases(judged) if "samples/s" in case.name)
+    assert "night 2026-11-02\n  job-2" in case.text
+    assert "nights would settle it" in case.message
 
 
 def test_a_figure_that_runs_lack_is_no_silent_pass() -> None:
@@ -133,12 +286,55 @@ def test_a_figure_that_runs_lack_is_no_silent_pass() -> None:
     )
 
 
-@pytest.mark.parametrize(("slowest", "verdict"), [(950.0, "pass"), (949.0, "fail")])
-def test_spread(slowest: float, verdict: str) -> None:
-    """The spread is the range of all runs over the median: 50 of 1000 just meets 5 %."""
-    check = _one(repeats("samples_per_s", [slowest, 1000.0, 1000.0, 1000.0, 1000.0]), {"max_spread": 0.05})
-    assert check.outcome == verdict
-    assert check.value == pytest.approx((1000 - slowest) / 1000)
+@pytest.mark.parametrize(("slowest", "verdict", "literally"), [
+    (950.0, "pass", "pass"), (949.0, "inconclusive", "fail"), (900.0, "fail", "fail"),
+])  # fmt: skip
+def test_spread(slowest: float, verdict: str, literally: str) -> None:
+    """The spread is the range of five runs over the median: 50 of 1000 just meets 5 %."""
+    job = repeats("samples_per_s", [slowest, 1000.0, 1000.0, 1000.0, 1000.0])
+    for all_runs, outcome in ((False, verdict), (True, literally)):
+        check = _one(job, {"max_spread": 0.05, "all_runs": all_runs})
+        assert check.outcome == outcome
+        assert check.value == pytest.approx((1000 - slowest) / 1000)
+        assert check.asked == f"spread of samples/s <= 5 %{', range of all runs' if all_runs else ''}"
+
+
+def test_the_spread_of_more_runs_is_scaled_to_five() -> None:
+    """The mean range of 20 normally distributed values is 3.735 standard deviations, that of five is 2.326."""
+    job = repeats("samples_per_s", [1000.0] * 18 + [960.0, 1040.0])
+    check = _one(job, {"max_spread": 0.05})
+    assert check.outcome == "pass"
+    assert check.value == pytest.approx(0.08 * 2.326 / 3.735, rel=1e-3)
+    assert check.text == "960 /s to 1,040.0 /s in 20 runs, a range of 8 %, which corresponds to 4.982 % in 5 runs"
+    literal = _one(job, {"max_spread": 0.05, "all_runs": True})
+    assert literal.outcome == "fail"
+    assert literal.value == pytest.approx(0.08)
+
+
+def test_a_spread_above_the_limit_by_chance_is_told_the_repeats_that_it_needs() -> None:
+    check = _one(repeats("samples_per_s", [1000.0, 1000.0, 1065.0]), {"max_spread": 0.05})
+    assert check.outcome == "inconclusive"
+    (needed,) = re.findall(r"([0-9]+) runs would settle it: dlio-submit \.\.\. --repeat \1$", check.text)
+    for count, outcome in ((int(needed) - 1, "inconclusive"), (int(needed), "fail")):
+        size = 0.065 * normal_range.mean(count) / normal_range.mean(3)
+        more = [*[1000.0] * (count - 2), 1000 * (1 - size / 2), 1000 * (1 + size / 2)]
+        assert _one(repeats("samples_per_s", more), {"max_spread": 0.05}).outcome == outcome, count
+
+
+def test_ranges_of_two_and_three_normally_distributed_values_are_exact() -> None:
+    assert normal_range.mean(2) == pytest.approx(2 / math.sqrt(math.pi), abs=1e-6)
+    assert normal_range.mean(3) == pytest.approx(3 / math.sqrt(math.pi), abs=1e-6)
+    for size in (0.0, 0.5, 2.0, 5.0):
+        assert normal_range.is_exceeded(size, 2) == pytest.approx(math.erfc(size / 2), abs=1e-6)
+    assert normal_range.is_exceeded(math.inf, 2) == 0
+
+
+@pytest.mark.parametrize("count", [5, 20])
+def test_ranges_of_normally_distributed_values_are_those_of_draws(count: int) -> None:
+    ranges = np.ptp(np.random.default_rng(3).standard_normal((100_000, count)), axis=1)
+    assert normal_range.mean(count) == pytest.approx(ranges.mean(), abs=0.01)
+    for size in np.quantile(ranges, [0.1, 0.5, 0.975]):
+        assert normal_range.is_exceeded(float(size), count) == pytest.approx((ranges > size).mean(), abs=0.006)
 
 
 def test_one_run_has_no_spread() -> None:
@@ -153,7 +349,7 @@ def _scaled(nodes: int, rates: Sequence[float], **key: Any) -> Entry:
 
 
 @pytest.mark.parametrize(("rates", "verdict"), [
-    ([3200.0, 3204.0, 3208.0], "pass"), ([2700.0, 2704.0, 2708.0], "fail"), ([2700.0, 2800.0, 2900.0], "inconclusive"),
+    ([3500.0, 3504.0, 3508.0], "pass"), ([2300.0, 2304.0, 2308.0], "fail"), ([2900.0, 2904.0, 2908.0], "inconclusive"),
 ])  # fmt: skip
 def test_scaling_efficiency(rates: list[float], verdict: str) -> None:
     """A rank on 8 nodes needs at least 70 % of the rate of a rank on 2 nodes."""
@@ -162,7 +358,40 @@ def test_scaling_efficiency(rates: list[float], verdict: str) -> None:
     assert check.outcome == verdict
     assert check.value == pytest.approx(rates[1] / 4000)
     assert check.group == "nodes=8: demo on theta, 8 x 4 ranks"
-    assert "against 3 runs on 8 ranks" in check.text
+    assert "in 3 runs of 1 job, against 3 runs of 1 job on 8 ranks, 96 % interval" in check.text
+    assert "; nights were not sampled: nights are assumed to differ by 5 %" in check.text
+    assert ("nights would settle it" in check.text) is (verdict == "inconclusive")
+
+
+def test_scaling_of_several_nights_is_a_difference_of_jobs() -> None:
+    """Each scale has a job a night; the interval is that of the difference of two means."""
+    levels = [1000.0, 1060.0, 980.0, 1010.0] * 3
+    jobs = []
+    for nodes, factor in ((2, 1.0), (8, 3.2)):
+        key = structs.replace(KEY, nodes=nodes)
+        made = _nights("samples_per_s", [factor * level for level in levels], key=key, title=f"nodes={nodes}")
+        jobs += [structs.replace(job, job=f"{nodes}-{job.job}") for job in made]
+    check = _one(jobs, {"min_scaling_efficiency": 0.7})
+    assert check.outcome == "pass"
+    assert check.value == pytest.approx(0.8)
+    assert check.low is not None
+    sd = np.std(np.log(levels)) * math.sqrt(12 / 11)
+    assert check.low == pytest.approx(0.8 * math.exp(-students_t.quantile(0.98, 22) * sd * math.sqrt(2 / 12)))
+    assert "in 36 runs of 12 jobs, against 36 runs of 12 jobs on 8 ranks" in check.text
+    again = _one(jobs, {"min_scaling_efficiency": 0.78})
+    (needed,) = re.findall(r"([0-9]+) nights would settle it", again.text)
+    assert (again.outcome, int(needed) > 12) == ("inconclusive", True)
+
+
+def test_scaling_of_these_runs_alone_is_that_of_their_noise() -> None:
+    jobs = [_scaled(8, [3160.0, 3200.0, 3240.0]), _scaled(2, [990.0, 1000.0, 1010.0])]
+    check = _one(jobs, {"min_scaling_efficiency": 0.7}, spread=0)
+    assert check.outcome == "pass"
+    assert check.low == pytest.approx(0.77, abs=0.01)
+    alone = _one([_scaled(8, [3160.0]), _scaled(2, [990.0])], {"min_scaling_efficiency": 0.7}, spread=0)
+    assert (alone.outcome, alone.low) == ("inconclusive", None)
+    even = _one([_scaled(8, [3200.0] * 2), _scaled(2, [1000.0] * 2)], {"min_scaling_efficiency": 0.8}, spread=0)
+    assert even.outcome == "pass"
 
 
 def test_scaling_is_among_what_is_the_same_but_for_its_size() -> None:
@@ -551,12 +780,12 @@ def test_a_job_whose_time_was_over_after_its_last_run_lost_nothing(exit_code: in
 def test_each_scale_and_workload_that_is_named_has_to_be_measured() -> None:
     """Runs on two nodes do not show the result on 64."""
     judged, checks = _judge(
-        repeats("au", [0.95] * 3), {"min_au": 0.9, "nodes": (2, 64), "workload": ("demo", "unet3d*")}
+        repeats("au", [0.95] * 3), {"min_au": 0.8, "nodes": (2, 64), "workload": ("demo", "unet3d*")}
     )
     assert judged.exit_code == 1
     failure = "no run was measured for workload unet3d*, nodes 64"
     assert [(check.outcome, check.text) for check in checks if check.key == ""] == [("fail", failure)]
-    known = {"min_au": 0.9, "nodes": (2, 64), "optional": True}
+    known = {"min_au": 0.8, "nodes": (2, 64), "optional": True}
     assert _judge(repeats("au", [0.95] * 3), known)[0].exit_code == 0
 
 
@@ -809,7 +1038,7 @@ def _mixed() -> Acceptance:
     ]  # fmt: skip
     asked = {
         "au": Criterion(title="kept busy & happy", min_au=units.Share(0.9), nodes=2),
-        "rate": Criterion(min_samples_per_s=900.0, nodes=2),
+        "rate": Criterion(min_samples_per_s=800.0, nodes=2),
         "slow": Criterion(min_samples_per_s=900.0, nodes=4),
         "spread": Criterion(max_spread=units.Share(0.1)),
         "none": Criterion(nodes=64, min_read_MBps=1.0, optional=True),
@@ -829,7 +1058,7 @@ def test_junit_tells_failures_from_errors() -> None:
     assert len(outcomes) == len(judged.checks), "names are told apart"
     first = "demo on theta, 2 x 4 ranks"
     assert outcomes[f"{first}: kept busy & happy: AU >= 90 %"] == ("error", "inconclusive")
-    assert outcomes[f"{first}: rate: samples/s >= 900 /s"] == ("pass", None)
+    assert outcomes[f"{first}: rate: samples/s >= 800 /s"] == ("pass", None)
     assert outcomes["nodes=4: <b>: demo on theta, 4 x 4 ranks: slow: samples/s >= 900 /s"] == ("failure", "fail")
     assert outcomes["none: read bandwidth >= 1 MB/s"] == ("skipped", None)
     kinds = set(outcomes.values())
@@ -880,7 +1109,7 @@ def test_pictures_have_runs_medians_and_limits() -> None:
     limit, runs, interval, middle = (np.asarray(line.get_xdata()).tolist() for line in axes[0].get_lines())
     assert limit == [0.9, 0.9]
     assert runs == pytest.approx([0.89, 0.9, 0.91])
-    assert interval == pytest.approx([0.879, 0.921], abs=0.001)
+    assert interval == pytest.approx([0.799, 1.0], abs=0.001)
     assert middle == pytest.approx([0.9, 0.9])
 
 
@@ -893,7 +1122,7 @@ def test_the_page_has_the_verdict_first() -> None:
     assert "<b>" not in text
     assert text.count("<svg") == 2
     assert "would defeat the cache: -S reader.drop_cache=true" in text
-    ok, _ = _judge(repeats("au", [0.95] * 3), {"min_au": 0.9})
+    ok, _ = _judge(repeats("au", [0.95] * 3), {"min_au": 0.8})
     good = acceptance_document.of_acceptance(ok)
     assert good.banner == ("good", "Accepted: every criterion is met. 5 of 5 pass.")
 
@@ -912,9 +1141,9 @@ def test_a_browser_shows_the_page(tmp_path: Path) -> None:
 NIGHTLY = """\
 name: mine
 criteria:
-  rate: {min_samples_per_s: 90}
+  rate: {min_samples_per_s: 80}
   spread: {max_spread: 5%}
-  scaling: {min_scaling_efficiency: 70%}
+  scaling: {min_scaling_efficiency: 60%}
   runs: {measured_runs: 3}
 """
 

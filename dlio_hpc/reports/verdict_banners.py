@@ -16,7 +16,7 @@ from dlio_hpc.verdict.trend import Night, Trend
 _ACCEPTANCES: dict[Outcome, str] = {
     "pass": "Accepted: every criterion is met.",
     "fail": "Not accepted: some criteria are not met.",
-    "inconclusive": "No verdict: for some criteria, the runs differ too much or there are too few of them.",
+    "inconclusive": "No verdict: for some criteria, runs or nights differ too much, or there are too few of them.",
     "cached": "No verdict: cached. The bytes came, or may have come, from memory instead of storage.",
     "invalid": "No verdict: some runs are invalid; their numbers must not be used.",
     "infrastructure": "No verdict: runs failed for reasons other than the performance of the storage.",

@@ -150,17 +150,19 @@ def _metric(required: Limit, group: CriterionGroup, metric: MetricName, prior: N
     scale = Scale(metric, required.value, min(value for _, value in measured) <= 0)
     logs = [scale.places(values) for _, values in sorted(nights.items())]
     level = night_intervals.level(logs, prior)
-    estimate = _estimate(scale.value(level.value), scale.value(level.low), scale.value(level.high), level)
+    estimate = _estimate(required, scale, level)
     runs = _runs_of_nights(len(measured), len(logs))
     advice = functools.partial(_settled_by, level, len(measured), night_intervals.of_levels(logs, prior))
     about = night_intervals.about_nights(level.spread, level.nights, prior)
     return _check(required, group, *_judged(required, estimate, runs, about, advice), estimate, evidence)
 
 
-def _estimate(value: float, low: float, high: float, level: SampledLevel) -> Estimate:
-    """Return the estimate in the unit of the metric. low, high: ends of its interval, in any order."""
-    is_known = level.high < math.inf
-    return Estimate(value, min(low, high), max(low, high)) if is_known else Estimate(value, None, None)
+def _estimate(required: Limit, scale: Scale, level: SampledLevel) -> Estimate:
+    """Return the estimate in the unit of the metric. A share is at most 100 %."""
+    value, *ends = (scale.value(place) for place in (level.value, level.low, level.high))
+    if math.isinf(level.high):
+        return Estimate(value, None, None)
+    return Estimate(value, min(ends), min(max(ends), max(1.0, value)) if required.unit == "share" else max(ends))
 
 
 def _runs_of_nights(runs: int, nights: int) -> str:

@@ -1,8 +1,9 @@
 """make bench: every figure is a ratio to its bare counterpart. Both are measured in this run, in turns.
 
 Files lie in the page cache, since the bench measures the cost of the tool, not of a storage system. The argument
-`verdicts` measures how often verdicts on jobs are wrong; `fidelity` measures how near emulations come to what they
-emulate; `peers` measures how often methods of other tools are wrong on nightly results.
+`verdicts` measures how often verdicts on jobs are wrong, and `acceptance` those of acceptance tests; `fidelity` measures
+how near emulations come to what they emulate; `peers` measures how often methods of other tools are wrong on nightly
+results.
 """
 
 import importlib.util
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.bench import (
+    acceptance_rates,
     fidelity,
     generating,
     nightly_rates,
@@ -34,6 +36,9 @@ from tests.bench.table import ROUNDS, heading
 def main() -> None:
     if sys.argv[1:] == ["verdicts"]:
         nightly_rates.bench()
+        return
+    if sys.argv[1:] == ["acceptance"]:
+        acceptance_rates.bench()
         return
     if sys.argv[1:] == ["fidelity"]:
         fidelity.bench()
