@@ -8,13 +8,13 @@ from tests.bench import acceptance_rates
 from tests.bench.acceptance_rates import CELLS, NIGHTS, REPEATS, Sampled
 
 _DRAWS = 200
-# 200 draws have 11 errors or more with a probability below 1e-3 if the rate is 2 %, and 24 intervals or more that do not
-# hold if the rate is 6 %, by the binomial distribution. Draws are seeded.
+# 200 draws have 11 errors or more with a probability below 1e-3 if the rate is 2 %, and 24 intervals or more that do
+# not hold if the rate is 6 %, by the binomial distribution. Draws are seeded.
 _MOST_WRONG, _MOST_MISSED = 10 / _DRAWS, 23 / _DRAWS
 
 
 @pytest.mark.parametrize("name", CELLS)
-@pytest.mark.parametrize(("nights", "repeats"), itertools.product(NIGHTS, REPEATS))
+@pytest.mark.parametrize(("nights", "repeats"), list(itertools.product(NIGHTS, REPEATS)))
 def test_limits_that_are_missed_or_exceeded_by_5_percent(name: str, nights: int, repeats: int) -> None:
     noise, between = CELLS[name]
     rates = acceptance_rates.rates(Sampled(nights, repeats, noise, between), _DRAWS)

@@ -22,7 +22,7 @@ _OF_MEDIAN = math.pi / 2
 _FEW = 5
 
 
-class Scale(NamedTuple):
+class LimitScale(NamedTuple):
     """Scale on which a metric is compared with its limit. limit: the limit, above 0. is_linear: whether the scale is
     linear, in units of the limit, because a value is 0 or negative and has no logarithm. Close to the limit, both
     scales are equal. A higher place on the scale is better. The limit has the place 0.
@@ -95,14 +95,21 @@ def about_nights(measured: NightSpread, nights: int, prior: NightSpread) -> str:
     if prior.sd == 0:
         return "nights are taken as equal (night_spread: 0)"
     if nights == 1:
-        verb = {"assumed": "are assumed to differ", "site": "at this site differ", "given": "differ"}[prior.source]
-        source = " (night_spread)" if prior.source == "given" else ""
-        return f"nights were not sampled: nights {verb} by {percent(prior)}{source}"
+        return f"nights were not sampled: nights {_differ(prior)}"
     if prior.source == "given":
         return f"nights differ by {percent(prior)} (night_spread)"
-    other = {"assumed": f" and an assumption of {percent(prior)}", "site": f" and the {percent(prior)} of this site"}
-    more = "" if prior.source == "assumed" and nights > ENOUGH else other[prior.source]
-    return f"nights differ by {percent(measured)}, estimated from these nights{more}"
+    text = f"nights differ by {percent(measured)}, estimated from these nights"
+    if prior.source == "site":
+        return f"{text} and the {percent(prior)} of this site"
+    return text if nights > ENOUGH else f"{text} and an assumption of {percent(prior)}"
+
+
+def _differ(prior: NightSpread) -> str:
+    if prior.source == "given":
+        return f"differ by {percent(prior)} (night_spread)"
+    if prior.source == "site":
+        return f"at this site differ by {percent(prior)}"
+    return f"are assumed to differ by {percent(prior)}"
 
 
 def percent(spread: NightSpread) -> str:

@@ -17,9 +17,9 @@ from dlio_hpc.results.metrics import METRICS, MetricName, Unit, format_value
 from dlio_hpc.verdict import night_intervals, site_nights, variation
 from dlio_hpc.verdict.criteria_file import METRIC_LIMITS, Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran, runs_in_words
-from dlio_hpc.verdict.night_intervals import Scale
+from dlio_hpc.verdict.night_intervals import LimitScale
 from dlio_hpc.verdict.site_nights import NightPrior
-from dlio_hpc.verdict.variation import SampledLevel, NightSpread
+from dlio_hpc.verdict.variation import NightSpread, SampledLevel
 
 # Limits on shares that are computed from several runs. For each YAML key: the metric, its label, and whether the limit
 # is a minimum.
@@ -147,7 +147,7 @@ def _metric(required: Limit, group: CriterionGroup, metric: MetricName, prior: N
     nights: dict[str, list[float]] = {}
     for ran, value in measured:
         nights.setdefault(ran.night, []).append(value)
-    scale = Scale(metric, required.value, min(value for _, value in measured) <= 0)
+    scale = LimitScale(metric, required.value, min(value for _, value in measured) <= 0)
     logs = [scale.places(values) for _, values in sorted(nights.items())]
     level = night_intervals.level(logs, prior)
     estimate = _estimate(required, scale, level)
@@ -157,7 +157,7 @@ def _metric(required: Limit, group: CriterionGroup, metric: MetricName, prior: N
     return _check(required, group, *_judged(required, estimate, runs, about, advice), estimate, evidence)
 
 
-def _estimate(required: Limit, scale: Scale, level: SampledLevel) -> Estimate:
+def _estimate(required: Limit, scale: LimitScale, level: SampledLevel) -> Estimate:
     """Return the estimate in the unit of the metric. A share is at most 100 %."""
     value, *ends = (scale.value(place) for place in (level.value, level.low, level.high))
     if math.isinf(level.high):

@@ -1,9 +1,8 @@
 """make bench: every figure is a ratio to its bare counterpart. Both are measured in this run, in turns.
 
 Files lie in the page cache, since the bench measures the cost of the tool, not of a storage system. The argument
-`verdicts` measures how often verdicts on jobs are wrong, and `acceptance` those of acceptance tests; `fidelity` measures
-how near emulations come to what they emulate; `peers` measures how often methods of other tools are wrong on nightly
-results.
+`verdicts` measures how often verdicts on jobs are wrong, `acceptance` those of acceptance tests, and `peers` those of
+other tools; `fidelity` measures how near emulations come to what they emulate.
 """
 
 import importlib.util
