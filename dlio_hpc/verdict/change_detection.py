@@ -43,7 +43,7 @@ _SETTLED = 60
 _RETURNED = 3.0
 # The newest nights are usual if this share of the earlier nights deviated by this part of their deviation. Nights at
 # other levels must have done so in this number of spells.
-_USUAL, _AS_FAR, _SPELLS = 0.05, 0.8, 3
+_USUAL, _USUAL_MEAN, _AS_FAR, _SHORT_LEVEL, _BINS = 0.05, 0.007, 0.8, 13, 200
 # Skewness is estimated as if this number of further nights were symmetric.
 _SYMMETRIC = 20
 # Number of standard deviations from which a night is an outlier, and the smallest number of nights for outliers.
@@ -246,7 +246,7 @@ def _alarm(state: State, values: Floats, prior: NightSpread, extra: Floats) -> A
         z = _deviate_of_newest(state, values, places, newest, prior, extra)
         if abs(z) > threshold + (0.0 if best is None else best.excess):
             best = Alarm(int(places[-newest]), z, newest, abs(z) - threshold)
-    if best is None or _is_usual(values, places, best.newest):
+    if best is None or _is_usual(state.labels, values, best.newest):
         return None
     if best.newest == 1:
         return best
@@ -280,19 +280,30 @@ def _symmetric(z: float, skewness: float) -> float:
     return corrected if corrected * z > 0 else 0.0
 
 
-def _is_usual(values: Floats, places: Labels, newest: int) -> bool:
-    """Return whether earlier nights were often nearly as far from the current level as the newest nights are: single
-    nights of this level, or several spells at any level. places: indices of the nights of the current level.
+def _is_usual(labels: Labels, values: Floats, newest: int) -> bool:
+    """Return whether the newest nights are nearly as far from the current level as nights often are: the mean of as
+    many nights that are drawn from the earlier nights would be. The nights of short spells are such nights too.
     """
-    middle = median(values[places[:-newest]])
-    sums = np.cumsum(np.concatenate([[0.0], values - middle]))
-    means = (sums[newest:] - sums[:-newest]) / newest
-    is_as_far = means * np.sign(means[-1]) >= _AS_FAR * abs(means[-1])
-    if newest == 1 and float(is_as_far[places[:-1]].mean()) >= _USUAL:
-        return True
-    earlier = is_as_far[:-newest]
-    begins = earlier & ~np.concatenate([[False], earlier[:-1]])
-    return int(begins.sum()) >= _SPELLS and float(earlier.mean()) >= _USUAL
+    is_current = labels == labels[-1]
+    is_current[-newest:] = False
+    middle = median(values[is_current])
+    far = (values - middle) * np.sign(values[-newest:].mean() - middle)
+    counts = np.bincount(labels)
+    is_drawn = is_current | ((counts[labels] <= _SHORT_LEVEL) & (np.arange(len(values)) >= np.argmax(is_current)))
+    is_drawn[-newest:] = False
+    return _chance(far[is_drawn], newest, _AS_FAR * float(far[-newest:].mean())) >= (_USUAL if newest == 1 else _USUAL_MEAN)
+
+
+def _chance(values: Floats, count: int, least: float) -> float:
+    """Return the probability that the mean of `count` values drawn with replacement is at least `least`."""
+    low, high = float(values.min()), float(values.max())
+    if least > high:
+        return 0.0
+    places = np.rint((values - low) / max(high - low, 1e-12) * _BINS).astype(int)
+    size = count * _BINS + 1
+    sums = np.fft.irfft(np.fft.rfft(np.bincount(places, minlength=size) / len(values), size) ** count, size)
+    first = math.ceil((least - low) / max(high - low, 1e-12) * _BINS * count - 0.5)
+    return float(sums[max(0, first) :].sum())
 
 
 def _first_night(values: Floats, places: Labels, newest: int) -> int:
