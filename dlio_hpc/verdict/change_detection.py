@@ -28,12 +28,14 @@ Labels = npt.NDArray[np.int64]
 # For each number of newest nights: the normal deviate from which their mean is a new level. If a series is followed for
 # a year, a drop exceeds one of these by chance about once. In the first nights, which are few in a year, all of them
 # are lower, so that a drop is found although few nights show the level before it.
-THRESHOLDS = {1: 3.6, 2: 3.2, 3: 3.2, 5: 3.15, 8: 3.05, 13: 3.0}
-_EASED, _EARLY = 0.8, 60
+THRESHOLDS = {1: 3.8, 2: 3.45, 3: 3.15, 5: 2.95, 8: 2.8, 10: 2.75, 13: 2.7}
+_EASED, _EARLY = 0.6, 60
 # Smallest number of nights of a level for a comparison with several newest nights.
 _BEFORE = 3
 # Nights count as if they deviated by at most this number of standard deviations, except a newest night by itself.
 _CLIP = 3.5
+# Number of standard deviations that 90 % of normal values do not exceed.
+_NORMAL_90 = NormalDist().inv_cdf(0.95)
 # A level is withdrawn if it differs from the level before by less than this normal deviate.
 _WITHDRAWN = 2.5
 # A level is not withdrawn any more after this number of nights.
@@ -41,11 +43,11 @@ _SETTLED = 60
 # Logarithm of the likelihood ratio from which the newest nights belong to the level before rather than to the current
 # one.
 _RETURNED = 3.0
-# The newest nights are usual if this share of the earlier nights deviated by this part of their deviation. Nights at
-# other levels must have done so in this number of spells.
-_USUAL, _USUAL_MEAN, _AS_FAR, _SHORT_LEVEL, _BINS = 0.05, 0.007, 0.8, 13, 200
-# Skewness is estimated as if this number of further nights were symmetric.
-_SYMMETRIC = 20
+# Newest nights are usual if the mean of as many earlier nights is this part as far from the level with this
+# probability: of a single night, and of several nights.
+_AS_FAR, _USUAL, _USUAL_MEAN = 0.8, 0.05, 0.007
+# A level of at most this number of nights is a spell, and the number of bins of a distribution of nights.
+_SPELL_NIGHTS, _BINS = max(THRESHOLDS), 200
 # Number of standard deviations from which a night is an outlier, and the smallest number of nights for outliers.
 _OUT, _FEWEST_FOR_OUTLIERS = 4.5, 6
 # A spell of at most this number of nights is no change unless its normal deviate is larger than this.
@@ -53,6 +55,9 @@ _SHORT, _SPELL = 3, 4.5
 # Smallest number of nights from the first to the last night of a drift; a shorter one is a step.
 _SHORTEST_DRIFT = 5
 _NIGHTS_OF_A_YEAR = 365.25
+# Share of the newest nights beyond a threshold that begin a level. The others share nights with those of the night
+# before, or of another threshold. Chosen in simulations so that chances are true for levels without a change.
+_OVERLAP = 0.25
 # Probability that a date lies before or after the range of a change.
 _TAIL = 0.05
 # Number of positions that are tried at first for the begin and the end of a drift.
@@ -77,14 +82,11 @@ class Change(Struct, frozen=True):
 
 
 class CourseSpread(NamedTuple):
-    """Variation between nights around their levels. correlation: between consecutive nights. skewness: of the
-    distribution of nights.
-    """
+    """Variation between nights around their levels. correlation: between consecutive nights."""
 
     sd: float
     df: float
     correlation: float = 0.0
-    skewness: float = 0.0
 
     def error(self, count: int) -> float:
         """Return the variance of the mean of `count` consecutive nights."""
@@ -191,24 +193,27 @@ def spread_of(values: Floats, labels: Labels, prior: NightSpread) -> CourseSprea
     if df == 0:
         known = variation.combined(NightSpread(0.0, 0), prior)
         return CourseSpread(known.sd, known.df)
-    scale = mad(residuals) if df >= 4 else math.inf
+    scale = _scale(residuals) if df >= 4 else math.inf
     clipped = np.clip(residuals, -_CLIP * scale, _CLIP * scale) if scale > 0 else residuals
     squares = float((clipped**2).sum())
     spread = variation.combined(NightSpread(math.sqrt(squares / df), df), prior)
-    return CourseSpread(max(spread.sd, 1e-9), spread.df, *_shape(clipped, squares))
+    return CourseSpread(max(spread.sd, 1e-9), spread.df, _correlation(clipped, squares))
 
 
-def _shape(residuals: Floats, squares: float) -> tuple[float, float]:
-    """Return the correlation of consecutive nights, corrected for the estimation of their mean, and the skewness. Both
-    are moved towards 0, the more the fewer nights there are. squares: sum of the squares of the residuals.
+def _scale(residuals: Floats) -> float:
+    """Return a standard deviation that few far nights do not change. More than a tenth of the nights are no few."""
+    return max(mad(residuals), float(np.quantile(np.abs(residuals), 0.9)) / _NORMAL_90)
+
+
+def _correlation(residuals: Floats, squares: float) -> float:
+    """Return the correlation of consecutive nights, corrected for the estimation of their mean. squares: sum of the
+    squares of the residuals.
     """
     count = len(residuals)
     if count < 4 or squares <= 0:
-        return 0.0, 0.0
+        return 0.0
     raw = float((residuals[1:] * residuals[:-1]).sum()) / squares
-    correlation = (raw + 1 / count) * count / (count - 3)
-    skewness = float((residuals**3).mean()) / (squares / count) ** 1.5 * count / (count + _SYMMETRIC)
-    return min(0.8, max(0.0, correlation)), skewness
+    return min(0.8, max(0.0, (raw + 1 / count) * count / (count - 3)))
 
 
 def level_of(values: Floats, sd: float) -> float:
@@ -239,13 +244,13 @@ def _alarm(state: State, values: Floats, prior: NightSpread, extra: Floats) -> A
     places = np.flatnonzero(state.labels == state.current)
     best: Alarm | None = None
     eased = _EASED * max(0.0, 1 - len(values) / _EARLY)
-    for newest, full in THRESHOLDS.items():
-        threshold = full - eased
+    for newest, threshold in THRESHOLDS.items():
         if len(places) - newest < (1 if newest == 1 else _BEFORE):
             break
         z = _deviate_of_newest(state, values, places, newest, prior, extra)
-        if abs(z) > threshold + (0.0 if best is None else best.excess):
-            best = Alarm(int(places[-newest]), z, newest, abs(z) - threshold)
+        excess = abs(z) - threshold
+        if excess > (-eased if best is None else best.excess):
+            best = Alarm(int(places[-newest]), z, newest, excess)
     if best is None or _is_usual(state.labels, values, best.newest):
         return None
     if best.newest == 1:
@@ -268,30 +273,22 @@ def _deviate_of_newest(
         limit = _CLIP * np.sqrt(spread.sd**2 + extra[after])
         differences = np.clip(differences, -limit, limit)
     added = float(extra[after].sum()) / newest**2
-    z = deviate(float(differences.mean()), spread.error(newest) + spread.error(len(before)) + added, spread.df)
-    return _symmetric(z, spread.skewness / math.sqrt(newest))
-
-
-def _symmetric(z: float, skewness: float) -> float:
-    """Return a normal deviate that is as rare as one of a skewed distribution (E. A. Cornish and R. A. Fisher, Revue de
-    l'Institut International de Statistique 5, 1938).
-    """
-    corrected = z - skewness * max(0.0, z * z - 1) / 6
-    return corrected if corrected * z > 0 else 0.0
+    return deviate(float(differences.mean()), spread.error(newest) + spread.error(len(before)) + added, spread.df)
 
 
 def _is_usual(labels: Labels, values: Floats, newest: int) -> bool:
-    """Return whether the newest nights are nearly as far from the current level as nights often are: the mean of as
-    many nights that are drawn from the earlier nights would be. The nights of short spells are such nights too.
+    """Return whether the newest nights are as far from the current level as nights often are. They are if the mean of
+    as many nights, drawn from the earlier nights of this level and of the spells since it began, often is nearly as
+    far.
     """
-    is_current = labels == labels[-1]
-    is_current[-newest:] = False
-    middle = median(values[is_current])
+    earlier, last = labels[:-newest], labels[-1]
+    is_current = earlier == last
+    is_spell = np.bincount(labels)[earlier] <= _SPELL_NIGHTS
+    is_spell[: np.argmax(is_current)] = False
+    middle = median(values[:-newest][is_current])
     far = (values - middle) * np.sign(values[-newest:].mean() - middle)
-    counts = np.bincount(labels)
-    is_drawn = is_current | ((counts[labels] <= _SHORT_LEVEL) & (np.arange(len(values)) >= np.argmax(is_current)))
-    is_drawn[-newest:] = False
-    return _chance(far[is_drawn], newest, _AS_FAR * float(far[-newest:].mean())) >= (_USUAL if newest == 1 else _USUAL_MEAN)
+    chance = _chance(far[:-newest][is_current | is_spell], newest, _AS_FAR * float(far[-newest:].mean()))
+    return chance >= (_USUAL if newest == 1 else _USUAL_MEAN)
 
 
 def _chance(values: Floats, count: int, least: float) -> float:
@@ -377,7 +374,8 @@ def a_year(alarm: Alarm, now: float = 0.0) -> float:
     deviate of the level after further nights.
     """
     excess = max(alarm.excess, abs(now) - max(THRESHOLDS.values()))
-    return _NIGHTS_OF_A_YEAR * sum(NormalDist().cdf(-threshold - excess) for threshold in THRESHOLDS.values())
+    a_night = sum(NormalDist().cdf(-threshold - excess) for threshold in THRESHOLDS.values())
+    return _OVERLAP * _NIGHTS_OF_A_YEAR * a_night
 
 
 def described(state: State, nights: Course) -> Changes:
