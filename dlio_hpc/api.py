@@ -202,14 +202,14 @@ def accept_baseline(
 ) -> "tuple[Accepted, ...]":  # fmt: skip
     """Make a job the baseline of each of its measurement keys, and return these baselines. message: the reason, which
     is recorded. force: accept the job despite objections. archive: folder to which the baselines are written; None for
-    the folder of the job's archive.
+    the folder of the job's archive. Of a study of several nights, the newest night becomes the baseline.
     """
     from dlio_hpc.verdict import baselines, selection
     from dlio_hpc.verdict.history_entry import together
 
     jobs = selection.select([str(job)], archive, runs, report).jobs
-    (entry, *_), folder = together([selected.entry for selected in jobs]), jobs[0].folder
-    accepted = baselines.accept(folder, entry, message, force)
+    nights, folder = together([selected.entry for selected in jobs]), jobs[0].folder
+    accepted = baselines.accept(folder, nights[-1], message, force, earlier=nights[:-1])
     selection.refresh(folder, report)
     return accepted
 

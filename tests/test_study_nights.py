@@ -85,7 +85,9 @@ def test_the_jobs_of_a_study_are_known_by_their_names(tmp_path: Path) -> None:
     made = _parts(tmp_path)
     for night, number in ((1, 1), (3, 12)):
         assert nights.job_number("tune", nights.job_name(made, night, number)) == number
+        assert nights.job_night("tune", nights.job_name(made, night, number)) == night
     assert nights.job_number("tune", "tune-7") == 7
+    assert [nights.job_night("tune", name) for name in ("tune-7", "tune", "tuned-night2-7", "tune-generate")] == [0] * 4
     assert [nights.job_number("tune", name) for name in ("tune-night2", "tune-nightly-7", "tune", "tuned-7")] == [
         None
     ] * 4
@@ -301,12 +303,12 @@ def test_a_study_of_two_nights_is_waited_for_and_archived_as_one(run: Run, small
 
 def test_a_measurement_keeps_its_job_when_jobs_are_merged() -> None:
     jobs = [
-        histories.entry(night, [100.0], job=f"s-night{night}-{night}", study="s",
-                        measurements=(histories.measurement(night, 100.0, job=f"s-night{night}-{night}"),))
+        histories.entry(night, [100.0], job=f"s-{night}", study="s",
+                        measurements=(histories.measurement(night, 100.0, job=f"s-{night}"),))
         for night in (1, 2)
     ]  # fmt: skip
     (merged,) = history_entry.together(jobs)
-    assert [run.job for run in merged.measurements] == ["s-night1-1", "s-night2-2"]
+    assert [run.job for run in merged.measurements] == ["s-1", "s-2"]
     assert merged.job == "s"
 
 

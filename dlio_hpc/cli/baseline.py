@@ -38,19 +38,20 @@ def accept(
     job: str, archive: Path | None, runs: Path, message: str, sign: Path | None, force: bool, as_json: bool
 ) -> None:
     """Make JOB (a directory, an archive, a name, or a study) the baseline of each key that it measured. It replaces the
-    earlier baselines of these keys; `list --all` still shows replaced baselines.
+    earlier baselines of these keys; `list --all` still shows replaced baselines. Of a study of several nights, the
+    newest night becomes the baseline.
     """
     jobs = selection.select([job], archive, runs, console.say).jobs
-    (entry, *_), folder = together([selected.entry for selected in jobs]), jobs[0].folder
+    nights, folder = together([selected.entry for selected in jobs]), jobs[0].folder
     before = {accepted.group.key: accepted.id for accepted in baselines.active(_read(folder))}
-    accepted = baselines.accept(folder, entry, message, force, sign)
+    accepted = baselines.accept(folder, nights[-1], message, force, sign, nights[:-1])
     for made in accepted:
         replaced = before.get(made.group.key)
         if not as_json:
             console.show(f"{made.id}: {made.group.key.title}" + (f", replaces {replaced}" if replaced else ""))
         for warning in made.warnings:
             console.say(f"note: accepted although {warning}")
-    left_out = baselines.left_out(entry)
+    left_out = baselines.left_out(nights)
     for warning in left_out:
         console.say(f"note: {warning}")
     selection.refresh(folder, console.say)

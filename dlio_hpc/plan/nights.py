@@ -69,8 +69,18 @@ def job_number(study: str, name: str) -> int | None:
     """Return the number of the job `name` in a study. Return None if `name` is not the name of a job that job_name()
     gives in this study.
     """
-    match = re.fullmatch(r"(?:night[0-9]+-)?([0-9]+)", name.removeprefix(f"{study}-"))
-    return int(match[1]) if match is not None and name.startswith(f"{study}-") else None
+    match = _matched(study, name)
+    return None if match is None else int(match["number"])
+
+
+def job_night(study: str, name: str) -> int:
+    """Return the night that the name of a job tells; 0 if `name` is not that of a job of a study of several nights."""
+    match = _matched(study, name)
+    return 0 if match is None else int(match["night"] or 0)
+
+
+def _matched(study: str, name: str) -> re.Match[str] | None:
+    return re.fullmatch(rf"{re.escape(study)}-(?:night(?P<night>[0-9]+)-)?(?P<number>[0-9]+)", name)
 
 
 def described(night: int, nights: int, begins: str) -> str:

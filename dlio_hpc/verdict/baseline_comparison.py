@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
+from dlio_hpc import units
 from dlio_hpc.analysis.study import disturbances
 from dlio_hpc.records import outcomes
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome, label
@@ -115,15 +116,20 @@ def judge(
     entries: Sequence[Entry], history: Sequence[Entry], baselines: Sequence[Accepted], terms: Terms = USUAL
 ) -> Judgement:
     """Compare jobs with their baselines and their history, and return the judgement. Each measurement key of each job
-    in `entries` gets its own verdict. history: entries of earlier jobs; if it also contains the judged jobs or later
-    jobs, these are ignored. baselines: the active baselines.
+    in `entries` gets its own verdict. Of a study of several nights, the newest night is judged, and its earlier nights
+    belong to the history. history: entries of earlier jobs; if it also contains the judged jobs or later jobs, these
+    are ignored. baselines: the active baselines.
     """
     references = terms.against or tuple(
         Reference(baseline.id, baseline.group, baseline.warnings) for baseline in baselines
     )
-    studies, known = entries_.together(entries), entries_.together(history)
-    verdicts = [verdict for study in studies for verdict in _job(study, known, references, terms)]
-    return summed(verdicts)
+    in_history = {entry.job for entry in history}
+    nights = [entry for entry in entries if entry.night and entry.job not in in_history]
+    known = entries_.together([*history, *nights])
+    studies: dict[str, list[Entry]] = {}
+    for entry in entries_.together(entries):
+        studies.setdefault(entry.study, []).append(entry)
+    return summed([verdict for jobs in studies.values() for verdict in _study(jobs, known, references, terms)])
 
 
 def summed(verdicts: Sequence[Verdict]) -> Judgement:
@@ -179,15 +185,43 @@ class _Case(NamedTuple):
         )
 
 
-def _job(entry: Entry, history: Sequence[Entry], references: Sequence[Reference], terms: Terms) -> list[Verdict]:
+def _study(
+    nights: Sequence[Entry], history: Sequence[Entry], references: Sequence[Reference], terms: Terms
+) -> list[Verdict]:
+    """Return the verdicts on a study. The newest night is judged, and what only earlier nights have measured. nights:
+    entries of the study, oldest first.
+    """
+    verdicts = _job(nights[-1], history, references, terms)
+    for entry in reversed(nights[:-1]):
+        later = {verdict.key for verdict in verdicts}
+        groups = [group for group in run_groups.of(entry) if group.key not in later]
+        verdicts += _groups(entry, groups, history, references, terms)
+    return verdicts
+
+
+def _groups(
+    entry: Entry, judged: Sequence[Group], history: Sequence[Entry], references: Sequence[Reference], terms: Terms
+) -> list[Verdict]:
+    """Return the verdicts on some groups of a job."""
     groups = run_groups.of(entry)
-    earlier = [past for past in history if past.study != entry.study and past.ended <= entry.ended]
+    earlier = [past for past in history if _is_before(past, entry)]
     spreads = functools.cache(lambda: site_spread.measured(earlier))
-    verdicts = [
+    return [
         _verdict(_Case(group, run_groups.alone(groups, group), metric, earlier, references, terms, spreads))
-        for group in groups
+        for group in judged
         for metric in ((group.main_metric,) if terms.metrics == USUAL.metrics else terms.metrics)
     ]
+
+
+def _is_before(past: Entry, entry: Entry) -> bool:
+    """Return whether a job of the history was before a job: in another study, or on an earlier night of its study."""
+    if past.study != entry.study:
+        return past.ended <= entry.ended
+    return entry.night > 0 and units.night_of(past.ended) < units.night_of(entry.ended)
+
+
+def _job(entry: Entry, history: Sequence[Entry], references: Sequence[Reference], terms: Terms) -> list[Verdict]:
+    verdicts = _groups(entry, run_groups.of(entry), history, references, terms)
     if entry.fault is not None and not any(verdict.outcome in _FAULTS for verdict in verdicts):
         outcome = _fault(entry.exit_code)
         code = OUTCOMES[outcome].exit_code

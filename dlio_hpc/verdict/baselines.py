@@ -25,7 +25,7 @@ from dlio_hpc.batch import job_record
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.files import rundir, safe_folders
 from dlio_hpc.verdict import decision_copies, run_groups, signatures
-from dlio_hpc.verdict.history_entry import Entry
+from dlio_hpc.verdict.history_entry import Entry, Key
 from dlio_hpc.verdict.run_groups import Group
 
 # Largest size of a decision file in bytes. The file holds the measurement key and the metrics of a job's runs.
@@ -183,7 +183,7 @@ def _misplaced(file: _File, folder: Path | None) -> str:
 
 
 def _carried(decision: Accepted) -> Accepted:
-    return structs.replace(decision, group=run_groups.carried(decision.group))
+    return structs.replace(decision, group=run_groups.of_newest_night(run_groups.carried(decision.group)))
 
 
 class _Chain(NamedTuple):
@@ -315,39 +315,73 @@ def active_in(folder: Path, report: Callable[[str], None]) -> tuple[Accepted, ..
 
 
 def accept(
-    folder: Path, entry: Entry, message: str, force: bool = False, key: Path | None = None
+    folder: Path,
+    entry: Entry,
+    message: str,
+    force: bool = False,
+    key: Path | None = None,
+    earlier: Sequence[Entry] = (),
 ) -> tuple[Accepted, ...]:
     """Make a job the baseline of its measurement keys. For each measurement key with good runs on a single dataset,
     write a decision into `folder`. Return these decisions. Raise ConfigError if no measurement key has such runs, or if
     there are objections and `force` is False. key: SSH key that signs the decisions; None to leave them unsigned.
+    earlier: the earlier nights of the job's study, oldest first. If the job has no good run of a measurement key, the
+    newest of these nights that has one becomes the baseline.
     """
     _check_message(message)
     _check_key(key)
-    groups = run_groups.of(entry)
-    fit = [group for group in groups if group.good and run_groups.alone(groups, group)]
+    fit = _fit((entry, *reversed(earlier)))
     if not fit:
-        raise ConfigError(f"{entry.job} cannot be a baseline: {_nothing(entry, groups)}")
-    against = [objections(entry, group) for group in fit]
+        raise ConfigError(f"{entry.job} cannot be a baseline: {_nothing(entry)}")
+    against = [[*_passed_over(entry, group), *objections(job, group)] for job, group in fit]
     if not force and (faults := [objection for objected in against for objection in objected]):
         raise ConfigError(
             f"{entry.job} should not be a baseline: {faults[0]}; --force accepts it and records the objection"
         )
     accepted = []
-    for group, objected in zip(fit, against, strict=True):
+    for (_, group), objected in zip(fit, against, strict=True):
         baseline = _accepted(group, message, tuple(objected), folder, key)
         _write(folder, baseline.id + _ACCEPTED, baseline, key)
         accepted.append(baseline)
     return tuple(accepted)
 
 
-def left_out(entry: Entry) -> list[str]:
-    """Return the reasons why some runs of the job cannot become a baseline, one line per measurement key."""
-    groups = run_groups.of(entry)
-    doubled = dict.fromkeys(group.key.title for group in groups if not run_groups.alone(groups, group))
-    lines = [
-        f"{title} was measured on several datasets in the same configuration and gets no baseline" for title in doubled
-    ]
-    return lines + [f"{group.key.title} has no good run and gets no baseline" for group in groups if not group.good]
+def _fit(nights: Sequence[Entry]) -> list[tuple[Entry, Group]]:
+    """Return the newest runs of each measurement key that can be a baseline, with their jobs. nights: a job, or the
+    nights of a study, newest first.
+    """
+    by_key: dict[Key, tuple[Entry, Group]] = {}
+    for entry in nights:
+        groups = run_groups.of(entry)
+        for group in groups:
+            if group.good and run_groups.alone(groups, group):
+                by_key.setdefault(group.key, (entry, group))
+    return list(by_key.values())
+
+
+def _passed_over(entry: Entry, group: Group) -> list[str]:
+    """Return an objection if `group` belongs to an earlier night than `entry`, and the runs of `entry` with the same
+    measurement key are faulty.
+    """
+    faulty = [own.faulty for own in run_groups.of(entry) if own.key == group.key and own.job != group.job]
+    return [f"{bad.run} of {entry.job} is not valid: {bad.fault}" for bad in faulty if bad is not None]
+
+
+def left_out(nights: Sequence[Entry]) -> list[str]:
+    """Return the reasons why some runs cannot become a baseline, one line per measurement key. nights: a job, or the
+    nights of a study.
+    """
+    fit = {group.key for _, group in _fit(nights)}
+    lines: dict[str, None] = {}
+    for entry in nights:
+        groups = run_groups.of(entry)
+        for group in groups:
+            title = group.key.title
+            if not run_groups.alone(groups, group):
+                lines[f"{title} was measured on several datasets in the same configuration and gets no baseline"] = None
+            if not group.good and group.key not in fit:
+                lines[f"{title} has no good run and gets no baseline"] = None
+    return list(lines)
 
 
 def objections(entry: Entry, group: Group) -> list[str]:
@@ -362,19 +396,20 @@ def objections(entry: Entry, group: Group) -> list[str]:
     return lines
 
 
-def _nothing(entry: Entry, groups: Sequence[Group]) -> str:
+def _nothing(entry: Entry) -> str:
     """Return the reason why no run of the job can become a baseline."""
+    groups = run_groups.of(entry)
     if not groups:
         return f"it measured nothing{f' ({entry.fault})' if entry.fault else ''}"
     faulty = next((group.faulty for group in groups if group.faulty is not None), None)
     if faulty is not None:
         return f"it has no good run ({faulty.run}: {faulty.fault})"
-    return "; ".join(left_out(entry))
+    return "; ".join(left_out([entry]))
 
 
 def retire(folder: Path, name: str, message: str, key: Path | None = None) -> Retired:
-    """Write and return the decision that retires a baseline. name: id of the baseline, or name of its job. key: SSH key
-    that signs the decision. Raise ConfigError if the baseline is already retired.
+    """Write and return the decision that retires a baseline. name: id of the baseline, or name of its job or study.
+    key: SSH key that signs the decision. Raise ConfigError if the baseline is already retired.
     """
     _check_message(message)
     _check_key(key)
@@ -392,13 +427,15 @@ def retire(folder: Path, name: str, message: str, key: Path | None = None) -> Re
 
 
 def named(known: Sequence[Baseline], name: str, folder: Path) -> Baseline:
-    """Return the baseline with the id `name`. If no baseline has this id, `name` is the name of a job: return the only
-    active baseline of the job, or its only baseline if none is active. Raise ConfigError if there is no such baseline,
-    or if there are several.
+    """Return the baseline with the id `name`. If no baseline has this id, `name` is the name of a job or a study:
+    return its only active baseline, or its only baseline if none is active. Raise ConfigError if there is no such
+    baseline, or if there are several.
     """
-    matching = [baseline for baseline in known if baseline.accepted.id == name] or [
-        baseline for baseline in known if baseline.accepted.group.job == name
-    ]
+    matching = (
+        [baseline for baseline in known if baseline.accepted.id == name]
+        or [baseline for baseline in known if baseline.accepted.group.job == name]
+        or [baseline for baseline in known if baseline.accepted.group.study == name]
+    )
     matching = [baseline for baseline in matching if baseline.state == "active"] or matching
     if len(matching) == 1:
         return matching[0]

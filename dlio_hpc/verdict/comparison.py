@@ -7,7 +7,7 @@ from typing import NamedTuple
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan.study import Judging
 from dlio_hpc.results.metrics import MetricName
-from dlio_hpc.verdict import baseline_comparison, baselines, selection
+from dlio_hpc.verdict import baseline_comparison, baselines, history_entry, selection
 from dlio_hpc.verdict.baseline_comparison import Judgement, Reference, Terms, Verdict
 from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.selection import Report, Selected
@@ -59,16 +59,14 @@ def compare(
 
 def _references(name: str, folder: Path, runs: Path, report: Report) -> tuple[Reference, ...]:
     """Return the references that `name` stands for. `name` is the id of a baseline, which may be retired or replaced,
-    or the name of any job. Raise ConfigError if the job has no valid measured run.
+    or the name of any job or study. The newest night of a study is its first reference. Raise ConfigError if the job
+    has no valid measured run.
     """
     for accepted in baselines.read(folder).accepted:
         if accepted.id == name:
             return (Reference(accepted.id, accepted.group, accepted.warnings),)
-    of_jobs = tuple(
-        reference
-        for job in selection.select([name], folder, runs, report).jobs
-        for reference in baseline_comparison.references(job.entry)
-    )
+    jobs = history_entry.together([job.entry for job in selection.select([name], folder, runs, report).jobs])
+    of_jobs = tuple(reference for job in reversed(jobs) for reference in baseline_comparison.references(job))
     if not of_jobs:
         raise ConfigError(f"--baseline: {name} has no valid measured run")
     return of_jobs

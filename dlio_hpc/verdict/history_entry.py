@@ -3,11 +3,12 @@
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from datetime import date
+from typing import Any, NamedTuple
 
 from msgspec import Struct, structs
 
-from dlio_hpc import document
+from dlio_hpc import document, units
 from dlio_hpc.analysis import uneven_time
 from dlio_hpc.analysis.page_cache_check import Storage
 from dlio_hpc.batch.schedulers import State
@@ -15,6 +16,7 @@ from dlio_hpc.config import lustre_layout
 from dlio_hpc.errors import InvalidRun
 from dlio_hpc.lustre import layout_record
 from dlio_hpc.lustre.layout_record import Record
+from dlio_hpc.plan import nights
 from dlio_hpc.plan.plan import Kind, Run
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
@@ -109,7 +111,8 @@ class Entry(Struct, frozen=True):
     job has no fault. exit_code: exit code for this fault; 0 if the job has no fault. hosts: names of the nodes.
     versions: versions of software, by name. Hosts and versions were recorded by the runs of the job. results_on: file
     system of the job directory when the job ran, in the form of Key.file_system; empty if it was not recorded.
-    workloads: workloads with their defaults filled in, by their digest (Key.settings).
+    workloads: workloads with their defaults filled in, by their digest (Key.settings). night: night for which the job
+    was planned, counted from 1; 0 if its study was not planned for several nights.
     """
 
     job: str
@@ -126,6 +129,7 @@ class Entry(Struct, frozen=True):
     workloads: dict[str, Any]
     measurements: tuple[Measurement, ...]
     results_on: str = ""
+    night: int = 0
     schema: int = 1
 
 
@@ -149,6 +153,7 @@ def of(outcome: JobOutcome) -> Entry:
         hosts=tuple(dict.fromkeys(host for result in results for host in result.hosts)),
         versions=results[-1].versions if results else {},
         results_on=str(outcome.environment.get("results_on", "")),
+        night=outcome.plan.night if outcome.plan.nights > 1 else 0,
         workloads={
             settings_digest.of(run.run.workload): json.loads(
                 document.encode(settings_digest.placeless(run.run.workload))
@@ -160,10 +165,13 @@ def of(outcome: JobOutcome) -> Entry:
 
 
 def carried(entry: Entry) -> Entry:
-    """Return the entry of a job, written by this or an earlier version, with the measurement keys of this version."""
+    """Return the entry of a job, written by this or an earlier version, with the measurement keys of this version, and
+    with the night for which the job was planned. Entries of earlier versions tell the night by the job's name alone.
+    """
     digests = {digest: settings_digest.carried(workload, digest) for digest, workload in entry.workloads.items()}
     return structs.replace(
         entry,
+        night=entry.night or nights.job_night(entry.study, entry.job),
         workloads={digests[digest]: workload for digest, workload in entry.workloads.items()},
         measurements=tuple(
             structs.replace(run, key=carried_key(run.key, entry.workloads.get(run.key.settings)))
@@ -221,40 +229,79 @@ def _writes_outputs(workload: Any) -> bool:
 
 def together(entries: Sequence[Entry]) -> list[Entry]:
     """Merge the jobs of each study into one entry, and return all entries. Repeats in several jobs of a study thus
-    count as repeats of one measurement.
+    count as repeats of one measurement. If the study was planned for several nights, each night has its own entry.
     """
     studies: dict[str, list[Entry]] = {}
     for entry in entries:
         studies.setdefault(entry.study, []).append(entry)
     return [
-        jobs[0] if len(jobs) == 1 else _joined(sorted(jobs, key=lambda job: job.created)) for jobs in studies.values()
+        merged
+        for jobs in studies.values()
+        for merged in (jobs if len(jobs) == 1 else _merged(sorted(jobs, key=lambda job: job.created)))
     ]
 
 
-def _joined(jobs: Sequence[Entry]) -> Entry:
-    """Merge the jobs of a study into one entry. If the same repeat was run more than once, its first good run counts.
-    The fault of a job is kept only if some measurement has no good run, or if the fault invalidates good runs.
+class _Counted(NamedTuple):
+    """A run that counts. job: index of its job among the jobs of the study."""
+
+    job: int
+    run: Measurement
+
+
+def _merged(jobs: Sequence[Entry]) -> list[Entry]:
+    """Merge the jobs of a study, which are in the order of their creation. If the same repeat was run more than once,
+    its first good run counts, on the night of its own job. A night has the name of its first job with a run that
+    counts. Return the nights in the order of time.
     """
-    by_unit: dict[tuple[Any, ...], Measurement] = {}
+    counted = _counted(jobs)
+    if not any(job.night for job in jobs):
+        return [_joined(jobs, [counts.run for counts in counted], jobs[0].study)]
+    by_night: dict[date, list[int]] = {}
+    for number, job in enumerate(jobs):
+        by_night.setdefault(units.night_of(job.ended), []).append(number)
+    measuring = {counts.job for counts in counted if counts.run.kind == "measure"}
+    merged = []
+    for _, numbers in sorted(by_night.items()):
+        kept = [number for number in numbers if number in measuring or _failed_early(jobs[number])]
+        runs = [counts.run for counts in counted if counts.job in kept]
+        if kept:
+            merged.append(_joined([jobs[number] for number in kept], runs, jobs[kept[0]].job))
+    return merged or [_joined(jobs, [counts.run for counts in counted], jobs[0].job)]
+
+
+def _counted(jobs: Sequence[Entry]) -> list[_Counted]:
+    """Return the runs of the jobs of a study that count: all but those that were replaced by a later run."""
+    by_unit: dict[tuple[Any, ...], _Counted] = {}
     for number, run in ((number, run) for number, job in enumerate(jobs) for run in job.measurements):
-        unit = run.unit if run.kind == "measure" else (number, run.run)
-        if unit not in by_unit or not by_unit[unit].is_good:
-            by_unit[unit] = run
-    runs = tuple(by_unit.values())
-    lost = any(run.kind == "measure" and not run.is_good for run in runs)
+        unit = run.unit if run.kind == "measure" else (number, run.job, run.run)
+        if unit not in by_unit or not by_unit[unit].run.is_good:
+            by_unit[unit] = _Counted(number, run)
+    return list(by_unit.values())
+
+
+def _failed_early(job: Entry) -> bool:
+    """Return whether a job failed before it was known what it would measure."""
+    return job.fault is not None and all(run.kind != "measure" for run in job.measurements)
+
+
+def _joined(jobs: Sequence[Entry], runs: Sequence[Measurement], name: str) -> Entry:
+    """Merge jobs into one entry. The fault of a job is kept only if some measurement has no good run, or if the fault
+    invalidates good runs. runs: the runs of these jobs that count. name: name of the entry.
+    """
+    lost = not runs or any(run.kind == "measure" and not run.is_good for run in runs)
     faulty = [job for job in jobs if job.fault is not None and (lost or _invalidates_good_runs(job))]
     newest = jobs[-1]
     return structs.replace(
         newest,
-        job=newest.study,
-        batch_id=None,
+        job=name,
+        batch_id=newest.batch_id if len(jobs) == 1 else None,
         created=jobs[0].created,
         ended=max(job.ended for job in jobs),
         fault=faulty[0].fault if faulty else None,
         exit_code=faulty[0].exit_code if faulty else 0,
         hosts=tuple(dict.fromkeys(host for job in jobs for host in job.hosts)),
-        workloads={name: work for job in jobs for name, work in job.workloads.items()},
-        measurements=runs,
+        workloads={digest: workload for job in jobs for digest, workload in job.workloads.items()},
+        measurements=tuple(runs),
     )
 
 

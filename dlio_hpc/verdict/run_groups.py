@@ -1,13 +1,15 @@
-"""Groups of measured runs. The runs of a group belong to the same job and have the same measurement key and dataset.
-Jobs are compared group by group.
+"""Groups of measured runs. The runs of a group belong to the same entry, that is, a job or merged jobs of a study, and
+have the same measurement key and dataset. Jobs are compared group by group.
 """
 
 from typing import Any
 
 from msgspec import Struct, structs
 
+from dlio_hpc import units
 from dlio_hpc.analysis.page_cache_check import Outcome
 from dlio_hpc.analysis.study.disturbances import Repeat
+from dlio_hpc.plan import nights
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement, carried_key
 
@@ -95,6 +97,18 @@ def carried(group: Group) -> Group:
             structs.replace(run, key=carried_key(run.key, group.workload)) for run in group.measurements
         ),
     )
+
+
+def of_newest_night(group: Group) -> Group:
+    """Return a group of all nights of a study, as earlier versions wrote it, with the runs and the name of its newest
+    night that has a good run. Other groups are returned as they are.
+    """
+    ended = [run.ended for run in group.good if nights.job_night(group.study, run.job)]
+    if group.job != group.study or not ended:
+        return group
+    night = units.night_of(max(ended))
+    jobs = [run.job for run in group.good if units.night_of(run.ended) == night]
+    return structs.replace(group, job=jobs[0], measurements=tuple(run for run in group.measurements if run.job in jobs))
 
 
 def of(entry: Entry) -> tuple[Group, ...]:

@@ -30,10 +30,10 @@ Kind = Literal["suite", "study", "single", "unknown"]
 
 
 class Standing(NamedTuple):
-    """A suite, study or workload on a site. jobs: its jobs, oldest first; those of a study are one. members: names of
-    the jobs of the newest study. judgement: comparison of the newest job with its baselines; None for a study that is
-    no suite, which is not judged. suite: verdict on the newest job of a suite. note: reason why a suite or study was
-    judged like other jobs; empty if it was not.
+    """A suite, study or workload on a site. jobs: its jobs, oldest first; those of a study are one, or one a night.
+    members: names of the jobs of the newest study. judgement: comparison of the newest job with its baselines; None for
+    a study that is no suite, which is not judged. suite: verdict on the newest job of a suite. note: reason why a suite
+    or study was judged like other jobs; empty if it was not.
     """
 
     name: str
