@@ -24,19 +24,20 @@ from dlio_hpc.config import workload
 from dlio_hpc.documents import judgements
 from dlio_hpc.files import archive, filesystem, rundir, storage_proofs
 from dlio_hpc.plan import plan
+from dlio_hpc.records import job_outcome
 from dlio_hpc.reports import acceptance_document, page, terminal
 from dlio_hpc.reports.figures import acceptance_plots
 from dlio_hpc.results import run_result
 from dlio_hpc.results.run_result import Epoch
 from dlio_hpc.units import Size
-from dlio_hpc.verdict import acceptance, criteria_file, junit
+from dlio_hpc.verdict import acceptance, criteria_file, history, history_entry, junit
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.criteria_file import Criteria, Criterion
 from dlio_hpc.verdict.criterion_result import Check, evidence_lines
-from dlio_hpc.verdict.history_entry import Entry, Measurement
+from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
 from dlio_hpc.verdict.validity_criteria import Absent
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread
-from tests import studies
+from tests import nights, studies
 from tests.conftest import Run
 from tests.judged import KEY, entry, repeats, run, storage
 from tests.test_pictures import _browse as browse
@@ -230,8 +231,8 @@ def test_without_a_spread_of_nights_all_runs_are_pooled() -> None:
 
 
 def test_the_history_of_the_site_replaces_the_assumption() -> None:
-    def at_site(site: str, metric: str) -> NightSpread:
-        return NightSpread(0.012, 20, "site") if (site, metric) == ("theta", "samples_per_s") else ASSUMED
+    def at_site(key: Key, metric: str) -> NightSpread:
+        return NightSpread(0.012, 20, "site") if (key.site, metric) == ("theta", "samples_per_s") else ASSUMED
 
     check = _one(repeats("samples_per_s", FIVE), {"min_samples_per_s": 960.0}, prior=at_site)
     assert (check.outcome, "nights at this site differ by 1.2 %" in check.text) == ("pass", True)
@@ -1186,6 +1187,47 @@ def test_a_study_is_accepted_by_folder_name_and_archives_alone(run: Run, tmp_pat
     unmet = {check["key"]: check["text"] for check in part.json["checks"] if check["outcome"] == "fail"}
     assert unmet == {"min_scaling_efficiency": "this criterion applies to no measured run"}
     assert run("dlio-hpc", "accept", kept[0], kept[0], "--criteria", "mine.yaml", "--json").json == part.json
+
+
+def _limits(run: Run, folder: Path, limit: float = 97.0, efficiency: float = 0.76) -> dict[str, tuple[str, str]]:
+    """Return the outcome and the text of the limits on the study, by their keys."""
+    criteria = f"a: {{nodes: 1, min_samples_per_s: {limit}}}\n  b: {{min_scaling_efficiency: {efficiency}}}"
+    (folder / "mine.yaml").write_text(f"name: mine\ncriteria:\n  {criteria}\n")
+    done = run("dlio-hpc", "accept", "tune", "--criteria", "mine.yaml", "--json")
+    return {check["key"]: (check["outcome"], check["text"]) for check in done.json["checks"]}
+
+
+def test_other_measurements_of_the_site_show_how_much_nights_differ(run: Run, tmp_path: Path) -> None:
+    _study(tmp_path)
+    archives = tmp_path / "dlio-runs" / "archive"
+    archives.mkdir(exist_ok=True)
+    alone = _limits(run, tmp_path)
+    for key, subject in (
+        ("min_samples_per_s", "nights were not sampled: nights"),
+        ("min_scaling_efficiency", "nights"),
+    ):
+        assert alone[key][0] == "inconclusive", alone
+        assert f"{subject} are assumed to differ by 5 %" in alone[key][1]
+    own = history_entry.of(job_outcome.load(tmp_path / "dlio-runs" / "tune-1"))
+    other = structs.replace(own.measurements[0].key, workload="another")
+    for night in range(30):
+        history.enter(archives, nights.entry(night, [50 * math.exp(0.002 * math.sin(9 * night))], other))
+    with_site = _limits(run, tmp_path)
+    for key in ("min_samples_per_s", "min_scaling_efficiency"):
+        assert with_site[key][0] == "pass", with_site
+        assert "nights at this site differ by 0.2" in with_site[key][1]
+    history.enter(archives, structs.replace(own, ended=nights.day(40)))
+    assert _limits(run, tmp_path) == with_site, "the judged job is no knowledge from elsewhere"
+
+
+def test_a_history_that_cannot_be_read_leaves_the_assumption(run: Run, tmp_path: Path) -> None:
+    _study(tmp_path)
+    archives = tmp_path / "dlio-runs" / "archive"
+    archives.mkdir(exist_ok=True)
+    (archives / rundir.HISTORY).write_bytes(b"no database" * 100)
+    assert "are assumed to differ by 5 %" in _limits(run, tmp_path)["min_samples_per_s"][1]
+    done = run("dlio-hpc", "accept", "tune", "--criteria", "mine.yaml")
+    assert "note: the variation between nights is assumed, because the history cannot be read" in done.err
 
 
 def test_files_are_written_for_people_and_machines(run: Run, tmp_path: Path) -> None:

@@ -73,9 +73,9 @@ def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricN
             by_key.setdefault(group.key, []).append((entry, group))
     newest = sorted(by_key, key=lambda key: (by_key[key][-1][0].ended, key.digest))
     titles = group_names.titles([_named(by_key[key]) for key in newest])
-    spreads = site_spread.measured(entries)
+    prior = site_spread.of_others(entries)
     result = [
-        _block(title, key, by_key[key], active, metric, site_spread.elsewhere(spreads, key))
+        _block(title, key, by_key[key], active, metric, prior(key, metric))
         for title, key in zip(titles, newest, strict=True)
     ]
     rest = [entry for entry in entries if not run_groups.of(entry)]

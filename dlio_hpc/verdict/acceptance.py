@@ -21,7 +21,7 @@ from dlio_hpc.verdict import (
     performance_criteria,
     procedure_criteria,
     selection,
-    site_nights,
+    site_spread,
     validity_criteria,
 )
 from dlio_hpc.verdict.criteria_file import Criteria, Criterion, is_named
@@ -36,7 +36,7 @@ from dlio_hpc.verdict.criterion_result import (
 from dlio_hpc.verdict.history_entry import Entry, Key
 from dlio_hpc.verdict.junit import Case
 from dlio_hpc.verdict.selection import Judged
-from dlio_hpc.verdict.site_nights import NightPrior
+from dlio_hpc.verdict.site_spread import NightPrior
 from dlio_hpc.verdict.validity_criteria import Absent
 
 
@@ -82,7 +82,7 @@ def of(judged: Judged, criteria: str | None, report: selection.Report = lambda _
 def _prior(criteria: Criteria, judged: Judged, entries: Sequence[Entry], report: selection.Report) -> NightPrior:
     """Return what the histories of the judged jobs show about nights. Histories are not updated for this."""
     if criteria.night_spread is not None:
-        return site_nights.assumed
+        return site_spread.assumed
     folders = dict.fromkeys(Path(study.study.archive) for study in judged.studies)
     folders |= dict.fromkeys(folder for job in judged.jobs if (folder := _archives_of(job)) is not None)
     known: dict[str, Entry] = {}
@@ -92,7 +92,13 @@ def _prior(criteria: Criteria, judged: Judged, entries: Sequence[Entry], report:
                 known |= {entry.job: entry for entry in history.entries(folder)}
         except (DlioError, OSError) as fault:
             report(f"note: the variation between nights is assumed, because the history cannot be read: {fault}")
-    return site_nights.of_history(list(known.values()), {entry.job for entry in entries})
+    return prior_of(list(known.values()), entries)
+
+
+def prior_of(history: Sequence[Entry], judged: Sequence[Entry]) -> NightPrior:
+    """Return what a history shows about the variation between nights, without the jobs that are judged."""
+    jobs = {entry.job for entry in judged}
+    return site_spread.of_site(history_entry.together([entry for entry in history if entry.job not in jobs]))
 
 
 def _archives_of(job: JobOutcome) -> Path | None:
@@ -118,14 +124,14 @@ def judge(
     criteria: Criteria,
     entries: Sequence[Entry],
     absent: Sequence[Absent] = (),
-    prior: NightPrior = site_nights.assumed,
+    prior: NightPrior = site_spread.assumed,
 ) -> Acceptance:
     """Judge jobs against criteria. entries: the jobs. absent: measurements that the studies of these jobs lack. prior:
     what is known about the variation between nights; not used if the criteria state it. The result does not depend on
     the order of the jobs.
     """
     if criteria.night_spread is not None:
-        prior = site_nights.given(criteria.night_spread)
+        prior = site_spread.given(criteria.night_spread)
     entries = sorted(entries, key=lambda entry: (entry.created, entry.job))
     groups = grouped(entries)
     checks = [*validity_criteria.good(entries, absent), *_unexpected_workloads(criteria, groups)]

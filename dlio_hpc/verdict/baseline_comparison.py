@@ -2,9 +2,8 @@
 nights at the level of the baseline.
 """
 
-import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec import Struct, structs
@@ -19,6 +18,7 @@ from dlio_hpc.verdict import regression, run_groups, site_spread, trend
 from dlio_hpc.verdict.baselines import Accepted
 from dlio_hpc.verdict.history_entry import Entry, Key
 from dlio_hpc.verdict.run_groups import Group
+from dlio_hpc.verdict.site_spread import NightPrior
 from dlio_hpc.verdict.trend import Night, Shift, Trend
 from dlio_hpc.verdict.variation import NightSpread, NoiseSource
 
@@ -154,8 +154,8 @@ def references(entry: Entry) -> tuple[Reference, ...]:
 
 class _Case(NamedTuple):
     """One metric of a group of runs, and what this metric is compared with. alone: whether no other group of the job
-    has the same measurement key. earlier: entries of the history that ended before this job. spreads: function that
-    returns the variation between nights of each measurement key.
+    has the same measurement key. earlier: entries of the history that ended before this job. prior: what other
+    measurements of the site show about the variation between nights.
     """
 
     group: Group
@@ -164,11 +164,11 @@ class _Case(NamedTuple):
     earlier: Sequence[Entry]
     references: Sequence[Reference]
     terms: Terms
-    spreads: Callable[[], Mapping[Key, NightSpread]]
+    prior: NightPrior
 
     def site(self) -> NightSpread:
-        """Return what the other measurements of the site tell about the variation between nights."""
-        return site_spread.elsewhere(self.spreads(), self.group.key)
+        """Return what the other measurements of the site show about the variation between nights."""
+        return self.prior(self.group.key, self.metric)
 
     def verdict(self, outcome: Outcome, why: str, advice: Sequence[str] = ()) -> Verdict:
         """Return a verdict with an outcome and a reason, but without numbers."""
@@ -205,9 +205,9 @@ def _groups(
     """Return the verdicts on some groups of a job."""
     groups = run_groups.of(entry)
     earlier = [past for past in history if _is_before(past, entry)]
-    spreads = functools.cache(lambda: site_spread.measured(earlier))
+    prior = site_spread.of_others(earlier)
     return [
-        _verdict(_Case(group, run_groups.alone(groups, group), metric, earlier, references, terms, spreads))
+        _verdict(_Case(group, run_groups.alone(groups, group), metric, earlier, references, terms, prior))
         for group in judged
         for metric in ((group.main_metric,) if terms.metrics == USUAL.metrics else terms.metrics)
     ]

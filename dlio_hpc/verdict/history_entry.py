@@ -265,7 +265,8 @@ def _merged(jobs: Sequence[Entry]) -> list[Entry]:
         kept = [number for number in numbers if number in measuring or _failed_early(jobs[number])]
         runs = [counts.run for counts in counted if counts.job in kept]
         if kept:
-            merged.append(_joined([jobs[number] for number in kept], runs, jobs[kept[0]].job))
+            first = next((number for number in kept if number in measuring), kept[0])
+            merged.append(_joined([jobs[number] for number in kept], runs, jobs[first].job))
     return merged or [_joined(jobs, [counts.run for counts in counted], jobs[0].job)]
 
 

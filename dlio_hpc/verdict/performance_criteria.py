@@ -14,11 +14,11 @@ from dlio_hpc.analysis.robust import Estimate, Floats
 from dlio_hpc.analysis.study import job_spread
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.results.metrics import METRICS, MetricName, Unit, format_value
-from dlio_hpc.verdict import night_intervals, site_nights, variation
+from dlio_hpc.verdict import night_intervals, site_spread, variation
 from dlio_hpc.verdict.criteria_file import METRIC_LIMITS, Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran, runs_in_words
 from dlio_hpc.verdict.night_intervals import LimitScale
-from dlio_hpc.verdict.site_nights import NightPrior
+from dlio_hpc.verdict.site_spread import NightPrior
 from dlio_hpc.verdict.variation import NightSpread, SampledLevel
 
 # Limits on shares that are computed from several runs. For each YAML key: the metric, its label, and whether the limit
@@ -66,22 +66,21 @@ def checks(
     criterion: Criterion,
     group: CriterionGroup,
     all_groups: Sequence[CriterionGroup],
-    prior: NightPrior = site_nights.assumed,
+    prior: NightPrior = site_spread.assumed,
 ) -> Iterator[Check]:
     """Yield a check for each limit on a metric that the criterion sets. name: name of the criterion. Scaling efficiency
     compares the group with the groups that made the same measurement on the fewest ranks. It is not checked for these
     groups themselves. prior: what is known about the variation between nights.
     """
-    site = group.key.site
     for key, metric in METRIC_LIMITS.items():
         if getattr(criterion, key) is not None:
-            yield _metric(limit(name, key, criterion), group, metric, prior(site, metric))
+            yield _metric(limit(name, key, criterion), group, metric, prior(group.key, metric))
     if criterion.max_spread is not None:
         yield _spread(limit(name, "max_spread", criterion), group)
     base = fewest(group, all_groups)
     if criterion.min_scaling_efficiency is not None and base is not None:
         required = limit(name, "min_scaling_efficiency", criterion)
-        yield _scaling(required, group, base, prior(site, "samples_per_s"))
+        yield _scaling(required, group, base, prior(group.key, "samples_per_s"))
 
 
 def fewest(group: CriterionGroup, groups: Sequence[CriterionGroup]) -> list[CriterionGroup] | None:

@@ -1,31 +1,69 @@
-"""Variation between nights at a site, from the history of all its measurement keys."""
+"""Variation between nights at a site, from the history of its measurements. Verdicts on few nights start from it."""
 
-from collections.abc import Mapping, Sequence
+import functools
+import math
+from collections.abc import Callable, Sequence
 
+from dlio_hpc.results.metrics import MetricName
 from dlio_hpc.verdict import run_groups, trend, variation
 from dlio_hpc.verdict.history_entry import Entry, Key
 from dlio_hpc.verdict.run_groups import Group
-from dlio_hpc.verdict.variation import NightSpread
+from dlio_hpc.verdict.variation import ASSUMED, NightSpread
+
+# Function from a measurement key and a metric to the variation between nights that is known before the nights of a
+# measurement are used.
+NightPrior = Callable[[Key, MetricName], NightSpread]
 
 
-def measured(history: Sequence[Entry]) -> dict[Key, NightSpread]:
-    """Return the variation between nights of the main metric of each measurement key that was measured on several
-    nights. history: entries of all jobs.
+def assumed(_key: Key, _metric: MetricName) -> NightSpread:
+    """Return the assumption about nights, which holds for every measurement key and metric."""
+    return ASSUMED
+
+
+def given(spread: float) -> NightPrior:
+    """Return a known variation between nights, which holds for every measurement key and metric. spread: relative
+    standard deviation; 0 if nights do not differ.
     """
+    return lambda _key, _metric: NightSpread(spread, math.inf, "given")
+
+
+def of_others(history: Sequence[Entry]) -> NightPrior:
+    """Return the variation between nights that the other measurement keys of a site show. The nights of the key itself
+    are left out, because a comparison uses them by themselves. history: one entry for each job or night of a study.
+    """
+    return _of(history, is_own_used=False)
+
+
+def of_site(history: Sequence[Entry]) -> NightPrior:
+    """Return the variation between nights that all measurement keys of a site show, with the key itself. history: one
+    entry for each job or night of a study, without the nights to be judged.
+    """
+    return _of(history, is_own_used=True)
+
+
+def _of(history: Sequence[Entry], is_own_used: bool) -> NightPrior:
+    by_key = functools.cache(lambda: _groups(history))
+
+    @functools.cache
+    def spreads(metric: MetricName) -> dict[Key, NightSpread]:
+        series = {key: trend.in_order(trend.night(group, metric) for group in by_key()[key]) for key in by_key()}
+        return {key: trend.spread(nights, metric) for key, nights in series.items() if len(nights) > 1}
+
+    def prior(key: Key, metric: MetricName) -> NightSpread:
+        known = spreads(metric).items()
+        return variation.of_site(
+            [spread for other, spread in known if other.site == key.site and (is_own_used or other != key)]
+        )
+
+    return prior
+
+
+def _groups(history: Sequence[Entry]) -> dict[Key, list[Group]]:
+    """Return the groups that show how much nights differ, by their measurement keys: good measurements of storage."""
     by_key: dict[Key, list[Group]] = {}
     for entry in history:
-        for group in run_groups.of(entry):
-            if group.is_of_storage and group.faulty is None:
+        groups = run_groups.of(entry)
+        for group in groups:
+            if group.is_of_storage and group.faulty is None and run_groups.alone(groups, group):
                 by_key.setdefault(group.key, []).append(group)
-    spreads = {}
-    for key, groups in by_key.items():
-        metric = groups[-1].main_metric
-        nights = trend.in_order(trend.night(group, metric) for group in groups)
-        if len(nights) > 1:
-            spreads[key] = trend.spread(nights, metric)
-    return spreads
-
-
-def elsewhere(spreads: Mapping[Key, NightSpread], key: Key) -> NightSpread:
-    """Return what the other measurement keys of a site tell about the variation of a key between nights."""
-    return variation.of_site([spread for other, spread in spreads.items() if other.site == key.site and other != key])
+    return by_key

@@ -20,7 +20,6 @@ from dlio_hpc.verdict import (
     history_entry,
     regression,
     selection,
-    site_nights,
 )
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.baseline_comparison import Judgement, Terms, Verdict
@@ -64,8 +63,7 @@ def judge_study(outcome: StudyOutcome, effects: tuple[PairedEffect, ...], report
     known = selection.entries(folder, report)
     judgement = baseline_comparison.judge([entry for entry in entries if entry.measurements], known, active, terms)
     criteria = criteria_file.load(judging.criteria) if judging.criteria else _NO_CRITERIA
-    nights = site_nights.of_history(known, {entry.job for entry in entries})
-    accepted = acceptance.judge(criteria, entries, selection.absent(outcome), nights)
+    accepted = acceptance.judge(criteria, entries, selection.absent(outcome), acceptance.prior_of(known, entries))
     return judge(study, judgement, accepted, effects, [baseline.group.key for baseline in active])
 
 

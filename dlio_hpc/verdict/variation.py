@@ -13,6 +13,7 @@ import numpy as np
 
 from dlio_hpc.analysis import students_t
 from dlio_hpc.analysis.robust import Floats, mad, median
+from dlio_hpc.analysis.study import job_spread
 from dlio_hpc.results.metrics import METRICS, MetricName
 
 # Where a variation comes from: the nights of the measurement, other measurements of the site, an assumption, the runs
@@ -38,10 +39,9 @@ class NightSpread(NamedTuple):
     source: NoiseSource = "nights"
 
 
-# Production file systems differ by several percent and more from day to day (G. Lockwood et al., A Year in the Life of
-# a Parallel File System, SC 2018). Ten degrees of freedom make an interval from two nights a seventh wider than if the
-# 5 % were known.
-ASSUMED = NightSpread(0.05, 10, "assumed")
+# The assumption about jobs (job_spread) holds for nights. Unlike in a study of few jobs, it loses its weight with the
+# number of nights. Ten degrees of freedom make an interval from two nights a seventh wider than if it were known.
+ASSUMED = NightSpread(job_spread.ASSUMED.sd, 10, "assumed")
 
 
 class SampledLevel(NamedTuple):
