@@ -12,12 +12,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import structs
 
 from dlio_hpc import document, units
-from dlio_hpc.analysis import normal_range, robust, students_t
+from dlio_hpc.analysis import normal_range, students_t
 from dlio_hpc.analysis.page_cache_check import EpochStorage
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import workload
@@ -882,46 +880,6 @@ def test_groups_with_the_same_title_are_told_apart() -> None:
     labels = [group for group in judged.groups if group]
     assert len(set(labels)) == 3
     assert "demo on theta, 2 x 4 ranks, lustre /scratch, layout 8 stripes, /other" in labels
-
-
-# Intervals
-
-
-@given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=12))
-def test_an_interval_holds_its_median_and_of_many_values_stays_within_them(values: list[float]) -> None:
-    interval = robust.estimate(values)
-    assert interval == robust.estimate(values[::-1])
-    if len(values) == 1:
-        assert interval.low is interval.high is None
-        return
-    assert interval.low is not None
-    assert interval.high is not None
-    assert interval.low <= interval.value <= interval.high
-    if len(values) >= 5:
-        assert min(values) <= interval.low <= interval.high <= max(values)
-
-
-@pytest.mark.parametrize("count", [3, 4, 5, 8])
-def test_each_end_of_an_interval_leaves_out_one_in_twenty_at_most(count: int) -> None:
-    draws = np.random.default_rng(7).normal(100.0, 5.0, (2000, count))
-    intervals = [robust.estimate(values) for values in draws.tolist()]
-    assert np.mean([interval.low > 100.0 for interval in intervals if interval.low is not None]) < 0.065
-    assert np.mean([interval.high < 100.0 for interval in intervals if interval.high is not None]) < 0.065
-
-
-def test_many_repeats_narrow_the_interval() -> None:
-    draw = random.Random(3)
-    values = [draw.gauss(100.0, 5.0) for _ in range(200)]
-    interval = robust.estimate(values)
-    assert interval.low is not None
-    assert interval.high is not None
-    assert 0.5 < interval.high - interval.low < 3
-    assert interval.low < interval.value < interval.high
-    ratio = robust.ratio(values, [2 * value for value in values])
-    assert ratio.value == pytest.approx(0.5)
-    assert ratio.low is not None
-    assert ratio.high is not None
-    assert 0.47 < ratio.low < 0.5 < ratio.high < 0.53
 
 
 # MLPerf Storage

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dlio_hpc.analysis import normal_range, robust
-from dlio_hpc.analysis.robust import Estimate, Floats
+from dlio_hpc.analysis.robust import Floats
 from dlio_hpc.analysis.study import job_spread
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.results.metrics import METRICS, MetricName, Unit, format_value
@@ -30,6 +30,16 @@ _SPECIAL = {
 LIMITS = (*METRIC_LIMITS, *_SPECIAL)
 # Number of runs whose range max_spread limits, and the error level of the statement that a range is larger.
 _SPREAD_RUNS, _SPREAD_ERROR = 5, 0.025
+
+
+class Estimate(NamedTuple):
+    """Value that a limit applies to, in the unit of the limit. low, high: ends of its interval; None if the noise is
+    unknown, for example of a single run.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
 
 
 class Limit(NamedTuple):
@@ -223,7 +233,7 @@ def _judged(
 def _spread(required: Limit, group: CriterionGroup) -> Check:
     measured = group.values("samples_per_s")
     values = [value for _, value in measured]
-    median = robust.estimate(values).value if values else 0.0
+    median = robust.median(np.array(values)) if values else 0.0
     evidence = [
         Evidence(
             run.job, run.run.run, value / median - 1 if median else None, format_value(value, "1/s"), night=run.night

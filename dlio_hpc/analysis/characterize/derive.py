@@ -43,7 +43,6 @@ _SIEVE = 64 << 10
 _LONGER, _LONG_S = 1.0, 2.0
 # A rank that opens a file less often than this opens it once.
 _ONCE = 1.1
-_SAMPLE_KEYS = ("dataset.sample.bytes", "dataset.samples_per_file", "reader.batch_size")
 # Smallest share of the time of reading without reads from which the computation of a step is estimated.
 _IDLE = 0.2
 

@@ -31,11 +31,6 @@ _MODEL = re.compile(
 _EVALUATION = re.compile(
     r"(?:^|[^A-Za-z])(?:val|valid|validation|eval|evaluation|test|testing|dev|holdout)(?:[^A-Za-z]|$)", re.IGNORECASE
 )
-# Extensions of training data.
-_KNOWN = re.compile(
-    r"[.](?:tfrecords?(?:-#-of-#)?|tfrec|h5|hdf5|nc4?|npz|npy|csv|jpe?g|png|bin|parquet|arrow|tar|lmdb|mdb|rec)$",
-    re.IGNORECASE,
-)
 # Files of a kind with more files than this are not auxiliary files, because a workload names each auxiliary file.
 MOST_SIDES = 8
 _ALIKE, _UNLIKE, _LITTLE, _MANY = 0.1, 0.1, 0.05, 4
@@ -230,11 +225,6 @@ def _in_turn(files: list[FileStats]) -> bool:
 def of(roles: Iterable[Role], name: Name) -> list[FileStats]:
     """Return the files with this role."""
     return [role.file for role in roles if role.role == name]
-
-
-def is_known(path: str) -> bool:
-    """Return whether a path has a known extension of training data."""
-    return _KNOWN.search(kind(path)) is not None
 
 
 def are_alike(sizes: list[int]) -> bool:

@@ -95,10 +95,6 @@ def _sum(records: Records, name: str) -> int:
     return int(counter(records, name).sum())
 
 
-def _moved(records: Records) -> int:
-    return _sum(records, "BYTES_READ") + _sum(records, "BYTES_WRITTEN")
-
-
 class _IO(NamedTuple):
     """I/O times in seconds. busy: for each rank, the time with a request in flight. hidden: for each rank, the part of
     `busy` during computation; None if there is no trace or the times of computation are unknown. anybody: time with a
