@@ -153,17 +153,26 @@ def _metric(required: Limit, group: CriterionGroup, metric: MetricName, prior: N
         return _check(required, group, "fail", message, None, evidence)
     if required.all_runs or required.value == 0:  # a value has no ratio to a limit of 0
         return _every_run(required, group, [value for _, value in measured], evidence)
+    scale = LimitScale(metric, required.value, min(value for _, value in measured) <= 0)
+    logs = [scale.places(values) for values in _by_night(measured)]
+    level = night_intervals.level(logs, prior)
+    estimate = _estimate(required, scale, level)
+    verdict = _judged(
+        required,
+        estimate,
+        runs=_runs_of_nights(len(measured), len(logs)),
+        about=night_intervals.about_nights(level.spread, level.nights, prior),
+        settled_by=functools.partial(_settled_by, level, len(measured), night_intervals.of_levels(logs, prior)),
+    )
+    return _check(required, group, *verdict, estimate, evidence)
+
+
+def _by_night(measured: Sequence[tuple[Ran, float]]) -> list[list[float]]:
+    """Return the values of each night, in the order of the nights."""
     nights: dict[str, list[float]] = {}
     for ran, value in measured:
         nights.setdefault(ran.night, []).append(value)
-    scale = LimitScale(metric, required.value, min(value for _, value in measured) <= 0)
-    logs = [scale.places(values) for _, values in sorted(nights.items())]
-    level = night_intervals.level(logs, prior)
-    estimate = _estimate(required, scale, level)
-    runs = _runs_of_nights(len(measured), len(logs))
-    advice = functools.partial(_settled_by, level, len(measured), night_intervals.of_levels(logs, prior))
-    about = night_intervals.about_nights(level.spread, level.nights, prior)
-    return _check(required, group, *_judged(required, estimate, runs, about, advice), estimate, evidence)
+    return [values for _, values in sorted(nights.items())]
 
 
 def _estimate(required: Limit, scale: LimitScale, level: SampledLevel) -> Estimate:
@@ -282,6 +291,33 @@ class _JobRates(NamedTuple):
     level: float
 
 
+class _Scales(NamedTuple):
+    """Rates of the jobs of two scales. base: jobs with the fewest ranks."""
+
+    jobs: list[_JobRates]
+    base: list[_JobRates]
+
+    @property
+    def base_level(self) -> float:
+        """Logarithm of samples/s per rank on the fewest ranks."""
+        return float(np.mean([job.level for job in self.base]))
+
+    @property
+    def efficiency(self) -> float:
+        """Logarithm of the scaling efficiency."""
+        return float(np.mean([job.level for job in self.jobs])) - self.base_level
+
+    @property
+    def fewest(self) -> int:
+        """Number of jobs of the scale with fewer jobs."""
+        return min(len(self.jobs), len(self.base))
+
+    @property
+    def logs(self) -> list[Floats]:
+        """Runs of the jobs of both scales."""
+        return [job.logs for job in (*self.jobs, *self.base)]
+
+
 def _scaling(required: Limit, group: CriterionGroup, base: Sequence[CriterionGroup], prior: NightSpread) -> Check:
     """Check scaling efficiency: samples/s per rank in the group, divided by samples/s per rank in the groups `base`.
     base: the groups with the fewest ranks. As in the report of a study, the job is the unit.
@@ -290,31 +326,38 @@ def _scaling(required: Limit, group: CriterionGroup, base: Sequence[CriterionGro
     base_values = [value for part in base for _, value in part.values("samples_per_s")]
     if not measured or not base_values or min([*base_values, *(value for _, value in measured)]) <= 0:
         return _check(required, group, "fail", "no samples/s to compare", None, ())
-    jobs, base_jobs = _by_job([group]), _by_job(base)
-    levels = [float(np.mean([job.level for job in side])) for side in (jobs, base_jobs)]
-    spread, error = _of_difference(jobs, base_jobs, prior)
-    place = levels[0] - levels[1] - math.log(required.value) if required.value else math.inf
-    half = night_intervals.half_width(spread, error) if spread.df > 0 else math.inf
-    value = math.exp(levels[0] - levels[1])
-    estimate = Estimate(value, None, None)
-    if half < math.inf:
-        estimate = Estimate(value, value * math.exp(-half), value * math.exp(half))
-    evidence = [_evidence(required, run, rate / group.ranks / math.exp(levels[1])) for run, rate in measured]
-    ranks = base[0].ranks
-    runs = (
-        f"{_runs_of_jobs(len(measured), len(jobs))}, against {_runs_of_jobs(len(base_values), len(base_jobs))} on "
-        f"{ranks} rank{'s' if ranks > 1 else ''}"
+    scales = _Scales(_by_job([group]), _by_job(base))
+    spread, share = _of_difference(scales, prior)
+    estimate = _efficiency(scales, spread, share)
+    ranks = f"{base[0].ranks} rank{'s' if base[0].ranks > 1 else ''}"
+    against = _runs_of_jobs(len(base_values), len(scales.base))
+    verdict = _judged(
+        required,
+        estimate,
+        runs=f"{_runs_of_jobs(len(measured), len(scales.jobs))}, against {against} on {ranks}",
+        about=night_intervals.about_nights(spread, scales.fewest, prior),
+        settled_by=functools.partial(_scaling_settled_by, required, scales, spread, prior),
     )
-    fewest_jobs = min(len(jobs), len(base_jobs))
+    evidence = [_evidence(required, run, rate / group.ranks / math.exp(scales.base_level)) for run, rate in measured]
+    return _check(required, group, *verdict, estimate, evidence)
 
-    def settled_by() -> str:
-        if prior.sd == 0:
-            return "more runs would settle it (--repeat)"
-        known = night_intervals.of_levels([job.logs for job in (*jobs, *base_jobs)], prior)
-        return _nights_words(night_intervals.nights_needed(spread, fewest_jobs, known, abs(place), sides=2))
 
-    about = night_intervals.about_nights(spread, fewest_jobs, prior)
-    return _check(required, group, *_judged(required, estimate, runs, about, settled_by), estimate, evidence)
+def _efficiency(scales: _Scales, spread: NightSpread, share: float) -> Estimate:
+    """Return the scaling efficiency. spread, share: as _of_difference() returns them."""
+    value = math.exp(scales.efficiency)
+    half = night_intervals.half_width(spread, share) if spread.df > 0 else math.inf
+    if math.isinf(half):
+        return Estimate(value, None, None)
+    return Estimate(value, value * math.exp(-half), value * math.exp(half))
+
+
+def _scaling_settled_by(required: Limit, scales: _Scales, spread: NightSpread, prior: NightSpread) -> str:
+    """Return a sentence on the measurement that would settle a scaling efficiency."""
+    if prior.sd == 0:
+        return "more runs would settle it (--repeat)"
+    margin = abs(scales.efficiency - math.log(required.value)) if required.value else math.inf
+    known = night_intervals.of_levels(scales.logs, prior)
+    return _nights_words(night_intervals.nights_needed(spread, scales.fewest, known, margin, sides=2))
 
 
 def _by_job(groups: Sequence[CriterionGroup]) -> list[_JobRates]:
@@ -329,20 +372,18 @@ def _runs_of_jobs(runs: int, jobs: int) -> str:
     return f"{runs_in_words(runs)} of {jobs} job{'s' if jobs > 1 else ''}"
 
 
-def _of_difference(
-    jobs: Sequence[_JobRates], base: Sequence[_JobRates], prior: NightSpread
-) -> tuple[NightSpread, float]:
+def _of_difference(scales: _Scales, prior: NightSpread) -> tuple[NightSpread, float]:
     """Return the variation that the difference between the levels of two scales has, and the variance of the difference
     divided by that of this variation.
     """
+    sides = (scales.jobs, scales.base)
     if prior.sd == 0:
-        sides = [np.concatenate([job.logs for job in side]) for side in (jobs, base)]
-        return _of_runs(sides), 1.0
-    own_df = len(jobs) + len(base) - 2
-    squares = sum(float(np.var([job.level for job in side])) * len(side) for side in (jobs, base))
+        return _of_runs([np.concatenate([job.logs for job in side]) for side in sides]), 1.0
+    own_df = sum(map(len, sides)) - 2
+    squares = sum(float(np.var([job.level for job in side])) * len(side) for side in sides)
     own = NightSpread(math.sqrt(squares / own_df) if own_df else 0.0, own_df)
-    known = night_intervals.of_levels([job.logs for job in (*jobs, *base)], prior)
-    return variation.combined(own, known), 1 / len(jobs) + 1 / len(base)
+    known = night_intervals.of_levels(scales.logs, prior)
+    return variation.combined(own, known), sum(1 / len(side) for side in sides)
 
 
 def _of_runs(sides: Sequence[Floats]) -> NightSpread:
