@@ -10,7 +10,7 @@ from dlio_hpc import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.outputs import Outputs, page_options, write_junit
-from dlio_hpc.cli.verbs import OUTPUT, SETTINGS, argument, option, parsed
+from dlio_hpc.cli.verbs import OUTPUT, SETTINGS, argument, option, parsed, part
 from dlio_hpc.errors import Incomplete, InfrastructureError, InvalidRun
 from dlio_hpc.results.metrics import METRICS, MetricName
 
@@ -19,13 +19,6 @@ if TYPE_CHECKING:
     from dlio_hpc.verdict.baseline_comparison import Judgement
     from dlio_hpc.verdict.junit import Case
     from dlio_hpc.verdict.selection import Selected
-
-
-def _tolerance(text: str) -> float:
-    share = units.share(text)
-    if not 0 < share < 1:
-        raise ValueError("expected more than 0 and less than 100 %")
-    return share
 
 
 @click.command(context_settings=SETTINGS)
@@ -39,7 +32,7 @@ def _tolerance(text: str) -> float:
     help=f"Metric to compare; repeatable: {', '.join(METRICS)}. Default: those of the job's suite, or samples_per_s.",
 )  # fmt: skip
 @option(
-    "--tolerance", callback=parsed(_tolerance), metavar="SHARE",
+    "--tolerance", callback=parsed(part), metavar="SHARE",
     help="Largest relative drop that is not reported as a regression. Default: that of the job's suite, or 2%.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Compare despite different settings or cached runs; the output flags it.")

@@ -1,32 +1,63 @@
-"""dlio-hpc estimate: print the node-hours, bytes and space that a submission would take."""
+"""dlio-hpc estimate: print the node-hours, bytes and space that a submission would take, or the nights that detect a
+change.
+"""
+
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import structs
 
 from dlio_hpc import units
-from dlio_hpc.cli import console
+from dlio_hpc.cli import console, cost_detection
 from dlio_hpc.cli.plan_options import given_options, plan_options
-from dlio_hpc.cli.verbs import JSON, SETTINGS
+from dlio_hpc.cli.verbs import JSON, SETTINGS, option, parsed, part
 from dlio_hpc.config import shipped
 from dlio_hpc.plan import cost, packing, planned, site_limits
 from dlio_hpc.plan.cost import JobCost
 from dlio_hpc.plan.options import Options
 from dlio_hpc.plan.planned import Planned
 
+if TYPE_CHECKING:
+    from dlio_hpc.reports.document import Lines
+    from dlio_hpc.verdict.campaign_cost import DetectionPlan
+
 _HEADER = ("job", "nodes", "runs", "expected", "node h", "at most", "reads", "writes", "new data")
 
 
 @click.command(name="estimate", context_settings=SETTINGS)
 @plan_options
+@option(
+    "--detect", callback=parsed(part), metavar="SHARE",
+    help="Plan the nights, repeats and node-hours that detect a drop of this size, from the history of the site.",
+)  # fmt: skip
+@option(
+    "--power", callback=parsed(part), metavar="SHARE", default="80%", show_default=True,
+    help="With --detect: probability that the drop is found.",
+)  # fmt: skip
+@option(
+    "--error", callback=parsed(part), metavar="SHARE",
+    help="With --detect: probability of a regression by chance in as many nights. Default: that of dlio-hpc compare.",
+)  # fmt: skip
+@option(
+    "--tolerance", callback=parsed(part), metavar="SHARE",
+    help="With --detect: tolerance of dlio-hpc compare. Default: that of the suite, or 2%, at most half of --detect.",
+)  # fmt: skip
 @JSON
 @click.pass_context
-def estimate(context: click.Context, /, options: Options, as_json: bool) -> None:
+def estimate(
+    context: click.Context, /, options: Options, detect: float | None, power: float, error: float | None,
+    tolerance: float | None, as_json: bool,
+) -> None:  # fmt: skip
     """Estimate the node-hours, the bytes read and written, and the space that a submission of WORKLOAD would take.
     Options are those of dlio-submit. WORKLOAD may also be the name of a study file, or of a study below RUNS. Nothing
     is submitted.
 
+    With --detect, print how many nights and node-hours a campaign takes until dlio-hpc compare finds a drop of this
+    size.
+
     Times are computed from the site's expected_rates (see dlio-hpc sites NAME), bytes from the plan.
     """
+    sought = cost_detection.sought(context, options, detect, power, error, tolerance)
     made = _planned(context, options)
     costs = cost.of_jobs(made.jobs)
     faults = [
@@ -35,13 +66,21 @@ def estimate(context: click.Context, /, options: Options, as_json: bool) -> None
     ]
     for message in dict.fromkeys(map(str, faults)):
         console.say(f"note: dlio-submit would refuse: {message}")
+    plan = None if sought is None else cost_detection.planned(sought, options, made)
     if as_json:
+        from dlio_hpc.documents import detection
         from dlio_hpc.documents.planned import EstimateDocument, TotalCost
 
+        detected = None if plan is None else detection.of_plan(plan)
         total = TotalCost(**{key: getattr(_total(costs), key) for key in TotalCost.__struct_fields__})
-        console.print_json(EstimateDocument(made.study.study, len(made.study.points), made.notes, costs, total))
+        console.print_json(
+            EstimateDocument(made.study.study, len(made.study.points), made.notes, costs, total, detected)
+        )
         return
-    _show(made, costs)
+    if plan is None:
+        _show(made, costs)
+    else:
+        _show_detection(made, plan)
 
 
 def _planned(context: click.Context, options: Options) -> Planned:
@@ -70,7 +109,7 @@ def _show(made: Planned, costs: list[JobCost]) -> None:
     import sys
 
     from dlio_hpc.reports import terminal
-    from dlio_hpc.reports.document import Lines, Section, Table
+    from dlio_hpc.reports.document import Section, Table
 
     study, site = made.study, made.study.site
     rows = [[cost.job.removeprefix(f"{study.study}-") if len(costs) > 1 else "1", *_row(cost)] for cost in costs]
@@ -87,8 +126,23 @@ def _show(made: Planned, costs: list[JobCost]) -> None:
         f"datasets below {' and '.join(study.folders)}"
     )
     table = Table("", _HEADER, rows, legend=legend, has_total=len(costs) > 1)
-    notes = Lines([f"Note: {note}" for note in made.notes], "yellow")
-    terminal.show_sections([Section(heading, [table, notes])], terminal.console(sys.stdout))
+    terminal.show_sections([Section(heading, [table, _notes(made)])], terminal.console(sys.stdout))
+
+
+def _show_detection(made: Planned, plan: "DetectionPlan") -> None:
+    import sys
+
+    from dlio_hpc.reports import detection_rows, terminal
+
+    section = detection_rows.section(plan)
+    notes = section.blocks if not made.notes else [*section.blocks, _notes(made)]
+    terminal.show_sections([section._replace(blocks=notes)], terminal.console(sys.stdout))
+
+
+def _notes(made: Planned) -> "Lines":
+    from dlio_hpc.reports.document import Lines
+
+    return Lines([f"Note: {note}" for note in made.notes], "yellow")
 
 
 def _row(job: JobCost) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dlio_hpc import __version__
+from dlio_hpc import __version__, units
 from dlio_hpc.cli import exit_codes, shell_completion
 from dlio_hpc.cli.verb_groups import GROUPS, VERBS
 from dlio_hpc.config import defaults, shipped
@@ -191,6 +191,14 @@ def parsed(parse: Callable[[str], _Value]) -> Callable[[click.Context, click.Par
             raise click.BadParameter(str(fault), ctx, param) from fault
 
     return callback
+
+
+def part(text: str) -> float:
+    """Parse a share that is neither nothing nor the whole, such as 5%. Raise ValueError if it is 0 or 100 %."""
+    share = units.share(text)
+    if not 0 < share < 1:
+        raise ValueError("expected more than 0 and less than 100 %")
+    return share
 
 
 # Option of every verb whose result has a JSON document; see json_documents.

@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from dlio_hpc.documents.detection import DetectionDocument
 from dlio_hpc.documents.versioned import Versioned
 from dlio_hpc.plan.cost import JobCost
 
@@ -96,6 +97,8 @@ class EstimateDocument(Versioned, frozen=True):
     """Cost of each job."""
     total: TotalCost
     """Cost of all jobs."""
+    detection: DetectionDocument | None = None
+    """Plan of a campaign that detects a drop; null without --detect."""
 
 
 class DatasizeDocument(Versioned, frozen=True):

@@ -29,15 +29,15 @@ Labels = npt.NDArray[np.int64]
 # a year, a drop exceeds one of these by chance about once. In the first nights, which are few in a year, all of them
 # are lower, so that a drop is found although few nights show the level before it.
 THRESHOLDS = {1: 3.8, 2: 3.45, 3: 3.15, 5: 2.95, 8: 2.8, 10: 2.75, 13: 2.7}
-_EASED, _EARLY = 0.6, 60
+EASED, _EARLY = 0.6, 60
 # Smallest number of nights of a level for a comparison with several newest nights.
-_BEFORE = 3
+BEFORE = 3
 # Nights count as if they deviated by at most this number of standard deviations, except a newest night by itself.
 _CLIP = 3.5
 # Number of standard deviations that 90 % of normal values do not exceed.
 _NORMAL_90 = NormalDist().inv_cdf(0.95)
 # A level is withdrawn if it differs from the level before by less than this normal deviate.
-_WITHDRAWN = 2.5
+WITHDRAWN = 2.5
 # A level is not withdrawn any more after this number of nights.
 _SETTLED = 60
 # Logarithm of the likelihood ratio from which the newest nights belong to the level before rather than to the current
@@ -237,19 +237,23 @@ def deviate(difference: float, variance: float, df: float) -> float:
     return math.copysign(normal, t)
 
 
+def eased(nights: int) -> float:
+    """Return by how much THRESHOLDS are lower on a night. nights: number of nights of the series up to it."""
+    return EASED * max(0.0, 1 - nights / _EARLY)
+
+
 def _alarm(state: State, values: Floats, prior: NightSpread, extra: Floats) -> Alarm | None:
     """Return the beginning of a new level if the newest nights show one, otherwise None. Of several numbers of newest
     nights, the one that exceeds its threshold by most counts.
     """
     places = np.flatnonzero(state.labels == state.current)
     best: Alarm | None = None
-    eased = _EASED * max(0.0, 1 - len(values) / _EARLY)
     for newest, threshold in THRESHOLDS.items():
-        if len(places) - newest < (1 if newest == 1 else _BEFORE):
+        if len(places) - newest < (1 if newest == 1 else BEFORE):
             break
         z = _deviate_of_newest(state, values, places, newest, prior, extra)
         excess = abs(z) - threshold
-        if excess > (-eased if best is None else best.excess):
+        if excess > (-eased(len(values)) if best is None else best.excess):
             best = Alarm(int(places[-newest]), z, newest, excess)
     if best is None or _is_usual(state.labels, values, best.newest):
         return None
@@ -344,7 +348,7 @@ def _confirmed(state: State, values: Floats, prior: NightSpread) -> State:
     spread = spread_of(values, state.labels, prior)
     difference = level_of(values[is_new], spread.sd) - level_of(values[is_old], spread.sd)
     z = deviate(difference, spread.error(count) + spread.error(int(is_old.sum())), spread.df)
-    if abs(z) >= _WITHDRAWN:
+    if abs(z) >= WITHDRAWN:
         return state
     return State(np.where(is_new, _before(state), state.labels), state.alarms[:-1])
 

@@ -19,7 +19,7 @@ _SCATTERED = 6.0
 _WEEKEND_NIGHTS, _WEEKEND_DEVIATE, _NEIGHBOURS = 4, 4.0, 3
 _FRIDAY = 4
 # Variance of the median of normal values, relative to that of their mean.
-_MEDIAN = math.pi / 2
+MEDIAN = math.pi / 2
 
 
 class JobLevel(NamedTuple):
@@ -74,16 +74,23 @@ def of(jobs: Sequence[JobLevel], reference: int | None = None) -> NightSeries:
     weekend = _weekend(values, dates)
     if weekend is not None:
         values = values - weekend * np.array([_is_weekend(day) for day in dates])
-    return NightSeries(values, extra, nights, _MEDIAN * runs, weekend)
+    return NightSeries(values, extra, nights, MEDIAN * runs, weekend)
 
 
 def prior(series: NightSeries, site: NightSpread) -> NightSpread:
     """Return prior knowledge about the variation between the nights of a series: at least what its runs explain. site:
-    knowledge from elsewhere; an assumption is about nights alone, without the variation of runs.
+    knowledge from elsewhere.
+    """
+    return with_runs(site, series.runs)
+
+
+def with_runs(site: NightSpread, runs: float) -> NightSpread:
+    """Return knowledge about the variation between nights with the variance that runs explain. site: knowledge from
+    elsewhere; an assumption is about nights alone, without the variation of runs.
     """
     if site.source == variation.ASSUMED.source:
-        return site._replace(sd=math.sqrt(site.sd**2 + series.runs))
-    return site._replace(sd=max(site.sd, math.sqrt(series.runs)))
+        return site._replace(sd=math.sqrt(site.sd**2 + runs))
+    return site._replace(sd=max(site.sd, math.sqrt(runs)))
 
 
 def _nights(jobs: Sequence[JobLevel], reference: int | None) -> tuple[range, ...]:
@@ -107,7 +114,7 @@ def _scatter(jobs: Sequence[JobLevel], usual: float) -> float:
     added = 0.0
     for job in jobs:
         variance = job.variance / job.runs
-        added += _MEDIAN * variance if variance > _SCATTERED * usual else 0.0
+        added += MEDIAN * variance if variance > _SCATTERED * usual else 0.0
     return added / len(jobs) ** 2
 
 

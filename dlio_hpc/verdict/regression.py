@@ -18,7 +18,7 @@ from dlio_hpc.verdict.trend import Followed, Night, Shift, Trend
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread, NoiseSource
 
 # Probability that the true difference lies below the interval of a difference, and that it lies above it.
-_TAIL = 0.05
+TAIL = 0.05
 # The newest nights that are compared are so many that half of the interval's width is this share of the tolerance.
 _PRECISE = 0.7
 # Number of nights before a comparison relies on the nights of the measurement itself. Until then, a normal deviate of
@@ -150,7 +150,7 @@ def _known(spread: CourseSpread, nights: int, site: NightSpread) -> NightSpread:
 
 def _difference(value: float, variance: float, df: float) -> LevelDifference:
     """Return a difference with its interval. variance, df: of the difference, and its degrees of freedom."""
-    half = students_t.quantile(1 - _TAIL, df) * math.sqrt(variance) if df > 0 else math.inf
+    half = students_t.quantile(1 - TAIL, df) * math.sqrt(variance) if df > 0 else math.inf
     return LevelDifference(value, value - half, value + half)
 
 
@@ -367,6 +367,6 @@ def _more_nights(weighed: Weighed, tolerance: float) -> int | None:
     for more in range(1, _MOST_NIGHTS + 1):
         newest = min((nights + more) // 2, max(change_detection.THRESHOLDS))
         error = weighed.spread.sd * math.sqrt(1 / newest + 1 / (nights + more - newest))
-        if students_t.quantile(1 - _TAIL, max(weighed.spread.df, 1.0) + more) * error < margin:
+        if students_t.quantile(1 - TAIL, max(weighed.spread.df, 1.0) + more) * error < margin:
             return more
     return None

@@ -116,12 +116,17 @@ def of_differences(levels: Floats) -> NightSpread:
     return NightSpread(math.sqrt(float((clipped**2).mean())), 2 * len(differences) / 3)
 
 
+def is_usable(spread: NightSpread) -> bool:
+    """Return whether the variation of a measurement tells something about its site."""
+    return spread.df >= _LEAST and spread.sd > 0
+
+
 def of_site(others: Sequence[NightSpread]) -> NightSpread:
     """Return what the measurements of a site tell about the variation of another one. The more their variations differ,
     the fewer degrees of freedom the result has. Without such measurements, the result is the assumption. others:
     variation of each measurement.
     """
-    usable = [other for other in others if other.df >= _LEAST and other.sd > 0]
+    usable = [other for other in others if is_usable(other)]
     if not usable:
         return ASSUMED
     total = sum(other.df for other in usable)

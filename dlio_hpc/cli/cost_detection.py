@@ -1,0 +1,80 @@
+"""The option --detect of dlio-hpc estimate: nights and node-hours of a campaign that detects a drop."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from dlio_hpc.cli import console
+from dlio_hpc.plan.options import Options
+from dlio_hpc.plan.planned import Planned
+
+if TYPE_CHECKING:
+    from dlio_hpc.verdict.campaign_cost import DetectionPlan
+
+# Smallest --error, since rarer errors would need more drawn series, and the limit of --detect.
+_LEAST_ERROR, _LARGEST = 0.005, 0.9
+
+
+class Sought(NamedTuple):
+    """Options of a detection. tolerance: None: that of the suite, or the default of dlio-hpc compare."""
+
+    drop: float
+    power: float
+    error: float | None
+    tolerance: float | None
+
+
+def sought(
+    context: click.Context, options: Options, detect: float | None, power: float, error: float | None,
+    tolerance: float | None,
+) -> Sought | None:  # fmt: skip
+    """Return the options of a detection, or None without --detect. Raise a usage error if they do not fit together, or
+    not with the options of the plan.
+    """
+    if detect is None:
+        for name in ("error", "power", "tolerance"):
+            if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"--{name}: it belongs to --detect; add the size of a drop: --detect 5%")
+        return None
+    if detect >= _LARGEST:
+        raise click.UsageError(f"--detect {_percent(detect)}: expected less than {_percent(_LARGEST)}")
+    if error is not None and error < _LEAST_ERROR:
+        raise click.UsageError(f"--error {_percent(error)}: expected at least {_percent(_LEAST_ERROR)}")
+    if error is not None and power <= error:
+        raise click.UsageError(
+            f"--power {_percent(power)}: expected more than --error, which is {_percent(error)}; usual are 80% and 5%"
+        )
+    if tolerance is not None and tolerance >= detect:
+        raise click.UsageError(
+            f"--tolerance {_percent(tolerance)}: expected less than --detect, which is {_percent(detect)}; dlio-hpc "
+            "compare lets drops up to the tolerance pass"
+        )
+    _check_plan(options)
+    return Sought(detect, power, error, tolerance)
+
+
+def _check_plan(options: Options) -> None:
+    """Raise a usage error if the plan is not one of a night."""
+    if options.nights > 1:
+        raise click.UsageError("--nights: with --detect, the number of nights is the result; leave --nights out")
+    if options.ab is not None:
+        raise click.UsageError("--ab: it compares in one job, and --detect over nights; leave one of them out")
+    if options.generate == "only":
+        raise click.UsageError("--generate only: it measures nothing; leave it out, or --detect")
+
+
+def planned(wanted: Sought, options: Options, made: Planned) -> "DetectionPlan":
+    """Return the plan of a campaign, from the history in the folder of archives. made: the plan of a night."""
+    from dlio_hpc.verdict import campaign_cost, selection
+    from dlio_hpc.verdict.detection_plan import Wanted
+
+    usual = min(campaign_cost.usual_tolerance(made.study), wanted.drop / 2)
+    tolerance = usual if wanted.tolerance is None else wanted.tolerance
+    history = selection.entries(Path(made.study.archive), console.say)
+    is_chosen = options.repeat is not None or options.study is not None or made.study.verdict is not None
+    return campaign_cost.of(made, history, Wanted(wanted.drop, wanted.power, wanted.error, tolerance), is_chosen)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g}%"

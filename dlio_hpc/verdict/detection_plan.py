@@ -1,0 +1,178 @@
+"""Plan of a regression or acceptance campaign: how many nights show a drop of a wanted size.
+
+Nights with the variation of the site are drawn with a fixed seed and followed with the thresholds of `compare`
+(drawn_nights). A drop is found on the first night on which enough of the series have had a regression.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from dlio_hpc.analysis.robust import Floats
+from dlio_hpc.verdict import change_detection, drawn_nights, night_intervals, night_series
+from dlio_hpc.verdict.change_detection import EASED, Alarm
+from dlio_hpc.verdict.variation import NightSpread
+
+# Largest number of nights that a plan asks for.
+MOST = 60
+# Numbers of nights before a drop that are tried if the history has fewer than FEWEST nights of the measurement.
+_REFERENCES, FEWEST = (5, 10, 20, 30), 5
+# Number of nights before a drop from which further ones do not change the plan.
+_MANY = 100
+# Number of drawn series, and the seed.
+_SERIES, _SEED = 2000, 20_261_126
+# Largest drop that is tried, and the number of steps in which the smallest drop is searched.
+_LARGEST, _STEPS = 0.9, 9
+# Variance of the level of a job's runs (variation.level), divided by that of their mean: few runs have their median.
+_OF_MEDIAN = {3: 1.346, 4: 1.193}
+
+
+class Noise(NamedTuple):
+    """Variation of a measurement, as standard deviations of logarithms. nights: between the nights, without that of
+    their runs. runs: between the runs of a job. site: what `compare` knows about nights from elsewhere.
+    """
+
+    nights: float
+    runs: float
+    site: NightSpread
+
+    def of_level(self, repeats: int) -> float:
+        """Return the standard deviation of the level of a night."""
+        return math.sqrt(self.nights**2 + self.runs**2 * share_of_runs(repeats))
+
+    def prior(self, repeats: int) -> NightSpread:
+        """Return the knowledge with which `compare` begins. A single run does not show how much runs differ."""
+        shown = night_series.MEDIAN * self.runs**2 / repeats if repeats > 1 else 0.0
+        return night_series.with_runs(self.site, shown)
+
+
+class Wanted(NamedTuple):
+    """What a campaign must achieve. drop: size of the change, such as 0.05. power: probability that it is found. error:
+    probability of a regression by chance, in as many nights; None: that of `compare`. tolerance: of `compare`.
+    """
+
+    drop: float
+    power: float
+    error: float | None
+    tolerance: float
+
+
+class Campaign(NamedTuple):
+    """Nights that are necessary. repeats: runs of each point in a job. before: further nights before the drop. nights:
+    nights after the drop. error: probability of a regression by chance in as many nights without a drop. excess: by how
+    much normal deviates must exceed the thresholds of `compare`; negative, because the first of them are lower.
+    """
+
+    repeats: int
+    before: int
+    nights: int
+    error: float
+    excess: float
+
+    @property
+    def chance_a_year(self) -> float:
+        """Largest number a year that `compare` may state for a regression that counts."""
+        return change_detection.a_year(Alarm(0, 0.0, 1, self.excess))
+
+
+def share_of_runs(repeats: int) -> float:
+    """Return the variance of the level of a job's runs, divided by that of a run."""
+    return _OF_MEDIAN.get(repeats, 1.0) / repeats
+
+
+def campaign(noise: Noise, repeats: int, history: int, wanted: Wanted) -> Campaign | None:
+    """Return the campaign with the fewest nights, or None if it needs more than MOST (60). history: nights of the
+    measurement at its current level. Without enough of them, nights before the drop are part of the campaign.
+    """
+    if history >= FEWEST:
+        made = _after(noise, repeats, history, wanted, MOST)
+        return None if made is None else Campaign(repeats, 0, *made)
+    best: Campaign | None = None
+    for reference in _REFERENCES:
+        before = reference - history
+        most = MOST if best is None else best.before + best.nights - 1
+        made = _after(noise, repeats, reference, wanted, most - before) if most > before else None
+        best = best if made is None else Campaign(repeats, before, *made)
+    return best
+
+
+def _after(noise: Noise, repeats: int, reference: int, wanted: Wanted, most: int) -> tuple[int, float, float] | None:
+    """Return the number of nights after a drop, with error and excess as in Campaign. Return None if they are more than
+    `most`. reference: nights before the drop.
+    """
+    first, prior = min(reference, _MANY), noise.prior(repeats)
+    quiet = _drawn(noise.of_level(repeats), first, most)
+    # Without a wanted error, the series without a drop are followed only as far as they are needed.
+    by_chance = None if wanted.error is None else _evidence(quiet, first, prior, wanted)
+    found_in = np.full(len(quiet), -np.inf)
+    dropped = _dropped(quiet, first, wanted.drop)
+    for night, of_night in enumerate(drawn_nights.evidence(dropped, first, prior, wanted.tolerance), 1):
+        found_in = np.maximum(found_in, of_night)
+        excess = -EASED if by_chance is None else _excess(by_chance[night - 1], wanted.error)
+        if float((found_in > excess).mean()) >= wanted.power:
+            if by_chance is None:
+                by_chance = _evidence(quiet[:, : first + night], first, prior, wanted)
+            return night, float((by_chance[night - 1] > excess).mean()), excess
+    return None
+
+
+def _evidence(values: Floats, first: int, prior: NightSpread, wanted: Wanted) -> Floats:
+    """Return the largest evidence of a regression up to each night, of shape (nights, series)."""
+    nights = list(drawn_nights.evidence(values, first, prior, wanted.tolerance))
+    return np.asarray(np.maximum.accumulate(nights, axis=0))
+
+
+def _drawn(sd: float, first: int, nights: int) -> Floats:
+    """Return the levels of nights without a change, of shape (series, first + nights)."""
+    values: Floats = np.random.default_rng(_SEED).normal(0, max(sd, 1e-9), (_SERIES, first + nights))
+    return values
+
+
+def _dropped(quiet: Floats, first: int, drop: float) -> Floats:
+    return np.asarray(quiet + math.log1p(-drop) * (np.arange(quiet.shape[1]) >= first))
+
+
+def _excess(by_chance: Floats, error: float | None) -> float:
+    """Return the excess that at most the share `error` of the series without a drop have, but at least that of
+    `compare`. error: None: that of `compare`.
+    """
+    if error is None:
+        return -EASED
+    place = len(by_chance) - 1 - int(error * len(by_chance))
+    return max(-EASED, float(np.sort(by_chance)[place]))
+
+
+def smallest(noise: Noise, repeats: int, reference: int, nights: int, wanted: Wanted) -> float | None:
+    """Return the smallest drop that is found in this number of nights, to within 0.1 %. Return None if none below 90 %
+    is. reference: nights before the drop. The size of the wanted drop does not count.
+    """
+    first, prior = min(reference, _MANY), noise.prior(repeats)
+    quiet = _drawn(noise.of_level(repeats), first, nights)
+
+    by_chance = -np.inf if wanted.error is None else _evidence(quiet, first, prior, wanted)[-1]
+    excess = _excess(np.asarray(by_chance), wanted.error)
+
+    def is_found(drop: float) -> bool:
+        of_drop = _evidence(_dropped(quiet, first, drop), first, prior, wanted)[-1]
+        return float((of_drop > excess).mean()) >= wanted.power
+
+    return _least(is_found, wanted.tolerance, _LARGEST) if is_found(_LARGEST) else None
+
+
+def _least(is_found: Callable[[float], bool], low: float, high: float) -> float:
+    """Return the smallest drop that is found, rounded up to 0.1 %. high: a drop that is found."""
+    for _ in range(_STEPS):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if is_found(middle) else (middle, high)
+    return math.ceil(1000 * high) / 1000
+
+
+def nights_of_interval(noise: Noise, repeats: int, width: float) -> int | None:
+    """Return the number of nights from which half of the interval with which acceptance judges a criterion is narrower
+    than `width`, such as 0.05. Return None if more than night_intervals.MOST (50) are necessary.
+    """
+    sd = noise.of_level(repeats)
+    prior = noise.prior(repeats)
+    return night_intervals.nights_needed(NightSpread(sd, 0), 0, prior, -math.log1p(-width))

@@ -1,0 +1,157 @@
+"""Noise of a planned measurement: what the history of its site shows about nights and runs, or an assumption."""
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from dlio_hpc import __version__
+from dlio_hpc.analysis.robust import Floats
+from dlio_hpc.errors import DlioError
+from dlio_hpc.files import filesystem
+from dlio_hpc.plan.plan import Plan, Run
+from dlio_hpc.results.metrics import MetricName
+from dlio_hpc.verdict import comparable_versions, run_groups, settings_digest, trend, variation
+from dlio_hpc.verdict.baseline_comparison import USUAL
+from dlio_hpc.verdict.detection_plan import Noise, share_of_runs
+from dlio_hpc.verdict.history_entry import Entry, Key, together
+from dlio_hpc.verdict.regression import FEWEST
+from dlio_hpc.verdict.run_groups import Group
+from dlio_hpc.verdict.variation import ASSUMED, NightSpread
+
+# Standard deviation of the runs of a job that is assumed if no job of the site shows it.
+ASSUMED_RUNS = 0.02
+# Where a part of the noise comes from: the measurement itself, other measurements of its site, or an assumption.
+Origin = Literal["measurement", "site", "assumed"]
+
+
+class KnownNoise(NamedTuple):
+    """Noise of a measurement. title: of the measurement. noise: its variation. nights_from, runs_from: where these
+    parts come from. shown_by: number of nights of the measurement, or of other measurements of the site; 0 for
+    an assumption. history: number of nights at the current level of the measurement.
+    """
+
+    title: str
+    noise: Noise
+    nights_from: Origin
+    runs_from: Origin
+    shown_by: int
+    history: int
+
+
+class SiteHistory(NamedTuple):
+    """Groups of runs that read from storage, oldest first, and the variation between the nights of each measurement."""
+
+    entries: Sequence[Entry]
+    groups: Sequence[Group]
+    spreads: Mapping[Key, NightSpread]
+
+
+def site_history(entries: Sequence[Entry], site: str) -> SiteHistory:
+    """Return what the history of a site shows. entries: jobs of the history, oldest first."""
+    jobs = together(entries)
+    groups = [
+        group
+        for entry in jobs
+        for group in run_groups.of(entry)
+        if group.key.site == site and group.faulty is None and group.is_of_storage and group.good
+    ]
+    by_key: dict[Key, list[Group]] = {}
+    for group in groups:
+        by_key.setdefault(group.key, []).append(group)
+    spreads = {}
+    for key, of_key in by_key.items():
+        metric = of_key[-1].main_metric
+        nights = trend.in_order(trend.night(group, metric) for group in of_key)
+        if len(nights) > 1:
+            spreads[key] = trend.spread(nights, metric)
+    return SiteHistory(jobs, groups, spreads)
+
+
+def of_run(history: SiteHistory, plan: Plan, run: Run, metrics: Sequence[MetricName]) -> list[KnownNoise]:
+    """Return the noise of each metric of a planned run. metrics: those that are compared with the baseline."""
+    like = next((group for group in reversed(history.groups) if _is_measured(group, plan, run)), None)
+    title = f"{run.workload.name} on {plan.site.name}, {plan.nodes} x {plan.ranks_per_node} ranks"
+    if like is None:
+        return [_elsewhere(history, None, title, "samples_per_s")]
+    wanted = (like.main_metric,) if tuple(metrics) == USUAL.metrics else metrics
+    return [_of_measurement(history, like, title, metric) for metric in wanted]
+
+
+def _is_measured(group: Group, plan: Plan, run: Run) -> bool:
+    """Return whether a group measured the same as a planned run, as far as that is known before the job runs."""
+    key = group.key
+    planned = (plan.nodes, plan.ranks_per_node, run.workload.name, settings_digest.of(run.workload))
+    return (
+        (key.nodes, key.ranks_per_node, key.workload, key.settings) == planned
+        and key.version == comparable_versions.since(__version__)
+        and (group.data == run.data or key.file_system == _file_system(run.data))
+    )
+
+
+def _file_system(folder: str) -> str:
+    """Return the file system of a folder in the form of Key.file_system, or "" if it does not answer."""
+    with suppress(DlioError, OSError):
+        return filesystem.of(Path(folder)).text
+    return ""
+
+
+def _of_measurement(history: SiteHistory, like: Group, title: str, metric: MetricName) -> KnownNoise:
+    """Return the noise of a measurement that was made before. like: its newest group."""
+    nights = trend.nights(history.entries, like, metric)
+    if not nights:
+        return _elsewhere(history, like.key, title, metric)
+    elsewhere = _elsewhere(history, like.key, title, metric)
+    followed = trend.followed(nights, metric, elsewhere.noise.site)
+    labels = followed.course.labels
+    level = int((labels == labels[-1]).sum())
+    of_jobs = [variation.logarithms(night.values, metric) for night in nights]
+    runs, share, is_shown = _of_jobs(of_jobs)
+    if not is_shown:
+        runs = elsewhere.noise.runs
+    made = elsewhere._replace(
+        noise=elsewhere.noise._replace(runs=runs),
+        runs_from="measurement" if is_shown else elsewhere.runs_from,
+        history=level,
+    )
+    if len(labels) <= FEWEST:
+        return made
+    between = _without_runs(followed.course.spread.sd, runs, share)
+    return made._replace(noise=made.noise._replace(nights=between), nights_from="measurement", shown_by=len(labels))
+
+
+def _elsewhere(history: SiteHistory, key: Key | None, title: str, metric: MetricName) -> KnownNoise:
+    """Return the noise of a measurement, from other measurements of its site. key: of the measurement; None if it is
+    unknown.
+    """
+    others = {other: spread for other, spread in history.spreads.items() if other != key}
+    site = variation.of_site(list(others.values()))
+    of_jobs = [
+        variation.logarithms(values, metric)
+        for group in history.groups
+        if group.key != key and (values := group.values(metric)) and min(values) > 0
+    ]
+    runs, share, is_shown = _of_jobs(of_jobs)
+    runs_from: Origin = "site" if is_shown else "assumed"
+    runs = runs if is_shown else ASSUMED_RUNS
+    if site.source == ASSUMED.source:
+        return KnownNoise(title, Noise(site.sd, runs, site), "assumed", runs_from, 0, 0)
+    noise = Noise(_without_runs(site.sd, runs, share), runs, site)
+    return KnownNoise(title, noise, "site", runs_from, sum(map(variation.is_usable, others.values())), 0)
+
+
+def _of_jobs(of_jobs: Sequence[Floats]) -> tuple[float, float, bool]:
+    """Return the standard deviation of the runs of a job, the mean share of its variance that the level of a job has,
+    and whether a job has several runs that show it.
+    """
+    is_shown = any(len(runs) > 1 for runs in of_jobs)
+    share = float(np.mean([share_of_runs(len(runs)) for runs in of_jobs])) if of_jobs else 0.0
+    return variation.within(of_jobs) if is_shown else 0.0, share, is_shown
+
+
+def _without_runs(sd: float, runs: float, share: float) -> float:
+    """Return the variation between nights without the part that their runs explain."""
+    return math.sqrt(max(0.0, sd**2 - share * runs**2))
