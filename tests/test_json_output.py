@@ -98,6 +98,7 @@ _CASES: list[tuple[str, Callable[[Done], list[object]], int, str]] = [
     ("submit", lambda done: ["--resume", done.study], 0, "points"),
     ("check", lambda done: ["small.yaml", "-s", "local", "-d", "data", "--no-launch"], 0, "findings"),
     ("estimate", lambda done: ["small.yaml", "-s", "local", "-d", "data"], 0, "jobs"),
+    ("estimate", lambda done: ["small.yaml", "-s", "local", "-d", "data", "--detect", "20%"], 0, "detection"),
     ("datasize", lambda done: ["small.yaml", "--ppn", "2", "--memory", "1GiB"], 0, "samples"),
     ("status", lambda done: [], 0, "jobs"),
     ("wait", lambda done: [done.job], 0, "jobs"),

@@ -56,18 +56,21 @@ def _cells(plan: DetectionPlan, row: CampaignRow) -> list[str]:
 def _facts(plan: DetectionPlan) -> Iterator[tuple[str, str]]:
     """Yield what the answer rests on, what else the noise allows, and how the campaign must be judged."""
     noisiest = f"; the noisiest of {plan.measurements} measurements" if plan.measurements > 1 else ""
-    yield "measurement", f"{plan.known.title}{noisiest}"
+    yield "measures", f"{plan.known.title}{noisiest}"
     yield "noise", noise(plan.known)
-    yield "compared with", _reference(plan)
-    yield "smallest drop", _smallest(plan)
+    yield "reference", _reference(plan)
+    yield "smallest", f"drop that is found: {_smallest(plan)}"
     if plan.has_criteria:
-        yield "acceptance", _interval(plan)
+        yield "criteria", _interval(plan)
     if plan.wanted.tolerance != plan.usual_tolerance:
-        yield "judge with", _tolerance(plan)
+        yield "tolerance", _tolerance(plan)
     made = None if plan.answer is None else plan.answer.campaign
     if made is not None and made.excess > -EASED:
         chance = regression.chance_words(made.chance_a_year)
-        yield "for this error", f"a regression counts if compare says that it happens by chance {chance} or more rarely"
+        yield (
+            "by chance",
+            f"for this error, a regression counts if compare says that it happens by chance {chance} or less",
+        )
 
 
 def noise(known: KnownNoise) -> str:
@@ -113,7 +116,7 @@ def _interval(plan: DetectionPlan) -> str:
 def _tolerance(plan: DetectionPlan) -> str:
     tolerance, usual = plan.wanted.tolerance, plan.usual_tolerance
     why = f"; with the usual {_percent(usual)}, such drops may pass" if tolerance < usual else ""
-    return f"dlio-hpc compare --tolerance {100 * tolerance:g}%{why}"
+    return f"judge with dlio-hpc compare --tolerance {100 * tolerance:g}%{why}"
 
 
 def _repeats(count: int) -> str:

@@ -135,13 +135,44 @@ def of_drop(
     """Return how a drop is found. history: number of nights before it. change: ratio, such as -0.1. A series in which
     the drop is not found within 40 nights counts as 99 nights.
     """
-    levels = noise_models.step(history + _FURTHER, history, change)
-    drawn = noise_models.draw(noise, levels, repeats, series, seed)
-    task = functools.partial(_found_after, history=history, tolerance=tolerance)
-    nights, passed = np.array(_mapped(task, list(drawn))).T
+    nights, passed = _found_in(noise, repeats, history, change, series, seed, tolerance).T
     return Finding(
         float(np.median(nights)), (float((nights <= 3).mean()), float((nights <= 10).mean())), float(passed.mean())
     )
+
+
+def nights_until_found(
+    noise: Noise,
+    repeats: int,
+    history: int,
+    change: float,
+    series: int,
+    seed: int = 2,
+    tolerance: float = 0.05,
+    further: int = _FURTHER,
+) -> Array:
+    """Return the number of nights in which each series shows a drop, or 99. further: number of nights after the drop.
+    The other parameters are those of of_drop().
+    """
+    nights: Array = _found_in(noise, repeats, history, change, series, seed, tolerance, further)[:, 0]
+    return nights
+
+
+def _found_in(
+    noise: Noise,
+    repeats: int,
+    history: int,
+    change: float,
+    series: int,
+    seed: int,
+    tolerance: float,
+    further: int = _FURTHER,
+) -> Array:
+    """Return the results of _found_after() for each series, of shape (series, 2)."""
+    levels = noise_models.step(history + further, history, change)
+    drawn = noise_models.draw(noise, levels, repeats, series, seed)
+    task = functools.partial(_found_after, history=history, tolerance=tolerance)
+    return np.array(_mapped(task, list(drawn)))
 
 
 def _found_after(nights: Array, history: int, tolerance: float) -> tuple[int, bool]:
