@@ -8,21 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlio_hpc.verdict import change_detection, detection_plan, drawn_nights, regression, variation
-from dlio_hpc.verdict.detection_plan import MOST, Campaign, Noise, Wanted
+from dlio_hpc.verdict.detection_plan import MOST, Campaign, CampaignNoise, WantedDetection
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread
 from tests.bench import nightly_rates, noise_models
 from tests.bench.noise_models import BUILT_WITH
 
-_USUAL = Noise(0.05, 0.02, ASSUMED)
-_QUIET = Noise(0.0, 0.03, ASSUMED)
+_USUAL = CampaignNoise(0.05, 0.02, ASSUMED)
+_QUIET = CampaignNoise(0.0, 0.03, ASSUMED)
 _MODELS = {"runs 2 %, nights 5 %": _USUAL, "runs 3 %": _QUIET}
 
 
-def _wanted(drop: float, error: float | None = None, power: float = 0.8, tolerance: float = 0.05) -> Wanted:
-    return Wanted(drop, power, error, tolerance)
+def _wanted(drop: float, error: float | None = None, power: float = 0.8, tolerance: float = 0.05) -> WantedDetection:
+    return WantedDetection(drop, power, error, tolerance)
 
 
-def _campaign(noise: Noise, repeats: int, history: int, wanted: Wanted) -> Campaign:
+def _campaign(noise: CampaignNoise, repeats: int, history: int, wanted: WantedDetection) -> Campaign:
     made = detection_plan.campaign(noise, repeats, history, wanted)
     assert made is not None
     return made
@@ -103,20 +103,20 @@ def test_a_small_drop_is_not_found_and_the_smallest_one_is() -> None:
     assert smallest is not None
     assert 0.03 < smallest < 0.08
     assert detection_plan.campaign(_USUAL, 3, 20, wanted._replace(drop=smallest)) is not None
-    assert detection_plan.smallest(Noise(1.5, 0.0, NightSpread(1.5, 10, "site")), 3, 20, 1, wanted) is None
+    assert detection_plan.smallest(CampaignNoise(1.5, 0.0, NightSpread(1.5, 10, "site")), 3, 20, 1, wanted) is None
 
 
 @settings(deadline=None, max_examples=5)
 @given(st.floats(0.01, 0.08), st.integers(5, 40))
 def test_fewer_nights_show_larger_drops_only(nights: float, history: int) -> None:
-    noise = Noise(nights, 0.02, ASSUMED)
+    noise = CampaignNoise(nights, 0.02, ASSUMED)
     drops = [detection_plan.smallest(noise, 3, history, count, _wanted(0.1)) for count in (1, 3, 10)]
     assert all(drop is not None and drop > 0.05 for drop in drops)
     assert drops == sorted(drops, reverse=True)  # type: ignore[type-var]
 
 
 def test_more_repeats_help_if_runs_differ() -> None:
-    one, ten = (_campaign(Noise(0.01, 0.06, ASSUMED), repeats, 20, _wanted(0.1)).nights for repeats in (1, 10))
+    one, ten = (_campaign(CampaignNoise(0.01, 0.06, ASSUMED), repeats, 20, _wanted(0.1)).nights for repeats in (1, 10))
     assert ten < one
 
 

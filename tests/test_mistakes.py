@@ -277,6 +277,8 @@ OPTIONS = (
         DEMO + "--nights 3 --every 24",
         ("'--every': found '24'; give the unit, such as 24h",),
     ),
+    Mistake("a change in percent", "dlio-hpc estimate demo --detect 5", ("found '5'; use a share such as 90% or 0.9",)),
+    Mistake("a power of no change", "dlio-hpc estimate demo --power 90%", ("--power: it belongs to --detect", "5%")),
     Mistake("a time between one night", DEMO + "--every 24h", ("--every", "give --nights 2 or more")),
     Mistake("no repeat", DEMO + "--repeat 0", ("'--repeat': found '0'; use a whole number of at least 1",)),
     Mistake("size in words", DEMO + "--dataset-size big", ("'--dataset-size': found 'big'; use a size such as 4096",)),

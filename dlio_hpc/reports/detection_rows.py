@@ -11,7 +11,7 @@ from dlio_hpc.verdict.change_detection import EASED
 from dlio_hpc.verdict.detection_plan import MOST, Campaign
 from dlio_hpc.verdict.measured_noise import KnownNoise
 
-_HEADER = ("repeats a job", "nights before", "nights after", "node h a night", "node h in all", "")
+_HEADER = ("repeats", "nights before", "nights after", "node h a night", "node h", "")
 
 
 def section(plan: DetectionPlan) -> Section:

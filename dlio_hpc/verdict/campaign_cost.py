@@ -11,7 +11,7 @@ from dlio_hpc.plan.planned import Planned
 from dlio_hpc.plan.study import Study
 from dlio_hpc.verdict import detection_plan, measured_noise
 from dlio_hpc.verdict.baseline_comparison import TOLERANCE, USUAL
-from dlio_hpc.verdict.detection_plan import MOST, Campaign, Wanted
+from dlio_hpc.verdict.detection_plan import MOST, Campaign, WantedDetection
 from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.measured_noise import KnownNoise
 
@@ -54,7 +54,7 @@ class DetectionPlan(NamedTuple):
     drop; None if the plan has no criteria, or if more than 50 nights are necessary.
     """
 
-    wanted: Wanted
+    wanted: WantedDetection
     known: KnownNoise
     measurements: int
     rows: tuple[CampaignRow, ...]
@@ -88,7 +88,7 @@ def usual_tolerance(study: Study) -> float:
     return TOLERANCE if study.verdict is None else study.verdict.tolerance
 
 
-def of(made: Planned, history: Sequence[Entry], wanted: Wanted, is_chosen: bool) -> DetectionPlan:
+def of(made: Planned, history: Sequence[Entry], wanted: WantedDetection, is_chosen: bool) -> DetectionPlan:
     """Return the plan of a campaign. made: the study of one night and its jobs. history: entries of all jobs.
     is_chosen: whether the number of repeats of the study was chosen, by the user or in a study file.
     """
@@ -121,7 +121,7 @@ def _noises(made: Planned, history: Sequence[Entry]) -> list[KnownNoise]:
     return [noise for job, run in points.values() for noise in measured_noise.of_run(site, job, run, metrics)]
 
 
-def _row(study: Study, known: KnownNoise, repeats: int, wanted: Wanted) -> CampaignRow:
+def _row(study: Study, known: KnownNoise, repeats: int, wanted: WantedDetection) -> CampaignRow:
     campaign = detection_plan.campaign(known.noise, repeats, known.history, wanted)
     first, further = _costs(study, repeats)
     longest = max(first, key=lambda job: job.expected_s)

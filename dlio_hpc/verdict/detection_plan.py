@@ -29,7 +29,7 @@ _LARGEST, _STEPS = 0.9, 9
 _OF_MEDIAN = {3: 1.346, 4: 1.193}
 
 
-class Noise(NamedTuple):
+class CampaignNoise(NamedTuple):
     """Variation of a measurement, as standard deviations of logarithms. nights: between the nights, without that of
     their runs. runs: between the runs of a job. site: what `compare` knows about nights from elsewhere.
     """
@@ -48,7 +48,7 @@ class Noise(NamedTuple):
         return night_series.with_runs(self.site, shown)
 
 
-class Wanted(NamedTuple):
+class WantedDetection(NamedTuple):
     """What a campaign must achieve. drop: size of the change, such as 0.05. power: probability that it is found. error:
     probability of a regression by chance, in as many nights; None: that of `compare`. tolerance: of `compare`.
     """
@@ -82,7 +82,7 @@ def share_of_runs(repeats: int) -> float:
     return _OF_MEDIAN.get(repeats, 1.0) / repeats
 
 
-def campaign(noise: Noise, repeats: int, history: int, wanted: Wanted) -> Campaign | None:
+def campaign(noise: CampaignNoise, repeats: int, history: int, wanted: WantedDetection) -> Campaign | None:
     """Return the campaign with the fewest nights, or None if it needs more than MOST (60). history: nights of the
     measurement at its current level. Without enough of them, nights before the drop are part of the campaign.
     """
@@ -98,7 +98,9 @@ def campaign(noise: Noise, repeats: int, history: int, wanted: Wanted) -> Campai
     return best
 
 
-def _after(noise: Noise, repeats: int, reference: int, wanted: Wanted, most: int) -> tuple[int, float, float] | None:
+def _after(
+    noise: CampaignNoise, repeats: int, reference: int, wanted: WantedDetection, most: int
+) -> tuple[int, float, float] | None:
     """Return the number of nights after a drop, with error and excess as in Campaign. Return None if they are more than
     `most`. reference: nights before the drop.
     """
@@ -118,7 +120,7 @@ def _after(noise: Noise, repeats: int, reference: int, wanted: Wanted, most: int
     return None
 
 
-def _evidence(values: Floats, first: int, prior: NightSpread, wanted: Wanted) -> Floats:
+def _evidence(values: Floats, first: int, prior: NightSpread, wanted: WantedDetection) -> Floats:
     """Return the largest evidence of a regression up to each night, of shape (nights, series)."""
     nights = list(drawn_nights.evidence(values, first, prior, wanted.tolerance))
     return np.asarray(np.maximum.accumulate(nights, axis=0))
@@ -144,7 +146,7 @@ def _excess(by_chance: Floats, error: float | None) -> float:
     return max(-EASED, float(np.sort(by_chance)[place]))
 
 
-def smallest(noise: Noise, repeats: int, reference: int, nights: int, wanted: Wanted) -> float | None:
+def smallest(noise: CampaignNoise, repeats: int, reference: int, nights: int, wanted: WantedDetection) -> float | None:
     """Return the smallest drop that is found in this number of nights, to within 0.1 %. Return None if none below 90 %
     is. reference: nights before the drop. The size of the wanted drop does not count.
     """
@@ -169,7 +171,7 @@ def _least(is_found: Callable[[float], bool], low: float, high: float) -> float:
     return math.ceil(1000 * high) / 1000
 
 
-def nights_of_interval(noise: Noise, repeats: int, width: float) -> int | None:
+def nights_of_interval(noise: CampaignNoise, repeats: int, width: float) -> int | None:
     """Return the number of nights from which half of the interval with which acceptance judges a criterion is narrower
     than `width`, such as 0.05. Return None if more than night_intervals.MOST (50) are necessary.
     """

@@ -16,7 +16,7 @@ from dlio_hpc.plan.plan import Plan, Run
 from dlio_hpc.results.metrics import MetricName
 from dlio_hpc.verdict import comparable_versions, run_groups, settings_digest, trend, variation
 from dlio_hpc.verdict.baseline_comparison import USUAL
-from dlio_hpc.verdict.detection_plan import Noise, share_of_runs
+from dlio_hpc.verdict.detection_plan import CampaignNoise, share_of_runs
 from dlio_hpc.verdict.history_entry import Entry, Key, together
 from dlio_hpc.verdict.regression import FEWEST
 from dlio_hpc.verdict.run_groups import Group
@@ -35,7 +35,7 @@ class KnownNoise(NamedTuple):
     """
 
     title: str
-    noise: Noise
+    noise: CampaignNoise
     nights_from: Origin
     runs_from: Origin
     shown_by: int
@@ -138,8 +138,8 @@ def _elsewhere(history: SiteHistory, key: Key | None, title: str, metric: Metric
     runs_from: Origin = "site" if is_shown else "assumed"
     runs = runs if is_shown else ASSUMED_RUNS
     if site.source == ASSUMED.source:
-        return KnownNoise(title, Noise(site.sd, runs, site), "assumed", runs_from, 0, 0)
-    noise = Noise(_without_runs(site.sd, runs, share), runs, site)
+        return KnownNoise(title, CampaignNoise(site.sd, runs, site), "assumed", runs_from, 0, 0)
+    noise = CampaignNoise(_without_runs(site.sd, runs, share), runs, site)
     return KnownNoise(title, noise, "site", runs_from, sum(map(variation.is_usable, others.values())), 0)
 
 

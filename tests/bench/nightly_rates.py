@@ -4,6 +4,7 @@ Nights are drawn with a seed and judged one after another, as a facility does, b
 """
 
 import functools
+import itertools
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -13,7 +14,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from dlio_hpc.analysis.robust import Floats
-from dlio_hpc.verdict import change_detection, night_series, regression
+from dlio_hpc.verdict import change_detection, detection_plan, night_series, regression
+from dlio_hpc.verdict.detection_plan import WantedDetection
 from dlio_hpc.verdict.regression import Compared
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread
 from tests.bench import noise_models, study_rates
@@ -252,6 +254,7 @@ def tables(series: int, models: Mapping[str, Noise] = BUILT_WITH) -> Iterator[Ta
         for change in (-0.02, -0.05, -0.1, -0.2)
     ]
     yield _drops(drops)
+    yield _planned(series)
     kinds = [(kind, f"{100 * noise:g} %", of_changes(kind, noise, series)) for kind in _KINDS for noise in (0.02, 0.05)]
     yield _changes(kinds)
     yield _accepted(series)
@@ -293,6 +296,28 @@ def _drops(rows: list[tuple[str, str, str, Finding]]) -> Table:
         for *names, finding in rows
     ]
     return Table("A drop, 3 repeats, tolerance 5 %", header, cells)
+
+
+def _planned(series: int) -> Table:
+    """Return the nights that a plan states until 80 % of the series show a drop, and those of simulated campaigns."""
+    known = {"runs 2 %, nights 5 %": (0.05, 0.02), "runs 3 %": (0.0, 0.03)}
+    cells = []
+    for name, (between, runs) in known.items():
+        for history, drop in itertools.product((8, 20, 60), (0.07, 0.1, 0.2)):
+            wanted = WantedDetection(drop, 0.8, None, min(0.05, drop / 2))
+            made = detection_plan.campaign(detection_plan.CampaignNoise(between, runs, ASSUMED), 3, history, wanted)
+            until = nights_until_found(
+                BUILT_WITH[name], 3, history, -drop, series, 5, wanted.tolerance, detection_plan.MOST
+            )
+            simulated = int(np.quantile(until, wanted.power, method="inverted_cdf"))
+            planned = None if made is None else made.nights
+            cells.append((name, str(history), f"-{100 * drop:.0f} %", _at_most(planned), _at_most(simulated)))
+    header = ("noise", "nights before", "drop", "planned nights", "simulated nights")
+    return Table("A drop that 80 % of campaigns find, 3 repeats, tolerance 5 % or half of the drop", header, cells)
+
+
+def _at_most(nights: int | None) -> str:
+    return f"> {detection_plan.MOST}" if nights is None or nights > detection_plan.MOST else str(nights)
 
 
 def _changes(rows: Sequence[tuple[str, str, Described]]) -> Table:
