@@ -43,7 +43,9 @@ class KnownNoise(NamedTuple):
 
 
 class SiteHistory(NamedTuple):
-    """Groups of runs that read from storage, oldest first, and the variation between the nights of each measurement."""
+    """History of a site. entries: its jobs. groups: of runs that read from storage, oldest first. spreads: variation
+    between the nights of each measurement.
+    """
 
     entries: Sequence[Entry]
     groups: Sequence[Group]
@@ -73,7 +75,7 @@ def site_history(entries: Sequence[Entry], site: str) -> SiteHistory:
 
 def of_run(history: SiteHistory, plan: Plan, run: Run, metrics: Sequence[MetricName]) -> list[KnownNoise]:
     """Return the noise of each metric of a planned run. metrics: those that are compared with the baseline."""
-    like = next((group for group in reversed(history.groups) if _is_measured(group, plan, run)), None)
+    like = _newest_like(history, plan, run)
     title = f"{run.workload.name} on {plan.site.name}, {plan.nodes} x {plan.ranks_per_node} ranks"
     if like is None:
         return [_elsewhere(history, None, title, "samples_per_s")]
@@ -81,15 +83,20 @@ def of_run(history: SiteHistory, plan: Plan, run: Run, metrics: Sequence[MetricN
     return [_of_measurement(history, like, title, metric) for metric in wanted]
 
 
-def _is_measured(group: Group, plan: Plan, run: Run) -> bool:
-    """Return whether a group measured the same as a planned run, as far as that is known before the job runs."""
-    key = group.key
-    planned = (plan.nodes, plan.ranks_per_node, run.workload.name, settings_digest.of(run.workload))
-    return (
-        (key.nodes, key.ranks_per_node, key.workload, key.settings) == planned
-        and key.version == comparable_versions.since(__version__)
-        and (group.data == run.data or key.file_system == _file_system(run.data))
-    )
+def _newest_like(history: SiteHistory, plan: Plan, run: Run) -> Group | None:
+    """Return the newest group that measured the same as a planned run, as far as that is known before the job runs, in
+    the same folder or on the same file system. Return None if there is none.
+    """
+    settings, version = settings_digest.of(run.workload), comparable_versions.since(__version__)
+    planned = (plan.nodes, plan.ranks_per_node, run.workload.name, settings, version)
+    alike = [
+        group
+        for group in reversed(history.groups)
+        if (group.key.nodes, group.key.ranks_per_node, group.key.workload, group.key.settings, group.key.version)
+        == planned
+    ]
+    place = _file_system(run.data) if alike else ""
+    return next((group for group in alike if group.data == run.data or group.key.file_system == place), None)
 
 
 def _file_system(folder: str) -> str:
