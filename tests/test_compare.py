@@ -15,7 +15,7 @@ from dlio_hpc.files import archive
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.reports import regression_rows, verdict_banners
-from dlio_hpc.verdict import baseline_comparison, baselines, history, history_entry, regression
+from dlio_hpc.verdict import baseline_comparison, baselines, history, history_entry, regression, site_spread
 from dlio_hpc.verdict.baseline_comparison import Judgement, Terms, Verdict
 from dlio_hpc.verdict.history_entry import Entry
 from tests import nights, studies
@@ -113,6 +113,36 @@ def test_other_measurements_of_the_site_show_how_much_nights_differ() -> None:
     verdict = _judge_without_history(nights.entry(1, [95.0, 95.2, 94.9]), *noted)
     assert verdict.outcome == "regression"
     assert "other measurements of the site differ by 0." in verdict.why
+
+
+def _suites(count: int, last: int = 0) -> list[Entry]:
+    """Return other measurements of the site, each on ten nights, which differ by a few percent. last: newest night."""
+    keys = [structs.replace(nights.KEY, nodes=8 + number) for number in range(count)]
+    return [
+        nights.entry(night, [50 * math.exp(0.03 * math.sin(9 * night + number))] * 3, key, job=f"{key.nodes}-{night}")
+        for number, key in enumerate(keys)
+        for night in range(last - 9, last + 1)
+    ]
+
+
+def test_among_many_measurements_only_rarer_differences_are_regressions() -> None:
+    job = nights.entry(1, [87.0, 87.5, 86.5])
+    among = _judge_without_history(job, *_suites(40))
+    assert among.outcome == "inconclusive"
+    assert "such a night happens by chance once a year, too often among the site's 41 measurements" in among.why
+    alone = _judge_without_history(job, *_suites(40, last=-20))
+    assert alone.outcome == "regression"
+    assert "too often" not in alone.why
+    assert alone.a_year == pytest.approx(among.a_year, rel=0.05)
+    assert _judge_without_history(nights.entry(1, [80.0, 80.5, 79.5]), *_suites(40)).outcome == "regression"
+
+
+def test_measurements_of_a_single_night_do_not_count_as_nightly_ones() -> None:
+    sweep = [entry for entry in _suites(40) if entry.ended.startswith(nights.day(0)[:10])]
+    assert len(sweep) == 40
+    assert site_spread.among(sweep, BASE) == 1
+    assert site_spread.among(_suites(40), nights.entry(1, [100.0])) == 41
+    assert site_spread.among(_suites(40), nights.entry(9, [100.0])) == 1
 
 
 def test_one_repeat_is_enough_with_a_history() -> None:

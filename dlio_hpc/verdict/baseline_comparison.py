@@ -155,7 +155,7 @@ def references(entry: Entry) -> tuple[Reference, ...]:
 class _Case(NamedTuple):
     """One metric of a group of runs, and what this metric is compared with. alone: whether no other group of the job
     has the same measurement key. earlier: entries of the history that ended before this job. prior: what other
-    measurements of the site show about the variation between nights.
+    measurements of the site show about the variation between nights. among: number of measurements of the site.
     """
 
     group: Group
@@ -165,6 +165,7 @@ class _Case(NamedTuple):
     references: Sequence[Reference]
     terms: Terms
     prior: NightPrior
+    among: int
 
     def site(self) -> NightSpread:
         """Return what the other measurements of the site show about the variation between nights."""
@@ -205,9 +206,9 @@ def _groups(
     """Return the verdicts on some groups of a job."""
     groups = run_groups.of(entry)
     earlier = [past for past in history if _is_before(past, entry)]
-    prior = site_spread.of_others(earlier)
+    prior, among = site_spread.of_others(earlier), site_spread.among(earlier, entry)
     return [
-        _verdict(_Case(group, run_groups.alone(groups, group), metric, earlier, references, terms, prior))
+        _verdict(_Case(group, run_groups.alone(groups, group), metric, earlier, references, terms, prior, among))
         for group in judged
         for metric in ((group.main_metric,) if terms.metrics == USUAL.metrics else terms.metrics)
     ]
@@ -349,7 +350,7 @@ def _compared(case: _Case, near: Reference, there: Night, unlike: list[str]) -> 
     its repeats. unlike: differences between the measurement keys.
     """
     nights, tolerance = _nights(case), case.terms.tolerance
-    weighed = regression.weigh(nights, there, case.metric, tolerance, not unlike, case.site)
+    weighed = regression.weigh(nights, there, case.metric, tolerance, not unlike, case.site, case.among)
     difference = weighed.difference
     advice = regression.advice(weighed, tolerance) if weighed.outcome == "inconclusive" else []
     return structs.replace(

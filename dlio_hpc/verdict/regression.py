@@ -24,15 +24,19 @@ _PRECISE = 0.7
 # Number of nights before a comparison relies on the nights of the measurement itself. Until then, a normal deviate of
 # this size is a regression: 1 in 100 by chance.
 FEWEST, _FIRST_DEVIATE = 5, 2.4
+# Expected number of regressions a night that happen by chance, of all measurements of a site together.
+_MOST_A_NIGHT = 0.1
 # A reference belongs to the level after a change that begins at most this number of nights after it, if it resembles
-# that level more by this logarithm of the likelihood ratio.
-_MISDATED, _RESEMBLES = 3, 1.0
+# that level more.
+_MISDATED = 5
+# Outcomes that state a difference.
+_DIFFERENT: tuple[Outcome, ...] = ("regression", "improved")
 # Largest number of nights that advice asks for, and upper limit, in percent, of the tolerances that advice suggests.
 _MOST_NIGHTS, _WIDEST = 60, 50
 
 
 class LevelDifference(NamedTuple):
-    """LevelDifference of two levels, as logarithm. low, high: ends of its 90 % interval."""
+    """Difference of two levels, as logarithm. low, high: ends of its 90 % interval."""
 
     value: float
     low: float
@@ -49,8 +53,9 @@ class Weighed(NamedTuple):
     the reference; the last of them is the night of the job. before: number of nights at the level of the reference; 0
     if the job is the reference itself.
     spread: variation between nights. trend: the history. shift: change of level since the reference that makes the
-    outcome a regression; None if there is none. a_year: number of such outcomes that occur by chance in a year; None if
-    the level did not change.
+    outcome a regression; None if there is none. a_year: number of such differences that occur by chance in a year; None
+    if there is no difference. among: number of measurements of the site if such a difference is too frequent among
+    them; otherwise 1.
     """
 
     outcome: Outcome
@@ -61,6 +66,7 @@ class Weighed(NamedTuple):
     trend: Trend
     shift: Shift | None
     a_year: float | None
+    among: int = 1
 
 
 def outcome_of(difference: LevelDifference, tolerance: float, is_changed: bool) -> Outcome:
@@ -81,22 +87,24 @@ def weigh(
     tolerance: float,
     is_same_key: bool = True,
     site: Callable[[], NightSpread] = lambda: ASSUMED,
+    among: int = 1,
 ) -> Weighed:
     """Compare the last item of `nights`, the job to judge, with `reference`. nights: one Night for each job in the
     history, oldest first, followed by the Night of the job to judge. reference: the Night of the reference. A Night
     holds the repeats of a job. is_same_key: whether the measurement keys of job and reference are equal. If they are
     not, the job is compared with the reference alone. site: function that returns knowledge about the variation between
-    nights from other measurements.
+    nights from other measurements. among: number of measurements of the site on a night. The more they are, the rarer a
+    regression by chance must be.
     """
     if nights[-1].job == reference.job:
         return _itself(nights, metric, site())
     if not is_same_key:
-        return _single(nights, reference, metric, tolerance, site())
+        return _single(nights, reference, metric, tolerance, site(), among)
     series, place = _with_reference(nights, reference)
     known = site()
     followed = trend.followed(series, metric, known, place)
     at = followed.series.place(place)
-    result = compared(followed.course, at, tolerance)
+    result = compared(followed.course, at, tolerance, among)
     return Weighed(
         outcome=result.outcome,
         difference=result.difference,
@@ -106,6 +114,7 @@ def weigh(
         trend=followed.trend,
         shift=_shift(followed, at) if result.is_changed and result.outcome == "regression" else None,
         a_year=result.a_year,
+        among=1 if result.is_rare else among,
     )
 
 
@@ -128,7 +137,7 @@ def _itself(nights: Sequence[Night], metric: MetricName, site: NightSpread) -> W
 
 
 def _single(
-    nights: Sequence[Night], reference: Night, metric: MetricName, tolerance: float, site: NightSpread
+    nights: Sequence[Night], reference: Night, metric: MetricName, tolerance: float, site: NightSpread, among: int
 ) -> Weighed:
     """Compare a job with a reference alone. The earlier nights only show the variation between nights."""
     followed = trend.followed(nights, metric, site)
@@ -138,9 +147,12 @@ def _single(
     difference = _difference(levels[0] - levels[1], variance, spread.df)
     z = change_detection.deviate(difference.value, variance, spread.df)
     outcome = outcome_of(difference, tolerance, abs(z) > _FIRST_DEVIATE)
-    chance = _once(z) if outcome in ("regression", "improved") else None
+    chance = _once(z) if outcome in _DIFFERENT else None
+    is_rare = chance is None or _is_rare(chance, among)
+    if not is_rare:
+        outcome = outcome_of(difference, tolerance, False)
     known = _known(spread, len(nights) - 1, site)
-    return Weighed(outcome, difference, 1, 1, known, followed.trend, None, chance)
+    return Weighed(outcome, difference, 1, 1, known, followed.trend, None, chance, 1 if is_rare else among)
 
 
 def _known(spread: CourseSpread, nights: int, site: NightSpread) -> NightSpread:
@@ -172,7 +184,7 @@ class Levels(NamedTuple):
 
 class Compared(NamedTuple):
     """Result of a comparison of nights. is_changed: whether the level has changed since the reference. a_year: as in
-    Weighed.
+    Weighed. is_rare: whether such a difference happens rarely enough by chance.
     """
 
     outcome: Outcome
@@ -180,10 +192,13 @@ class Compared(NamedTuple):
     levels: Levels
     is_changed: bool
     a_year: float | None
+    is_rare: bool
 
 
-def compared(course: Course, reference: int, tolerance: float) -> Compared:
-    """Compare the newest nights of a series with the level of a reference. reference: index of its night."""
+def compared(course: Course, reference: int, tolerance: float, among: int = 1) -> Compared:
+    """Compare the newest nights of a series with the level of a reference. reference: index of its night. among: as for
+    weigh().
+    """
     label = _label(course, reference)
     is_changed = label != course.labels[-1]
     levels = _changed(course.labels, label) if is_changed else _unchanged(course, label, tolerance)
@@ -191,12 +206,21 @@ def compared(course: Course, reference: int, tolerance: float) -> Compared:
     z = change_detection.deviate(difference.value, levels.variance(course), course.spread.df)
     is_early = len(course.labels) <= FEWEST and abs(z) > _FIRST_DEVIATE
     outcome = outcome_of(difference, tolerance, is_changed or is_early)
-    chance = None
-    if outcome in ("regression", "improved"):
-        chance = _once(z)
-        if is_changed and course.evidence is not None:
-            chance = change_detection.a_year(course.evidence, z)
-    return Compared(outcome, difference, levels, is_changed, chance)
+    if outcome not in _DIFFERENT:
+        return Compared(outcome, difference, levels, is_changed, None, True)
+    evidence = course.evidence if is_changed else None
+    chance = _once(z) if evidence is None else change_detection.a_year(evidence, z)
+    is_rare = _is_rare(chance, among)
+    if not is_rare:
+        outcome = outcome_of(difference, tolerance, False)
+    return Compared(outcome, difference, levels, is_changed, chance, is_rare)
+
+
+def _is_rare(a_year: float, among: int) -> bool:
+    """Return whether a difference happens so rarely by chance that all measurements of a site together have less than
+    one such night in ten (C. E. Bonferroni, 1936). a_year: for one measurement.
+    """
+    return a_year * among <= 365.25 * _MOST_A_NIGHT
 
 
 def _once(z: float) -> float:
@@ -216,7 +240,7 @@ def _label(course: Course, reference: int) -> int:
     levels = [course.level(np.flatnonzero(course.labels == label)) for label in (own, new)]
     between = course.values[reference : reference + later[0]]
     far = [float(((between - level) ** 2).mean()) for level in levels]
-    return new if far[0] - far[1] > 2 * _RESEMBLES * course.spread.sd**2 else own
+    return new if far[1] < far[0] else own
 
 
 def _changed(labels: Labels, label: int) -> Levels:
@@ -326,6 +350,8 @@ def sentence(weighed: Weighed, name: str) -> str:
     if weighed.a_year is not None:
         subject = "such a night happens" if weighed.newest == 1 else "such a change happens"
         text += f"; {subject} by chance {chance_words(weighed.a_year)}"
+        if weighed.among > 1:
+            text += f", too often among the site's {weighed.among} measurements"
     noise = noise_words(math.expm1(weighed.spread.sd), weighed.spread.source)
     return text if weighed.spread.source == "nights" else f"{text}; {noise}"
 

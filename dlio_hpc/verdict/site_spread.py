@@ -3,12 +3,17 @@
 import functools
 import math
 from collections.abc import Callable, Sequence
+from datetime import date
 
+from dlio_hpc import units
 from dlio_hpc.results.metrics import MetricName
 from dlio_hpc.verdict import run_groups, trend, variation
 from dlio_hpc.verdict.history_entry import Entry, Key
 from dlio_hpc.verdict.run_groups import Group
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread
+
+# Number of days in which a nightly measurement is made several times.
+_WEEK = 7
 
 # Function from a measurement key and a metric to the variation between nights that is known before the nights of a
 # measurement are used.
@@ -67,3 +72,19 @@ def _groups(history: Sequence[Entry]) -> dict[Key, list[Group]]:
             if group.is_of_storage and group.faulty is None and run_groups.alone(groups, group):
                 by_key.setdefault(group.key, []).append(group)
     return by_key
+
+
+def among(history: Sequence[Entry], entry: Entry) -> int:
+    """Return the number of measurement keys that a job measured, or that its site measured on several nights of the
+    week before it. history: jobs before it.
+    """
+    own = {run.key for run in entry.measurements if run.kind == "measure"}
+    sites, night = {key.site for key in own}, units.night_of(entry.ended)
+    nights: dict[Key, set[date]] = {}
+    for past in history:
+        of_past = units.night_of(past.ended)
+        if (night - of_past).days <= _WEEK:
+            for run in past.measurements:
+                if run.kind == "measure" and run.key.site in sites:
+                    nights.setdefault(run.key, set()).add(of_past)
+    return max(1, len(own | {key for key, of_key in nights.items() if len(of_key) > 1}))

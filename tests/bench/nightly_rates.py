@@ -37,11 +37,16 @@ class Judged(NamedTuple):
 
 
 def course(
-    nights: Array, tolerance: float = 0.05, reference: int = 0, first: int = 1, site: NightSpread = ASSUMED
+    nights: Array,
+    tolerance: float = 0.05,
+    reference: int = 0,
+    first: int = 1,
+    site: NightSpread = ASSUMED,
+    among: int = 1,
 ) -> Iterator[Judged]:
     """Yield the verdict on the last job of each night. nights: samples/s, shape (nights, jobs, repeats). reference:
     index of the night whose first job is the baseline. first: index of the first night that is judged. site: knowledge
-    about the variation between nights from elsewhere.
+    about the variation between nights from elsewhere. among: number of measurements of the site.
     """
     jobs: list[night_series.JobLevel] = []
     before, state = np.zeros(0), change_detection.START
@@ -54,7 +59,7 @@ def course(
         if night < max(first, reference + 1):
             continue
         judged = change_detection.course(state, series.values, night_series.prior(series, site), series.extra)
-        yield Judged(night, regression.compared(judged, series.place(place), tolerance), state)
+        yield Judged(night, regression.compared(judged, series.place(place), tolerance, among), state)
 
 
 def _followed(
@@ -237,6 +242,25 @@ def _alarms_after_acceptance(nights: Array) -> bool:
     return any(judged.compared.outcome == "regression" for judged in course(nights, reference=32))
 
 
+def of_suites(suites: int, among: int, sites: int, seed: int = 5) -> tuple[float, float]:
+    """Return the number of regressions that begin a night, of all suites of a site together, without a change: in the
+    first 10 nights, and in the first 60. Nights differ by 5 %, runs by 2 %, and suites do not depend on each other.
+    among: number of measurements with which verdicts reckon.
+    """
+    levels = noise_models.flat(60)
+    drawn = noise_models.draw(BUILT_WITH["runs 2 %, nights 5 %"], levels, 3, suites * sites, seed)
+    begins = np.array(_mapped(functools.partial(_begins, among=among), list(drawn))).sum(axis=0) / sites
+    return float(begins[1:10].mean()), float(begins[1:].mean())
+
+
+def _begins(nights: Array, among: int) -> list[bool]:
+    outcomes = ["", *(judged.compared.outcome for judged in course(nights, among=among))]
+    return [
+        False,
+        *(now == "regression" != before for now, before in zip(outcomes[1:], outcomes, strict=False)),
+    ]
+
+
 def _mapped(task: Callable[[Array], Any], series: list[Array]) -> list[Any]:
     """Return the results for each series, which are computed on all cores."""
     context = multiprocessing.get_context("fork")
@@ -258,6 +282,7 @@ def tables(series: int, models: Mapping[str, Noise] = BUILT_WITH) -> Iterator[Ta
     kinds = [(kind, f"{100 * noise:g} %", of_changes(kind, noise, series)) for kind in _KINDS for noise in (0.02, 0.05)]
     yield _changes(kinds)
     yield _accepted(series)
+    yield _suites(series)
     flat = [
         (name, str(repeats), without_change(noise, repeats, series))
         for name, noise in models.items()
@@ -332,6 +357,18 @@ def _changes(rows: Sequence[tuple[str, str, Described]]) -> Table:
 def _accepted(series: int) -> Table:
     rate = f"{100 * accepted_step(series):.1f} %"
     return Table("A drop of 10 %, accepted on its third night", ("regression in 60 nights",), [(rate,)])
+
+
+def _suites(series: int) -> Table:
+    header = ("verdicts reckon with", "first 10 nights", "first 60 nights")
+    cells = [
+        (
+            f"{among} measurement{'s' if among > 1 else ''}",
+            *(f"{rate:.3f}" for rate in of_suites(30, among, max(1, series // 6))),
+        )
+        for among in (1, 30)
+    ]
+    return Table("30 suites a night without a change: regressions that begin a night, of all suites", header, cells)
 
 
 def bench() -> None:
