@@ -4,6 +4,7 @@ Nights with the variation of the site are drawn with a fixed seed and followed w
 (drawn_nights). A drop is found on the first night on which enough of the series have had a regression.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -127,8 +128,16 @@ def _evidence(values: Floats, first: int, prior: NightSpread, wanted: WantedDete
 
 
 def _drawn(sd: float, first: int, nights: int) -> Floats:
-    """Return the levels of nights without a change, of shape (series, first + nights)."""
-    values: Floats = np.random.default_rng(_SEED).normal(0, max(sd, 1e-9), (_SERIES, first + nights))
+    """Return the levels of nights without a change, of shape (series, first + nights). All plans draw the same nights,
+    so that differences between plans are not due to chance.
+    """
+    return np.asarray(max(sd, 1e-9) * _standard()[:, _MANY - first : _MANY + nights])
+
+
+@functools.cache
+def _standard() -> Floats:
+    """Return standard normal deviates, of shape (series, nights)."""
+    values: Floats = np.random.default_rng(_SEED).standard_normal((_SERIES, _MANY + MOST))
     return values
 
 
