@@ -166,6 +166,30 @@ def test_nights_that_differ_make_what_one_night_shows_uncertain() -> None:
     assert verdict.low < 0.98 < verdict.high
 
 
+@pytest.mark.parametrize(
+    ("lows", "outcome", "begin"),
+    [
+        ([0.88], "inconclusive", "12.4 % worse on the newest night than before; as good as the 33 nights"),
+        ([0.97], "pass", "0.4 % worse than the 36 nights"),
+        (
+            [0.92, 0.92],
+            "inconclusive",
+            "8.5 % worse on the newest 2 nights than before; 1.7 % worse than the 34 nights",
+        ),
+    ],
+)
+def test_unusually_bad_newest_nights_do_not_pass(lows: list[float], outcome: str, begin: str) -> None:
+    """The mean of the newest nights alone would hide them."""
+    logs = [0.06 * math.sin(9 * night) + (0.02 if night > 28 else 0.0) for night in range(1, 40)]
+    usual = [nights.entry(night, [100 * math.exp(log)] * 3) for night, log in enumerate(logs, 1)]
+    bad = [nights.entry(40 + number, [100 * low] * 3) for number, low in enumerate(lows)]
+    verdict = _judge_without_history(bad[-1], *usual, *bad[:-1], tolerance=0.05)
+    assert verdict.outcome == outcome
+    assert verdict.newest > 2
+    assert verdict.why.startswith(begin)
+    assert ("newest" in verdict.why) == (verdict.advice == ("the next nights show whether the level has changed",))
+
+
 def test_unlike_keys_are_refused_with_the_difference_named() -> None:
     key = structs.replace(nights.KEY, nodes=4, version="1.1.0")
     verdict = _judge(nights.entry(1, [100.0, 100.1, 99.9], key))

@@ -29,6 +29,8 @@ _MOST_A_NIGHT = 0.1
 # A reference belongs to the level after a change that begins at most this number of nights after it, if it resembles
 # that level more.
 _MISDATED = 5
+# The newest nights are in doubt from this normal deviate, and the largest number of such nights.
+_DOUBTFUL, _NEWEST = 2.0, 3
 # Outcomes that state a difference.
 _DIFFERENT: tuple[Outcome, ...] = ("regression", "improved")
 # Largest number of nights that advice asks for, and upper limit, in percent, of the tolerances that advice suggests.
@@ -48,6 +50,15 @@ class LevelDifference(NamedTuple):
         return (self.high - self.low) / 2
 
 
+class Doubt(NamedTuple):
+    """Newest nights that are unusually bad, although the level has not changed. nights: their number. value: their
+    level, relative to that of the nights before, as logarithm.
+    """
+
+    nights: int
+    value: float
+
+
 class Weighed(NamedTuple):
     """Result of a comparison with a reference. newest: number of nights that are compared with those at the level of
     the reference; the last of them is the night of the job. before: number of nights at the level of the reference; 0
@@ -55,7 +66,7 @@ class Weighed(NamedTuple):
     spread: variation between nights. trend: the history. shift: change of level since the reference that makes the
     outcome a regression; None if there is none. a_year: number of such differences that occur by chance in a year; None
     if there is no difference. among: number of measurements of the site if such a difference is too frequent among
-    them; otherwise 1.
+    them; otherwise 1. doubt: what keeps the outcome from being `pass`; None if nothing does.
     """
 
     outcome: Outcome
@@ -67,6 +78,7 @@ class Weighed(NamedTuple):
     shift: Shift | None
     a_year: float | None
     among: int = 1
+    doubt: Doubt | None = None
 
 
 def outcome_of(difference: LevelDifference, tolerance: float, is_changed: bool) -> Outcome:
@@ -115,6 +127,7 @@ def weigh(
         shift=_shift(followed, at) if result.is_changed and result.outcome == "regression" else None,
         a_year=result.a_year,
         among=1 if result.is_rare else among,
+        doubt=result.doubt,
     )
 
 
@@ -184,7 +197,7 @@ class Levels(NamedTuple):
 
 class Compared(NamedTuple):
     """Result of a comparison of nights. is_changed: whether the level has changed since the reference. a_year: as in
-    Weighed. is_rare: whether such a difference happens rarely enough by chance.
+    Weighed. is_rare: whether such a difference happens rarely enough by chance. doubt: as in Weighed.
     """
 
     outcome: Outcome
@@ -193,6 +206,7 @@ class Compared(NamedTuple):
     is_changed: bool
     a_year: float | None
     is_rare: bool
+    doubt: Doubt | None = None
 
 
 def compared(course: Course, reference: int, tolerance: float, among: int = 1) -> Compared:
@@ -207,13 +221,31 @@ def compared(course: Course, reference: int, tolerance: float, among: int = 1) -
     is_early = len(course.labels) <= FEWEST and abs(z) > _FIRST_DEVIATE
     outcome = outcome_of(difference, tolerance, is_changed or is_early)
     if outcome not in _DIFFERENT:
-        return Compared(outcome, difference, levels, is_changed, None, True)
+        doubt = _doubt(course, tolerance) if outcome == "pass" else None
+        return Compared("inconclusive" if doubt else outcome, difference, levels, is_changed, None, True, doubt)
     evidence = course.evidence if is_changed else None
     chance = _once(z) if evidence is None else change_detection.a_year(evidence, z)
     is_rare = _is_rare(chance, among)
     if not is_rare:
         outcome = outcome_of(difference, tolerance, False)
     return Compared(outcome, difference, levels, is_changed, chance, is_rare)
+
+
+def _doubt(course: Course, tolerance: float) -> Doubt | None:
+    """Return the newest nights of a level that are worse than the nights before by more than the tolerance, and
+    unusually so. Return None if there are none.
+    """
+    places = np.flatnonzero(course.labels == course.labels[-1])
+    worst, doubt = -_DOUBTFUL, None
+    for newest in range(1, _NEWEST + 1):
+        if len(places) - newest < change_detection.BEFORE:
+            break
+        levels = Levels(places[-newest:], places[:-newest])
+        value = levels.difference(course).value
+        z = change_detection.deviate(value, levels.variance(course), course.spread.df)
+        if z < worst and value < math.log(1 - tolerance):
+            worst, doubt = z, Doubt(newest, value)
+    return doubt
 
 
 def _is_rare(a_year: float, among: int) -> bool:
@@ -331,9 +363,10 @@ def chance_words(a_year: float) -> str:
     """Return how often an outcome occurs by chance, such as "once in 3 years"."""
     if a_year < 1 / 1000:
         return "less than once in 1000 years"
-    if a_year > 0.75:
-        return "once a year" if a_year < 1.5 else f"{a_year:.0f} times a year"
-    return f"once in {1 / a_year:.0f} years"
+    years = round(1 / a_year)
+    if years > 1:
+        return f"once in {years} years"
+    return "once a year" if a_year < 1.5 else f"{a_year:.0f} times a year"
 
 
 def sentence(weighed: Weighed, name: str) -> str:
@@ -352,6 +385,9 @@ def sentence(weighed: Weighed, name: str) -> str:
         text += f"; {subject} by chance {chance_words(weighed.a_year)}"
         if weighed.among > 1:
             text += f", too often among the site's {weighed.among} measurements"
+    if weighed.doubt is not None:
+        nights = "night" if weighed.doubt.nights == 1 else nights_words(weighed.doubt.nights)
+        text = f"{percent(math.exp(weighed.doubt.value))} on the newest {nights} than before; {text}"
     noise = noise_words(math.expm1(weighed.spread.sd), weighed.spread.source)
     return text if weighed.spread.source == "nights" else f"{text}; {noise}"
 
@@ -372,6 +408,8 @@ def noise_words(noise: float, source: NoiseSource) -> str:
 
 def advice(weighed: Weighed, tolerance: float) -> list[str]:
     """Return advice on how to make the verdict conclusive, one item per line."""
+    if weighed.doubt is not None:
+        return ["the next nights show whether the level has changed"]
     least = math.ceil(1000 * weighed.difference.half) / 10
     allowed = [f"--tolerance {least:g}% or more is needed with this variation"] if least < _WIDEST else []
     more = _more_nights(weighed, tolerance)
