@@ -50,8 +50,8 @@ _AS_FAR, _USUAL, _USUAL_MEAN = 0.8, 0.05, 0.007
 _SPELL_NIGHTS, _BINS = max(THRESHOLDS), 200
 # Number of standard deviations from which a night is an outlier, and the smallest number of nights for outliers.
 _OUT, _FEWEST_FOR_OUTLIERS = 4.5, 6
-# A spell of at most this number of nights is no change unless its normal deviate is larger than this.
-_SHORT, _SPELL = 3, 4.5
+# A spell is no change unless its normal deviate is larger than this.
+_SPELL = 4.0
 # Smallest number of nights from the first to the last night of a drift; a shorter one is a step.
 _SHORTEST_DRIFT = 5
 _NIGHTS_OF_A_YEAR = 365.25
@@ -403,22 +403,26 @@ def described(state: State, nights: Course) -> Changes:
 
 
 def _without_short_spells(state: State, nights: Course) -> State:
-    """Return a state without the spells of few nights between nights of another level that could be there by chance. A
-    single night is no spell: it may be an outlier.
+    """Return a state without the spells between nights of the same level that could be there by chance. A single night
+    is no spell: it may be an outlier.
     """
     labels, alarms = state.labels.copy(), list(state.alarms)
     for alarm, end in reversed(list(itertools.pairwise(state.alarms))):
-        around = np.flatnonzero(labels == labels[alarm.at - 1])
+        before = int(labels[alarm.at - 1])
+        around, after = np.flatnonzero(labels == before), np.flatnonzero(labels == labels[end.at])
         spell = np.arange(alarm.at, end.at)
-        if labels[end.at] != labels[alarm.at - 1]:
+        if labels[end.at] != before and abs(_between(nights, after, around)) >= WITHDRAWN:
             continue
-        together = np.concatenate([around, spell])
-        scale = max(float(nights.values[together].std()), nights.spread.sd)
-        z = (nights.level(spell) - nights.level(around)) / (scale * math.sqrt(1 / len(spell) + 1 / len(around)))
-        if len(spell) == 1 or (len(spell) <= _SHORT and abs(z) < _SPELL):
-            labels[spell] = labels[alarm.at - 1]
+        if len(spell) == 1 or (len(spell) <= _SPELL_NIGHTS and abs(_between(nights, spell, around)) < _SPELL):
+            labels[spell] = labels[after] = before
             alarms = [kept for kept in alarms if kept not in (alarm, end)]
     return State(labels, tuple(alarms))
+
+
+def _between(nights: Course, some: Labels, others: Labels) -> float:
+    """Return the normal deviate of the difference between the levels of some nights and of others."""
+    scale = max(float(nights.values[np.concatenate([some, others])].std()), nights.spread.sd)
+    return (nights.level(some) - nights.level(others)) / (scale * math.sqrt(1 / len(some) + 1 / len(others)))
 
 
 def _groups(state: State, values: Floats, levels: Floats) -> Iterator[tuple[list[Alarm], int, int]]:
@@ -436,38 +440,47 @@ def _groups(state: State, values: Floats, levels: Floats) -> Iterator[tuple[list
 
 
 def _fitted(group: list[Alarm], values: Floats, levels: Floats, kept: Labels) -> Iterator[Change]:
-    """Yield the changes of a group: a drift, or its steps. values: of all nights. levels: of all nights; those of a
-    drift are set. kept: indices of the nights to which the models are fitted.
+    """Yield the changes of a group: a drift, its steps, or one step in their place. values: of all nights. levels: of
+    all nights; those of a drift or of one step are set. kept: indices of the nights to which the models are fitted.
     """
     y = values[kept]
-    steps = float(((y - levels[kept]) ** 2).sum())
-    count = len(y)
-    penalty = math.log(count)
     drift = _drift(y)
-    if drift is None:
-        cost_of_drift = math.inf
-    else:
-        cost_of_drift = count * math.log(max(drift.squares, 1e-18) / count) + drift.parameters * penalty
+    cost_of_drift = math.inf if drift is None else _cost(drift.squares, len(y), drift.parameters)
     # A further step costs as much as four parameters, because it can be anywhere (N. R. Zhang and D. O. Siegmund,
     # Biometrics 63, 2007).
-    cost_of_steps = count * math.log(max(steps, 1e-18) / count) + (4 * len(group) - 1) * penalty
+    cost_of_steps = _cost(float(((y - levels[kept]) ** 2).sum()), len(y), 4 * len(group) - 1)
+    squares = _squares_of_splits(y)
+    at = 1 + int(np.argmin(squares)) if len(y) > 1 else 0
+    if at and (cost_of_one := _cost(float(squares[at - 1]), len(y), 3)) < cost_of_steps:
+        cost_of_steps = cost_of_one
+        group = [max(group, key=lambda alarm: alarm.excess)._replace(at=int(kept[at]))]
+        levels[kept[0] : kept[at]], levels[kept[at] : kept[-1] + 1] = y[:at].mean(), y[at:].mean()
     probability = 1 / (1 + math.exp(min(500.0, max(-500.0, (cost_of_drift - cost_of_steps) / 2))))
-    chance = min(a_year(alarm) for alarm in group)
-    if drift is not None and probability > 0.5:
-        begin, end = int(kept[drift.begin]), int(kept[drift.end])
-        earliest, latest = (int(kept[place]) for place in drift.range)
-        nights = np.arange(kept[0], kept[-1] + 1)
-        share = np.clip((nights - begin + 1) / max(1, end - begin + 1), 0, 1)
-        levels[kept[0] : kept[-1] + 1] = drift.old + drift.size * share
-        yield Change("drift", begin, end, drift.size, earliest, latest, probability, chance)
+    if drift is None or probability <= 0.5:
+        yield from _steps(group, values, levels, kept, 1 - probability)
         return
+    begin, end = int(kept[drift.begin]), int(kept[drift.end])
+    earliest, latest = (int(kept[place]) for place in drift.range)
+    nights = np.arange(kept[0], kept[-1] + 1)
+    share = np.clip((nights - begin + 1) / max(1, end - begin + 1), 0, 1)
+    levels[kept[0] : kept[-1] + 1] = drift.old + drift.size * share
+    yield Change("drift", begin, end, drift.size, earliest, latest, probability, min(a_year(alarm) for alarm in group))
+
+
+def _cost(squares: float, count: int, parameters: int) -> float:
+    """Return Schwarz's criterion of a model. squares: that remain. count: number of nights."""
+    return count * math.log(max(squares, 1e-18) / count) + parameters * math.log(count)
+
+
+def _steps(group: list[Alarm], values: Floats, levels: Floats, kept: Labels, certainty: float) -> Iterator[Change]:
+    """Yield the steps of a group. Arguments as for _fitted(). certainty: of the kind."""
     for number, alarm in enumerate(group):
         stop = group[number + 1].at if number + 1 < len(group) else kept[-1] + 1
         start = group[number - 1].at if number else kept[0]
         near = kept[(kept >= start) & (kept < stop)]
         earliest, latest = _dates(values[near], near, alarm.at)
         size = float(levels[alarm.at] - levels[alarm.at - 1])
-        yield Change("step", alarm.at, alarm.at, size, earliest, latest, 1 - probability, a_year(alarm))
+        yield Change("step", alarm.at, alarm.at, size, earliest, latest, certainty, a_year(alarm))
 
 
 class _Drift(NamedTuple):
@@ -496,11 +509,11 @@ def _drift(y: Floats) -> _Drift | None:
     step = max(1, count // _GRID)
     coarse = _best_drift(y, nights, range(0, count, step), range(_SHORTEST_DRIFT, count - 1, step))
     begins = range(max(0, coarse[1] - step), coarse[1] + step + 1)
-    ends = range(coarse[2] - step, min(count - 2, coarse[2] + step) + 1)
-    fine = _best_drift(y, nights, begins, ends)
+    fine = _best_drift(y, nights, begins, range(coarse[2] - step, min(count - 2, coarse[2] + step) + 1))
     is_open = open_fit[0] <= fine[0] * count ** (1 / count)  # a parameter less
     squares, begin, end, old, size = open_fit if is_open else fine
-    costs = np.array([_best_drift(y, nights, [place], [end])[0] for place in range(end - _SHORTEST_DRIFT + 1)])
+    ends = sorted({*range(_SHORTEST_DRIFT, count, step), count - 1, end})
+    costs = np.array([_best_drift(y, nights, [place], ends)[0] for place in range(end - _SHORTEST_DRIFT + 1)])
     return _Drift(begin, end, _range(costs, count), old, size, squares, 3 if is_open else 4)
 
 
@@ -537,12 +550,19 @@ def _dates(y: Floats, places: Labels, at: int) -> tuple[int, int]:
     """Return the range of indices that contains the first night of a step with a probability of 90 %. y: values of the
     nights of the levels before and after it. places: their indices.
     """
-    count = len(y)
-    if count < 3:
+    if len(y) < 3:
         return at, at
+    first, last = _range(_squares_of_splits(y), len(y))
+    return min(at, int(places[first + 1])), max(at, int(places[last + 1]))
+
+
+def _squares_of_splits(y: Floats) -> Floats:
+    """Return the squares that remain if the nights are split into two levels: before the second night, ..., before the
+    last one.
+    """
+    count = len(y)
     splits = np.arange(1, count)
     sums = np.cumsum(y)
     difference = (sums[-1] - sums[:-1]) / (count - splits) - sums[:-1] / splits
     squares = ((y - y.mean()) ** 2).sum() - difference**2 * splits * (count - splits) / count
-    first, last = _range(np.maximum(squares, 0), count)
-    return min(at, int(places[first + 1])), max(at, int(places[last + 1]))
+    return np.asarray(np.maximum(squares, 0))
