@@ -18,15 +18,19 @@ _MOST_WRONG, _MOST_MISSED = 10 / _DRAWS, 23 / _DRAWS
 def test_limits_that_are_missed_or_exceeded_by_5_percent(name: str, nights: int, repeats: int) -> None:
     noise, between = CELLS[name]
     rates = acceptance_rates.rates(Sampled(nights, repeats, noise, between), _DRAWS)
+    # A single run is half as fast in 1 of 20 draws, which nothing shows. 200 draws have 22 errors or more with a
+    # probability of 1e-3.
+    is_slow_alone = noise.kind == "slow runs" and nights == repeats == 1
     assert rates["accepted"] <= _MOST_WRONG
-    assert rates["rejected"] <= _MOST_WRONG
+    assert rates["rejected"] <= (21 / _DRAWS if is_slow_alone else _MOST_WRONG)
     assert rates["interval holds"] >= 1 - _MOST_MISSED
 
 
 @pytest.mark.parametrize("nights", [1, 3, 8])
-def test_scaling_efficiency_5_percent_from_its_limit(nights: int) -> None:
-    noise, between = CELLS["nights 5 %, runs 2 %"]
-    rates = acceptance_rates.rates(Sampled(nights, 3, noise, between, is_scaling=True), _DRAWS)
+@pytest.mark.parametrize(("name", "repeats"), [("nights 5 %, runs 2 %", 3), ("nights 5 %, runs lognormal 10 %", 1)])
+def test_scaling_efficiency_5_percent_from_its_limit(nights: int, name: str, repeats: int) -> None:
+    noise, between = CELLS[name]
+    rates = acceptance_rates.rates(Sampled(nights, repeats, noise, between, is_scaling=True), _DRAWS)
     assert rates["accepted"] <= _MOST_WRONG
     assert rates["rejected"] <= _MOST_WRONG
     assert rates["interval holds"] >= 1 - _MOST_MISSED

@@ -11,7 +11,7 @@ from dlio_hpc.analysis.robust import Floats
 from dlio_hpc.analysis.study import job_spread
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import variation
-from dlio_hpc.verdict.variation import ENOUGH, NightSpread, SampledLevel
+from dlio_hpc.verdict.variation import ASSUMED, ASSUMED_RUNS, ENOUGH, NightSpread, SampledLevel
 
 # Two-sided confidence of an interval: 2 % lie beyond each end.
 CONFIDENCE = 0.96
@@ -52,15 +52,26 @@ def level(nights: Sequence[Floats], prior: NightSpread) -> SampledLevel:
 
 def of_levels(nights: Sequence[Floats], prior: NightSpread) -> NightSpread:
     """Return what is known about the variation between the levels of nights: that between nights, and the noise of the
-    runs of a night. What a site shows already contains the noise of runs.
+    runs of a night, which is assumed if every night has a single run. What a site shows already contains the noise of
+    runs.
     """
-    noise = variation.within(nights)
-    if prior.sd == 0 or prior.source == "site" or noise == 0:
+    noise = ASSUMED_RUNS if are_runs_assumed(nights, prior) else _noise_of_runs(nights)
+    if prior.sd == 0 or prior.source == "site" or noise.sd == 0:
         return prior
     shares = [(_OF_MEDIAN if 2 < len(runs) < _FEW else 1) / len(runs) for runs in nights]
-    free = sum(len(runs) - 1 for runs in nights)
-    variance, df = job_spread.combined([prior.sd**2, noise**2 * float(np.mean(shares))], [prior.df, free])
+    variance, df = job_spread.combined([prior.sd**2, noise.sd**2 * float(np.mean(shares))], [prior.df, noise.df])
     return NightSpread(math.sqrt(variance), df, prior.source)
+
+
+def _noise_of_runs(nights: Sequence[Floats]) -> NightSpread:
+    return NightSpread(variation.within(nights), sum(len(runs) - 1 for runs in nights), "runs")
+
+
+def are_runs_assumed(nights: Sequence[Floats], prior: NightSpread) -> bool:
+    """Return whether the noise of runs is assumed, because no night has several runs that show it. What a site shows,
+    or a user knows, about the levels of nights contains this noise.
+    """
+    return prior.source == ASSUMED.source and all(len(runs) < 2 for runs in nights)
 
 
 def half_width(spread: NightSpread, share: float) -> float:
@@ -88,20 +99,23 @@ def runs_needed(measured: NightSpread, runs: int, margin: float) -> int | None:
     return next((n for n in counts if half_width(NightSpread(measured.sd, n - 1), 1 / n) < margin), None)
 
 
-def about_nights(measured: NightSpread, nights: int, prior: NightSpread) -> str:
+def about_nights(measured: NightSpread, nights: int, prior: NightSpread, is_assumed: bool) -> str:
     """Return a phrase for the variation between nights in an interval. measured: variation that the interval contains.
-    nights: number of nights. prior: what is known about nights, without the noise of runs.
+    nights: number of nights. prior: what is known about nights, without the noise of runs. is_assumed: whether the
+    noise of runs is assumed.
     """
     if prior.sd == 0:
         return "nights are taken as equal (night_spread: 0)"
     if nights == 1:
-        return f"nights were not sampled: nights {_differ(prior)}"
+        runs = f", and runs by {percent(ASSUMED_RUNS)} (--repeat 3 shows how much)" if is_assumed else ""
+        return f"nights were not sampled: nights {_differ(prior)}{runs}"
     if prior.source == "given":
         return f"nights differ by {percent(prior)} (night_spread)"
     text = f"nights differ by {percent(measured)}, estimated from these nights"
     if prior.source == "site":
         return f"{text} and the {percent(prior)} of this site"
-    return text if nights > ENOUGH else f"{text} and an assumption of {percent(prior)}"
+    runs = f", and of {percent(ASSUMED_RUNS)} between runs" if is_assumed else ""
+    return text if nights > ENOUGH else f"{text} and an assumption of {percent(prior)}{runs}"
 
 
 def _differ(prior: NightSpread) -> str:

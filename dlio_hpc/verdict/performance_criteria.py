@@ -157,11 +157,12 @@ def _metric(required: Limit, group: CriterionGroup, metric: MetricName, prior: N
     logs = [scale.places(values) for values in _by_night(measured)]
     level = night_intervals.level(logs, prior)
     estimate = _estimate(required, scale, level)
+    is_assumed = night_intervals.are_runs_assumed(logs, prior)
     verdict = _judged(
         required,
         estimate,
         runs=_runs_of_nights(len(measured), len(logs)),
-        about=night_intervals.about_nights(level.spread, level.nights, prior),
+        about=night_intervals.about_nights(level.spread, level.nights, prior, is_assumed),
         settled_by=functools.partial(_settled_by, level, len(measured), night_intervals.of_levels(logs, prior)),
     )
     return _check(required, group, *verdict, estimate, evidence)
@@ -193,13 +194,21 @@ def _settled_by(level: SampledLevel, runs: int, prior: NightSpread) -> str:
     """
     if prior.sd == 0:
         return _repeats_words(night_intervals.runs_needed(level.spread, runs, abs(level.value)))
-    return _nights_words(night_intervals.nights_needed(level.spread, level.nights, prior, abs(level.value)))
+    needed = night_intervals.nights_needed(level.spread, level.nights, prior, abs(level.value))
+    return _nights_words(needed, level.nights)
 
 
-def _nights_words(nights: int | None) -> str:
-    if nights is None:
+def _nights_words(needed: int | None, nights: int) -> str:
+    """Return a sentence on the nights that would settle a limit. needed: their number, with the present ones; None if
+    they are too many. nights: number of the present nights.
+    """
+    if needed is None:
         return f"the value is so close to the limit that {night_intervals.MOST} nights would not settle it"
-    return f"{nights} nights would settle it: dlio-submit ... --nights {nights}"
+    more = needed - nights
+    return (
+        f"{more} more night{'s' if more > 1 else ''} would settle it: dlio-submit ... --nights {more}, "
+        "accepted together with these runs"
+    )
 
 
 def _repeats_words(runs: int | None) -> str:
@@ -330,12 +339,13 @@ def _scaling(required: Limit, group: CriterionGroup, base: Sequence[CriterionGro
     spread, share = _of_difference(scales, prior)
     estimate = _efficiency(scales, spread, share)
     ranks = f"{base[0].ranks} rank{'s' if base[0].ranks > 1 else ''}"
+    is_assumed = night_intervals.are_runs_assumed(scales.logs, prior)
     against = _runs_of_jobs(len(base_values), len(scales.base))
     verdict = _judged(
         required,
         estimate,
         runs=f"{_runs_of_jobs(len(measured), len(scales.jobs))}, against {against} on {ranks}",
-        about=night_intervals.about_nights(spread, scales.fewest, prior),
+        about=night_intervals.about_nights(spread, scales.fewest, prior, is_assumed),
         settled_by=functools.partial(_scaling_settled_by, required, scales, spread, prior),
     )
     evidence = [_evidence(required, run, rate / group.ranks / math.exp(scales.base_level)) for run, rate in measured]
@@ -357,7 +367,8 @@ def _scaling_settled_by(required: Limit, scales: _Scales, spread: NightSpread, p
         return "more runs would settle it (--repeat)"
     margin = abs(scales.efficiency - math.log(required.value)) if required.value else math.inf
     known = night_intervals.of_levels(scales.logs, prior)
-    return _nights_words(night_intervals.nights_needed(spread, scales.fewest, known, margin, sides=2))
+    needed = night_intervals.nights_needed(spread, scales.fewest, known, margin, sides=2)
+    return _nights_words(needed, scales.fewest)
 
 
 def _by_job(groups: Sequence[CriterionGroup]) -> list[_JobRates]:

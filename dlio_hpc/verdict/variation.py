@@ -42,6 +42,9 @@ class NightSpread(NamedTuple):
 # The assumption about jobs (job_spread) holds for nights. Unlike in a study of few jobs, it loses its weight with the
 # number of nights. Ten degrees of freedom make an interval from two nights a seventh wider than if it were known.
 ASSUMED = NightSpread(job_spread.ASSUMED.sd, 10, "assumed")
+# Variation between the runs of a night, if every night has a single run. With three degrees of freedom, acceptance is
+# wrong in 1 of 100 cases even if runs differ by 10 %, and several nights soon replace the assumption.
+ASSUMED_RUNS = NightSpread(0.07, 3, "assumed")
 
 
 class SampledLevel(NamedTuple):

@@ -24,7 +24,7 @@ _EFFICIENCY = 0.7
 # Statements about a limit that the true value misses by 5 %, and about limits that it exceeds by 5 % and by 15 %.
 _MISSED, _EXCEEDED, _FAR_EXCEEDED = "missed by 5 %", "exceeded by 5 %", "exceeded by 15 %"
 _FACTORS = {_MISSED: 1 / 0.95, _EXCEEDED: 1 / 1.05, _FAR_EXCEEDED: 1 / 1.15}
-NIGHTS, REPEATS = (1, 3, 5, 8), (3, 5, 10)
+NIGHTS, REPEATS = (1, 3, 5, 8), (1, 2, 3, 5, 10)
 
 Array = np.ndarray[Any, Any]
 
