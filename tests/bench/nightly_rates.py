@@ -121,6 +121,32 @@ def _counted(nights: Array) -> list[int]:
     ]
 
 
+# Chances by which alarms are counted: at most this number a year.
+CHANCES = (1.0, 0.5, 0.2, 0.1)
+
+
+def of_chances(noise: Noise, series: int, seed: int = 6) -> list[float]:
+    """Return how many alarms a year state that they happen by chance at most as often as CHANCES, on any of their
+    nights, in series without a change. True statements are as frequent as they say.
+    """
+    drawn = noise_models.draw(noise, noise_models.flat(365), 3, series, seed)
+    stated = [chance for of_series in _mapped(_stated, list(drawn)) for chance in of_series]
+    # Alarms are regressions or improvements; a statement is about one of the two.
+    return [sum(chance <= most for chance in stated) / series / 2 for most in CHANCES]
+
+
+def _stated(nights: Array) -> list[float]:
+    """Return the rarest chance that each alarm states."""
+    chances: list[float] = []
+    before = ""
+    for judged in course(nights):
+        outcome, chance = judged.compared.outcome, judged.compared.a_year
+        if outcome in ("regression", "improved") and chance is not None:
+            chances = [*chances, chance] if outcome != before else [*chances[:-1], min(chances[-1], chance)]
+        before = outcome
+    return chances
+
+
 class Finding(NamedTuple):
     """How a drop is found. median: number of nights until it is a regression. within: share of series in which it is
     found within 3 nights, and within 10. passed: share of series that pass on the night on which the newest nights that
@@ -283,6 +309,7 @@ def tables(series: int, models: Mapping[str, Noise] = BUILT_WITH) -> Iterator[Ta
     yield _changes(kinds)
     yield _accepted(series)
     yield _suites(series)
+    yield _chances(series)
     flat = [
         (name, str(repeats), without_change(noise, repeats, series))
         for name, noise in models.items()
@@ -369,6 +396,15 @@ def _suites(series: int) -> Table:
         for among in (1, 30)
     ]
     return Table("30 suites a night without a change: regressions that begin a night, of all suites", header, cells)
+
+
+def _chances(series: int) -> Table:
+    header = ("noise", *(f"at most {chance:g} a year" for chance in CHANCES))
+    cells = [
+        (name, *(f"{rate:.2f}" for rate in of_chances(BUILT_WITH[name], series)))
+        for name in ("runs 2 %, nights 5 %", "runs 10 %", "two states, 30 % slow", "autoregression 0.5")
+    ]
+    return Table("Alarms a year without a change, by the chance that they state", header, cells)
 
 
 def bench() -> None:
