@@ -56,7 +56,7 @@ def test_thirty_suites_together_have_less_than_one_alarm_in_ten_nights() -> None
 
 
 def test_alarms_are_as_rare_as_they_state() -> None:
-    """Alarms that state at most 0.2 a year occur about 0.13 times a year: 10 in 40 years of two kinds, where more than 24
+    """Alarms that state at most 0.2 a year occur 0.13 times a year: 10 in 40 years of two kinds, where more than 24
     have a probability of 1e-4.
     """
     rates = dict(zip(nightly_rates.CHANCES, nightly_rates.of_chances(_USUAL, 40, seed=99), strict=True))
