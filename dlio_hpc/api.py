@@ -181,9 +181,10 @@ def compare(
     from dlio_hpc.verdict import comparison, selection
 
     given = list(map(str, jobs))
-    selected = selection.select(given, archive, runs, report).jobs
+    selected = selection.select(given, archive, runs, report)
     wanted = comparison.Wanted(None if metrics is None else tuple(dict.fromkeys(metrics)), tolerance, force)
-    return comparison.compare(given, selected, wanted, baseline, runs, report)
+    judged = comparison.compare(given, selected.jobs, wanted, baseline, runs, report)
+    return comparison.with_missing(judged, selected.missing)
 
 
 def accept(*jobs: str | Path, criteria: str | None = None, runs: Path = RUNS) -> "Acceptance":

@@ -11,7 +11,6 @@ from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.outputs import Outputs, page_options, write_junit
 from dlio_hpc.cli.verbs import OUTPUT, SETTINGS, argument, option, parsed, part
-from dlio_hpc.errors import Incomplete, InfrastructureError, InvalidRun
 from dlio_hpc.results.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
@@ -55,6 +54,7 @@ def compare(
     jobs, missing = selection.select(names, archive, runs, console.say)
     wanted = comparison.Wanted(tuple(dict.fromkeys(metrics)) or None, tolerance, force)
     judged = comparison.compare(names, jobs, wanted, against, runs, console.say)
+    judged = comparison.with_missing(judged, missing)
     if outputs.as_json:
         from dlio_hpc.documents import judgements
 
@@ -65,8 +65,7 @@ def compare(
         write_junit(junit, "dlio-hpc compare", _cases(judged, jobs, seconds))
     for line in missing:
         console.say(f"dlio-hpc: {line}")
-    graver = (InvalidRun.exit_code, InfrastructureError.exit_code)
-    return Incomplete.exit_code if missing and judged.exit_code not in graver else judged.exit_code
+    return judged.exit_code
 
 
 def _cases(judged: "Judgement", jobs: "Sequence[Selected]", seconds: float) -> "list[Case]":

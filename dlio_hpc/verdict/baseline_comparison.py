@@ -317,7 +317,7 @@ def _without_reference(case: _Case, near: Reference | None, differences: list[st
         differs = f"{near.name} differs in {'; '.join(differences)}"
         why = differs if case.terms.against else f"{why}; the nearest baseline: {differs}"
         advice = ["--force compares them nevertheless"]
-    history = trend.of(_nights(case), case.metric, case.site())
+    history = trend.of(_nights(case, None), case.metric, case.site())
     last = history.shifts[-1] if history.shifts else None
     is_worse = last is not None and last.ratio < 1 - case.terms.tolerance and not case.terms.against
     if not case.terms.against and not is_worse:
@@ -331,13 +331,13 @@ def _without_reference(case: _Case, near: Reference | None, differences: list[st
     return _with_outcome(verdict, "regression", f"{regression.shift_words(last)}; {why}", last)
 
 
-def _nights(case: _Case) -> list[Night]:
+def _nights(case: _Case, reference: str | None) -> list[Night]:
     """Return one Night per job: first the earlier jobs with this measurement key, then the job that is judged. A Night
-    holds the repeats of a job.
+    holds the repeats of a job. reference: time at which the reference ended, if any.
     """
     here = trend.night(case.group, case.metric)
     assert here is not None
-    return [*trend.nights(case.earlier, case.group, case.metric), here]
+    return [*trend.nights(case.earlier, case.group, case.metric, reference), here]
 
 
 def _with_outcome(verdict: Verdict, outcome: Outcome, why: str, shift: Shift | None) -> Verdict:
@@ -349,7 +349,7 @@ def _compared(case: _Case, near: Reference, there: Night, unlike: list[str]) -> 
     """Compare the job and the newest nights with the nights at the level of the reference. near: the reference. there:
     its repeats. unlike: differences between the measurement keys.
     """
-    nights, tolerance = _nights(case), case.terms.tolerance
+    nights, tolerance = _nights(case, there.ended), case.terms.tolerance
     weighed = regression.weigh(nights, there, case.metric, tolerance, not unlike, case.site, case.among)
     difference = weighed.difference
     advice = regression.advice(weighed, tolerance) if weighed.outcome == "inconclusive" else []

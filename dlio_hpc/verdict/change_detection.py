@@ -44,8 +44,9 @@ _SETTLED = 60
 # one.
 _RETURNED = 3.0
 # Newest nights are usual if the mean of as many earlier nights is this part as far from the level with this
-# probability: of a single night, and of several nights.
-_AS_FAR, _USUAL, _USUAL_MEAN = 0.8, 0.05, 0.007
+# probability: of a single night, and of several nights. No night counts as if it were farther than the mean of the
+# newest nights by more than this factor.
+_AS_FAR, _USUAL, _USUAL_MEAN, _MUCH_FARTHER = 0.8, 0.05, 0.007, 1.25
 # A level of at most this number of nights is a spell, and the number of bins of a distribution of nights.
 _SPELL_NIGHTS, _BINS = max(THRESHOLDS), 200
 # Number of standard deviations from which a night is an outlier, and the smallest number of nights for outliers.
@@ -283,14 +284,15 @@ def _deviate_of_newest(
 def _is_usual(labels: Labels, values: Floats, newest: int) -> bool:
     """Return whether the newest nights are as far from the current level as nights often are. They are if the mean of
     as many nights, drawn from the earlier nights of this level and of the spells since it began, often is nearly as
-    far.
+    far. Much farther nights count less, so that few of them do not hide a change.
     """
     earlier, last = labels[:-newest], labels[-1]
     is_current = earlier == last
     is_spell = np.bincount(labels)[earlier] <= _SPELL_NIGHTS
     is_spell[: np.argmax(is_current)] = False
     middle = median(values[:-newest][is_current])
-    far = (values - middle) * np.sign(values[-newest:].mean() - middle)
+    mean = float(values[-newest:].mean()) - middle
+    far = np.minimum((values - middle) * np.sign(mean), _MUCH_FARTHER * abs(mean))
     chance = _chance(far[:-newest][is_current | is_spell], newest, _AS_FAR * float(far[-newest:].mean()))
     return chance >= (_USUAL if newest == 1 else _USUAL_MEAN)
 

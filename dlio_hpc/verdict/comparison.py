@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan.study import Judging
+from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.results.metrics import MetricName
 from dlio_hpc.verdict import baseline_comparison, baselines, history_entry, selection
-from dlio_hpc.verdict.baseline_comparison import Judgement, Reference, Terms, Verdict
+from dlio_hpc.verdict.baseline_comparison import TOLERANCE, USUAL, Judgement, Reference, Terms, Verdict
 from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.selection import Report, Selected
 
@@ -55,6 +56,16 @@ def compare(
         terms = asked if against is None else asked._replace(against=against)
         verdicts += baseline_comparison.judge(mine, selection.entries(folder, report), active[folder], terms).verdicts
     return baseline_comparison.summed(verdicts)
+
+
+def with_missing(judged: Judgement, missing: Sequence[str]) -> Judgement:
+    """Return a judgement that also says what is missing. missing: a line for each study that lacks measurements."""
+    code = OUTCOMES["incomplete"].exit_code
+    verdicts = [
+        Verdict(study, USUAL.metrics[0], "incomplete", code, text.strip(), TOLERANCE)
+        for study, _, text in (line.partition(":") for line in missing)
+    ]
+    return baseline_comparison.summed([*judged.verdicts, *verdicts]) if verdicts else judged
 
 
 def _references(name: str, folder: Path, runs: Path, report: Report) -> tuple[Reference, ...]:

@@ -132,6 +132,13 @@ class Entry(Struct, frozen=True):
     night: int = 0
     schema: int = 1
 
+    @property
+    def is_invalid(self) -> bool:
+        """Whether the job as a whole is invalid although none of its runs has a fault, for example because the dataset
+        changed while the job ran.
+        """
+        return self.exit_code == InvalidRun.exit_code and all(run.fault is None for run in self.measurements)
+
 
 def of(outcome: JobOutcome) -> Entry:
     """Return the entry of a job. The result is the same whether the job was read from its directory or from its
@@ -256,9 +263,9 @@ def _merged(jobs: Sequence[Entry]) -> list[Entry]:
     counted = _counted(jobs)
     if not any(job.night for job in jobs):
         return [_joined(jobs, [counts.run for counts in counted], jobs[0].study)]
-    by_night: dict[date, list[int]] = {}
+    by_night: dict[tuple[date, int], list[int]] = {}
     for number, job in enumerate(jobs):
-        by_night.setdefault(units.night_of(job.ended), []).append(number)
+        by_night.setdefault((units.night_of(job.ended), job.night), []).append(number)
     measuring = {counts.job for counts in counted if counts.run.kind == "measure"}
     merged = []
     for _, numbers in sorted(by_night.items()):
@@ -290,7 +297,7 @@ def _joined(jobs: Sequence[Entry], runs: Sequence[Measurement], name: str) -> En
     invalidates good runs. runs: the runs of these jobs that count. name: name of the entry.
     """
     lost = not runs or any(run.kind == "measure" and not run.is_good for run in runs)
-    faulty = [job for job in jobs if job.fault is not None and (lost or _invalidates_good_runs(job))]
+    faulty = [job for job in jobs if job.fault is not None and (lost or job.is_invalid)]
     newest = jobs[-1]
     return structs.replace(
         newest,
@@ -304,13 +311,6 @@ def _joined(jobs: Sequence[Entry], runs: Sequence[Measurement], name: str) -> En
         workloads={digest: workload for job in jobs for digest, workload in job.workloads.items()},
         measurements=tuple(runs),
     )
-
-
-def _invalidates_good_runs(job: Entry) -> bool:
-    """Return whether the job as a whole is invalid although none of its runs has a fault, for example because the
-    dataset changed while the job ran.
-    """
-    return job.exit_code == InvalidRun.exit_code and all(run.fault is None for run in job.measurements)
 
 
 def _measurement(outcome: JobOutcome, run: RunOutcome) -> Measurement:

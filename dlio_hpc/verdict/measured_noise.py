@@ -58,6 +58,7 @@ def site_history(entries: Sequence[Entry], site: str) -> SiteHistory:
     groups = [
         group
         for entry in jobs
+        if not entry.is_invalid
         for group in run_groups.of(entry)
         if group.key.site == site and group.faulty is None and group.is_of_storage and group.good
     ]

@@ -53,13 +53,16 @@ def level(nights: Sequence[Floats], prior: NightSpread) -> SampledLevel:
 def of_levels(nights: Sequence[Floats], prior: NightSpread) -> NightSpread:
     """Return what is known about the variation between the levels of nights: that between nights, and the noise of the
     runs of a night, which is assumed if every night has a single run. What a site shows already contains the noise of
-    runs.
+    runs, unless the runs of these nights differ by more.
     """
     noise = ASSUMED_RUNS if are_runs_assumed(nights, prior) else _noise_of_runs(nights)
-    if prior.sd == 0 or prior.source == "site" or noise.sd == 0:
+    if prior.sd == 0 or noise.sd == 0:
         return prior
     shares = [(_OF_MEDIAN if 2 < len(runs) < _FEW else 1) / len(runs) for runs in nights]
-    variance, df = job_spread.combined([prior.sd**2, noise.sd**2 * float(np.mean(shares))], [prior.df, noise.df])
+    of_runs = noise.sd**2 * float(np.mean(shares))
+    if prior.source == "site" and of_runs <= prior.sd**2:
+        return prior
+    variance, df = job_spread.combined([prior.sd**2, of_runs], [prior.df, noise.df])
     return NightSpread(math.sqrt(variance), df, prior.source)
 
 

@@ -101,10 +101,16 @@ def _nights(jobs: Sequence[JobLevel], reference: int | None) -> tuple[range, ...
 
 
 def _usual(jobs: Sequence[JobLevel]) -> float:
-    """Return the variance of the mean of a job's runs, from all jobs."""
-    dfs = np.array([job.runs - 1 for job in jobs])
-    variances = np.array([job.variance for job in jobs])
-    return float((dfs * variances).sum() / max(1, dfs.sum()) * np.mean([1 / job.runs for job in jobs]))
+    """Return the variance of the mean of a job's runs, from all jobs. Up to half of the jobs may be unusually
+    scattered.
+    """
+    dfs = np.array([job.runs - 1 for job in jobs if job.runs > 1])
+    if not len(dfs):
+        return 0.0
+    variances = np.array([job.variance for job in jobs if job.runs > 1])
+    # The median of a variance is smaller than its mean (E. B. Wilson and M. M. Hilferty, PNAS 17, 1931).
+    of_half = median(variances / (1 - 2 / (9 * dfs)) ** 3)
+    return min(of_half, float((dfs * variances).sum() / dfs.sum())) * float(np.mean([1 / job.runs for job in jobs]))
 
 
 def _scatter(jobs: Sequence[JobLevel], usual: float) -> float:

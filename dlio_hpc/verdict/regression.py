@@ -29,6 +29,8 @@ _MOST_A_NIGHT = 0.1
 # A reference belongs to the level after a change that begins at most this number of nights after it, if it resembles
 # that level more.
 _MISDATED = 5
+# Number of nights for which a drop must have lasted before the reference, so that the reference accepts it.
+_ACCEPTED = 2
 # The newest nights are in doubt from this normal deviate, and the largest number of such nights.
 _DOUBTFUL, _NEWEST = 2.0, 3
 # Outcomes that state a difference.
@@ -66,7 +68,9 @@ class Weighed(NamedTuple):
     spread: variation between nights. trend: the history. shift: change of level since the reference that makes the
     outcome a regression; None if there is none. a_year: number of such differences that occur by chance in a year; None
     if there is no difference. among: number of measurements of the site if such a difference is too frequent among
-    them; otherwise 1. doubt: what keeps the outcome from being `pass`; None if nothing does.
+    them; otherwise 1. doubt: what keeps the outcome from being `pass`; None if nothing does. latest: latest change of
+    level, if it is a drop beyond the tolerance that is no regression against the reference; otherwise None.
+    is_accepted: whether it is clear that this drop began before the reference, which thus accepts it, or well after it.
     """
 
     outcome: Outcome
@@ -79,6 +83,8 @@ class Weighed(NamedTuple):
     a_year: float | None
     among: int = 1
     doubt: Doubt | None = None
+    latest: Shift | None = None
+    is_accepted: bool = True
 
 
 def outcome_of(difference: LevelDifference, tolerance: float, is_changed: bool) -> Outcome:
@@ -104,21 +110,23 @@ def weigh(
     """Compare the last item of `nights`, the job to judge, with `reference`. nights: one Night for each job in the
     history, oldest first, followed by the Night of the job to judge. reference: the Night of the reference. A Night
     holds the repeats of a job. is_same_key: whether the measurement keys of job and reference are equal. If they are
-    not, the job is compared with the reference alone. site: function that returns knowledge about the variation between
-    nights from other measurements. among: number of measurements of the site on a night. The more they are, the rarer a
-    regression by chance must be.
+    not, or if the reference is newer than the job, the job is compared with the reference alone. site: function that
+    returns knowledge about the variation between nights from other measurements. among: number of measurements of the
+    site on a night. The more they are, the rarer a regression by chance must be.
     """
     if nights[-1].job == reference.job:
         return _itself(nights, metric, site())
-    if not is_same_key:
+    if not is_same_key or reference.ended > nights[-1].ended:
         return _single(nights, reference, metric, tolerance, site(), among)
     series, place = _with_reference(nights, reference)
     known = site()
     followed = trend.followed(series, metric, known, place)
     at = followed.series.place(place)
     result = compared(followed.course, at, tolerance, among)
+    latest = None if result.outcome == "regression" else _latest(followed, at, tolerance)
+    is_accepted = latest is None or not at - _ACCEPTED < followed.changes[-1].at <= at + _MISDATED
     return Weighed(
-        outcome=result.outcome,
+        outcome="inconclusive" if result.outcome == "pass" and not is_accepted else result.outcome,
         difference=result.difference,
         newest=len(result.levels.newest),
         before=len(result.levels.before),
@@ -128,6 +136,8 @@ def weigh(
         a_year=result.a_year,
         among=1 if result.is_rare else among,
         doubt=result.doubt,
+        latest=latest,
+        is_accepted=is_accepted,
     )
 
 
@@ -309,6 +319,16 @@ def _shift(followed: Followed, reference: int) -> Shift | None:
     return min(later, key=lambda shift: shift.ratio, default=None)
 
 
+def _latest(followed: Followed, reference: int, tolerance: float) -> Shift | None:
+    """Return the latest change if it is a drop beyond the tolerance that begins shortly before the reference or later.
+    The reference may be as bad, or a better level in between may hide the drop.
+    """
+    if not followed.changes or followed.changes[-1].until <= reference - _MISDATED:
+        return None
+    shift = followed.trend.shifts[-1]
+    return shift if shift.ratio < 1 - tolerance else None
+
+
 def percent(ratio: float, better: str = "better", worse: str = "worse") -> str:
     """Return a ratio as a phrase, such as "5.2 % worse". Return "as good" if the ratio is close to 1."""
     change = 100 * (ratio - 1)
@@ -385,6 +405,10 @@ def sentence(weighed: Weighed, name: str) -> str:
         text += f"; {subject} by chance {chance_words(weighed.a_year)}"
         if weighed.among > 1:
             text += f", too often among the site's {weighed.among} measurements"
+    if weighed.trend.weekend is not None:
+        text += f"; weekends are {percent(weighed.trend.weekend)}, which is taken out"
+    if weighed.latest is not None:
+        text += f"; the latest change: {shift_words(weighed.latest)}"
     if weighed.doubt is not None:
         nights = "night" if weighed.doubt.nights == 1 else nights_words(weighed.doubt.nights)
         text = f"{percent(math.exp(weighed.doubt.value))} on the newest {nights} than before; {text}"
@@ -408,6 +432,8 @@ def noise_words(noise: float, source: NoiseSource) -> str:
 
 def advice(weighed: Weighed, tolerance: float) -> list[str]:
     """Return advice on how to make the verdict conclusive, one item per line."""
+    if not weighed.is_accepted:
+        return ["the level fell with the baseline; if the new level is right, accept a later night as the baseline"]
     if weighed.doubt is not None:
         return ["the next nights show whether the level has changed"]
     least = math.ceil(1000 * weighed.difference.half) / 10

@@ -67,7 +67,7 @@ def _groups(history: Sequence[Entry]) -> dict[Key, list[Group]]:
     """Return the groups that show how much nights differ, by their measurement keys: good measurements of storage."""
     by_key: dict[Key, list[Group]] = {}
     for entry in history:
-        groups = run_groups.of(entry)
+        groups = () if entry.is_invalid else run_groups.of(entry)
         for group in groups:
             if group.is_of_storage and group.faulty is None and run_groups.alone(groups, group):
                 by_key.setdefault(group.key, []).append(group)

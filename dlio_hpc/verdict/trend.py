@@ -16,8 +16,8 @@ from dlio_hpc.verdict.night_series import NightSeries
 from dlio_hpc.verdict.run_groups import Group
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread
 
-# Maximum number of jobs that are used. Older jobs are ignored.
-MOST = 400
+# Maximum number of jobs that are used. Older jobs are ignored, except this number before and after a reference.
+MOST, _NEAR_REFERENCE = 400, 60
 
 
 class Night(Struct, frozen=True):
@@ -87,23 +87,30 @@ def night(group: Group, metric: MetricName) -> Night | None:
     return Night(group.job, group.ended, values) if values and min(values) > 0 else None
 
 
-def nights(history: Sequence[Entry], like: Group, metric: MetricName) -> list[Night]:
+def nights(history: Sequence[Entry], like: Group, metric: MetricName, reference: str | None = None) -> list[Night]:
     """Return a Night for each job that has the measurement key of `like`, oldest first, but only the latest MOST (400)
-    jobs. Jobs with a faulty run, or with several datasets for that key, are left out. If the runs of `like` read from
-    storage, only jobs whose runs read from storage are included. Otherwise, only jobs whose runs did not read from
-    storage are included.
+    jobs and those near the reference. Invalid jobs, jobs with a faulty run, or with several datasets for that key, are
+    left out. If the runs of `like` read from storage, only jobs whose runs read from storage are included. Otherwise,
+    only jobs whose runs did not read from storage are included. reference: time at which the reference ended, if any.
     """
     kept = []
     for entry in history:
-        groups = [group for group in run_groups.of(entry) if group.key == like.key]
+        groups = [] if entry.is_invalid else [group for group in run_groups.of(entry) if group.key == like.key]
         if len(groups) == 1 and groups[0].faulty is None and groups[0].is_of_storage == like.is_of_storage:
             kept.append(night(groups[0], metric))
-    return in_order(kept)
+    return in_order(kept, reference)
 
 
-def in_order(nights: Iterable[Night | None]) -> list[Night]:
-    """Return the latest MOST (400) nights, oldest first. None is left out."""
-    return sorted((past for past in nights if past is not None), key=lambda past: (past.ended, past.job))[-MOST:]
+def in_order(nights: Iterable[Night | None], reference: str | None = None) -> list[Night]:
+    """Return the latest MOST (400) nights and those near the reference, oldest first. None is left out. reference: as
+    for nights().
+    """
+    ordered = sorted((past for past in nights if past is not None), key=lambda past: (past.ended, past.job))
+    older, newest = ordered[:-MOST], ordered[-MOST:]
+    if reference is None or not older:
+        return newest
+    place = sum(past.ended <= reference for past in older)
+    return [*older[max(0, place - _NEAR_REFERENCE) : place + _NEAR_REFERENCE], *newest]
 
 
 def spread(series: Sequence[Night], metric: MetricName) -> NightSpread:
