@@ -28,7 +28,7 @@ from dlio_hpc.reports.figures import acceptance_plots
 from dlio_hpc.results import run_result
 from dlio_hpc.results.run_result import Epoch
 from dlio_hpc.units import Size
-from dlio_hpc.verdict import acceptance, criteria_file, history, history_entry, junit
+from dlio_hpc.verdict import acceptance, criteria_file, history, history_entry, junit, night_intervals
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.criteria_file import Criteria, Criterion
 from dlio_hpc.verdict.criterion_result import Check, evidence_lines
@@ -1301,3 +1301,10 @@ def test_what_was_just_written_is_cached_unless_it_is_passed_or_dropped(
     judged = run("dlio-hpc", "accept", done.job["job"], "--criteria", "mine.yaml")
     assert judged.code == code, judged.out
     assert ("would defeat the cache: -S reader.direct=true" in judged.out) == (code == 4)
+
+
+def test_runs_that_differ_more_than_the_nights_of_a_quiet_site_count() -> None:
+    quiet = NightSpread(0.002, 30, "site")
+    wild = night_intervals.of_levels([np.log([60.0, 100.0, 101.0])], quiet)
+    assert wild.sd > 0.1
+    assert night_intervals.of_levels([np.log([100.0, 100.1, 99.9])], quiet) == quiet

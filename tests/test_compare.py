@@ -15,7 +15,7 @@ from dlio_hpc.files import archive
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.reports import regression_rows, verdict_banners
-from dlio_hpc.verdict import baseline_comparison, baselines, history, history_entry, regression, site_spread
+from dlio_hpc.verdict import baseline_comparison, baselines, history, history_entry, regression, site_spread, trend
 from dlio_hpc.verdict.baseline_comparison import Judgement, Terms, Verdict
 from dlio_hpc.verdict.history_entry import Entry
 from tests import nights, studies
@@ -188,6 +188,64 @@ def test_unusually_bad_newest_nights_do_not_pass(lows: list[float], outcome: str
     assert verdict.newest > 2
     assert verdict.why.startswith(begin)
     assert ("newest" in verdict.why) == (verdict.advice == ("the next nights show whether the level has changed",))
+
+
+def _of(logs: Sequence[float]) -> list[Entry]:
+    """Return a job a night. logs: logarithms of its level, relative to 100 samples/s."""
+    return [nights.entry(night, [100 * math.exp(log)] * 3) for night, log in enumerate(logs)]
+
+
+def _against(made: Sequence[Entry], baseline: int, job: int = -1) -> Verdict:
+    """Compare a job with a baseline among these jobs, with a tolerance of 5 %."""
+    terms = Terms(tolerance=0.05)
+    (verdict,) = baseline_comparison.judge([made[job]], made, [nights.accepted(made[baseline])], terms).verdicts
+    return verdict
+
+
+def test_a_drop_that_begins_with_the_baseline_does_not_pass() -> None:
+    """The baseline is a bad night at the old level, or the first night at the new one: nobody can tell."""
+    noise = [0.03 * math.sin(9 * night) for night in range(90)]
+    made = _of([log - 0.08 * (night == 29) - 0.105 * (night >= 30) for night, log in enumerate(noise)])
+    verdict = _against(made, 29)
+    assert verdict.outcome == "inconclusive"
+    assert "the latest change: " in verdict.why
+    assert "accept a later night as the baseline" in verdict.advice[0]
+    assert _against(made, 20).outcome == "regression"
+    assert _against(made, 40).outcome == "pass"
+
+
+def test_a_baseline_that_is_older_than_the_jobs_that_are_used_keeps_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trend, "MOST", 40)
+    monkeypatch.setattr(trend, "_NEAR_REFERENCE", 15)
+    made = _of([0.02 * math.sin(9 * night) - 0.16 * (night >= 12) for night in range(100)])
+    verdict = _against(made, 0)
+    assert verdict.outcome == "regression"
+    assert verdict.before == 12
+    assert verdict.trend is not None
+    assert len(verdict.trend.nights) == 1 + 15 + 40 + 1
+
+
+def test_an_earlier_outage_does_not_hide_a_drop() -> None:
+    logs = [0.02 * math.sin(9 * night) for night in range(66)]
+    outage = [log - 0.7 * (20 <= night < 25) - 0.22 * (night >= 56) for night, log in enumerate(logs)]
+    assert _against(_of(outage), 0).outcome == "regression"
+    bad_night = [log - 0.9 * (night == 10) - 0.22 * (night >= 56) for night, log in enumerate(logs)]
+    assert _against(_of(bad_night), 0).outcome == "regression"
+
+
+def test_invalid_jobs_are_no_nights_of_the_history() -> None:
+    bad = [nights.entry(1 + night, [50.0] * 3, fault="the dataset changed", exit_code=3) for night in range(4)]
+    verdict = _judge(nights.entry(6, [100.0, 100.2, 99.8]), *bad)
+    assert (verdict.outcome, verdict.newest) == ("pass", 1)
+    assert verdict.trend is not None
+    assert not {night.job for night in verdict.trend.nights} & {entry.job for entry in bad}
+
+
+def test_a_job_is_compared_with_a_newer_baseline_alone() -> None:
+    made = _of([0.01 * math.sin(9 * night) - 0.22 * (night < 20) for night in range(60)])
+    verdict = _against(made, 50, job=10)
+    assert verdict.outcome == "regression"
+    assert verdict.ratio == pytest.approx(0.8, rel=0.03)
 
 
 def test_unlike_keys_are_refused_with_the_difference_named() -> None:
@@ -445,6 +503,8 @@ def test_a_study_that_is_not_whole(tmp_path: Path, run: Run) -> None:
     studies.write(studies.make(runs, points, repeat=1, name="cut"), lambda point, _: None if point else 1.0, "timeout")
     lacking = run("dlio-hpc", "compare", "cut", "cut", "--junit", "j.xml", "--archive", runs)
     assert lacking.code == 7
+    assert "1 incomplete" in lacking.out
+    assert ET.parse(tmp_path / "j.xml").getroot().get("errors") == "1"
     assert lacking.err.count("cut: 1 of 2 measurements are missing\n") == 1
     assert "junit: j.xml\n" in lacking.err
     studies.write(studies.make(runs, points, name="live"), lambda _, __: 1.0, "running")

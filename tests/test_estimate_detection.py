@@ -191,6 +191,7 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     (("--power", "90%"), "--power: it belongs to --detect; add the size of a drop: --detect 5%"),
     (("--error", "5%"), "--error: it belongs to --detect"),
     (("--tolerance", "5%"), "--tolerance: it belongs to --detect"),
+    (("--detect", "5%", "--power", "99.99%"), "--power 99.99%: expected at most 99%"),
     (("--detect", "5%", "--power", "4%", "--error", "5%"), "--power 4%: expected more than --error, which is 5%"),
     (("--detect", "5%", "--error", "0.1%"), "--error 0.1%: expected at least 0.5%"),
     (("--detect", "5%", "--tolerance", "5%"), "--tolerance 5%: expected less than --detect, which is 5%"),

@@ -338,3 +338,11 @@ def test_trends_are_those_of_nights(study: list[Entry]) -> None:
     (group,) = run_groups.of(study[0])
     series = trend.nights(history_entry.together(study), group, "samples_per_s")
     assert [len(night.values) for night in series] == [3, 2, 4]
+
+
+def test_planned_nights_that_end_on_the_same_date_are_not_merged() -> None:
+    study = [_job(1, 1, VALUES[0], day=1), _job(2, 2, VALUES[1], day=1)]
+    assert [(entry.job, len(entry.measurements)) for entry in history_entry.together(study)] == [
+        (JOBS[0], 3),
+        (JOBS[1], 2),
+    ]

@@ -58,6 +58,12 @@ def test_weekends_are_taken_out_when_they_are_significant() -> None:
     assert night_series.of([_job(night, level) for night, level in enumerate(noise)]).weekend is None
 
 
+def test_nights_stay_unusually_scattered_if_there_are_many_of_them() -> None:
+    usual = [_job(night, 0.0, 0.011, 0.02) for night in range(8)]
+    series = night_series.of([*usual, *(_job(8 + night, 0.0, 0.4, 0.7) for night in range(6))])
+    assert list(series.extra > 0.01) == [False] * 8 + [True] * 6
+
+
 def test_prior_knowledge_is_at_least_what_runs_explain() -> None:
     series = night_series.of([_job(night, 0.0, 0.3, 0.6) for night in range(3)])
     assert series.runs == pytest.approx(math.pi / 2 * 0.09 / 3)

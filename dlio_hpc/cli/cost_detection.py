@@ -12,8 +12,8 @@ from dlio_hpc.plan.planned import Planned
 if TYPE_CHECKING:
     from dlio_hpc.verdict.campaign_cost import DetectionPlan
 
-# Smallest --error, since rarer errors would need more drawn series, and the limit of --detect.
-_LEAST_ERROR, _LARGEST = 0.005, 0.9
+# Smallest --error and largest --power, since rarer cases would need more drawn series, and the limit of --detect.
+_LEAST_ERROR, _MOST_POWER, _LARGEST = 0.005, 0.99, 0.9
 
 
 class Sought(NamedTuple):
@@ -41,6 +41,8 @@ def sought(
         raise click.UsageError(f"--detect {_percent(detect)}: expected less than {_percent(_LARGEST)}")
     if error is not None and error < _LEAST_ERROR:
         raise click.UsageError(f"--error {_percent(error)}: expected at least {_percent(_LEAST_ERROR)}")
+    if power > _MOST_POWER:
+        raise click.UsageError(f"--power {_percent(power)}: expected at most {_percent(_MOST_POWER)}")
     if error is not None and power <= error:
         raise click.UsageError(
             f"--power {_percent(power)}: expected more than --error, which is {_percent(error)}; usual are 80% and 5%"

@@ -59,11 +59,15 @@ def compare(
 
 
 def with_missing(judged: Judgement, missing: Sequence[str]) -> Judgement:
-    """Return a judgement that also says what is missing. missing: a line for each study that lacks measurements."""
+    """Return a judgement that also says what is missing, unless a verdict on the study does. missing: a line for each
+    study that lacks measurements.
+    """
     code = OUTCOMES["incomplete"].exit_code
+    known = [verdict.job for verdict in judged.verdicts if verdict.outcome == "incomplete"]
     verdicts = [
         Verdict(study, USUAL.metrics[0], "incomplete", code, text.strip(), TOLERANCE)
         for study, _, text in (line.partition(":") for line in missing)
+        if not any(job == study or job.startswith(f"{study}-") for job in known)
     ]
     return baseline_comparison.summed([*judged.verdicts, *verdicts]) if verdicts else judged
 
