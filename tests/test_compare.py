@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from dlio_hpc import units
 from dlio_hpc.analysis import students_t
 from dlio_hpc.files import archive
 from dlio_hpc.records import job_outcome
@@ -248,6 +249,13 @@ def test_invalid_jobs_are_no_nights_of_the_history() -> None:
     assert (verdict.outcome, verdict.newest) == ("pass", 1)
     assert verdict.trend is not None
     assert not {night.job for night in verdict.trend.nights} & {entry.job for entry in bad}
+
+
+def test_a_difference_of_weekends_that_is_taken_out_is_said() -> None:
+    is_weekend = [units.night_of(nights.day(night)).weekday() > 4 for night in range(60)]
+    made = _of([0.01 * math.sin(9 * night) - 0.1 * weekend for night, weekend in enumerate(is_weekend)])
+    assert "; weekends are 9.5 % worse, which is taken out" in _against(made, 1).why
+    assert "weekends" not in _against(made[:10], 1).why
 
 
 def test_a_job_is_compared_with_a_newer_baseline_alone() -> None:
