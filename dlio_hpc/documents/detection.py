@@ -59,13 +59,13 @@ class DetectionDocument(Struct, frozen=True):
     night_spread: float
     """Standard deviation of logarithms between nights."""
     night_spread_from: Origin
-    """Where it comes from: nights of the measurement, other measurements of the site, or an assumption."""
+    """Source of night_spread: nights of the measurement, other measurements of the site, or an assumption."""
     night_spread_count: int
     """Number of these nights, or of these measurements; 0 for an assumption."""
     run_spread: float
     """Standard deviation of logarithms between the runs of a job."""
     run_spread_from: Origin
-    """Where it comes from."""
+    """Source of run_spread: jobs of the measurement, other measurements of the site, or an assumption."""
     history_nights: int
     """Nights of the measurement at its current level."""
     campaigns: list[CampaignDocument]

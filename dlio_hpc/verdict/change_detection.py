@@ -91,9 +91,15 @@ class CourseSpread(NamedTuple):
 
     def error(self, count: int) -> float:
         """Return the variance of the mean of `count` consecutive nights."""
-        rho = self.correlation
-        inflation = (1 + rho) / (1 - rho) - 2 * rho * (1 - rho**count) / (count * (1 - rho) ** 2)
-        return self.sd**2 * inflation / count
+        return self.sd**2 * float(error_share(self.correlation, count))
+
+
+def error_share(correlation: float | Floats, count: int) -> float | Floats:
+    """Return the variance of the mean of `count` consecutive nights, divided by that of a night. correlation: between
+    consecutive nights.
+    """
+    rho = correlation
+    return ((1 + rho) / (1 - rho) - 2 * rho * (1 - rho**count) / (count * (1 - rho) ** 2)) / count
 
 
 class Alarm(NamedTuple):

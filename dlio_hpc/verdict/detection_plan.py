@@ -14,7 +14,7 @@ import numpy as np
 from dlio_hpc.analysis.robust import Floats
 from dlio_hpc.verdict import change_detection, drawn_nights, night_intervals, night_series
 from dlio_hpc.verdict.change_detection import EASED, Alarm
-from dlio_hpc.verdict.variation import NightSpread
+from dlio_hpc.verdict.variation import OF_MEDIAN, NightSpread
 
 # Largest number of nights that a plan asks for.
 MOST = 60
@@ -45,7 +45,7 @@ class CampaignNoise(NamedTuple):
 
     def prior(self, repeats: int) -> NightSpread:
         """Return the knowledge with which `compare` begins. A single run does not show how much runs differ."""
-        shown = night_series.MEDIAN * self.runs**2 / repeats if repeats > 1 else 0.0
+        shown = OF_MEDIAN * self.runs**2 / repeats if repeats > 1 else 0.0
         return night_series.with_runs(self.site, shown)
 
 

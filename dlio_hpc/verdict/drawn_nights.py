@@ -46,9 +46,7 @@ class _Spreads(NamedTuple):
 
     def error(self, count: int) -> Floats:
         """Return the variance of the mean of `count` consecutive nights."""
-        rho = self.correlation
-        inflation = (1 + rho) / (1 - rho) - 2 * rho * (1 - rho**count) / (count * (1 - rho) ** 2)
-        return np.asarray(self.variance * inflation / count)
+        return np.asarray(self.variance * change_detection.error_share(self.correlation, count))
 
 
 class _Alarms(NamedTuple):

@@ -23,7 +23,7 @@ from dlio_hpc.verdict.run_groups import Group
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread
 
 # Standard deviation of the runs of a job that is assumed if no job of the site shows it.
-ASSUMED_RUNS = 0.02
+PLANNED_RUNS = 0.02
 # Where a part of the noise comes from: the measurement itself, other measurements of its site, or an assumption.
 Origin = Literal["measurement", "site", "assumed"]
 
@@ -65,13 +65,8 @@ def site_history(entries: Sequence[Entry], site: str) -> SiteHistory:
     by_key: dict[Key, list[Group]] = {}
     for group in groups:
         by_key.setdefault(group.key, []).append(group)
-    spreads = {}
-    for key, of_key in by_key.items():
-        metric = of_key[-1].main_metric
-        nights = trend.in_order(trend.night(group, metric) for group in of_key)
-        if len(nights) > 1:
-            spreads[key] = trend.spread(nights, metric)
-    return SiteHistory(jobs, groups, spreads)
+    known = {key: trend.spread(of_key, of_key[-1].main_metric) for key, of_key in by_key.items()}
+    return SiteHistory(jobs, groups, {key: spread for key, spread in known.items() if spread is not None})
 
 
 def of_run(history: SiteHistory, plan: Plan, run: Run, metrics: Sequence[MetricName]) -> list[KnownNoise]:
@@ -144,7 +139,7 @@ def _elsewhere(history: SiteHistory, key: Key | None, title: str, metric: Metric
     ]
     runs, share, is_shown = _of_jobs(of_jobs)
     runs_from: Origin = "site" if is_shown else "assumed"
-    runs = runs if is_shown else ASSUMED_RUNS
+    runs = runs if is_shown else PLANNED_RUNS
     if site.source == ASSUMED.source:
         return KnownNoise(title, CampaignNoise(site.sd, runs, site), "assumed", runs_from, 0, 0)
     noise = CampaignNoise(_without_runs(site.sd, runs, share), runs, site)

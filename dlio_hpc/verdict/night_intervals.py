@@ -11,15 +11,12 @@ from dlio_hpc.analysis.robust import Floats
 from dlio_hpc.analysis.study import job_spread
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import variation
-from dlio_hpc.verdict.variation import ASSUMED, ASSUMED_RUNS, ENOUGH, NightSpread, SampledLevel
+from dlio_hpc.verdict.variation import ASSUMED, ASSUMED_RUNS, ENOUGH, FEW, OF_MEDIAN, NightSpread, SampledLevel
 
 # Two-sided confidence of an interval: 2 % lie beyond each end.
 CONFIDENCE = 0.96
 # Largest number of nights, or of runs, that is recommended.
 MOST = 50
-# Variance of the median of a few values, divided by that of their mean; largest value, which many values have.
-_OF_MEDIAN = math.pi / 2
-_FEW = 5
 
 
 class LimitScale(NamedTuple):
@@ -58,7 +55,7 @@ def of_levels(nights: Sequence[Floats], prior: NightSpread) -> NightSpread:
     noise = ASSUMED_RUNS if are_runs_assumed(nights, prior) else _noise_of_runs(nights)
     if prior.sd == 0 or noise.sd == 0:
         return prior
-    shares = [(_OF_MEDIAN if 2 < len(runs) < _FEW else 1) / len(runs) for runs in nights]
+    shares = [(OF_MEDIAN if 2 < len(runs) < FEW else 1) / len(runs) for runs in nights]
     of_runs = noise.sd**2 * float(np.mean(shares))
     if prior.source == "site" and of_runs <= prior.sd**2:
         return prior

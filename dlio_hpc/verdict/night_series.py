@@ -10,7 +10,7 @@ import numpy as np
 
 from dlio_hpc.analysis.robust import Floats, median
 from dlio_hpc.verdict import variation
-from dlio_hpc.verdict.variation import NightSpread
+from dlio_hpc.verdict.variation import OF_MEDIAN, NightSpread
 
 # A night's runs are unusually scattered if their variance exceeds the usual one by this factor.
 _SCATTERED = 6.0
@@ -18,8 +18,6 @@ _SCATTERED = 6.0
 # which it is taken out, and the number of neighbours on either side that a night is compared with.
 _WEEKEND_NIGHTS, _WEEKEND_DEVIATE, _NEIGHBOURS = 4, 4.0, 3
 _FRIDAY = 4
-# Variance of the median of normal values, relative to that of their mean.
-MEDIAN = math.pi / 2
 
 
 class JobLevel(NamedTuple):
@@ -74,7 +72,7 @@ def of(jobs: Sequence[JobLevel], reference: int | None = None) -> NightSeries:
     weekend = _weekend(values, dates)
     if weekend is not None:
         values = values - weekend * np.array([_is_weekend(day) for day in dates])
-    return NightSeries(values, extra, nights, MEDIAN * runs, weekend)
+    return NightSeries(values, extra, nights, OF_MEDIAN * runs, weekend)
 
 
 def prior(series: NightSeries, site: NightSpread) -> NightSpread:
@@ -120,7 +118,7 @@ def _scatter(jobs: Sequence[JobLevel], usual: float) -> float:
     added = 0.0
     for job in jobs:
         variance = job.variance / job.runs
-        added += MEDIAN * variance if variance > _SCATTERED * usual else 0.0
+        added += OF_MEDIAN * variance if variance > _SCATTERED * usual else 0.0
     return added / len(jobs) ** 2
 
 

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Sequence
-from datetime import date
+from datetime import date, timedelta
 
 from dlio_hpc import units
 from dlio_hpc.results.metrics import MetricName
@@ -51,8 +51,8 @@ def _of(history: Sequence[Entry], is_own_used: bool) -> NightPrior:
 
     @functools.cache
     def spreads(metric: MetricName) -> dict[Key, NightSpread]:
-        series = {key: trend.in_order(trend.night(group, metric) for group in by_key()[key]) for key in by_key()}
-        return {key: trend.spread(nights, metric) for key, nights in series.items() if len(nights) > 1}
+        known = {key: trend.spread(groups, metric) for key, groups in by_key().items()}
+        return {key: spread for key, spread in known.items() if spread is not None}
 
     def prior(key: Key, metric: MetricName) -> NightSpread:
         known = spreads(metric).items()
@@ -80,10 +80,11 @@ def among(history: Sequence[Entry], entry: Entry) -> int:
     """
     own = {run.key for run in entry.measurements if run.kind == "measure"}
     sites, night = {key.site for key in own}, units.night_of(entry.ended)
+    # Most of a history is older. Comparing dates is much faster than finding nights, which differ by a day at most.
+    oldest = str(night - timedelta(days=_WEEK + 2))
     nights: dict[Key, set[date]] = {}
     for past in history:
-        of_past = units.night_of(past.ended)
-        if (night - of_past).days <= _WEEK:
+        if past.ended >= oldest and (night - (of_past := units.night_of(past.ended))).days <= _WEEK:
             for run in past.measurements:
                 if run.kind == "measure" and run.key.site in sites:
                     nights.setdefault(run.key, set()).add(of_past)

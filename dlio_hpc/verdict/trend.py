@@ -113,9 +113,12 @@ def in_order(nights: Iterable[Night | None], reference: str | None = None) -> li
     return [*older[max(0, place - _NEAR_REFERENCE) : place + _NEAR_REFERENCE], *newest]
 
 
-def spread(series: Sequence[Night], metric: MetricName) -> NightSpread:
-    """Return the variation between the nights of a series whose level may change."""
-    return variation.of_differences(night_series.of(_jobs(series, metric)).values)
+def spread(groups: Sequence[Group], metric: MetricName) -> NightSpread | None:
+    """Return the variation between the nights of groups with one measurement key, whose level may change. Return None
+    if fewer than two groups have the metric.
+    """
+    series = in_order(night(group, metric) for group in groups)
+    return variation.of_differences(night_series.of(_jobs(series, metric)).values) if len(series) > 1 else None
 
 
 def of(series: Sequence[Night], metric: MetricName, site: NightSpread = ASSUMED) -> Trend:

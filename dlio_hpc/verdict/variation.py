@@ -21,6 +21,10 @@ from dlio_hpc.results.metrics import METRICS, MetricName
 NoiseSource = Literal["nights", "site", "assumed", "runs", "given"]
 # A run is far from the others if it deviates from their median by more than this number of standard deviations.
 _FAR = 5.0
+# Number of runs from which far ones are left out. Fewer runs have their median as level.
+FEW = 5
+# Variance of the median of many normal values, divided by that of their mean. That of few values is smaller.
+OF_MEDIAN = math.pi / 2
 # Number of nights of a measurement from which the assumption about nights has no weight any more.
 ENOUGH = 10
 # Largest number of degrees of freedom that the other measurements of a site count for.
@@ -69,7 +73,7 @@ def level(values: Floats) -> float:
     """Return the level of the runs of a job: the mean of their logarithms. Runs that are far from the others are left
     out. Of fewer than five runs, the median is the level, because so few do not show which run is far.
     """
-    if len(values) < 5:
+    if len(values) < FEW:
         return median(values)
     middle, scale = median(values), mad(values)
     return float(values[np.abs(values - middle) <= max(_FAR * scale, 1e-9)].mean())
