@@ -210,7 +210,9 @@ def accept_baseline(
 
     jobs = selection.select([str(job)], archive, runs, report).jobs
     nights, folder = together([selected.entry for selected in jobs]), jobs[0].folder
-    accepted = baselines.accept(folder, nights[-1], message, force, earlier=nights[:-1])
+    accepted = baselines.accept(
+        folder, nights[-1], message, force, earlier=nights[:-1], past=selection.entries(folder, report)
+    )
     selection.refresh(folder, report)
     return accepted
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from dlio_hpc import units
 from dlio_hpc.analysis.log.analyze import log_file
 from dlio_hpc.analysis.page_cache_check import Outcome as Origin
 from dlio_hpc.analysis.study import file_system_pairs
@@ -286,6 +287,27 @@ def test_few_nights_detect_no_change_and_the_last_is_held_against_the_baseline()
         "inconclusive",
         True,
     )
+
+
+def _stopped(values: Sequence[Sequence[float]], days: float, every: int = 1) -> Banner:
+    """Return the banner of a history whose newest night is this number of days ago."""
+    entries = [nights.entry(every * night, repeats) for night, repeats in enumerate(values)]
+    blocks = history_rows.blocks(entries, [nights.accepted(entries[0])], "samples_per_s")
+    now = units.utc(units.timestamp(entries[-1].ended) + 86400 * days)
+    return verdict_banners.of_history(blocks, "samples_per_s", now)
+
+
+def test_a_history_says_that_jobs_stopped() -> None:
+    good = _nightly(_alike(12), baseline=0)
+    assert _stopped(_alike(12), 1.9) == good
+    stopped = _stopped(_alike(12), 60)
+    assert (stopped.state, stopped.text) == (
+        "not measured", f"Nothing ran since 2026-09-12 (60 days). Then: {good.text}",
+    )  # fmt: skip
+    assert _stopped(_alike(12), 20, every=7).state == "good", "three times the usual distance are 21 days"
+    assert _stopped(_alike(12), 22, every=7).state == "not measured"
+    assert _stopped([*_alike(11), *_alike(1, 1.4)], 60).state == "bad"
+    assert [_stopped(_alike(1), days).state for days in (6.9, 7.1)] == ["good", "not measured"]
 
 
 def test_names_of_jobs_keep_their_capitals() -> None:

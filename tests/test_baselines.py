@@ -11,6 +11,7 @@ from dlio_hpc.errors import ConfigError, InvalidRun
 from dlio_hpc.files import rundir
 from dlio_hpc.verdict import baselines, history
 from dlio_hpc.verdict.baselines import Accepted, Decisions, Retired
+from dlio_hpc.verdict.history_entry import Entry
 from tests import nights
 from tests.conftest import Run
 
@@ -91,6 +92,28 @@ def test_faulty_jobs_and_jobs_without_a_good_run_are_refused(tmp_path: Path) -> 
         baselines.accept(tmp_path, structs.replace(made, fault="no node"), "why")
     with pytest.raises(ConfigError, match="--message"):
         baselines.accept(tmp_path, made, "  ")
+
+
+def _levels(*values: float) -> list[Entry]:
+    factors = [1.004, 0.997, 1.0, 0.998, 1.001]
+    return [nights.entry(night, [value * factors[night % 5]] * 3) for night, value in enumerate(values)]
+
+
+@pytest.mark.parametrize("lasted", [1, 2, 3])
+def test_a_drop_of_a_few_nights_is_no_baseline_unless_forced(tmp_path: Path, lasted: int) -> None:
+    past_nights = _levels(*[100.0] * 12, *[60.0] * lasted)
+    nights_words = "1 night" if lasted == 1 else f"{lasted} nights"
+    with pytest.raises(ConfigError, match=rf"is 40\.\d % worse than before, and has been for {nights_words} only;"):
+        baselines.accept(tmp_path, past_nights[-1], "good", past=past_nights)
+    (forced,) = baselines.accept(tmp_path, past_nights[-1], "good", force=True, past=past_nights)
+    assert len(forced.warnings) == 1
+    baselines.accept(tmp_path, past_nights[3], "good", past=past_nights)
+
+
+def test_a_drop_that_lasts_a_rise_and_a_first_night_may_be_baselines(tmp_path: Path) -> None:
+    for past_nights in (_levels(*[100.0] * 12, *[60.0] * 4), _levels(*[100.0] * 12, 140.0), _levels(100.0)):
+        assert baselines.accept(tmp_path, past_nights[-1], "good", past=past_nights)[0].warnings == ()
+        assert baselines.accept(tmp_path, past_nights[-1], "good", past=past_nights[:-1])[0].warnings == ()
 
 
 def test_several_datasets_of_one_key_are_no_baseline(tmp_path: Path) -> None:

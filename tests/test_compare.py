@@ -534,6 +534,24 @@ def test_a_study_that_is_not_whole(tmp_path: Path, run: Run) -> None:
     assert (damaged.code, "kept-1.tar.zst is corrupted" in damaged.err) == (3, True)
 
 
+def test_a_study_in_an_archive_that_lacks_a_job_is_not_whole(tmp_path: Path, run: Run) -> None:
+    runs, points = tmp_path / "dlio-runs", studies.asked("demo", nodes=(1, 2))
+    studies.write(studies.make(runs, points, name="two"), lambda point, repeat: 100.0 + point + 0.1 * repeat)
+    assert run("dlio-hpc", "collect", "two").code == 0
+    assert run("dlio-hpc", "baseline", "accept", "two", "--message", "first").code == 0
+    kept = tmp_path / "kept"
+    shutil.move(runs / "archive", kept)
+    shutil.rmtree(runs)
+    assert run("dlio-hpc", "compare", "two", "--archive", kept).code == 0
+    (kept / "two-2.tar.zst").rename(tmp_path / "away")
+    gone = run("dlio-hpc", "compare", "two", "--archive", kept)
+    assert (gone.code, "it is unknown whether two lacks measurements" in gone.err) == (0, True), gone
+    assert run("dlio-hpc", "history", "--rebuild", "--archive", kept).code == 0
+    part = run("dlio-hpc", "compare", "two", "--archive", kept)
+    assert (part.code, "two: 3 of 6 measurements are missing" in part.err) == (7, True), part
+    assert part.out.startswith("Not measured: ")
+
+
 def test_what_is_missing_is_the_verdict_on_a_study() -> None:
     """A verdict on the jobs that are there would be Good."""
     judged = _judgement([nights.entry(1, [99.8, 100.1, 100.3])], *QUIET)

@@ -19,11 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dlio_hpc import document
+from dlio_hpc import document, units
 from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.files import archive, rundir
 from dlio_hpc.records import job_outcome
-from dlio_hpc.verdict import baseline_comparison, baselines, history, history_database, history_entry
+from dlio_hpc.verdict import baseline_comparison, baselines, history, history_database, history_entry, run_groups, trend
 from dlio_hpc.verdict.history import Where
 from dlio_hpc.verdict.history_entry import Entry
 from tests import nights, studies
@@ -370,3 +370,14 @@ def test_a_history_that_may_not_be_written_says_why(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(ConfigError, match=r"cannot write to .*: Permission denied; the owner of the folder"):
         history.check_writable(tmp_path)
+
+
+def test_a_job_whose_clock_was_wrong_has_no_place_among_the_nights() -> None:
+    history_ = [nights.entry(night, [100.0 + night % 3]) for night in range(8)]
+    late = history_entry.carried(nights.entry(8, [50.0], ended="2036-01-01T00:00:00Z"))
+    assert late.is_invalid
+    assert "ended at 2036-01-01T00:00:00Z: a clock was wrong" in (late.fault or "")
+    group = run_groups.of(history_[0])[0]
+    assert len(trend.nights([*history_, late], group, "samples_per_s")) == 8
+    waited = nights.entry(8, [50.0], ended=units.utc(units.timestamp(nights.day(8)) + 366 * 86400))
+    assert history_entry.carried(waited).fault is None

@@ -13,6 +13,7 @@ from dlio_hpc.files import archive, rundir
 from dlio_hpc.records import job_outcome
 from dlio_hpc.reports import history_rows, monitoring
 from dlio_hpc.verdict import (
+    baseline_candidates,
     baseline_comparison,
     baselines,
     history,
@@ -268,7 +269,7 @@ def test_a_key_that_the_newest_night_lacks_gets_its_baseline_from_the_night_befo
     study = [_job(1, 1, [100.0]), _job(1, 2, [50.0], key=OTHER), _job(2, 3, [101.0])]
     made = _accept(tmp_path, study)
     assert [(one.group.job, one.group.key) for one in made] == [("s-night2-3", nights.KEY), ("s-night1-1", OTHER)]
-    assert baselines.left_out(history_entry.together(study)) == []
+    assert baseline_candidates.left_out(history_entry.together(study)) == []
 
 
 def test_a_failure_of_the_newest_night_is_an_objection(tmp_path: Path) -> None:

@@ -1,3 +1,6 @@
+import time
+from collections.abc import Iterator
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -142,3 +145,29 @@ def test_small_sizes_of_a_machine_are_written_with_their_unit() -> None:
     written = document.encode(small)
     assert b'"10 B"' in written
     assert document.convert(msgspec.json.decode(written), site.Limits, "test") == small
+
+
+def _nights(*times: str) -> list[str]:
+    return [str(night)[8:] for night in units.nights_of([f"2026-07-{time}:00Z" for time in times])]
+
+
+@pytest.fixture
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("_utc")
+def test_nights_last_from_noon_to_noon_unless_jobs_end_near_noon() -> None:
+    assert _nights() == []
+    assert _nights("01T18:00", "02T03:00", "02T09:59", "02T14:01") == ["02", "02", "02", "03"]
+    assert _nights("01T11:55", "02T12:05", "03T11:50", "04T12:20") == ["01", "02", "03", "04"]
+    assert _nights("01T12:05") == ["01"]
+    assert _nights("01T03:00", "01T12:30", "02T03:10", "02T12:20") == ["01", "01", "02", "02"]
+    assert _nights("01T12:30", "02T03:00", "02T13:40", "03T04:00", "02T21:00") == ["01", "01", "02", "02", "02"], (
+        "nights begin at 08:15"
+    )
+    assert _nights(*(f"01T{hour:02}:30" for hour in range(0, 24, 4)))[:3] == ["01"] * 3, "no part of the day is free"

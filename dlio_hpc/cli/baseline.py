@@ -41,17 +41,21 @@ def accept(
     earlier baselines of these keys; `list --all` still shows replaced baselines. Of a study of several nights, the
     newest night becomes the baseline.
     """
+    from dlio_hpc.verdict import baseline_candidates
+
     jobs = selection.select([job], archive, runs, console.say).jobs
     nights, folder = together([selected.entry for selected in jobs]), jobs[0].folder
     before = {accepted.group.key: accepted.id for accepted in baselines.active(_read(folder))}
-    accepted = baselines.accept(folder, nights[-1], message, force, sign, nights[:-1])
+    accepted = baselines.accept(
+        folder, nights[-1], message, force, sign, nights[:-1], selection.entries(folder, console.say)
+    )
     for made in accepted:
         replaced = before.get(made.group.key)
         if not as_json:
             console.show(f"{made.id}: {made.group.key.title}" + (f", replaces {replaced}" if replaced else ""))
         for warning in made.warnings:
             console.say(f"note: accepted although {warning}")
-    left_out = baselines.left_out(nights)
+    left_out = baseline_candidates.left_out(nights)
     for warning in left_out:
         console.say(f"note: {warning}")
     selection.refresh(folder, console.say)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dlio_hpc import units
 from dlio_hpc.batch.schedulers import ENDED
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
@@ -126,7 +127,8 @@ def history(
             limits = [f"{name} {wanted[name]}" for name in _chosen(wanted)]
             outputs.write_page(_dashboard(entries, folder, ", ".join([str(folder), *limits]), outputs.html))
             outputs = outputs._replace(html=None)
-        outputs.present(lambda: _document(entries, folder, metric or _usual(entries)))
+        now = units.utc_now() if pattern is None and not {*_chosen(wanted)} - {"site", "since"} else None
+        outputs.present(lambda: _document(entries, folder, metric or _usual(entries), now))
     return 0
 
 
@@ -176,12 +178,12 @@ def _usual(entries: "Sequence[Entry]") -> MetricName:
     return "checkpoint_write_MBps" if has_checkpoints else "samples_per_s"
 
 
-def _document(entries: "Sequence[Entry]", folder: Path, metric: MetricName) -> "Document":
+def _document(entries: "Sequence[Entry]", folder: Path, metric: MetricName, now: str | None) -> "Document":
     from dlio_hpc.reports import history_document, history_rows
     from dlio_hpc.verdict import baselines
 
     blocks = history_rows.blocks(entries, baselines.active_in(folder, console.say), metric)
-    return history_document.of_history(blocks, metric, str(folder))
+    return history_document.of_history(blocks, metric, str(folder), now)
 
 
 def _dashboard(entries: "Sequence[Entry]", folder: Path, source: str, page: Path) -> "Document":

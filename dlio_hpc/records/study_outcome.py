@@ -197,6 +197,17 @@ def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str = "no job was 
     return StudyOutcome(study, outcomes, [good[unit] for unit in wanted if unit in good], missing, others)
 
 
+def archived(folder: Path, jobs: Sequence[str]) -> StudyOutcome | None:
+    """Return the outcome of the study of these jobs from their archives in a folder. Return None if they belong to no
+    study.
+    """
+    outcomes = [job_outcome.load_archive(folder / (job + archive.SUFFIX)) for job in jobs]
+    study = held(outcomes)
+    if study is None:
+        return None
+    return of_jobs(structs.replace(study, archive=str(folder)), outcomes, absent="its job is not archived")
+
+
 def _measured(job: JobOutcome, run: RunOutcome, unit: Unit) -> Measured:
     result, storage = run.result, run.storage
     assert result is not None

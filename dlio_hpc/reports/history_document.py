@@ -8,13 +8,15 @@ from dlio_hpc.reports.history_rows import Block
 from dlio_hpc.results.metrics import METRICS, MetricName
 
 
-def of_history(blocks: Sequence[Block], metric: MetricName, source: str) -> Document:
-    """Return the report of a metric over a history. source: name of the directory of the archives."""
+def of_history(blocks: Sequence[Block], metric: MetricName, source: str, now: str | None = None) -> Document:
+    """Return the report of a metric over a history. source: name of the directory of the archives. now: the present
+    time, if the report is to say that jobs stopped.
+    """
     count = len({line.job for block in blocks for line in block.lines})
     return Document(
         title=f"History of {METRICS[metric].noun}",
         subtitle=f"{source}, {count} jobs",
-        banner=verdict_banners.of_history(blocks, metric),
+        banner=verdict_banners.of_history(blocks, metric, now),
         facts=[],
         sections=[_block(block, metric) for block in blocks],
     )

@@ -9,9 +9,9 @@ from dlio_hpc.analysis.study import disturbances
 from dlio_hpc.reports import csv_table, regression_rows
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import group_names, regression, run_groups, site_spread, trend
-from dlio_hpc.verdict.baseline_comparison import TOLERANCE
 from dlio_hpc.verdict.baselines import Accepted
 from dlio_hpc.verdict.history_entry import Entry, Key, together
+from dlio_hpc.verdict.regression import TOLERANCE
 from dlio_hpc.verdict.run_groups import Group
 from dlio_hpc.verdict.trend import Trend
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread

@@ -1,7 +1,10 @@
 """Banners of baseline comparisons, histories, acceptance tests and suites."""
 
+import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 
+from dlio_hpc import units
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome
 from dlio_hpc.reports import banner, regression_rows
 from dlio_hpc.reports.banner import Banner, state_of
@@ -9,7 +12,8 @@ from dlio_hpc.reports.history_rows import Block
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import acceptance, regression, trend
 from dlio_hpc.verdict.acceptance import Acceptance
-from dlio_hpc.verdict.baseline_comparison import TOLERANCE, Judgement
+from dlio_hpc.verdict.baseline_comparison import Judgement
+from dlio_hpc.verdict.regression import TOLERANCE
 from dlio_hpc.verdict.suite import SuiteVerdict
 from dlio_hpc.verdict.trend import Night, Trend
 
@@ -23,6 +27,8 @@ _ACCEPTANCES: dict[Outcome, str] = {
     "incomplete": "No verdict: measurements are missing.",
     "skipped": "No verdict: no criterion applies to these measurements.",
 }
+# Number of newest nights that show how often jobs run, and the fewest that do.
+_NEWEST, _FEWEST = 10, 3
 
 
 def of_judgement(judgement: Judgement) -> Banner:
@@ -45,13 +51,29 @@ def of_suite(verdict: SuiteVerdict) -> Banner:
     return Banner(state_of(verdict.exit_code), f"{verdict.summary}.")
 
 
-def of_history(blocks: Sequence[Block], metric: MetricName) -> Banner:
+def of_history(blocks: Sequence[Block], metric: MetricName, now: str | None = None) -> Banner:
     """Return the worst of the banners of the measurement keys that concern the user. These are the keys that the newest
-    study measured, and the keys whose last change is for the worse.
+    study measured, and the keys whose last change is for the worse. now: the present time, if the history is to say
+    that jobs stopped.
     """
     newest = max(blocks, key=lambda block: block.newest.ended).newest
     concerned = [block for block in blocks if block.newest.study == newest.study or block.is_worse]
-    return banner.gravest([_of_block(block, metric) for block in concerned])
+    worst = banner.gravest([_of_block(block, metric) for block in concerned])
+    if now is None or (days := units.seconds_between(newest.ended, now) / 86400) <= _longest_pause(blocks):
+        return worst
+    stopped = Banner("not measured", f"Nothing ran since {newest.ended[:10]} ({days:.0f} days). Then: {worst.text}")
+    return banner.gravest([worst._replace(text=stopped.text), stopped])
+
+
+def _longest_pause(blocks: Sequence[Block]) -> float:
+    """Return the number of days without a job after which jobs are said to have stopped: three times the usual distance
+    of the newest nights, but at least two days; a week if less than three nights are known.
+    """
+    ended = sorted({night.ended for block in blocks if block.trend is not None for night in block.trend.nights})
+    newest = [units.timestamp(moment) for moment in ended[-_NEWEST:]]
+    if len(newest) < _FEWEST:
+        return 7.0
+    return max(2.0, 3 * statistics.median(later - earlier for earlier, later in pairwise(newest)) / 86400)
 
 
 def _of_block(block: Block, metric: MetricName) -> Banner:

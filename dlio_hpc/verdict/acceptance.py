@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
+from dlio_hpc import units
 from dlio_hpc.errors import ConfigError, DlioError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import archive_folder
@@ -211,12 +212,13 @@ def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
     """
     by_key: dict[tuple[Key, str, str], list[Ran]] = {}
     taken = set()
-    for entry in entries:
+    nights = units.nights_of([entry.ended for entry in entries])
+    for entry, night in zip(entries, nights, strict=True):
         for run in entry.measurements:
             identity = (entry.study, run.unit, run.key)  # another version of dlio-hpc belongs to another group
             if run.is_good and identity not in taken:
                 taken.add(identity)
-                by_key.setdefault((run.key, run.data, run.title), []).append(Ran.of(entry, run))
+                by_key.setdefault((run.key, run.data, run.title), []).append(Ran.of(entry, run, night))
     labels = _labels(list(by_key))
     return [
         CriterionGroup(label, key, data, tuple(_ordered(runs)), tuple(_ordered([*runs, *_warmups(entries, key, data)])))
@@ -226,10 +228,10 @@ def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
 
 def _warmups(entries: Sequence[Entry], key: Key, data: str) -> Iterator[Ran]:
     """Yield the good warm-up runs with the measurement key `key` on the dataset `data`."""
-    for entry in entries:
+    for entry, night in zip(entries, units.nights_of([entry.ended for entry in entries]), strict=True):
         for run in entry.measurements:
             if run.kind == "warmup" and run.fault is None and run.key == key and run.data == data:
-                yield Ran.of(entry, run)
+                yield Ran.of(entry, run, night)
 
 
 def _ordered(runs: Sequence[Ran]) -> list[Ran]:

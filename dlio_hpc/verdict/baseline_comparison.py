@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
-from dlio_hpc import units
 from dlio_hpc.analysis.study import disturbances
 from dlio_hpc.records import outcomes
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome, label
@@ -17,12 +16,11 @@ from dlio_hpc.verdict import history_entry as entries_
 from dlio_hpc.verdict import regression, run_groups, site_spread, trend
 from dlio_hpc.verdict.baselines import Accepted
 from dlio_hpc.verdict.history_entry import Entry, Key
+from dlio_hpc.verdict.regression import TOLERANCE
 from dlio_hpc.verdict.run_groups import Group
 from dlio_hpc.verdict.site_spread import NightPrior
 from dlio_hpc.verdict.trend import Night, Shift, Trend
 from dlio_hpc.verdict.variation import NightSpread, NoiseSource
-
-TOLERANCE = 0.02
 
 
 class Reference(Struct, frozen=True):
@@ -218,7 +216,7 @@ def _is_before(past: Entry, entry: Entry) -> bool:
     """Return whether a job of the history was before a job: in another study, or on an earlier night of its study."""
     if past.study != entry.study:
         return past.ended <= entry.ended
-    return entry.night > 0 and units.night_of(past.ended) < units.night_of(entry.ended)
+    return entry.night > 0 and past.ended < entry.ended
 
 
 def _job(entry: Entry, history: Sequence[Entry], references: Sequence[Reference], terms: Terms) -> list[Verdict]:

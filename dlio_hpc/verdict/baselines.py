@@ -25,7 +25,7 @@ from dlio_hpc.batch import job_record
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.files import rundir, safe_folders
 from dlio_hpc.verdict import decision_copies, run_groups, signatures
-from dlio_hpc.verdict.history_entry import Entry, Key
+from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.run_groups import Group
 
 # Largest size of a decision file in bytes. The file holds the measurement key and the metrics of a job's runs.
@@ -321,90 +321,32 @@ def accept(
     force: bool = False,
     key: Path | None = None,
     earlier: Sequence[Entry] = (),
+    past: Sequence[Entry] = (),
 ) -> tuple[Accepted, ...]:
     """Make a job the baseline of its measurement keys. For each measurement key with good runs on a single dataset,
     write a decision into `folder`. Return these decisions. Raise ConfigError if no measurement key has such runs, or if
     there are objections and `force` is False. key: SSH key that signs the decisions; None to leave them unsigned.
     earlier: the earlier nights of the job's study, oldest first. If the job has no good run of a measurement key, the
-    newest of these nights that has one becomes the baseline.
+    newest of these nights that has one becomes the baseline. past: the history, with or without the job.
     """
+    from dlio_hpc.verdict import baseline_candidates  # it needs numpy, which most uses of baselines do not
+
     _check_message(message)
     _check_key(key)
-    fit = _fit((entry, *reversed(earlier)))
-    if not fit:
-        raise ConfigError(f"{entry.job} cannot be a baseline: {_nothing(entry)}")
-    against = [[*_passed_over(entry, group), *objections(job, group)] for job, group in fit]
+    candidates = baseline_candidates.of((entry, *reversed(earlier)))
+    if not candidates:
+        raise ConfigError(f"{entry.job} cannot be a baseline: {baseline_candidates.nothing(entry)}")
+    against = [baseline_candidates.objections(entry, candidate, past) for candidate in candidates]
     if not force and (faults := [objection for objected in against for objection in objected]):
         raise ConfigError(
             f"{entry.job} should not be a baseline: {faults[0]}; --force accepts it and records the objection"
         )
     accepted = []
-    for (_, group), objected in zip(fit, against, strict=True):
-        baseline = _accepted(group, message, tuple(objected), folder, key)
+    for candidate, objected in zip(candidates, against, strict=True):
+        baseline = _accepted(candidate.group, message, tuple(objected), folder, key)
         _write(folder, baseline.id + _ACCEPTED, baseline, key)
         accepted.append(baseline)
     return tuple(accepted)
-
-
-def _fit(nights: Sequence[Entry]) -> list[tuple[Entry, Group]]:
-    """Return the newest runs of each measurement key that can be a baseline, with their jobs. nights: a job, or the
-    nights of a study, newest first.
-    """
-    by_key: dict[Key, tuple[Entry, Group]] = {}
-    for entry in nights:
-        groups = run_groups.of(entry)
-        for group in groups:
-            if group.good and run_groups.alone(groups, group):
-                by_key.setdefault(group.key, (entry, group))
-    return list(by_key.values())
-
-
-def _passed_over(entry: Entry, group: Group) -> list[str]:
-    """Return an objection if `group` belongs to an earlier night than `entry`, and the runs of `entry` with the same
-    measurement key are faulty.
-    """
-    faulty = [own.faulty for own in run_groups.of(entry) if own.key == group.key and own.job != group.job]
-    return [f"{bad.run} of {entry.job} is not valid: {bad.fault}" for bad in faulty if bad is not None]
-
-
-def left_out(nights: Sequence[Entry]) -> list[str]:
-    """Return the reasons why some runs cannot become a baseline, one line per measurement key. nights: a job, or the
-    nights of a study.
-    """
-    fit = {group.key for _, group in _fit(nights)}
-    lines: dict[str, None] = {}
-    for entry in nights:
-        groups = run_groups.of(entry)
-        for group in groups:
-            title = group.key.title
-            if not run_groups.alone(groups, group):
-                lines[f"{title} was measured on several datasets in the same configuration and gets no baseline"] = None
-            if not group.good and group.key not in fit:
-                lines[f"{title} has no good run and gets no baseline"] = None
-    return list(lines)
-
-
-def objections(entry: Entry, group: Group) -> list[str]:
-    """Return the objections to these runs as a baseline, one per line."""
-    lines = []
-    if group.faulty is not None:
-        lines.append(f"{group.faulty.run} is not valid: {group.faulty.fault}")
-    elif entry.fault is not None:
-        lines.append(f"the job failed: {entry.fault}")
-    if not group.is_of_storage:
-        lines.append(f"the storage was not measured: {group.storage_words}")
-    return lines
-
-
-def _nothing(entry: Entry) -> str:
-    """Return the reason why no run of the job can become a baseline."""
-    groups = run_groups.of(entry)
-    if not groups:
-        return f"it measured nothing{f' ({entry.fault})' if entry.fault else ''}"
-    faulty = next((group.faulty for group in groups if group.faulty is not None), None)
-    if faulty is not None:
-        return f"it has no good run ({faulty.run}: {faulty.fault})"
-    return "; ".join(left_out([entry]))
 
 
 def retire(folder: Path, name: str, message: str, key: Path | None = None) -> Retired:

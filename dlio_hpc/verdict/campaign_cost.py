@@ -10,10 +10,11 @@ from dlio_hpc.plan.cost import JobCost
 from dlio_hpc.plan.planned import Planned
 from dlio_hpc.plan.study import Study
 from dlio_hpc.verdict import detection_plan, measured_noise
-from dlio_hpc.verdict.baseline_comparison import TOLERANCE, USUAL
+from dlio_hpc.verdict.baseline_comparison import USUAL
 from dlio_hpc.verdict.detection_plan import MOST, Campaign, WantedDetection
 from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.measured_noise import KnownNoise
+from dlio_hpc.verdict.regression import TOLERANCE
 
 # Numbers of repeats that are compared, and numbers of nights for which the smallest drop is computed.
 _REPEATS = (1, 3, 5, 10)

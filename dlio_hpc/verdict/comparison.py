@@ -9,8 +9,9 @@ from dlio_hpc.plan.study import Judging
 from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.results.metrics import MetricName
 from dlio_hpc.verdict import baseline_comparison, baselines, history_entry, selection
-from dlio_hpc.verdict.baseline_comparison import TOLERANCE, USUAL, Judgement, Reference, Terms, Verdict
+from dlio_hpc.verdict.baseline_comparison import USUAL, Judgement, Reference, Terms, Verdict
 from dlio_hpc.verdict.history_entry import Entry
+from dlio_hpc.verdict.regression import TOLERANCE
 from dlio_hpc.verdict.selection import Report, Selected
 
 

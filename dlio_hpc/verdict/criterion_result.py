@@ -1,11 +1,11 @@
 """Result of checking a criterion: its outcome, and the evidence of each run."""
 
 from collections.abc import Sequence
+from datetime import date
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from dlio_hpc import units
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.results.metrics import Unit, format_value
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
@@ -23,9 +23,8 @@ class Ran(NamedTuple):
     workload: Any
 
     @staticmethod
-    def of(entry: Entry, run: Measurement) -> "Ran":
-        night = str(units.night_of(entry.ended))
-        return Ran(entry.job, run, night, entry.results_on, entry.workloads.get(run.key.settings))
+    def of(entry: Entry, run: Measurement, night: date) -> "Ran":
+        return Ran(entry.job, run, str(night), entry.results_on, entry.workloads.get(run.key.settings))
 
 
 class CriterionGroup(NamedTuple):

@@ -24,6 +24,8 @@ from dlio_hpc.results import metrics
 from dlio_hpc.results.run_result import Disturbance
 from dlio_hpc.verdict import comparable_versions, settings_digest
 
+_YEAR_S = 366 * 86400
+
 
 class Key(Struct, frozen=True, omit_defaults=True):
     """Measurement key: everything that two measurements must have in common to be compared. file_system: type and mount
@@ -144,7 +146,8 @@ def of(outcome: JobOutcome) -> Entry:
     """Return the entry of a job. The result is the same whether the job was read from its directory or from its
     archive.
     """
-    fault = job_outcome.fault(outcome)
+    fault, ended = job_outcome.fault(outcome), outcome.job.states[-1].time
+    clock = clock_fault(outcome.plan.created, ended)
     results = [run.result for run in outcome.runs if run.result is not None]
     measured = [run for run in outcome.runs if run.run.kind != "generate"]
     return Entry(
@@ -153,10 +156,10 @@ def of(outcome: JobOutcome) -> Entry:
         site=outcome.job.site,
         batch_id=outcome.job.batch_id,
         created=outcome.plan.created,
-        ended=outcome.job.states[-1].time,
+        ended=ended,
         state=outcome.job.state,
-        fault=None if fault is None else str(fault),
-        exit_code=0 if fault is None else fault.exit_code,
+        fault=clock or (None if fault is None else str(fault)),
+        exit_code=InvalidRun.exit_code if clock else 0 if fault is None else fault.exit_code,
         hosts=tuple(dict.fromkeys(host for result in results for host in result.hosts)),
         versions=results[-1].versions if results else {},
         results_on=str(outcome.environment.get("results_on", "")),
@@ -171,10 +174,26 @@ def of(outcome: JobOutcome) -> Entry:
     )
 
 
-def carried(entry: Entry) -> Entry:
-    """Return the entry of a job, written by this or an earlier version, with the measurement keys of this version, and
-    with the night for which the job was planned. Entries of earlier versions tell the night by the job's name alone.
+def clock_fault(created: str, ended: str) -> str | None:
+    """Return what is wrong with the times of a job if it ended more than a year after it was submitted; otherwise,
+    return None.
     """
+    if units.seconds_between(created, ended) <= _YEAR_S:
+        return None
+    return (
+        f"the job was submitted at {created} and ended at {ended}: a clock was wrong, and its place among the nights "
+        "is unknown; move its archive out of the folder"
+    )
+
+
+def carried(entry: Entry) -> Entry:
+    """Return the entry of a job, written by this or an earlier version, with the measurement keys of this version, with
+    the night for which the job was planned, and with the fault of a wrong clock. Entries of earlier versions tell the
+    night by the job's name alone.
+    """
+    clock = clock_fault(entry.created, entry.ended)
+    if clock is not None:
+        entry = structs.replace(entry, fault=clock, exit_code=InvalidRun.exit_code)
     digests = {digest: settings_digest.carried(workload, digest) for digest, workload in entry.workloads.items()}
     return structs.replace(
         entry,
@@ -264,8 +283,8 @@ def _merged(jobs: Sequence[Entry]) -> list[Entry]:
     if not any(job.night for job in jobs):
         return [_joined(jobs, [counts.run for counts in counted], jobs[0].study)]
     by_night: dict[tuple[date, int], list[int]] = {}
-    for number, job in enumerate(jobs):
-        by_night.setdefault((units.night_of(job.ended), job.night), []).append(number)
+    for number, night in enumerate(units.nights_of([job.ended for job in jobs])):
+        by_night.setdefault((night, jobs[number].night), []).append(number)
     measuring = {counts.job for counts in counted if counts.run.kind == "measure"}
     merged = []
     for _, numbers in sorted(by_night.items()):

@@ -17,6 +17,8 @@ from dlio_hpc.verdict.change_detection import Course, CourseSpread, Labels
 from dlio_hpc.verdict.trend import Followed, Night, Shift, Trend
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread, NoiseSource
 
+# Largest relative drop that is no regression, unless the user or a suite gives another.
+TOLERANCE = 0.02
 # Probability that the true difference lies below the interval of a difference, and that it lies above it.
 TAIL = 0.05
 # The newest nights that are compared are so many that half of the interval's width is this share of the tolerance.
@@ -256,6 +258,19 @@ def _doubt(course: Course, tolerance: float) -> Doubt | None:
         if z < worst and value < math.log(1 - tolerance):
             worst, doubt = z, Doubt(newest, value)
     return doubt
+
+
+def brief_drop(nights: Sequence[Night], metric: MetricName, site: NightSpread) -> Doubt | None:
+    """Return a drop beyond the usual tolerance that has lasted for a few nights up to the newest one. Return None if
+    there is none. nights, site: as for trend.of().
+    """
+    course = trend.followed(nights, metric, site).course
+    newest = len(course.labels) - 1 - np.flatnonzero(course.labels != course.labels[-1])
+    if not len(newest) or newest[-1] > _NEWEST:
+        return _doubt(course, TOLERANCE)
+    levels = _changed(course.labels, int(course.labels[-1 - newest[-1]]))
+    value = levels.difference(course).value
+    return Doubt(int(newest[-1]), value) if value < math.log(1 - TOLERANCE) else None
 
 
 def _is_rare(a_year: float, among: int) -> bool:

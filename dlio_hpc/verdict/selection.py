@@ -70,7 +70,7 @@ def _named(name: str, archive: Path | None, runs: Path, report: Report) -> Selec
         return _study(names.study_in(path), archive)
     if path.exists() or "/" in name:
         return Selection([_job(path, archive)], [])
-    return Selection(_from_history(name, archive, runs, report), [])
+    return _from_history(name, archive, runs, report)
 
 
 def _study(outcome: StudyOutcome, archive: Path | None) -> Selection:
@@ -82,8 +82,7 @@ def _study(outcome: StudyOutcome, archive: Path | None) -> Selection:
     where = archive or Path(outcome.study.archive)
     jobs = [Selected(_entry(job), where, outcome.study.verdict) for job in outcome.jobs]
     jobs = [job for job in jobs if job.entry.measurements or job.entry.fault is not None]
-    line = f"{outcome.study.study}: {len(outcome.missing)} of {outcome.wanted} measurements are missing"
-    return Selection(jobs, [line] if outcome.missing else [])
+    return Selection(jobs, _missing(outcome))
 
 
 def _job(path: Path, archive: Path | None) -> Selected:
@@ -105,7 +104,7 @@ def _entry(outcome: JobOutcome) -> Entry:
     return history_entry.of(outcome)
 
 
-def _from_history(name: str, archive: Path | None, runs: Path, report: Report) -> list[Selected]:
+def _from_history(name: str, archive: Path | None, runs: Path, report: Report) -> Selection:
     """Return the job `name`, or the jobs of the study `name`, from the history. The history also knows jobs whose
     directory no longer exists. Raise ConfigError if the name is unknown.
     """
@@ -114,10 +113,29 @@ def _from_history(name: str, archive: Path | None, runs: Path, report: Report) -
     if where.is_dir():
         refresh(where, report)
         known = history.entries(where)
-        mine = [entry for entry in known if entry.job == name] or [entry for entry in known if entry.study == name]
-        if mine:
-            return [Selected(entry, where, _archived_judging(entry, where, report)) for entry in mine]
+        job = [entry for entry in known if entry.job == name]
+        study = [] if job else [entry for entry in known if entry.study == name]
+        if job or study:
+            jobs = [Selected(entry, where, _archived_judging(entry, where, report)) for entry in job or study]
+            return Selection(jobs, _missing_in(where, study, report))
     raise unknown(runs / name, where, [label for entry in known for label in (entry.job, entry.study)])
+
+
+def _missing_in(where: Path, jobs: Sequence[Entry], report: Report) -> list[str]:
+    """Return a line if a study lacks measurements. Report it if this is unknown, because the archive of a job is gone
+    or cannot be read. where: folder of archives. jobs: the jobs of the study in the history.
+    """
+    try:
+        outcome = study_outcome.archived(where, [entry.job for entry in jobs])
+    except (DlioError, OSError) as fault:
+        report(f"note: it is unknown whether {jobs[0].study} lacks measurements: {fault}")
+        return []
+    return [] if outcome is None else _missing(outcome)
+
+
+def _missing(outcome: StudyOutcome) -> list[str]:
+    line = f"{outcome.study.study}: {len(outcome.missing)} of {outcome.wanted} measurements are missing"
+    return [line] if outcome.missing else []
 
 
 def _archived_judging(entry: Entry, where: Path, report: Report) -> Judging | None:
@@ -164,12 +182,12 @@ class Judged(NamedTuple):
 
 def judged(paths: Sequence[Path]) -> Judged:
     """Return the studies and jobs to judge, from these directories or archives. If several jobs are given and all
-    belong to one study, they are judged together as that study. A single job is judged on its own.
+    belong to one study, they are judged as that study, which lacks the measurements of its other jobs.
     """
     folders = [path for path in paths if study_outcome.is_study(path)]
     studies = [names.study_in(folder) for folder in dict.fromkeys(folders)]
     jobs = job_outcome.load_all([path for path in dict.fromkeys(paths) if path not in folders])
-    if not studies and len(jobs) > 1 and (study := study_outcome.held(jobs)) is not None:
+    if not studies and jobs and (study := study_outcome.held(jobs)) is not None:
         return Judged([study_outcome.of_jobs(study, jobs, absent="not planned in any of the given jobs")], [])
     return Judged(studies, jobs)
 

@@ -8,16 +8,12 @@ from datetime import date
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from msgspec import structs
-
 from dlio_hpc import units
 from dlio_hpc.analysis.study import file_system_pairs
 from dlio_hpc.errors import DlioError
-from dlio_hpc.files import archive
 from dlio_hpc.plan.plan import workload_of
-from dlio_hpc.records import job_outcome, study_outcome
+from dlio_hpc.records import study_outcome
 from dlio_hpc.records.outcomes import Outcome
-from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.verdict import baseline_comparison, baselines, suite
 from dlio_hpc.verdict.baseline_comparison import Judgement
 from dlio_hpc.verdict.baselines import Accepted
@@ -98,7 +94,7 @@ def _judged(row: Standing, folder: Path, history: Sequence[Entry], active: Seque
     """
     if row.members != (row.newest.study,):
         try:
-            outcome = _study(folder, row.members)
+            outcome = study_outcome.archived(folder, row.members)
             if outcome is not None and outcome.study.verdict is None:
                 return row._replace(kind="study")
             if outcome is not None:
@@ -108,14 +104,3 @@ def _judged(row: Standing, folder: Path, history: Sequence[Entry], active: Seque
         except (DlioError, OSError) as fault:
             row = row._replace(kind="unknown", note=f"judged without the criteria and tolerance of a suite: {fault}")
     return row._replace(judgement=baseline_comparison.judge([row.newest], history, active))
-
-
-def _study(folder: Path, jobs: Sequence[str]) -> StudyOutcome | None:
-    """Return the study of these jobs from their archives, or None if they belong to no study."""
-    outcomes = [job_outcome.load_archive(folder / (job + archive.SUFFIX)) for job in jobs]
-    study = study_outcome.held(outcomes)
-    if study is None:
-        return None
-    return study_outcome.of_jobs(
-        structs.replace(study, archive=str(folder)), outcomes, absent="its job is not archived"
-    )

@@ -155,7 +155,11 @@ def followed(
 
 
 def _jobs(series: Sequence[Night], metric: MetricName) -> list[night_series.JobLevel]:
-    return [night_series.job(units.night_of(past.ended), variation.logarithms(past.values, metric)) for past in series]
+    dates = units.nights_of([past.ended for past in series])
+    return [
+        night_series.job(date, variation.logarithms(past.values, metric))
+        for date, past in zip(dates, series, strict=True)
+    ]
 
 
 def _shift(series: Sequence[Night], jobs: NightSeries, change: Change) -> Shift:

@@ -16,7 +16,8 @@ from dlio_hpc.reports.figures.canvas import COLOURS, GREY, INK, WIDE
 from dlio_hpc.reports.history_rows import Block
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import regression, trend
-from dlio_hpc.verdict.baseline_comparison import TOLERANCE, Verdict
+from dlio_hpc.verdict.baseline_comparison import Verdict
+from dlio_hpc.verdict.regression import TOLERANCE
 from dlio_hpc.verdict.trend import Night, Trend
 
 _BAD, _GOOD, _UNDECIDED, _BASE = COLOURS["written"], COLOURS["compute"], COLOURS["wait"], COLOURS["read"]

@@ -1,0 +1,99 @@
+"""Candidates for baselines: the runs of a job that may become one, and objections to them."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dlio_hpc.verdict import regression, run_groups, site_spread, trend
+from dlio_hpc.verdict.history_entry import Entry, Key, together
+from dlio_hpc.verdict.run_groups import Group
+
+
+class BaselineCandidate(NamedTuple):
+    """Runs with one measurement key that can be a baseline, and their job."""
+
+    job: Entry
+    group: Group
+
+
+def of(nights: Sequence[Entry]) -> list[BaselineCandidate]:
+    """Return the newest runs of each measurement key that can be a baseline. nights: a job, or the
+    nights of a study, newest first.
+    """
+    by_key: dict[Key, BaselineCandidate] = {}
+    for entry in nights:
+        groups = run_groups.of(entry)
+        for group in groups:
+            if group.good and run_groups.alone(groups, group):
+                by_key.setdefault(group.key, BaselineCandidate(entry, group))
+    return list(by_key.values())
+
+
+def left_out(nights: Sequence[Entry]) -> list[str]:
+    """Return the reasons why some runs cannot become a baseline, one line per measurement key. nights: a job, or the
+    nights of a study.
+    """
+    fit = {candidate.group.key for candidate in of(nights)}
+    lines: dict[str, None] = {}
+    for entry in nights:
+        groups = run_groups.of(entry)
+        for group in groups:
+            title = group.key.title
+            if not run_groups.alone(groups, group):
+                lines[f"{title} was measured on several datasets in the same configuration and gets no baseline"] = None
+            if not group.good and group.key not in fit:
+                lines[f"{title} has no good run and gets no baseline"] = None
+    return list(lines)
+
+
+def nothing(entry: Entry) -> str:
+    """Return the reason why no run of the job can become a baseline."""
+    groups = run_groups.of(entry)
+    if not groups:
+        return f"it measured nothing{f' ({entry.fault})' if entry.fault else ''}"
+    faulty = next((group.faulty for group in groups if group.faulty is not None), None)
+    if faulty is not None:
+        return f"it has no good run ({faulty.run}: {faulty.fault})"
+    return "; ".join(left_out([entry]))
+
+
+def objections(entry: Entry, candidate: BaselineCandidate, past: Sequence[Entry]) -> list[str]:
+    """Return the objections to a candidate, one per line. entry: the job that the user named. past: the history."""
+    job, group = candidate
+    lines = _passed_over(entry, group)
+    if group.faulty is not None:
+        lines.append(f"{group.faulty.run} is not valid: {group.faulty.fault}")
+    elif job.fault is not None:
+        lines.append(f"the job failed: {job.fault}")
+    if not group.is_of_storage:
+        lines.append(f"the storage was not measured: {group.storage_words}")
+    return lines or _brief_drops(candidate, past)
+
+
+def _brief_drops(candidate: BaselineCandidate, past: Sequence[Entry]) -> list[str]:
+    """Return an objection if the job belongs to a drop that has lasted for few nights, such as an outage."""
+    job, group = candidate
+    metric = group.main_metric
+    here = trend.night(group, metric)
+    if here is None:
+        return []
+    earlier = [night for night in together(past) if night.study != job.study and night.ended <= job.ended]
+    nights = [*trend.nights(earlier, group, group.main_metric), here]
+    brief = regression.brief_drop(
+        nights, group.main_metric, site_spread.of_others(earlier)(group.key, group.main_metric)
+    )
+    if brief is None:
+        return []
+    lasted = regression.nights_words(brief.nights)
+    return [
+        f"{group.key.title} is {regression.percent(math.exp(brief.value))} than before, and has been for {lasted} "
+        "only; accept it after more nights, which show whether this lasts"
+    ]
+
+
+def _passed_over(entry: Entry, group: Group) -> list[str]:
+    """Return an objection if `group` belongs to an earlier night than `entry`, and the runs of `entry` with the same
+    measurement key are faulty.
+    """
+    faulty = [own.faulty for own in run_groups.of(entry) if own.key == group.key and own.job != group.job]
+    return [f"{bad.run} of {entry.job} is not valid: {bad.fault}" for bad in faulty if bad is not None]
