@@ -171,11 +171,7 @@ def _single(
     variance = 2 * spread.error(1) + float(followed.series.extra[-1])
     difference = _difference(levels[0] - levels[1], variance, spread.df)
     z = change_detection.deviate(difference.value, variance, spread.df)
-    outcome = outcome_of(difference, tolerance, abs(z) > _FIRST_DEVIATE)
-    chance = _once(z) if outcome in _DIFFERENT else None
-    is_rare = chance is None or _is_rare(chance, among)
-    if not is_rare:
-        outcome = outcome_of(difference, tolerance, False)
+    outcome, chance, is_rare = _decided(difference, tolerance, abs(z) > _FIRST_DEVIATE, _once(z), among)
     known = _known(spread, len(nights) - 1, site)
     return Weighed(outcome, difference, 1, 1, known, followed.trend, None, chance, 1 if is_rare else among)
 
@@ -231,16 +227,33 @@ def compared(course: Course, reference: int, tolerance: float, among: int = 1) -
     difference = levels.difference(course)
     z = change_detection.deviate(difference.value, levels.variance(course), course.spread.df)
     is_early = len(course.labels) <= FEWEST and abs(z) > _FIRST_DEVIATE
-    outcome = outcome_of(difference, tolerance, is_changed or is_early)
-    if outcome not in _DIFFERENT:
-        doubt = _doubt(course, tolerance) if outcome == "pass" else None
-        return Compared("inconclusive" if doubt else outcome, difference, levels, is_changed, None, True, doubt)
     evidence = course.evidence if is_changed else None
     chance = _once(z) if evidence is None else change_detection.a_year(evidence, z)
-    is_rare = _is_rare(chance, among)
-    if not is_rare:
-        outcome = outcome_of(difference, tolerance, False)
-    return Compared(outcome, difference, levels, is_changed, chance, is_rare)
+    decided = _decided(difference, tolerance, is_changed or is_early, chance, among)
+    doubt = _doubt(course, tolerance) if decided.outcome == "pass" else None
+    outcome: Outcome = "inconclusive" if doubt else decided.outcome
+    return Compared(outcome, difference, levels, is_changed, decided.a_year, decided.is_rare, doubt)
+
+
+class _Decided(NamedTuple):
+    """Outcome for a difference. a_year, is_rare: as in Compared."""
+
+    outcome: Outcome
+    a_year: float | None
+    is_rare: bool
+
+
+def _decided(difference: LevelDifference, tolerance: float, is_changed: bool, chance: float, among: int) -> _Decided:
+    """Return the outcome for a difference, which states a change only if it happens rarely enough by chance among all
+    measurements. is_changed: as for outcome_of(). chance: number of such differences in a year by chance. among: as for
+    weigh().
+    """
+    outcome = outcome_of(difference, tolerance, is_changed)
+    if outcome not in _DIFFERENT:
+        return _Decided(outcome, None, True)
+    if _is_rare(chance, among):
+        return _Decided(outcome, chance, True)
+    return _Decided(outcome_of(difference, tolerance, False), chance, False)
 
 
 def _doubt(course: Course, tolerance: float) -> Doubt | None:
