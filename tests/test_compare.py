@@ -15,7 +15,7 @@ from dlio_hpc.analysis import students_t
 from dlio_hpc.files import archive
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.outcomes import OUTCOMES
-from dlio_hpc.reports import regression_rows, verdict_banners
+from dlio_hpc.reports import history_rows, regression_rows, verdict_banners
 from dlio_hpc.verdict import (
     baseline_comparison,
     baselines,
@@ -145,6 +145,17 @@ def test_among_many_measurements_only_rarer_differences_are_regressions() -> Non
     assert "too often" not in alone.why
     assert alone.a_year == pytest.approx(among.a_year, rel=0.05)
     assert _judge_without_history(nights.entry(1, [80.0, 80.5, 79.5]), *_suites(40)).outcome == "regression"
+
+
+@pytest.mark.parametrize(("last", "outcome"), [(0, "inconclusive"), (-20, "regression")])
+def test_the_history_reckons_with_the_same_measurements(last: int, outcome: str) -> None:
+    job = nights.entry(1, [87.0, 87.5, 86.5])
+    blocks = history_rows.blocks([BASE, job, *_suites(40, last)], [nights.accepted(BASE)], "samples_per_s")
+    own = next(block for block in blocks if block.key == nights.KEY)
+    opening = verdict_banners.of_history([own], "samples_per_s")
+    verdict = _judge_without_history(job, *_suites(40, last))
+    assert (verdict.outcome, opening.state) == (outcome, "bad" if outcome == "regression" else "inconclusive")
+    assert verdict.why.replace("than", "than baseline") in opening.text
 
 
 def test_measurements_of_a_single_night_do_not_count_as_nightly_ones() -> None:

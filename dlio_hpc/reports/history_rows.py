@@ -46,6 +46,7 @@ class Block(NamedTuple):
     one per job. trend: None if no job has a value. shifts: sentences on the changes. is_worse: whether the last change
     is for the worse. newest: the entry of the job that ended last. group: the runs with this key in `newest`; None if
     the block has no measurements. site: what other measurements of the site tell about the variation between nights.
+    among: number of measurements of the site.
     """
 
     title: str
@@ -60,6 +61,7 @@ class Block(NamedTuple):
     group: Group | None
     name: str = ""
     site: NightSpread = ASSUMED
+    among: int = 1
 
 
 def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricName) -> list[Block]:
@@ -75,7 +77,7 @@ def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricN
     titles = group_names.titles([_named(by_key[key]) for key in newest])
     prior = site_spread.of_others(entries)
     result = [
-        _block(title, key, by_key[key], active, metric, prior(key, metric))
+        _block(title, key, by_key[key], active, metric, prior(key, metric))._replace(among=_among(entries, by_key[key]))
         for title, key in zip(titles, newest, strict=True)
     ]
     rest = [entry for entry in entries if not run_groups.of(entry)]
@@ -84,6 +86,12 @@ def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricN
         last = max(rest, key=lambda entry: entry.ended)
         result.insert(0, Block("no measurements", None, lines, "", None, None, [], False, last, None))
     return result
+
+
+def _among(entries: Sequence[Entry], nights: list[tuple[Entry, Group]]) -> int:
+    """Return the number of measurements of the site when a measurement key was measured last. nights: of this key."""
+    newest = nights[-1][0]
+    return site_spread.among([past for past in entries if past.ended <= newest.ended and past is not newest], newest)
 
 
 def _named(nights: list[tuple[Entry, Group]]) -> Group:

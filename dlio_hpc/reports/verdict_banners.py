@@ -103,7 +103,7 @@ def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: Met
     if reference is None:
         return Banner("inconclusive", f"{name} has neither a baseline nor an earlier job to compare with. {changes}")
     there, against = reference
-    weighed = regression.weigh(history.nights, there, metric, TOLERANCE, site=lambda: block.site)
+    weighed = regression.weigh(history.nights, there, metric, TOLERANCE, site=lambda: block.site, among=block.among)
     state = state_of(OUTCOMES[weighed.outcome].exit_code)
     return Banner(state, f"{name} is {regression.sentence(weighed, against)}. {changes}")
 

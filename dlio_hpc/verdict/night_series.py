@@ -7,6 +7,7 @@ from datetime import date
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from dlio_hpc.analysis.robust import Floats, median
 from dlio_hpc.verdict import variation
@@ -62,10 +63,11 @@ def of(jobs: Sequence[JobLevel], reference: int | None = None) -> NightSeries:
     """
     nights = _nights(jobs, reference)
     levels = np.array([job.level for job in jobs])
-    values = np.array([levels[night.start : night.stop].mean() for night in nights])
+    counts = np.array([len(night) for night in nights])
+    values = np.add.reduceat(levels, [night.start for night in nights]) / counts
     runs = _usual(jobs)
     extra = np.array([_scatter(jobs[night.start : night.stop], runs) for night in nights])
-    if len(nights[-1]) > 1 or any(len(night) > 1 for night in nights):
+    if counts.max() > 1:
         values[-1] = levels[-1]
         extra[-1] = _scatter(jobs[-1:], runs) + _between_jobs(levels, nights)
     dates = [jobs[night.start].night for night in nights]
@@ -142,17 +144,24 @@ def _weekend(values: Floats, dates: Sequence[date]) -> float | None:
     is_weekend = np.array([_is_weekend(day) for day in dates])
     if is_weekend.sum() < _WEEKEND_NIGHTS or (~is_weekend).sum() < 2 * _WEEKEND_NIGHTS:
         return None
-    differences: tuple[list[float], list[float]] = [], []
-    for place, value in enumerate(values):
-        near = [
-            values[other]
-            for other in range(max(0, place - _NEIGHBOURS), min(len(values), place + _NEIGHBOURS + 1))
-            if other != place and not is_weekend[other]
-        ]
-        if near:
-            differences[int(is_weekend[place])].append(float(value - median(np.array(near))))
-    weekdays, weekends = map(np.array, differences)
+    differences, has_weekdays = _from_weekdays(values, is_weekend)
+    weekdays, weekends = differences[has_weekdays & ~is_weekend], differences[has_weekdays & is_weekend]
     difference = float(weekends.mean() - weekdays.mean())
     error = math.sqrt(weekends.var(ddof=1) / len(weekends) + weekdays.var(ddof=1) / len(weekdays))
     # Differences of neighbouring nights share nights with each other.
     return difference if abs(difference) > _WEEKEND_DEVIATE * error * 1.2 else None
+
+
+def _from_weekdays(values: Floats, is_weekend: npt.NDArray[np.bool_]) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Return the difference of each night to the median of the weekdays among its neighbours, and whether there are
+    any.
+    """
+    nights = np.arange(len(values))[:, np.newaxis]
+    neighbours = nights + [shift for shift in range(-_NEIGHBOURS, _NEIGHBOURS + 1) if shift]
+    places = np.clip(neighbours, 0, len(values) - 1)
+    is_used = (places == neighbours) & ~is_weekend[places]
+    ordered = np.sort(np.where(is_used, values[places], np.inf), axis=1)
+    count = is_used.sum(axis=1)
+    middle = (np.maximum(count - 1, 0) // 2, count // 2)
+    low, high = (np.take_along_axis(ordered, place[:, np.newaxis], axis=1)[:, 0] for place in middle)
+    return np.where(count > 0, values - (low + high) / 2, 0.0), count > 0

@@ -313,7 +313,7 @@ def tables(series: int, models: Mapping[str, Noise] = BUILT_WITH) -> Iterator[Ta
     flat = [
         (name, str(repeats), without_change(noise, repeats, series))
         for name, noise in models.items()
-        for repeats in (3, 10)
+        for repeats in (3, 5, 10)
     ]
     yield _without_change(flat)
 
