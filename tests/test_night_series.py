@@ -47,6 +47,15 @@ def test_a_scattered_night_has_more_variance() -> None:
     assert series.extra[9] == pytest.approx(math.pi / 2 * 0.36 / 3)
 
 
+def test_a_run_that_does_not_count_for_the_level_does_not_scatter_its_night() -> None:
+    usual = [_job(night, 0.1, 0.11, 0.12, 0.13, 0.14) for night in range(6)]
+    slow = _job(6, 0.1, 0.11, 0.12, 0.13, -0.6)
+    assert slow.level == pytest.approx(0.115)
+    assert slow.runs == 4
+    assert slow.variance == pytest.approx(0.0005 / 3)
+    assert list(night_series.of([*usual, slow]).extra) == [0] * 7
+
+
 def test_weekends_are_taken_out_when_they_are_significant() -> None:
     random = np.random.default_rng(1)
     levels = [0.08 * (night % 7 >= 5) + random.normal(0, 0.01) for night in range(28)]

@@ -4,6 +4,7 @@ The distribution function is a regularized incomplete beta function, which is co
 (W. H. Press et al., Numerical Recipes, 3rd edition, section 6.4). Relative errors are below 1e-6.
 """
 
+import functools
 import math
 from statistics import NormalDist
 
@@ -39,6 +40,7 @@ def quantile(probability: float, df: float) -> float:
     return value if probability > 0.5 else -value
 
 
+@functools.lru_cache(maxsize=1024)
 def _upper_quantile(tail: float, df: float) -> float:
     """Return the value that is exceeded with the probability `tail`, which is below 0.5.
 

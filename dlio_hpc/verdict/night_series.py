@@ -51,9 +51,12 @@ class NightSeries(NamedTuple):
 
 
 def job(night: date, values: Floats) -> JobLevel:
-    """Return a job. night: night on which it ended. values: logarithms of a metric, one a run."""
-    variance = float(values.var(ddof=1)) if len(values) > 1 else 0.0
-    return JobLevel(night, variation.level(values), variance, len(values))
+    """Return a job. night: night on which it ended. values: logarithms of a metric, one a run. Runs that do not count
+    for the level do not count for the variance either.
+    """
+    near = variation.near(values)
+    variance = float(near.var(ddof=1)) if len(near) > 1 else 0.0
+    return JobLevel(night, variation.level(values), variance, len(near))
 
 
 def of(jobs: Sequence[JobLevel], reference: int | None = None) -> NightSeries:

@@ -73,10 +73,15 @@ def level(values: Floats) -> float:
     """Return the level of the runs of a job: the mean of their logarithms. Runs that are far from the others are left
     out. Of fewer than five runs, the median is the level, because so few do not show which run is far.
     """
+    return median(values) if len(values) < FEW else float(near(values).mean())
+
+
+def near(values: Floats) -> Floats:
+    """Return the runs of a job that are not far from the others: all of them, if there are fewer than five."""
     if len(values) < FEW:
-        return median(values)
+        return values
     middle, scale = median(values), mad(values)
-    return float(values[np.abs(values - middle) <= max(_FAR * scale, 1e-9)].mean())
+    return values[np.abs(values - middle) <= max(_FAR * scale, 1e-9)]
 
 
 def within(values: Sequence[Floats]) -> float:

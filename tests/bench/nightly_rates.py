@@ -5,9 +5,7 @@ Nights are drawn with a seed and judged one after another, as a facility does, b
 
 import functools
 import itertools
-import multiprocessing
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +16,7 @@ from dlio_hpc.verdict import change_detection, detection_plan, night_series, reg
 from dlio_hpc.verdict.detection_plan import WantedDetection
 from dlio_hpc.verdict.regression import Compared
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread
-from tests.bench import noise_models, study_rates
+from tests.bench import noise_models, parallel, study_rates
 from tests.bench.noise_models import BUILT_WITH, Noise
 from tests.bench.study_rates import Table
 
@@ -94,7 +92,7 @@ def without_change(noise: Noise, repeats: int, series: int, seed: int = 1) -> Ra
     is_slow = noise.weekend > 0 or noise.jobs > 1
     series, nights = (max(1, series // 4), 120) if is_slow else (series, 365)
     drawn = noise_models.draw(noise, noise_models.flat(nights), repeats, series, seed)
-    counts = np.array(_mapped(_counted, list(drawn)))
+    counts = np.array(parallel.mapped(_counted, list(drawn)))
     years = nights / 365
     regressions, improvements, regression_nights, passes, holding = counts.mean(axis=0)
     return Rates(
@@ -130,7 +128,7 @@ def of_chances(noise: Noise, series: int, seed: int = 6) -> list[float]:
     nights, in series without a change. True statements are as frequent as they say.
     """
     drawn = noise_models.draw(noise, noise_models.flat(365), 3, series, seed)
-    stated = [chance for of_series in _mapped(_stated, list(drawn)) for chance in of_series]
+    stated = [chance for of_series in parallel.mapped(_stated, list(drawn)) for chance in of_series]
     # Alarms are regressions or improvements; a statement is about one of the two.
     return [sum(chance <= most for chance in stated) / series / 2 for most in CHANCES]
 
@@ -205,7 +203,7 @@ def _found_in(
     levels = noise_models.step(history + further, history, change)
     drawn = noise_models.draw(noise, levels, repeats, series, seed)
     task = functools.partial(_found_after, history=history, tolerance=tolerance)
-    return np.array(_mapped(task, list(drawn)))
+    return np.array(parallel.mapped(task, list(drawn)))
 
 
 def _found_after(nights: Array, history: int, tolerance: float) -> tuple[int, bool]:
@@ -241,7 +239,7 @@ def of_changes(kind: Kind, noise: float, series: int, seed: int = 3) -> Describe
     """
     levels = noise_models.step(80, 40, -0.15) if kind == "step" else noise_models.drift(80, 39, 64, -0.15)
     drawn = noise_models.draw(Noise(0.01, between=noise), levels, 3, series, seed)
-    results = np.array(_mapped(functools.partial(_described, kind=kind), list(drawn)))
+    results = np.array(parallel.mapped(functools.partial(_described, kind=kind), list(drawn)))
     return Described(float(results[:, 0].mean()), float(np.median(results[:, 1])), float(results[:, 2].mean()))
 
 
@@ -261,7 +259,7 @@ def accepted_step(series: int, seed: int = 4) -> float:
     night. Nights differ by 5 %, runs by 2 %.
     """
     drawn = noise_models.draw(BUILT_WITH["runs 2 %, nights 5 %"], noise_models.step(93, 30, -0.1), 3, series, seed)
-    return float(np.mean(_mapped(_alarms_after_acceptance, list(drawn))))
+    return float(np.mean(parallel.mapped(_alarms_after_acceptance, list(drawn))))
 
 
 def _alarms_after_acceptance(nights: Array) -> bool:
@@ -275,7 +273,7 @@ def of_suites(suites: int, among: int, sites: int, seed: int = 5) -> tuple[float
     """
     levels = noise_models.flat(60)
     drawn = noise_models.draw(BUILT_WITH["runs 2 %, nights 5 %"], levels, 3, suites * sites, seed)
-    begins = np.array(_mapped(functools.partial(_begins, among=among), list(drawn))).sum(axis=0) / sites
+    begins = np.array(parallel.mapped(functools.partial(_begins, among=among), list(drawn))).sum(axis=0) / sites
     return float(begins[1:10].mean()), float(begins[1:].mean())
 
 
@@ -285,13 +283,6 @@ def _begins(nights: Array, among: int) -> list[bool]:
         False,
         *(now == "regression" != before for now, before in zip(outcomes[1:], outcomes, strict=False)),
     ]
-
-
-def _mapped(task: Callable[[Array], Any], series: list[Array]) -> list[Any]:
-    """Return the results for each series, which are computed on all cores."""
-    context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(mp_context=context) as pool:
-        return list(pool.map(task, series, chunksize=4))
 
 
 def tables(series: int, models: Mapping[str, Noise] = BUILT_WITH) -> Iterator[Table]:

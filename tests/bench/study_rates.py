@@ -20,6 +20,7 @@ from dlio_hpc.analysis.study.best_setting import Comparison
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.plan.study import Study
 from tests import studies
+from tests.bench import parallel
 
 Array = np.ndarray[Any, Any]
 # Number of noise-only simulations for a critical value. The reports use more; fewer change critical values by some
@@ -371,8 +372,11 @@ def tables(draws: int, seed: int) -> list[Table]:
 
 
 def _table(asked: _Asked, draws: int, seed: int) -> Table:
-    rows = []
-    for texts, cell in asked.cells:
-        of_cell = rates(cell, draws, seed)
-        rows.append((*texts, *(f"{100 * of_cell.get(statement, 0):.1f} %" for statement in asked.statements)))
+    cells = [cell for _, cell in asked.cells]
+    rows = [
+        (*texts, *(f"{100 * of_cell.get(statement, 0):.1f} %" for statement in asked.statements))
+        for (texts, _), of_cell in zip(
+            asked.cells, parallel.mapped(functools.partial(rates, draws=draws, seed=seed), cells, 1), strict=True
+        )
+    ]
     return Table(asked.title, (*asked.heads, *asked.statements), rows)
