@@ -15,6 +15,8 @@ from dlio_hpc.verdict.variation import OF_MEDIAN, NightSpread
 
 # A night's runs are unusually scattered if their variance exceeds the usual one by this factor.
 _SCATTERED = 6.0
+# Number of newest jobs that show whether runs far from the others are rare.
+_NEWEST = 13
 # Number of weekend nights from which a difference between weekends and weekdays is estimated, the normal deviate from
 # which it is taken out, and the number of neighbours on either side that a night is compared with.
 _WEEKEND_NIGHTS, _WEEKEND_DEVIATE, _NEIGHBOURS = 4, 4.0, 3
@@ -22,14 +24,20 @@ _FRIDAY = 4
 
 
 class JobLevel(NamedTuple):
-    """Runs of a job. night: night on which it ended. level: logarithm of a metric. variance: of the runs. runs: their
-    number.
+    """Runs of a job. night: night on which it ended. level: logarithm of a metric. variance, runs: of the runs that
+    count for the level, and their number. values: logarithms of all runs.
     """
 
     night: date
     level: float
     variance: float
     runs: int
+    values: Floats
+
+    @property
+    def whole(self) -> "JobLevel":
+        """The job with a level for which all runs count."""
+        return JobLevel(self.night, float(self.values.mean()), _variance(self.values), len(self.values), self.values)
 
 
 class NightSeries(NamedTuple):
@@ -55,29 +63,35 @@ def job(night: date, values: Floats) -> JobLevel:
     for the level do not count for the variance either.
     """
     near = variation.near(values)
-    variance = float(near.var(ddof=1)) if len(near) > 1 else 0.0
-    return JobLevel(night, variation.level(values), variance, len(near))
+    return JobLevel(night, variation.level(values), _variance(near), len(near), values)
+
+
+def _variance(values: Floats) -> float:
+    return float(values.var(ddof=1)) if len(values) > 1 else 0.0
 
 
 def of(jobs: Sequence[JobLevel], reference: int | None = None) -> NightSeries:
     """Return the series of these jobs, which are in the order of time. The newest job stands for its night alone, since
     it is the one that is judged. reference: index of a job with which others are compared; jobs after it belong to
-    another night even if they ran on the same date.
+    another night even if they ran on the same date. Runs far from the others of their job are left out while they are
+    rare in the newest jobs.
     """
+    if not variation.are_far_runs_rare([job.values for job in jobs[-_NEWEST:]]):
+        jobs = [job.whole for job in jobs]
     nights = _nights(jobs, reference)
     levels = np.array([job.level for job in jobs])
     counts = np.array([len(night) for night in nights])
     values = np.add.reduceat(levels, [night.start for night in nights]) / counts
-    runs = _usual(jobs)
-    extra = np.array([_scatter(jobs[night.start : night.stop], runs) for night in nights])
+    of_run, share = _usual(jobs), float(np.mean([1 / job.runs for job in jobs]))
+    extra = np.array([_extra(jobs[night.start : night.stop], of_run, share) for night in nights])
     if counts.max() > 1:
         values[-1] = levels[-1]
-        extra[-1] = _scatter(jobs[-1:], runs) + _between_jobs(levels, nights)
+        extra[-1] = _extra(jobs[-1:], of_run, share) + _between_jobs(levels, nights)
     dates = [jobs[night.start].night for night in nights]
     weekend = _weekend(values, dates)
     if weekend is not None:
         values = values - weekend * np.array([_is_weekend(day) for day in dates])
-    return NightSeries(values, extra, nights, OF_MEDIAN * runs, weekend)
+    return NightSeries(values, extra, nights, OF_MEDIAN * of_run * share, weekend)
 
 
 def prior(series: NightSeries, site: NightSpread) -> NightSpread:
@@ -104,26 +118,24 @@ def _nights(jobs: Sequence[JobLevel], reference: int | None) -> tuple[range, ...
 
 
 def _usual(jobs: Sequence[JobLevel]) -> float:
-    """Return the variance of the mean of a job's runs, from all jobs. Up to half of the jobs may be unusually
-    scattered.
-    """
+    """Return the variance of a run within its job, from all jobs. Up to half of the jobs may be unusually scattered."""
     dfs = np.array([job.runs - 1 for job in jobs if job.runs > 1])
     if not len(dfs):
         return 0.0
     variances = np.array([job.variance for job in jobs if job.runs > 1])
     # The median of a variance is smaller than its mean (E. B. Wilson and M. M. Hilferty, PNAS 17, 1931).
     of_half = median(variances / (1 - 2 / (9 * dfs)) ** 3)
-    return min(of_half, float((dfs * variances).sum() / dfs.sum())) * float(np.mean([1 / job.runs for job in jobs]))
+    return min(of_half, float((dfs * variances).sum() / dfs.sum()))
 
 
-def _scatter(jobs: Sequence[JobLevel], usual: float) -> float:
-    """Return the additional variance of a night whose runs are unusually scattered. usual: variance of the mean of a
-    job's runs.
+def _extra(jobs: Sequence[JobLevel], of_run: float, share: float) -> float:
+    """Return by how much the variance of a night exceeds that of a usual night, because its runs are unusually
+    scattered, or fewer than usual. of_run: usual variance of a run. share: mean of 1 / (number of runs) of all jobs.
     """
     added = 0.0
     for job in jobs:
-        variance = job.variance / job.runs
-        added += OF_MEDIAN * variance if variance > _SCATTERED * usual else 0.0
+        of_job = job.variance if job.variance > _SCATTERED * of_run else of_run * max(0.0, 1 - share * job.runs)
+        added += OF_MEDIAN * of_job / job.runs
     return added / len(jobs) ** 2
 
 

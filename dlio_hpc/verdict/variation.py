@@ -23,6 +23,11 @@ NoiseSource = Literal["nights", "site", "assumed", "runs", "given"]
 _FAR = 5.0
 # Number of runs from which far ones are left out. Fewer runs have their median as level.
 FEW = 5
+# Largest share of far runs that are exceptions. If there are more, levels contain them.
+_MOST_FAR = 0.15
+# Standard deviation of runs, divided by the median of their deviations from the median of their job: of many runs, and
+# how much more it is for few runs.
+_OF_MANY, _OF_FEW = 1.4826, {3: 2.14, 4: 1.39, 5: 1.38, 6: 1.28, 7: 1.22, 8: 1.2, 9: 1.17, 10: 1.15}
 # Variance of the median of many normal values, divided by that of their mean. That of few values is smaller.
 OF_MEDIAN = math.pi / 2
 # Number of nights of a measurement from which the assumption about nights has no weight any more.
@@ -74,6 +79,20 @@ def level(values: Floats) -> float:
     out. Of fewer than five runs, the median is the level, because so few do not show which run is far.
     """
     return median(values) if len(values) < FEW else float(near(values).mean())
+
+
+def are_far_runs_rare(jobs: Sequence[Floats]) -> bool:
+    """Return whether few runs are far from the other runs of their job, so that levels need not contain them. jobs:
+    logarithms of the runs of each job. Jobs of one or two runs do not show it.
+    """
+    deviations = [
+        np.abs(runs - median(runs)) * _OF_MANY * _OF_FEW.get(len(runs), 1.0) for runs in jobs if len(runs) > 2
+    ]
+    if not deviations:
+        return True
+    of_all = np.concatenate(deviations)
+    far = of_all > max(_FAR * median(of_all), 1e-9)
+    return int(far.sum()) < 2 or float(far.mean()) <= _MOST_FAR
 
 
 def near(values: Floats) -> Floats:
@@ -157,7 +176,9 @@ def sampled(nights: Sequence[Floats], prior: NightSpread, confidence: float) -> 
     one night. prior: prior knowledge about the variation between nights. With sd 0 and infinite df, only these runs are
     judged, as if nights did not differ. confidence: two-sided, such as 0.96.
     """
-    levels = np.array([level(runs) for runs in nights])
+    levels = np.array(
+        [level(runs) for runs in nights] if are_far_runs_rare(nights) else [runs.mean() for runs in nights]
+    )
     value = float(levels.mean())
     if prior.sd == 0:
         spread = _of_runs(nights)
