@@ -418,8 +418,18 @@ def test_scaling_of_these_runs_alone_is_that_of_their_noise() -> None:
 def test_scaling_is_among_what_is_the_same_but_for_its_size() -> None:
     jobs = [_scaled(2, [1000.0] * 3), _scaled(8, [100.0] * 3, settings="1" * 12)]
     judged, (check,) = _judge(jobs, {"min_scaling_efficiency": 0.7})
-    assert (check.outcome, check.group, judged.exit_code) == ("fail", "", 1)
-    assert check.text == "this criterion applies to no measured run"
+    assert (check.outcome, judged.exit_code) == ("fail", 1)
+    assert check.text.startswith("not comparable with fewer ranks: cosmoflow on theta, 2 x 4 ranks")
+    assert "differs in settings of the workload: " in check.text
+
+
+@pytest.mark.parametrize("unlike", [{"layout": "unknown"}, {"version": "9.9"}, {"file_system": "lustre /other"}])
+def test_no_scale_is_left_out_of_scaling(unlike: dict[str, str]) -> None:
+    jobs = [_scaled(1, [500.0] * 3), _scaled(2, [1000.0] * 3), _scaled(8, [800.0] * 3, **unlike)]
+    judged, checks = _judge(jobs, {"min_scaling_efficiency": 0.7})
+    assert [check.outcome for check in checks] == ["pass", "fail"]
+    assert "not comparable with fewer ranks: " in checks[1].text
+    assert judged.exit_code == 1
 
 
 @pytest.mark.parametrize(("asked", "changes", "is_met"), [

@@ -103,7 +103,7 @@ def _levels(*values: float) -> list[Entry]:
 def test_a_drop_of_a_few_nights_is_no_baseline_unless_forced(tmp_path: Path, lasted: int) -> None:
     past_nights = _levels(*[100.0] * 12, *[60.0] * lasted)
     nights_words = "1 night" if lasted == 1 else f"{lasted} nights"
-    with pytest.raises(ConfigError, match=rf"is 40\.\d % worse than before, and has been for {nights_words} only;"):
+    with pytest.raises(ConfigError, match=rf"is 40\.\d % worse than before, for {nights_words} so far;"):
         baselines.accept(tmp_path, past_nights[-1], "good", past=past_nights)
     (forced,) = baselines.accept(tmp_path, past_nights[-1], "good", force=True, past=past_nights)
     assert len(forced.warnings) == 1

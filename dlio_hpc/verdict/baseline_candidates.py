@@ -1,6 +1,5 @@
 """Candidates for baselines: the runs of a job that may become one, and objections to them."""
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -84,11 +83,8 @@ def _brief_drops(candidate: BaselineCandidate, past: Sequence[Entry]) -> list[st
     )
     if brief is None:
         return []
-    lasted = regression.nights_words(brief.nights)
-    return [
-        f"{group.key.title} is {regression.percent(math.exp(brief.value))} than before, and has been for {lasted} "
-        "only; accept it after more nights, which show whether this lasts"
-    ]
+    words = regression.brief_words(brief)
+    return [f"{group.key.title} is {words}; accept it after more nights, which show whether this lasts"]
 
 
 def _passed_over(entry: Entry, group: Group) -> list[str]:

@@ -341,6 +341,7 @@ def accept(
         raise ConfigError(
             f"{entry.job} should not be a baseline: {faults[0]}; --force accepts it and records the objection"
         )
+    _check_clock(folder)
     accepted = []
     for candidate, objected in zip(candidates, against, strict=True):
         baseline = _accepted(candidate.group, message, tuple(objected), folder, key)
@@ -360,6 +361,7 @@ def retire(folder: Path, name: str, message: str, key: Path | None = None) -> Re
         raise ConfigError(
             f"baseline {baseline.accepted.id} is retired already; see dlio-hpc baseline show {baseline.accepted.id}"
         )
+    _check_clock(folder)
     decision = Retired(
         baseline.accepted.id, message, _who(), units.utc_now(fraction=True), "retire", os.path.realpath(folder),
         () if key is None else _heads(folder),
@@ -399,6 +401,19 @@ def _check_key(key: Path | None) -> None:
         raise ConfigError(
             f"decisions on baselines must be signed here, because {allowed} exists: give your SSH key with --sign, "
             "such as --sign ~/.ssh/id_ed25519"
+        )
+
+
+def _check_clock(folder: Path) -> None:
+    """Raise ConfigError if a decision is dated later than now: a new decision would not count after it."""
+    decisions, now = read(folder), units.utc_now(fraction=True)
+    dates = [(accepted.when, accepted.id) for accepted in decisions.accepted]
+    dates += [(retired.when, retired.id) for retired in decisions.retired]
+    when, name = max(dates, default=("", ""))
+    if when > now:
+        raise ConfigError(
+            f"the decision about {name} in {folder / rundir.BASELINES} is dated {when}, but it is {now} here: a new "
+            "decision would not count. Set the clocks right; if that decision has a wrong time, move its file away"
         )
 
 

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dlio_hpc.analysis.robust import Floats, mad, median
 from dlio_hpc.verdict import variation
@@ -403,11 +403,29 @@ def described(state: State, nights: Course) -> Changes:
     changes: list[Change] = []
     for group, begin, end in _groups(state, values, levels):
         kept = np.flatnonzero(~is_far[begin:end]) + begin
-        changes += _fitted(group, values, levels, kept)
+        changes += [
+            _with_outliers_before(change, values, levels, is_far) for change in _fitted(group, values, levels, kept)
+        ]
     outliers = np.flatnonzero(np.abs(values - levels) > _OUT * spread.sd)
     if len(values) < _FEWEST_FOR_OUTLIERS:
         outliers = outliers[:0]
     return Changes(tuple(changes), tuple(map(int, outliers)), levels)
+
+
+def _with_outliers_before(change: Change, values: Floats, levels: Floats, is_far: npt.NDArray[np.bool_]) -> Change:
+    """Return a step that begins with the outliers just before it, if they resemble the new level more than the old one.
+    levels: of all nights; those of such outliers are set. is_far: which nights are outliers.
+    """
+    at = change.at
+    while change.kind == "step" and at > 1 and is_far[at - 1]:
+        new, old = levels[change.at], levels[change.at] - change.size
+        if abs(values[at - 1] - new) > abs(values[at - 1] - old):
+            break
+        at -= 1
+        levels[at] = new
+    if at == change.at:
+        return change
+    return structs.replace(change, at=at, until=at, earliest=min(change.earliest, at))
 
 
 def _without_short_spells(state: State, nights: Course) -> State:

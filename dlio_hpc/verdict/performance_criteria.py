@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from dlio_hpc.analysis import normal_range, robust
 from dlio_hpc.analysis.robust import Floats
 from dlio_hpc.analysis.study import job_spread
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.results.metrics import METRICS, MetricName, Unit, format_value
-from dlio_hpc.verdict import night_intervals, site_spread, variation
+from dlio_hpc.verdict import history_entry, night_intervals, site_spread, variation
 from dlio_hpc.verdict.criteria_file import METRIC_LIMITS, Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran, runs_in_words
 from dlio_hpc.verdict.night_intervals import LimitScale
@@ -80,17 +81,20 @@ def checks(
 ) -> Iterator[Check]:
     """Yield a check for each limit on a metric that the criterion sets. name: name of the criterion. Scaling efficiency
     compares the group with the groups that made the same measurement on the fewest ranks. It is not checked for these
-    groups themselves. prior: what is known about the variation between nights.
+    groups themselves, and fails for a group whose workload ran on fewer ranks in another way only. prior: what
+    is known about the variation between nights.
     """
     for key, metric in METRIC_LIMITS.items():
         if getattr(criterion, key) is not None:
             yield _metric(limit(name, key, criterion), group, metric, prior(group.key, metric))
     if criterion.max_spread is not None:
         yield _spread(limit(name, "max_spread", criterion), group)
-    base = fewest(group, all_groups)
-    if criterion.min_scaling_efficiency is not None and base is not None:
+    if criterion.min_scaling_efficiency is not None:
         required = limit(name, "min_scaling_efficiency", criterion)
-        yield _scaling(required, group, base, prior(group.key, "samples_per_s"))
+        if (base := fewest(group, all_groups)) is not None:
+            yield _scaling(required, group, base, prior(group.key, "samples_per_s"))
+        elif (unlike := _smaller(group, all_groups)) is not None:
+            yield _check(required, group, "fail", _incomparable(group, unlike), None, ())
 
 
 def fewest(group: CriterionGroup, groups: Sequence[CriterionGroup]) -> list[CriterionGroup] | None:
@@ -100,6 +104,23 @@ def fewest(group: CriterionGroup, groups: Sequence[CriterionGroup]) -> list[Crit
     same = [candidate for candidate in groups if _unscaled(candidate) == _unscaled(group)]
     least = min(map(_scale, same))
     return None if least == _scale(group) else [candidate for candidate in same if _scale(candidate) == least]
+
+
+def _smaller(group: CriterionGroup, groups: Sequence[CriterionGroup]) -> CriterionGroup | None:
+    """Return a group of the same workload on fewer ranks, although it made another measurement. Return None if there is
+    none.
+    """
+    key = group.key
+    alike = (other for other in groups if (other.key.workload, other.key.site) == (key.workload, key.site))
+    return next((other for other in alike if other.ranks < group.ranks), None)
+
+
+def _incomparable(group: CriterionGroup, smaller: CriterionGroup) -> str:
+    """Return a sentence on why the efficiency of a group against a smaller one is unknown."""
+    unscaled = structs.replace(smaller.key, nodes=group.key.nodes, ranks_per_node=group.key.ranks_per_node)
+    data = [f"dataset in: {smaller.data} / {group.data}"] if smaller.data != group.data else []
+    differences = [*history_entry.differences(unscaled, group.key), *data]
+    return f"not comparable with fewer ranks: {smaller.label} differs in {'; '.join(differences)}"
 
 
 def _scale(group: CriterionGroup) -> tuple[int, int]:

@@ -286,6 +286,11 @@ def brief_drop(nights: Sequence[Night], metric: MetricName, site: NightSpread) -
     return Doubt(int(newest[-1]), value) if value < math.log(1 - TOLERANCE) else None
 
 
+def brief_words(drop: Doubt) -> str:
+    """Return a clause about a drop that has lasted for a few nights."""
+    return f"{percent(math.exp(drop.value))} than before, for {nights_words(drop.nights)} so far"
+
+
 def _is_rare(a_year: float, among: int) -> bool:
     """Return whether a difference happens so rarely by chance that all measurements of a site together have less than
     one such night in ten (C. E. Bonferroni, 1936). a_year: for one measurement.
