@@ -23,7 +23,7 @@ from dlio_hpc.documents import judgements
 from dlio_hpc.files import archive, filesystem, rundir, storage_proofs
 from dlio_hpc.plan import plan
 from dlio_hpc.records import job_outcome
-from dlio_hpc.reports import acceptance_document, page, terminal
+from dlio_hpc.reports import acceptance_document, page, terminal, verdict_banners
 from dlio_hpc.reports.figures import acceptance_plots
 from dlio_hpc.results import run_result
 from dlio_hpc.results.run_result import Epoch
@@ -419,7 +419,7 @@ def test_scaling_is_among_what_is_the_same_but_for_its_size() -> None:
     jobs = [_scaled(2, [1000.0] * 3), _scaled(8, [100.0] * 3, settings="1" * 12)]
     judged, (check,) = _judge(jobs, {"min_scaling_efficiency": 0.7})
     assert (check.outcome, judged.exit_code) == ("fail", 1)
-    assert check.text.startswith("not comparable with fewer ranks: cosmoflow on theta, 2 x 4 ranks")
+    assert check.text.startswith("not comparable with fewer ranks: nodes=2: demo on theta, 2 x 4 ranks differs in ")
     assert "differs in settings of the workload: " in check.text
 
 
@@ -458,12 +458,12 @@ def test_memory_that_nobody_asked_for_is_no_verdict_or_passed_over() -> None:
     assert (check.outcome, judged.exit_code) == ("inconclusive", 5)
     assert check.text == "unknown: node memory was not recorded"
     judged, (check,) = _judge(job, {"min_dataset_over_memory": 5, "optional": True})
-    assert (check.outcome, judged.exit_code) == ("skipped", 0)
+    assert (check.outcome, judged.exit_code) == ("skipped", 7), "no criterion applies"
     only = {"min_dataset_over_memory": 5, "optional": "unmeasured"}
     judged, (check,) = _judge(job, only)
     assert (check.outcome, judged.exit_code) == ("inconclusive", 5), "it was measured, so its memory counts"
     judged, (check,) = _judge(job, only | {"workload": "other"})
-    assert (check.outcome, judged.exit_code) == ("skipped", 0)
+    assert (check.outcome, judged.exit_code) == ("skipped", 7)
     unknown = _mlperf(storage=storage(0.1, 5 * 2**40, None))
     for name, edition in (("unet3d_h100", "v2"), ("unet3d_b200", "v3")):
         made = _mlperf(name, storage=unknown.measurements[1].storage)
@@ -854,8 +854,13 @@ def test_a_criterion_for_nothing_is_not_met() -> None:
 
 def test_it_is_passed_over_only_where_the_file_says_so() -> None:
     judged, (check,) = _judge(repeats("au", [0.95]), {"nodes": 64, "min_au": 0.9, "optional": True})
-    assert (judged.exit_code, check.outcome) == (0, "skipped")
+    assert (judged.exit_code, check.outcome) == (7, "skipped"), "no criterion applies"
     assert acceptance.summary(judged) == "acceptance of study by made up: 4 of 4 pass, 1 skipped"
+    assert verdict_banners.of_acceptance(judged).line.startswith("Not measured: No verdict: no criterion applies ")
+    low = units.Share(0.9)
+    criteria = {"a": Criterion(nodes=64, min_au=low, optional=True), "b": Criterion(min_au=low)}
+    made_up = Criteria(name="x", criteria=criteria, night_spread=units.Share(0.0))
+    assert acceptance.judge(made_up, [repeats("au", [0.95] * 3)]).exit_code == 0
 
 
 def test_each_limit_of_a_criterion_is_judged_by_itself() -> None:

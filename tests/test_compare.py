@@ -81,7 +81,7 @@ def test_of_times_less_is_better() -> None:
     assert slower.outcome == "regression"
     assert slower.ratio == pytest.approx(0.95, rel=0.003)
     assert "% worse than the 21 nights at the level of nightly-000-000000 (" in slower.why
-    assert "such a night happens by chance less than once in 1000 years" in slower.why
+    assert "such a night happens by chance less than once in 10 years" in slower.why
 
 
 def test_the_tolerance_is_one_sided_and_can_be_chosen() -> None:

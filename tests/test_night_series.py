@@ -29,9 +29,9 @@ def test_jobs_of_a_night_count_together_except_the_newest() -> None:
     assert series.values == pytest.approx([0.2, 0.5, 0.8])
     assert series.jobs == (range(2), range(2, 3), range(3, 5))
     assert [series.place(job) for job in range(5)] == [0, 0, 1, 2, 2]
-    # One of two jobs: half of the variance between jobs is missing in the mean of a night.
+    # A usual night has two jobs in two of three cases: a third of the variance between jobs is missing in its mean.
     between = (0.1**2 * 2 + 0.3**2 * 2) / 2
-    assert series.extra[-1] == pytest.approx(between / 2)
+    assert series.extra[-1] == pytest.approx(between / 3)
 
 
 def test_jobs_after_the_reference_are_another_night() -> None:

@@ -19,10 +19,12 @@ from dlio_hpc.config import shipped, site
 from dlio_hpc.files import archive
 from dlio_hpc.plan import study, study_file
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome
+from dlio_hpc.reports import ab_rows
 from dlio_hpc.verdict import acceptance, baseline_comparison, criteria_file, suite, validity_criteria
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.baseline_comparison import Judgement
-from tests import studies
+from dlio_hpc.verdict.baselines import Accepted
+from tests import nights, studies
 from tests.conftest import BIN, Run
 from tests.judged import KEY, repeats
 
@@ -112,16 +114,46 @@ def test_a_regression_is_named_in_the_summary(tmp_path: Path) -> None:
     assert len(outcome.summary) < 120
 
 
+def _baseline(**key: Any) -> Accepted:
+    return nights.accepted(nights.entry(0, [100.0], replace(KEY, **key)))
+
+
 def test_a_baseline_of_another_key_is_no_silent_pass(tmp_path: Path) -> None:
     """After an upgrade, or with other nodes, the accepted baseline no longer holds, and the summary says so."""
     verdict = baseline_comparison.Verdict(
         "job", "samples_per_s", "not_comparable", 2, "why", 0.02, key=KEY, reference="old"
     )
     judged = baseline_comparison.summed([verdict])
-    outcome = suite.judge(_study(tmp_path), judged, _accepted(), (), [replace(KEY, version="0.9")])
+    outcome = suite.judge(_study(tmp_path), judged, _accepted(), (), [_baseline(version="0.9")])
     assert (outcome.exit_code, outcome.is_first) == (2, False)
     assert "not comparable; all baselines are of other configurations" in outcome.summary
-    assert suite.judge(_study(tmp_path), judged, _accepted(), (), [replace(KEY, workload="other")]).exit_code == 0
+    for renamed in ({"site": "other"}, {"workload": "other"}):
+        assert suite.judge(_study(tmp_path), judged, _accepted(), (), [_baseline(**renamed)]).exit_code == 2
+    unlike = _baseline(workload="other", settings="1" * 12)
+    assert suite.judge(_study(tmp_path), judged, _accepted(), (), [unlike]).exit_code == 0
+
+
+def test_a_suite_names_what_it_no_longer_measures(tmp_path: Path) -> None:
+    made = _study(tmp_path)
+    lost = _baseline(site="local", nodes=7)
+    lost = replace(lost, group=replace(lost.group, study=made.study))
+    outcome = suite.judge(made, _judged(("pass", 1.0)), _accepted(), (), [lost])
+    assert outcome.exit_code == 0
+    assert outcome.summary.endswith(f"; not measured although it has a baseline: {lost.group.key.title}")
+
+
+def test_sides_with_different_metrics_are_all_judged(tmp_path: Path) -> None:
+    """No effect covers all settings: an open one must not hide behind one that shows no difference."""
+    effect = file_system_pairs.PairedEffect("read", "samples_per_s", 4, 1.0, 0.6, (0.6,), 0.6, 0.2, 2.0, None)
+    writing = replace(effect, setting="write", metric="checkpoint_write_MBps", ratio=1.0, low=0.99, high=1.01)
+    made = _study(tmp_path, ("/old", "/new"))
+    for effects in ((effect, writing), (writing, effect)):
+        outcome = suite.judge(made, _judged(("pass", 1.0)), _accepted(), effects, ())
+        assert outcome.exit_code == 5
+        assert "B / A " in outcome.summary
+        text = ab_rows.verdict(made, effects)
+        assert text.count("No difference beyond noise between A and B") == 2
+    assert suite.judge(made, _judged(("pass", 1.0)), _accepted(), (writing, writing), ()).exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from dlio_hpc.analysis.study import file_system_pairs
 from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.stragglers import Throughput
@@ -43,13 +44,19 @@ def cached(measured: Sequence[Measured]) -> list[str]:
 
 
 def verdict(study: Study, effects: tuple[PairedEffect, ...]) -> str:
-    """Return the verdict on the two file systems. The verdict is based on the last of `effects`. This is the only
-    effect or, if the study has several settings, the effect over all settings together. If it shows no difference, a
-    second sentence names the settings that do.
+    """Return the verdict on the two file systems. The verdict is based on the only effect or, if the study has several
+    settings, on the effect over all settings together. If it shows no difference, a second sentence names the settings
+    that do. If settings have different metrics, each has its own sentence.
     """
     if not effects:
         return "No pair has been measured yet."
-    overall = effects[-1]
+    wholes = file_system_pairs.overall(effects)
+    if len(wholes) > 1:
+        return " ".join(f"{whole.setting}: {_of_whole(study, whole, (whole,))}" for whole in wholes)
+    return _of_whole(study, wholes[0], effects)
+
+
+def _of_whole(study: Study, overall: PairedEffect, effects: tuple[PairedEffect, ...]) -> str:
     names = dict(zip("AB", study.folders, strict=True))
     metric = METRICS[overall.metric].noun
     if overall.low is None or overall.high is None:

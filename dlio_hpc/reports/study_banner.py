@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from dlio_hpc.analysis.study import disturbances
+from dlio_hpc.analysis.study import disturbances, file_system_pairs
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding, PointMetrics
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.scaling import Scaling
@@ -87,11 +87,11 @@ def _of_sides(report: StudyReport) -> Iterator[Banner]:
     if not report.effects:
         yield Banner("not measured", text)
         return
-    overall = report.effects[-1]
-    if overall.low is None or overall.high is None:
+    ends = [(whole.low, whole.high) for whole in file_system_pairs.overall(report.effects)]
+    if any(low is None or high is None for low, high in ends):
         yield Banner("inconclusive", text)
     else:
-        is_narrow = overall.low > 1 - HIDDEN and overall.high < 1 / (1 - HIDDEN)
+        is_narrow = all(low > 1 - HIDDEN and high < 1 / (1 - HIDDEN) for low, high in ends if low and high)
         yield _conclusive(text, is_narrow or any(effect.better is not None for effect in report.effects))
 
 

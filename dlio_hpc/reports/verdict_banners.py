@@ -43,7 +43,8 @@ def of_judgement(judgement: Judgement) -> Banner:
 
 def of_acceptance(accepted: Acceptance) -> Banner:
     """Return the banner of an acceptance test."""
-    return Banner(state_of(accepted.exit_code), f"{_ACCEPTANCES[accepted.outcome]} {acceptance.counted(accepted)}.")
+    text = _ACCEPTANCES["skipped" if acceptance.applies_nowhere(accepted) else accepted.outcome]
+    return Banner(state_of(accepted.exit_code), f"{text} {acceptance.counted(accepted)}.")
 
 
 def of_suite(verdict: SuiteVerdict) -> Banner:

@@ -54,8 +54,9 @@ class Acceptance(Struct, frozen=True):
 
     @property
     def outcome(self) -> Outcome:
-        """Most severe outcome of the checks."""
-        return worst(check.outcome for check in self.checks) or "pass"
+        """Most severe outcome of the checks; incomplete if no criterion applies to a measurement."""
+        most = worst(check.outcome for check in self.checks) or "pass"
+        return "incomplete" if most == "pass" and applies_nowhere(self) else most
 
     @property
     def exit_code(self) -> int:
@@ -147,6 +148,12 @@ def judge(
     seconds = {group.label: sum(ran.run.metrics.get("wall_s", 0.0) for ran in group.runs) for group in groups}
     studies = dict.fromkeys(entry.study for entry in entries)
     return Acceptance(criteria, tuple(studies), tuple(checks), seconds)
+
+
+def applies_nowhere(acceptance: Acceptance) -> bool:
+    """Return whether there are criteria, and none applies to a measurement."""
+    asked = [check for check in acceptance.checks if check.criterion in acceptance.criteria.criteria]
+    return bool(asked) and all(check.outcome == "skipped" for check in asked)
 
 
 def _of_group(

@@ -208,7 +208,7 @@ def _groups(
     return [
         _verdict(_Case(group, run_groups.alone(groups, group), metric, earlier, references, terms, prior, among))
         for group in judged
-        for metric in ((group.main_metric,) if terms.metrics == USUAL.metrics else terms.metrics)
+        for metric in (group.main_metrics if terms.metrics == USUAL.metrics else terms.metrics)
     ]
 
 

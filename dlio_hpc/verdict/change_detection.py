@@ -43,6 +43,10 @@ _SETTLED = 60
 # Logarithm of the likelihood ratio from which the newest nights belong to the level before rather than to the current
 # one.
 _RETURNED = 3.0
+# A single night is as far off as an earlier one, by order of magnitude, if that one is this part as far off or more.
+_ALIKE = 1 / 3
+# Largest normal deviate between a level that begins and an earlier one that it resumes.
+_RESUMED = 2.0
 # Newest nights are usual if the mean of as many earlier nights is this part as far from the level with this
 # probability: of a single night, and of several nights. No night counts as if it were farther than the mean of the
 # newest nights by more than this factor.
@@ -187,7 +191,7 @@ def next_state(state: State, values: Floats, prior: NightSpread = ASSUMED, extra
     state = _confirmed(state, values, prior)
     state = _returned(state, values, prior)
     alarm = _alarm(state, values, prior, extra)
-    return state if alarm is None else _begun(state, alarm)
+    return state if alarm is None else _resumed(_begun(state, alarm), values, prior)
 
 
 def spread_of(values: Floats, labels: Labels, prior: NightSpread) -> CourseSpread:
@@ -265,7 +269,7 @@ def _alarm(state: State, values: Floats, prior: NightSpread, extra: Floats) -> A
     if best is None or _is_usual(state.labels, values, best.newest):
         return None
     if best.newest == 1:
-        return best
+        return None if _has_had_far_nights(state.labels, values, prior) else best
     return best._replace(at=_first_night(values[places], places, best.newest))
 
 
@@ -285,6 +289,25 @@ def _deviate_of_newest(
         differences = np.clip(differences, -limit, limit)
     added = float(extra[after].sum()) / newest**2
     return deviate(float(differences.mean()), spread.error(newest) + spread.error(len(before)) + added, spread.df)
+
+
+def _has_had_far_nights(labels: Labels, values: Floats, prior: NightSpread) -> bool:
+    """Return whether single nights before the newest one were as far from their level in the same direction, by order
+    of magnitude. If they were, a single night shows no change: on file systems in production, one night in thirty is
+    far off.
+    """
+    earlier, counts = labels[:-1], np.bincount(labels)
+    usual = median(values[:-1][earlier == int(np.argmax(counts))])
+    current = values[:-1][earlier == labels[-1]]
+    newest = float(values[-1]) - median(current)
+    far = max(_ALIKE * abs(newest), _OUT * spread_of(values[:-1], earlier, prior).sd)
+    for label in np.unique(earlier):
+        of_level = values[:-1][earlier == label]
+        # A spell of few nights is far from the usual level.
+        residuals = of_level - (usual if counts[label] < BEFORE else median(of_level))
+        if (residuals * np.sign(newest) > far).any():
+            return True
+    return False
 
 
 def _is_usual(labels: Labels, values: Floats, newest: int) -> bool:
@@ -337,6 +360,24 @@ def _begun(state: State, alarm: Alarm) -> State:
     labels[at:] = int(labels.max()) + 1
     earlier = tuple(kept for kept in state.alarms if kept.at < at)
     return State(labels, (*earlier, alarm._replace(at=at)))
+
+
+def _resumed(state: State, values: Floats, prior: NightSpread) -> State:
+    """Let a level that has just begun be an earlier one if it resembles it and lies on its side of the level in
+    between: the series has returned to it, and its nights are nights of that level.
+    """
+    is_new, between = state.labels == state.current, _before(state)
+    spread = spread_of(values, state.labels, prior)
+    new = level_of(values[is_new], spread.sd)
+    for label in sorted(set(map(int, state.labels)) - {state.current, between}, reverse=True):
+        is_old = state.labels == label
+        if is_old.sum() <= is_new.sum():
+            continue
+        error = spread.error(int(is_new.sum())) + spread.error(int(is_old.sum()))
+        z = deviate(new - level_of(values[is_old], spread.sd), error, spread.df)
+        if abs(z) < _RESUMED:
+            return State(np.where(is_new, label, state.labels), state.alarms)
+    return state
 
 
 def _before(state: State) -> int:

@@ -140,12 +140,13 @@ def _extra(jobs: Sequence[JobLevel], of_run: float, share: float) -> float:
 
 
 def _between_jobs(levels: Floats, nights: Sequence[range]) -> float:
-    """Return by how much the variance of a job exceeds that of a night with several jobs."""
-    several = [levels[night.start : night.stop] for night in nights if len(night) > 1]
-    if not several:
+    """Return by how much the variance of a job exceeds that of a usual night, which has several jobs. If most nights
+    have one, the variation between nights contains that of jobs.
+    """
+    variances = [float(levels[night.start : night.stop].var(ddof=1)) for night in nights if len(night) > 1]
+    if 2 * len(variances) < len(nights):
         return 0.0
-    variance = variation.within(several) ** 2
-    return variance * (1 - float(np.mean([1 / len(night) for night in several])))
+    return median(np.array(variances)) * (1 - float(np.mean([1 / len(night) for night in nights])))
 
 
 def _is_weekend(day: date) -> bool:

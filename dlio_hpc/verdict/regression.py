@@ -13,7 +13,7 @@ from dlio_hpc.analysis import students_t
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.results.metrics import MetricName
 from dlio_hpc.verdict import change_detection, trend, variation
-from dlio_hpc.verdict.change_detection import Course, CourseSpread, Labels
+from dlio_hpc.verdict.change_detection import Alarm, Course, CourseSpread, Labels
 from dlio_hpc.verdict.trend import Followed, Night, Shift, Trend
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread, NoiseSource
 
@@ -33,6 +33,10 @@ _MOST_A_NIGHT = 0.1
 _MISDATED = 5
 # Number of nights for which a drop must have lasted before the reference, so that the reference accepts it.
 _ACCEPTED = 2
+# Smallest number of times a year that is stated. Nights in production deviate more often than models say.
+_RAREST = 0.1
+# A drop has been made up for if the level comes back to this part of the one before it.
+_RECOVERED = 0.97
 # The newest nights are in doubt from this normal deviate, and the largest number of such nights.
 _DOUBTFUL, _NEWEST = 2.0, 3
 # Outcomes that state a difference.
@@ -227,12 +231,17 @@ def compared(course: Course, reference: int, tolerance: float, among: int = 1) -
     difference = levels.difference(course)
     z = change_detection.deviate(difference.value, levels.variance(course), course.spread.df)
     is_early = len(course.labels) <= FEWEST and abs(z) > _FIRST_DEVIATE
-    evidence = course.evidence if is_changed else None
+    evidence = course.evidence if is_changed and _is_same_way(course.evidence, z) else None
     chance = _once(z) if evidence is None else change_detection.a_year(evidence, z)
     decided = _decided(difference, tolerance, is_changed or is_early, chance, among)
-    doubt = _doubt(course, tolerance) if decided.outcome == "pass" else None
+    doubt = None if decided.outcome == "regression" else _doubt(course, tolerance)
     outcome: Outcome = "inconclusive" if doubt else decided.outcome
     return Compared(outcome, difference, levels, is_changed, decided.a_year, decided.is_rare, doubt)
+
+
+def _is_same_way(evidence: Alarm | None, z: float) -> bool:
+    """Return whether the newest change of level shows the difference, rather than a recovery from a larger one."""
+    return evidence is not None and evidence.deviate * z > 0
 
 
 class _Decided(NamedTuple):
@@ -346,10 +355,20 @@ def _unchanged(course: Course, label: int, tolerance: float) -> Levels:
 
 
 def _shift(followed: Followed, reference: int) -> Shift | None:
-    """Return the largest drop that begins after the reference."""
-    changes = zip(followed.changes, followed.trend.shifts, strict=True)
-    later = [shift for change, shift in changes if change.until > reference and shift.ratio < 1]
-    return min(later, key=lambda shift: shift.ratio, default=None)
+    """Return the largest drop that begins after the reference and has not been made up for since."""
+    lasting: list[tuple[Shift, float]] = []
+    for change, shift in zip(followed.changes, followed.trend.shifts, strict=True):
+        if change.until <= reference:
+            continue
+        if shift.ratio < 1:
+            lasting.append((shift, shift.ratio))
+        gain = shift.ratio
+        while gain > 1 and lasting:
+            drop, ratio = lasting.pop()
+            gain *= ratio
+            if gain <= _RECOVERED:
+                lasting.append((drop, gain))
+    return min(lasting, key=lambda drop: drop[1], default=(None, 1.0))[0]
 
 
 def _latest(followed: Followed, reference: int, tolerance: float) -> Shift | None:
@@ -414,8 +433,8 @@ def _since_words(shift: Shift) -> str:
 
 def chance_words(a_year: float) -> str:
     """Return how often an outcome occurs by chance, such as "once in 3 years"."""
-    if a_year < 1 / 1000:
-        return "less than once in 1000 years"
+    if a_year < _RAREST:
+        return f"less than once in {round(1 / _RAREST)} years"
     years = round(1 / a_year)
     if years > 1:
         return f"once in {years} years"

@@ -67,10 +67,15 @@ class Group(Struct, frozen=True):
         return next((run.storage.advice for run in self.good if run.storage and run.storage.advice), ())
 
     @property
+    def main_metrics(self) -> tuple[MetricName, ...]:
+        """Metrics that are compared by default: samples/s and the bandwidth of checkpoints, whichever the runs have."""
+        mains: tuple[MetricName, ...] = ("samples_per_s", "checkpoint_write_MBps")
+        return tuple(metric for metric in mains if self.values(metric)) or mains[:1]
+
+    @property
     def main_metric(self) -> MetricName:
-        """Metric that is shown and compared by default: that of checkpoints if the runs have no samples/s."""
-        has_checkpoints = self.values("checkpoint_write_MBps") and not self.values("samples_per_s")
-        return "checkpoint_write_MBps" if has_checkpoints else "samples_per_s"
+        """Metric that is shown by default: that of checkpoints if the runs have no samples/s."""
+        return self.main_metrics[0]
 
     def repeats(self, metric: MetricName) -> tuple[Repeat, ...]:
         """Return the good runs that have a positive value of the metric, as repeats. If a lower value is better, a

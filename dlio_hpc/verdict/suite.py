@@ -5,8 +5,9 @@ file systems.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from dlio_hpc.analysis.study import file_system_pairs
 from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
 from dlio_hpc.plan.plan import workload_of
 from dlio_hpc.plan.study import Study
@@ -23,6 +24,7 @@ from dlio_hpc.verdict import (
 )
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.baseline_comparison import Judgement, Terms, Verdict
+from dlio_hpc.verdict.baselines import Accepted
 from dlio_hpc.verdict.criteria_file import Criteria
 from dlio_hpc.verdict.history_entry import Key
 
@@ -64,16 +66,20 @@ def judge_study(outcome: StudyOutcome, effects: tuple[PairedEffect, ...], report
     judgement = baseline_comparison.judge([entry for entry in entries if entry.measurements], known, active, terms)
     criteria = criteria_file.load(judging.criteria) if judging.criteria else _NO_CRITERIA
     accepted = acceptance.judge(criteria, entries, selection.absent(outcome), acceptance.prior_of(known, entries))
-    return judge(study, judgement, accepted, effects, [baseline.group.key for baseline in active])
+    return judge(study, judgement, accepted, effects, active)
 
 
 def judge(
-    study: Study, judgement: Judgement, accepted: Acceptance, effects: tuple[PairedEffect, ...], known: Sequence[Key]
+    study: Study,
+    judgement: Judgement,
+    accepted: Acceptance,
+    effects: tuple[PairedEffect, ...],
+    active: Sequence[Accepted],
 ) -> SuiteVerdict:
     """Return the verdict on a suite. Its outcome is the most severe of three: the outcomes of the comparisons with
-    baselines, of the acceptance test, and of the comparison of file systems. known: measurement keys that have an
-    active baseline.
+    baselines, of the acceptance test, and of the comparison of file systems. active: the active baselines.
     """
+    known = [baseline.group.key for baseline in active]
     codes = {accepted.exit_code, *_compared(judgement, known), *(_sides(study, effects) if study.is_ab else ())}
     outcome = worst(map(of_exit_code, codes)) or "pass"
     code = OUTCOMES[outcome].exit_code
@@ -82,7 +88,8 @@ def judge(
     )
     if code in (0, 1):
         outcome = "pass" if code == 0 else "regression" if is_drop else "fail"
-    details = "; ".join(filter(None, _details(judgement, accepted, effects, known)))
+    lost = _unmeasured(study, judgement, active)
+    details = "; ".join(filter(None, [*_details(judgement, accepted, effects, known), lost]))
     summary = f"{workload_of(study.study)} on {study.site.name}: {label(outcome)}; {details}"
     return SuiteVerdict(summary, outcome, code, judgement, accepted, effects)
 
@@ -99,8 +106,28 @@ def _compared(judgement: Judgement, known: Sequence[Key]) -> set[int]:
 
 
 def _was_known(verdict: Verdict, known: Sequence[Key]) -> bool:
+    """Return whether there is a baseline of the same workload on the same site, or one that differs by the name of the
+    site or of the workload alone.
+    """
     key = verdict.key
-    return key is not None and any((baseline.site, baseline.workload) == (key.site, key.workload) for baseline in known)
+    return key is not None and any(
+        (baseline.site, baseline.workload) == (key.site, key.workload)
+        or structs.replace(baseline, site=key.site) == key
+        or structs.replace(baseline, workload=key.workload) == key
+        for baseline in known
+    )
+
+
+def _unmeasured(study: Study, judgement: Judgement, active: Sequence[Accepted]) -> str:
+    """Return a clause on the baselines of this suite that have no measurement to be compared with, or ""."""
+    measured = {verdict.key for verdict in judgement.verdicts}
+    own = (workload_of(study.study), study.site.name)
+    lost = [
+        baseline.group.key.title
+        for baseline in active
+        if (workload_of(baseline.group.study), baseline.group.key.site) == own and baseline.group.key not in measured
+    ]
+    return f"not measured although it has a baseline: {', '.join(lost)}" if lost else ""
 
 
 def _sides(study: Study, effects: Sequence[PairedEffect]) -> set[int]:
@@ -110,8 +137,9 @@ def _sides(study: Study, effects: Sequence[PairedEffect]) -> set[int]:
     """
     least = 1 - (0.0 if study.verdict is None else study.verdict.tolerance)
     slower = {1 for effect in effects if effect.better == "A" and effect.ratio < least}
-    whole = effects[-1] if effects else None
-    return slower | ({5} if whole is None or whole.low is None or (whole.low < least and not slower) else set())
+    wholes = file_system_pairs.overall(effects)
+    is_open = not wholes or any(whole.low is None or (whole.low < least and not slower) for whole in wholes)
+    return slower | ({5} if is_open else set())
 
 
 def _details(
@@ -123,7 +151,7 @@ def _details(
         worst = min(drops, key=lambda verdict: verdict.ratio or 0.0)
         yield f"{worst.subject} {regression.signed(worst.ratio or 0.0)}"
     if effects:
-        yield f"B / A {effects[-1].ratio:.3g}"
+        yield f"B / A {', '.join(f'{whole.ratio:.3g}' for whole in file_system_pairs.overall(effects))}"
     uncompared = [verdict for verdict in verdicts if verdict.outcome == "not_comparable"]
     if len(uncompared) < len(verdicts):
         yield judgement.text

@@ -85,13 +85,12 @@ def are_far_runs_rare(jobs: Sequence[Floats]) -> bool:
     """Return whether few runs are far from the other runs of their job, so that levels need not contain them. jobs:
     logarithms of the runs of each job. Jobs of one or two runs do not show it.
     """
-    deviations = [
-        np.abs(runs - median(runs)) * _OF_MANY * _OF_FEW.get(len(runs), 1.0) for runs in jobs if len(runs) > 2
-    ]
-    if not deviations:
+    several = [runs for runs in jobs if len(runs) > 2]
+    if not several:
         return True
-    of_all = np.concatenate(deviations)
-    far = of_all > max(_FAR * median(of_all), 1e-9)
+    deviations = [np.abs(runs - median(runs)) for runs in several]
+    scaled = [from_median * _OF_MANY * _OF_FEW.get(len(from_median), 1.0) for from_median in deviations]
+    far = np.concatenate(deviations) > max(_FAR * median(np.concatenate(scaled)), 1e-9)
     return int(far.sum()) < 2 or float(far.mean()) <= _MOST_FAR
 
 

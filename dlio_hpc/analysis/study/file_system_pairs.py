@@ -177,6 +177,13 @@ def _effect(group: _Group, noise: _Noise, risk: float) -> PairedEffect:
     )
 
 
+def overall(effects: Sequence[PairedEffect]) -> Sequence[PairedEffect]:
+    """Return the effects on which a verdict rests: the one over all settings, or those of all settings if there is
+    none, because they have different metrics.
+    """
+    return effects[-1:] if effects and not effects[-1].setting else effects
+
+
 def _together(groups: Sequence[_Group], noise: _Noise, risk: float) -> PairedEffect:
     """Return the effect over all settings. Each setting has the same weight, whatever its number of pairs."""
     means = np.array([group.logs.mean() for group in groups])
