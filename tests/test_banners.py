@@ -276,7 +276,7 @@ def test_few_nights_detect_no_change_and_the_last_is_held_against_the_baseline()
         fallen
     )
     alone = _nightly([*_alike(3), *_alike(1, 1.4)])
-    assert (alone.state, "98.6 % worse than the 3 nights at the level of the previous job" in alone.text) == (
+    assert (alone.state, "98.6 % worse since nightly-003 (2026-09-04); there is no baseline" in alone.text) == (
         "bad",
         True,
     ), alone
@@ -308,6 +308,15 @@ def test_a_history_says_that_jobs_stopped() -> None:
     assert _stopped(_alike(12), 22, every=7).state == "not measured"
     assert _stopped([*_alike(11), *_alike(1, 1.4)], 60).state == "bad"
     assert [_stopped(_alike(1), days).state for days in (6.9, 7.1)] == ["good", "not measured"]
+
+
+def test_a_drop_without_a_baseline_stays_bad() -> None:
+    """The newest job is as good as the previous one, which has dropped, too."""
+    entries = [nights.entry(night, values) for night, values in enumerate([*_alike(30), *_alike(20, 70.0)])]
+    opening = verdict_banners.of_history(history_rows.blocks(entries, [], "samples_per_s"), "samples_per_s")
+    (verdict,) = baseline_comparison.judge(entries[-1:], entries, []).verdicts
+    assert (opening.state, verdict.outcome) == ("bad", "regression")
+    assert "nightly-049 is 30.1 % worse since nightly-030 (2026-10-01); there is no baseline." in opening.text
 
 
 def test_names_of_jobs_keep_their_capitals() -> None:

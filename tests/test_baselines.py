@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from dlio_hpc import units
 from dlio_hpc.errors import ConfigError, InvalidRun
 from dlio_hpc.files import rundir
 from dlio_hpc.verdict import baselines, history
@@ -114,6 +115,19 @@ def test_a_drop_that_lasts_a_rise_and_a_first_night_may_be_baselines(tmp_path: P
     for past_nights in (_levels(*[100.0] * 12, *[60.0] * 4), _levels(*[100.0] * 12, 140.0), _levels(100.0)):
         assert baselines.accept(tmp_path, past_nights[-1], "good", past=past_nights)[0].warnings == ()
         assert baselines.accept(tmp_path, past_nights[-1], "good", past=past_nights[:-1])[0].warnings == ()
+
+
+def test_a_decision_is_not_dated_before_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would not count, although the command says that it replaces the earlier one."""
+    baselines.accept(tmp_path, nights.entry(0, [100.0]), "first")
+    monkeypatch.setattr(units, "utc_now", lambda fraction=False: "2026-01-01T00:00:00.000Z")
+    for decide in (
+        lambda: baselines.accept(tmp_path, nights.entry(1, [100.0]), "second"),
+        lambda: baselines.retire(tmp_path, "nightly-000", "old"),
+    ):
+        with pytest.raises(ConfigError, match="a new decision would not count"):
+            decide()
+    assert _states(tmp_path) == [("nightly-000", "active")]
 
 
 def test_several_datasets_of_one_key_are_no_baseline(tmp_path: Path) -> None:

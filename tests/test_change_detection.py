@@ -145,3 +145,30 @@ def test_a_large_step_is_detected_in_three_nights_and_a_single_night_is_none() -
     alone = [bool(_changes(random.normal(0, 0.01, 20) - 0.15 * (np.arange(20) == 9)).changes) for _ in range(100)]
     assert sum(detected) >= 95
     assert sum(alone) <= 10
+
+
+USUAL_NIGHTS = np.log(np.array([20.0, 20.2, 19.8, 20.1, 19.9, 20.3, 19.7, 20.2, 20.0, 19.9]))
+
+
+def test_single_far_nights_are_no_change_once_there_was_one() -> None:
+    first = np.append(np.tile(USUAL_NIGHTS, 3), np.log(10.0))
+    assert change_detection.followed(first).alarms[-1].newest == 1
+    again = np.concatenate([first, USUAL_NIGHTS, [np.log(11.0)]])
+    assert change_detection.followed(again).labels[-1] == 0
+    assert len(change_detection.followed(np.append(again, np.log([11.0, 11.2]))).alarms) > len(
+        change_detection.followed(again).alarms
+    ), "several nights are a change"
+
+
+def test_a_level_that_comes_back_is_the_earlier_one() -> None:
+    spell = np.log(np.array([5.0, 8.0, 5.5, 15.0]))
+    labels = change_detection.followed(np.concatenate([np.tile(USUAL_NIGHTS, 2), spell, USUAL_NIGHTS])).labels
+    assert set(labels[:20]) == {0}
+    assert set(labels[-8:]) == {0}
+
+
+def test_a_step_begins_with_an_outlier_that_resembles_it() -> None:
+    values = np.concatenate([np.tile(USUAL_NIGHTS, 3), USUAL_NIGHTS - 0.5])
+    state = change_detection.State(np.repeat([0, 1], [31, 9]), (change_detection.Alarm(31, -50.0, 1, 40.0),))
+    (change,) = change_detection.described(state, change_detection.course(state, values)).changes
+    assert (change.at, change.earliest) == (30, 30)

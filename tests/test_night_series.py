@@ -56,6 +56,34 @@ def test_a_run_that_does_not_count_for_the_level_does_not_scatter_its_night() ->
     assert max(night_series.of([*usual, slow]).extra) < 1e-4
 
 
+def test_many_far_runs_count_for_the_level() -> None:
+    """Two of five slow runs are no exceptions, but one in ten is."""
+    usual = [_job(night, 0.1, 0.11, 0.12, 0.13, 0.14) for night in range(20)]
+    slow = [_job(20 + night, 0.11, 0.12, 0.13, -0.9, -0.8) for night in range(5)]
+    assert night_series.of([*usual, *slow[:1]]).values[-1] == pytest.approx(0.12)
+    series = night_series.of([*usual, *slow])
+    assert series.values[0] == pytest.approx(0.12)
+    assert series.values[-1] == pytest.approx(np.mean([0.11, 0.12, 0.13, -0.9, -0.8]))
+    one_of_three = [_job(night, 0.1, 0.12, -0.9) for night in range(9)]
+    assert night_series.of(one_of_three).values[-1] == pytest.approx((0.1 + 0.12 - 0.9) / 3)
+    one_of_ten = [_job(night, *np.linspace(0.1, 0.2, 9), -0.9) for night in range(9)]
+    assert night_series.of(one_of_ten).values[-1] == pytest.approx(0.15)
+
+
+def test_a_night_with_fewer_runs_varies_more() -> None:
+    many = [_job(night, *(0.05 * (-1) ** run for run in range(10))) for night in range(9)]
+    series = night_series.of([*many, _job(9, 0.0)])
+    of_run = 0.05**2 * 10 / 9
+    share = (9 * 0.1 + 1) / 10
+    assert list(series.extra[:9]) == [0] * 9
+    assert series.extra[9] == pytest.approx(math.pi / 2 * of_run * (1 - share), rel=0.1)
+
+
+def test_a_rerun_of_one_night_does_not_widen_the_others() -> None:
+    jobs = [_job(0, 0.0), _job(1, -1.4), _job(1, 0.0), *(_job(night, 0.01 * (night % 3)) for night in range(2, 20))]
+    assert night_series.of(jobs).extra[-1] == 0
+
+
 def test_weekends_are_taken_out_when_they_are_significant() -> None:
     random = np.random.default_rng(1)
     levels = [0.08 * (night % 7 >= 5) + random.normal(0, 0.01) for night in range(28)]

@@ -100,6 +100,8 @@ def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: Met
         text = "measured this on several datasets, which are compared with each other and not with earlier jobs"
         return Banner("inconclusive", f"{name} {text}.")
     changes = regression.changes_sentence(history)
+    if block.baseline is None and block.is_worse:
+        return Banner("bad", f"{name} is {regression.shift_words(history.shifts[-1])}; there is no baseline. {changes}")
     reference = _reference(block, history, metric)
     if reference is None:
         return Banner("inconclusive", f"{name} has neither a baseline nor an earlier job to compare with. {changes}")

@@ -264,12 +264,14 @@ def _alarm(state: State, values: Floats, prior: NightSpread, extra: Floats) -> A
             break
         z = _deviate_of_newest(state, values, places, newest, prior, extra)
         excess = abs(z) - threshold
-        if excess > (-eased(len(values)) if best is None else best.excess):
+        if excess <= (-eased(len(values)) if best is None else best.excess):
+            continue
+        if newest > 1 or not _has_had_far_nights(state.labels, values, prior):
             best = Alarm(int(places[-newest]), z, newest, excess)
     if best is None or _is_usual(state.labels, values, best.newest):
         return None
     if best.newest == 1:
-        return None if _has_had_far_nights(state.labels, values, prior) else best
+        return best
     return best._replace(at=_first_night(values[places], places, best.newest))
 
 
