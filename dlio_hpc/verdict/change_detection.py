@@ -46,7 +46,7 @@ _RETURNED = 3.0
 # A single night is as far off as an earlier one, by order of magnitude, if that one is this part as far off or more.
 _ALIKE = 1 / 3
 # Largest normal deviate between a level that begins and an earlier one that it resumes.
-_RESUMED = 2.0
+_RESUMED = 1.0
 # Newest nights are usual if the mean of as many earlier nights is this part as far from the level with this
 # probability: of a single night, and of several nights. No night counts as if it were farther than the mean of the
 # newest nights by more than this factor.
@@ -365,18 +365,18 @@ def _begun(state: State, alarm: Alarm) -> State:
 
 
 def _resumed(state: State, values: Floats, prior: NightSpread) -> State:
-    """Let a level that has just begun be an earlier one if it resembles it and lies on its side of the level in
-    between: the series has returned to it, and its nights are nights of that level.
+    """Let a level that has just begun be an earlier one if it resembles it and the level in between was far off, as in
+    an outage: the series has returned to it, and its nights are nights of that level.
     """
-    is_new, between = state.labels == state.current, _before(state)
+    is_new, is_between = state.labels == state.current, state.labels == _before(state)
     spread = spread_of(values, state.labels, prior)
-    new = level_of(values[is_new], spread.sd)
-    for label in sorted(set(map(int, state.labels)) - {state.current, between}, reverse=True):
+    new, between = (level_of(values[nights], spread.sd) for nights in (is_new, is_between))
+    for label in sorted(set(map(int, state.labels)) - {state.current, _before(state)}, reverse=True):
         is_old = state.labels == label
-        if is_old.sum() <= is_new.sum():
+        old = level_of(values[is_old], spread.sd)
+        if is_old.sum() <= is_new.sum() or abs(between - old) <= _OUT * spread.sd:
             continue
-        error = spread.error(int(is_new.sum())) + spread.error(int(is_old.sum()))
-        z = deviate(new - level_of(values[is_old], spread.sd), error, spread.df)
+        z = deviate(new - old, spread.error(int(is_new.sum())) + spread.error(int(is_old.sum())), spread.df)
         if abs(z) < _RESUMED:
             return State(np.where(is_new, label, state.labels), state.alarms)
     return state
