@@ -83,8 +83,8 @@ def _brief_drops(candidate: BaselineCandidate, past: Sequence[Entry]) -> list[st
     )
     if brief is None:
         return []
-    words = regression.brief_words(brief)
-    return [f"{group.key.title} is {words}; accept it after more nights, which show whether this lasts"]
+    clause = regression.brief_words(brief)
+    return [f"{group.key.title} is {clause}; accept it after more nights, which show whether this lasts"]
 
 
 def _passed_over(entry: Entry, group: Group) -> list[str]:
