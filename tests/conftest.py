@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -88,6 +89,19 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
         assert session.config.cache
         failed = session.config.cache.get("cache/lastfailed", {})
         session.config.cache.set("cache/lastfailed", failed | dict.fromkeys(crashed, True))
+
+
+@pytest.fixture
+def time_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Yield a function that sets the time zone of the test, such as Europe/Berlin."""
+
+    def set_to(name: str) -> None:
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    yield set_to
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,7 @@
 """The dashboard says what the verdicts say, and what is not known."""
 
 import re
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 from typing import get_args
@@ -144,12 +143,8 @@ def test_most_nights_are_left_out() -> None:
 
 
 @pytest.fixture
-def _chicago(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "CST6CDT")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+def _chicago(time_zone: Callable[[str], None]) -> None:
+    time_zone("CST6CDT")
 
 
 @pytest.mark.usefixtures("_chicago")

@@ -2,8 +2,7 @@
 
 import json
 import re
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -126,12 +125,8 @@ def _later(name: str, folder: Path, *job_options: str, begins: str = "2099-11-28
 
 
 @pytest.fixture
-def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+def berlin(time_zone: Callable[[str], None]) -> None:
+    time_zone("Europe/Berlin")
 
 
 COMMANDS = [

@@ -1,5 +1,4 @@
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -152,12 +151,8 @@ def _nights(*times: str) -> list[str]:
 
 
 @pytest.fixture
-def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+def _utc(time_zone: Callable[[str], None]) -> None:
+    time_zone("UTC")
 
 
 @pytest.mark.usefixtures("_utc")
