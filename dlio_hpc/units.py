@@ -24,8 +24,6 @@ _SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "
 # Least size and limit of a latency that numbers without a unit may have; see LargeSize and Latency.
 LEAST_LARGE, MOST_LATENCY_S = 1 << 20, 1.0
 _MOST_BYTES, _MOST_SECONDS = 2**63 - 1, 366 * 86400
-
-
 # Hour of the day at which nights begin and end unless jobs end near it, distance in hours that counts as near, and the
 # least number of hours without an end of a job in which nights may begin instead.
 _NOON, _CLEAR_OF_NOON, _LEAST_GAP = 12.0, 2.0, 6.0

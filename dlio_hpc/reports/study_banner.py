@@ -91,7 +91,9 @@ def _of_sides(report: StudyReport) -> Iterator[Banner]:
     if any(low is None or high is None for low, high in ends):
         yield Banner("inconclusive", text)
     else:
-        is_narrow = all(low > 1 - HIDDEN and high < 1 / (1 - HIDDEN) for low, high in ends if low and high)
+        is_narrow = all(
+            low > 1 - HIDDEN and high < 1 / (1 - HIDDEN) for low, high in ends if low is not None and high is not None
+        )
         yield _conclusive(text, is_narrow or any(effect.better is not None for effect in report.effects))
 
 

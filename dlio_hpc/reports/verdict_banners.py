@@ -43,7 +43,7 @@ def of_judgement(judgement: Judgement) -> Banner:
 
 def of_acceptance(accepted: Acceptance) -> Banner:
     """Return the banner of an acceptance test."""
-    text = _ACCEPTANCES["skipped" if acceptance.applies_nowhere(accepted) else accepted.outcome]
+    text = _ACCEPTANCES["skipped" if accepted.applies_nowhere else accepted.outcome]
     return Banner(state_of(accepted.exit_code), f"{text} {acceptance.counted(accepted)}.")
 
 

@@ -4,6 +4,7 @@ verdict is the most severe outcome of all checks.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import date
 from pathlib import Path
 
 from msgspec import Struct, structs
@@ -56,7 +57,13 @@ class Acceptance(Struct, frozen=True):
     def outcome(self) -> Outcome:
         """Most severe outcome of the checks; incomplete if no criterion applies to a measurement."""
         most = worst(check.outcome for check in self.checks) or "pass"
-        return "incomplete" if most == "pass" and applies_nowhere(self) else most
+        return "incomplete" if most == "pass" and self.applies_nowhere else most
+
+    @property
+    def applies_nowhere(self) -> bool:
+        """Whether there are criteria, and none applies to a measurement."""
+        asked = [check for check in self.checks if check.criterion in self.criteria.criteria]
+        return bool(asked) and all(check.outcome == "skipped" for check in asked)
 
     @property
     def exit_code(self) -> int:
@@ -150,12 +157,6 @@ def judge(
     return Acceptance(criteria, tuple(studies), tuple(checks), seconds)
 
 
-def applies_nowhere(acceptance: Acceptance) -> bool:
-    """Return whether there are criteria, and none applies to a measurement."""
-    asked = [check for check in acceptance.checks if check.criterion in acceptance.criteria.criteria]
-    return bool(asked) and all(check.outcome == "skipped" for check in asked)
-
-
 def _of_group(
     criteria: Criteria, group: CriterionGroup, groups: Sequence[CriterionGroup], prior: NightPrior
 ) -> Iterator[Check]:
@@ -219,8 +220,8 @@ def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
     """
     by_key: dict[tuple[Key, str, str], list[Ran]] = {}
     taken = set()
-    nights = units.nights_of([entry.ended for entry in entries])
-    for entry, night in zip(entries, nights, strict=True):
+    nights = list(zip(entries, units.nights_of([entry.ended for entry in entries]), strict=True))
+    for entry, night in nights:
         for run in entry.measurements:
             identity = (entry.study, run.unit, run.key)  # another version of dlio-hpc belongs to another group
             if run.is_good and identity not in taken:
@@ -228,14 +229,16 @@ def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
                 by_key.setdefault((run.key, run.data, run.title), []).append(Ran.of(entry, run, night))
     labels = _labels(list(by_key))
     return [
-        CriterionGroup(label, key, data, tuple(_ordered(runs)), tuple(_ordered([*runs, *_warmups(entries, key, data)])))
+        CriterionGroup(label, key, data, tuple(_ordered(runs)), tuple(_ordered([*runs, *_warmups(nights, key, data)])))
         for label, ((key, data, _), runs) in zip(labels, by_key.items(), strict=True)
     ]
 
 
-def _warmups(entries: Sequence[Entry], key: Key, data: str) -> Iterator[Ran]:
-    """Yield the good warm-up runs with the measurement key `key` on the dataset `data`."""
-    for entry, night in zip(entries, units.nights_of([entry.ended for entry in entries]), strict=True):
+def _warmups(nights: Sequence[tuple[Entry, date]], key: Key, data: str) -> Iterator[Ran]:
+    """Yield the good warm-up runs with the measurement key `key` on the dataset `data`. nights: jobs with their
+    nights.
+    """
+    for entry, night in nights:
         for run in entry.measurements:
             if run.kind == "warmup" and run.fault is None and run.key == key and run.data == data:
                 yield Ran.of(entry, run, night)

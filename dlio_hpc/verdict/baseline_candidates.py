@@ -6,6 +6,7 @@ from typing import NamedTuple
 from dlio_hpc.verdict import regression, run_groups, site_spread, trend
 from dlio_hpc.verdict.history_entry import Entry, Key, together
 from dlio_hpc.verdict.run_groups import Group
+from dlio_hpc.verdict.site_spread import NightPrior
 
 
 class BaselineCandidate(NamedTuple):
@@ -16,8 +17,8 @@ class BaselineCandidate(NamedTuple):
 
 
 def of(nights: Sequence[Entry]) -> list[BaselineCandidate]:
-    """Return the newest runs of each measurement key that can be a baseline. nights: a job, or the
-    nights of a study, newest first.
+    """Return the newest runs of each measurement key that can be a baseline. nights: a job, or the nights of a study,
+    newest first.
     """
     by_key: dict[Key, BaselineCandidate] = {}
     for entry in nights:
@@ -56,8 +57,22 @@ def nothing(entry: Entry) -> str:
     return "; ".join(left_out([entry]))
 
 
-def objections(entry: Entry, candidate: BaselineCandidate, past: Sequence[Entry]) -> list[str]:
-    """Return the objections to a candidate, one per line. entry: the job that the user named. past: the history."""
+def objections(entry: Entry, candidates: Sequence[BaselineCandidate], past: Sequence[Entry]) -> list[list[str]]:
+    """Return the objections to each candidate, one per line. entry: the job that the user named. past: the history."""
+    known = together(past)
+    earlier = {
+        job.job: [night for night in known if night.study != job.study and night.ended <= job.ended]
+        for job, _ in candidates
+    }
+    priors = {name: site_spread.of_others(nights) for name, nights in earlier.items()}
+    return [
+        _faults(entry, candidate) or _brief_drops(candidate, earlier[candidate.job.job], priors[candidate.job.job])
+        for candidate in candidates
+    ]
+
+
+def _faults(entry: Entry, candidate: BaselineCandidate) -> list[str]:
+    """Return the objections that the job of a candidate shows by itself. entry: the job that the user named."""
     job, group = candidate
     lines = _passed_over(entry, group)
     if group.faulty is not None:
@@ -66,21 +81,19 @@ def objections(entry: Entry, candidate: BaselineCandidate, past: Sequence[Entry]
         lines.append(f"the job failed: {job.fault}")
     if not group.is_of_storage:
         lines.append(f"the storage was not measured: {group.storage_words}")
-    return lines or _brief_drops(candidate, past)
+    return lines
 
 
-def _brief_drops(candidate: BaselineCandidate, past: Sequence[Entry]) -> list[str]:
-    """Return an objection if the job belongs to a drop that has lasted for few nights, such as an outage."""
-    job, group = candidate
-    metric = group.main_metric
+def _brief_drops(candidate: BaselineCandidate, earlier: Sequence[Entry], prior: NightPrior) -> list[str]:
+    """Return an objection if the job belongs to a drop that has lasted for few nights, such as an outage. earlier: jobs
+    before it. prior: what other measurements of the site show about the variation between nights.
+    """
+    group, metric = candidate.group, candidate.group.main_metric
     here = trend.night(group, metric)
     if here is None:
         return []
-    earlier = [night for night in together(past) if night.study != job.study and night.ended <= job.ended]
-    nights = [*trend.nights(earlier, group, group.main_metric), here]
-    brief = regression.brief_drop(
-        nights, group.main_metric, site_spread.of_others(earlier)(group.key, group.main_metric)
-    )
+    nights = [*trend.nights(earlier, group, metric), here]
+    brief = regression.brief_drop(trend.followed(nights, metric, prior(group.key, metric)).course)
     if brief is None:
         return []
     clause = regression.brief_words(brief)

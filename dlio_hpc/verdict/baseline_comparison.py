@@ -307,17 +307,17 @@ def _key_differences(case: _Case, reference: Reference) -> list[str]:
 def _without_reference(case: _Case, near: Reference | None, differences: list[str]) -> Verdict:
     """Return the verdict on a group that has no reference with the same measurement key. If the latest change in the
     history is a drop beyond the tolerance, the outcome is `regression`. Otherwise, it is `not_comparable`, and the
-    reason names newest nights that are unusually bad. If the user
-    gave jobs to compare with, the outcome is always `not_comparable`. near: the nearest reference; None if there are no
-    references. differences: differences between the measurement keys of `near` and of the group.
+    reason names newest nights that are unusually bad. If the user gave jobs to compare with, the outcome is always
+    `not_comparable`. near: the nearest reference; None if there are no references. differences: differences between the
+    measurement keys of `near` and of the group.
     """
     why, advice = "there is no baseline of this configuration", []
     if near is not None:
         differs = f"{near.name} differs in {'; '.join(differences)}"
         why = differs if case.terms.against else f"{why}; the nearest baseline: {differs}"
         advice = ["--force compares them nevertheless"]
-    nights = _nights(case, None)
-    history, brief = trend.of(nights, case.metric, case.site()), regression.brief_drop(nights, case.metric, case.site())
+    followed = trend.followed(_nights(case, None), case.metric, case.site())
+    history, brief = followed.trend, regression.brief_drop(followed.course)
     last = history.shifts[-1] if history.shifts else None
     is_worse = last is not None and last.ratio < 1 - case.terms.tolerance and not case.terms.against
     if brief is not None and not is_worse:

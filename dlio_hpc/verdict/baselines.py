@@ -336,12 +336,12 @@ def accept(
     candidates = baseline_candidates.of((entry, *reversed(earlier)))
     if not candidates:
         raise ConfigError(f"{entry.job} cannot be a baseline: {baseline_candidates.nothing(entry)}")
-    against = [baseline_candidates.objections(entry, candidate, past) for candidate in candidates]
+    against = baseline_candidates.objections(entry, candidates, past)
     if not force and (faults := [objection for objected in against for objection in objected]):
         raise ConfigError(
             f"{entry.job} should not be a baseline: {faults[0]}; --force accepts it and records the objection"
         )
-    _check_clock(folder)
+    _check_clock(folder, read(folder))
     accepted = []
     for candidate, objected in zip(candidates, against, strict=True):
         baseline = _accepted(candidate.group, message, tuple(objected), folder, key)
@@ -356,12 +356,13 @@ def retire(folder: Path, name: str, message: str, key: Path | None = None) -> Re
     """
     _check_message(message)
     _check_key(key)
-    baseline = named(baselines(read(folder)), name, folder)
+    decisions = read(folder)
+    baseline = named(baselines(decisions), name, folder)
     if baseline.state == "retired":
         raise ConfigError(
             f"baseline {baseline.accepted.id} is retired already; see dlio-hpc baseline show {baseline.accepted.id}"
         )
-    _check_clock(folder)
+    _check_clock(folder, decisions)
     decision = Retired(
         baseline.accepted.id, message, _who(), units.utc_now(fraction=True), "retire", os.path.realpath(folder),
         () if key is None else _heads(folder),
@@ -404,9 +405,9 @@ def _check_key(key: Path | None) -> None:
         )
 
 
-def _check_clock(folder: Path) -> None:
+def _check_clock(folder: Path, decisions: Decisions) -> None:
     """Raise ConfigError if a decision is dated later than now: a new decision would not count after it."""
-    decisions, now = read(folder), units.utc_now(fraction=True)
+    now = units.utc_now(fraction=True)
     dates = [(accepted.when, accepted.id) for accepted in decisions.accepted]
     dates += [(retired.when, retired.id) for retired in decisions.retired]
     when, name = max(dates, default=("", ""))

@@ -24,6 +24,7 @@ from dlio_hpc.results import metrics
 from dlio_hpc.results.run_result import Disturbance
 from dlio_hpc.verdict import comparable_versions, settings_digest
 
+# Longest time between the submission and the end of a job.
 _YEAR_S = 366 * 86400
 
 
@@ -146,20 +147,19 @@ def of(outcome: JobOutcome) -> Entry:
     """Return the entry of a job. The result is the same whether the job was read from its directory or from its
     archive.
     """
-    fault, ended = job_outcome.fault(outcome), outcome.job.states[-1].time
-    clock = clock_fault(outcome.plan.created, ended)
+    fault = job_outcome.fault(outcome)
     results = [run.result for run in outcome.runs if run.result is not None]
     measured = [run for run in outcome.runs if run.run.kind != "generate"]
-    return Entry(
+    entry = Entry(
         job=outcome.job.job,
         study=outcome.job.study,
         site=outcome.job.site,
         batch_id=outcome.job.batch_id,
         created=outcome.plan.created,
-        ended=ended,
+        ended=outcome.job.states[-1].time,
         state=outcome.job.state,
-        fault=clock or (None if fault is None else str(fault)),
-        exit_code=InvalidRun.exit_code if clock else 0 if fault is None else fault.exit_code,
+        fault=None if fault is None else str(fault),
+        exit_code=0 if fault is None else fault.exit_code,
         hosts=tuple(dict.fromkeys(host for result in results for host in result.hosts)),
         versions=results[-1].versions if results else {},
         results_on=str(outcome.environment.get("results_on", "")),
@@ -172,18 +172,18 @@ def of(outcome: JobOutcome) -> Entry:
         },
         measurements=tuple(_measurement(outcome, run) for run in measured),
     )
+    return _with_clock_fault(entry)
 
 
-def clock_fault(created: str, ended: str) -> str | None:
-    """Return what is wrong with the times of a job if it ended more than a year after it was submitted; otherwise,
-    return None.
-    """
-    if units.seconds_between(created, ended) <= _YEAR_S:
-        return None
-    return (
-        f"the job was submitted at {created} and ended at {ended}: a clock was wrong, and its place among the nights "
-        "is unknown; move its archive out of the folder"
+def _with_clock_fault(entry: Entry) -> Entry:
+    """Return the entry of a job, invalid if it ended more than a year after it was submitted."""
+    if units.seconds_between(entry.created, entry.ended) <= _YEAR_S:
+        return entry
+    fault = (
+        f"the job was submitted at {entry.created} and ended at {entry.ended}: a clock was wrong, and its place among "
+        "the nights is unknown; move its archive out of the folder"
     )
+    return structs.replace(entry, fault=fault, exit_code=InvalidRun.exit_code)
 
 
 def carried(entry: Entry) -> Entry:
@@ -191,9 +191,7 @@ def carried(entry: Entry) -> Entry:
     the night for which the job was planned, and with the fault of a wrong clock. Entries of earlier versions tell the
     night by the job's name alone.
     """
-    clock = clock_fault(entry.created, entry.ended)
-    if clock is not None:
-        entry = structs.replace(entry, fault=clock, exit_code=InvalidRun.exit_code)
+    entry = _with_clock_fault(entry)
     digests = {digest: settings_digest.carried(workload, digest) for digest, workload in entry.workloads.items()}
     return structs.replace(
         entry,

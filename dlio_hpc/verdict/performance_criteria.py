@@ -81,8 +81,8 @@ def checks(
 ) -> Iterator[Check]:
     """Yield a check for each limit on a metric that the criterion sets. name: name of the criterion. Scaling efficiency
     compares the group with the groups that made the same measurement on the fewest ranks. It is not checked for these
-    groups themselves, and fails for a group whose workload ran on fewer ranks in another way only. prior: what
-    is known about the variation between nights.
+    groups themselves, and fails for a group whose workload ran on fewer ranks in another way only. prior: what is known
+    about the variation between nights.
     """
     for key, metric in METRIC_LIMITS.items():
         if getattr(criterion, key) is not None:

@@ -282,11 +282,10 @@ def _doubt(course: Course, tolerance: float) -> Doubt | None:
     return doubt
 
 
-def brief_drop(nights: Sequence[Night], metric: MetricName, site: NightSpread) -> Doubt | None:
+def brief_drop(course: Course) -> Doubt | None:
     """Return a drop beyond the usual tolerance that has lasted for a few nights up to the newest one. Return None if
-    there is none. nights, site: as for trend.of().
+    there is none.
     """
-    course = trend.followed(nights, metric, site).course
     newest = len(course.labels) - 1 - np.flatnonzero(course.labels != course.labels[-1])
     if not len(newest) or newest[-1] > _NEWEST:
         return _doubt(course, TOLERANCE)

@@ -115,22 +115,30 @@ def _from_history(name: str, archive: Path | None, runs: Path, report: Report) -
         known = history.entries(where)
         job = [entry for entry in known if entry.job == name]
         study = [] if job else [entry for entry in known if entry.study == name]
-        if job or study:
-            jobs = [Selected(entry, where, _archived_judging(entry, where, report)) for entry in job or study]
-            return Selection(jobs, _missing_in(where, study, report))
+        if job:
+            return _archived(job, where, report)
+        if study:
+            return _archived_study(study, where, report)
     raise unknown(runs / name, where, [label for entry in known for label in (entry.job, entry.study)])
 
 
-def _missing_in(where: Path, jobs: Sequence[Entry], report: Report) -> list[str]:
-    """Return a line if a study lacks measurements. Report it if this is unknown, because the archive of a job is gone
-    or cannot be read. where: folder of archives. jobs: the jobs of the study in the history.
+def _archived(jobs: Sequence[Entry], where: Path, report: Report) -> Selection:
+    """Return jobs in the history with the settings of their suites, which their archives tell."""
+    return Selection([Selected(entry, where, _archived_judging(entry, where, report)) for entry in jobs], [])
+
+
+def _archived_study(jobs: Sequence[Entry], where: Path, report: Report) -> Selection:
+    """Return the jobs of a study in the history. Report it if it is unknown whether the study lacks measurements,
+    because the archive of a job is gone or cannot be read. where: folder of archives.
     """
     try:
         outcome = study_outcome.archived(where, [entry.job for entry in jobs])
     except (DlioError, OSError) as fault:
         report(f"note: it is unknown whether {jobs[0].study} lacks measurements: {fault}")
-        return []
-    return [] if outcome is None else _missing(outcome)
+        outcome = None
+    if outcome is None:
+        return _archived(jobs, where, report)
+    return Selection([Selected(entry, where, outcome.study.verdict) for entry in jobs], _missing(outcome))
 
 
 def _missing(outcome: StudyOutcome) -> list[str]:

@@ -372,11 +372,9 @@ def tables(draws: int, seed: int) -> list[Table]:
 
 
 def _table(asked: _Asked, draws: int, seed: int) -> Table:
-    cells = [cell for _, cell in asked.cells]
+    of_cells = parallel.mapped(functools.partial(rates, draws=draws, seed=seed), [cell for _, cell in asked.cells], 1)
     rows = [
         (*texts, *(f"{100 * of_cell.get(statement, 0):.1f} %" for statement in asked.statements))
-        for (texts, _), of_cell in zip(
-            asked.cells, parallel.mapped(functools.partial(rates, draws=draws, seed=seed), cells, 1), strict=True
-        )
+        for (texts, _), of_cell in zip(asked.cells, of_cells, strict=True)
     ]
     return Table(asked.title, (*asked.heads, *asked.statements), rows)
