@@ -627,3 +627,33 @@ def test_what_failed_before_its_layout_was_known_can_be_made_good(code: int) -> 
         [structs.replace(first, measurements=(other,)), made], [], [nights.accepted(BASE)]
     )
     assert judged.exit_code == code
+
+
+def _with_checkpoints(night: int, bandwidth: float) -> Entry:
+    made = nights.entry(night, [100.0 + 0.1 * (night % 3)] * 3)
+    runs = [
+        structs.replace(run, metrics={**run.metrics, "checkpoint_write_MBps": bandwidth}) for run in made.measurements
+    ]
+    return structs.replace(made, measurements=tuple(runs))
+
+
+def test_slow_checkpoints_are_not_hidden_by_samples() -> None:
+    past = [_with_checkpoints(night, 5000.0 + 5 * (night % 4)) for night in range(12)]
+    slow = [_with_checkpoints(12 + night, 1000.0) for night in range(4)]
+    judged = baseline_comparison.judge(slow[-1:], [*past, *slow], [nights.accepted(past[0])])
+    assert [(verdict.metric, verdict.outcome) for verdict in judged.verdicts] == [
+        ("samples_per_s", "pass"), ("checkpoint_write_MBps", "regression"),
+    ]  # fmt: skip
+    assert judged.exit_code == 1
+
+
+def test_a_regression_begins_with_the_drop_that_lasts() -> None:
+    """The larger drop after the baseline was made up for."""
+    usual = [100.0, 101.0, 99.0, 100.5, 99.5]
+    levels = [*usual * 2, 25.0, 24.0, 24.5, *usual * 3, *(0.7 * level for level in usual)]
+    past = [nights.entry(night, [level] * 3) for night, level in enumerate(levels)]
+    (verdict,) = baseline_comparison.judge(past[-1:], past, [nights.accepted(past[0])]).verdicts
+    assert verdict.outcome == "regression"
+    assert verdict.shift is not None
+    assert verdict.shift.since == "nightly-028"
+    assert verdict.ratio == pytest.approx(0.7, abs=0.02)
