@@ -172,3 +172,17 @@ def test_a_step_begins_with_an_outlier_that_resembles_it() -> None:
     state = change_detection.State(np.repeat([0, 1], [31, 9]), (change_detection.Alarm(31, -50.0, 1, 40.0),))
     (change,) = change_detection.described(state, change_detection.course(state, values)).changes
     assert (change.at, change.earliest) == (30, 30)
+
+
+def test_the_third_spell_of_the_same_length_and_size_is_usual() -> None:
+    spell, begins = [-0.1] * 3, (30, 63, 96)
+    counts = np.zeros(3)
+    for seed in range(8):
+        values = _series([*[0.0] * 30, *spell, *[0.0] * 30, *spell, *[0.0] * 30, *spell], 0.02, seed)
+        for number, at in enumerate(begins):
+            labels = change_detection.followed(values[: at + 3]).labels
+            counts[number] += labels[-1] != labels[at - 1]
+    first, second, third = counts
+    assert first == 8
+    assert second >= 7
+    assert third <= 2

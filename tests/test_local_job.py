@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from dlio_hpc.core import content
+from dlio_hpc.errors import InvalidRun
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import dataset
 from tests.conftest import BIN, Run
@@ -698,6 +699,21 @@ def test_what_was_left_out_is_said(run: Run, small: Path) -> None:
     summary = _result(job)["summary"]
     assert summary["samples_left_out"] == 6 * EPOCHS
     assert "left out  6 samples per epoch (reader.drop_last)" in run("dlio-hpc", "report", job["archive"]).out
+
+
+def test_a_result_that_was_changed_after_collecting_is_invalid(run: Run, small: Path) -> None:
+    job = _submit(run, small)
+    assert run("dlio-hpc", "report", job["directory"]).code == 0
+    (result,) = Path(job["directory"]).glob("runs/*-measure/result.json")
+    sound = result.read_bytes()
+    result.write_bytes(sound + b"\n")
+    changed = run("dlio-hpc", "report", job["directory"])
+    assert changed.code == InvalidRun.exit_code
+    assert "result.json was changed after the job was collected; its archive has the original" in changed.out
+    assert run("dlio-hpc", "report", job["archive"]).code == 0
+    result.write_bytes(sound)
+    subprocess.run(["bash", Path(job["directory"]) / "job.sh"], capture_output=True, check=True)
+    assert run("dlio-hpc", "report", job["directory"]).code == 0, "the job ran again"
 
 
 def test_a_rerun_after_collecting_is_noticed(run: Run, small: Path) -> None:

@@ -1,4 +1,4 @@
-"""Median and scale of few values."""
+"""Median, quantiles and scale of few values."""
 
 import numpy as np
 import pytest
@@ -14,6 +14,13 @@ _VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9)
 @given(_VALUES)
 def test_the_median_is_that_of_numpy(values: list[float]) -> None:
     assert robust.median(np.array(values)) == pytest.approx(float(np.median(values)), rel=1e-12, abs=1e-300)
+
+
+@settings(deadline=None)
+@given(_VALUES, st.floats(0, 1))
+def test_a_quantile_is_that_of_numpy(values: list[float], share: float) -> None:
+    expected = float(np.quantile(values, share))
+    assert robust.quantile(np.array(values), share) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 @settings(deadline=None)

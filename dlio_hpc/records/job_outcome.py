@@ -132,10 +132,50 @@ def load(path: Path, look: job_state.JobSnapshot | None = None) -> JobOutcome:
                 content[name] = end
         outcome = _outcome(content | _spared(path, content), str(path))
         target = archive_folder(outcome.plan, path) / (outcome.job.job + archive.SUFFIX)
-        return outcome._replace(job=look.job, directory=path.resolve(), archive=target if target.exists() else None)
+        outcome = outcome._replace(job=look.job, directory=path.resolve())
+        if not target.exists():
+            return outcome
+        return outcome._replace(archive=target, runs=_without_changes(outcome.runs, path, content, target))
     if not path.exists():
         raise job_record.unknown(path)
     return load_archive(path)
+
+
+def _without_changes(runs: list[RunOutcome], path: Path, content: dict[str, bytes], target: Path) -> list[RunOutcome]:
+    """Return the runs, with a fault for each whose files differ from those in the job's archive and that did not run
+    again. path: directory of the job. content: files of the directory, by name. target: the archive.
+    """
+    try:
+        listed = archive.listed(target)
+    except InvalidRun:  # `collect` and `archive verify` say what is wrong with it
+        return runs
+    changed = [
+        name
+        for name, file in content.items()
+        if name.startswith(f"{rundir.RUNS}/")
+        and listed.get(name, digest := _digest(file)) != digest
+        and listed[name] not in _earlier(path, name)
+    ]
+    return [_with_change(run, changed) for run in runs]
+
+
+def _earlier(path: Path, name: str) -> set[str]:
+    """Return the digests of a file in the earlier attempts of a job."""
+    kept = rundir.matching(path, f"{rundir.ATTEMPTS}/*/{name}")
+    return {_digest(safe_folders.content(file, rundir.LARGEST_DOCUMENT)) for file in kept}
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _with_change(run: RunOutcome, changed: Sequence[str]) -> RunOutcome:
+    """Return a run with a fault for each of its files that was changed. changed: names of files of the job."""
+    names = [name for name in changed if name.startswith(f"{rundir.RUNS}/{run.name}/")]
+    if run.result is None or not names:
+        return run
+    faults = [f"{name} was changed after the job was collected; its archive has the original" for name in names]
+    return run._replace(result=structs.replace(run.result, faults=[*run.result.faults, *faults]))
 
 
 def _spared(path: Path, content: dict[str, bytes]) -> dict[str, bytes]:

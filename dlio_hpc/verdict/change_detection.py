@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, structs
 
-from dlio_hpc.analysis.robust import Floats, mad, median
+from dlio_hpc.analysis.robust import Floats, mad, median, quantile
 from dlio_hpc.verdict import variation
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread
 
@@ -51,6 +51,8 @@ _RESUMED = 1.0
 # probability: of a single night, and of several nights. No night counts as if it were farther than the mean of the
 # newest nights by more than this factor.
 _AS_FAR, _USUAL, _USUAL_MEAN, _MUCH_FARTHER = 0.8, 0.05, 0.007, 1.25
+# They are usual, too, if as many nights in a row were as far this number of times, and once in this share of nights.
+_OFTEN, _OFTEN_SHARE = 2, 0.01
 # A level of at most this number of nights is a spell, and the number of bins of a distribution of nights.
 _SPELL_NIGHTS, _BINS = max(THRESHOLDS), 200
 # Number of standard deviations from which a night is an outlier, and the smallest number of nights for outliers.
@@ -196,11 +198,10 @@ def next_state(state: State, values: Floats, prior: NightSpread = ASSUMED, extra
 
 def spread_of(values: Floats, labels: Labels, prior: NightSpread) -> CourseSpread:
     """Return the variation of nights around their levels. values: logarithms, one a night. labels: of their levels."""
-    residuals = np.empty(len(values))
-    for label in np.unique(labels):
-        is_of_level = labels == label
-        residuals[is_of_level] = values[is_of_level] - values[is_of_level].mean()
-    df = max(0, len(values) - len(np.unique(labels)))
+    counts = np.bincount(labels)
+    means = np.bincount(labels, values) / np.maximum(counts, 1)
+    residuals = values - means[labels]
+    df = max(0, len(values) - int(np.count_nonzero(counts)))
     if df == 0:
         known = variation.combined(NightSpread(0.0, 0), prior)
         return CourseSpread(known.sd, known.df)
@@ -213,7 +214,7 @@ def spread_of(values: Floats, labels: Labels, prior: NightSpread) -> CourseSprea
 
 def _scale(residuals: Floats) -> float:
     """Return a standard deviation that few far nights do not change. More than a tenth of the nights are no few."""
-    return max(mad(residuals), float(np.quantile(np.abs(residuals), 0.9)) / _NORMAL_90)
+    return max(mad(residuals), quantile(np.abs(residuals), 0.9) / _NORMAL_90)
 
 
 def _correlation(residuals: Floats, squares: float) -> float:
@@ -315,7 +316,8 @@ def _has_had_far_nights(labels: Labels, values: Floats, prior: NightSpread) -> b
 def _is_usual(labels: Labels, values: Floats, newest: int) -> bool:
     """Return whether the newest nights are as far from the current level as nights often are. They are if the mean of
     as many nights, drawn from the earlier nights of this level and of the spells since it began, often is nearly as
-    far. Much farther nights count less, so that few of them do not hide a change.
+    far, or if as many nights in a row were several times. Much farther nights count less, so that few of them do not
+    hide a change.
     """
     earlier, last = labels[:-newest], labels[-1]
     is_current = earlier == last
@@ -324,8 +326,18 @@ def _is_usual(labels: Labels, values: Floats, newest: int) -> bool:
     middle = median(values[:-newest][is_current])
     mean = float(values[-newest:].mean()) - middle
     far = np.minimum((values - middle) * np.sign(mean), _MUCH_FARTHER * abs(mean))
-    chance = _chance(far[:-newest][is_current | is_spell], newest, _AS_FAR * float(far[-newest:].mean()))
-    return chance >= (_USUAL if newest == 1 else _USUAL_MEAN)
+    known, least = far[:-newest][is_current | is_spell], _AS_FAR * float(far[-newest:].mean())
+    if newest > 1 and _times(known, newest, least) >= max(_OFTEN, _OFTEN_SHARE * len(known)):
+        return True
+    return _chance(known, newest, least) >= (_USUAL if newest == 1 else _USUAL_MEAN)
+
+
+def _times(values: Floats, count: int, least: float) -> int:
+    """Return how many times the mean of `count` consecutive values rose to `least` or more."""
+    if len(values) < count:
+        return 0
+    is_far = np.convolve(values, np.ones(count), "valid") >= least * count
+    return int(is_far[0]) + int((is_far[1:] & ~is_far[:-1]).sum())
 
 
 def _chance(values: Floats, count: int, least: float) -> float:
