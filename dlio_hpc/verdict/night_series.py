@@ -83,10 +83,11 @@ def of(jobs: Sequence[JobLevel], reference: int | None = None) -> NightSeries:
     counts = np.array([len(night) for night in nights])
     values = np.add.reduceat(levels, [night.start for night in nights]) / counts
     of_run, share = _usual(jobs), float(np.mean([1 / job.runs for job in jobs]))
-    extra = np.array([_extra(jobs[night.start : night.stop], of_run, share) for night in nights])
+    extra_of_jobs = _extra(jobs, of_run, share)
+    extra = np.add.reduceat(extra_of_jobs, [night.start for night in nights]) / counts**2
     if counts.max() > 1:
         values[-1] = levels[-1]
-        extra[-1] = _extra(jobs[-1:], of_run, share) + _between_jobs(levels, nights)
+        extra[-1] = extra_of_jobs[-1] + _between_jobs(levels, nights)
     dates = [jobs[night.start].night for night in nights]
     weekend = _weekend(values, dates)
     if weekend is not None:
@@ -128,15 +129,14 @@ def _usual(jobs: Sequence[JobLevel]) -> float:
     return min(of_half, float((dfs * variances).sum() / dfs.sum()))
 
 
-def _extra(jobs: Sequence[JobLevel], of_run: float, share: float) -> float:
-    """Return by how much the variance of a night exceeds that of a usual night, because its runs are unusually
-    scattered, or fewer than usual. of_run: usual variance of a run. share: mean of 1 / (number of runs) of all jobs.
+def _extra(jobs: Sequence[JobLevel], of_run: float, share: float) -> Floats:
+    """Return by how much the variance of the level of each job exceeds that of a usual job, because its runs are
+    unusually scattered, or fewer than usual. of_run: usual variance of a run. share: mean of 1 / (number of runs) of
+    all jobs.
     """
-    added = 0.0
-    for job in jobs:
-        of_job = job.variance if job.variance > _SCATTERED * of_run else of_run * max(0.0, 1 - share * job.runs)
-        added += OF_MEDIAN * of_job / job.runs
-    return added / len(jobs) ** 2
+    runs, variances = np.array([job.runs for job in jobs]), np.array([job.variance for job in jobs])
+    of_fewer = of_run * np.maximum(0.0, 1 - share * runs)
+    return np.asarray(OF_MEDIAN * np.where(variances > _SCATTERED * of_run, variances, of_fewer) / runs)
 
 
 def _between_jobs(levels: Floats, nights: Sequence[range]) -> float:

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
+from dlio_hpc.analysis.robust import median
 from dlio_hpc.analysis.study import main_effects, ratios, replicates, scaling
 from dlio_hpc.analysis.study.job_spread import ASSUMED, JobSpread
 from dlio_hpc.analysis.study.main_effects import Ranking, RecommendedChange
@@ -208,7 +209,7 @@ def _from_storage(measured: Sequence[Measured]) -> float | None:
 
 def _spread(summaries: Sequence[Summary], metric: MetricName) -> Spread | None:
     known = [value for summary in summaries if (value := METRICS[metric].value(summary)) is not None]
-    return Spread(float(np.median(known)), min(known), max(known)) if known else None
+    return Spread(median(np.array(known)), min(known), max(known)) if known else None
 
 
 def _fit(group: Sequence[Point], measured: Sequence[Measured], metric: MetricName) -> tuple[list[int], Fit] | None:

@@ -64,7 +64,7 @@ class Fit(NamedTuple):
         """Level of each point, by which points are compared: the median of its measurements. If points were measured in
         different rounds, medians contain differences between rounds; the level then is the estimate, which does not.
         """
-        return self.values if len(set(patterns(self).tolist())) > 1 and self.spread.size else self.medians
+        return self.values if self.spread.size and not _is_alike(self) else self.medians
 
     def difference_sd(self, a: int, b: int) -> float:
         """Return the standard error of the difference between the estimates of two points, in units of the noise."""
@@ -159,8 +159,18 @@ def patterns(fitted: Fit) -> Ints:
     measurements in each round, or is its total count if effects of rounds are not estimated. Points with the same
     pattern have the same standard errors.
     """
-    rows = np.column_stack((fitted.counts, np.round(fitted.weights, 12)))
-    return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1], np.int64).reshape(-1)
+    return np.asarray(np.unique(_pattern_rows(fitted), axis=0, return_inverse=True)[1], np.int64).reshape(-1)
+
+
+def _pattern_rows(fitted: Fit) -> Floats:
+    """Return the pattern of each point as a row."""
+    return np.column_stack((fitted.counts, np.round(fitted.weights, 12)))
+
+
+def _is_alike(fitted: Fit) -> bool:
+    """Return whether all points have the same pattern."""
+    rows = _pattern_rows(fitted)
+    return bool((rows == rows[0]).all())
 
 
 def ranges(fits: Sequence[Fit]) -> Floats:
