@@ -1,9 +1,9 @@
 """Python API: the commands of dlio-hpc as functions with typed arguments. `import dlio_hpc` makes them available.
 
-Functions raise the errors of dlio_hpc.errors. The `exit_code` of an error is the exit code that the command would have.
-Functions print nothing. Instead, they call the function passed as `report` with each line that the command would print
-on stderr. A job is given by its directory, its archive, or its name below `runs`. Without jobs, status(), wait() and
-collect() use all jobs below `runs`.
+Functions raise the errors of dlio_hpc.base.errors. The `exit_code` of an error is the exit code that the command would
+have. Functions print nothing. Instead, they call the function passed as `report` with each line that the command would
+print on stderr. A job is given by its directory, its archive, or its name below `runs`. Without jobs, status(), wait()
+and collect() use all jobs below `runs`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -126,8 +126,8 @@ def wait(*jobs: str | Path, runs: Path = RUNS) -> "list[Job]":
 
 def cancel(*jobs: str | Path, runs: Path = RUNS) -> "list[Job]":
     """Ask the batch system to cancel the jobs, the last one first. At least one job must be given."""
+    from dlio_hpc.base.errors import ConfigError
     from dlio_hpc.batch.cancel import cancel as cancel_one
-    from dlio_hpc.errors import ConfigError
 
     if not jobs:
         raise ConfigError("name the jobs to cancel")

@@ -20,10 +20,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from dlio_hpc.base.errors import classified
 from dlio_hpc.config import site
 from dlio_hpc.config.workload import load
 from dlio_hpc.core.checkpoint import Checkpoints
-from dlio_hpc.errors import classified
 from dlio_hpc.files import safe_folders
 from dlio_hpc.plan.plan import Run
 from tests import planning

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
 from dlio_hpc.batch import job_record
 from dlio_hpc.files import archive, rundir
 from dlio_hpc.plan.study import Judging

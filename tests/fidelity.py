@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from dlio_hpc import document, units
 from dlio_hpc.analysis.characterize import characterize
 from dlio_hpc.analysis.characterize.characterize import Character
 from dlio_hpc.analysis.similarity import io_profile, reference_profile
 from dlio_hpc.analysis.similarity.io_profile import Profile
+from dlio_hpc.base import document, units
 from dlio_hpc.config import site
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.config.dataset_keys import AuxiliaryFile

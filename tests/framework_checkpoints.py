@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.config import site
 from dlio_hpc.config.workload import load
 from dlio_hpc.core import content
 from dlio_hpc.core.checkpoint import Checkpoints
-from dlio_hpc.errors import DlioError
 from dlio_hpc.plan.plan import Run
 from tests import planning
 

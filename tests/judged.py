@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import structs
 
-from dlio_hpc import units
 from dlio_hpc.analysis.page_cache_check import EpochStorage, Storage
+from dlio_hpc.base import units
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
 
 KEY = Key("theta", "lustre /scratch", "8 stripes", 2, 4, "demo", "0" * 12, "1.0")

@@ -1,6 +1,6 @@
 """Plans of single jobs, without the command line."""
 
-from dlio_hpc import document
+from dlio_hpc.base import document
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import Draft, Workload
 from dlio_hpc.plan import packing, plan, study

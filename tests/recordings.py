@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
 from dlio_hpc.batch import job_record
 from dlio_hpc.core import cache_accounting, checkpoint, distributions, disturbance, evaluation, merge, restore, timeline
 from dlio_hpc.core.merge import Host, Merged

@@ -4,8 +4,8 @@ import functools
 
 import pytest
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.core.io_uring import Ring
-from dlio_hpc.errors import ConfigError
 
 
 def required() -> None:

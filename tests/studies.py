@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import structs
 
-from dlio_hpc import document
 from dlio_hpc.analysis.study.point_measurement import Measured
+from dlio_hpc.base import document
 from dlio_hpc.batch import job_record
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import site, workload

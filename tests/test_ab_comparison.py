@@ -7,13 +7,13 @@ import h5py
 import numpy as np
 import pytest
 
-from dlio_hpc import document
 from dlio_hpc.analysis import students_t
 from dlio_hpc.analysis.study import file_system_pairs, stragglers
 from dlio_hpc.analysis.timeline_reader import Recorded
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.documents import studies as studies_document
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.lustre import layout_record
 from dlio_hpc.lustre.lfs import LayoutComponent
 from dlio_hpc.plan import packing, study

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from dlio_hpc import document, units
 from dlio_hpc.analysis import normal_range, students_t
 from dlio_hpc.analysis.page_cache_check import EpochStorage
+from dlio_hpc.base import document, units
+from dlio_hpc.base.units import Size
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import workload
 from dlio_hpc.documents import judgements
@@ -27,7 +28,6 @@ from dlio_hpc.reports import acceptance_document, page, terminal, verdict_banner
 from dlio_hpc.reports.figures import acceptance_plots
 from dlio_hpc.results import run_result
 from dlio_hpc.results.run_result import Epoch
-from dlio_hpc.units import Size
 from dlio_hpc.verdict import acceptance, criteria_file, history, history_entry, junit, night_intervals
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.criteria_file import Criteria, Criterion

@@ -12,8 +12,8 @@ import pytest
 
 from dlio_hpc.analysis.log import analyze, findings, io_load, picture_data, requests, summary
 from dlio_hpc.analysis.log.findings import Analysis, Operation
+from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.darshan import counters, log_reader
-from dlio_hpc.errors import ConfigError, InvalidRun
 from dlio_hpc.reports import log_document
 from tests.conftest import Run
 from tests.standins import darshanlog

@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc.errors import ConfigError, Incomplete, InvalidRun
+from dlio_hpc.base.errors import ConfigError, Incomplete, InvalidRun
 from dlio_hpc.files import archive
 
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from dlio_hpc import units
 from dlio_hpc.analysis.log.analyze import log_file
 from dlio_hpc.analysis.page_cache_check import Outcome as Origin
 from dlio_hpc.analysis.study import file_system_pairs
 from dlio_hpc.analysis.study.point_measurement import Measured
+from dlio_hpc.base import units
 from dlio_hpc.batch.job_record import with_state
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records import job_outcome

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dlio_hpc import units
-from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.files import rundir
 from dlio_hpc.verdict import baselines, history
 from dlio_hpc.verdict.baselines import Accepted, Decisions, Retired

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc import command
+from dlio_hpc.base import command
+from dlio_hpc.base.command import Answer
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.batch import job_record, job_state
 from dlio_hpc.batch.schedulers import After, JobRef, JobStatus, pbs, slurm
-from dlio_hpc.command import Answer
 from dlio_hpc.config import site, workload
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan.plan import Plan
 from tests import planning
 

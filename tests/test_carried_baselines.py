@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dlio_hpc import document
+from dlio_hpc.base import document
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.files import rundir

@@ -15,10 +15,10 @@ from dlio_hpc.analysis.characterize.characterize import Character
 from dlio_hpc.analysis.log import auxiliary_files, file_roles, merged_logs
 from dlio_hpc.analysis.log.file_stats import FileStats
 from dlio_hpc.analysis.log.requests import Requests
+from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.config import workload
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.darshan import log_reader
-from dlio_hpc.errors import ConfigError, InvalidRun
 from dlio_hpc.reports import workload_yaml
 from tests.conftest import Run, runner
 from tests.standins import darshanlog, libdarshan

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from dlio_hpc.analysis.characterize import characterize
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.darshan import log_reader
 from dlio_hpc.darshan.log import Log
-from dlio_hpc.errors import DlioError
 from dlio_hpc.reports import workload_yaml
 from tests import characters, fidelity
 from tests.characters import Case, Half

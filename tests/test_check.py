@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from dlio_hpc.analysis.characterize import characterize
 from dlio_hpc.analysis.similarity import io_profile, similarity
 from dlio_hpc.analysis.similarity.io_profile import MEASURED, Profile
+from dlio_hpc.base.errors import InfrastructureError
 from dlio_hpc.cli import characterize_check
-from dlio_hpc.errors import InfrastructureError
 from dlio_hpc.reports import check_document, program_profiles, similarity_banner
 from dlio_hpc.verdict import emulation_check
 from dlio_hpc.verdict.emulation_check import CheckVerdict

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlio_hpc import document
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.config import site
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.workload import load
@@ -21,7 +22,6 @@ from dlio_hpc.core.checkpoint import Checkpoints
 from dlio_hpc.core.checkpoint_modes import framework, keras_weights, posix, torch_distributed, torch_files
 from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, Saved
 from dlio_hpc.core.restore import restore
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.plan import plan
 from dlio_hpc.results.run_result import RunError

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc import units
 from dlio_hpc.analysis.log import file_roles
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import site, workload
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.workload import load
 from dlio_hpc.core import package_check
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import cost, packages
 from tests import planning
 from tests.checkpoint_faults import DISK

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from dlio_hpc import units
 from dlio_hpc.analysis import students_t
+from dlio_hpc.base import units
 from dlio_hpc.files import archive
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.outcomes import OUTCOMES

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dlio_hpc import units
 from dlio_hpc.analysis.study import best_setting, replicates
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding
+from dlio_hpc.base import units
 from dlio_hpc.plan.study import Study
 from dlio_hpc.verdict import acceptance
 from dlio_hpc.verdict.criteria_file import Criteria, Criterion

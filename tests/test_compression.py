@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.units import Size
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample
 from dlio_hpc.core import content
 from dlio_hpc.core.compression import compressibility
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import plan
-from dlio_hpc.units import Size
 from tests import written
 
 _RATIOS = st.floats(1, 6)

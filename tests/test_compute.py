@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Compute, ComputeTime, load
 from dlio_hpc.core import compute
-from dlio_hpc.errors import ConfigError
 from tests.conftest import Run
 
 

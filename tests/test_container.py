@@ -11,13 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 import dlio_hpc
-from dlio_hpc import document
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.batch import container, jobscript, launchers
 from dlio_hpc.batch.shell_quoting import join
 from dlio_hpc.config import site, workload
 from dlio_hpc.config.container import Bind, Container, parse_bind
 from dlio_hpc.core import image_check
-from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.results import run_result
 from tests import boxed_ranks, planning

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.units import Size
 from dlio_hpc.config.dataset_keys import AuxiliaryFile
 from dlio_hpc.core import auxiliary_files
 from dlio_hpc.core.mpi_io import check_library
 from dlio_hpc.core.page_cache import drop
 from dlio_hpc.core.procfs import process_io
-from dlio_hpc.errors import ConfigError
-from dlio_hpc.units import Size
 from tests import straced
 from tests.conftest import BIN, Outcome, Run, ahead
 

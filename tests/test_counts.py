@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
 from dlio_hpc.config import site
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.files import rundir

@@ -7,8 +7,8 @@ import pytest
 import yaml
 from msgspec import structs
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.verdict import criteria_file
 from dlio_hpc.verdict.criteria_file import Criteria, Criterion
 from dlio_hpc.verdict.history_entry import Key

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlio_hpc.analysis.log import analyze
+from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.darshan import counters, log, log_reader, log_trust
 from dlio_hpc.darshan.log import Log
-from dlio_hpc.errors import ConfigError, InvalidRun
 from tests.standins import darshanlog
 from tests.standins.darshanlog import Traced
 

@@ -17,9 +17,9 @@ from dlio_hpc.analysis.characterize import characterize
 from dlio_hpc.analysis.log import analyze, program_logs
 from dlio_hpc.analysis.log.program_logs import LogHead
 from dlio_hpc.analysis.program_table import ProgramRow
+from dlio_hpc.base.errors import Unexpected
 from dlio_hpc.darshan import log_files, log_reader
 from dlio_hpc.darshan.log import Log, LogJob
-from dlio_hpc.errors import Unexpected
 from dlio_hpc.reports import program_table_document, terminal
 from dlio_hpc.reports.document import Table
 from tests.conftest import Run

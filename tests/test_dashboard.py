@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 from msgspec import structs
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 from dlio_hpc.files.archive import SUFFIX
 from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.reports import banner, dashboard, page, sparkline

@@ -13,10 +13,10 @@ import h5py
 import pytest
 from msgspec.structs import replace
 
+from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.config import site, workload
 from dlio_hpc.core import auxiliary_files
 from dlio_hpc.core.verify_dataset import verify
-from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import dataset, dataset_removal, plan
 from tests import planning, written

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from dlio_hpc import document
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, workload
 from dlio_hpc.config.dlio_benchmark import importing, source
 from dlio_hpc.config.dlio_benchmark.importing import Imported
 from dlio_hpc.config.dlio_benchmark.keys import KEYS, OLD_NAMES
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.reports import imported_yaml
 from tests.conftest import Run
 

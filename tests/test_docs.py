@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc import document
+from dlio_hpc.base import document
 
 _ROOT = Path(__file__).parents[1]
 _SPEC = importlib.util.spec_from_file_location("hooks", _ROOT / "docs" / "hooks.py")

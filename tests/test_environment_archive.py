@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc import document
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.batch import environment_archive, jobscript
 from dlio_hpc.config import site, workload
-from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.plan.plan import Plan
 from tests import planning
 from tests.conftest import BIN, Run

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc.errors import InfrastructureError, classified, of_system
+from dlio_hpc.base.errors import InfrastructureError, classified, of_system
 from dlio_hpc.files import safe_folders
 from tests.conftest import Run, ahead
 

@@ -12,14 +12,14 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import site
 from dlio_hpc.config.workload import load
 from dlio_hpc.core import cache_accounting, clock, evaluation
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.sample_layout import Places
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import filesystem, storage_proofs
 from dlio_hpc.plan import cost, planned_bytes
 from tests import planning

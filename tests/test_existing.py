@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dlio_hpc import document
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.config.reader_keys import Shuffle
 from dlio_hpc.config.workload import Draft, Workload
 from dlio_hpc.core import formats
@@ -25,7 +26,6 @@ from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.core.sample_layout import SampleLayout
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.plan import dataset_scan, existing_files, file_scans, plan, sample_index
 from dlio_hpc.plan.sample_order import IrregularFiles, Order
 from tests import existing, rings

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
 from dlio_hpc.config import site
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import sample_index

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc import errors
+from dlio_hpc.base import errors
 from tests.conftest import BIN, Run, ahead
 
 _SHIPPED = "import dlio_hpc.config.shipped\ndlio_hpc.config.shipped.files = lambda folder: {}['npz3']\n"

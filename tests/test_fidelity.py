@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc import document
 from dlio_hpc.analysis.similarity import io_profile, reference_profile, similarity
 from dlio_hpc.analysis.similarity.io_profile import Profile
+from dlio_hpc.base import document
 from dlio_hpc.reports import program_profiles
 from tests import fidelity, straced
 from tests.conftest import Run

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc import command, document
+from dlio_hpc.base import command, document
+from dlio_hpc.base.command import Answer
 from dlio_hpc.batch import job_record, job_state, job_watch
 from dlio_hpc.batch.job_record import Sighting
 from dlio_hpc.cli import jobs
-from dlio_hpc.command import Answer
 from dlio_hpc.config import site, workload
 from dlio_hpc.records import job_outcome
 from dlio_hpc.reports import job_banner

@@ -17,6 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from dlio_hpc.base.errors import InfrastructureError, InvalidRun
+from dlio_hpc.base.units import Size
 from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader as ReaderKeys
 from dlio_hpc.config.workload import Workload
@@ -30,8 +32,6 @@ from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.sample_layout import Place, SampleLayout
-from dlio_hpc.errors import InfrastructureError, InvalidRun
-from dlio_hpc.units import Size
 from tests import rings, written
 
 FILES, PER_FILE = 3, 5

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from dlio_hpc.base.errors import InfrastructureError
 from dlio_hpc.batch import job_record, jobscript
 from dlio_hpc.config import site, workload
 from dlio_hpc.core import run as core
-from dlio_hpc.errors import InfrastructureError
 from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.records import job_outcome
 from tests import planning

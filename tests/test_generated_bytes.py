@@ -8,8 +8,8 @@ import h5py
 import numpy as np
 import pytest
 
+from dlio_hpc.base.units import Size
 from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample
-from dlio_hpc.units import Size
 from tests import written
 
 _ODD = Sample(shape=(31, 7), dtype="int16")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.core.files import OpenFiles, ReadRequests, open_file
 from dlio_hpc.core.handle_cache import PINNED, HandleCache
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.errors import InvalidRun
 
 
 def _open(folder: Path) -> int:

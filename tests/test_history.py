@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dlio_hpc import document, units
-from dlio_hpc.errors import ConfigError, InfrastructureError
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.files import archive, rundir
 from dlio_hpc.records import job_outcome
 from dlio_hpc.verdict import baseline_comparison, baselines, history, history_database, history_entry, run_groups, trend

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc import document
-from dlio_hpc.errors import ConfigError, printable, shortened
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import ConfigError, printable, shortened
 from dlio_hpc.files import archive
 from dlio_hpc.reports import csv_table, terminal
 from dlio_hpc.reports.banner import Banner

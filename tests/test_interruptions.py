@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc.errors import InfrastructureError
+from dlio_hpc.base.errors import InfrastructureError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import dataset, dataset_removal
 from tests.conftest import BIN, Run

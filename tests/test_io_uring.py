@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.core import io_uring
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.io_uring import Completions, Ring
-from dlio_hpc.errors import ConfigError, InfrastructureError
 from tests import rings
 
 _PAGE, _SIZE = 4096, 1 << 18

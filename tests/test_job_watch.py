@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.command import Unanswered
+from dlio_hpc.base.errors import InfrastructureError
 from dlio_hpc.batch import job_record, job_state, job_watch
 from dlio_hpc.batch.job_record import Job, Sighting
-from dlio_hpc.command import Unanswered
-from dlio_hpc.errors import InfrastructureError
 
 
 def _job(current: str, scheduler: str = "slurm", since: float = 0.0) -> Job:

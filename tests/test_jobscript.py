@@ -9,7 +9,7 @@ import jinja2
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc import document
+from dlio_hpc.base import document
 from dlio_hpc.batch import jobscript
 from dlio_hpc.batch.schedulers import SCHEDULERS, After
 from dlio_hpc.config import shipped, site, workload

@@ -12,8 +12,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from dlio_hpc import json_schema
-from dlio_hpc.cli import json_documents
+from dlio_hpc.cli import json_documents, json_schema
 from dlio_hpc.cli.json_documents import DOCUMENTS, FAILURE, WITHOUT
 from dlio_hpc.cli.verb_groups import VERBS
 from dlio_hpc.cli.verbs import cli

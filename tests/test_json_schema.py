@@ -8,9 +8,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from dlio_hpc import document, json_schema
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.cli import json_schema
 from dlio_hpc.config import shipped, workload
-from dlio_hpc.errors import ConfigError
 from tests.conftest import Run
 
 _FOLDERS = {

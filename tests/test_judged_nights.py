@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dlio_hpc import document
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.files import archive, rundir
 from dlio_hpc.records import job_outcome
 from dlio_hpc.reports import history_rows, monitoring

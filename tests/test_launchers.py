@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.batch import launchers
 from dlio_hpc.batch.shell_quoting import join
 from dlio_hpc.config import site, workload
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import site_limits
 from dlio_hpc.plan.plan import Plan
 from tests import planning

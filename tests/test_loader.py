@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Workload
@@ -17,7 +18,6 @@ from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.core.loaders.tensorflow.records import Records
 from dlio_hpc.core.sample_layout import Places
-from dlio_hpc.errors import InvalidRun
 from dlio_hpc.plan import plan
 from dlio_hpc.plan.sample_order import Order
 from tests.conftest import Run

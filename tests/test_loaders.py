@@ -20,6 +20,8 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
+from dlio_hpc.base.units import Seconds, Size
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Workload
@@ -34,10 +36,8 @@ from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.core.sample_layout import Places, SampleLayout
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.plan import plan
 from dlio_hpc.plan.sample_order import Order
-from dlio_hpc.units import Seconds, Size
 from tests import written
 
 pytestmark = pytest.mark.filterwarnings(

@@ -15,8 +15,8 @@ import h5py
 import numpy as np
 import pytest
 
+from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.core import content
-from dlio_hpc.errors import InvalidRun
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import dataset
 from tests.conftest import BIN, Run

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc import __version__, log_file, redaction
+from dlio_hpc import __version__
+from dlio_hpc.base import log_file, redaction
 from tests.conftest import BIN, Run
 
 _LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z \d+ (start|stderr|run|traceback|end) .+")

@@ -12,10 +12,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError, DlioError
 from dlio_hpc.config import lustre_layout
 from dlio_hpc.config.lustre_layout import Component, Layout
-from dlio_hpc.errors import ConfigError, DlioError
 from dlio_hpc.files import filesystem
 from dlio_hpc.lustre import lfs, readback
 from dlio_hpc.lustre.lfs import LayoutComponent

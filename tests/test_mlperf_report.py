@@ -9,7 +9,7 @@ import pytest
 import yaml
 from msgspec import structs
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import workload
 from dlio_hpc.files import rundir

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import model_states, workload
 from dlio_hpc.config.model_states import MODELS, Model, ModelName, ModelState, Parallelism
-from dlio_hpc.errors import ConfigError
 
 GIB = 2**30
 _SMALL = Model(layers=3, hidden=64, feed_forward=128, heads=4, kv_heads=2, vocabulary=1000)

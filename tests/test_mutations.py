@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from dlio_hpc.errors import DlioError
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.files import archive
 from tests import mutations, studies
 from tests.conftest import Run, runner

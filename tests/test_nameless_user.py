@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc import command
+from dlio_hpc.base import command
+from dlio_hpc.base.command import Answer
 from dlio_hpc.batch import preflight
 from dlio_hpc.batch.schedulers import cobalt, common, pbs, slurm
-from dlio_hpc.command import Answer
 from dlio_hpc.config import search_path, shipped
 from dlio_hpc.files import user_folders
 from dlio_hpc.verdict import decision_copies

@@ -11,6 +11,7 @@ from typing import Any
 import h5py
 import pytest
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.core import auxiliary_files
 from dlio_hpc.core.checkpoint import Checkpoints
 from dlio_hpc.core.early_stop import Stop
@@ -18,7 +19,6 @@ from dlio_hpc.core.generate import generate
 from dlio_hpc.core.procfs import ExcludedIO
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.verify_dataset import verify
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import dataset, dataset_removal, plan
 from tests.conftest import Run

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from dlio_hpc.base.units import Seconds, Size
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import distributions, merge, own_cost
 from dlio_hpc.records.job_outcome import RunOutcome
 from dlio_hpc.reports import job_rows
-from dlio_hpc.units import Seconds, Size
 from tests import recordings
 from tests.bench import scaling
 

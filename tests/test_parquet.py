@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError, InvalidRun
+from dlio_hpc.base.units import Size
 from dlio_hpc.config import site
 from dlio_hpc.config.dataset_keys import COLUMN_BYTES, Column, Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader as ReaderKeys
@@ -24,9 +26,7 @@ from dlio_hpc.core.formats.parquet import layout, thrift
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.sample_layout import SampleLayout
-from dlio_hpc.errors import ConfigError, InvalidRun
 from dlio_hpc.plan import plan, planned_bytes
-from dlio_hpc.units import Size
 from tests import planning, written
 
 _COLUMNS = (

@@ -20,13 +20,13 @@ from matplotlib.patches import PathPatch, StepPatch
 from matplotlib.text import Annotation
 
 from dlio_hpc.analysis.log.view import Histogram, Lane, Ranks, Series, Steps, View
+from dlio_hpc.base.units import seconds
 from dlio_hpc.config import shipped
 from dlio_hpc.reports import page, pictures
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.document import Document, Facts, Lines, Picture, Pictures, Section, Table
 from dlio_hpc.reports.figures import run_panels
 from dlio_hpc.reports.figures.canvas import COLOURS
-from dlio_hpc.units import seconds
 
 STEMS = ["heat_map", "costs", "bandwidth", "sizes", "ranks_bandwidth", "timeline", "steps", "latency", "spread"]
 NASTY = '<b>&"\'</b> $x_1$ id="p1" url(#p1) \x1b\x00 \ud800 ]]> 訓練'
@@ -429,7 +429,7 @@ import sys
 sys.modules["matplotlib"] = None
 import dlio_hpc.reports.page
 assert not {"jinja2", "numpy"} & set(sys.modules)
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.base.errors import ConfigError
 try:
     import dlio_hpc.reports.figures.run_panels
 except ConfigError as fault:

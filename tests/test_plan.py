@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, site, workload
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Train, Workload
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import plan, site_limits
 from dlio_hpc.plan.plan import Plan
 from tests import planning

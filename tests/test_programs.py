@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc import document
 from dlio_hpc.analysis.log import file_stats, merged_logs
 from dlio_hpc.analysis.log.file_stats import FileStats
+from dlio_hpc.base import document
 from dlio_hpc.config import workload
 from dlio_hpc.darshan import log_reader, log_trust
 from dlio_hpc.darshan.log import Log

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlio_hpc import document, units
 from dlio_hpc.analysis.characterize import candidates, prediction, traits
 from dlio_hpc.analysis.characterize.evidence import DerivedValue
 from dlio_hpc.analysis.characterize.prediction import Integers, RequestColumns
 from dlio_hpc.analysis.log import extents
 from dlio_hpc.analysis.log import requests as requests_of
+from dlio_hpc.base import document, units
 from dlio_hpc.config import site
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.darshan import log_reader

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.batch.schedulers import SCHEDULERS, refused_options
 from dlio_hpc.config import shipped, site, workload
-from dlio_hpc.errors import ConfigError
 from tests import planning
 from tests.conftest import Run
 

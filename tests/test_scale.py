@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc import document
 from dlio_hpc.analysis import timeline_reader
+from dlio_hpc.base import document
 from dlio_hpc.config import site, workload
 from dlio_hpc.core import cache_accounting, distributions, disturbance, merge, page_cache, timeline
 from dlio_hpc.files import rundir

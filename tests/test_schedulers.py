@@ -13,18 +13,18 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc import command, units
+from dlio_hpc.base import command, units
+from dlio_hpc.base.command import Answer, Unanswered
+from dlio_hpc.base.errors import ConfigError, DlioError, Incomplete, InfrastructureError
+from dlio_hpc.base.units import Walltime
 from dlio_hpc.batch import job_record, job_state, preflight, site_detection, submit
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.collect import collect
 from dlio_hpc.batch.job_watch import Watched
 from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, After, JobRef, JobStatus, cobalt, common, flux, pbs, slurm
 from dlio_hpc.cli import console
-from dlio_hpc.command import Answer, Unanswered
 from dlio_hpc.config import site, workload
-from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError
 from dlio_hpc.plan.plan import Plan
-from dlio_hpc.units import Walltime
 from tests import planning
 
 Said = dict[str, Answer]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dlio_hpc import units
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.files import group_sharing, rundir
 from dlio_hpc.verdict import baselines, history, retention, signatures
 from dlio_hpc.verdict.history_entry import Key

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 from dlio_hpc.config import reader_keys, shipped, site
 from dlio_hpc.config.workload import Compute, load
 from dlio_hpc.plan import plan

@@ -17,8 +17,8 @@ from dlio_hpc.analysis.similarity import io_profile, reference_profile, request_
 from dlio_hpc.analysis.similarity.io_profile import SLACK, Profile
 from dlio_hpc.analysis.similarity.request_distance import Grain, RequestDistribution
 from dlio_hpc.analysis.similarity.similarity import FACTORS, PAPER, PATTERN, Score, Similarity
+from dlio_hpc.base.errors import ConfigError, DlioError, InvalidRun
 from dlio_hpc.config import shipped
-from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
 from dlio_hpc.reports import program_profiles, similarity_rows
 from tests.conftest import Run, runner
 from tests.standins import darshanlog, libdarshan

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 from dlio_hpc.files.archive import SUFFIX
 from dlio_hpc.reports import page, site_pages
 from dlio_hpc.verdict import baselines, history

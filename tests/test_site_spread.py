@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 from dlio_hpc.plan.study import Judging
 from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.reports import history_rows

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from dlio_hpc.analysis import uneven_time
+from dlio_hpc.base.errors import Incomplete
 from dlio_hpc.batch import job_record, job_state
 from dlio_hpc.batch.schedulers import pbs, slurm
 from dlio_hpc.config import site, workload
@@ -19,7 +20,6 @@ from dlio_hpc.core import clock, interruptions
 from dlio_hpc.core.distributions import COMPUTED, READY, STARTED, SYNCED
 from dlio_hpc.core.interruptions import Stops, StopWatch
 from dlio_hpc.core.merge import Merged
-from dlio_hpc.errors import Incomplete
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.records import job_outcome
 from dlio_hpc.reports import job_banner

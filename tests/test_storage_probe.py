@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.batch import jobscript
 from dlio_hpc.config import site
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.core import clock, fio, page_cache, storage_probe
 from dlio_hpc.core.storage_probe import ThreadPart
-from dlio_hpc.errors import InvalidRun
 from dlio_hpc.files import filesystem, storage_proofs
 from dlio_hpc.plan import cost, dataset
 from dlio_hpc.plan.plan import Plan

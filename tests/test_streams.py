@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.units import Size
 from dlio_hpc.config import site, workload
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
@@ -30,7 +31,6 @@ from dlio_hpc.plan import interleave, plan, planned_bytes, study, study_file
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.plan.sample_order import Order
 from dlio_hpc.results.run_result import Result
-from dlio_hpc.units import Size
 from tests import planning, straced, written
 from tests.conftest import BIN, Run
 

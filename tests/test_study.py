@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, site, workload
 from dlio_hpc.config.site import Site
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import cost, packing, site_limits, study, study_file, sweep
 from dlio_hpc.plan.packing import Unit
 from dlio_hpc.plan.study import JobRequest, PartRequest, Study

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.batch import submission
 from dlio_hpc.batch.schedulers import SCHEDULERS, After, common
 from dlio_hpc.config import site, workload
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import nights, packing
 from dlio_hpc.plan.nights import NightJob
 from dlio_hpc.plan.plan import Plan

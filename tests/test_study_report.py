@@ -16,7 +16,7 @@ import pytest
 from matplotlib.patches import Rectangle
 from msgspec import structs
 
-from dlio_hpc import document
+from dlio_hpc.base import document
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.documents import studies as studies_document
 from dlio_hpc.files import archive

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc import units
 from dlio_hpc.analysis.study import file_system_pairs
+from dlio_hpc.base import units
 from dlio_hpc.config import shipped, site
 from dlio_hpc.files import archive
 from dlio_hpc.plan import study, study_file

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlio_hpc import units
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.plan import sweep
 
 

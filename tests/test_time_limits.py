@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from dlio_hpc.base.units import Walltime
 from dlio_hpc.batch import jobscript
 from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.config import site, workload
-from dlio_hpc.units import Walltime
 from tests import planning
 from tests.standins.login import until
 

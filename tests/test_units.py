@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
 from dlio_hpc.config import site
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import workload as workloads
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import filesystem, storage_proofs
 from tests.conftest import Run
 

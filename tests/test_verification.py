@@ -11,7 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc import document
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import ConfigError, InvalidRun
+from dlio_hpc.base.units import Size
 from dlio_hpc.config import shipped, site
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample
@@ -23,11 +25,9 @@ from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.errors import ConfigError, InvalidRun
 from dlio_hpc.plan import plan, run_plan, study, study_file
 from dlio_hpc.plan.sample_order import Order
 from dlio_hpc.plan.study import Study
-from dlio_hpc.units import Size
 from tests import written
 from tests.conftest import Run
 

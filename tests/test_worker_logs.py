@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dlio_hpc.base.units import Size
 from dlio_hpc.config import site, workload
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader
@@ -15,7 +16,6 @@ from dlio_hpc.darshan import log_trust, worker_logs
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import darshan_needs, plan
 from dlio_hpc.plan.sample_order import Order
-from dlio_hpc.units import Size
 from tests import planning
 from tests.standins import darshanlog
 from tests.standins.darshanlog import Traced

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import reader_keys, shipped, site, workload
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import plan
 from tests import planning
 

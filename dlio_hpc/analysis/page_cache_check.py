@@ -7,13 +7,13 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
 
+from dlio_hpc.base.units import format_size
 from dlio_hpc.files import storage_proofs
 from dlio_hpc.files.storage_proofs import COUNTED, MEMORY, Proofs
 from dlio_hpc.plan import dataset_size
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.probe_result import StorageProbe
 from dlio_hpc.results.run_result import Epoch, EvaluationSummary, RestoreSummary, Result
-from dlio_hpc.units import format_size
 
 Outcome = Literal["storage", "cached", "unknown", "nothing read"]
 # Largest share of an epoch's bytes from memory with which a run still counts as a measurement of storage.

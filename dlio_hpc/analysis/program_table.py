@@ -9,9 +9,9 @@ from dlio_hpc.analysis.log import analyze, program_logs
 from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.analysis.log.findings import Analysis, Operation
 from dlio_hpc.analysis.log.program_logs import LogHead
+from dlio_hpc.base.errors import DlioError, classified
 from dlio_hpc.darshan import log_reader
 from dlio_hpc.darshan.log import Log, LogJob
-from dlio_hpc.errors import DlioError, classified
 
 Trust = Literal["good", "part", "incomplete", "unreadable"]
 Training = Literal["yes", "no", "unknown"]

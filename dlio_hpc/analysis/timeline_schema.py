@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.analysis import timeline_reader
+from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.darshan import clock_alignment
-from dlio_hpc.errors import InvalidRun
 
 Column = npt.NDArray[Any]
 

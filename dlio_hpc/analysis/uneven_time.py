@@ -5,8 +5,8 @@ and epochs that took far longer than the others.
 import statistics
 from collections.abc import Sequence
 
+from dlio_hpc.base.units import format_seconds
 from dlio_hpc.results.run_result import Disturbance, Epoch, Interruption, Result, Summary
-from dlio_hpc.units import format_seconds
 
 # Share of the run's time up to which interruptions do not matter.
 _TOLERATED = 0.01

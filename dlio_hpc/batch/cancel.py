@@ -4,7 +4,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 from dlio_hpc.batch.job_record import Job, load, reference, require_host, save, with_state
 from dlio_hpc.batch.job_state import FORGOTTEN, refresh
 from dlio_hpc.batch.schedulers import SCHEDULERS

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from dlio_hpc.base.errors import Incomplete, InfrastructureError, InvalidRun, of_system
 from dlio_hpc.batch import job_record, job_state
-from dlio_hpc.errors import Incomplete, InfrastructureError, InvalidRun, of_system
 from dlio_hpc.files import archive, filesystem, rundir
 from dlio_hpc.plan.plan import archive_folder
 

@@ -8,10 +8,10 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 
+from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.batch.shell_quoting import Shell
 from dlio_hpc.config.container import Bind, Container, parse_bind, why_unbindable
 from dlio_hpc.config.site import Site
-from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.plan.plan import Plan, Run
 
 # Exit code of CHECK if the image cannot be used.

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from dlio_hpc.base.errors import DlioError, InfrastructureError
 from dlio_hpc.batch import job_record, job_state
-from dlio_hpc.errors import DlioError, InfrastructureError
 from dlio_hpc.files import rundir
 
 # Age in seconds above which a partial file of another host counts as a leftover. No command takes that long to write a

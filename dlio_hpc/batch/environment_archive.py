@@ -9,8 +9,8 @@ import sysconfig
 import tarfile
 from pathlib import Path
 
-from dlio_hpc.command import ask
-from dlio_hpc.errors import ConfigError, InfrastructureError, of_system
+from dlio_hpc.base.command import ask
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.files import rundir
 
 # Folders that belong to the system. An interpreter there has no environment of its own.

@@ -10,10 +10,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, structs
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, name_hint, unreadable
 from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, JobRef, State
 from dlio_hpc.config.site import SchedulerName
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, name_hint, unreadable
 from dlio_hpc.files import rundir, safe_folders
 from dlio_hpc.plan import nights
 from dlio_hpc.plan.plan import Plan

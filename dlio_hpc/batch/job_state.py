@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.command import Unanswered
+from dlio_hpc.base.errors import DlioError, Unexpected
 from dlio_hpc.batch.job_record import Job, host, load, reference, require_host, save, with_state
 from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, JobRef, JobStatus, Scheduler, State, is_unknown
-from dlio_hpc.command import Unanswered
-from dlio_hpc.errors import DlioError, Unexpected
 from dlio_hpc.files import rundir
 
 # Values that job.sh writes to exit_status in addition to 0 and the exit codes of failures.

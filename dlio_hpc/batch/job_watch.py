@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import DlioError, Incomplete, InfrastructureError
 from dlio_hpc.batch import job_record, job_state
-from dlio_hpc.errors import DlioError, Incomplete, InfrastructureError
 from dlio_hpc.files import rundir
 
 _LINE = re.compile(rb"^(?P<run>\d\d+-\S+) (?P<done>\d+)/(?P<total>\d+) (?P<unit>\w+)(?:, (?P<rest>.*))?$", re.MULTILINE)

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import jinja2
 
+from dlio_hpc.base.errors import InfrastructureError
 from dlio_hpc.batch import container, launchers, template_cache
 from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.batch.shell_quoting import Shell, comment, join, quote
 from dlio_hpc.config import shipped
 from dlio_hpc.config.site import depth
-from dlio_hpc.errors import InfrastructureError
 from dlio_hpc.files import rundir
 from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import cost

@@ -6,9 +6,9 @@ import re
 import tempfile
 from pathlib import Path
 
+from dlio_hpc.base.errors import about
 from dlio_hpc.batch import launchers, preflight
 from dlio_hpc.config import site, workload
-from dlio_hpc.errors import about
 from dlio_hpc.plan import packing
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.plan.study import JobRequest, PartRequest

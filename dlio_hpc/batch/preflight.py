@@ -12,7 +12,9 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.command import CommandMissing, Unanswered, ask
+from dlio_hpc.base.errors import ConfigError, DlioError, InfrastructureError, about, kind_of
 from dlio_hpc.batch import container, job_record, jobscript, launchers
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.job_state import await_release
@@ -20,14 +22,12 @@ from dlio_hpc.batch.job_watch import Watched, watch
 from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.batch.schedulers.common import user
 from dlio_hpc.batch.submit import check_commands, submit, unwritable_folders
-from dlio_hpc.command import CommandMissing, Unanswered, ask
 from dlio_hpc.config import lustre_layout, workload
 from dlio_hpc.config.container import Container, parse_bind
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.config.site import Remote, Site
 from dlio_hpc.darshan import log_verdict
 from dlio_hpc.darshan import setup as darshan
-from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError, about, kind_of
 from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import cost, dataset, packages, packing, plan, site_limits

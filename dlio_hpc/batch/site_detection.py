@@ -11,12 +11,13 @@ from pathlib import Path
 
 import jinja2
 
-from dlio_hpc import __version__, units
+from dlio_hpc import __version__
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.batch.launchers import LAUNCHERS
 from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.batch.schedulers.detection import DetectedLauncher, DetectedSystem, try_ask
 from dlio_hpc.config import shipped
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import filesystem
 
 _SHARED = {"lustre", "gpfs", "beegfs", "ceph", "nfs", "nfs4", "wekafs", "panfs", "fuse.daos"}

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from dlio_hpc import document
+from dlio_hpc.base import document
+from dlio_hpc.base.command import Unanswered
+from dlio_hpc.base.errors import ConfigError, DlioError, Incomplete, InfrastructureError, of_system
 from dlio_hpc.batch import container, job_record, jobscript
 from dlio_hpc.batch.job_state import refresh
 from dlio_hpc.batch.schedulers import SCHEDULERS, After, common, local
-from dlio_hpc.command import Unanswered
 from dlio_hpc.darshan import setup
-from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError, of_system
 from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.plan import dataset, notes, packages, site_limits
 from dlio_hpc.plan.plan import Plan

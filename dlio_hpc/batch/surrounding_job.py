@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from dlio_hpc.base.errors import printable
 from dlio_hpc.batch.shell_quoting import Shell
-from dlio_hpc.errors import printable
 
 
 class Surrounding(NamedTuple):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from dlio_hpc import __version__
 
 if TYPE_CHECKING:
+    from dlio_hpc.base.errors import DlioError
     from dlio_hpc.documents.versioned import FailureKind
-    from dlio_hpc.errors import DlioError
 
 
 def main() -> None:
@@ -42,8 +42,8 @@ def exit_code(program: str, arguments: list[str]) -> int:
     """Run the command and return its exit code. If the command fails, report the failure in one line on stderr. With
     --json, a command that fails before it has printed a result prints a document with the reason on stdout.
     """
-    from dlio_hpc import log_file
-    from dlio_hpc.errors import DlioError
+    from dlio_hpc.base import log_file
+    from dlio_hpc.base.errors import DlioError
 
     rest, path = _split_log(arguments)
     if path is None or _is_completing(program):
@@ -89,8 +89,8 @@ def _versions() -> str:
 
 def _account() -> list[str]:
     """Return the account of a file defaults.yaml. An error in the file is reported by the command itself."""
+    from dlio_hpc.base.errors import DlioError
     from dlio_hpc.config import defaults
-    from dlio_hpc.errors import DlioError
 
     try:
         known = defaults.load().get("account")
@@ -146,9 +146,9 @@ def _failure(end: _End) -> str:
     """Return the document of a command that failed without a result, or "" if it did not fail."""
     if not end.code:
         return ""
-    from dlio_hpc import document
+    from dlio_hpc.base import document
+    from dlio_hpc.base.errors import kind_of
     from dlio_hpc.documents.versioned import CommandFailure, FailureDocument
-    from dlio_hpc.errors import kind_of
 
     kind = end.kind or kind_of(end.code).__name__
     failure = CommandFailure(cast("FailureKind", kind), end.message or "see stderr", end.code)
@@ -159,7 +159,7 @@ def _attempt(program: str, arguments: list[str], action: Callable[[], object]) -
     """Call `action` and flush stdout. Report a failure in one line on stderr. Return how the call ended."""
     import click
 
-    from dlio_hpc.errors import Incomplete, InfrastructureError, Unexpected, classified
+    from dlio_hpc.base.errors import Incomplete, InfrastructureError, Unexpected, classified
 
     try:
         code = action()
@@ -247,7 +247,7 @@ def _pipe_safe(stream: io.TextIOWrapper) -> io.TextIOWrapper:
 
 def _complain(program: str, fault: "DlioError") -> _End:
     """Print the message of an error on stderr, and return the end of the command."""
-    from dlio_hpc.errors import shortened
+    from dlio_hpc.base.errors import shortened
 
     message = shortened(str(fault))
     _record(f"{program}: {message}")
@@ -256,13 +256,13 @@ def _complain(program: str, fault: "DlioError") -> _End:
 
 
 def _kind(fault: "DlioError") -> str:
-    """Return the name of the class of dlio_hpc.errors to which an error belongs."""
-    from dlio_hpc.errors import kind_of
+    """Return the name of the class of dlio_hpc.base.errors to which an error belongs."""
+    from dlio_hpc.base.errors import kind_of
 
     return kind_of(fault.exit_code).__name__
 
 
 def _record(message: str) -> None:
-    from dlio_hpc import log_file
+    from dlio_hpc.base import log_file
 
     log_file.record("stderr", message)

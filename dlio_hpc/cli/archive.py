@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, CommandGroup, argument, option
 from dlio_hpc.documents.files import (
@@ -18,7 +19,6 @@ from dlio_hpc.documents.files import (
     ListedArchive,
     VerifiedArchive,
 )
-from dlio_hpc.errors import ConfigError, InvalidRun
 
 _ARCHIVES = argument("archives", nargs=-1, required=True, type=PATH, metavar="ARCHIVE...")
 
@@ -95,7 +95,7 @@ def share(folder: Path, group: str, as_json: bool) -> int:
     Exit code 7: files of other users need a command that only they can run; or links, or files with several links, are
     left as they are. Both are printed.
     """
-    from dlio_hpc.errors import Incomplete
+    from dlio_hpc.base.errors import Incomplete
     from dlio_hpc.files import group_sharing
 
     sharing = group_sharing.share(folder, group)
@@ -132,7 +132,7 @@ def prune(folder: Path, keep: str, last: int, dry_run: bool, as_json: bool) -> N
     Archives of active baselines are kept, and archives that cannot be read. The jobs of a study are kept or removed
     together.
     """
-    from dlio_hpc import units
+    from dlio_hpc.base import units
     from dlio_hpc.verdict import history, retention, selection
 
     terms = retention.Retention(_days(keep), last)

@@ -9,8 +9,9 @@ import time
 import traceback
 from pathlib import Path
 
-from dlio_hpc import __version__, log_file, units
-from dlio_hpc.errors import Unexpected, classified
+from dlio_hpc import __version__
+from dlio_hpc.base import log_file, units
+from dlio_hpc.base.errors import Unexpected, classified
 
 
 def reported(program: str, arguments: list[str], fault: Exception) -> Unexpected:

@@ -6,13 +6,13 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError, about
 from dlio_hpc.cli import console, shell_completion
 from dlio_hpc.cli.verbs import JSON, OUTPUT, SETTINGS, argument
 from dlio_hpc.config import defaults, shipped, site, workload
 from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.documents.files import ListedSite, ListedWorkload, NewSiteDocument, SitesDocument, WorkloadsDocument
-from dlio_hpc.errors import ConfigError, about
 
 
 class _Sites(click.Group):

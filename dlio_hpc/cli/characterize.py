@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
 from dlio_hpc.cli.darshan import expression
 from dlio_hpc.cli.verbs import JSON, OUTPUT, PATH, SETTINGS, argument, option, parsed
-from dlio_hpc.errors import ConfigError
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.characterize.characterize import Character

@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlio_hpc.base.errors import InfrastructureError, about
 from dlio_hpc.cli import console
-from dlio_hpc.errors import InfrastructureError, about
 from dlio_hpc.files import safe_folders
 from dlio_hpc.plan.options import Options
 

@@ -3,11 +3,11 @@
 import click
 from msgspec import structs
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import printable
 from dlio_hpc.cli import console
 from dlio_hpc.cli.plan_options import plan_options
 from dlio_hpc.cli.verbs import JSON, SETTINGS, option, parsed
-from dlio_hpc.errors import printable
 from dlio_hpc.plan import planned
 from dlio_hpc.plan.options import Options
 

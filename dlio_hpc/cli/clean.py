@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.batch import debris
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.verbs import JSON, SETTINGS, option
 from dlio_hpc.documents.files import CleanDocument, RemainsDocument
-from dlio_hpc.errors import ConfigError
 
 
 @click.command(context_settings=SETTINGS)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.outputs import Outputs, page_options, write_junit

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dlio_hpc import document, log_file
+from dlio_hpc.base import document, log_file
+from dlio_hpc.base.errors import DlioError, Incomplete, printable, shortened
 from dlio_hpc.batch import job_record
 from dlio_hpc.batch.job_watch import JobProgress, Watched, watch
-from dlio_hpc.errors import DlioError, Incomplete, printable, shortened
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import structs
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 from dlio_hpc.cli import console, cost_detection
 from dlio_hpc.cli.plan_options import given_options, plan_options
 from dlio_hpc.cli.verbs import JSON, SETTINGS, option, parsed, part

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dlio_hpc.base.errors import ConfigError, DlioError, InvalidRun
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import Outputs, trace_options
 from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
-from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.log.analyze import Examined

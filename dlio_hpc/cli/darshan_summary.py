@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
+from dlio_hpc.base.errors import DlioError, InvalidRun
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import Outputs
-from dlio_hpc.errors import DlioError, InvalidRun
 
 
 def show(paths: tuple[Path, ...], outputs: Outputs) -> int:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import click
 from msgspec import structs
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, unreadable
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, CommandGroup, argument, option
 from dlio_hpc.config import site
@@ -25,7 +26,6 @@ from dlio_hpc.documents.files import (
     RemovedDataset,
     VerifiedDataset,
 )
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, unreadable
 from dlio_hpc.plan import dataset, dataset_removal, plan
 from dlio_hpc.plan.dataset import FINGERPRINT_FILE, Fingerprint
 

@@ -2,11 +2,11 @@
 
 import click
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import JSON, SETTINGS, argument, option
 from dlio_hpc.config import workload as workloads
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import dataset_size
 from dlio_hpc.plan.dataset_size import STEPS, TIMES_MEMORY
 

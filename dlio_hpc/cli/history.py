@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 from dlio_hpc.batch.schedulers import ENDED
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
@@ -190,7 +190,7 @@ def _dashboard(entries: "Sequence[Entry]", folder: Path, source: str, page: Path
     """Return the dashboard of the listed jobs. source: name of the folder, with the filters. page: path of the
     dashboard. If the pages of a site lie in the same folder, the dashboard links them.
     """
-    from dlio_hpc import units
+    from dlio_hpc.base import units
     from dlio_hpc.reports import dashboard, site_pages
     from dlio_hpc.verdict import history as histories
     from dlio_hpc.verdict import standing

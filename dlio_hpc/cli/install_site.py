@@ -13,12 +13,12 @@ from typing import NamedTuple
 import click
 
 from dlio_hpc import __version__
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import completion, console, man_page
 from dlio_hpc.cli.completion import PROGRAMS
 from dlio_hpc.cli.outputs import written
 from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, parsed
 from dlio_hpc.documents.files import InstalledDocument
-from dlio_hpc.errors import ConfigError
 
 # Folders and files below the prefix.
 _MODULES = "share/modulefiles"

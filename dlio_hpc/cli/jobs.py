@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import Incomplete
 from dlio_hpc.batch import debris, job_record, job_state
 from dlio_hpc.batch.cancel import cancel as cancel_one
 from dlio_hpc.cli import console
@@ -23,7 +24,6 @@ from dlio_hpc.documents.jobs import (
     StatusDocument,
     lacked_by,
 )
-from dlio_hpc.errors import Incomplete
 from dlio_hpc.records import names, study_outcome
 
 

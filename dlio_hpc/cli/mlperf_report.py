@@ -6,10 +6,10 @@ from typing import get_args
 
 import click
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, option, parsed
 from dlio_hpc.documents.files import MlperfReportDocument
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records import names as jobs_by_name
 from dlio_hpc.reports.mlperf_storage.editions import EDITIONS, Division, EditionName

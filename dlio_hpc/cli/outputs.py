@@ -7,10 +7,10 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import InfrastructureError
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import JSON, OUTPUT, PATH, option, parsed
-from dlio_hpc.errors import InfrastructureError
 from dlio_hpc.files import rundir
 
 if TYPE_CHECKING:

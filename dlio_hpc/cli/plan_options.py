@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli.verbs import FOLDER, argument, option, parsed
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import sweep
 from dlio_hpc.plan.options import Options
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import Outputs, trace_options
 from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records import names as jobs_by_name
 from dlio_hpc.results.metrics import MetricName

@@ -5,9 +5,9 @@ verdict.
 import sys
 from pathlib import Path
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import Outputs
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.records import names as jobs_by_name
 from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.reports import judged_study, study_report

@@ -21,7 +21,7 @@ def schema(name: str | None, verb: str | None) -> None:
 
     Editors complete and check a file whose first line names it: # yaml-language-server: $schema=workload.json
     """
-    from dlio_hpc import json_schema
+    from dlio_hpc.cli import json_schema
 
     if (name is None) == (verb is None):
         raise click.UsageError(f"give one of {', '.join(map(repr, NAMES))}, or --json-of VERB")

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
 from dlio_hpc.cli.darshan import expression
 from dlio_hpc.cli.outputs import Outputs, page_options
 from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.records import names as jobs_by_name
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import click
 from msgspec import structs
 
 from dlio_hpc import __version__
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.cli.plan_options import given_options, plan_options
 from dlio_hpc.cli.verbs import JSON, LOG_FILE, PATH, SETTINGS, option
-from dlio_hpc.errors import DlioError
 from dlio_hpc.plan.options import Options
 from dlio_hpc.plan.planned import RESUMABLE, Planned
 

@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 import click
 
-from dlio_hpc import __version__, units
+from dlio_hpc import __version__
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import name_hint
 from dlio_hpc.cli import exit_codes, shell_completion
 from dlio_hpc.cli.verb_groups import GROUPS, VERBS
 from dlio_hpc.config import defaults, shipped
-from dlio_hpc.errors import name_hint
 from dlio_hpc.files import url
 
 _Value = TypeVar("_Value")

@@ -5,7 +5,8 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.document import refuse
 from dlio_hpc.config import model_states
 from dlio_hpc.config.model_states import (
     MODELS,
@@ -18,7 +19,6 @@ from dlio_hpc.config.model_states import (
     Zero,
 )
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST
-from dlio_hpc.document import refuse
 
 # Checkpoint of section IV.B of the DLIO paper: two files of 1 KB, one of 4 KB, one of 64 KB, one of 4 MB.
 _PAPER_FILES = tuple(map(units.Size, (1024, 1024, 4096, 65536, 4194304)))

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import search_path
-from dlio_hpc.errors import ConfigError
 
 NAME = "defaults.yaml"
 # Keys whose values may contain environment variables, such as /scratch/$USER/dlio-runs.

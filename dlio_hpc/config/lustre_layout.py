@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 
 _UNIT = 64 * 1024
 _MOST_STRIPES, _LONGEST_POOL = 2000, 15

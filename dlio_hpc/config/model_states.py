@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 
 ModelName = Literal["llama3_8b", "llama3_70b", "llama3_405b", "llama3_1t"]
 Zero = Literal[0, 1, 3]

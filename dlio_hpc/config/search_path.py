@@ -5,7 +5,7 @@ and defaults.yaml. These files take precedence over the shipped files.
 import os
 from pathlib import Path
 
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.files import user_folders
 
 VARIABLE = "DLIO_HPC_SITE_PATH"

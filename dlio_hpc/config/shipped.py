@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from dlio_hpc import document
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, name_hint, nearest_name
 from dlio_hpc.config import search_path
-from dlio_hpc.errors import ConfigError, InfrastructureError, name_hint, nearest_name
 from dlio_hpc.files import url
 
 T = TypeVar("T")

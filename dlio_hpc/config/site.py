@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
 from dlio_hpc.config import shipped
 from dlio_hpc.config.container import Container
 from dlio_hpc.config.lustre_layout import Layout

@@ -11,14 +11,14 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import Struct, structs
 
-from dlio_hpc import document, key_faults, units
+from dlio_hpc.base import document, key_faults, units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import model_states, shipped, workload_rules
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Column, Dataset
 from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST, Reader, fits_blocks
 from dlio_hpc.config.site import Site
-from dlio_hpc.errors import ConfigError
 
 # Default size in bytes of the reads of tf.data.
 TENSORFLOW_BUFFER = 256 << 10

@@ -1,8 +1,8 @@
 """Combinations of a workload's `dataset` and `reader` that are rejected. Each message names a setting that works."""
 
+from dlio_hpc.base.document import refuse
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.reader_keys import BLOCK, Reader, by_streams, fits_blocks, keeps_handles, reads_records
-from dlio_hpc.document import refuse
 
 # The library that loads whole files in framework mode, by format. NumPy and Python read through the buffer of a file,
 # whose size can be set. pandas chooses the size of its requests.

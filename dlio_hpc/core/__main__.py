@@ -8,9 +8,9 @@ import time
 from functools import partial
 from pathlib import Path
 
-from dlio_hpc import document
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import DlioError, classified, kind_of, of_system, reported
 from dlio_hpc.core import leftovers, orphan_ranks
-from dlio_hpc.errors import DlioError, classified, kind_of, of_system, reported
 from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.results.run_result import RunError
 

@@ -4,6 +4,7 @@ and timed separately from the reads of samples.
 
 from typing import NamedTuple
 
+from dlio_hpc.base.errors import InfrastructureError
 from dlio_hpc.config.dataset_keys import AuxiliaryFile
 from dlio_hpc.core import content
 from dlio_hpc.core.clock import now
@@ -11,7 +12,6 @@ from dlio_hpc.core.files import OpenFile, open_file, write_all, write_file
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.output_folder import OutputFolder
 from dlio_hpc.core.procfs import ExcludedIO
-from dlio_hpc.errors import InfrastructureError
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.plan.sample_order import mix

@@ -8,10 +8,10 @@ import zlib
 
 import numpy as np
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.workload import ComputeTime, Workload
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.distributions import Floats
-from dlio_hpc.errors import ConfigError
 
 # The timer slack makes sleeps end late. The last part of the time is therefore spent in sleeps of zero length, which
 # yield to other threads.

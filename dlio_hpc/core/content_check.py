@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.config.reader_keys import spans_read
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content
@@ -12,7 +13,6 @@ from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.sample_layout import Place, Places
-from dlio_hpc.errors import InvalidRun
 
 _REMEDY = "the sample differs from the generated contents; remove the dataset's folder and generate the dataset again"
 

@@ -1,6 +1,6 @@
 """Errors about files of a dataset. What to do depends on whether the dataset was generated or existed already."""
 
-from dlio_hpc.errors import ABSENT, DlioError, InvalidRun, of_system, unreadable
+from dlio_hpc.base.errors import ABSENT, DlioError, InvalidRun, of_system, unreadable
 
 GENERATE_AGAIN = "remove the dataset's folder and generate it again"
 SCAN_AGAIN = "submit the workload again, which scans the dataset again"

@@ -5,8 +5,8 @@ after the same step.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlio_hpc.base.errors import Incomplete
 from dlio_hpc.core import clock
-from dlio_hpc.errors import Incomplete
 from dlio_hpc.files import rundir
 
 if TYPE_CHECKING:

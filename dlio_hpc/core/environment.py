@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from dlio_hpc import __version__, document
+from dlio_hpc import __version__
+from dlio_hpc.base import document
+from dlio_hpc.base.redaction import SECRETS
 from dlio_hpc.config.site import SURROUNDING, SchedulerName
 from dlio_hpc.core import procfs
 from dlio_hpc.core.merge import Host
 from dlio_hpc.files import filesystem, rundir
-from dlio_hpc.redaction import SECRETS
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

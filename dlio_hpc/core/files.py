@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 from ctypes import addressof, c_char
 from typing import NamedTuple
 
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.config.reader_keys import BLOCK
 from dlio_hpc.core import darshan_fd_gate
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.dataset_faults import unopened, unplanned
 from dlio_hpc.core.handle_cache import HandleCache
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 
 # Maximum number of buffers in a preadv call on Linux (UIO_MAXIOV).
 MOST_VIEWS = 1024

@@ -18,7 +18,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import clock, compute, merge
 from dlio_hpc.core.auxiliary_files import Counts
@@ -28,7 +29,6 @@ from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.merge import Host, Merged
 from dlio_hpc.core.read_activity import TimeBins
 from dlio_hpc.core.train import Recorder, Recording
-from dlio_hpc.errors import InvalidRun
 from dlio_hpc.files import rundir, safe_folders
 
 # A rank looks at most once in _LOOK_S, and at its system calls only after it has made no step for _QUIET_S.

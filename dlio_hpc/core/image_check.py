@@ -6,8 +6,8 @@ import os
 import re
 from pathlib import Path
 
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.config.container import Container, parse_bind
-from dlio_hpc.errors import DlioError
 from dlio_hpc.plan.plan import load
 
 # Paths of MPI libraries in /proc/self/maps, such as /opt/cray/pe/lib64/libmpi_gnu_123.so.12.

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.core import darshan_fd_gate
 from dlio_hpc.core.clock import now
-from dlio_hpc.errors import ConfigError, InfrastructureError
 
 Numbers = npt.NDArray[np.int64]
 Seconds = npt.NDArray[np.float64]

@@ -6,11 +6,11 @@ import re
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.dataset_faults import unplanned
 from dlio_hpc.core.files import ReadRequests
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

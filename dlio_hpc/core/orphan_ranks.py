@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dlio_hpc.errors import reported
+from dlio_hpc.base.errors import reported
 
 _PR_SET_PDEATHSIG = 1
 _HYDRA = "hydra_pmi_proxy"

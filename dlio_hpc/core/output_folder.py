@@ -6,8 +6,8 @@ import os
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.core import darshan_fd_gate
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import safe_folders
 
 

@@ -6,8 +6,8 @@ import importlib
 import os
 from typing import TYPE_CHECKING
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.core import clock, environment
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan.packages import PACKAGES, advice
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ thousands.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.core import clock
-from dlio_hpc.errors import DlioError
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun, about, reported
 from dlio_hpc.core import clock, environment, hang_watch, interruptions, merge, run_file_systems
 from dlio_hpc.core.darshan_markers import MarkerReads
 from dlio_hpc.core.early_stop import Stop
@@ -24,7 +25,6 @@ from dlio_hpc.core.rank_zero import on_root
 from dlio_hpc.core.run_file_systems import Mounted, Role
 from dlio_hpc.core.train import train
 from dlio_hpc.darshan import setup
-from dlio_hpc.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun, about, reported
 from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.plan import cost, dataset, planned_bytes
 from dlio_hpc.plan.plan import Plan, Run

@@ -14,11 +14,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.config.reader_keys import BLOCK
 from dlio_hpc.core import clock, fio
 from dlio_hpc.core.files import OpenFile, open_file
-from dlio_hpc.errors import DlioError
 from dlio_hpc.files import filesystem, storage_proofs
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Run

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dlio_hpc import document
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import Incomplete, InfrastructureError, InvalidRun, exit_on_error, of_system
 from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.progress import Progress
-from dlio_hpc.errors import Incomplete, InfrastructureError, InvalidRun, exit_on_error, of_system
 from dlio_hpc.plan import dataset
 
 # Maximum number of faults that are listed. The fingerprint file of a damaged dataset may name any number of files.

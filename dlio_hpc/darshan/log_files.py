@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from dlio_hpc.errors import ConfigError, DlioError, unreadable
+from dlio_hpc.base.errors import ConfigError, DlioError, unreadable
 
 SUFFIX = ".darshan"
 

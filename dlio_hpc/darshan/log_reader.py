@@ -17,9 +17,9 @@ from typing import IO, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.darshan import counters, pydarshan_reader
 from dlio_hpc.darshan.log import ABOVE, COUNTING, TRACING, Heat, Log, LogFault, LogJob, Module, Name, Trace
-from dlio_hpc.errors import ConfigError, InvalidRun
 
 _Read = TypeVar("_Read")
 

@@ -4,8 +4,8 @@ plan.
 
 from msgspec import Struct
 
-from dlio_hpc import document
-from dlio_hpc.errors import InvalidRun
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import InvalidRun
 
 
 class Reason(Struct, frozen=True):

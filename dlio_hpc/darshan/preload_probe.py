@@ -4,9 +4,9 @@ import subprocess
 import time
 from pathlib import Path
 
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.darshan import log_reader
 from dlio_hpc.darshan.log_verdict import Probe
-from dlio_hpc.errors import DlioError
 
 _PATIENCE_S, _GRACE_S = 120.0, 10.0
 

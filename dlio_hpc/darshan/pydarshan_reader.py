@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.darshan import counters
 from dlio_hpc.darshan.log import ABOVE, COUNTING, TRACING, Log, LogFault, LogJob, Module, Records, Trace
-from dlio_hpc.errors import ConfigError, InvalidRun
 
 # Record versions that pydarshan returns: libdarshan-util converts all older records to them.
 _TODAY = {"POSIX": 4, "MPI-IO": 3, "STDIO": 2, "H5F": 3, "H5D": 2}

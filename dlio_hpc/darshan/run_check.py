@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.config.reader_keys import sample_bytes_read
 from dlio_hpc.darshan import clock_alignment, log_trust, setup, worker_logs
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.darshan.log_verdict import Bytes, LogVerdict, Reason, decode_probe
-from dlio_hpc.errors import DlioError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import darshan_needs, dataset, sample_index
 from dlio_hpc.plan.plan import Plan, Run, positions

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dlio_hpc import document
+from dlio_hpc.base import document
 from dlio_hpc.config.dlio_benchmark.fact import Fate
 from dlio_hpc.config.dlio_benchmark.importing import Imported
 from dlio_hpc.documents.versioned import Versioned

@@ -21,8 +21,8 @@ from typing import IO, NamedTuple
 import zstandard
 from msgspec import Struct
 
-from dlio_hpc import document, units
-from dlio_hpc.errors import ConfigError, Incomplete, InvalidRun, about, unreadable
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError, Incomplete, InvalidRun, about, unreadable
 from dlio_hpc.files import archive_members, rundir, safe_folders
 from dlio_hpc.files.archive_members import Members, Packed, TarMember
 

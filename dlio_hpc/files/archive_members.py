@@ -10,8 +10,8 @@ from typing import IO, NamedTuple
 
 import zstandard
 
-from dlio_hpc import units
-from dlio_hpc.errors import InvalidRun
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import InvalidRun
 
 BLOCK = 512
 CHUNK = 1 << 20

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from dlio_hpc.errors import ABSENT, InfrastructureError, of_system
+from dlio_hpc.base.errors import ABSENT, InfrastructureError, of_system
 from dlio_hpc.files import storage_proofs
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from dlio_hpc.errors import ConfigError, about
+from dlio_hpc.base.errors import ConfigError, about
 from dlio_hpc.files import rundir, safe_folders
 
 # Files that members of the group write to. They replace other files, or only read them.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dlio_hpc.errors import about
+from dlio_hpc.base.errors import about
 from dlio_hpc.files import safe_folders
 
 PLAN = "plan.json"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dlio_hpc.errors import ConfigError, about
+from dlio_hpc.base.errors import ConfigError, about
 
 # Error numbers that open(2) returns if the path is a link or not a folder.
 _NO_FOLDER = {errno.ELOOP, errno.ENOTDIR}

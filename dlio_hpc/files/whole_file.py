@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from dlio_hpc.errors import InfrastructureError
+from dlio_hpc.base.errors import InfrastructureError
 
 
 def write(path: Path, text: str, permissions: int = 0) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from dlio_hpc import units
-from dlio_hpc.command import CommandMissing, Unanswered
+from dlio_hpc.base import units
+from dlio_hpc.base.command import CommandMissing, Unanswered
+from dlio_hpc.base.errors import InfrastructureError, InvalidRun, exit_on_error
 from dlio_hpc.config import lustre_layout
-from dlio_hpc.errors import InfrastructureError, InvalidRun, exit_on_error
 from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.lustre import layout_record, lfs, readback
 from dlio_hpc.lustre.layout_record import Record

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.files import rundir
 from dlio_hpc.files.filesystem import FileSystem

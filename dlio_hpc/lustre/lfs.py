@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from dlio_hpc import command, document
+from dlio_hpc.base import command, document
+from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.config import lustre_layout
 from dlio_hpc.config.lustre_layout import Layout, Version
-from dlio_hpc.errors import ConfigError, InfrastructureError
 
 
 class LayoutComponent(Struct, frozen=True):

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from dlio_hpc.base.units import format_size
 from dlio_hpc.config.lustre_layout import Component, Layout
 from dlio_hpc.lustre.lfs import LayoutComponent, LayoutComponents
-from dlio_hpc.units import format_size
 
 
 def differences(asked: Layout, actual: LayoutComponents, available: int | None, is_file: bool) -> list[str]:

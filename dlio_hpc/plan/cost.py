@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError, DlioError
 from dlio_hpc.config.site import Rates, Site
-from dlio_hpc.errors import ConfigError, DlioError
 from dlio_hpc.files import filesystem
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Plan, Run

@@ -7,12 +7,12 @@ import math
 import os
 from typing import NamedTuple
 
+from dlio_hpc.base.units import format_size
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan, Run, largest_share, share, steps_per_epoch
-from dlio_hpc.units import format_size
 
 # Sizes in bytes: a trace segment (the longer version), the header before a file's segments, and a counter record.
 _SEGMENT, _HEAD, _RECORD = 40, 104, 704

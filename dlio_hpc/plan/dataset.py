@@ -10,9 +10,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, about, of_system
 from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, about, of_system
 from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.plan.plan import Run
 

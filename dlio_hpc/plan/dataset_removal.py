@@ -4,7 +4,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from dlio_hpc.errors import ConfigError, InfrastructureError, of_system
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.files import rundir, safe_folders
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.dataset import FINGERPRINT_FILE, Fingerprint

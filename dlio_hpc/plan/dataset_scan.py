@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import structs
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample, Scan
-from dlio_hpc.errors import ConfigError, InvalidRun
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import existing_files, file_scans, sample_index
 from dlio_hpc.plan.existing_files import Listing

@@ -4,8 +4,8 @@ v2.0): at least 500 steps per epoch, and five times the memory of all nodes, so 
 
 from msgspec import Struct
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.errors import ConfigError
 
 STEPS, TIMES_MEMORY = 500, 5
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.errors import ConfigError, InfrastructureError, of_system
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 
 Numbers = npt.NDArray[np.int64]
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
-from dlio_hpc.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.plan import array_scans
 from dlio_hpc.plan.sample_index import FileSamples, ScannedFile
 

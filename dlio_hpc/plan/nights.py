@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 from dlio_hpc.plan.study import Study
 
 

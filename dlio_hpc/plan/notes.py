@@ -5,7 +5,7 @@ plan, its cost and its results.
 import os
 from collections.abc import Iterator, Sequence
 
-from dlio_hpc import redaction, units
+from dlio_hpc.base import redaction, units
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.plan import darshan_needs, run_plan, site_limits
 from dlio_hpc.plan.plan import Plan

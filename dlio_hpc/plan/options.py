@@ -4,7 +4,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 from dlio_hpc.plan.plan import Generate
 
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.site import check_options
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import cost, nights, notes, packages, plan, run_plan
 from dlio_hpc.plan.plan import Kind, Plan, Run
 from dlio_hpc.plan.study import JobRequest, PartRequest, Point, Study

@@ -12,13 +12,13 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError, InvalidRun, unreadable
 from dlio_hpc.config import reader_keys
 from dlio_hpc.config.dataset_keys import LEVEL, Chunk, Dataset
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.errors import ConfigError, InvalidRun, unreadable
 from dlio_hpc.files import url
 
 Generate = Literal["auto", "separate", "only", "never"]

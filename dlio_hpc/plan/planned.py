@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, site, workload
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import cost, packing, plan, site_limits, study, study_file, sweep
 from dlio_hpc.plan.options import Options
 from dlio_hpc.plan.plan import Plan

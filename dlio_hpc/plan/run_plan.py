@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import reader_keys
 from dlio_hpc.config.workload import Draft, Workload
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import darshan_needs, plan, planned_bytes
 from dlio_hpc.plan.plan import Kind, Run
 from dlio_hpc.plan.study import Point, Study

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.config.dataset_keys import Dataset
-from dlio_hpc.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.files import rundir, safe_folders
 from dlio_hpc.plan.existing_files import Listing, Numbers
 

@@ -4,9 +4,9 @@ never run.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError, name_hint
 from dlio_hpc.config.site import Queue, Site, depth
-from dlio_hpc.errors import ConfigError, name_hint
 from dlio_hpc.plan import cost
 from dlio_hpc.plan.cost import JobCost
 from dlio_hpc.plan.plan import Plan

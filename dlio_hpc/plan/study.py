@@ -10,13 +10,14 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
 
-from dlio_hpc import __version__, document, units
+from dlio_hpc import __version__
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.site import resolved as resolved_site
 from dlio_hpc.config.workload import Draft, Workload, resized
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import plan, sweep
 from dlio_hpc.plan.plan import Generate
 from dlio_hpc.plan.sweep import Axis

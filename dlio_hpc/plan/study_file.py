@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct, structs
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 from dlio_hpc.config import shipped
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import draft

@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.yaml_words import shown
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import SHORT_FORMS, Workload
-from dlio_hpc.errors import ConfigError
-from dlio_hpc.yaml_words import shown
 
 # Maximum number of values in a range. A longer range is rejected as a mistake.
 _MOST_VALUES = 10_000

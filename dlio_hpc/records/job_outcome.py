@@ -12,15 +12,10 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from dlio_hpc import document, units
 from dlio_hpc.analysis import uneven_time
 from dlio_hpc.analysis.page_cache_check import Storage, judge
-from dlio_hpc.batch import job_record, job_state
-from dlio_hpc.batch.schedulers import State
-from dlio_hpc.darshan import log_verdict as verdicts
-from dlio_hpc.darshan import setup
-from dlio_hpc.darshan.log_verdict import LogVerdict
-from dlio_hpc.errors import (
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import (
     ConfigError,
     DlioError,
     Incomplete,
@@ -31,6 +26,11 @@ from dlio_hpc.errors import (
     kind_of,
     unreadable,
 )
+from dlio_hpc.batch import job_record, job_state
+from dlio_hpc.batch.schedulers import State
+from dlio_hpc.darshan import log_verdict as verdicts
+from dlio_hpc.darshan import setup
+from dlio_hpc.darshan.log_verdict import LogVerdict
 from dlio_hpc.files import archive, filesystem, rundir, safe_folders
 from dlio_hpc.lustre.layout_record import Record, read
 from dlio_hpc.plan import darshan_needs

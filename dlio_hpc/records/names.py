@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.batch import debris, job_record
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
 from dlio_hpc.files.archive import SUFFIX
 from dlio_hpc.records import study_outcome

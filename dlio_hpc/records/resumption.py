@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.batch import submission, submit
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.submission import Report, Submission
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import nights, packing, planned
 from dlio_hpc.plan.options import Options

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from dlio_hpc import document
 from dlio_hpc.analysis.study.point_measurement import Measured
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import ConfigError, DlioError, InvalidRun
 from dlio_hpc.batch.job_record import unknown
-from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
 from dlio_hpc.files import archive, rundir, safe_folders
 from dlio_hpc.plan import nights, packing, plan
 from dlio_hpc.plan.packing import Unit

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from dlio_hpc.analysis import timeline_reader
 from dlio_hpc.analysis.study import stragglers
 from dlio_hpc.analysis.study.stragglers import Throughput
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.darshan import worker_logs
-from dlio_hpc.errors import DlioError
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunFiles

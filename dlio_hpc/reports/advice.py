@@ -9,12 +9,12 @@ import math
 from collections.abc import Callable, Iterator
 
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding
+from dlio_hpc.base.units import format_size
 from dlio_hpc.config import lustre_layout as layouts
 from dlio_hpc.config.dataset_keys import ITEM_BYTES
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.plan import plan, sweep
 from dlio_hpc.plan.study import Part, Point, Study
-from dlio_hpc.units import format_size
 
 # Application that each shipped workload stands for. For other workloads, the name of the workload is used.
 _APPLICATIONS = {

@@ -5,7 +5,7 @@ a banner.
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from dlio_hpc.errors import DlioError, Incomplete
+from dlio_hpc.base.errors import DlioError, Incomplete
 
 State = Literal["good", "inconclusive", "not measured", "bad"]
 # States from worst to best, with their colours on a terminal. templates/report.html.j2 has the colours of the page.

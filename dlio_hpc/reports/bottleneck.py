@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Sequence
 
 from dlio_hpc.analysis.log.findings import Analysis, IoLoad
+from dlio_hpc.base.units import format_seconds
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports.job_rows import title
 from dlio_hpc.results.run_result import Summary
-from dlio_hpc.units import format_seconds
 
 # If the shares of the two longest phases differ by less than this, both phases are bottlenecks.
 _ALIKE = 0.10

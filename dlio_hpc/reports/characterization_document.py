@@ -6,9 +6,9 @@ from typing import Any
 
 from dlio_hpc.analysis.characterize.characterize import Character
 from dlio_hpc.analysis.log.file_roles import Role
+from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.reports import characterization_banner, workload_yaml
 from dlio_hpc.reports.document import Document, Facts, Lines, Section, Table
-from dlio_hpc.units import format_seconds, format_size
 
 # Maximum number of example files per role.
 _NAMED = 3

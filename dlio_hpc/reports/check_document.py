@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 from dlio_hpc.analysis.characterize.characterize import Character
 from dlio_hpc.analysis.similarity.io_profile import MEASURED, Profile
 from dlio_hpc.analysis.similarity.similarity import SEEN, Factor, Similarity, Yardsticks
+from dlio_hpc.base.units import format_size
 from dlio_hpc.reports import similarity_document, similarity_rows, workload_yaml
 from dlio_hpc.reports.banner import Banner, state_of
 from dlio_hpc.reports.document import Document, Lines, Section
-from dlio_hpc.units import format_size
 from dlio_hpc.verdict.emulation_check import CheckVerdict
 
 _NAMES = {

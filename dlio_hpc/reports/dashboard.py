@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
 from typing import NamedTuple
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.reports import banner, regression_rows, sparkline
 from dlio_hpc.reports.banner import Banner, State

@@ -11,10 +11,11 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dlio_hpc import __version__, command, redaction, units
+from dlio_hpc import __version__
+from dlio_hpc.base import command, redaction, units
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.config import defaults, shipped, site
 from dlio_hpc.config.site import SchedulerName, Site
-from dlio_hpc.errors import DlioError
 from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.records import job_outcome
 

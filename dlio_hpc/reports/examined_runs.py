@@ -4,8 +4,8 @@ from pathlib import Path
 
 from dlio_hpc.analysis.log import analyze as examining
 from dlio_hpc.analysis.log.analyze import Examined
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.darshan import run_check
-from dlio_hpc.errors import DlioError
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunFiles
 

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 
 from dlio_hpc.analysis.log.analyze import Examined
+from dlio_hpc.base.errors import Incomplete
+from dlio_hpc.base.units import format_size
 from dlio_hpc.darshan.log_verdict import Bytes
-from dlio_hpc.errors import Incomplete
 from dlio_hpc.lustre.layout_record import Record
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports import bottleneck, job_banner, job_rows, log_document
 from dlio_hpc.reports.document import Block, Document, Facts, Lines, Section, Table
 from dlio_hpc.results.run_result import Summary, unfinished
-from dlio_hpc.units import format_size
 
 # Maximum number of nodes that the report names.
 _NAMED = 32

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from dlio_hpc.analysis.study import disturbances
 from dlio_hpc.analysis.study.disturbances import Repeat
+from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.config.checkpoint_keys import Checkpoint, Mode
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.workload import Workload
@@ -14,7 +15,6 @@ from dlio_hpc.plan.plan import Plan
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome, is_cut_short, without_log
 from dlio_hpc.reports import probe_rows
 from dlio_hpc.results.run_result import Distribution, Epoch, Generated, Result, Summary
-from dlio_hpc.units import format_seconds, format_size
 
 EPOCHS = ("epoch", "samples", "samples/s", "MB/s", "AU", "wall s", "wait s", "compute s", "sync s")
 TAKES = ("latency per operation", "mean", "p50", "p95", "p99", "max")

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from dlio_hpc import units
-from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError, InvalidRun, Unexpected
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError, DlioError, Incomplete, InfrastructureError, InvalidRun, Unexpected
 from dlio_hpc.files import rundir
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from dlio_hpc.analysis.log.analyze import Examined
+from dlio_hpc.base.units import format_size
 from dlio_hpc.reports import banner, bottleneck
 from dlio_hpc.reports.banner import Banner
-from dlio_hpc.units import format_size
 
 # Bytes that are missing from the trace are named if they are more than this share of the bytes in it.
 _NOTABLE = 0.01

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.analysis.log.findings import Analysis
+from dlio_hpc.base.units import format_seconds
 from dlio_hpc.reports import bottleneck, log_banner, log_rows
 from dlio_hpc.reports.document import Block, Document, Facts, Lines, Picture, Pictures, Section, Table
-from dlio_hpc.units import format_seconds
 
 # Stems of the pictures that the page shows beside the sentence on the bottleneck.
 LEAD = ("heat_map", "costs")

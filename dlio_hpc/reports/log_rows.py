@@ -10,9 +10,9 @@ import msgspec
 
 from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.analysis.log.findings import SIZE_BINS, Analysis, Operation
+from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.reports import csv_table
 from dlio_hpc.results.run_result import Result
-from dlio_hpc.units import format_seconds, format_size
 
 Number = tuple[str, str, str, str, Any]
 OPERATION = (

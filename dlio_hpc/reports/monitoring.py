@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import run_groups
 from dlio_hpc.verdict.baselines import Accepted

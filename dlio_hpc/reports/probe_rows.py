@@ -1,11 +1,11 @@
 """The probe of storage before a run, compared with the run, as pairs of label and text."""
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.records.job_outcome import RunOutcome
 from dlio_hpc.results.probe_result import Pattern, ProbeRate, StorageProbe
 from dlio_hpc.results.run_result import Result, Summary
-from dlio_hpc.units import format_seconds, format_size
 
 # Share of the time that a run computes above which the computation limits its rate.
 _COMPUTING = 0.5

@@ -12,10 +12,10 @@ from dlio_hpc.analysis.log import analyze, program_logs
 from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.analysis.similarity import io_profile, reference_profile
 from dlio_hpc.analysis.similarity.io_profile import Kind, Profile
+from dlio_hpc.base.errors import ConfigError, DlioError, Incomplete, InvalidRun
 from dlio_hpc.batch.job_record import unknown
 from dlio_hpc.config import shipped
 from dlio_hpc.darshan import log_files, log_reader, run_check
-from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InvalidRun
 from dlio_hpc.files import archive, rundir
 from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunFiles, RunOutcome

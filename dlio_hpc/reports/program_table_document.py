@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from dlio_hpc.analysis.program_table import ProgramRow, Trust
+from dlio_hpc.base.units import format_size
 from dlio_hpc.reports import csv_table
 from dlio_hpc.reports.banner import Banner, State, gravest
 from dlio_hpc.reports.document import Document, Lines, Section, Style, Table
 from dlio_hpc.reports.workload_yaml import clean
-from dlio_hpc.units import format_size
 
 _HEADER = ("program, job", "ranks", "time", "read", "wrote", "MB/s", "request", "trust", "training")
 _LEGEND = (

@@ -16,7 +16,7 @@ from dlio_hpc.analysis.similarity.similarity import (
     Similarity,
     Yardsticks,
 )
-from dlio_hpc.units import format_seconds, format_size
+from dlio_hpc.base.units import format_seconds, format_size
 
 _UNKNOWN = "-"
 

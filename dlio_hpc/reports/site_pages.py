@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from msgspec import structs
 
-from dlio_hpc import units
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, classified, of_system
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, classified, of_system
 from dlio_hpc.files import archive, rundir, whole_file
 from dlio_hpc.records import job_outcome, outcomes, study_outcome
 from dlio_hpc.reports import dashboard, examined_runs, job_document, judged_study, page, study_report

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from typing import NamedTuple
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 from dlio_hpc.reports import regression_rows
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import run_groups, trend

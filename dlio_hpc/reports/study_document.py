@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding
+from dlio_hpc.base.units import format_seconds
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports import ab_rows, bottleneck, job_rows, study_banner, study_rows, study_text
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.document import Block, Document, Facts, Lines, Picture, Pictures, Section, Style, Table
 from dlio_hpc.reports.study_report import StudyReport
-from dlio_hpc.units import format_seconds
 
 _STYLES: dict[str, Style] = {"best": "bold green", "same": "green"}
 # Maximum number of columns of settings in a table. If there are more settings, they share one column.

@@ -10,7 +10,7 @@ from dlio_hpc.analysis.study import best_setting, file_system_pairs
 from dlio_hpc.analysis.study.best_setting import Finding
 from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
 from dlio_hpc.analysis.study.point_measurement import Measured
-from dlio_hpc.errors import DlioError, Incomplete
+from dlio_hpc.base.errors import DlioError, Incomplete
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.reports import ab_stragglers, advice

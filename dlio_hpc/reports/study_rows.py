@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding, JudgedPoint, PointMetrics
 from dlio_hpc.analysis.study.main_effects import Effect, Ranking
 from dlio_hpc.analysis.study.scaling import Scaling
+from dlio_hpc.base.units import format_seconds
 from dlio_hpc.plan.study import Study
 from dlio_hpc.reports.job_rows import share
 from dlio_hpc.results.metrics import METRICS, MetricName
-from dlio_hpc.units import format_seconds
 
 # Metrics that have a table column, and the heading of the column.
 _COLUMNS: dict[MetricName, str] = {"wall_s": "time", "read_MBps": "MB/s", "samples_per_s": "samples/s", "au": "AU"}

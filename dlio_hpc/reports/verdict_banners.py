@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome
 from dlio_hpc.reports import banner, regression_rows
 from dlio_hpc.reports.banner import Banner, state_of

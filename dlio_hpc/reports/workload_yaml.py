@@ -5,11 +5,12 @@ import textwrap
 from collections import defaultdict
 from typing import Any
 
-from dlio_hpc import __version__, units
+from dlio_hpc import __version__
 from dlio_hpc.analysis.characterize.characterize import Character
 from dlio_hpc.analysis.characterize.evidence import DerivedValue
 from dlio_hpc.analysis.log import program_logs
 from dlio_hpc.analysis.log.file_roles import Role
+from dlio_hpc.base import units
 from dlio_hpc.reports import characterization_banner
 
 _WIDTH, _INDENT, _MOST_COLUMN = 118, 2, 36

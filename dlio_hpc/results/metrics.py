@@ -8,8 +8,8 @@ is then also a value of --metric.
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from dlio_hpc.base.units import format_seconds
 from dlio_hpc.results.run_result import Summary
-from dlio_hpc.units import format_seconds
 
 MetricName = Literal[
     "samples_per_s", "read_MBps", "au", "au_mlperf", "wall_s", "io_time_s", "wait_p99_s", "read_p99_s",

@@ -5,8 +5,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dlio_hpc import document
-from dlio_hpc.errors import InvalidRun
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.files import rundir
 
 Pattern = Literal["sequential", "random"]

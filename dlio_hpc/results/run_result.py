@@ -7,8 +7,8 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from dlio_hpc import document
-from dlio_hpc.errors import InvalidRun, shortened
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import InvalidRun, shortened
 from dlio_hpc.files import rundir
 
 

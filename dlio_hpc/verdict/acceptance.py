@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from dlio_hpc import units
-from dlio_hpc.errors import ConfigError, DlioError
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError, DlioError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import archive_folder
 from dlio_hpc.records.job_outcome import JobOutcome

@@ -20,9 +20,9 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
 
-from dlio_hpc import document, units
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.batch import job_record
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.files import rundir, safe_folders
 from dlio_hpc.verdict import decision_copies, run_groups, signatures
 from dlio_hpc.verdict.history_entry import Entry

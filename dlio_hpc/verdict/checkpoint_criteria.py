@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dlio_hpc import document
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.units import format_size
 from dlio_hpc.config import workload
 from dlio_hpc.config.checkpoint_keys import Checkpoint
-from dlio_hpc.errors import ConfigError
-from dlio_hpc.units import format_size
 from dlio_hpc.verdict.criteria_file import Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran
 from dlio_hpc.verdict.criterion_rule import Rule, shipped_settings

@@ -5,8 +5,8 @@ archives.
 from pathlib import Path
 from typing import NamedTuple
 
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.batch.collect import Collected, collect
-from dlio_hpc.errors import DlioError
 from dlio_hpc.records import job_outcome
 from dlio_hpc.verdict import history, history_entry
 

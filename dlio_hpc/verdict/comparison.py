@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.plan.study import Judging
 from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.results.metrics import MetricName

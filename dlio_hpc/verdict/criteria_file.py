@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
 
-from dlio_hpc import document, units
 from dlio_hpc.analysis.page_cache_check import LIMIT
+from dlio_hpc.base import document, units
 from dlio_hpc.config import shipped
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.plan import sweep

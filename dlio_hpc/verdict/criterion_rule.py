@@ -3,11 +3,11 @@
 import json
 from typing import Any, NamedTuple
 
-from dlio_hpc import document
+from dlio_hpc.base import document
+from dlio_hpc.base.units import format_size
 from dlio_hpc.config import shipped, workload
 from dlio_hpc.plan import plan
 from dlio_hpc.records.outcomes import Outcome
-from dlio_hpc.units import format_size
 from dlio_hpc.verdict.criteria_file import Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dlio_hpc import document
-from dlio_hpc.errors import DlioError, InvalidRun
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import DlioError, InvalidRun
 from dlio_hpc.files import archive, rundir, safe_folders
 from dlio_hpc.records import job_outcome
 from dlio_hpc.verdict import history_database

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from dlio_hpc import document
-from dlio_hpc.errors import ConfigError, InfrastructureError, of_system
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.verdict.history_entry import Entry, carried
 

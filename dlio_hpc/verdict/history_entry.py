@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, structs
 
-from dlio_hpc import document, units
 from dlio_hpc.analysis import uneven_time
 from dlio_hpc.analysis.page_cache_check import Storage
+from dlio_hpc.base import document, units
+from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import lustre_layout
-from dlio_hpc.errors import InvalidRun
 from dlio_hpc.lustre import layout_record
 from dlio_hpc.lustre.layout_record import Record
 from dlio_hpc.plan import nights

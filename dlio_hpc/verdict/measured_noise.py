@@ -10,7 +10,7 @@ import numpy as np
 
 from dlio_hpc import __version__
 from dlio_hpc.analysis.robust import Floats
-from dlio_hpc.errors import DlioError
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.files import filesystem
 from dlio_hpc.plan.plan import Plan, Run
 from dlio_hpc.results.metrics import MetricName

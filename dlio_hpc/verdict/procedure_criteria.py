@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from dlio_hpc.units import format_seconds, format_size, seconds_between
+from dlio_hpc.base.units import format_seconds, format_size, seconds_between
 from dlio_hpc.verdict import checkpoint_criteria
 from dlio_hpc.verdict.criteria_file import Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dlio_hpc import units
-from dlio_hpc.errors import InfrastructureError, about, of_system
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import InfrastructureError, about, of_system
 from dlio_hpc.files import archive, rundir, safe_folders
 from dlio_hpc.verdict import baselines, history, history_database
 from dlio_hpc.verdict.history_entry import Entry

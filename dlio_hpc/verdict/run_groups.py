@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from dlio_hpc import units
 from dlio_hpc.analysis.page_cache_check import Outcome
 from dlio_hpc.analysis.study.disturbances import Repeat
+from dlio_hpc.base import units
 from dlio_hpc.plan import nights
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement, carried_key

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from dlio_hpc.base.errors import ConfigError, DlioError, Incomplete, InvalidRun
 from dlio_hpc.batch.job_record import unknown
-from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InvalidRun
 from dlio_hpc.files import archive as archives
 from dlio_hpc.plan.plan import archive_folder
 from dlio_hpc.plan.study import Judging

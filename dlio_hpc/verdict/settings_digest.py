@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from dlio_hpc import document
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.errors import ConfigError
 
 
 def of(workload: Workload) -> str:

@@ -9,9 +9,9 @@ import re
 import subprocess
 from pathlib import Path
 
-from dlio_hpc import document
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.config import search_path
-from dlio_hpc.errors import ConfigError, InfrastructureError
 
 ALLOWED = "allowed_signers"
 SUFFIX = ".sig"

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 from dlio_hpc.results.metrics import MetricName
 from dlio_hpc.verdict import run_groups, trend, variation
 from dlio_hpc.verdict.history_entry import Entry, Key

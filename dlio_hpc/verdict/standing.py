@@ -8,9 +8,9 @@ from datetime import date
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from dlio_hpc import units
 from dlio_hpc.analysis.study import file_system_pairs
-from dlio_hpc.errors import DlioError
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.plan.plan import workload_of
 from dlio_hpc.records import study_outcome
 from dlio_hpc.records.outcomes import Outcome

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import change_detection, night_series, run_groups, variation
 from dlio_hpc.verdict.change_detection import Change, Course

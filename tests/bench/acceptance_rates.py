@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import structs
 
-from dlio_hpc import units
+from dlio_hpc.base import units
 from dlio_hpc.verdict import acceptance, performance_criteria
 from dlio_hpc.verdict.criteria_file import Criterion
 from dlio_hpc.verdict.criterion_result import Check

@@ -8,9 +8,9 @@ import random
 from functools import partial
 from pathlib import Path
 
+from dlio_hpc.base.units import Size
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.core.formats import FORMATS
-from dlio_hpc.units import Size
 from tests.bench.table import ROUNDS, compare
 
 _BLOCK, _GOAL = 1 << 20, ">= 0.9"

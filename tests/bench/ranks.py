@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from dlio_hpc import document
+from dlio_hpc.base import document
 from dlio_hpc.batch import jobscript
 from dlio_hpc.config import site, workload
 from dlio_hpc.files import rundir

@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 from msgspec import structs
 
+from dlio_hpc.base.units import Size
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Workload
@@ -16,7 +17,6 @@ from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.plan.sample_order import Order
-from dlio_hpc.units import Size
 from tests import written
 from tests.bench.table import ROUNDS, compare
 

@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dlio_hpc.base.units import Size
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Workload
@@ -26,7 +27,6 @@ from dlio_hpc.core.formats import FORMATS, npz, tfrecord
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.core.sample_layout import SampleLayout
 from dlio_hpc.plan.sample_order import Order
-from dlio_hpc.units import Size
 from tests import rings, written
 from tests.bench.table import ROUNDS, row
 

@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
+from dlio_hpc.base.units import Size
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.plan.sample_order import Order
-from dlio_hpc.units import Size
 from tests.bench.table import ROUNDS, row, seconds
 
 BIN = Path(sys.executable).parent

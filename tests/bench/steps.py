@@ -11,7 +11,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from dlio_hpc import document
+from dlio_hpc.base import document
 from dlio_hpc.config import site, workload
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import dataset

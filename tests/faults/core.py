@@ -7,10 +7,10 @@ from functools import partial
 
 import h5py
 
-from dlio_hpc import document
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.config import site, workload
 from dlio_hpc.core import verify_dataset
-from dlio_hpc.errors import DlioError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Plan, Run

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from dlio_hpc.errors import DlioError
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.files import archive, rundir
 from tests.faults import core
 from tests.faults.ground import Done, Ground, run

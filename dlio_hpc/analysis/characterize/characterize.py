@@ -9,10 +9,10 @@ from typing import NamedTuple
 from dlio_hpc.analysis.characterize import derive
 from dlio_hpc.analysis.characterize.derive import Derived
 from dlio_hpc.analysis.log import file_roles, merged_logs, requests
+from dlio_hpc.base.errors import ConfigError, InvalidRun
+from dlio_hpc.base.units import format_size
 from dlio_hpc.darshan import log_reader, log_trust
 from dlio_hpc.darshan.log import Log, LogFault
-from dlio_hpc.errors import ConfigError, InvalidRun
-from dlio_hpc.units import format_size
 
 _NOT_WHOLE = ("DXT cut", "counters disagree")
 # A workload that reads at least this share of the program's bytes, and at most its inverse, reads about as many.

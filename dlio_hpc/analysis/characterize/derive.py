@@ -25,10 +25,10 @@ from dlio_hpc.analysis.log.file_roles import Role
 from dlio_hpc.analysis.log.file_stats import FileStats
 from dlio_hpc.analysis.log.requests import Requests
 from dlio_hpc.analysis.log.step_detection import Pace
+from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.config.dataset_keys import CSV_VALUE
 from dlio_hpc.darshan.log import NO_RECORDS, Log
 from dlio_hpc.results import intervals
-from dlio_hpc.units import format_seconds, format_size
 
 # Size of a sample in bytes that is assumed if the log does not show samples; a larger request size takes precedence.
 _GUESS = 1 << 20

@@ -6,8 +6,8 @@ import numpy as np
 
 from dlio_hpc.analysis.characterize.evidence import Confidence, DerivedValue
 from dlio_hpc.analysis.log.file_stats import FileStats
+from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.darshan.log import NO_RECORDS, Log, Records, common_sizes, counter
-from dlio_hpc.units import format_seconds, format_size
 
 # Reads count as sequential if at least this share of them is at a higher offset than the previous read.
 _IN_ORDER = 0.8

@@ -10,7 +10,7 @@ import numpy as np
 from dlio_hpc.analysis.log import extents
 from dlio_hpc.analysis.log.auxiliary_files import AuxiliaryGroup
 from dlio_hpc.analysis.log.extents import Integers, Reads
-from dlio_hpc.units import format_size
+from dlio_hpc.base.units import format_size
 
 # Sizes in bytes of HDF5's reads of its superblock, object headers, symbol tables and heaps.
 _HDF5 = (8, 40, 48, 80, 88, 96, 120, 136, 256, 272, 328, 384, 512, 544, 1024)

@@ -16,7 +16,7 @@ from dlio_hpc.analysis.log import file_roles
 from dlio_hpc.analysis.log.file_roles import Role
 from dlio_hpc.analysis.log.file_stats import FileStats
 from dlio_hpc.analysis.log.step_detection import Pace
-from dlio_hpc.units import format_size
+from dlio_hpc.base.units import format_size
 
 # Smallest number of files of a kind that only training uses, of passes over the data, and of steps in a pass.
 _MANY_FILES, _AGAIN, _STEPS = 8, 1.5, 4

@@ -11,7 +11,7 @@ from dlio_hpc.analysis.characterize.prediction import Integers, RequestColumns
 from dlio_hpc.analysis.log.access_pattern import correlation, first_visits
 from dlio_hpc.analysis.similarity import request_distance
 from dlio_hpc.analysis.similarity.request_distance import Grain, RequestDistribution
-from dlio_hpc.units import format_size
+from dlio_hpc.base.units import format_size
 
 # Largest number of requests between two that belong together. Several threads, or several arrays of a file, are read in
 # turn; each of them is followed by itself.

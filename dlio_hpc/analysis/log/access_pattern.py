@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from dlio_hpc.analysis.characterize.evidence import Confidence, DerivedValue
 from dlio_hpc.analysis.log.extents import Reads, Stretches, chosen, distinct, usual
-from dlio_hpc.units import format_size
+from dlio_hpc.base.units import format_size
 
 Integers = npt.NDArray[np.int64]
 

@@ -12,11 +12,11 @@ from dlio_hpc.analysis.log.findings import Analysis
 from dlio_hpc.analysis.log.requests import Requests, of_log
 from dlio_hpc.analysis.log.summary import summarise
 from dlio_hpc.analysis.log.view import View
+from dlio_hpc.base.units import format_size
 from dlio_hpc.darshan import clock_alignment, log_reader, log_trust, worker_logs
 from dlio_hpc.darshan.log import Log, LogFault
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Run
-from dlio_hpc.units import format_size
 
 _WORKERS = (
     "Darshan's clocks in worker processes are not aligned with the run: pictures are drawn from the benchmark's own "

@@ -12,8 +12,8 @@ from dlio_hpc.analysis.characterize.evidence import Confidence, DerivedValue
 from dlio_hpc.analysis.log.extents import usual
 from dlio_hpc.analysis.log.file_stats import FileStats
 from dlio_hpc.analysis.log.requests import Requests
+from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.config.reader_keys import LARGEST_REQUEST
-from dlio_hpc.units import format_seconds, format_size
 
 Floats = npt.NDArray[np.float64]
 

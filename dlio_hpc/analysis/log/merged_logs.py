@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.darshan import process_logs
 from dlio_hpc.darshan.log import Log
-from dlio_hpc.errors import ConfigError
 
 # <user>_<exe>_id<job>-<pid>_<date>.darshan
 _PID = re.compile(r"_id\d+-(\d+)_")

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from dlio_hpc.analysis.characterize.evidence import Confidence, DerivedValue, weaker
 from dlio_hpc.analysis.log.extents import Integers, Reads
+from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.results import intervals
-from dlio_hpc.units import format_seconds, format_size
 
 Floats = npt.NDArray[np.float64]
 

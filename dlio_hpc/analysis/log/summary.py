@@ -24,8 +24,8 @@ from dlio_hpc.analysis.log.findings import (
     Timeline,
 )
 from dlio_hpc.analysis.log.requests import Requests, over_time
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.darshan.log import NO_RECORDS, Log, Records, common_sizes, counter
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.results import intervals
 
 Floats = npt.NDArray[np.float64]

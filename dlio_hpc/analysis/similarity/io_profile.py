@@ -15,8 +15,8 @@ from dlio_hpc.analysis.log.requests import Requests
 from dlio_hpc.analysis.similarity import request_distance
 from dlio_hpc.analysis.similarity.reference_profile import Named
 from dlio_hpc.analysis.similarity.request_distance import Grain, RequestDistribution
+from dlio_hpc.base.units import format_size
 from dlio_hpc.results.run_result import Result, Summary
-from dlio_hpc.units import format_size
 
 Kind = Literal["job", "log", "reference"]
 # Pattern of the paths of data files in logs of other programs, used unless --only is given. It excludes system files,

@@ -5,8 +5,8 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped
-from dlio_hpc.errors import ConfigError
 
 Natural = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dlio_hpc.base.command import Answer, Unanswered, unexplained
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.batch.schedulers import common, detection
 from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Row, Scheduler, State, is_unknown
-from dlio_hpc.command import Answer, Unanswered, unexplained
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
 

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
-from dlio_hpc import command, units
+from dlio_hpc.base import command, units
+from dlio_hpc.base.command import Answer, Unanswered, unexplained
+from dlio_hpc.base.errors import ConfigError, printable
 from dlio_hpc.batch.schedulers import refused_options
 from dlio_hpc.batch.schedulers.scheduler import AcceptedJob, After, JobRef, JobStatus, Row
 from dlio_hpc.batch.shell_quoting import Shell
-from dlio_hpc.command import Answer, Unanswered, unexplained
-from dlio_hpc.errors import ConfigError, printable
 from dlio_hpc.plan.plan import Plan
 
 _SUBMIT_S = 180

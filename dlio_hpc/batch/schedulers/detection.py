@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dlio_hpc import command
-from dlio_hpc.command import Answer, Unanswered
+from dlio_hpc.base import command
+from dlio_hpc.base.command import Answer, Unanswered
 
 # While a batch system is being detected, a command that takes longer than this number of seconds counts as not
 # answering.

@@ -8,7 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.command import Unanswered, unexplained
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.batch.schedulers import common, detection
 from dlio_hpc.batch.schedulers.scheduler import (
     ENDED,
@@ -21,8 +23,6 @@ from dlio_hpc.batch.schedulers.scheduler import (
     State,
 )
 from dlio_hpc.batch.shell_quoting import quote
-from dlio_hpc.command import Unanswered, unexplained
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
 

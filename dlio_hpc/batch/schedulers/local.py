@@ -11,12 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.batch import surrounding_job
 from dlio_hpc.batch.schedulers import common, detection
 from dlio_hpc.batch.schedulers.scheduler import AcceptedJob, After, JobRef, JobStatus, Scheduler
 from dlio_hpc.batch.shell_quoting import Shell, quote
 from dlio_hpc.config.site import SURROUNDING
-from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
 

@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.command import Answer, Unanswered, unexplained
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.batch.schedulers import common, detection, refused_options
 from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Row, Scheduler, State, is_unknown
-from dlio_hpc.command import Answer, Unanswered, unexplained
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.base.errors import ConfigError
 
 _SEVERAL = "it makes several jobs, which would measure at the same time in one directory; use --repeat or a study"
 _OUTPUT = "dlio-hpc reads job.out and job.err in the job's directory"

@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.command import Answer, CommandMissing, Unanswered, unexplained
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.batch.schedulers import common, detection, refused_options
 from dlio_hpc.batch.schedulers.scheduler import (
     ENDED,
@@ -23,8 +25,6 @@ from dlio_hpc.batch.schedulers.scheduler import (
     is_unknown,
 )
 from dlio_hpc.batch.shell_quoting import quote
-from dlio_hpc.command import Answer, CommandMissing, Unanswered, unexplained
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
 

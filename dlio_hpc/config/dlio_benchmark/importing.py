@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dlio_hpc import document
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.dlio_benchmark import dataset, large_models, reader, refusals, training
 from dlio_hpc.config.dlio_benchmark.fact import Fact
 from dlio_hpc.config.dlio_benchmark.keys import KEYS, REVISION, SWITCHES
 from dlio_hpc.config.dlio_benchmark.source import HYDRA, SourceWorkload, hint_of, read
-from dlio_hpc.errors import ConfigError
 
 
 class Imported(NamedTuple):

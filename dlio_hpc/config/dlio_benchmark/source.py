@@ -8,9 +8,9 @@ from typing import Any, TypeGuard
 
 from msgspec import Struct
 
-from dlio_hpc import document
+from dlio_hpc.base import document
+from dlio_hpc.base.errors import ConfigError, name_hint
 from dlio_hpc.config.dlio_benchmark.keys import KEYS, OLD_NAMES
-from dlio_hpc.errors import ConfigError, name_hint
 
 _EXPECTED = {
     "count": "a whole number from 0",

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from dlio_hpc.errors import ConfigError, name_hint
+from dlio_hpc.base.errors import ConfigError, name_hint
 
 # Prefix of the name of a workload of dlio_benchmark, as in dlio:unet3d_h100.
 PREFIX = "dlio:"

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dlio_hpc.base.errors import InfrastructureError, InvalidRun
 from dlio_hpc.core import content
 from dlio_hpc.core.checkpoint_modes import system_error
 from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, File, Restored, Saved, compare
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
-from dlio_hpc.errors import InfrastructureError, InvalidRun
 
 Tensors = dict[str, Rows]
 Meet = Callable[[], None]

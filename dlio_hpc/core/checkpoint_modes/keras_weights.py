@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.core.checkpoint_modes import framework
 from dlio_hpc.core.checkpoint_modes.framework import Calls, CheckpointUnit, Tensors
 from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, Restored, Saved
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan.packages import advice
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.core import content
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.file_comparison import difference
 from dlio_hpc.core.output_folder import OutputFolder
-from dlio_hpc.errors import InvalidRun
 
 
 class Saved(NamedTuple):

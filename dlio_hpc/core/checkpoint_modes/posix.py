@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlio_hpc.base.errors import InfrastructureError, InvalidRun
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST
 from dlio_hpc.core import buffers, content
@@ -14,7 +15,6 @@ from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, File, Restored,
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import write_all
-from dlio_hpc.errors import InfrastructureError, InvalidRun
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

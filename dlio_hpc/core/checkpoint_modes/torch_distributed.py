@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dlio_hpc.base.errors import InfrastructureError
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.core.checkpoint_modes import framework, system_error, torch_files
 from dlio_hpc.core.checkpoint_modes.framework import Calls, CheckpointUnit
 from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, Restored, Saved
-from dlio_hpc.errors import InfrastructureError
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.dataset_keys import CSV_VALUE, Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, file_comparison
@@ -27,7 +28,6 @@ from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import Places
 from dlio_hpc.core.write_back import written_early
-from dlio_hpc.errors import ConfigError
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

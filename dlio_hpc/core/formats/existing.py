@@ -1,11 +1,11 @@
 """Reader of an existing dataset: the reader of its format, with errors that do not advise to generate the dataset."""
 
+from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.dataset_faults import UnplannedFile
 from dlio_hpc.core.formats.format import SampleReader
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import Places
-from dlio_hpc.errors import InvalidRun
 
 
 class ExistingReader:

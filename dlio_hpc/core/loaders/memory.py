@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dlio_hpc import units
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.sample_layout import Places
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan.sample_order import Order
 
 

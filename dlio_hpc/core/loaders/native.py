@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import buffers
 from dlio_hpc.core.buffers import Buffer
@@ -16,7 +17,6 @@ from dlio_hpc.core.loaders import threads
 from dlio_hpc.core.loaders.loader import Batch, in_steps
 from dlio_hpc.core.loaders.threads import Task, Threads
 from dlio_hpc.core.sample_layout import Places, SampleLayout
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan.sample_order import Order
 
 

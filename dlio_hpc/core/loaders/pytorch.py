@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dlio_hpc.base.errors import ConfigError, DlioError, InfrastructureError
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import buffers, formats
 from dlio_hpc.core.buffers import Buffer
@@ -19,7 +20,6 @@ from dlio_hpc.core.loaders.loader import Batch, in_steps
 from dlio_hpc.core.loaders.native import preprocess
 from dlio_hpc.core.procfs import process_io
 from dlio_hpc.core.sample_layout import SampleLayout
-from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError
 from dlio_hpc.plan.sample_order import Order
 
 

@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.queues import Queue
 from types import FrameType
 
-from dlio_hpc.errors import InfrastructureError
+from dlio_hpc.base.errors import InfrastructureError
 
 # The path of a socket has at most 107 bytes (unix(7)). multiprocessing adds 32 bytes to the path of the folder of
 # temporary files, for a private folder and the socket in it: /pymp-xxxxxxxx/listener-xxxxxxxx.

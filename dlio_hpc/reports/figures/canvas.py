@@ -14,7 +14,7 @@ from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from dlio_hpc.analysis.log.view import Floats, View
-from dlio_hpc.units import format_size
+from dlio_hpc.base.units import format_size
 
 # The palette of Okabe and Ito, which colour-blind readers can distinguish.
 COLOURS = {

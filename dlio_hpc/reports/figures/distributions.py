@@ -6,9 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dlio_hpc.analysis.log.view import Counts, Floats, Histogram, Ranks, View
+from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.reports.figures import canvas
 from dlio_hpc.reports.figures.canvas import COLOURS, NARROW
-from dlio_hpc.units import format_seconds, format_size
 
 # Maximum numbers of bins, bars and dots in a picture. If there are more, they are grouped, or drawn as pixels, to keep
 # files small.

@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from dlio_hpc.analysis.log.view import CallCost, HeatMap, View
+from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.reports.figures import canvas
 from dlio_hpc.reports.figures.canvas import COLOURS, NARROW
-from dlio_hpc.units import format_seconds, format_size
 
 # If the ratio of the highest rate to the lowest is above this, the colour scale is logarithmic.
 _LINEAR = 50.0

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from dlio_hpc.analysis.log.view import View
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.reports.document import Picture
 
 try:

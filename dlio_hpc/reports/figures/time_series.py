@@ -6,9 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dlio_hpc.analysis.log.view import Floats, Steps, View
+from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.reports.figures import canvas
 from dlio_hpc.reports.figures.canvas import COLOURS, WIDE
-from dlio_hpc.units import format_seconds, format_size
 
 # Maximum numbers in a picture: of bins, of individual ranks, of bins per rank, and of marked epochs. To keep files
 # small, more bins are joined, and more ranks and epochs are left out.

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from dlio_hpc import document
+from dlio_hpc.base import document
 from dlio_hpc.config import shipped
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.config.dlio_benchmark.formats import FORMATS, LOADERS

@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from dlio_hpc import __version__, units
+from dlio_hpc import __version__
+from dlio_hpc.base import units
 from dlio_hpc.reports.mlperf_storage import dlio_keys, figures
 from dlio_hpc.reports.mlperf_storage.editions import Division
 from dlio_hpc.reports.mlperf_storage.selection import ReportedRun

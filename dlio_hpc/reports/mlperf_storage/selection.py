@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dlio_hpc.errors import ConfigError, Incomplete
+from dlio_hpc.base.errors import ConfigError, Incomplete
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports.mlperf_storage import dlio_keys

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dlio_hpc.errors import ConfigError, about
+from dlio_hpc.base.errors import ConfigError, about
 from dlio_hpc.files import rundir, safe_folders
 from dlio_hpc.reports.mlperf_storage import figures, rules, run_files
 from dlio_hpc.reports.mlperf_storage.editions import Division, Edition

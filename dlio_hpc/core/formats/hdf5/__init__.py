@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc.base.errors import InfrastructureError, InvalidRun
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, LEVEL, Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, darshan_fd_gate, file_comparison
@@ -41,7 +42,6 @@ from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import SampleLayout
 from dlio_hpc.core.write_back import written_early
-from dlio_hpc.errors import InfrastructureError, InvalidRun
 from dlio_hpc.files import safe_folders
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.core import darshan_fd_gate, procfs
 from dlio_hpc.core.clock import now
@@ -16,7 +17,6 @@ from dlio_hpc.core.dataset_faults import damaged, unopened, unplanned
 from dlio_hpc.core.formats import arrays
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import SampleLayout
-from dlio_hpc.errors import DlioError
 
 NAME = "x"
 # Size of the superblock in bytes, and the position of the end-of-file address in the superblock, by its version.

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import procfs
 from dlio_hpc.core.buffers import Buffer
@@ -16,7 +17,6 @@ from dlio_hpc.core.formats.hdf5.file import DAMAGE, Hdf5File, unusable
 from dlio_hpc.core.handle_cache import HandleCache
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import Place, Places
-from dlio_hpc.errors import ConfigError
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

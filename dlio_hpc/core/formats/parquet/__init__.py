@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, darshan_fd_gate, file_comparison
@@ -25,7 +26,6 @@ from dlio_hpc.core.formats.parquet.library import RowGroups
 from dlio_hpc.core.formats.parquet.values import ValuesReader
 from dlio_hpc.core.sample_layout import SampleLayout
 from dlio_hpc.core.write_back import written_early
-from dlio_hpc.errors import ConfigError
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.config.reader_keys import reads_records
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.formats.format import Paths
@@ -21,7 +22,6 @@ from dlio_hpc.core.loaders.tensorflow.batches import Batches
 from dlio_hpc.core.loaders.tensorflow.records import Records
 from dlio_hpc.core.loaders.tensorflow.source import Source, TimeSpan
 from dlio_hpc.core.sample_layout import Places, SampleLayout
-from dlio_hpc.errors import ConfigError, InvalidRun
 from dlio_hpc.plan.sample_order import Order
 
 

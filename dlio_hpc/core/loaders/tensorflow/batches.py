@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from dlio_hpc.base.errors import DlioError, InvalidRun
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import buffers, formats
 from dlio_hpc.core.buffers import Buffer
@@ -14,7 +15,6 @@ from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import in_steps
 from dlio_hpc.core.loaders.tensorflow.source import DatasetPreprocessing, TimeSpan, parallel
 from dlio_hpc.core.sample_layout import SampleLayout, Samples
-from dlio_hpc.errors import DlioError, InvalidRun
 from dlio_hpc.plan.interleave import FileGroups
 from dlio_hpc.plan.sample_order import Order
 

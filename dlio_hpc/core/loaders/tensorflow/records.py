@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc.base.errors import ConfigError, DlioError, InvalidRun
 from dlio_hpc.config.dataset_keys import TFRECORD_FRAME
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import procfs
@@ -17,7 +18,6 @@ from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.tensorflow.source import DatasetPreprocessing, TimeSpan, parallel
 from dlio_hpc.core.sample_layout import SampleLayout
-from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
 from dlio_hpc.plan.interleave import FileGroups
 from dlio_hpc.plan.sample_order import Order
 

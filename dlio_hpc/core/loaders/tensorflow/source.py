@@ -5,12 +5,12 @@ reader or with the readers of dlio-hpc.
 import threading
 from typing import Any, NamedTuple, Protocol
 
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.native import preprocess
-from dlio_hpc.errors import DlioError
 from dlio_hpc.plan.interleave import FileGroups
 from dlio_hpc.plan.sample_order import Order
 

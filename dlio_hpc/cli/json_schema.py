@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dlio_hpc import key_texts, units
+from dlio_hpc.base import key_texts, units
 from dlio_hpc.config.dataset_keys import COLUMN_BYTES, Dataset
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import SHORT_FORMS, Workload

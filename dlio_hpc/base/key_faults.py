@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from dlio_hpc import key_texts, units
-from dlio_hpc.errors import name_hint, nearest_name
-from dlio_hpc.yaml_words import plainly, shown
+from dlio_hpc.base import key_texts, units
+from dlio_hpc.base.errors import name_hint, nearest_name
+from dlio_hpc.base.yaml_words import plainly, shown
 
 Steps = tuple[str | int, ...]
 

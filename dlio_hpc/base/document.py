@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dlio_hpc import units
-from dlio_hpc.errors import ConfigError, DlioError, InvalidRun, of_system
-from dlio_hpc.key_faults import KeyFault, Steps, explain
+from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError, DlioError, InvalidRun, of_system
+from dlio_hpc.base.key_faults import KeyFault, Steps, explain
 
 T = TypeVar("T")
 

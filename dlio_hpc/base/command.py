@@ -3,8 +3,8 @@
 import os
 from typing import NamedTuple
 
-from dlio_hpc import log_file
-from dlio_hpc.errors import InfrastructureError
+from dlio_hpc.base import log_file
+from dlio_hpc.base.errors import InfrastructureError
 
 # Prefixes of environment variables that change the behaviour and output of commands. Commands are run without these
 # variables. In sbatch(1) they override the script, and variables of a surrounding allocation are passed to the job's

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
-from dlio_hpc import redaction, units
-from dlio_hpc.errors import ABSENT, ConfigError, InfrastructureError
+from dlio_hpc.base import redaction, units
+from dlio_hpc.base.errors import ABSENT, ConfigError, InfrastructureError
 
 Kind = Literal["start", "stderr", "run", "traceback", "end"]
 

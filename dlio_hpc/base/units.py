@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from dlio_hpc.yaml_words import plainly
+from dlio_hpc.base.yaml_words import plainly
 
 _CLOCK = re.compile(r"\s*(?:([0-9]+)-)?([0-9]+)(?::([0-9]+)(?::([0-9]+))?)?\s*")
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*([A-Za-z]*)\s*")
