@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from dlio_hpc.analysis.characterize import characterize
-from dlio_hpc.analysis.characterize.characterize import Character
 from dlio_hpc.darshan import log_reader
+from dlio_hpc.programs.characterize import characterize
+from dlio_hpc.programs.characterize.characterize import Character
 from tests import fidelity
 from tests.newcomers.truth import PROGRAMS as NEWCOMERS
 from tests.programs import PROGRAMS

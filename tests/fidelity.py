@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from dlio_hpc.analysis.characterize import characterize
-from dlio_hpc.analysis.characterize.characterize import Character
-from dlio_hpc.analysis.similarity import io_profile, reference_profile
-from dlio_hpc.analysis.similarity.io_profile import Profile
 from dlio_hpc.base import document, units
 from dlio_hpc.config import site
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.config.dataset_keys import AuxiliaryFile
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.files import rundir
-from dlio_hpc.reports import program_profiles, workload_yaml
+from dlio_hpc.programs.characterize import characterize
+from dlio_hpc.programs.characterize.characterize import Character
+from dlio_hpc.programs.reports import program_profiles, workload_yaml
+from dlio_hpc.programs.similarity import io_profile, reference_profile
+from dlio_hpc.programs.similarity.io_profile import Profile
 from dlio_hpc.results.run_result import Result
 from tests import planning, straced
 

@@ -19,8 +19,9 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from dlio_hpc.analysis.log import file_stats, merged_logs
+from dlio_hpc.analysis.log import merged_logs
 from dlio_hpc.darshan import log_reader, log_trust
+from dlio_hpc.programs.files import file_stats
 from tests.fidelity import AGAIN, LOGS
 from tests.programs import PROGRAMS
 

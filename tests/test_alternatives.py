@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc.analysis.characterize import alternatives, candidates
-from dlio_hpc.analysis.characterize.alternatives import Observed
-from dlio_hpc.analysis.characterize.evidence import DerivedValue
+from dlio_hpc.programs.characterize import alternatives, candidates
+from dlio_hpc.programs.characterize.alternatives import Observed
+from dlio_hpc.programs.characterize.evidence import DerivedValue
 
 _KEYS = {
     "dataset.format": "raw", "dataset.file_access": "multi", "dataset.files": 8, "dataset.samples_per_file": 32,

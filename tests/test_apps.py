@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc.analysis.characterize import characterize, derive
-from dlio_hpc.analysis.characterize.characterize import Character
 from dlio_hpc.analysis.log import merged_logs, requests
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import workload
 from dlio_hpc.darshan import log_reader
 from dlio_hpc.darshan.log import Log
-from dlio_hpc.reports import workload_yaml
+from dlio_hpc.programs.characterize import characterize, derive
+from dlio_hpc.programs.characterize.characterize import Character
+from dlio_hpc.programs.reports import workload_yaml
 from tests import fidelity
 from tests.conftest import BIN, Run
 from tests.programs import OTHERS, PROGRAMS

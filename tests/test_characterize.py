@@ -10,16 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc.analysis.characterize import characterize, from_counters
-from dlio_hpc.analysis.characterize.characterize import Character
-from dlio_hpc.analysis.log import auxiliary_files, file_roles, merged_logs
-from dlio_hpc.analysis.log.file_stats import FileStats
+from dlio_hpc.analysis.log import merged_logs
 from dlio_hpc.analysis.log.requests import Requests
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.config import workload
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.darshan import log_reader
-from dlio_hpc.reports import workload_yaml
+from dlio_hpc.programs.characterize import characterize, from_counters
+from dlio_hpc.programs.characterize.characterize import Character
+from dlio_hpc.programs.files import auxiliary_files, file_roles
+from dlio_hpc.programs.files.file_stats import FileStats
+from dlio_hpc.programs.reports import workload_yaml
 from tests.conftest import Run, runner
 from tests.standins import darshanlog, libdarshan
 from tests.standins.darshanlog import Traced

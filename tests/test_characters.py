@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc.analysis.characterize import characterize
 from dlio_hpc.base.errors import DlioError
 from dlio_hpc.darshan import log_reader
 from dlio_hpc.darshan.log import Log
-from dlio_hpc.reports import workload_yaml
+from dlio_hpc.programs.characterize import characterize
+from dlio_hpc.programs.reports import workload_yaml
 from tests import characters, fidelity
 from tests.characters import Case, Half
 
@@ -113,8 +113,8 @@ def test_arrays_of_files_are_derived(name: str) -> None:
 @pytest.mark.job
 @pytest.mark.parametrize("name", [name for name in TRAINING if name not in _UNSEEN_BY_DARSHAN])
 def test_emulations_resemble_their_programs(name: str, tmp_path: Path) -> None:
-    from dlio_hpc.analysis.similarity import similarity
-    from dlio_hpc.reports import program_profiles
+    from dlio_hpc.programs.reports import program_profiles
+    from dlio_hpc.programs.similarity import similarity
     from tests import straced
 
     straced.needed()

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc.analysis.characterize import characterize
-from dlio_hpc.analysis.similarity import io_profile, similarity
-from dlio_hpc.analysis.similarity.io_profile import MEASURED, Profile
 from dlio_hpc.base.errors import InfrastructureError
 from dlio_hpc.cli import characterize_check
-from dlio_hpc.reports import check_document, program_profiles, similarity_banner
-from dlio_hpc.verdict import emulation_check
-from dlio_hpc.verdict.emulation_check import CheckVerdict
+from dlio_hpc.programs import emulation_check
+from dlio_hpc.programs.characterize import characterize
+from dlio_hpc.programs.emulation_check import CheckVerdict
+from dlio_hpc.programs.reports import check_document, program_profiles, similarity_banner
+from dlio_hpc.programs.similarity import io_profile, similarity
+from dlio_hpc.programs.similarity.io_profile import MEASURED, Profile
 from tests.conftest import Run
 from tests.test_characterize import MIB, Call, _in_batches, _log
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc.analysis.log import file_roles
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import site, workload
@@ -18,6 +17,7 @@ from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.workload import load
 from dlio_hpc.core import package_check
 from dlio_hpc.plan import cost, packages
+from dlio_hpc.programs.files import file_roles
 from tests import planning
 from tests.checkpoint_faults import DISK
 from tests.conftest import BIN, Run

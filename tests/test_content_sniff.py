@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlio_hpc.analysis.characterize import derive
-from dlio_hpc.analysis.log import content_sniff, file_formats
-from dlio_hpc.analysis.log.content_sniff import FileContent
-from dlio_hpc.analysis.log.file_stats import FileStats
 from dlio_hpc.darshan import log_reader
+from dlio_hpc.programs.characterize import derive
+from dlio_hpc.programs.files import content_sniff, file_formats
+from dlio_hpc.programs.files.content_sniff import FileContent
+from dlio_hpc.programs.files.file_stats import FileStats
 from tests.conftest import Run
 from tests.standins import darshanlog
 from tests.standins.darshanlog import Traced

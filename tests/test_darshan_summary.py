@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dlio_hpc.analysis import program_table
-from dlio_hpc.analysis.characterize import characterize
 from dlio_hpc.analysis.log import analyze, program_logs
 from dlio_hpc.analysis.log.program_logs import LogHead
-from dlio_hpc.analysis.program_table import ProgramRow
 from dlio_hpc.base.errors import Unexpected
 from dlio_hpc.darshan import log_files, log_reader
 from dlio_hpc.darshan.log import Log, LogJob
-from dlio_hpc.reports import program_table_document, terminal
+from dlio_hpc.programs import program_table
+from dlio_hpc.programs.characterize import characterize
+from dlio_hpc.programs.program_table import ProgramRow
+from dlio_hpc.programs.reports import program_table_document
+from dlio_hpc.reports import terminal
 from dlio_hpc.reports.document import Table
 from tests.conftest import Run
 from tests.standins import darshanlog

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc.analysis.similarity import io_profile, reference_profile, similarity
-from dlio_hpc.analysis.similarity.io_profile import Profile
 from dlio_hpc.base import document
-from dlio_hpc.reports import program_profiles
+from dlio_hpc.programs.reports import program_profiles
+from dlio_hpc.programs.similarity import io_profile, reference_profile, similarity
+from dlio_hpc.programs.similarity.io_profile import Profile
 from tests import fidelity, straced
 from tests.conftest import Run
 from tests.fidelity import APPLICATIONS, NEEDS, PROGRAMS, RANKS, Pair

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from dlio_hpc.analysis.characterize.characterize import Character
-from dlio_hpc.analysis.log import file_formats, file_roles, library_marks
 from dlio_hpc.analysis.log import requests as requests_of
-from dlio_hpc.analysis.log.library_marks import Layout, LibraryMarks, Pieces
+from dlio_hpc.programs.characterize.characterize import Character
+from dlio_hpc.programs.files import file_formats, file_roles, library_marks
+from dlio_hpc.programs.files.library_marks import Layout, LibraryMarks, Pieces
 from tests import characters
 
 CASES = {case.name: case for case in characters.cases()}

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc.analysis.log import file_stats, merged_logs
-from dlio_hpc.analysis.log.file_stats import FileStats
+from dlio_hpc.analysis.log import merged_logs
 from dlio_hpc.base import document
 from dlio_hpc.config import workload
 from dlio_hpc.darshan import log_reader, log_trust
 from dlio_hpc.darshan.log import Log
+from dlio_hpc.programs.files import file_stats
+from dlio_hpc.programs.files.file_stats import FileStats
 from tests import fidelity, record_logs
 from tests.programs import OTHERS, PROGRAMS, TRAINING
 

@@ -5,16 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlio_hpc.analysis.characterize import candidates, prediction, traits
-from dlio_hpc.analysis.characterize.evidence import DerivedValue
-from dlio_hpc.analysis.characterize.prediction import Integers, RequestColumns
-from dlio_hpc.analysis.log import extents
 from dlio_hpc.analysis.log import requests as requests_of
 from dlio_hpc.base import document, units
 from dlio_hpc.config import site
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.darshan import log_reader
 from dlio_hpc.files import rundir
+from dlio_hpc.programs.characterize import candidates, prediction, traits
+from dlio_hpc.programs.characterize.evidence import DerivedValue
+from dlio_hpc.programs.characterize.prediction import Integers, RequestColumns
+from dlio_hpc.programs.files import extents
 from tests import planning, straced
 
 _SMALL = (

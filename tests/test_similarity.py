@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc.analysis.similarity import io_profile, reference_profile, request_distance, similarity
-from dlio_hpc.analysis.similarity.io_profile import SLACK, Profile
-from dlio_hpc.analysis.similarity.request_distance import Grain, RequestDistribution
-from dlio_hpc.analysis.similarity.similarity import FACTORS, PAPER, PATTERN, Score, Similarity
 from dlio_hpc.base.errors import ConfigError, DlioError, InvalidRun
 from dlio_hpc.config import shipped
-from dlio_hpc.reports import program_profiles, similarity_rows
+from dlio_hpc.programs.reports import program_profiles, similarity_rows
+from dlio_hpc.programs.similarity import io_profile, reference_profile, request_distance, similarity
+from dlio_hpc.programs.similarity.io_profile import SLACK, Profile
+from dlio_hpc.programs.similarity.request_distance import Grain, RequestDistribution
+from dlio_hpc.programs.similarity.similarity import FACTORS, PAPER, PATTERN, Score, Similarity
 from tests.conftest import Run, runner
 from tests.standins import darshanlog, libdarshan
 from tests.standins.darshanlog import Traced

@@ -13,8 +13,8 @@ from dlio_hpc.cli.darshan import expression
 from dlio_hpc.cli.verbs import JSON, OUTPUT, PATH, SETTINGS, argument, option, parsed
 
 if TYPE_CHECKING:
-    from dlio_hpc.analysis.characterize.characterize import Character
-    from dlio_hpc.reports.check_document import Checked
+    from dlio_hpc.programs.characterize.characterize import Character
+    from dlio_hpc.programs.reports.check_document import Checked
 
 
 @click.command(context_settings=SETTINGS)
@@ -71,9 +71,9 @@ def characterize(
     Exit code 1: in --check, the pattern similarity of log and run is below --tolerance. 2: the program's I/O does not
     look like training; the I/O is described instead. 3: a log is incomplete. 7: in --check, nothing can be compared.
     """
-    from dlio_hpc.analysis.characterize import characterize as analysis
     from dlio_hpc.darshan import log_files
-    from dlio_hpc.reports import workload_yaml
+    from dlio_hpc.programs.characterize import characterize as analysis
+    from dlio_hpc.programs.reports import workload_yaml
 
     character = analysis.load(log_files.listed(logs), only, force, not no_content)
     if not character.derived.keys:
@@ -93,7 +93,8 @@ def characterize(
     if as_json:
         _print_json(character, content, checked)
     elif checked is not None:
-        from dlio_hpc.reports import check_document, terminal
+        from dlio_hpc.programs.reports import check_document
+        from dlio_hpc.reports import terminal
 
         terminal.show(check_document.of_check(checked), sys.stdout)
     return 0 if checked is None else checked.verdict.exit_code
@@ -107,7 +108,8 @@ def _keep(path: Path, content: str) -> None:
 
 
 def _described(character: "Character", as_json: bool) -> int:
-    from dlio_hpc.reports import characterization_document, terminal
+    from dlio_hpc.programs.reports import characterization_document
+    from dlio_hpc.reports import terminal
 
     if as_json:
         _print_json(character, None, None)
@@ -119,6 +121,6 @@ def _described(character: "Character", as_json: bool) -> int:
 
 
 def _print_json(character: "Character", content: str | None, checked: "Checked | None") -> None:
-    from dlio_hpc.documents import programs
+    from dlio_hpc.programs import documents as programs
 
     console.print_json(programs.of_character(character, content, checked))

@@ -12,8 +12,8 @@ from dlio_hpc.files import safe_folders
 from dlio_hpc.plan.options import Options
 
 if TYPE_CHECKING:
-    from dlio_hpc.analysis.characterize.characterize import Character
-    from dlio_hpc.reports.check_document import Checked
+    from dlio_hpc.programs.characterize.characterize import Character
+    from dlio_hpc.programs.reports.check_document import Checked
 
 # Limits that keep the run short. They do not change the I/O of a step, because computation does no I/O and all epochs
 # do the same I/O.
@@ -72,9 +72,9 @@ def _submit(options: Options) -> Path:
 
 
 def _compared(character: "Character", job: Path, tolerance: float) -> "Checked":
-    from dlio_hpc.analysis.similarity import similarity
-    from dlio_hpc.reports import check_document, program_profiles
-    from dlio_hpc.verdict import emulation_check
+    from dlio_hpc.programs import emulation_check
+    from dlio_hpc.programs.reports import check_document, program_profiles
+    from dlio_hpc.programs.similarity import similarity
 
     title = ", ".join(path.name for path in character.paths)
     mine = program_profiles.load(str(job), job, None, None)

@@ -14,9 +14,9 @@ def show(paths: tuple[Path, ...], outputs: Outputs) -> int:
     """Print the table of the programs that wrote the logs, and return the exit code. paths: logs, and folders that are
     searched for logs.
     """
-    from dlio_hpc.analysis import program_table
     from dlio_hpc.darshan import log_files
-    from dlio_hpc.reports import program_table_document
+    from dlio_hpc.programs import program_table
+    from dlio_hpc.programs.reports import program_table_document
 
     if outputs.figures is not None or outputs.perfetto is not None or outputs.step_s is not None:
         raise click.UsageError(
@@ -27,7 +27,7 @@ def show(paths: tuple[Path, ...], outputs: Outputs) -> int:
         rows = program_table_document.ordered(list(program_table.rows(logs)))
     copies = len(logs) - sum(len(row.logs) for row in rows)
     if outputs.as_json:
-        from dlio_hpc.documents import programs
+        from dlio_hpc.programs import documents as programs
 
         console.print_json(programs.of_programs(rows, copies))
     elif outputs.as_csv:

@@ -14,7 +14,7 @@ from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
 from dlio_hpc.records import names as jobs_by_name
 
 if TYPE_CHECKING:
-    from dlio_hpc.analysis.similarity.io_profile import Profile
+    from dlio_hpc.programs.similarity.io_profile import Profile
 
 
 @click.command(context_settings=SETTINGS)
@@ -63,7 +63,7 @@ def similarity(
 
 
 def _all(name: str, runs: Path, run: str | None, only: str | None) -> "list[Profile]":
-    from dlio_hpc.reports import program_profiles
+    from dlio_hpc.programs.reports import program_profiles
 
     return program_profiles.load_all(name, jobs_by_name.place(name, runs), run, only)
 
@@ -73,14 +73,14 @@ def _once(compared: "Iterable[Profile]") -> "list[Profile]":
 
 
 def _pair(first: str, second: str, runs: Path, run: str | None, only: str | None, outputs: Outputs) -> int:
-    from dlio_hpc.analysis.similarity import similarity
-    from dlio_hpc.reports import program_profiles, similarity_document
+    from dlio_hpc.programs.reports import program_profiles, similarity_document
+    from dlio_hpc.programs.similarity import similarity
 
     a, b = (program_profiles.load(name, jobs_by_name.place(name, runs), run, only) for name in (first, second))
     compared = similarity.compare(a, b)
     known = similarity.yardsticks(compared.left_out)
     if outputs.as_json:
-        from dlio_hpc.documents import programs
+        from dlio_hpc.programs import documents as programs
 
         console.print_json(programs.of_pair(a, b, compared, known))
     outputs.present(lambda: similarity_document.of_pair(a, b, compared, known))
@@ -88,8 +88,8 @@ def _pair(first: str, second: str, runs: Path, run: str | None, only: str | None
 
 
 def _matrix(rows: "list[Profile]", columns: "list[Profile]", outputs: Outputs) -> int:
-    from dlio_hpc.analysis.similarity import similarity
-    from dlio_hpc.reports import similarity_document
+    from dlio_hpc.programs.reports import similarity_document
+    from dlio_hpc.programs.similarity import similarity
 
     if len({profile.title for profile in (*rows, *columns)}) < 2:
         raise ConfigError("a matrix needs at least two programs; give more, or --against theta_128_nodes")
@@ -98,7 +98,7 @@ def _matrix(rows: "list[Profile]", columns: "list[Profile]", outputs: Outputs) -
     made = similarity.matrix(rows, columns)
     known = similarity.yardsticks(made.left_out)
     if outputs.as_json:
-        from dlio_hpc.documents import programs
+        from dlio_hpc.programs import documents as programs
 
         console.print_json(programs.of_matrix(made, known))
     outputs.present(lambda: similarity_document.of_matrix(made, known))

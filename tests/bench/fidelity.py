@@ -5,9 +5,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from dlio_hpc.analysis.similarity import similarity
-from dlio_hpc.analysis.similarity.request_distance import Distance
-from dlio_hpc.analysis.similarity.similarity import MatrixRow, Similarity
+from dlio_hpc.programs.similarity import similarity
+from dlio_hpc.programs.similarity.request_distance import Distance
+from dlio_hpc.programs.similarity.similarity import MatrixRow, Similarity
 from tests.fidelity import APPLICATIONS, PROGRAMS, Pair, files, of_application, of_program
 
 _DIFFERENT = "candle", "frnn"

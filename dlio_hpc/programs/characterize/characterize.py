@@ -1,0 +1,96 @@
+"""Characterisation of a program: read its Darshan logs and derive a workload."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dlio_hpc.analysis.log import merged_logs, requests
+from dlio_hpc.base.errors import ConfigError, InvalidRun
+from dlio_hpc.base.units import format_size
+from dlio_hpc.darshan import log_reader, log_trust
+from dlio_hpc.darshan.log import Log, LogFault
+from dlio_hpc.programs.characterize import derive
+from dlio_hpc.programs.characterize.derive import Derived
+from dlio_hpc.programs.files import file_roles
+
+_NOT_WHOLE = ("DXT cut", "counters disagree")
+# A workload that reads at least this share of the program's bytes, and at most its inverse, reads about as many.
+_SAME = 0.9
+
+
+class Character(NamedTuple):
+    """Characterisation of one program. log: log of the program, merged from the logs at `paths`. nodes: number of nodes
+    of the program; None if it is unknown. derived: workload derived from the log. notes: limitations of the data that
+    the user must know about. wanted: function that returns whether a path was analysed.
+    """
+
+    log: Log
+    paths: list[Path]
+    nodes: int | None
+    derived: Derived
+    notes: list[str]
+    wanted: Callable[[str], bool]
+
+
+def load(paths: Sequence[Path], only: str | None, is_forced: bool, reads_content: bool = False) -> Character:
+    """Characterise the program that wrote these logs. only: regular expression; files whose paths it does not match are
+    left out. is_forced: True to derive a workload even if the program's I/O does not look like training.
+    reads_content: True to read the beginning of a few files of the dataset, if this machine has them. Raise InvalidRun
+    if a log is incomplete or corrupted, and ConfigError if a log is given twice.
+    """
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise ConfigError("a log is given twice; give one log for each process of the program")
+    return of_logs([log_reader.load(path) for path in paths], paths, only, is_forced, reads_content)
+
+
+def of_logs(
+    logs: Sequence[Log], paths: Sequence[Path], only: str | None, is_forced: bool, reads_content: bool = False
+) -> Character:
+    """Characterise the program that wrote these logs, which are already read. See load()."""
+    faults = [fault for log in logs for fault in _judged(log)]
+    log = merged_logs.merge(logs)
+
+    def wanted(path: str) -> bool:
+        return only is None or re.search(only, path) is not None
+
+    trace = log.traced.get("DXT_POSIX")
+    is_usable = trace is not None and len(trace.segments) > 0 and _is_whole(faults)
+    traced = requests.of_log(log, "DXT_POSIX", wanted, None) if is_usable else None
+    hosts = Counter(host for host in traced.hosts if host) if traced is not None else Counter[str]()
+    made = derive.derive(log, traced, wanted, is_forced, reads_content)
+    notes = [*_notes(faults, made), *missing(made, log.job.ranks)]
+    return Character(log, list(paths), len(hosts) or None, made, notes, wanted)
+
+
+def missing(made: Derived, ranks: int) -> list[str]:
+    """Return a note if the workload does not read about as many bytes of its dataset as the program did."""
+    read = sum(file.bytes_read for file in file_roles.of(made.roles, "dataset"))
+    if not made.keys or not read:
+        return []
+    planned = derive.amount(made.keys, ranks)
+    if _SAME <= planned / read <= 1 / _SAME:
+        return []
+    amounts = f"{format_size(planned)} of samples; the program read {format_size(read)} of the dataset"
+    return [f"this workload reads {planned / read:.2f} times the bytes of the program: {amounts}"]
+
+
+def _judged(log: Log) -> list[LogFault]:
+    faults = log_trust.judge(log)
+    if not log_trust.has_whole_counters(faults):
+        raise InvalidRun(f"{log.path} is incomplete or corrupted, so no workload is derived from it: {faults[0]}")
+    return faults
+
+
+def _is_whole(faults: Sequence[LogFault]) -> bool:
+    return log_trust.has_possible(list(faults), "DXT_POSIX") and not any(fault.name in _NOT_WHOLE for fault in faults)
+
+
+def _notes(faults: Sequence[LogFault], made: Derived) -> list[str]:
+    notes = [str(fault) for fault in faults]
+    if not made.traced:
+        notes.append(
+            "derived from counters alone, without a trace (DXT): fewer values are known, and with less confidence"
+        )
+    return notes

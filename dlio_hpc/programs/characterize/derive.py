@@ -1,0 +1,620 @@
+"""Derivation of the keys of a workload from a log: the value of each key, with evidence and confidence."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dlio_hpc.analysis.log.requests import Requests
+from dlio_hpc.base.units import format_seconds, format_size
+from dlio_hpc.config.dataset_keys import CSV_VALUE
+from dlio_hpc.darshan.log import NO_RECORDS, Log
+from dlio_hpc.programs.characterize import alternatives, candidates, fitting, from_counters, small_reads, training_check
+from dlio_hpc.programs.characterize.alternatives import Observed
+from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
+from dlio_hpc.programs.characterize.traits import Traits
+from dlio_hpc.programs.files import (
+    access_pattern,
+    auxiliary_files,
+    extents,
+    file_arrays,
+    file_formats,
+    file_roles,
+    step_detection,
+)
+from dlio_hpc.programs.files import file_stats as files_of
+from dlio_hpc.programs.files.auxiliary_files import AuxiliaryGroup
+from dlio_hpc.programs.files.extents import Reads, Stretches
+from dlio_hpc.programs.files.file_roles import Role
+from dlio_hpc.programs.files.file_stats import FileStats
+from dlio_hpc.programs.files.step_detection import Pace
+from dlio_hpc.results import intervals
+
+# Size of a sample in bytes that is assumed if the log does not show samples; a larger request size takes precedence.
+_GUESS = 1 << 20
+_ASSUMED = "sample size assumed to be 1 MiB, but at least that of a request and at most that of a file"
+# If a program reads less than this share of the files' bytes, it is assumed to read only a part of the dataset by
+# design.
+_ALL = 0.9
+# Size in bytes of the smallest read that HDF5 makes from contiguous data (H5Pset_sieve_buf_size).
+_SIEVE = 64 << 10
+# A program that runs after its last read for more than this many times the time of reading is assumed to compute on
+# data in memory. It must run for more than this many seconds, or write checkpoints.
+_LONGER, _LONG_S = 1.0, 2.0
+# A rank that opens a file less often than this opens it once.
+_ONCE = 1.1
+# Smallest share of the time of reading without reads from which the computation of a step is estimated.
+_IDLE = 0.2
+
+
+class Derived(NamedTuple):
+    """Workload derived from a log. keys: derived value of each key of the workload, such as dataset.files. sides:
+    auxiliary files. roles: role of each file of the log. against: reasons why the program's I/O does not look like
+    training. If there are any, `keys` is empty unless the user forces the derivation of a workload. traced: whether the
+    trace was used in addition to the counters.
+    """
+
+    keys: dict[str, DerivedValue]
+    sides: list[AuxiliaryGroup]
+    roles: list[Role]
+    against: list[str]
+    traced: bool
+
+
+class _Subject(NamedTuple):
+    log: Log
+    roles: list[Role]
+    data: list[FileStats]
+    reads: Reads | None
+    requests: Requests | None
+    kind: file_formats.LogFormat
+
+
+def derive(
+    log: Log, requests: Requests | None, wanted: Callable[[str], bool], is_forced: bool, reads_content: bool = False
+) -> Derived:
+    """Derive the workload of a program. requests: all traced requests to wanted files; None to use counters alone.
+    wanted: function that returns whether a path is analysed. is_forced: True to derive a workload even if the program's
+    I/O does not look like training. reads_content: True to read the beginning of a few files of the dataset, if this
+    machine has them.
+    """
+    roles = file_roles.classify(_sized([file for file in files_of.take(log) if wanted(file.path)], requests))
+    data = file_roles.of(roles, "dataset")
+    if not data:
+        return Derived({}, [], roles, training_check.against(roles, {}, None, 1), requests is not None)
+    reads = _reads(data, requests)
+    subject = _Subject(
+        log, roles, data, reads, requests, file_formats.detect(data, None if reads is None else requests, reads_content)
+    )
+    keys, pace, observed = (_by_counters if reads is None else _by_trace)(subject)
+    workers = 1 if reads is None else reads.workers
+    reasons = training_check.against(roles, keys, None if reads is None else pace, workers)
+    if reasons and not is_forced:
+        return Derived({}, [], roles, reasons, requests is not None)
+    made = _saved(subject, keys, pace)
+    made = {**keys, **made}
+    if observed is not None:
+        made |= alternatives.judged(made, observed, subject.kind.loads_files)
+    fitting.fit(made)
+    return Derived(made, _sides(subject, made), roles, reasons, reads is not None)
+
+
+def _sized(files: list[FileStats], requests: Requests | None) -> list[FileStats]:
+    """Return the files with sizes corrected by the trace. Some Darshan versions do not count the last byte that was
+    accessed.
+    """
+    if requests is None or not len(requests.file):
+        return files
+    reach = np.zeros(len(requests.paths), np.int64)
+    np.maximum.at(reach, requests.file, np.where(requests.length > 0, requests.offset + requests.length, 0))
+    ends = dict(zip(requests.paths, reach.tolist(), strict=True))
+    return [file._replace(size=max(file.size, ends.get(file.path, 0))) for file in files]
+
+
+def _reads(data: Sequence[FileStats], requests: Requests | None) -> Reads | None:
+    """Return the reads of the dataset. Return None if there is no trace, if the trace has no reads of the dataset, or
+    if most bytes of the dataset were transferred through STDIO, which is not traced.
+    """
+    if requests is None:
+        return None
+    if sum(file.buffered for file in data) > 0.5 * sum(file.moved for file in data):
+        return None
+    made = extents.reads_of(requests, {file.path: file.size for file in data})
+    return made if len(made.rank) else None
+
+
+def _common(subject: _Subject) -> dict[str, DerivedValue]:
+    """Return the keys whose values are derived in the same way with and without a trace."""
+    data, ranks, kind = subject.data, subject.log.job.ranks, subject.kind
+    shared = len(data) == 1 and data[0].ranks > 1
+    evidence = f"{len(data):,} files, each opened by {np.median([file.ranks for file in data]):.0f} of {ranks} ranks"
+    evidence = f"one file, opened by {data[0].ranks} of {ranks} ranks" if len(data) == 1 else evidence
+    level: Confidence = "high" if len(data) > 1 or shared else "unknown" if ranks == 1 else "medium"
+    return {
+        "dataset.format": kind.name,
+        "dataset.file_access": DerivedValue("shared" if shared else "multi", level, evidence),
+        "dataset.files": _count(data),
+        "reader.mode": kind.mode,
+    }
+
+
+def _count(data: Sequence[FileStats]) -> DerivedValue:
+    sizes = [file.size for file in data]
+    low, high = min(sizes), max(sizes)
+    spread = format_size(high) if low == high else f"{format_size(low)} to {format_size(high)}"
+    evidence = f"one file of {spread}" if len(data) == 1 else f"{len(data):,} files were read, {spread} each"
+    return DerivedValue(len(data), "high", evidence)
+
+
+def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, Observed]:
+    assert subject.reads is not None
+    log, reads, kind = subject.log, subject.reads, subject.kind
+    core = extents.payload(reads, kind.name.value == "hdf5")
+    parts = extents.stretches(core)
+    in_streams = kind.streams or (kind.name.value == "raw" and access_pattern.is_stream(core))
+    sample = access_pattern.sample(core, parts, in_streams, kind.loads_files)
+    pace = step_detection.pace(steps := step_detection.find(core), sample.bytes)
+    size = _sample_size(subject, core, sample, steps)
+    per_rank = _passes(subject, core, parts, size.value)
+    keys = _common(subject)
+    keys |= _geometry(subject, size, sample.stdev, access_pattern.places(core, size, per_rank.share))
+    request = _request(subject, core, sample, size)
+    keys |= _chunk(keys, sample, request, kind.index_reads, _is_mpiio(subject))
+    keys["reader.load"] = _load(subject, core)
+    keys["reader.batch_size"] = pace.batch
+    interleave = access_pattern.interleave(core if in_streams else parts)
+    keys["reader.transfer_size"] = request
+    keys["reader.read_threads"] = _threads(access_pattern.threads(reads), interleave, kind.streams)
+    keys["reader.prefetch"] = pace.ahead
+    keys["reader.shard"] = per_rank.shard
+    keys |= _arrays(subject, core, keys)
+    places = access_pattern.natural([file.path for file in subject.data])
+    shown = keys | _by_blocks(subject, request.value) if sample.hidden else keys
+    shown_traits = candidates.logged(core, places, kind.loads_files)
+    in_order = candidates.order(shown, interleave, shown_traits, log.job.ranks, in_streams)
+    keys |= {key: value for key, value in in_order.items() if key != "reader.shuffle.ascending" or value.value}
+    keys["compute.time"] = _compute(subject, pace)
+    keys["train.epochs"] = per_rank.epochs
+    keys["train.steps"] = _part(keys, per_rank, core)
+    keys |= _keep_open(subject, keys, in_streams)
+    if sample.hidden:
+        keys |= _of_blocks(core, _samples_a_rank(keys, subject.log.job.ranks) * keys["train.epochs"].value)
+    return keys, pace, _observed(subject, core, shown_traits, pace, per_rank, keys["reader.read_threads"])
+
+
+def _observed(
+    subject: _Subject, core: Reads, shown: list[Traits], pace: Pace, per_rank: access_pattern.Passes,
+    threads: DerivedValue,
+) -> Observed:  # fmt: skip
+    """Return what the log shows of the program, to be compared with alternatives. core: the reads of samples. shown:
+    their traits. threads: derived number of threads.
+    """
+    return Observed(
+        shown,
+        subject.log.job.ranks,
+        pace.bytes or None,
+        None if threads.confidence == "low" else threads.value,
+        per_rank.times,
+        1 - _share_of_reading(subject, core),
+        subject.kind.index_reads > 0,
+        subject.kind.sample_bytes is not None,
+    )
+
+
+def _share_of_reading(subject: _Subject, core: Reads) -> float:
+    """Return the share of the time from the first read to the end of the program in which data were read."""
+    first, last, end = float(core.start.min()), float(core.end.max()), subject.log.job.seconds
+    return min(1.0, (last - first) / max(end - first, 1e-9))
+
+
+def _passes(subject: _Subject, core: Reads, parts: Stretches, size: int) -> access_pattern.Passes:
+    """Return the passes over the dataset. core: the reads of samples. parts: the stretches that they form. size: bytes
+    of a sample. HDF5 reads more than a small sample into its sieve buffer; only the sample counts.
+    """
+    ranks = subject.log.job.ranks
+    if not (subject.kind.name.value == "hdf5" and 0 < size < core.usual == _SIEVE):
+        return access_pattern.passes(core, parts, ranks)
+    samples = core._replace(length=np.minimum(core.length, size))
+    return access_pattern.passes(samples, extents.stretches(samples), ranks)
+
+
+def _sample_size(
+    subject: _Subject, core: Reads, sample: access_pattern.LogSample, steps: step_detection.DetectedSteps | None
+) -> DerivedValue:
+    """Return the size of a sample in bytes; a guess if the reads do not show it. core: the reads of samples."""
+    assert subject.reads is not None
+    kind = subject.kind
+    if kind.name.value == "hdf5" and kind.mode.value == "framework" and core.usual == _SIEVE and not kind.index_reads:
+        return access_pattern.sieved(core, _SIEVE) or sample.bytes
+    if not sample.hidden:
+        return sample.bytes
+    if subject.reads.workers > 1 and kind.sample_bytes is None:
+        return DerivedValue(
+            int(np.median([file.size for file in subject.data])),
+            "unknown",
+            "reads through a buffer do not show records; each worker process reads whole files",
+        )
+    is_clear = steps is not None and steps.number >= step_detection.ENOUGH
+    return _hidden(subject, core.usual, steps.bytes if steps is not None and is_clear else None)
+
+
+def _request(subject: _Subject, core: Reads, sample: access_pattern.LogSample, size: DerivedValue) -> DerivedValue:
+    """Return `reader.transfer_size`. core: the reads of samples. size: size of a sample."""
+    assert subject.reads is not None
+    kind = subject.kind
+    if kind.head is not None:
+        return DerivedValue(kind.head, "high", f"the first request to a file has {kind.head:,} B, the next the rest")
+    if kind.is_numpy:
+        return access_pattern.buffer(subject.reads)
+    request = access_pattern.transfer(core.length)
+    if not kind.loads_files and not sample.hidden and 0.95 <= request.value / max(size.value, 1) < 1:
+        return request._replace(value=size.value)  # requests of about the same size
+    return request
+
+
+def _doubted(value: DerivedValue, doubt: str) -> DerivedValue:
+    return value._replace(confidence=weaker(value.confidence, "low"), evidence=f"{value.evidence}; {doubt}")
+
+
+def _arrays(subject: _Subject, core: Reads, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
+    """Return the key `dataset.arrays` and those that it changes if each file holds several arrays and the log shows
+    their sizes, otherwise an empty dict. The arrays of a file are taken for those of one sample.
+    """
+    assert subject.reads is not None
+    if "dataset.sample.stdev" in keys or "dataset.chunk" in keys or subject.kind.index_reads:
+        return {}
+    if subject.kind.is_numpy and keys["dataset.samples_per_file"].value == 1:
+        return _of_arrays(file_arrays.of_archives(subject.reads), keys)
+    if (keys["dataset.format"].value, keys["reader.mode"].value) != ("hdf5", "framework"):
+        return {}
+    size, count = keys["dataset.sample.bytes"].value, keys["dataset.samples_per_file"].value
+    if (equal := file_arrays.of_steps(core, size)) is not None:
+        return _of_arrays(equal, keys) | _divided(keys, len(equal.sizes.value), equal.sizes.evidence)
+    arrays = file_arrays.of_hdf5(subject.reads)
+    if arrays is None or keys["reader.batch_size"].value % count:
+        return {}
+    reason, batch = "a file is taken for a sample, because headers lie between its pieces", keys["reader.batch_size"]
+    return _of_arrays(arrays, keys) | {
+        "dataset.samples_per_file": DerivedValue(1, "low", reason),
+        "reader.batch_size": batch._replace(value=batch.value // count, evidence=f"{batch.evidence}; {reason}"),
+    }
+
+
+def _divided(keys: dict[str, DerivedValue], arrays: int, reason: str) -> dict[str, DerivedValue]:
+    """Return the numbers of samples of a file and of a batch if each sample has a piece in several arrays."""
+    return {
+        name: keys[name]._replace(value=max(1, keys[name].value // arrays), evidence=f"{keys[name].evidence}; {reason}")
+        for name in ("dataset.samples_per_file", "reader.batch_size")
+    }
+
+
+def _of_arrays(arrays: file_arrays.FileArrays | None, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
+    """Return the keys of a dataset with these arrays, or an empty dict if there are none."""
+    if arrays is None:
+        return {}
+    size = keys["dataset.sample.bytes"]
+    total = sum(arrays.sizes.value)
+    evidence = f"{size.evidence}; together, the arrays of a file have {total:,} B"
+    order = {"reader.array_order": arrays.order, "reader.by_array": arrays.by_array}
+    bytes_of_sample = size._replace(value=total, evidence=evidence)
+    made = {"dataset.sample.bytes": bytes_of_sample, "dataset.arrays": arrays.sizes}
+    return made | {key: value for key, value in order.items() if value is not None}
+
+
+def _compute(subject: _Subject, pace: Pace) -> DerivedValue:
+    """Return `compute.time` for a program whose steps are seen. pandas parses text in the time between reads, too."""
+    seconds = pace.compute_s._replace(value=round(pace.compute_s.value, 6))
+    if subject.kind.name.value == "npz" and subject.kind.loads_files and pace.batch.value == 1:
+        return _doubted(seconds, "a file may hold the samples of several steps")
+    if subject.kind.name.value != "csv":
+        return seconds
+    evidence = f"{seconds.evidence}; pandas parses text in this time, too"
+    return DerivedValue(seconds.value, weaker(seconds.confidence, "low"), evidence)
+
+
+def _of_blocks(core: Reads, steps: float) -> dict[str, DerivedValue]:
+    """Return the keys of the pace for data that are read in blocks, which do not show steps: the time between the first
+    read and the last, without the time in reads, is divided evenly. steps: number of steps of a rank in all epochs.
+    """
+    spans = [step_detection.span(core, mine) for mine in core.readers]
+    whole = float(np.median([span[1, -1] - span[0, 0] for span in spans]))
+    idle = whole - float(np.median([intervals.length(span) for span in spans]))
+    unknown = DerivedValue(None, "unknown", "reads of blocks do not show batches")
+    evidence = (
+        f"{format_seconds(max(idle, 0.0))} of {format_seconds(whole)} from the first read to the last without reads"
+    )
+    seconds = DerivedValue(0.0, "unknown", f"{evidence}: storage is the bottleneck, or the program reads far ahead")
+    if idle > _IDLE * whole:
+        evidence = f"{evidence}, divided by {steps:,.0f} steps"
+        seconds = DerivedValue(round(idle / max(steps, 1.0), 6), "low", evidence)
+    return {"compute.time": seconds, "reader.prefetch": unknown, "reader.batch_size": unknown._replace(value=1)}
+
+
+def _by_blocks(subject: _Subject, block: int) -> dict[str, DerivedValue]:
+    """Return a geometry in which each block that is read through a buffer is a sample, for data whose samples the log
+    does not show. block: size of a block in bytes.
+    """
+    count = max(1, int(np.median([file.size for file in subject.data])) // max(block, 1))
+    evidence = "a block of the buffer"
+    size = {"dataset.sample.bytes": DerivedValue(block, "unknown", evidence)}
+    if subject.kind.name.value == "csv":
+        size = {"dataset.sample.shape": DerivedValue([max(1, block // CSV_VALUE)], "unknown", evidence)}
+    return {"dataset.samples_per_file": DerivedValue(count, "unknown", evidence), **size}
+
+
+def _threads(threads: DerivedValue, interleave: DerivedValue, is_stream: bool) -> DerivedValue:
+    """Return `reader.read_threads`. In a streamed format, each file is read by one thread at a time. Threads that read
+    from the page cache hardly ever overlap, so the number of files that are read in turn is taken for their number.
+    """
+    files = interleave.value or 1
+    if not is_stream or (files == 1 and interleave.confidence == "unknown"):
+        return threads
+    if threads.confidence == "high" or files == 1:
+        return DerivedValue(
+            min(threads.value, files), "medium", f"{threads.evidence}; {files} file(s) are read in turn"
+        )
+    return DerivedValue(files, "low", f"{files} files are read in turn, presumably by a thread each")
+
+
+def _hidden(subject: _Subject, request: int, burst: float | None) -> DerivedValue:
+    """Return an assumed sample size for data that were read through a buffer, which hides the samples. request: usual
+    request size in bytes. burst: bytes of a step; None if they are unknown. A size that the content shows is preferred.
+    """
+    if subject.kind.sample_bytes is not None:
+        return subject.kind.sample_bytes
+    size = int(np.median([file.size for file in subject.data]))
+    hidden = "reads through a buffer do not show records"
+    if burst is not None and 0 < burst <= size:
+        evidence = f"{hidden}; sample size assumed to be about the bytes that a step reads"
+        return DerivedValue(size // round(size / burst), "low", evidence)
+    guess = min(size, max(_GUESS, request))
+    return DerivedValue(guess, "unknown", f"{hidden}; {_ASSUMED}")
+
+
+def _geometry(
+    subject: _Subject, sample: DerivedValue, stdev: int, places: int | None = None
+) -> dict[str, DerivedValue]:
+    """Return the values of the keys for samples per file and sample size. The values are chosen such that the files of
+    the workload are as large as those in the log. stdev: standard deviation of the sample size in bytes. places: number
+    of samples in a file; None if the reads do not show it.
+    """
+    size = int(np.median([file.size for file in subject.data]))
+    count = places or max(1, round(size / max(sample.value, 1)))
+    evidence = f"files of {format_size(size)} (median), samples of {format_size(sample.value)}"
+    evidence = f"{places:,} pieces of a file were read, in requests of {sample.value:,} B" if places else evidence
+    bytes_of_sample = sample if count > 1 or sample.value <= size else sample._replace(value=max(size, 1))
+    if sample.confidence == "unknown":
+        bytes_of_sample = sample._replace(value=max(1, size // count))
+    keys = {
+        "dataset.samples_per_file": DerivedValue(
+            count, weaker(sample.confidence, "medium") if count > 1 else sample.confidence, evidence
+        )
+    }
+    if subject.kind.name.value == "csv":
+        keys["dataset.sample.shape"] = bytes_of_sample._replace(value=[max(1, bytes_of_sample.value // CSV_VALUE)])
+        keys["dataset.sample.dtype"] = DerivedValue(
+            "float32", "unknown", "the only type that csv files have, with ten characters per value"
+        )
+        return keys
+    keys["dataset.sample.bytes"] = bytes_of_sample
+    if 1 <= stdev <= 2**40:
+        keys["dataset.sample.stdev"] = DerivedValue(
+            stdev, weaker(sample.confidence, "medium"), "standard deviation of sizes"
+        )
+    return keys
+
+
+def _keep_open(subject: _Subject, keys: dict[str, DerivedValue], in_streams: bool) -> dict[str, DerivedValue]:
+    """Return the key `reader.keep_open` if a rank opens a file in fewer epochs than it reads the file, otherwise an
+    empty dict.
+    """
+    epochs = keys["train.epochs"].value
+    if in_streams or subject.kind.loads_files or subject.kind.streams or epochs < 2:
+        return {}
+    opens = sum(file.opens for file in subject.data) / max(sum(file.ranks for file in subject.data), 1)
+    if opens > epochs / 2:
+        return {}
+    evidence = f"a rank opens a file {opens:.3g} time(s) in {epochs} epochs"
+    return {"reader.keep_open": DerivedValue(True, "high" if opens < _ONCE else "medium", evidence)}
+
+
+def _is_mpiio(subject: _Subject) -> bool:
+    """Return whether the dataset was opened through MPI-IO. If it was, HDF5 had no sieve buffer."""
+    paths = {file.path for file in subject.data}
+    records = subject.log.counted.get("MPI-IO", NO_RECORDS)
+    return any(subject.log.names.get(number) in paths for number in records["id"].tolist())
+
+
+def _chunk(
+    keys: dict[str, DerivedValue], sample: access_pattern.LogSample, request: DerivedValue, index_reads: int,
+    is_mpiio: bool,
+) -> dict[str, DerivedValue]:  # fmt: skip
+    """Return the key `dataset.chunk`, or an empty dict if the dataset is not chunked. HDF5 reads a chunk in one
+    request. A dataset is assumed to be chunked if samples are read in equal pieces, or if requests are smaller than the
+    sieve buffer through which HDF5 reads contiguous data.
+    """
+    if keys["dataset.format"].value != "hdf5" or keys["reader.mode"].value != "framework":
+        return {}
+    if index_reads and request.value < _file_bytes(keys):
+        evidence = (
+            f"{index_reads:,} reads have the size of a node of HDF5's index of chunks, which are read in one request"
+        )
+        return {"dataset.chunk": DerivedValue(request.value, weaker(request.confidence, "high"), evidence)}
+    pieces = sample.bytes.value / request.value
+    if request.confidence == "low" or sample.whole:
+        return {}
+    if pieces == 1 and request.value < _SIEVE and not is_mpiio:
+        evidence = f"requests of {request.value:,} B; HDF5 reads contiguous data in {_SIEVE:,} B (its sieve buffer)"
+        return {"dataset.chunk": DerivedValue(request.value, "medium", evidence)}
+    if pieces < 2:
+        return {}
+    evidence = f"{pieces:.3g} requests of {request.value:,} B per sample; contiguous data would take one request"
+    return {"dataset.chunk": DerivedValue(request.value, "medium", evidence)}
+
+
+def _part(keys: dict[str, DerivedValue], passes: access_pattern.Passes, reads: Reads) -> DerivedValue:
+    """Return `train.steps`: the number of steps of an epoch if the program read only a part of the dataset, otherwise
+    None.
+    """
+    if passes.share >= _ALL and (not passes.drawn or keys["train.epochs"].value > 1):
+        return DerivedValue(None, "medium", f"{passes.share:.0%} of the files' bytes were read: the whole dataset")
+    ranks = max(1, len(np.unique(reads.rank)))
+    size = _sample_bytes(keys)
+    samples = reads.length.sum() / ranks / max(size, 1) / max(keys["train.epochs"].value, 1)
+    count = max(1, round(samples / keys["reader.batch_size"].value))
+    evidence = f"{samples:,.0f} samples per rank in batches of {keys['reader.batch_size'].value:,}"
+    return DerivedValue(
+        count, "low", evidence if passes.drawn else f"only {passes.share:.0%} of the files' bytes were read: {evidence}"
+    )
+
+
+def _file_bytes(keys: dict[str, DerivedValue]) -> int:
+    return int(keys["dataset.samples_per_file"].value) * _sample_bytes(keys)
+
+
+def _sample_bytes(keys: dict[str, DerivedValue]) -> int:
+    if "dataset.sample.shape" in keys:
+        return int(keys["dataset.sample.shape"].value[0]) * CSV_VALUE
+    return int(keys["dataset.sample.bytes"].value)
+
+
+def _by_counters(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, None]:
+    log, data, kind = subject.log, subject.data, subject.kind
+    records = from_counters.records_of(log, data)
+    keys = _common(subject)
+    request = from_counters.transfer(records, data)
+    size = from_counters.sample(data, request, kind.streams)
+    if not size.value:
+        assumed = _hidden(subject, request.value, None)._replace(evidence=f"counters do not show samples; {_ASSUMED}")
+        size = kind.sample_bytes or assumed
+    keys |= _geometry(subject, size, 0)
+    none = "not recorded without a trace (DXT)"
+    shuffled = DerivedValue(False, "unknown", none)
+    whole = from_counters.compute(records, data, log.job.ranks)
+    passes = from_counters.epochs(data, log.job.ranks)
+    keys["reader.load"] = DerivedValue("on_demand", "unknown", none)
+    keys["reader.batch_size"] = DerivedValue(1, "unknown", none)
+    keys["reader.transfer_size"] = request
+    keys["reader.read_threads"] = DerivedValue(1, "unknown", none)
+    keys["reader.prefetch"] = DerivedValue(None, "unknown", none)
+    keys["reader.shuffle.files"] = from_counters.files_shuffled(log, records)
+    keys["reader.shuffle.samples"] = from_counters.samples_shuffled(records) if len(records) else shuffled
+    keys["reader.shard"] = passes["reader.shard"]
+    per_rank = max(1.0, _samples_a_rank(keys, subject.log.job.ranks) * passes["train.epochs"].value)
+    keys["compute.time"] = whole._replace(
+        value=round(whole.value / per_rank, 6), evidence=f"{whole.evidence}, divided by {per_rank:,.0f} steps"
+    )
+    keys["train.epochs"] = passes["train.epochs"]
+    keys["train.steps"] = DerivedValue(None, "unknown", none)
+    return keys, step_detection.pace(None, size), None
+
+
+def _saved(subject: _Subject, keys: dict[str, DerivedValue], pace: Pace) -> dict[str, DerivedValue]:
+    """Return the checkpoint keys of the workload. If the program keeps all data in memory, also return the keys that
+    say so. The result is empty if neither applies.
+    """
+    files = file_roles.of(subject.roles, "checkpoint")
+    checkpoints = auxiliary_files.checkpoints(files, subject.requests, pace.begins, keys["train.epochs"].value)
+    made = {} if checkpoints is None else {f"checkpoint.{name}": value for name, value in checkpoints.keys.items()}
+    made |= _in_memory(subject, keys, 0 if checkpoints is None else checkpoints.number)
+    if checkpoints is not None and "train.epochs" in made:
+        made["checkpoint.every_steps"] = DerivedValue(
+            None, "low", f"{checkpoints.number} checkpoint(s), assumed to be one per epoch"
+        )
+    return made
+
+
+def _load(subject: _Subject, core: Reads) -> DerivedValue:
+    """Return `reader.load` for a program that reads until about its end. See _in_memory() for others."""
+    share = _share_of_reading(subject, core)
+    evidence = f"data were read during {share:.0%} of the time from the first read to the end of the program"
+    return DerivedValue("on_demand", "high" if share > 0.8 else "medium" if share > 0.5 else "low", evidence)
+
+
+def _in_memory(subject: _Subject, keys: dict[str, DerivedValue], saved: int) -> dict[str, DerivedValue]:
+    """Return the workload keys for a program that keeps all data in memory, or an empty dict for other programs. Such a
+    program reads the data once, and keeps running long after the last read. saved: number of checkpoints of the
+    program.
+    """
+    span = _read_span(subject)
+    if span is None or keys["train.epochs"].value != 1:
+        return {}
+    first, last = span
+    after = subject.log.job.seconds - last
+    if after < _LONGER * (last - first) or (saved < 2 and after < _LONG_S):
+        return {}
+    level: Confidence = "high" if saved > 1 and after > 2 * (last - first) else "medium" if saved > 1 else "low"
+    evidence = f"all data were read once, from {first:.3g} s to {last:.3g} s after the start of the program"
+    evidence += f"; the program ran on for {after:.3g} s"
+    epochs = max(saved, 1)
+    made = {"reader.load": DerivedValue("memory", level, evidence)}
+    made["train.epochs"] = DerivedValue(
+        epochs, "low" if saved > 1 else "unknown", f"{saved} checkpoint(s) after the last read"
+    )
+    unseen = "reads before the first step do not show batches"
+    made["reader.batch_size"] = keys["reader.batch_size"]._replace(confidence="unknown", evidence=unseen)
+    made["reader.prefetch"] = DerivedValue(None, "unknown", unseen)
+    order = "data in memory are used in any order, without reads"
+    made["reader.shuffle.samples"] = DerivedValue(False, "unknown", order)
+    count = max(1.0, _samples_a_rank(keys, subject.log.job.ranks) / keys["reader.batch_size"].value)
+    evidence = f"{after:.3g} s of run time after the last read, divided by {epochs} x {count:,.0f} steps"
+    made["compute.time"] = DerivedValue(round(after / epochs / count, 6), "low", evidence)
+    return made
+
+
+def _read_span(subject: _Subject) -> tuple[float, float] | None:
+    """Return the times of the first and of the last read of data, in seconds since the program began. Return None if
+    the log does not have them.
+    """
+    if subject.reads is not None:
+        return float(subject.reads.start.min()), float(subject.reads.end.max())
+    spans = [file.read_s for file in subject.data if file.read_s is not None]
+    return (min(begin for begin, _ in spans), max(end for _, end in spans)) if spans else None
+
+
+def _sides(subject: _Subject, keys: dict[str, DerivedValue]) -> list[AuxiliaryGroup]:
+    files = [*file_roles.of(subject.roles, "auxiliary file"), *file_roles.of(subject.roles, "output")]
+    steps = _steps(subject, keys)
+    made = auxiliary_files.sides(files, subject.requests, subject.log.job.ranks, steps)
+    if subject.reads is None:
+        return made
+    name, epochs = subject.kind.name.value, int(keys["train.epochs"].value)
+    arrays = keys["dataset.arrays"].value if "dataset.arrays" in keys else []
+    small = small_reads.groups(subject.reads, name, steps, epochs)
+    return [*(group for group in small if group.keys["bytes"] not in arrays), *made]
+
+
+def amount(keys: dict[str, DerivedValue], ranks: int) -> int:
+    """Return the bytes that the derived workload reads for samples, with as many ranks as the program."""
+    samples = _samples_a_rank(keys, ranks)
+    if keys["train.steps"].value is not None:
+        samples = min(samples, keys["train.steps"].value * keys["reader.batch_size"].value)
+    epochs = 1 if keys["reader.load"].value == "memory" else keys["train.epochs"].value
+    return int(samples * ranks * epochs * _read_bytes(keys, ranks))
+
+
+def _read_bytes(keys: dict[str, DerivedValue], ranks: int) -> float:
+    """Return the mean number of bytes that are read for a sample. HDF5 reads more than a small sample, because it fills
+    its sieve buffer.
+    """
+    if (keys["dataset.format"].value, keys["reader.mode"].value) != ("hdf5", "framework"):
+        return _sample_bytes(keys)
+    program = candidates.predicted({name: value.value for name, value in keys.items()}, ranks)
+    batch = keys["reader.batch_size"].value
+    return _sample_bytes(keys) if program is None else program.step_bytes / batch
+
+
+def _steps(subject: _Subject, keys: dict[str, DerivedValue]) -> int | None:
+    """Return the number of steps of a rank in the whole run, or None if the batch size is unknown."""
+    if keys["reader.batch_size"].confidence == "unknown":
+        return None
+    per_epoch = float(
+        keys["train.steps"].value or _samples_a_rank(keys, subject.log.job.ranks) / keys["reader.batch_size"].value
+    )
+    return max(1, round(per_epoch * int(keys["train.epochs"].value)))
+
+
+def _samples_a_rank(keys: dict[str, DerivedValue], ranks: int) -> float:
+    """Return the number of samples that a rank reads in a complete epoch."""
+    samples = float(keys["dataset.files"].value * keys["dataset.samples_per_file"].value)
+    return samples / (ranks if keys["reader.shard"].value else 1)

@@ -1,0 +1,123 @@
+"""Check whether the I/O of a program looks like training. By default, no workload is derived for other programs.
+
+A program is taken for training only if its I/O has a sign of training: samples in random order, worker processes, files
+that only training uses, a saved model, a table of text and several saved states, regular steps of several samples each,
+or repeated passes over the data in several steps each. Programs that read their input once and in order, piece by
+piece, have none.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dlio_hpc.base.units import format_size
+from dlio_hpc.programs.characterize.evidence import DerivedValue
+from dlio_hpc.programs.files import file_roles
+from dlio_hpc.programs.files.file_roles import Role
+from dlio_hpc.programs.files.file_stats import FileStats
+from dlio_hpc.programs.files.step_detection import Pace
+
+# Smallest number of files of a kind that only training uses, of passes over the data, and of steps in a pass.
+_MANY_FILES, _AGAIN, _STEPS = 8, 1.5, 4
+# A program that reads its data fewer times than this may compute statistics in two passes.
+_FEW_PASSES = 2.5
+# Smallest number of regular steps of a rank that are a sign of training.
+_REGULAR = 8
+# Smallest difference between the bytes of a step and those of a file, as a share of them.
+_UNLIKE = 0.2
+# Programs that read fewer bytes, or make fewer requests, do not show how they read.
+_LEAST_BYTES, _LEAST_READS = 64 << 10, 16
+# Files that only training reads, and files of models.
+_SAMPLES = re.compile(r"[.](?:tfrecords?|tfrec|jpe?g|png|tar|rec|lmdb|mdb|parquet|arrow)(?:-#-of-#)?$", re.IGNORECASE)
+_MODEL = re.compile(
+    r"[.](?:pt|pth|keras|safetensors|pdparams|tfckpt|ckpt|onnx|index|data-\d+-of-\d+)$"
+    r"|(?:^|[/_.-])(?:model|weights|state_dict|optimizer)[^/]*$",
+    re.IGNORECASE,
+)
+
+
+def against(roles: Sequence[Role], keys: Mapping[str, DerivedValue], pace: Pace | None, workers: int) -> list[str]:
+    """Return the reasons why the program's I/O does not look like training. Return an empty list if it does. keys:
+    derived values. pace: pace of the steps; None without a trace. workers: number of processes of a rank that read at
+    the same time.
+    """
+    data = file_roles.of(roles, "dataset")
+    written = [*file_roles.of(roles, "output"), *file_roles.of(roles, "checkpoint")]
+    size, out = sum(file.bytes_read for file in data), sum(file.bytes_written for file in written)
+    if not size:
+        return [f"it wrote {format_size(out)}, and read no data except programs and libraries"]
+    distinct, reads = sum(min(file.size, file.bytes_read) for file in data), sum(file.reads for file in data)
+    times = size / max(sum(file.size * max(file.ranks, 1) for file in data), 1)  # per rank that opened a file
+    if distinct < _LEAST_BYTES or reads < _LEAST_READS:
+        reasons = [f"it read only {format_size(distinct)} of data, in {reads:,} request(s)"]
+    elif _has_signs(data, written, keys, pace, workers):
+        return []
+    else:
+        reasons = _against_passes(data, written, times, pace)
+        results = file_roles.of(roles, "output")
+        if not reasons and times < _FEW_PASSES and results and len(results) == len(written):
+            reasons = [f"its data were read {times:.3g} times in order, and it saved results, but no model"]
+    if reasons and (collective := sum(file.collective for file in written)) and out > size:
+        reasons.append(f"{format_size(out)} were written, with {collective:,} collective MPI-IO calls")
+    elif reasons and out >= 0.5 * size:
+        reasons.append(f"{format_size(out)} were written, {format_size(size)} read")
+    return reasons
+
+
+def _has_signs(
+    data: Sequence[FileStats], written: Sequence[FileStats], keys: Mapping[str, DerivedValue], pace: Pace | None,
+    workers: int,
+) -> bool:  # fmt: skip
+    """Return whether the program has a sign of training."""
+    if workers > 1 or _is_random(keys) or _has_samples(data) or _saves_model(written) or _has_batches(data, pace):
+        return True
+    is_table = "dataset.format" in keys and keys["dataset.format"].value == "csv"
+    return is_table and len(written) > 1
+
+
+def _is_random(keys: Mapping[str, DerivedValue]) -> bool:
+    """Return whether the program reads files or samples in random order, as far as the log shows it clearly."""
+    return any(
+        keys[key].value is True and keys[key].confidence in ("high", "medium")
+        for key in ("reader.shuffle.files", "reader.shuffle.samples")
+        if key in keys
+    )
+
+
+def _has_batches(data: Sequence[FileStats], pace: Pace | None) -> bool:
+    """Return whether the program reads several samples at a time, in regular steps. Programs that process their input
+    file by file read one file in a step, and programs that run several cases read all of their input.
+    """
+    if pace is None or pace.begins is None or len(pace.begins) < _REGULAR:
+        return False
+    is_clear = pace.batch.value > 1 and pace.batch.confidence not in ("unknown", "low")
+    size = np.array([file.size for file in data])
+    unlike = np.abs(np.array([np.median(size), size.sum()]) / max(pace.bytes, 1) - 1) > _UNLIKE
+    return bool(is_clear and unlike.all())
+
+
+def _has_samples(data: Sequence[FileStats]) -> bool:
+    known = sum(_SAMPLES.search(file_roles.kind(file.path)) is not None for file in data)
+    return known >= _MANY_FILES and known > 0.5 * len(data)
+
+
+def _saves_model(written: Sequence[FileStats]) -> bool:
+    return any(_MODEL.search(file.path) for file in written)
+
+
+def _against_passes(
+    data: Sequence[FileStats], written: Sequence[FileStats], times: float, pace: Pace | None
+) -> list[str]:
+    """Return the reasons why the program's passes over its data do not look like epochs. times: number of passes."""
+    if times <= _AGAIN:
+        return [f"its {len(data):,} data file(s) were not read repeatedly ({times:.2g} times per rank)"]
+    steps = None if pace is None or pace.begins is None else len(pace.begins) / times
+    if steps is not None and steps < _STEPS:
+        return [f"its data were read {times:.3g} times, each time at once and not in steps ({steps:.1f} bursts)"]
+    writers = len({file.rank for file in written if file.rank is not None}) or 1
+    if len(written) / writers >= max(_STEPS, 0.5 * times) and not any(
+        file.bytes_written > 1.9 * file.size for file in written
+    ):
+        return [f"its data were read {times:.3g} times and {len(written):,} files written, as by several cases"]
+    return []

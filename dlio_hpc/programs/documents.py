@@ -1,0 +1,547 @@
+"""JSON documents about the I/O of programs: Darshan logs, derived workloads, similarity, imported workloads."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType, structs
+
+from dlio_hpc.analysis.log.analyze import Examined
+from dlio_hpc.analysis.log.findings import Analysis
+from dlio_hpc.darshan.log import LogJob
+from dlio_hpc.darshan.log import Name as LogFaultName
+from dlio_hpc.documents.versioned import Versioned
+from dlio_hpc.programs.characterize.characterize import Character
+from dlio_hpc.programs.characterize.evidence import Confidence
+from dlio_hpc.programs.files.file_roles import Name as RoleName
+from dlio_hpc.programs.program_table import ProgramRow, Training, Trust
+from dlio_hpc.programs.reports import characterization_document, check_document, program_table_document
+from dlio_hpc.programs.reports.check_document import Checked
+from dlio_hpc.programs.similarity import request_distance, similarity
+from dlio_hpc.programs.similarity.io_profile import Kind as ProfileKind
+from dlio_hpc.programs.similarity.io_profile import Profile
+from dlio_hpc.programs.similarity.request_distance import Distance, RequestDistribution
+from dlio_hpc.programs.similarity.similarity import FACTORS, Factor, Matrix, ScoreRange, Similarity, Yardsticks
+from dlio_hpc.records.outcomes import Outcome
+
+DistributionName = Literal["sizes", "volumes", "jumps"]
+DISTRIBUTIONS: tuple[DistributionName, ...] = ("sizes", "volumes", "jumps")
+
+
+class LogJobDocument(Struct, frozen=True):
+    """Job in which a Darshan log was recorded."""
+
+    uid: int
+    """Number of the user."""
+    id: int
+    """Number of the job in the batch system, or of the process."""
+    ranks: int
+    """Number of ranks."""
+    started: float
+    """Start, in seconds since 1970."""
+    ended: float
+    """End, in seconds since 1970; 0: not recorded."""
+    program: str
+    """Command line of the program."""
+    library: str
+    """Version of libdarshan."""
+    metadata: dict[str, str]
+    """Metadata of the log."""
+    mounts: dict[str, str]
+    """Types of file systems, by mount point."""
+
+
+class LogFaultDocument(Struct, frozen=True):
+    """Reason why a log, or a part of it, cannot be trusted."""
+
+    name: LogFaultName
+    """Kind of the fault."""
+    text: str
+    """Description."""
+
+
+class LogDocument(Struct, frozen=True):
+    """A Darshan log."""
+
+    log: str
+    """Path of the log."""
+    whole: bool
+    """True if the log is complete and its counters can be trusted."""
+    faults: list[LogFaultDocument]
+    """Faults of the log."""
+    job: LogJobDocument
+    """Job in which the log was recorded."""
+    analysis: Analysis | None
+    """I/O of the program; null: it cannot be told from the log."""
+    merged: list[str] | UnsetType = UNSET
+    """Paths of all logs of the program; only with --merge."""
+
+
+class DarshanDocument(Versioned, frozen=True):
+    """Darshan logs."""
+
+    logs: list[LogDocument]
+    """The logs; one for all with --merge. A log that cannot be read is absent; stderr has the reason."""
+
+
+class ProgramRowDocument(Struct, frozen=True):
+    """A program and its logs. null: unknown."""
+
+    logs: list[str]
+    """Paths of the logs."""
+    name: str
+    """Short name of the script."""
+    command: str
+    """Command line."""
+    job: int | None
+    """Number of the job."""
+    processes: int | None
+    """Ranks of a program with MPI, otherwise number of logs."""
+    ranks: int | None
+    """Ranks after logs are merged; a forked process belongs to the rank of its parent."""
+    seconds: float | None
+    """Duration."""
+    bytes_read: int | None
+    """Bytes read."""
+    bytes_written: int | None
+    """Bytes written."""
+    read_MBps: float | None
+    """Bytes read, divided by the time with a read in flight; without a trace, by the mean time of a rank in reads."""
+    is_traced: bool
+    """True if the logs have a trace of all requests."""
+    usual_request: int | None
+    """Most frequent size of requests."""
+    trust: Trust
+    """Whether the logs can be trusted; part: the counters are complete, but other parts are not."""
+    faults: list[str]
+    """Names of the faults."""
+    training: Training
+    """Whether the reads look like those of a training program."""
+    why: str
+    """Reason if they do not."""
+    error: str | None
+    """Reason why the logs cannot be read; null: they can."""
+
+
+class DarshanSummaryDocument(Versioned, frozen=True):
+    """Table of the programs that wrote logs (`darshan --summary`)."""
+
+    summary: str
+    """The table in one sentence."""
+    logs: int
+    """Number of logs."""
+    copies: int
+    """Number of logs that are copies of others."""
+    programs: int
+    """Number of programs."""
+    good: int
+    """Number of programs with good logs."""
+    part: int
+    """Number of programs whose logs have complete counters, but not a complete trace."""
+    incomplete: int
+    """Number of programs with incomplete logs."""
+    unreadable: int
+    """Number of programs whose logs cannot be read."""
+    training: int
+    """Number of programs that read as training does."""
+    rows: list[ProgramRowDocument]
+    """The programs."""
+
+
+class PaperScore(Struct, frozen=True):
+    """Similarity by the measure of the DLIO paper."""
+
+    cosine: float | None
+    """Cosine similarity; null: nothing can be compared."""
+    left_out: list[str]
+    """Factors that are unknown for a program."""
+
+
+class PatternScore(Struct, frozen=True):
+    """Similarity of access patterns."""
+
+    similarity: float | None
+    """Smaller value of a factor divided by the larger, as the mean over factors; null: nothing can be compared."""
+    cosine: float | None
+    """Cosine similarity over the same factors; null: nothing can be compared."""
+    left_out: list[str]
+    """Factors that are unknown for a program."""
+
+
+class DistanceDocument(Struct, frozen=True):
+    """Distance between two distributions of requests."""
+
+    octaves: float
+    """Mean distance in octaves."""
+    near: float
+    """Closeness: 1 for equal distributions, halved by each octave."""
+    resolution: str
+    """Resolution at which the distributions were compared."""
+
+
+class ScoresDocument(Struct, frozen=True):
+    """Similarity of two programs."""
+
+    paper: PaperScore
+    """Measure of the DLIO paper."""
+    pattern: PatternScore
+    """Pattern similarity."""
+    factors: tuple[Factor, ...]
+    """Values of the factors for both programs."""
+    distances: dict[DistributionName, DistanceDocument | None]
+    """Distances of distributions, by name; null: a program lacks it."""
+
+
+class QuantilesDocument(Struct, frozen=True):
+    """Quantiles of a distribution, in octaves."""
+
+    p5: float
+    """5th percentile."""
+    p25: float
+    """25th percentile."""
+    p50: float
+    """Median."""
+    p75: float
+    """75th percentile."""
+    p95: float
+    """95th percentile."""
+
+
+class ProfileDocument(Struct, frozen=True):
+    """I/O profile of a program."""
+
+    title: str
+    """Name for the user."""
+    kind: ProfileKind
+    """What the profile is made from."""
+    application: str
+    """Application that does this I/O; empty: unknown."""
+    source: str
+    """Data that the profile is made from."""
+    ranks: int | None
+    """Number of ranks; null: unknown."""
+    factors: dict[str, float | None]
+    """Values of the factors, by name; null: unknown."""
+    octaves: dict[DistributionName, QuantilesDocument | None]
+    """Quantiles of sizes, volumes and jumps; null: unknown."""
+    notes: list[str]
+    """Limitations of the profile."""
+
+
+class ScoreRangeDocument(Struct, frozen=True):
+    """Range of the scores of pairs of programs."""
+
+    least: float
+    """Smallest score."""
+    median: float
+    """Median."""
+    most: float
+    """Largest score."""
+    pairs: int
+    """Number of pairs."""
+
+
+class PublishedScores(Struct, frozen=True):
+    """Scores of published pairs of programs by one measure."""
+
+    same_application: ScoreRangeDocument
+    """Pairs of the same application."""
+    different: ScoreRangeDocument
+    """Pairs of different applications."""
+
+
+class PublishedDocument(Struct, frozen=True):
+    """Scores of published pairs of programs."""
+
+    paper: PublishedScores
+    """Cosine by the measure of the DLIO paper."""
+    pattern: PublishedScores
+    """Pattern similarity."""
+    pattern_cosine: PublishedScores
+    """Cosine over the factors of pattern similarity."""
+
+
+class PairScores(ScoresDocument, frozen=True):
+    """Similarity of two programs, with the programs and published scores."""
+
+    a: ProfileDocument
+    """First program."""
+    b: ProfileDocument
+    """Second program."""
+    published: PublishedDocument
+    """Scores of published pairs, for comparison."""
+
+
+class SimilarityDocument(PairScores, frozen=True, kw_only=True):
+    """Comparison of two programs."""
+
+    schema: Literal[1] = 1
+    """Version of the document, as in Versioned."""
+
+
+class MatrixRowDocument(ProfileDocument, frozen=True):
+    """A program that is compared with each column of a matrix."""
+
+    scores: dict[str, float | None]
+    """Pattern similarity, by column; null: the same program, or nothing can be compared."""
+    left_out: list[str]
+    """Factors that are not used in this row."""
+    nearest: list[str]
+    """Nearest columns."""
+    nearest_is_own: bool | None
+    """True if a column of the same application is among the nearest; null: there is none."""
+    nearest_as_seen: list[str]
+    """Nearest columns by observed factors alone."""
+    against: dict[str, ScoresDocument | None]
+    """Similarity, by column; null: the same program."""
+
+
+class MatrixDocument(Versioned, frozen=True):
+    """Comparison of any number of programs (`similarity --matrix`)."""
+
+    columns: list[ProfileDocument]
+    """Programs of the columns."""
+    rows: list[MatrixRowDocument]
+    """Programs of the rows."""
+    published: PublishedDocument
+    """Scores of published pairs, for comparison."""
+
+
+class RoleDocument(Struct, frozen=True):
+    """Files of a log with the same role."""
+
+    role: RoleName
+    """Role of the files."""
+    files: int
+    """Number of files."""
+    bytes_read: int
+    """Bytes read."""
+    bytes_written: int
+    """Bytes written."""
+    reads: int
+    """Number of read requests."""
+    writes: int
+    """Number of write requests."""
+    collective: int
+    """Number of collective requests."""
+    why: str
+    """Reason for the role."""
+    examples: list[str]
+    """Paths of the busiest files."""
+
+
+class EstimatedKey(Struct, frozen=True):
+    """Value of a key of the workload."""
+
+    value: Any
+    """The value."""
+    confidence: Confidence
+    """Confidence in the value; unknown: a default."""
+    evidence: str
+    """What supports the value."""
+
+
+class NotDerivedDocument(Struct, frozen=True):
+    """What the workload does not take from the log."""
+
+    keys: dict[str, Any]
+    """Defaults of keys that the log does not show."""
+    left_out: list[str]
+    """Lines on files that are left out."""
+    untraced_bytes: int
+    """Bytes that the log counts but does not trace."""
+    notes: list[str]
+    """Limitations of the log."""
+
+
+class EmulationCheckDocument(PairScores, frozen=True, kw_only=True):
+    """Comparison of a run of the derived workload with the log (`characterize --check`)."""
+
+    verdict: Outcome
+    """pass, fail, or incomplete if nothing can be compared."""
+    exit_code: int
+    """Exit code of the verdict."""
+    summary: str
+    """The verdict in one sentence."""
+    tolerance: float
+    """Smallest pattern similarity that passes."""
+    similarity: float | None
+    """Pattern similarity; null: nothing can be compared."""
+    differing: tuple[Factor, ...]
+    """Factors that differ, the largest difference first."""
+    not_compared: list[str]
+    """Observed factors that are unknown for the log or the run."""
+    not_derived: NotDerivedDocument
+    """What the workload does not take from the log."""
+
+
+class CharacterizeDocument(Versioned, frozen=True):
+    """Workload that was derived from Darshan logs."""
+
+    logs: list[str]
+    """Paths of the logs."""
+    job: LogJobDocument
+    """Job in which the logs were recorded."""
+    traced: bool
+    """True if the trace was used in addition to counters."""
+    notes: list[str]
+    """Limitations of the data."""
+    against: list[str]
+    """Reasons why the program does not read as training does."""
+    roles: list[RoleDocument]
+    """Files of the logs, by role."""
+    estimates: dict[str, EstimatedKey]
+    """Derived values, by key of the workload."""
+    auxiliary_files: list[dict[str, Any]]
+    """Entries of dataset.auxiliary_files, each with its evidence."""
+    yaml: str | None
+    """Text of the workload; null: none was derived."""
+    check: EmulationCheckDocument | None
+    """Comparison with a run; null: without --check."""
+
+
+def of_logs(examined: Sequence[Examined], merged: Sequence[Path] | None = None) -> DarshanDocument:
+    """Return the document of Darshan logs. merged: paths of the logs that were merged; None for --merge not given."""
+    return DarshanDocument([_log(log, merged) for log in examined])
+
+
+def _log(examined: Examined, merged: Sequence[Path] | None) -> LogDocument:
+    assert examined.log is not None
+    return LogDocument(
+        log=str(examined.log.path),
+        whole=examined.is_sound,
+        faults=[LogFaultDocument(fault.name, fault.text) for fault in examined.faults],
+        job=_job(examined.log.job),
+        analysis=examined.analysis,
+        merged=UNSET if merged is None else list(map(str, merged)),
+    )
+
+
+def _job(job: LogJob) -> LogJobDocument:
+    return LogJobDocument(*job)
+
+
+def of_programs(rows: Sequence[ProgramRow], copies: int) -> DarshanSummaryDocument:
+    """Return the document of the programs that wrote logs. copies: number of logs that are copies of others."""
+    counts = Counter(row.trust for row in rows)
+    return DarshanSummaryDocument(
+        summary=program_table_document.banner_of(rows, copies).line,
+        logs=sum(len(row.logs) for row in rows) + copies,
+        copies=copies,
+        programs=len(rows),
+        good=counts["good"],
+        part=counts["part"],
+        incomplete=counts["incomplete"],
+        unreadable=counts["unreadable"],
+        training=sum(row.training == "yes" for row in rows),
+        rows=[_row(row) for row in rows],
+    )
+
+
+def _row(row: ProgramRow) -> ProgramRowDocument:
+    error = None if row.error is None else str(row.error)
+    changed = {"logs": list(map(str, row.logs)), "faults": list(row.faults), "error": error}
+    return ProgramRowDocument(**row._asdict() | changed)
+
+
+def of_pair(a: Profile, b: Profile, compared: Similarity, known: Yardsticks) -> SimilarityDocument:
+    """Return the document of two programs. known: scores of published pairs."""
+    return SimilarityDocument(**_of_pair(a, b, compared, known))
+
+
+def _of_pair(a: Profile, b: Profile, compared: Similarity, known: Yardsticks) -> dict[str, Any]:
+    """Return the fields of PairScores."""
+    return {**structs.asdict(_scores(compared)), "a": _profile(a), "b": _profile(b), "published": _published(known)}
+
+
+def of_matrix(matrix: Matrix, known: Yardsticks) -> MatrixDocument:
+    """Return the document of a matrix. known: scores of published pairs."""
+    columns = [profile.title for profile in matrix.columns]
+    rows = [
+        MatrixRowDocument(
+            **structs.asdict(_profile(row.profile)),
+            scores=dict(zip(columns, row.scores, strict=True)),
+            left_out=row.left_out,
+            nearest=[columns[at] for at in row.nearest],
+            nearest_is_own=row.finds_own,
+            nearest_as_seen=[columns[at] for at in observed.nearest],
+            against={columns[at]: None if cell is None else _scores(cell) for at, cell in enumerate(row.cells)},
+        )
+        for row, observed in zip(matrix.rows, similarity.as_seen(matrix).rows, strict=True)
+    ]
+    return MatrixDocument([_profile(profile) for profile in matrix.columns], rows, _published(known))
+
+
+def _profile(profile: Profile) -> ProfileDocument:
+    return ProfileDocument(
+        title=profile.title,
+        kind=profile.kind,
+        application=profile.application,
+        source=profile.source,
+        ranks=profile.ranks,
+        factors={name: getattr(profile, name) for name in FACTORS},
+        octaves={name: _quantiles(getattr(profile, name)) for name in DISTRIBUTIONS},
+        notes=list(profile.notes),
+    )
+
+
+def _quantiles(distribution: RequestDistribution | None) -> QuantilesDocument | None:
+    if distribution is None or not len(distribution.at):
+        return None
+    return QuantilesDocument(*request_distance.quantiles(distribution, [0.05, 0.25, 0.5, 0.75, 0.95]))
+
+
+def _scores(compared: Similarity) -> ScoresDocument:
+    paper, pattern = compared.paper, compared.pattern
+    return ScoresDocument(
+        PaperScore(paper.cosine, list(paper.left_out)),
+        PatternScore(pattern.ratio, pattern.cosine, list(pattern.left_out)),
+        compared.factors,
+        {name: _distance(getattr(compared, name)) for name in DISTRIBUTIONS},
+    )
+
+
+def _distance(distance: Distance | None) -> DistanceDocument | None:
+    if distance is None:
+        return None
+    return DistanceDocument(distance.octaves, distance.closeness, request_distance.GRAINS[distance.grain])
+
+
+def _published(known: Yardsticks) -> PublishedDocument:
+    return PublishedDocument(*(PublishedScores(_range(yard.kindred), _range(yard.strangers)) for yard in known))
+
+
+def _range(scores: ScoreRange) -> ScoreRangeDocument:
+    return ScoreRangeDocument(*scores)
+
+
+def of_character(character: Character, content: str | None, checked: Checked | None) -> CharacterizeDocument:
+    """Return the document of a derived workload. content: YAML text; None if no workload was derived."""
+    return CharacterizeDocument(
+        logs=[str(path) for path in character.paths],
+        job=_job(character.log.job),
+        traced=character.derived.traced,
+        notes=character.notes,
+        against=character.derived.against,
+        roles=[RoleDocument(**row) for row in characterization_document.roles(character.derived.roles)],
+        estimates={key: EstimatedKey(*value) for key, value in character.derived.keys.items()},
+        auxiliary_files=[{**side.keys, "evidence": side.note} for side in character.derived.sides],
+        yaml=content,
+        check=None if checked is None else _check(checked),
+    )
+
+
+def _check(checked: Checked) -> EmulationCheckDocument:
+    verdict = checked.verdict
+    return EmulationCheckDocument(
+        **_of_pair(checked.log, checked.run, checked.compared, checked.known),
+        verdict=verdict.outcome,
+        exit_code=verdict.exit_code,
+        summary=check_document.banner_of(verdict, checked.run).line,
+        tolerance=verdict.tolerance,
+        similarity=verdict.similarity,
+        differing=verdict.differing,
+        not_compared=list(verdict.not_compared),
+        not_derived=NotDerivedDocument(*checked.absent),
+    )

@@ -1,0 +1,309 @@
+"""Derivation of the checkpoints and the auxiliary files of a program from its log."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc.analysis.log.requests import Requests
+from dlio_hpc.base.units import format_seconds, format_size
+from dlio_hpc.config.reader_keys import LARGEST_REQUEST
+from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue
+from dlio_hpc.programs.files.extents import usual
+from dlio_hpc.programs.files.file_stats import FileStats
+
+Floats = npt.NDArray[np.float64]
+
+# A checkpoint ends with a pause in writing of at least this share of the longest pause, and of at least this many
+# seconds. A second write to the beginning of a file within _HEADER_S completes the header of the file and does not
+# start another checkpoint.
+_PAUSES, _LEAST_PAUSE_S = 0.25, 0.01
+_HEADER_S = 1e-3
+# Requests of one size write checkpoints if they have at least this share of the bytes.
+_MAINLY = 0.8
+# Largest number of write requests that a workload lists.
+_MOST_WRITES = 64
+# Largest number of auxiliary files that a workload names. Programs with more files organise them in another way.
+MOST = 8
+
+
+class CheckpointWrites(NamedTuple):
+    """Checkpoints of a program. keys: keys of the `checkpoint` section of a workload. number: number of checkpoints."""
+
+    keys: dict[str, DerivedValue]
+    number: int
+
+
+class _Event(NamedTuple):
+    """One checkpoint. start: time in seconds of the first write of the checkpoint. files: the bytes that each file has
+    after the checkpoint, by rank and path. If writes leave gaps, as those of HDF5 do, the gaps are included. writes:
+    offset and size of the write requests to each file, in turn; empty if there is no trace.
+    """
+
+    start: float
+    files: dict[tuple[int, str], int]
+    writes: dict[tuple[int, str], list[tuple[int, int]]]
+
+
+def checkpoints(
+    files: Sequence[FileStats], requests: Requests | None, begins: Floats | None, epochs: int
+) -> CheckpointWrites | None:
+    """Derive the keys of the `checkpoint` section of a workload. files: files that hold checkpoints. begins: start of
+    each step of a rank in seconds; None if steps are unknown. epochs: number of epochs. Return None if no checkpoint
+    was written.
+    """
+    if not files:
+        return None
+    traced = _traced(files, requests) if requests is not None else []
+    events = traced or _counted(files)
+    if not events:
+        return None
+    ranks = {rank for event in events for rank, _ in event.files}
+    middle = sorted(events, key=lambda event: sum(event.files.values()))[len(events) // 2]
+    writer = min(rank for rank, _ in middle.files)
+    sizes = sorted(size for (rank, _), size in middle.files.items() if rank == writer)
+    if traced and requests is not None:
+        sizes = sorted([*sizes, *_untraced(files, requests, len(events))])
+    evidence = f"{len(events)} checkpoint(s) of {len(sizes)} file(s), {format_size(sum(sizes))}"
+    are_equal = len({tuple(sorted(event.files.values())) for event in events}) == 1
+    confidence: Confidence = "high" if traced and are_equal else "medium" if traced or len(events) > 1 else "low"
+    keys = {
+        "every_steps": _every(events, begins, epochs),
+        "files": DerivedValue(sizes[:100], confidence, evidence),
+        "transfer_size": _write_size(files, requests),
+        "by": DerivedValue("all" if len(ranks) > 1 else "root", confidence, f"{len(ranks)} rank(s) wrote checkpoints"),
+        "fsync": _fsync(files),
+        "read_back": _read_back(files),
+    }
+    return CheckpointWrites(keys | _irregular(events, sizes, keys["transfer_size"].value), len(events))
+
+
+def _irregular(events: Sequence[_Event], sizes: Sequence[int], usual_size: int) -> dict[str, DerivedValue]:
+    """Return the key `requests` if most checkpoints are a single file of the same requests, and these are not requests
+    of `usual_size` bytes from the beginning of the file to its end. Otherwise return an empty dict.
+    """
+    counts = Counter(tuple(writes) for event in events for writes in event.writes.values() if len(event.writes) == 1)
+    if not counts or len(sizes) != 1:
+        return {}
+    writes, count = counts.most_common(1)[0]
+    regular = tuple((at, min(usual_size, sizes[0] - at)) for at in range(0, sizes[0], usual_size))
+    is_possible = len(writes) <= _MOST_WRITES and all(
+        begin + size <= sizes[0] and size <= LARGEST_REQUEST for begin, size in writes
+    )
+    if 2 * count <= len(events) or writes == regular or not is_possible:
+        return {}
+    evidence = f"{count} of {len(events)} checkpoint(s) were written in these requests"
+    return {"requests": DerivedValue([list(request) for request in writes], "high", evidence)}
+
+
+def _placed(requests: Requests, writes: list[int]) -> list[tuple[int, int]]:
+    """Return offset and size of these writes. Offsets begin at 0: Darshan does not see every opening of a file, and
+    then goes on counting.
+    """
+    begin, length = requests.offset[writes], requests.length[writes]
+    return list(zip((begin - begin.min()).tolist(), length.tolist(), strict=True))
+
+
+def _traced(files: Sequence[FileStats], requests: Requests) -> list[_Event]:
+    """Return the checkpoints in a trace. A new checkpoint begins when a file is written from its beginning again, or
+    after a long pause in writing.
+    """
+    chosen = np.flatnonzero(requests.write & requests.on({file.path for file in files}) & (requests.length > 0))
+    chosen = chosen[np.argsort(requests.start[chosen], kind="stable")]
+    if not len(chosen):
+        return []
+    start, end = requests.start[chosen], np.maximum.accumulate(requests.end[chosen])
+    pauses = np.concatenate(([0.0], np.maximum(start[1:] - end[:-1], 0)))
+    taken = float(np.median(requests.end[chosen] - start))
+    limit = max(_PAUSES * float(pauses.max()), _LEAST_PAUSE_S, 2 * taken)
+    events: list[tuple[float, dict[tuple[int, str], list[int]]]] = []
+    for at, pause in zip(chosen.tolist(), pauses.tolist(), strict=True):
+        key = int(requests.rank[at]), requests.paths[requests.file[at]]
+        again = bool(events) and key in events[-1][1] and requests.offset[at] == 0 and pause > _HEADER_S
+        if not events or pause > limit or again:
+            events.append((float(requests.start[at]), {}))
+        events[-1][1].setdefault(key, []).append(at)
+    return [
+        _Event(
+            begin,
+            {key: _written(requests, writes) for key, writes in files.items()},
+            {key: _placed(requests, writes) for key, writes in files.items()},
+        )
+        for begin, files in events
+    ]
+
+
+def _written(requests: Requests, writes: list[int]) -> int:
+    """Return the bytes of a file after these writes. Writes to earlier places, as HDF5 makes them, show that the file
+    is filled in any order, and may have gaps.
+    """
+    begin, length = requests.offset[writes], requests.length[writes]
+    if (np.diff(begin) < 0).any():
+        return int((begin + length).max() - begin.min())
+    return int(length.sum())
+
+
+def _untraced(files: Sequence[FileStats], requests: Requests, number: int) -> list[int]:
+    """Return the sizes of the files of one checkpoint that the trace lacks because they were written through STDIO.
+    number: number of checkpoints. It is unknown which file belongs to which checkpoint. All checkpoints are assumed to
+    have the same number n of such files, and the n largest sizes among all such files are returned.
+    """
+    known = set(requests.paths)
+    sizes = sorted((_size(file) for file in files if file.path not in known), reverse=True)
+    return sizes[: max(1, round(len(sizes) / number))]
+
+
+def _size(file: FileStats) -> int:
+    """Return the size of a file in bytes, or the number of bytes written to it if that is smaller."""
+    return max(1, min(file.size, file.bytes_written))
+
+
+def _write_size(files: Sequence[FileStats], requests: Requests | None) -> DerivedValue:
+    """Return `checkpoint.transfer_size`: the request size that accounts for the most bytes written. If the trace lacks
+    most of the bytes written, return the mean request size.
+    """
+    lengths = np.empty(0, np.int64)
+    if requests is not None:
+        lengths = requests.length[requests.write & requests.on({file.path for file in files})]
+    written = sum(file.bytes_written for file in files)
+    size = min(usual(lengths), LARGEST_REQUEST)
+    if size and lengths.sum() > 0.5 * written:
+        share = float(lengths[lengths == size].sum() / lengths.sum())
+        evidence = f"{share:.0%} of bytes were written in requests of {size:,} B"
+        if share < _MAINLY:
+            mean = min(max(1, round(float(lengths.mean()))), LARGEST_REQUEST)
+            size, evidence = mean, f"{evidence}; mean size of all writes"
+        return DerivedValue(size, "high" if share >= _MAINLY else "low", evidence)
+    mean = round(written / max(1, sum(file.writes for file in files)))
+    return DerivedValue(max(1, min(mean, LARGEST_REQUEST)), "low", "mean size of all writes to the checkpoint files")
+
+
+def _counted(files: Sequence[FileStats]) -> list[_Event]:
+    """Return the checkpoints that the counters show. A checkpoint is a group of files whose first writes are close in
+    time. If there is only one group, the number of checkpoints is the number of times that its files were written
+    completely.
+    """
+    known = sorted((file for file in files if file.written_s is not None), key=lambda file: file.written_s or (0, 0))
+    begun = [file.written_s[0] for file in known if file.written_s is not None]
+    pauses = np.diff(begun)
+    limit = max(_PAUSES * float(pauses.max(initial=0.0)), _LEAST_PAUSE_S)
+    events: list[_Event] = []
+    for file, at in zip(known, begun, strict=True):
+        if not events or at - events[-1].start > limit:
+            events.append(_Event(at, {}, {}))
+        events[-1].files[max(file.rank, 0), file.path] = _size(file)
+    times = round(float(np.median([file.bytes_written / max(file.size, 1) for file in known]))) if known else 1
+    if times > 1 and len(events) == 1:
+        first, last = begun[0], max(file.written_s[1] for file in known if file.written_s is not None)
+        step = (last - first) / max(times - 1, 1)
+        events = [_Event(first + number * step, events[0].files, {}) for number in range(min(times, 1000))]
+    return events
+
+
+def _every(events: list[_Event], begins: Floats | None, epochs: int) -> DerivedValue:
+    """Return `checkpoint.every_steps`: the median number of steps between two checkpoints. The value is None if there
+    is one checkpoint after each epoch, or if the number is unknown.
+    """
+    if len(events) == epochs:
+        return DerivedValue(None, "medium", f"{len(events)} checkpoint(s) in {epochs} epoch(s): one after each epoch")
+    if len(events) < 2:
+        return DerivedValue(None, "unknown", "a single checkpoint has no interval")
+    starts = np.array([event.start for event in events])
+    evidence = f"{len(events)} checkpoints, every {format_seconds(float(np.median(np.diff(starts))))}"
+    if begins is None:
+        return DerivedValue(None, "unknown", f"{evidence}; the steps are unknown")
+    between = float(np.median(np.diff(np.searchsorted(begins, starts))))
+    return DerivedValue(max(1, round(between)), "medium", f"{evidence}, {between:.3g} bursts of reads between them")
+
+
+def _fsync(files: Sequence[FileStats]) -> DerivedValue:
+    syncs = sum(file.syncs for file in files)
+    return DerivedValue(syncs > 0, "high", f"{syncs} fsync call(s) on the checkpoint files")
+
+
+def _read_back(files: Sequence[FileStats]) -> DerivedValue:
+    read, written = sum(file.bytes_read for file in files), sum(file.bytes_written for file in files)
+    return DerivedValue(
+        read >= 0.5 * written, "high", f"of {format_size(written)} written, {format_size(read)} were read back"
+    )
+
+
+class AuxiliaryGroup(NamedTuple):
+    """An entry of `dataset.auxiliary_files`. keys: keys of the entry and their values. note: evidence for
+    these values.
+    """
+
+    keys: dict[str, Any]
+    note: str
+
+
+def sides(files: Sequence[FileStats], requests: Requests | None, ranks: int, steps: int | None) -> list[AuxiliaryGroup]:
+    """Return entries for the auxiliary files with the most bytes transferred, at most MOST (8). steps: number of steps
+    of a rank in the whole run; None if it is unknown.
+    """
+    made: list[AuxiliaryGroup] = []
+    taken: set[str] = set()
+    for file in sorted(files, key=lambda file: (-file.moved, file.path))[:MOST]:
+        made.append(_side(file, requests, ranks, steps, taken))
+        taken.add(made[-1].keys["name"])
+    return made
+
+
+def _side(file: FileStats, requests: Requests | None, ranks: int, steps: int | None, taken: set[str]) -> AuxiliaryGroup:
+    writes = file.bytes_written > file.bytes_read
+    count, moved = (file.writes, file.bytes_written) if writes else (file.reads, file.bytes_read)
+    ends = 0 if writes else _ends(file, requests)
+    count = max(count - ends, 1)
+    size = max(1, round(moved / count))
+    by_all = file.ranks > 1
+    per_rank = max(1, round(count / (min(file.ranks, ranks) if by_all else 1)))
+    per_step = steps is not None and steps > 4 and per_rank >= steps and _spread_out(file, requests)
+    times = max(1, round(per_rank / (steps or 1))) if per_step else per_rank
+    keys: dict[str, Any] = {"name": _name(file.path, taken), "bytes": size, "count": times}
+    keys["access"] = "write" if writes else "read"
+    keys["when"] = "step" if per_step else ("end" if writes else "start")
+    keys["by"] = "all" if by_all else "root"
+    if not writes and file.size > size:
+        keys["size"] = file.size
+        if per_step and file.size >= 4 * size:
+            keys["random"] = _is_random(file, requests)
+    if ends and not keys.get("random") and size * times == file.size:
+        keys["read_to_eof"] = True
+    verb = "write" if writes else "read"
+    return AuxiliaryGroup(keys, f"{count:,} {verb} request(s), mean size {format_size(size)}: {file.path}")
+
+
+def _ends(file: FileStats, requests: Requests | None) -> int:
+    """Return the number of reads that reached the end of the file and returned no bytes."""
+    if requests is None:
+        return 0
+    return int(np.count_nonzero(requests.on([file.path]) & ~requests.write & (requests.length == 0)))
+
+
+def _spread_out(file: FileStats, requests: Requests | None) -> bool:
+    """Return whether the requests to the file are spread over more than half of the traced time."""
+    span = file.read_s or file.written_s
+    if requests is None or span is None or not len(requests.start):
+        return False
+    return span[1] - span[0] > 0.5 * float(requests.end.max() - requests.start.min())
+
+
+def _is_random(file: FileStats, requests: Requests | None) -> bool:
+    if requests is None:
+        return False
+    mine = np.flatnonzero(requests.on([file.path]))
+    mine = mine[np.lexsort((requests.start[mine], requests.rank[mine]))]
+    behind = np.diff(requests.offset[mine]) >= 0
+    return bool(behind.mean() < 0.8) if len(behind) else False
+
+
+def _name(path: str, taken: set[str]) -> str:
+    """Return a valid name for an auxiliary file. If the name is already in `taken`, a number makes it unique."""
+    base = re.sub(r"[^A-Za-z0-9._-]", "_", path.rsplit("/", 1)[-1]).lstrip(".-")[:60] or "file"
+    name, number = base, 2
+    while name in taken:
+        name, number = f"{base}-{number}", number + 1
+    return name

@@ -1,0 +1,65 @@
+"""Report of a program whose reads do not look like those of a training program: its files by role."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from dlio_hpc.base.units import format_seconds, format_size
+from dlio_hpc.programs.characterize.characterize import Character
+from dlio_hpc.programs.files.file_roles import Role
+from dlio_hpc.programs.reports import characterization_banner, workload_yaml
+from dlio_hpc.reports.document import Document, Facts, Lines, Section, Table
+
+# Maximum number of example files per role.
+_NAMED = 3
+_HEADER = ("role", "files", "read", "written", "reads", "writes", "collective", "such as")
+
+
+def of_character(character: Character) -> Document:
+    """Return the report of a program: the bytes and requests of its files by role, and the signs that it is not a
+    training program.
+    """
+    job = character.log.job
+    rows = [
+        [
+            role["role"], f"{role['files']:,}", format_size(role["bytes_read"]), format_size(role["bytes_written"]),
+            *(f"{role[name]:,}" for name in ("reads", "writes", "collective")), role["examples"][0],
+        ]
+        for role in roles(character.derived.roles)
+    ]  # fmt: skip
+    return Document(
+        title=", ".join(path.name for path in character.paths),
+        subtitle=workload_yaml.clean(job.program),
+        banner=characterization_banner.of_character(character),
+        facts=[Facts("", [("ranks", str(job.ranks)), ("took", format_seconds(max(job.seconds, 0.0)))])],
+        sections=[
+            Section(
+                "Files by role",
+                [
+                    Table("", _HEADER, rows),
+                    Lines([f"not training: {reason}" for reason in character.derived.against], "yellow"),
+                ],
+            )
+        ],
+    )
+
+
+def roles(files: Sequence[Role]) -> list[dict[str, Any]]:
+    """Return one dict per role. It contains sums over the files with this role, and the names of the busiest of these
+    files. The role with the most bytes comes first.
+    """
+    groups: dict[str, list[Role]] = defaultdict(list)
+    for file in files:
+        groups[file.role].append(file)
+    rows = []
+    for name, members in groups.items():
+        sums = {
+            key: sum(getattr(role.file, key) for role in members)
+            for key in ("bytes_read", "bytes_written", "reads", "writes", "collective")
+        }
+        busiest = sorted(members, key=lambda role: -role.file.moved)[:_NAMED]
+        rows.append({
+            "role": name, "files": len(members), **sums, "why": busiest[0].why,
+            "examples": [workload_yaml.clean(role.file.path) for role in busiest],
+        })  # fmt: skip
+    return sorted(rows, key=lambda row: -row["bytes_read"] - row["bytes_written"])

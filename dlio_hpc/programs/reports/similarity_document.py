@@ -1,0 +1,108 @@
+"""Report of similarities: of two programs, with their factors and measures, or of a matrix of programs."""
+
+from collections.abc import Iterator, Sequence
+
+from dlio_hpc.programs.reports import similarity_banner
+from dlio_hpc.programs.reports import similarity_rows as rows
+from dlio_hpc.programs.similarity.io_profile import Profile
+from dlio_hpc.programs.similarity.similarity import Matrix, Similarity, Yardsticks
+from dlio_hpc.reports.document import Document, Facts, Lines, Picture, Pictures, Section, Table
+
+# Maximum number of columns of a matrix that has names as column headings. A larger matrix has numbers as column
+# headings.
+_NAMED = 6
+# Maximum number of characters of a row's title.
+_LETTERS = 20
+
+
+def of_pair(a: Profile, b: Profile, similarity: Similarity, known: Yardsticks) -> Document:
+    """Return the report on two programs. known: scores of published pairs of programs."""
+    notes = [f"Note on {letter}: {note}" for letter, profile in (("A", a), ("B", b)) for note in profile.notes]
+    distances = Facts("Whole distributions", list(rows.distances(a, b, similarity)))
+    return Document(
+        title="Similarity",
+        subtitle=f"{a.title} and {b.title}",
+        banner=similarity_banner.of_pair(similarity, known),
+        facts=[Facts(letter, _facts(profile)) for letter, profile in (("A", a), ("B", b))],
+        sections=[
+            Section("Factors", [Table("", rows.FACTOR_HEADER, rows.factors(similarity))], page_order=1),
+            Section(
+                "Measures",
+                [
+                    Lines([*notes, *rows.left_out(similarity)], "yellow"),
+                    Table("", rows.MEASURE_HEADER, rows.measures(similarity, known), legend=rows.LEGEND),
+                    distances,
+                    Lines([rows.APART] if rows.is_told_apart(similarity) else [], "dim"),
+                ],
+            ),
+            Section("Distributions", [Pictures("", lambda: _draw(a, b))], is_detail=True, page_order=2),
+        ],
+    )
+
+
+def _facts(profile: Profile) -> list[tuple[str, str]]:
+    application = profile.application or "not named"
+    return [("name", profile.title), ("program", application), ("source", rows.whose(profile))]
+
+
+def _draw(a: Profile, b: Profile) -> Iterator[Picture]:
+    from dlio_hpc.programs.reports import similarity_plots
+
+    return iter(similarity_plots.draw(a, b))
+
+
+def of_matrix(matrix: Matrix, known: Yardsticks) -> Document:
+    """Return the report on a matrix, which compares the program of each row with the program of each column. known:
+    scores of published pairs of programs.
+    """
+    yard = known.pattern
+    published = f"Same application: {rows.span(yard.kindred)}. Different applications: {rows.span(yard.strangers)}."
+    profiles = {profile.title: profile for profile in (*(row.profile for row in matrix.rows), *matrix.columns)}
+    notes = [f"Note on {title}: {note}" for title, profile in profiles.items() for note in profile.notes]
+    names = rows.names(matrix.columns)
+    heads = names if len(names) <= _NAMED else [str(number) for number in range(1, len(names) + 1)]
+    numbers = [] if heads == names else [f"{head:>2}  {name}" for head, name in zip(heads, names, strict=True)]
+    programs = [[title, rows.whose(profile)] for title, profile in profiles.items()]
+    return Document(
+        title="Similarity of programs",
+        subtitle=f"{len(matrix.rows)} programs against {len(matrix.columns)}",
+        banner=similarity_banner.of_matrix(matrix),
+        facts=[],
+        sections=[
+            Section(
+                "Pattern similarity; *: nearest",
+                [
+                    _scores(matrix, heads),
+                    Lines(numbers),
+                    Lines([*rows.matrix_left_out(matrix), *notes], "yellow"),
+                    Lines([rows.LEGEND, published], "dim"),
+                ],
+            ),
+            Section("The paper's cosine", [_cosines(matrix, heads)], is_detail=True),
+            Section("Programs", [Table("", ["program", "source"], programs)], is_detail=True),
+        ],
+        conclusion=rows.found_own(matrix),
+    )
+
+
+def _scores(matrix: Matrix, heads: Sequence[str]) -> Table:
+    titles = [_shortened(title) for title in rows.names([row.profile for row in matrix.rows])]
+    cells = [
+        [title, *rows.cells(row), rows.nearest(row, heads), rows.own(row)]
+        for title, row in zip(titles, matrix.rows, strict=True)
+    ]
+    return Table("", ["", *heads, "nearest", "is own"], cells)
+
+
+def _shortened(title: str) -> str:
+    """Return the title. If it is too long, return only its end, because many titles begin alike."""
+    return title if len(title) <= _LETTERS else f"...{title[3 - _LETTERS :]}"
+
+
+def _cosines(matrix: Matrix, heads: Sequence[str]) -> Table:
+    titles = rows.names([row.profile for row in matrix.rows])
+    cells = [
+        [title, *("-" if cell is None else rows.cosine(cell) for cell in row.cells)]
+        for title, row in zip(titles, matrix.rows, strict=True)
+    ]
+    return Table("", ["", *heads], cells)
