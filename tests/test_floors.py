@@ -12,9 +12,8 @@ import dlio_hpc
 _ROOT = Path(dlio_hpc.__file__).parent
 # From the ground up. A module may import from its own room and from those before it.
 _FLOORS = (
-    "errors", "yaml_words", "units", "key_texts", "key_faults", "redaction", "log_file", "document", "command", "files",
-    "results", "config", "plan", "darshan", "lustre", "core", "batch", "analysis", "records", "verdict", "json_schema",
-    "reports", "documents", "api", "cli", "__main__",
+    "base", "files", "results", "config", "plan", "darshan", "lustre", "core", "batch", "analysis", "records",
+    "verdict", "reports", "documents", "api", "programs", "cli", "__main__",
 )  # fmt: skip
 
 

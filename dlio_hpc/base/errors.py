@@ -93,13 +93,7 @@ def _of_environment(fault: Exception) -> InfrastructureError | None:
     """
     text = " ".join(str(fault).split())
     if isinstance(fault, ModuleNotFoundError):
-        package = (fault.name or "").partition(".")[0]
-        if package not in _DEPENDENCIES:
-            return None
-        return InfrastructureError(
-            f"{text}: {package} is not installed, or not for the version of {sys.executable}; check `python`, `setup` "
-            "and `environment` of the site profile, or install it with pip"
-        )
+        return _of_missing_module(fault, text)
     if isinstance(fault, RuntimeError) and "can't start new thread" in text:
         return InfrastructureError(f"{text}: the limit of processes is reached (ulimit -u, or pids.max of the cgroup)")
     is_of_loader = isinstance(fault, (ImportError, RuntimeError, ValueError)) or (
@@ -115,6 +109,25 @@ def _of_environment(fault: Exception) -> InfrastructureError | None:
     return InfrastructureError(
         f"a library cannot be used: {text}; load the modules that the package was built with (`setup` of the site "
         "profile), or install the package again"
+    )
+
+
+def _of_missing_module(fault: ModuleNotFoundError, text: str) -> InfrastructureError | None:
+    """Return the error for a missing package, or for a part of dlio-hpc that was left out. Return None for other
+    modules of dlio-hpc.
+    """
+    name = fault.name or ""
+    package = name.partition(".")[0]
+    if name.startswith("dlio_hpc.programs"):
+        return InfrastructureError(
+            "this installation has no folder dlio_hpc/programs, which analyses programs other than the benchmark; "
+            "install dlio-hpc again"
+        )
+    if package not in _DEPENDENCIES:
+        return None
+    return InfrastructureError(
+        f"{text}: {package} is not installed, or not for the version of {sys.executable}; check `python`, `setup` "
+        "and `environment` of the site profile, or install it with pip"
     )
 
 

@@ -121,6 +121,6 @@ def _described(character: "Character", as_json: bool) -> int:
 
 
 def _print_json(character: "Character", content: str | None, checked: "Checked | None") -> None:
-    from dlio_hpc.programs import documents as programs
+    from dlio_hpc.programs import documents
 
-    console.print_json(programs.of_character(character, content, checked))
+    console.print_json(documents.of_character(character, content, checked))

@@ -55,9 +55,9 @@ def darshan(logs: tuple[Path, ...], only: str | None, merge: bool, summary: bool
     paths = log_files.listed(logs)
     examined, code = _merged(paths, only, outputs) if merge else _apart(paths, only, outputs)
     if outputs.as_json:
-        from dlio_hpc.programs import documents as programs
+        from dlio_hpc.documents import logs as documents
 
-        console.print_json(programs.of_logs(examined, paths if merge else None))
+        console.print_json(documents.of_logs(examined, paths if merge else None))
     elif outputs.as_csv:
         from dlio_hpc.reports import log_rows
 

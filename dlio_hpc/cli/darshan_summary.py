@@ -27,9 +27,9 @@ def show(paths: tuple[Path, ...], outputs: Outputs) -> int:
         rows = program_table_document.ordered(list(program_table.rows(logs)))
     copies = len(logs) - sum(len(row.logs) for row in rows)
     if outputs.as_json:
-        from dlio_hpc.programs import documents as programs
+        from dlio_hpc.programs import documents
 
-        console.print_json(programs.of_programs(rows, copies))
+        console.print_json(documents.of_programs(rows, copies))
     elif outputs.as_csv:
         program_table_document.write_csv(rows, sys.stdout)
     outputs.present(lambda: program_table_document.of_rows(rows, copies))

@@ -80,9 +80,9 @@ def _pair(first: str, second: str, runs: Path, run: str | None, only: str | None
     compared = similarity.compare(a, b)
     known = similarity.yardsticks(compared.left_out)
     if outputs.as_json:
-        from dlio_hpc.programs import documents as programs
+        from dlio_hpc.programs import documents
 
-        console.print_json(programs.of_pair(a, b, compared, known))
+        console.print_json(documents.of_pair(a, b, compared, known))
     outputs.present(lambda: similarity_document.of_pair(a, b, compared, known))
     return 0
 
@@ -98,8 +98,8 @@ def _matrix(rows: "list[Profile]", columns: "list[Profile]", outputs: Outputs) -
     made = similarity.matrix(rows, columns)
     known = similarity.yardsticks(made.left_out)
     if outputs.as_json:
-        from dlio_hpc.programs import documents as programs
+        from dlio_hpc.programs import documents
 
-        console.print_json(programs.of_matrix(made, known))
+        console.print_json(documents.of_matrix(made, known))
     outputs.present(lambda: similarity_document.of_matrix(made, known))
     return 0

@@ -1,16 +1,12 @@
-"""JSON documents about the I/O of programs: Darshan logs, derived workloads, similarity, imported workloads."""
+"""JSON documents about programs: tables of programs, derived workloads, similarity."""
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType, structs
+from msgspec import Struct, structs
 
-from dlio_hpc.analysis.log.analyze import Examined
-from dlio_hpc.analysis.log.findings import Analysis
-from dlio_hpc.darshan.log import LogJob
-from dlio_hpc.darshan.log import Name as LogFaultName
+from dlio_hpc.documents.logs import LogJobDocument, of_job
 from dlio_hpc.documents.versioned import Versioned
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.characterize.evidence import Confidence
@@ -27,62 +23,6 @@ from dlio_hpc.records.outcomes import Outcome
 
 DistributionName = Literal["sizes", "volumes", "jumps"]
 DISTRIBUTIONS: tuple[DistributionName, ...] = ("sizes", "volumes", "jumps")
-
-
-class LogJobDocument(Struct, frozen=True):
-    """Job in which a Darshan log was recorded."""
-
-    uid: int
-    """Number of the user."""
-    id: int
-    """Number of the job in the batch system, or of the process."""
-    ranks: int
-    """Number of ranks."""
-    started: float
-    """Start, in seconds since 1970."""
-    ended: float
-    """End, in seconds since 1970; 0: not recorded."""
-    program: str
-    """Command line of the program."""
-    library: str
-    """Version of libdarshan."""
-    metadata: dict[str, str]
-    """Metadata of the log."""
-    mounts: dict[str, str]
-    """Types of file systems, by mount point."""
-
-
-class LogFaultDocument(Struct, frozen=True):
-    """Reason why a log, or a part of it, cannot be trusted."""
-
-    name: LogFaultName
-    """Kind of the fault."""
-    text: str
-    """Description."""
-
-
-class LogDocument(Struct, frozen=True):
-    """A Darshan log."""
-
-    log: str
-    """Path of the log."""
-    whole: bool
-    """True if the log is complete and its counters can be trusted."""
-    faults: list[LogFaultDocument]
-    """Faults of the log."""
-    job: LogJobDocument
-    """Job in which the log was recorded."""
-    analysis: Analysis | None
-    """I/O of the program; null: it cannot be told from the log."""
-    merged: list[str] | UnsetType = UNSET
-    """Paths of all logs of the program; only with --merge."""
-
-
-class DarshanDocument(Versioned, frozen=True):
-    """Darshan logs."""
-
-    logs: list[LogDocument]
-    """The logs; one for all with --merge. A log that cannot be read is absent; stderr has the reason."""
 
 
 class ProgramRowDocument(Struct, frozen=True):
@@ -401,27 +341,6 @@ class CharacterizeDocument(Versioned, frozen=True):
     """Comparison with a run; null: without --check."""
 
 
-def of_logs(examined: Sequence[Examined], merged: Sequence[Path] | None = None) -> DarshanDocument:
-    """Return the document of Darshan logs. merged: paths of the logs that were merged; None for --merge not given."""
-    return DarshanDocument([_log(log, merged) for log in examined])
-
-
-def _log(examined: Examined, merged: Sequence[Path] | None) -> LogDocument:
-    assert examined.log is not None
-    return LogDocument(
-        log=str(examined.log.path),
-        whole=examined.is_sound,
-        faults=[LogFaultDocument(fault.name, fault.text) for fault in examined.faults],
-        job=_job(examined.log.job),
-        analysis=examined.analysis,
-        merged=UNSET if merged is None else list(map(str, merged)),
-    )
-
-
-def _job(job: LogJob) -> LogJobDocument:
-    return LogJobDocument(*job)
-
-
 def of_programs(rows: Sequence[ProgramRow], copies: int) -> DarshanSummaryDocument:
     """Return the document of the programs that wrote logs. copies: number of logs that are copies of others."""
     counts = Counter(row.trust for row in rows)
@@ -520,7 +439,7 @@ def of_character(character: Character, content: str | None, checked: Checked | N
     """Return the document of a derived workload. content: YAML text; None if no workload was derived."""
     return CharacterizeDocument(
         logs=[str(path) for path in character.paths],
-        job=_job(character.log.job),
+        job=of_job(character.log.job),
         traced=character.derived.traced,
         notes=character.notes,
         against=character.derived.against,

@@ -1,0 +1,90 @@
+"""JSON documents of Darshan logs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import UNSET, Struct, UnsetType
+
+from dlio_hpc.analysis.log.analyze import Examined
+from dlio_hpc.analysis.log.findings import Analysis
+from dlio_hpc.darshan.log import LogJob
+from dlio_hpc.darshan.log import Name as LogFaultName
+from dlio_hpc.documents.versioned import Versioned
+
+
+class LogJobDocument(Struct, frozen=True):
+    """Job in which a Darshan log was recorded."""
+
+    uid: int
+    """Number of the user."""
+    id: int
+    """Number of the job in the batch system, or of the process."""
+    ranks: int
+    """Number of ranks."""
+    started: float
+    """Start, in seconds since 1970."""
+    ended: float
+    """End, in seconds since 1970; 0: not recorded."""
+    program: str
+    """Command line of the program."""
+    library: str
+    """Version of libdarshan."""
+    metadata: dict[str, str]
+    """Metadata of the log."""
+    mounts: dict[str, str]
+    """Types of file systems, by mount point."""
+
+
+class LogFaultDocument(Struct, frozen=True):
+    """Reason why a log, or a part of it, cannot be trusted."""
+
+    name: LogFaultName
+    """Kind of the fault."""
+    text: str
+    """Description."""
+
+
+class LogDocument(Struct, frozen=True):
+    """A Darshan log."""
+
+    log: str
+    """Path of the log."""
+    whole: bool
+    """True if the log is complete and its counters can be trusted."""
+    faults: list[LogFaultDocument]
+    """Faults of the log."""
+    job: LogJobDocument
+    """Job in which the log was recorded."""
+    analysis: Analysis | None
+    """I/O of the program; null: it cannot be told from the log."""
+    merged: list[str] | UnsetType = UNSET
+    """Paths of all logs of the program; only with --merge."""
+
+
+class DarshanDocument(Versioned, frozen=True):
+    """Darshan logs."""
+
+    logs: list[LogDocument]
+    """The logs; one for all with --merge. A log that cannot be read is absent; stderr has the reason."""
+
+
+def of_logs(examined: Sequence[Examined], merged: Sequence[Path] | None = None) -> DarshanDocument:
+    """Return the document of Darshan logs. merged: paths of the logs that were merged; None for --merge not given."""
+    return DarshanDocument([_log(log, merged) for log in examined])
+
+
+def _log(examined: Examined, merged: Sequence[Path] | None) -> LogDocument:
+    assert examined.log is not None
+    return LogDocument(
+        log=str(examined.log.path),
+        whole=examined.is_sound,
+        faults=[LogFaultDocument(fault.name, fault.text) for fault in examined.faults],
+        job=of_job(examined.log.job),
+        analysis=examined.analysis,
+        merged=UNSET if merged is None else list(map(str, merged)),
+    )
+
+
+def of_job(job: LogJob) -> LogJobDocument:
+    """Return the document of the job in which a log was recorded."""
+    return LogJobDocument(*job)
