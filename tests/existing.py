@@ -12,7 +12,7 @@ from PIL import Image
 
 from dlio_hpc.config.workload import Draft, Workload
 from dlio_hpc.core.formats.tfrecord import head, masked_crc
-from dlio_hpc.plan import dataset_scan, sample_index
+from dlio_hpc.dataset import dataset_scan, sample_index
 
 # Numbers of records of the files that the tests write: different ones, and none.
 COUNTS = (5, 9, 0, 3, 12, 1, 7)

@@ -17,6 +17,7 @@ from dlio_hpc.config import site
 from dlio_hpc.config.workload import load
 from dlio_hpc.core import content
 from dlio_hpc.core.checkpoint import Checkpoints
+from dlio_hpc.dataset import checkpoint_files
 from dlio_hpc.plan.plan import Run
 from tests import planning
 
@@ -31,7 +32,7 @@ def _made(folder: Path, keys: str) -> Run:
 def _written(run: Run, number: int, rank: int) -> Iterator[tuple[str, list[bytes]]]:
     """Yield the name of each file that a rank wrote, and the contents of its tensors."""
     assert run.workload.checkpoint is not None
-    for place, file in enumerate(run.workload.checkpoint.files_of(rank)):
+    for place, file in enumerate(checkpoint_files.of_rank(run.workload.checkpoint, rank)):
         begin = ((number * COMM.size + rank) * 1024 + place) << 44
         whole = b"".join(map(bytes, content.pieces(begin, file.size)))
         ends = np.cumsum(file.arrays).tolist()

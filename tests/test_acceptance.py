@@ -20,6 +20,7 @@ from dlio_hpc.base import document, units
 from dlio_hpc.base.units import Size
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import workload
+from dlio_hpc.dataset import checkpoint_files, resizing
 from dlio_hpc.documents import judgements
 from dlio_hpc.files import archive, filesystem, rundir, storage_proofs
 from dlio_hpc.plan import plan
@@ -499,9 +500,9 @@ def test_the_node_that_writes_least_is_compared_with_its_memory() -> None:
     job = _checkpoint_job("llama3_405b", 8, 64)
     checkpoint = workload.load("llama3_405b").checkpoint
     assert checkpoint is not None
-    last = sum(file.size for rank in range(448, 512) for file in checkpoint.files_of(rank))
-    assert last < checkpoint.size(512) / 8
-    for memory, verdict in ((last * 8 * 10 // 3, "pass"), (checkpoint.size(512) * 10 // 3, "fail")):
+    last = sum(file.size for rank in range(448, 512) for file in checkpoint_files.of_rank(checkpoint, rank))
+    assert last < checkpoint_files.size(checkpoint, 512) / 8
+    for memory, verdict in ((last * 8 * 10 // 3, "pass"), (checkpoint_files.size(checkpoint, 512) * 10 // 3, "fail")):
         runs = [structs.replace(job.measurements[0], storage=storage(1.0, 1, memory))]
         _, (check,) = _judge(structs.replace(job, measurements=tuple(runs)), {"min_checkpoint_over_memory": 3})
         assert check.outcome == verdict, check.text
@@ -512,7 +513,7 @@ def _checkpoint_job(name: str, nodes: int, ranks_per_node: int, *settings: str, 
     and fields of the run.
     """
     work = workload.load(name, settings)
-    work = plan.resolved(workload.resized(work, size, nodes * ranks_per_node) if size else work)
+    work = plan.resolved(resizing.resized(work, size, nodes * ranks_per_node) if size else work)
     outputs = rest.pop("outputs", "lustre /scratch")
     key = structs.replace(
         KEY, workload=work.name, nodes=nodes, ranks_per_node=ranks_per_node, file_system="none", outputs=outputs

@@ -16,6 +16,7 @@ from dlio_hpc.config import site, workload
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.workload import load
 from dlio_hpc.core import package_check
+from dlio_hpc.dataset import checkpoint_files
 from dlio_hpc.plan import cost, packages
 from dlio_hpc.programs.files import file_roles
 from tests import planning
@@ -69,7 +70,7 @@ def test_the_framework_itself_reads_what_is_written(tmp_path: Path, mode: str) -
     sizes = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) / 2
     keys = load("demo", (_MODEL % (mode, "fsync: true"),)).checkpoint
     assert keys is not None
-    assert keys.size(2) < sizes < keys.space(2)
+    assert checkpoint_files.size(keys, 2) < sizes < checkpoint_files.space(keys, 2)
 
 
 @pytest.mark.job
@@ -190,9 +191,15 @@ def test_a_package_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_file_without_a_model_has_tensors_of_64_mebibytes() -> None:
-    (file,) = Checkpoint(model_bytes=units.Size(150 << 20)).files_of(0)
+    (file,) = checkpoint_files.of_rank(Checkpoint(model_bytes=units.Size(150 << 20)), 0)
     assert file.arrays == (64 << 20, 64 << 20, 22 << 20)
-    assert [file.arrays for file in Checkpoint().files_of(0)] == [(1024,), (1024,), (4096,), (65536,), (4194304,)]
+    assert [file.arrays for file in checkpoint_files.of_rank(Checkpoint(), 0)] == [
+        (1024,),
+        (1024,),
+        (4096,),
+        (65536,),
+        (4194304,),
+    ]
 
 
 def test_space_is_reserved_for_headers(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from dlio_hpc.config import workload as workloads
 from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample
 from dlio_hpc.core import content
 from dlio_hpc.core.compression import compressibility
-from dlio_hpc.plan import plan
+from dlio_hpc.dataset import fingerprints
 from tests import written
 
 _RATIOS = st.floats(1, 6)
@@ -120,7 +120,7 @@ def test_another_ratio_is_another_dataset() -> None:
         workloads.load("demo", keys).dataset
         for keys in ((), ("dataset.compression_ratio=1.06",), ("dataset.compression_ratio=2",))
     ]
-    assert len({plan.fingerprint(dataset) for dataset in asked}) == 3
+    assert len({fingerprints.of(dataset) for dataset in asked}) == 3
 
 
 @pytest.mark.parametrize(

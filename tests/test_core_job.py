@@ -351,11 +351,11 @@ def test_requests_of_workers_of_a_stopped_run_are_those_of_its_steps(run: Run, s
 def test_ranks_may_read_what_another_node_wrote(tmp_path: Path) -> None:
     """The plan lets a rank of the next node read each share; the machine has one node, so no job runs."""
     from dlio_hpc.config.workload import load
-    from dlio_hpc.plan import plan
+    from dlio_hpc.dataset import rank_shares
 
     made = load("demo", ("reader.reorder_tasks=true",))
-    own = [plan.share(made.dataset.samples, 8, rank) for rank in range(8)]
-    assert [plan.positions(made, 8, rank, 4) for rank in range(8)] == own[4:] + own[:4]
+    own = [rank_shares.share(made.dataset.samples, 8, rank) for rank in range(8)]
+    assert [rank_shares.positions(made, 8, rank, 4) for rank in range(8)] == own[4:] + own[:4]
 
 
 def test_the_kernel_saw_every_byte(small: Path, tmp_path: Path) -> None:

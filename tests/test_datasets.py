@@ -17,8 +17,9 @@ from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.config import site, workload
 from dlio_hpc.core import auxiliary_files
 from dlio_hpc.core.verify_dataset import verify
+from dlio_hpc.dataset import dataset_folder, dataset_removal
 from dlio_hpc.files import rundir
-from dlio_hpc.plan import dataset, dataset_removal, plan
+from dlio_hpc.plan import plan
 from tests import planning, written
 from tests.conftest import Run
 
@@ -53,15 +54,15 @@ def _plan(folder: Path, *overrides: str) -> plan.Run:
 def _generated(folder: Path, *overrides: str, complete: bool = True) -> Path:
     """Write a dataset as the core leaves it."""
     run = _plan(folder, *overrides)
-    with dataset.owned(run):
-        dataset.begin(run)
-        for side in dataset.sides(run.workload.dataset):
-            with open(dataset.side_path(run, side), "wb") as file:
+    with dataset_folder.owned(run.stored):
+        dataset_folder.begin(run.stored)
+        for side in dataset_folder.sides(run.workload.dataset):
+            with open(dataset_folder.side_path(run.stored, side), "wb") as file:
                 auxiliary_files.write(file.fileno(), side)
-        for number in range(dataset.file_count(run.workload.dataset)):
-            written.write(dataset.file_path(run, number), run.workload.dataset, number)
+        for number in range(dataset_folder.file_count(run.workload.dataset)):
+            written.write(dataset_folder.file_path(run.stored, number), run.workload.dataset, number)
         if complete:
-            dataset.mark(run, complete=True)
+            dataset_folder.mark(run.stored, complete=True)
     return Path(run.dataset)
 
 
@@ -196,7 +197,7 @@ def test_the_list(run: Run, tmp_path: Path) -> None:
         (tmp_path / "data" / name).mkdir()
         (tmp_path / "data" / name / "dlio-dataset.json").write_text(content)
     (tmp_path / "data" / "other").mkdir()
-    with rundir.locked_file(dataset.lock_file(made)):
+    with rundir.locked_file(dataset_folder.lock_file(made)):
         listed = run("dlio-hpc", "datasets", "list", DLIO_HPC_DATA=str(tmp_path / "data"))
     assert listed.code == 2
     assert "foreign/dlio-dataset.json" in listed.err
@@ -221,7 +222,7 @@ def test_the_longest_names_fit_the_table(run: Run, tmp_path: Path) -> None:
         tmp_path, "dataset.format=tfrecord", "dataset.files=90071992547", "dataset.samples_per_file=77", steps
     )
     Path(run_of.dataset).mkdir(parents=True)
-    dataset.mark(run_of, complete=True)
+    dataset_folder.mark(run_of.stored, complete=True)
     _generated(tmp_path)
     listed = run("dlio-hpc", "datasets", "list", "-d", "data")
     assert max(map(len, listed.out.splitlines()[1:])) <= 100
@@ -257,7 +258,7 @@ def test_verify_tells_every_fault_and_ends_with_3(run: Run, tmp_path: Path) -> N
     (document,) = verified.json["datasets"]
     assert document["name"] == broken.name
     assert [fault["file"] for fault in document["faults"]] == ["00000002.csv"]
-    with rundir.locked_file(dataset.lock_file(half)):
+    with rundir.locked_file(dataset_folder.lock_file(half)):
         verified = run("dlio-hpc", "datasets", "verify", "-d", "data", half.name)
     assert verified.code == 3
     assert "a job is generating it" in verified.out
@@ -272,7 +273,7 @@ def test_verify_tells_every_fault_and_ends_with_3(run: Run, tmp_path: Path) -> N
 def test_removing_takes_the_dataset_and_nothing_else(run: Run, tmp_path: Path) -> None:
     side = "dataset.auxiliary_files=[{name: meta, bytes: 100}]"
     first, second = _generated(tmp_path, side), _generated(tmp_path, "dataset.format=csv")
-    (first / rundir.temporary_name(dataset.FINGERPRINT_FILE)).touch()
+    (first / rundir.temporary_name(dataset_folder.FINGERPRINT_FILE)).touch()
     size = sum(path.stat().st_size for path in first.iterdir())
     removal = run("dlio-hpc", "datasets", "remove", "-d", "data", first.name, "--dry-run")
     assert (removal.code, f"would free {size / 1024:.4g} KiB in 6 files" in removal.out) == (0, True)
@@ -282,7 +283,7 @@ def test_removing_takes_the_dataset_and_nothing_else(run: Run, tmp_path: Path) -
     assert f"{first}: freed" in removal.out
     assert "in 6 files" in removal.out
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == sorted(
-        (dataset.lock_file(second).name, second.name)
+        (dataset_folder.lock_file(second).name, second.name)
     )
     assert verify(second, quick=False).faults == ()
 
@@ -317,7 +318,7 @@ def test_what_is_not_ours_is_never_removed(run: Run, tmp_path: Path) -> None:
 def test_what_a_job_generates_is_left_alone(run: Run, tmp_path: Path) -> None:
     made, half = _generated(tmp_path, complete=False), _generated(tmp_path, "dataset.format=csv", complete=False)
     whole = _generated(tmp_path, "dataset.format=tfrecord")
-    with rundir.locked_file(dataset.lock_file(made)):
+    with rundir.locked_file(dataset_folder.lock_file(made)):
         removal = run("dlio-hpc", "datasets", "remove", "-d", "data", made.name)
         assert removal.code == 2
         assert "a job is generating the dataset in" in removal.err
@@ -337,7 +338,7 @@ def test_the_lock_of_another_user_counts() -> None:
     with tempfile.TemporaryDirectory() as name:  # tmp_path is its user's alone
         Path(name).chmod(0o777)
         made = _generated(Path(name), complete=False)
-        with rundir.locked_file(dataset.lock_file(made)):
+        with rundir.locked_file(dataset_folder.lock_file(made)):
             assert subprocess.run([sys.executable, "-c", program, made], check=False).returncode == 1
         assert subprocess.run([sys.executable, "-c", program, made], check=False).returncode == 0
 
@@ -363,22 +364,22 @@ def test_an_interrupted_removal_is_not_taken_for_whole(
         with pytest.raises(InfrastructureError, match="interrupted"):
             dataset_removal.remove(folder)
     assert len(list(folder.glob("0*"))) == max(0, 3 - after)
-    assert not dataset.is_complete(run)
-    assert dataset.is_unwritten(run)
+    assert not dataset_folder.is_complete(run.stored)
+    assert dataset_folder.is_unwritten(run.stored)
     assert dataset_removal.remove(folder)[0] == 4 - after
     assert not folder.exists()
 
 
 def test_a_disk_without_room_for_a_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = _generated(tmp_path)
-    write = dataset.write
+    write = dataset_folder.write
 
-    def full(where: Path, fingerprint: dataset.Fingerprint) -> None:
+    def full(where: Path, fingerprint: dataset_folder.Fingerprint) -> None:
         if (folder / "00000000.npz").exists():
             raise OSError(28, "No space left on device")
         write(where, fingerprint)
 
-    monkeypatch.setattr(dataset, "write", full)
+    monkeypatch.setattr(dataset_folder, "write", full)
     assert dataset_removal.remove(folder)[0] == 4
     assert not folder.exists()
 
@@ -390,23 +391,23 @@ def test_who_waited_for_a_dataset_that_was_removed_makes_it_anew(tmp_path: Path)
 
     def generate() -> None:
         waits.set()
-        with dataset.owned(run):
+        with dataset_folder.owned(run.stored):
             inside.set()
-            assert dataset.is_owned(folder)
-            dataset.begin(run)
+            assert dataset_folder.is_owned(folder)
+            dataset_folder.begin(run.stored)
 
     thread = threading.Thread(target=generate)
-    with rundir.locked_file(dataset.lock_file(folder)):
+    with rundir.locked_file(dataset_folder.lock_file(folder)):
         thread.start()
         waits.wait()
         assert not inside.wait(0.3)
         for path in folder.iterdir():
             path.unlink()
         folder.rmdir()
-        dataset.lock_file(folder).unlink()
+        dataset_folder.lock_file(folder).unlink()
     thread.join()
     assert inside.is_set()
-    assert dataset.read(folder) is not None
+    assert dataset_folder.read(folder) is not None
 
 
 def test_a_whole_dataset_of_another_user_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,17 +417,17 @@ def test_a_whole_dataset_of_another_user_is_found(tmp_path: Path, monkeypatch: p
     def forbidden(path: Path, *_: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(dataset, "make_lock", forbidden)
-    with dataset.owned(run):
-        assert dataset.is_complete(run)
-    dataset.write(folder, dataset.Fingerprint(run.fingerprint, run.workload.dataset, complete=False))
-    with pytest.raises(InfrastructureError, match="cannot use"), dataset.owned(run):
+    monkeypatch.setattr(dataset_folder, "make_lock", forbidden)
+    with dataset_folder.owned(run.stored):
+        assert dataset_folder.is_complete(run.stored)
+    dataset_folder.write(folder, dataset_folder.Fingerprint(run.fingerprint, run.workload.dataset, complete=False))
+    with pytest.raises(InfrastructureError, match="cannot use"), dataset_folder.owned(run.stored):
         pass
 
 
 def test_a_dataset_of_a_later_schema_is_left_alone(tmp_path: Path) -> None:
     folder = _generated(tmp_path)
-    note = folder / dataset.FINGERPRINT_FILE
+    note = folder / dataset_folder.FINGERPRINT_FILE
     note.write_bytes(note.read_bytes().replace(b'"schema": 1', b'"schema": 2'))
     with pytest.raises(ConfigError, match="schema"):
         dataset_removal.check(folder)

@@ -19,9 +19,10 @@ from dlio_hpc.config.workload import load
 from dlio_hpc.core import cache_accounting, clock, evaluation
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch
-from dlio_hpc.core.sample_layout import Places
+from dlio_hpc.dataset import planned_bytes
+from dlio_hpc.dataset.sample_layout import Places
 from dlio_hpc.files import filesystem, storage_proofs
-from dlio_hpc.plan import cost, planned_bytes
+from dlio_hpc.plan import cost
 from tests import planning
 from tests.conftest import Run
 

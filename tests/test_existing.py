@@ -25,9 +25,10 @@ from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.core.sample_layout import SampleLayout
-from dlio_hpc.plan import dataset_scan, existing_files, file_scans, plan, sample_index
-from dlio_hpc.plan.sample_order import IrregularFiles, Order
+from dlio_hpc.dataset import dataset_scan, existing_files, file_scans, fingerprints, rank_shares, sample_index
+from dlio_hpc.dataset.sample_layout import SampleLayout
+from dlio_hpc.dataset.sample_order import IrregularFiles, Order
+from dlio_hpc.plan import plan
 from tests import existing, rings
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
@@ -81,13 +82,13 @@ def _numbers(batches: Iterator[Batch], contents: list[bytes]) -> list[list[int]]
 
 def _check_epochs(loader: str, made: Workload, data: Path, contents: list[bytes], epochs: int = 2) -> None:
     """Check that ranks read each sample once an epoch, in the order of the epoch."""
-    steps = plan.steps_per_epoch(made, _RANKS)
+    steps = rank_shares.steps_per_epoch(made, _RANKS)
     loaders = [_open(loader, made, data, steps) for _ in range(_RANKS)]
     for epoch in range(epochs):
         order = Order(made.dataset, made.reader, epoch, ranks=_RANKS)
         everything = []
         for rank, opened in enumerate(loaders):
-            first, last = plan.positions(made, _RANKS, rank, 1)
+            first, last = rank_shares.positions(made, _RANKS, rank, 1)
             numbers = [
                 number for batch in _numbers(opened.epoch(order, first, last, steps), contents) for number in batch
             ]
@@ -186,7 +187,7 @@ def test_other_ways_to_read(tmp_path: Path, keys: dict[str, Any]) -> None:
         made = existing.scanned(data, tmp_path, existing.unscanned(kind, "**/*.*", **keys))
         if keys.get("shuffle", {}).get("ascending"):
             order = Order(made.dataset, made.reader, 0)
-            steps = plan.steps_per_epoch(made, 1)
+            steps = rank_shares.steps_per_epoch(made, 1)
             numbers = _numbers(_open("native", made, data, steps).epoch(order, 0, len(expected), steps), expected)
             assert sorted(n for batch in numbers for n in batch) == list(range(len(expected)))
         else:
@@ -302,7 +303,7 @@ def test_a_copy_has_the_same_fingerprint_and_other_files_another(tmp_path: Path)
     shutil.copytree(tmp_path / "data", tmp_path / "copy")
     existing.records(tmp_path / "other", [*files[:-1], [*files[-1], b"more"]])
     fingerprints = [
-        plan.fingerprint(existing.scanned(tmp_path / name, tmp_path, existing.unscanned("tfrecord", "*")).dataset)
+        fingerprints.of(existing.scanned(tmp_path / name, tmp_path, existing.unscanned("tfrecord", "*")).dataset)
         for name in ("data", "copy", "other")
     ]
     assert fingerprints[0] == fingerprints[1] != fingerprints[2]

@@ -9,8 +9,8 @@ import pytest
 
 from dlio_hpc.base import document, units
 from dlio_hpc.config import site
+from dlio_hpc.dataset import sample_index
 from dlio_hpc.files import rundir
-from dlio_hpc.plan import sample_index
 from dlio_hpc.results.run_result import Result, Summary
 from tests import existing, planning, straced
 from tests.conftest import Outcome, Run

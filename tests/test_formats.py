@@ -31,7 +31,7 @@ from dlio_hpc.core.formats.format import SampleReader
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch
-from dlio_hpc.core.sample_layout import Place, SampleLayout
+from dlio_hpc.dataset.sample_layout import Place, SampleLayout
 from tests import rings, written
 
 FILES, PER_FILE = 3, 5

@@ -11,7 +11,7 @@ from dlio_hpc.core import darshan_fd_gate
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.generate import generate
 from dlio_hpc.core.progress import Progress
-from dlio_hpc.plan import dataset
+from dlio_hpc.dataset import dataset_folder
 from tests.test_datasets import _plan
 
 
@@ -49,7 +49,7 @@ def test_under_darshan_files_are_generated_by_their_paths(
     monkeypatch.setattr(h5py, "File", recorded(h5py.File))
     generate(comm, run, Progress("generate", speaks=False), stop)  # type: ignore[arg-type]
     layout = run.workload.dataset
-    paths = {dataset.file_path(run, number) for number in range(layout.files)}
+    paths = {dataset_folder.file_path(run.stored, number) for number in range(layout.files)}
     by_python, by_hdf5 = opened.values()
-    assert paths | {dataset.side_path(run, side) for side in dataset.sides(layout)} <= by_python
+    assert paths | {dataset_folder.side_path(run.stored, side) for side in dataset_folder.sides(layout)} <= by_python
     assert by_hdf5 == (paths if kind == "hdf5" else set())

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dlio_hpc.base.errors import InfrastructureError
+from dlio_hpc.dataset import dataset_folder, dataset_removal
 from dlio_hpc.files import rundir
-from dlio_hpc.plan import dataset, dataset_removal
 from tests.conftest import BIN, Run
 from tests.test_datasets import _generated, _plan
 from tests.test_faults import _broken
@@ -56,13 +56,13 @@ def test_a_kill_while_the_first_mark_is_written_blocks_nothing(tmp_path: Path, r
     made = _plan(tmp_path)
 
     def begin() -> None:
-        with dataset.owned(made):
-            dataset.begin(made)
+        with dataset_folder.owned(made.stored):
+            dataset_folder.begin(made.stored)
 
     folder = Path(made.dataset)
     _killed(begin, "fsync")
     (rest,) = os.listdir(folder)
-    assert rest.startswith(f".{dataset.FINGERPRINT_FILE}.")
+    assert rest.startswith(f".{dataset_folder.FINGERPRINT_FILE}.")
     shown = run("dlio-hpc", "datasets", "list", "-d", "data")
     assert (shown.code, f"{folder.name} " in shown.out, "unfinished" in shown.out) == (0, True, True), shown
     (listed,) = run("dlio-hpc", "datasets", "list", "-d", "data", "--json").json["datasets"]
@@ -74,7 +74,7 @@ def test_a_kill_while_the_first_mark_is_written_blocks_nothing(tmp_path: Path, r
     assert (shown.code, folder.exists()) == (0, False), shown
     _killed(begin, "fsync")
     assert _generated(tmp_path) == folder
-    assert dataset.is_complete(made)
+    assert dataset_folder.is_complete(made.stored)
 
 
 def test_a_full_disk_while_the_first_mark_is_written_blocks_nothing(tiny: Path) -> None:
@@ -85,15 +85,15 @@ def test_a_full_disk_while_the_first_mark_is_written_blocks_nothing(tiny: Path) 
         _begun(made)
     filler.unlink()
     _generated(tiny)
-    assert dataset.is_complete(made)
+    assert dataset_folder.is_complete(made.stored)
     dataset_removal.remove(Path(made.dataset))
 
 
 def _begun(made: Any) -> None:
     """Call begin(), which finds room when it checks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dataset, "check_space", lambda *_: "")
-        dataset.begin(made)
+        patch.setattr(dataset_folder, "check_space", lambda *_: "")
+        dataset_folder.begin(made.stored)
 
 
 def _called(folder: Path, change: str, *arguments: object) -> subprocess.CompletedProcess[str]:

@@ -17,9 +17,9 @@ from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.core.loaders.tensorflow.records import Records
-from dlio_hpc.core.sample_layout import Places
-from dlio_hpc.plan import plan
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.dataset import rank_shares
+from dlio_hpc.dataset.sample_layout import Places
+from dlio_hpc.dataset.sample_order import Order
 from tests.conftest import Run
 
 
@@ -65,11 +65,11 @@ def test_batches_come_in_order_and_each_sample_once(
     threads = min(threads, ahead) if ahead else threads
     keys = Reader(batch_size=batch, read_threads=threads, prefetch=ahead, shuffle=Shuffle(True, True, 1))
     made = _workload(samples, keys)
-    steps = plan.steps_per_epoch(made, ranks)
+    steps = rank_shares.steps_per_epoch(made, ranks)
     order = Order(made.dataset, keys, 0)
     numbers: list[int] = []
     for rank in range(ranks):
-        first, last = plan.share(samples, ranks, rank)
+        first, last = rank_shares.share(samples, ranks, rank)
         reader = _Counting(pause=True)
         loader = NativeLoader(made, reader, 1000)
         got = [rows.view(np.uint64)[:, 0].tolist() for _, rows, *_ in loader.epoch(order, first, last, steps)]
@@ -109,7 +109,7 @@ def test_long_epochs_are_ordered_stretch_by_stretch(batch: int) -> None:
     made = _workload(50_000, Reader(batch_size=batch, read_threads=2, shuffle=Shuffle(True, True, 1)))
     loader = NativeLoader(made, _Counting(), 50_000)
     order = Order(made.dataset, made.reader, 0)
-    steps = plan.steps_per_epoch(made, 2)
+    steps = rank_shares.steps_per_epoch(made, 2)
     got = [rows.view(np.uint64)[:, 0].copy() for _, rows, *_ in loader.epoch(order, 0, 25_000, steps)]
     loader.close()
     assert [len(part) for part in got[:-1]] == [batch] * (steps - 1)

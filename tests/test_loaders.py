@@ -35,9 +35,9 @@ from dlio_hpc.core.loaders import pytorch_workers
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.core.sample_layout import Places, SampleLayout
-from dlio_hpc.plan import plan
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.dataset import rank_shares
+from dlio_hpc.dataset.sample_layout import Places, SampleLayout
+from dlio_hpc.dataset.sample_order import Order
 from tests import written
 
 pytestmark = pytest.mark.filterwarnings(
@@ -120,11 +120,11 @@ def _epoch(loader: str, made: Workload, folder: Path, epoch: int = 0) -> list[li
     places = SampleLayout(made.dataset).of(np.arange(made.dataset.samples, dtype=np.uint64))
     sizes = {place.sample: place.size for place in places}
     order = Order(made.dataset, made.reader, epoch, ranks=_RANKS)
-    steps = plan.steps_per_epoch(made, _RANKS)
+    steps = rank_shares.steps_per_epoch(made, _RANKS)
     ranks = []
     for rank in range(_RANKS):
         opened = _open(loader, made, folder, steps)
-        batches = opened.epoch(order, *plan.positions(made, _RANKS, rank, 1), steps)
+        batches = opened.epoch(order, *rank_shares.positions(made, _RANKS, rank, 1), steps)
         ranks.append(_numbers(batches, known, sizes))
         opened.close()
     return ranks
@@ -132,10 +132,10 @@ def _epoch(loader: str, made: Workload, folder: Path, epoch: int = 0) -> list[li
 
 def _expected(made: Workload, epoch: int = 0) -> list[list[list[int]]]:
     order, size = Order(made.dataset, made.reader, epoch, ranks=_RANKS), made.reader.batch_size
-    steps = plan.steps_per_epoch(made, _RANKS)
+    steps = rank_shares.steps_per_epoch(made, _RANKS)
     ranks = []
     for rank in range(_RANKS):
-        first, last = plan.positions(made, _RANKS, rank, 1)
+        first, last = rank_shares.positions(made, _RANKS, rank, 1)
         mine = order.samples(first, last).tolist()
         ranks.append([mine[step * size : (step + 1) * size] for step in range(steps)])
     return ranks
@@ -277,9 +277,9 @@ def test_the_null_format_goes_through_every_loader(loader: Any, threads: int) ->
     dataset = Dataset("null", 5, 7, Sample(bytes=Size(100)))
     keys = Reader(loader=loader, batch_size=4, read_threads=threads, shuffle=Shuffle(True, True, 1))
     made = Workload("w", dataset, reader=keys)
-    steps = plan.steps_per_epoch(made, _RANKS)
+    steps = rank_shares.steps_per_epoch(made, _RANKS)
     for rank in range(_RANKS):
-        first, last = plan.positions(made, _RANKS, rank, 1)
+        first, last = rank_shares.positions(made, _RANKS, rank, 1)
         opened = _open(loader, made, Path("/nowhere"), steps)
         batches = list(opened.epoch(Order(dataset, keys, 0), first, last, steps))
         opened.close()
@@ -323,7 +323,7 @@ def test_ahead_or_not_with_and_without_the_rest(tmp_path: Path, loader: Any, key
     _write(tmp_path, dataset)
     samples = _epoch(loader, made, tmp_path)
     assert samples == _expected(made)
-    assert sum(len(batch) for rank in samples for batch in rank) == plan.samples_per_epoch(made, _RANKS)
+    assert sum(len(batch) for rank in samples for batch in rank) == rank_shares.samples_per_epoch(made, _RANKS)
 
 
 def test_pytorch_without_workers_reads_each_batch_into_the_same_aligned_memory(tmp_path: Path) -> None:

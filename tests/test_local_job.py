@@ -17,8 +17,8 @@ import pytest
 
 from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.core import content
+from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.files import rundir
-from dlio_hpc.plan import dataset
 from tests.conftest import BIN, Run
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
@@ -810,7 +810,7 @@ def test_collecting_all_passes_over_what_still_runs(run: Run, small: Path, tmp_p
 
 def test_waiting_for_anothers_dataset_is_said(run: Run, small: Path, tmp_path: Path) -> None:
     folder = _generated(run, small)
-    with rundir.locked_file(dataset.lock_file(folder)):
+    with rundir.locked_file(dataset_folder.lock_file(folder)):
         job = run("dlio-submit", small, "-s", "local", "-d", "data", "--json").job
         out = Path(job["directory"]) / "job.out"
         deadline = time.monotonic() + 30

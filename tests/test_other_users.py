@@ -19,8 +19,9 @@ from dlio_hpc.core.generate import generate
 from dlio_hpc.core.procfs import ExcludedIO
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.verify_dataset import verify
+from dlio_hpc.dataset import dataset_folder, dataset_removal
 from dlio_hpc.files import rundir
-from dlio_hpc.plan import dataset, dataset_removal, plan
+from dlio_hpc.plan import plan
 from tests.conftest import Run
 from tests.test_datasets import _plan
 
@@ -109,7 +110,7 @@ def _plant(run: plan.Run, user: int, mode: int = 0o777) -> Path:
 
     def make() -> None:
         os.makedirs(folder)
-        dataset.write(folder, dataset.Fingerprint(run.fingerprint, run.workload.dataset, complete=False))
+        dataset_folder.write(folder, dataset_folder.Fingerprint(run.fingerprint, run.workload.dataset, complete=False))
         folder.chmod(mode)
 
     assert _as(user, make) == (0, "")
@@ -121,7 +122,7 @@ def _plant(run: plan.Run, user: int, mode: int = 0o777) -> Path:
 def test_a_planted_link_is_not_written_through(shared: Path, kind: str, name: str) -> None:
     run, precious = _of(shared, kind), _precious(shared)
     folder = _plant(run, _OTHER)
-    names = {"file": dataset.file_name(run.workload.dataset, 1), "side": "side-meta", "mark": None}
+    names = {"file": dataset_folder.file_name(run.workload.dataset, 1), "side": "side-meta", "mark": None}
     if (linked := names[name]) is not None:
         assert _as(_OTHER, lambda: (folder / linked).symlink_to(precious)) == (0, "")
     code, message = _as(_ME, lambda: _generate(run))
@@ -137,7 +138,7 @@ def test_a_link_in_my_own_unfinished_dataset_is_not_written_through(shared: Path
     """Others may have put the link there if the folder was made with a umask of 0."""
     run, precious = _of(shared, kind), _precious(shared)
     folder = _plant(run, _ME)
-    path = folder / dataset.file_name(run.workload.dataset, 1)
+    path = folder / dataset_folder.file_name(run.workload.dataset, 1)
     if link == "symbolic":
         _as(_OTHER, lambda: path.symlink_to(precious))
     elif link == "hard":
@@ -159,13 +160,13 @@ def test_links_in_the_place_of_folder_lock_and_temporary_names(shared: Path, wha
     if what == "folder":
         _as(_OTHER, lambda: folder.symlink_to(mine))
     elif what == "lock":
-        _as(_OTHER, lambda: dataset.lock_file(folder).symlink_to(shared / "mine" / "made"))
+        _as(_OTHER, lambda: dataset_folder.lock_file(folder).symlink_to(shared / "mine" / "made"))
     else:  # every name that this process could have made by its number
         _plant(run, _ME)
 
         def foretell() -> None:
             for number in range(os.getpid(), os.getpid() + 300):
-                (folder / f".{dataset.FINGERPRINT_FILE}.{number}.tmp").symlink_to(precious)
+                (folder / f".{dataset_folder.FINGERPRINT_FILE}.{number}.tmp").symlink_to(precious)
 
         assert _as(_OTHER, foretell) == (0, "")
     code, message = _as(_ME, lambda: _generate(run))
@@ -182,7 +183,7 @@ def test_what_my_group_shares_is_taken_over_where_that_was_asked_for(shared: Pat
 
     def begin() -> None:
         os.makedirs(run.dataset)
-        dataset.mark(run, complete=False)
+        dataset_folder.mark(run.stored, complete=False)
 
     assert _as(_OTHER, begin, _GROUP, umask=0o002) == (0, "")
     assert _as(_ME, lambda: _generate(run), _GROUP, umask=0o002) == (0, "")
@@ -195,7 +196,7 @@ def test_what_my_group_shares_is_taken_over_where_that_was_asked_for(shared: Pat
         code, message = _as(_ME, lambda: _generate(run), _GROUP, umask=0o002)
         assert (code, "belongs to user" in message) == (2, True), message
         dataset_removal.remove(Path(run.dataset))
-        dataset.lock_file(Path(run.dataset)).unlink(missing_ok=True)
+        dataset_folder.lock_file(Path(run.dataset)).unlink(missing_ok=True)
 
 
 def test_a_whole_dataset_of_another_user_is_still_read(shared: Path) -> None:
@@ -242,7 +243,7 @@ def test_outputs_are_written_to_a_folder_of_mine_alone(shared: Path, what: str) 
 def test_a_mark_that_is_no_file_holds_nobody_up(tmp_path: Path, run: Run, kind: str) -> None:
     folder = tmp_path / "data" / "odd"
     folder.mkdir(parents=True)
-    note = folder / dataset.FINGERPRINT_FILE
+    note = folder / dataset_folder.FINGERPRINT_FILE
     if kind == "pipe":
         os.mkfifo(note)
     elif kind == "endless":
@@ -258,7 +259,7 @@ def test_a_mark_that_promises_too_much_is_removed_and_verified_in_no_time(tmp_pa
     made = _plan(tmp_path, "dataset.files=1000000000000", "train.steps=1")
     folder = Path(made.dataset)
     folder.mkdir(parents=True)
-    dataset.write(folder, dataset.Fingerprint(made.fingerprint, made.workload.dataset, complete=True))
+    dataset_folder.write(folder, dataset_folder.Fingerprint(made.fingerprint, made.workload.dataset, complete=True))
     assert len(verify(folder, quick=True).faults) < 2000
     dataset_removal.remove(folder)
     assert not folder.exists()
@@ -269,16 +270,16 @@ def test_a_folder_that_is_swapped_while_it_is_removed(tmp_path: Path, monkeypatc
     made = _plan(tmp_path)
     _generate(made)
     folder, aside = Path(made.dataset), tmp_path / "aside"
-    begun = dataset.begun
+    begun = dataset_folder.begun
 
-    def swapped(path: Path, inside: Path | None = None) -> dataset.Fingerprint | None:
+    def swapped(path: Path, inside: Path | None = None) -> dataset_folder.Fingerprint | None:
         if inside is not None:
             folder.rename(aside)
             folder.mkdir()
             (folder / "00000000.npz").write_text("another one's")
         return begun(path, inside)
 
-    monkeypatch.setattr(dataset, "begun", swapped)
+    monkeypatch.setattr(dataset_folder, "begun", swapped)
     with pytest.raises(Exception, match="cannot remove"):
         dataset_removal.remove(folder)
     assert (folder / "00000000.npz").read_text() == "another one's"

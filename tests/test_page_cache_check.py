@@ -19,9 +19,9 @@ from dlio_hpc.config import reader_keys, site, workload
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.core import cache_facts, client_counters, page_cache, procfs, run_file_systems
 from dlio_hpc.darshan.log_verdict import Bytes, LogVerdict
+from dlio_hpc.dataset import rank_shares
 from dlio_hpc.files import block_devices, filesystem, storage_proofs
 from dlio_hpc.files.filesystem import FileSystem
-from dlio_hpc.plan import plan
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.records.job_outcome import RunOutcome
 from dlio_hpc.results.probe_result import ProbeRate, StorageProbe
@@ -681,7 +681,9 @@ def test_files_are_drawn_at_random_and_no_more_than_are_read(tmp_path: Path) -> 
     assert len(numbers) == len(paths) == 1024
     assert 400 < sum(number % 2 for number in numbers) < 624
     short = replace(made, workload=replace(made.workload, train=replace(made.workload.train, steps=2)))
-    assert len(run_file_systems._checked(short, "dataset", 4)) == plan.samples_per_epoch(short.workload, 4) < 1024
+    assert (
+        len(run_file_systems._checked(short, "dataset", 4)) == rank_shares.samples_per_epoch(short.workload, 4) < 1024
+    )
 
 
 def test_what_is_mounted_during_the_run_is_a_fact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

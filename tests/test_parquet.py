@@ -25,8 +25,9 @@ from dlio_hpc.core.formats.format import SampleReader
 from dlio_hpc.core.formats.parquet import layout, thrift
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch
-from dlio_hpc.core.sample_layout import SampleLayout
-from dlio_hpc.plan import plan, planned_bytes
+from dlio_hpc.dataset import planned_bytes
+from dlio_hpc.dataset.sample_layout import SampleLayout
+from dlio_hpc.plan import plan
 from tests import planning, written
 
 _COLUMNS = (

@@ -14,6 +14,7 @@ from dlio_hpc.config import shipped, site, workload
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Train, Workload
+from dlio_hpc.dataset import fingerprints, rank_shares
 from dlio_hpc.plan import plan, site_limits
 from dlio_hpc.plan.plan import Plan
 from tests import planning
@@ -26,7 +27,7 @@ def _workload(samples: int, batch: int, drop_last: bool = False, steps: int | No
 
 @given(st.integers(1, 10**6), st.integers(1, 1000))
 def test_shares_cover_every_position_once_and_are_even(samples: int, ranks: int) -> None:
-    shares = [plan.share(samples, ranks, rank) for rank in range(ranks)]
+    shares = [rank_shares.share(samples, ranks, rank) for rank in range(ranks)]
     assert shares[0][0] == 0
     assert shares[-1][1] == samples
     assert all(one[1] == other[0] for one, other in pairwise(shares))
@@ -41,27 +42,27 @@ def test_steps_and_samples_are_what_the_loop_does(
     samples: int, ranks: int, batch: int, drop_last: bool, cap: int | None
 ) -> None:
     made = _workload(samples, batch, drop_last, cap)
-    steps = plan.steps_per_epoch(made, ranks)
+    steps = rank_shares.steps_per_epoch(made, ranks)
     read = 0
     for rank in range(ranks):
-        first, last = plan.share(samples, ranks, rank)
+        first, last = rank_shares.share(samples, ranks, rank)
         for step in range(steps):
             size = min(first + (step + 1) * batch, last) - min(first + step * batch, last)
             assert size == batch or not drop_last
             read += size
-    assert plan.samples_per_epoch(made, ranks) == read
+    assert rank_shares.samples_per_epoch(made, ranks) == read
     if cap is None and not drop_last:
         assert read == samples
 
 
 def test_fingerprints_depend_on_the_geometry_alone() -> None:
     dataset = workload.load("demo").dataset
-    assert plan.fingerprint(dataset) == plan.fingerprint(replace(dataset)) == "122ee4f6c24a"
-    assert plan.fingerprint(dataset) != plan.fingerprint(replace(dataset, files=65))
-    assert plan.dataset_name(dataset) == "npz-64x4x1MiB-122ee4f6c24a"
+    assert fingerprints.of(dataset) == fingerprints.of(replace(dataset)) == "122ee4f6c24a"
+    assert fingerprints.of(dataset) != fingerprints.of(replace(dataset, files=65))
+    assert fingerprints.folder_name(dataset) == "npz-64x4x1MiB-122ee4f6c24a"
     sample = Sample(bytes=units.Size(100))
     divisions = [None, *((units.Size(size), units.Size(100 - size)) for size in (10, 20))]
-    assert len({plan.fingerprint(replace(dataset, sample=sample, arrays=arrays)) for arrays in divisions}) == 3
+    assert len({fingerprints.of(replace(dataset, sample=sample, arrays=arrays)) for arrays in divisions}) == 3
 
 
 def _make(request: planning.Request, *overrides: str) -> Plan:
@@ -157,8 +158,8 @@ from dlio_hpc.plan import plan
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.loader import in_steps
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.plan.sample_order import Order
-from dlio_hpc.core.sample_layout import SampleLayout
+from dlio_hpc.dataset.sample_order import Order
+from dlio_hpc.dataset.sample_layout import SampleLayout
 from tests import planning
 
 def begin(files):

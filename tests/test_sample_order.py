@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.core.loaders.loader import in_steps
-from dlio_hpc.core.sample_layout import SampleLayout
-from dlio_hpc.plan.sample_order import Order, mix, permute
+from dlio_hpc.dataset.sample_layout import SampleLayout
+from dlio_hpc.dataset.sample_order import Order, mix, permute
 
 
 def _dataset(files: int, samples_per_file: int) -> Dataset:
@@ -84,7 +84,7 @@ def test_places_are_uniform_and_neighbours_unrelated(count: int) -> None:
 def test_a_billion_samples_take_no_memory_and_no_time_of_set_up() -> None:
     program = """
 import resource, time
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.config.dataset_keys import Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Dataset

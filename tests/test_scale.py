@@ -18,9 +18,10 @@ from dlio_hpc.analysis import timeline_reader
 from dlio_hpc.base import document
 from dlio_hpc.config import site, workload
 from dlio_hpc.core import cache_accounting, distributions, disturbance, merge, page_cache, timeline
+from dlio_hpc.dataset import dataset_folder, rank_shares
+from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.files import rundir
-from dlio_hpc.plan import dataset, plan
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.plan import plan
 from dlio_hpc.results import run_result
 from tests import planning, recordings, straced, written
 from tests.bench import scaling
@@ -133,8 +134,8 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (run,) = _planned(folder, files).runs
             Path(run.dataset).mkdir(parents=True)
             for number in range(files):
-                written.write(dataset.file_path(run, number), run.workload.dataset, number)
-            dataset.mark(run, complete=True)
+                written.write(dataset_folder.file_path(run.stored, number), run.workload.dataset, number)
+            dataset_folder.mark(run.stored, complete=True)
     return folder
 
 
@@ -180,7 +181,7 @@ def test_a_node_forgets_what_it_reads_and_no_more_than_that(tmp_path: Path, way:
         dropped: list[int] = []
         read: set[int] = set()
         for rank in range(ranks_on_node):
-            first, last = plan.positions(made, 8, rank, ranks_on_node)
+            first, last = rank_shares.positions(made, 8, rank, ranks_on_node)
             node: Any = SimpleNamespace(size=ranks_on_node, rank=rank)
             mine = list(page_cache.files_of(node, made, order, first, last, steps))
             assert len(mine) <= steps * _BATCH

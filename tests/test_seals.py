@@ -13,8 +13,8 @@ from msgspec import structs
 
 from dlio_hpc.base.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun
 from dlio_hpc.batch import job_record
+from dlio_hpc.dataset import dataset_scan, sample_index
 from dlio_hpc.files import archive, rundir
-from dlio_hpc.plan import dataset_scan, sample_index
 from dlio_hpc.records import job_outcome
 from dlio_hpc.results import run_result
 from tests import existing, recordings

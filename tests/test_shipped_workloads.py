@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dlio_hpc.base import units
 from dlio_hpc.config import reader_keys, shipped, site
 from dlio_hpc.config.workload import Compute, load
-from dlio_hpc.plan import plan
+from dlio_hpc.dataset import rank_shares
 from tests import planning
 from tests.conftest import Run
 
@@ -64,7 +64,7 @@ def test_numbers_of_the_paper() -> None:
     assert cosmoflow.dataset.sample.size == 16 << 20
     assert cosmoflow.dataset.size == 2 << 40
     assert candle.dataset.size == 700 << 20
-    assert plan.steps_per_epoch(candle, 512) == 56
+    assert rank_shares.steps_per_epoch(candle, 512) == 56
     assert (ffn.dataset.samples, ffn.dataset.sample.array_shape) == (18678, (32, 32, 32))
     assert (ffn.train.steps, ffn.reader.batch_size) == (400, 32)
     tagger = load("cosmic_tagger").dataset
@@ -72,10 +72,14 @@ def test_numbers_of_the_paper() -> None:
     assert tagger.chunk_shape == (6400,), "the larger of the two that III.A.1 has requests of"
     assert load("imagenet").dataset.size == 256 << 30
     assert load("frnn").dataset.size == pytest.approx(2800 * 2 << 20, rel=0.001)
-    assert plan.steps_per_epoch(load("climate"), 512) == 1200
+    assert rank_shares.steps_per_epoch(load("climate"), 512) == 1200
     l2hmc = load("l2hmc")
     assert l2hmc.checkpoint is not None
-    assert (plan.steps_per_epoch(l2hmc, 512), l2hmc.checkpoint.every_steps, len(l2hmc.checkpoint.sizes)) == (150, 50, 4)
+    assert (rank_shares.steps_per_epoch(l2hmc, 512), l2hmc.checkpoint.every_steps, len(l2hmc.checkpoint.sizes)) == (
+        150,
+        50,
+        4,
+    )
 
 
 def test_tables_of_mlperf() -> None:

@@ -16,8 +16,9 @@ from dlio_hpc.config import site
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.core import clock, fio, page_cache, storage_probe
 from dlio_hpc.core.storage_probe import ThreadPart
+from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.files import filesystem, storage_proofs
-from dlio_hpc.plan import cost, dataset
+from dlio_hpc.plan import cost
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.records import job_outcome
 from dlio_hpc.reports import probe_rows
@@ -39,7 +40,7 @@ def _generated(folder: Path, *keys: str) -> ThreadPart:
     run = _plan(folder, "dataset.sample={bytes: 200000}", *keys).runs[-1]
     Path(run.dataset).mkdir(parents=True)
     for number in range(run.workload.dataset.files):
-        written.write(Path(dataset.file_path(run, number)), run.workload.dataset, number)
+        written.write(Path(dataset_folder.file_path(run.stored, number)), run.workload.dataset, number)
     return ThreadPart(run, 0, 1, 0)
 
 
@@ -95,7 +96,7 @@ def test_threads_begin_at_different_places(files: int, threads: int, shift: int)
 
 def test_files_that_are_gone_are_a_fault(tmp_path: Path) -> None:
     part = _generated(tmp_path)
-    Path(dataset.file_path(part.run, 3)).unlink()
+    Path(dataset_folder.file_path(part.run.stored, 3)).unlink()
     with pytest.raises(InvalidRun, match="may have been removed"):
         storage_probe._sequential(part, 1 << 20, clock.now() + 5)
 

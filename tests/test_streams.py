@@ -26,10 +26,11 @@ from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Train, Workload
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.native import NativeLoader
+from dlio_hpc.dataset import interleave, planned_bytes, rank_shares
+from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.files import rundir
-from dlio_hpc.plan import interleave, plan, planned_bytes, study, study_file
+from dlio_hpc.plan import study, study_file
 from dlio_hpc.plan.plan import Plan
-from dlio_hpc.plan.sample_order import Order
 from dlio_hpc.results.run_result import Result
 from tests import planning, straced, written
 from tests.conftest import BIN, Run
@@ -70,7 +71,7 @@ def read_ways(folder: Path, loader: str, begin: int, step: int) -> None:
 
 def _epoch(folder: Path, made: Workload, ranks: int, number: int) -> None:
     os.path.exists(folder / "way" / str(number))
-    steps = plan.steps_per_epoch(made, ranks)
+    steps = rank_shares.steps_per_epoch(made, ranks)
     order = Order(made.dataset, made.reader, 0, ranks=ranks)
     paths = partial(_path, folder / str(made.dataset.files))
     samples = 0
@@ -81,9 +82,11 @@ def _epoch(folder: Path, made: Workload, ranks: int, number: int) -> None:
             loader: Any = TensorFlowLoader(made, paths, whole=True)
         else:
             loader = NativeLoader(made, FORMATS["tfrecord"].reader(made, paths, None), steps)
-        samples += sum(len(batch.rows) for batch in loader.epoch(order, *plan.positions(made, ranks, rank, 1), steps))
+        samples += sum(
+            len(batch.rows) for batch in loader.epoch(order, *rank_shares.positions(made, ranks, rank, 1), steps)
+        )
         loader.close()
-    assert samples == plan.samples_per_epoch(made, ranks)
+    assert samples == rank_shares.samples_per_epoch(made, ranks)
 
 
 # Ranks, and ways to read fewer files than ranks, or to stop within files.
@@ -224,7 +227,7 @@ def test_what_is_read_beyond_the_samples_is_known_before(stored: Path, loader: s
     factors = []
     for number, (ranks, threads, files, shuffle, steps) in enumerate(_PARTS):
         made = _part(loader, threads, files, shuffle, steps)
-        planned = planned_bytes.planned(made, ranks, plan.samples_per_epoch(made, ranks))
+        planned = planned_bytes.planned(made, ranks, rank_shares.samples_per_epoch(made, ranks))
         # TensorFlow reads the byte before its first offset to check that it exists.
         requests = [request for request in read[number] if request.length > 1]
         assert _bytes(requests) == pytest.approx(planned * 2016 / 2000, abs=ranks * 2), _PARTS[number]
@@ -269,11 +272,11 @@ def test_ranks_share_files_and_every_sample_is_one_ranks(
         batch_size=batch, drop_last=drop_last,
     )  # fmt: skip
     made = replace(made, train=Train(steps=steps))
-    order, most = Order(made.dataset, made.reader, 1, ranks=ranks), plan.steps_per_epoch(made, ranks) * batch
-    shares = [order.samples(*plan.positions(made, ranks, rank, 1)) for rank in range(ranks)]
+    order, most = Order(made.dataset, made.reader, 1, ranks=ranks), rank_shares.steps_per_epoch(made, ranks) * batch
+    shares = [order.samples(*rank_shares.positions(made, ranks, rank, 1)) for rank in range(ranks)]
     assert sorted(sample for share in shares for sample in share.tolist()) == list(range(made.dataset.samples))
-    assert sum(min(len(share), most) for share in shares) == plan.samples_per_epoch(made, ranks)
-    assert max(map(len, shares)) == plan.largest_share(made, ranks)
+    assert sum(min(len(share), most) for share in shares) == rank_shares.samples_per_epoch(made, ranks)
+    assert max(map(len, shares)) == rank_shares.largest_share(made, ranks)
     if drop_last:
         assert min(map(len, shares)) >= most
     elif steps is None:
@@ -295,7 +298,7 @@ def test_parts_of_a_share_are_of_one_group_or_of_whole_groups(
 ) -> None:
     shares = min(shares, files)
     order = interleave.FileGroups(files, per_file, min(at_once, files), shares)
-    first, last = (bound * per_file for bound in plan.share(files, shares, share % shares))
+    first, last = (bound * per_file for bound in rank_shares.share(files, shares, share % shares))
     first = min(first + begin, last)
     last = min(first + length, last)
     parts = list(order.parts(first, last))

@@ -25,8 +25,9 @@ from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.plan import plan, run_plan, study, study_file
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.dataset import rank_shares
+from dlio_hpc.dataset.sample_order import Order
+from dlio_hpc.plan import run_plan, study, study_file
 from dlio_hpc.plan.study import Study
 from tests import written
 from tests.conftest import Run
@@ -83,7 +84,7 @@ def _compared(folder: Path, dataset: Dataset, **keys: Any) -> int:
     """Return the number of samples that one rank compared in an epoch."""
     in_memory = keys.pop("load", None) == "memory"
     workload = Workload("w", dataset, reader=Reader(batch_size=_BATCH, **keys))
-    steps = plan.steps_per_epoch(workload, 1)
+    steps = rank_shares.steps_per_epoch(workload, 1)
     loader = _open(workload, folder, steps)
     if in_memory:
         loader = MemoryLoader(workload, loader, steps, 1)

@@ -13,9 +13,10 @@ from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Train, Workload
 from dlio_hpc.core import darshan_workers
 from dlio_hpc.darshan import log_trust, worker_logs
+from dlio_hpc.dataset import rank_shares
+from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.files import rundir
-from dlio_hpc.plan import darshan_needs, plan
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.plan import darshan_needs
 from tests import planning
 from tests.standins import darshanlog
 from tests.standins.darshanlog import Traced
@@ -104,7 +105,7 @@ def test_a_trace_has_room_for_all_that_a_worker_reads(files: int, per_file: int,
     run = made.runs[0]
     need = darshan_needs.memory(made, run)
     assert need.trace_kib == need.wanted_kib < darshan_needs.most_trace_kib(made)
-    first, last = plan.positions(run.workload, 2, 0, 2)
+    first, last = rank_shares.positions(run.workload, 2, 0, 2)
     samples = Order(run.workload.dataset, run.workload.reader, 0, 0, 2).samples(first, last)
     mine = samples[np.arange(len(samples)) // 3 % 2 == 0]
     requests = np.bincount((mine // np.uint64(per_file)).astype(int)) * 20

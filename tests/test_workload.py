@@ -10,6 +10,7 @@ from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import reader_keys, shipped, site, workload
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.workload import Workload
+from dlio_hpc.dataset import fingerprints, resizing
 from dlio_hpc.plan import plan
 from tests import planning
 
@@ -116,9 +117,9 @@ def test_a_resized_dataset_keeps_the_sample_and_misses_the_size_by_less_than_a_f
     whole = Workload("w", Dataset("npz", files, samples, Sample(bytes=units.Size(sample))))
     if size < sample:
         with pytest.raises(ConfigError, match="is less than one sample"):
-            workload.resized(whole, size, ranks)
+            resizing.resized(whole, size, ranks)
         return
-    made = workload.resized(whole, size, ranks).dataset
+    made = resizing.resized(whole, size, ranks).dataset
     assert made.sample == whole.dataset.sample
     assert made.size <= size
     if made.files != files or size >= whole.dataset.size:
@@ -136,14 +137,14 @@ def test_a_resized_dataset_keeps_the_sample_and_misses_the_size_by_less_than_a_f
 def test_a_resized_shared_file_stays_one_file(samples: int, size: int, ranks: int) -> None:
     whole = Workload("w", Dataset("hdf5", 1, samples, Sample(bytes=units.Size(1000)), file_access="shared"))
     if size >= 1000:
-        made = workload.resized(whole, size, ranks).dataset
+        made = resizing.resized(whole, size, ranks).dataset
         assert made.files == 1
         assert 0 <= size - made.size < 1000
 
 
 def test_a_dataset_size_that_no_format_can_hold_is_refused() -> None:
     with pytest.raises(ConfigError, match="--dataset-size 8192 PiB: dataset too large"):
-        workload.resized(workload.load("demo"), 2**63, 1)
+        resizing.resized(workload.load("demo"), 2**63, 1)
 
 
 def test_framework_readers_choose_their_own_transfer_size() -> None:
@@ -348,7 +349,7 @@ def test_a_chunk_of_many_samples_may_be_too_large_for_a_smaller_file() -> None:
     with pytest.raises(
         ConfigError, match=r"--dataset-size 2 MiB: with fewer samples in a file, chunk: the shape \[4, 512, 512\]"
     ):
-        workload.resized(whole, 2 << 20, 1)
+        resizing.resized(whole, 2 << 20, 1)
 
 
 _RECORDS = (
@@ -392,4 +393,4 @@ def test_read_threads_can_be_swept_without_a_word_on_interleaving(tmp_path: Path
     request = planning.Request(tmp_path, data=tmp_path, walltime=units.walltime("7d"))
     planned = planning.make(made, site.load("local"), request).runs[1].workload
     assert planned.reader.interleave == threads
-    assert plan.fingerprint(planned.dataset) == plan.fingerprint(plan.resolved(workload.load(name)).dataset)
+    assert fingerprints.of(planned.dataset) == fingerprints.of(plan.resolved(workload.load(name)).dataset)

@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 from msgspec import Struct, structs
 
 from dlio_hpc.base.units import format_size
+from dlio_hpc.dataset import minimum_size
 from dlio_hpc.files import storage_proofs
 from dlio_hpc.files.storage_proofs import COUNTED, MEMORY, Proofs
-from dlio_hpc.plan import dataset_size
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.probe_result import StorageProbe
 from dlio_hpc.results.run_result import Epoch, EvaluationSummary, RestoreSummary, Result
@@ -19,7 +19,7 @@ Outcome = Literal["storage", "cached", "unknown", "nothing read"]
 # Largest share of an epoch's bytes from memory with which a run still counts as a measurement of storage.
 LIMIT = 0.10
 # Smallest size of a dataset that MLPerf Storage allows, as a multiple of the memory of all nodes together.
-ENOUGH = dataset_size.TIMES_MEMORY
+ENOUGH = minimum_size.TIMES_MEMORY
 # A run that is faster than the probe's loop with O_DIRECT by more than this factor is in doubt, unless its bytes were
 # counted. The factor covers the noise between the probe and the run.
 FASTER = 1.25

@@ -28,10 +28,12 @@ from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.config.site import Remote, Site
 from dlio_hpc.darshan import log_verdict
 from dlio_hpc.darshan import setup as darshan
+from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.dataset.dataset_folder import StoredDataset
 from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.lustre import lfs
-from dlio_hpc.plan import cost, dataset, packages, packing, plan, site_limits
-from dlio_hpc.plan.plan import Plan, Run
+from dlio_hpc.plan import cost, packages, packing, plan, site_limits
+from dlio_hpc.plan.plan import Plan
 from dlio_hpc.plan.study import JobRequest, PartRequest
 from dlio_hpc.results import run_result
 
@@ -70,7 +72,7 @@ def _look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[Preflight
     yield from _guarded("submission", lambda: _submission(plans))
     yield from _guarded("folders", lambda: _folders(plans))
     for folder in made.folders:
-        yield from _storage(made.site, folder, [run for run in needed if run.data == folder])
+        yield from _storage(made.site, folder, [run.stored for run in needed if run.data == folder])
     yield from _guarded("batch system", lambda: _batch_system(made))
     yield from _guarded("preload", lambda: _preload(made))
     if made.site.container is not None:
@@ -81,9 +83,9 @@ def _look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[Preflight
         yield from _guarded("launch", lambda: _launch(made, packages.measured(plans), patience_s))
 
 
-def _storage(site: Site, folder: str, needed: Sequence[Run]) -> Iterator[PreflightFinding]:
+def _storage(site: Site, folder: str, needed: Sequence[StoredDataset]) -> Iterator[PreflightFinding]:
     """Check the file system under test, which is the file system that holds `folder`: its kind, layout, storage
-    targets, space and quotas. needed: runs whose datasets must fit on the file system.
+    targets, space and quotas. needed: datasets that must fit on the file system.
     """
     asked = site.layout
     checks: tuple[tuple[str, Callable[[], Iterator[PreflightFinding]]], ...] = (
@@ -145,7 +147,7 @@ def _folders(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
     for fault in faults:
         yield PreflightFinding("fault", "folders", fault, InfrastructureError.exit_code)
     if not faults:
-        has_data = any(dataset.writes(run) for job_plan in plans for run in job_plan.runs)
+        has_data = any(run.writes() for job_plan in plans for run in job_plan.runs)
         names = "data, runs and archives" if has_data else "runs and archives"
         yield PreflightFinding("ok", "folders", f"the folders for {names} are writable")
 
@@ -197,11 +199,11 @@ def _targets(asked: Layout | None, folder: str) -> Iterator[PreflightFinding]:
         )
 
 
-def _space(folder: str, needed: Sequence[Run]) -> Iterator[PreflightFinding]:
-    yield PreflightFinding("ok", "space", dataset.check_space(needed, filesystem.existing(Path(folder))))
+def _space(folder: str, needed: Sequence[StoredDataset]) -> Iterator[PreflightFinding]:
+    yield PreflightFinding("ok", "space", dataset_folder.check_space(needed, filesystem.existing(Path(folder))))
 
 
-def _quota(folder: str, needed: Sequence[Run]) -> Iterator[PreflightFinding]:
+def _quota(folder: str, needed: Sequence[StoredDataset]) -> Iterator[PreflightFinding]:
     """Check that the datasets fit into the quotas of the user, of the folder's group and of the folder's project."""
     file_system = filesystem.of(Path(folder))
     if not file_system.is_lustre:
@@ -223,14 +225,14 @@ def _group(path: Path) -> str:
         return str(path.stat().st_gid)
 
 
-def _owner_quota(needed: Sequence[Run], option: str, owner: str, name: str, path: Path) -> PreflightFinding:
+def _owner_quota(needed: Sequence[StoredDataset], option: str, owner: str, name: str, path: Path) -> PreflightFinding:
     try:
         kept = lfs.quota(option, name, path)
     except Unanswered as fault:
         return PreflightFinding("note", "quota", f"{owner}: unknown, {fault}", untried=f"quota of {owner}")
     if kept is None:
         return PreflightFinding("ok", "quota", f"{owner}: no quota")
-    wanted, files = dataset.needs_of_all(needed)
+    wanted, files = dataset_folder.needs_of_all(needed)
     for need, used, most, unit in (
         (wanted, kept.used_bytes, kept.most_bytes, "bytes"),
         (files, kept.used_files, kept.most_files, "files"),

@@ -20,7 +20,7 @@ from dlio_hpc.batch.job_state import refresh
 from dlio_hpc.batch.schedulers import SCHEDULERS, After, common, local
 from dlio_hpc.darshan import setup
 from dlio_hpc.files import filesystem, rundir, safe_folders
-from dlio_hpc.plan import dataset, notes, packages, site_limits
+from dlio_hpc.plan import notes, packages, site_limits
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.plan.study import Study
 
@@ -230,7 +230,7 @@ def _keep_indices(plan: Plan) -> None:
     """Write the indices of the existing datasets that the job reads."""
     scans = [run.workload.dataset.scan for run in plan.runs]
     for index in dict.fromkeys(scan.index for scan in scans if scan is not None):
-        from dlio_hpc.plan import sample_index  # imports numpy
+        from dlio_hpc.dataset import sample_index  # imports numpy
 
         sample_index.write(index)
 
@@ -281,7 +281,7 @@ def unwritable_folders(plans: Sequence[Plan], with_data: bool = True) -> list[st
     """
     options = {os.path.dirname(plan.directory): "runs" for plan in plans} | {plan.archive: "archive" for plan in plans}
     if with_data:
-        written = [run.data for plan in plans for run in plan.runs if dataset.writes(run)]
+        written = [run.data for plan in plans for run in plan.runs if run.writes()]
         option = "data" if len(plans[0].folders) == 1 else "ab"
         options = dict.fromkeys(written, option) | options
     reasons = {folder: why for folder in options if (why := filesystem.unwritable(folder)) is not None}

@@ -16,6 +16,8 @@ from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, U
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, CommandGroup, argument, option
 from dlio_hpc.config import site
+from dlio_hpc.dataset import dataset_folder, dataset_removal
+from dlio_hpc.dataset.dataset_folder import FINGERPRINT_FILE, Fingerprint
 from dlio_hpc.documents.files import (
     DatasetsDocument,
     DatasetsRemoveDocument,
@@ -26,8 +28,7 @@ from dlio_hpc.documents.files import (
     RemovedDataset,
     VerifiedDataset,
 )
-from dlio_hpc.plan import dataset, dataset_removal, plan
-from dlio_hpc.plan.dataset import FINGERPRINT_FILE, Fingerprint
+from dlio_hpc.plan import plan
 
 _DATA = option("-d", "--data", type=PATH, metavar="DIR", help="Folder of datasets. Default: the site's.")
 _SITE = option(
@@ -166,7 +167,7 @@ def _folders(where: Path) -> list[Path]:
     written. Return an empty list if `where` does not exist.
     """
     try:
-        return sorted(path for path in where.iterdir() if _is_marked(path) or dataset.is_debris(path))
+        return sorted(path for path in where.iterdir() if _is_marked(path) or dataset_folder.is_debris(path))
     except FileNotFoundError:
         return []
     except OSError as fault:
@@ -204,9 +205,9 @@ def _look(folder: Path) -> _StoredDataset:
     """Return the state of the dataset in a folder. Raise ConfigError if the folder is not a dataset folder, and
     InfrastructureError if this user has no permission to read it.
     """
-    known = dataset.begun(folder)
+    known = dataset_folder.begun(folder)
     state: DatasetState = "complete" if known is not None and known.complete else "unfinished"
-    if state == "unfinished" and dataset.is_owned(folder):
+    if state == "unfinished" and dataset_folder.is_owned(folder):
         state = "generating"
     dated = folder if known is None else folder / FINGERPRINT_FILE
     try:
@@ -225,9 +226,9 @@ def _listed(stored: _StoredDataset) -> ListedDataset:
         listed,
         format=layout.format,
         compression=layout.compression,
-        files=dataset.file_count(layout),
+        files=dataset_folder.file_count(layout),
         samples_per_file=layout.samples_per_file,
-        bytes=dataset.payload(layout),
+        bytes=dataset_folder.payload(layout),
         fingerprint=stored.known.fingerprint,
     )
 
@@ -262,7 +263,7 @@ def _cells(stored: _StoredDataset) -> tuple[str, ...]:
     return (
         layout.format + packed,
         files,
-        units.format_size(dataset.payload(stored.known.dataset)),
+        units.format_size(dataset_folder.payload(stored.known.dataset)),
         stored.state,
         made,
     )

@@ -7,8 +7,8 @@ from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import JSON, SETTINGS, argument, option
 from dlio_hpc.config import workload as workloads
-from dlio_hpc.plan import dataset_size
-from dlio_hpc.plan.dataset_size import STEPS, TIMES_MEMORY
+from dlio_hpc.dataset import minimum_size
+from dlio_hpc.dataset.minimum_size import STEPS, TIMES_MEMORY
 
 
 @click.command(context_settings=SETTINGS)
@@ -30,7 +30,7 @@ def datasize(workload: str, nodes: int, ppn: int, memory: str, settings: tuple[s
         raise ConfigError(f"--memory {memory}: {fault}") from fault
     if size < 1:
         raise ConfigError("--memory must be the memory of a node, such as 512GiB")
-    made = dataset_size.smallest(workloads.load(workload, settings), nodes, ppn, size)
+    made = minimum_size.smallest(workloads.load(workload, settings), nodes, ppn, size)
     if as_json:
         from dlio_hpc.documents.planned import DatasizeDocument
 

@@ -14,6 +14,7 @@ from dlio_hpc.cli.verbs import JSON, OUTPUT, SETTINGS, argument, option
 from dlio_hpc.config import workload
 from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.config.dlio_benchmark.source import is_override
+from dlio_hpc.dataset import checkpoint_files
 
 if TYPE_CHECKING:
     from dlio_hpc.config.dlio_benchmark.importing import Imported
@@ -129,7 +130,7 @@ def _data(made: workload.Workload) -> str:
     """Return the format and the size of a workload's dataset, or the size of its checkpoints if it has no dataset."""
     if made.checkpoint is not None and (state := made.checkpoint.state) is not None:
         ranks = state.parallelism.ranks
-        return f"checkpoints, {ranks} ranks, {units.format_size(made.checkpoint.size(ranks))}"
+        return f"checkpoints, {ranks} ranks, {units.format_size(checkpoint_files.size(made.checkpoint, ranks))}"
     return f"{made.dataset.format}, {units.format_size(made.dataset.size)}"
 
 

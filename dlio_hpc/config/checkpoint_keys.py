@@ -1,13 +1,11 @@
-"""The keys of a workload's `checkpoint`, as frozen structs, and the files that follow from them."""
+"""The keys of a workload's `checkpoint`, as frozen structs."""
 
-import functools
 from typing import Literal
 
 from msgspec import Struct, structs
 
 from dlio_hpc.base import units
 from dlio_hpc.base.document import refuse
-from dlio_hpc.config import model_states
 from dlio_hpc.config.model_states import (
     MODELS,
     Model,
@@ -15,7 +13,6 @@ from dlio_hpc.config.model_states import (
     ModelState,
     Parallelism,
     Precision,
-    StateFile,
     Zero,
 )
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST
@@ -25,8 +22,6 @@ _PAPER_FILES = tuple(map(units.Size, (1024, 1024, 4096, 65536, 4194304)))
 # Largest tensor of a file whose tensors do not follow from a model. 64 MiB is the size of a matrix of 4096 x 4096 in
 # single precision.
 TENSOR = 64 << 20
-# Upper limits of the bytes that frameworks add to a file, and to a tensor. HDF5's groups and DCP's .metadata add most.
-_FILE_HEADERS, _TENSOR_HEADERS = 16 << 10, 6 << 10
 
 Mode = Literal["posix", "torch", "torch_distributed", "keras"]
 
@@ -181,41 +176,6 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
             return structs.replace(self, model=state.model, parallelism=state.parallelism, zero=state.zero)
         return self if self.model_bytes is not None else structs.replace(self, files=self.sizes)
 
-    def files_of(self, rank: int) -> list[StateFile]:
-        """Return the files of a checkpoint that `rank` writes. Without a model, a file has tensors of 64 MiB, and one
-        with the rest.
-        """
-        if (state := self.state) is not None:
-            return model_states.files(state, rank)
-        if rank and self.by == "root":
-            return []
-        return [StateFile(f"rank{rank:05}-{number}", _tensors(size)) for number, size in enumerate(self.sizes)]
-
-    def size(self, ranks: int) -> int:
-        """Return the bytes of a checkpoint that `ranks` ranks write."""
-        return _size(self, ranks)
-
-    def space(self, ranks: int) -> int:
-        """Return the bytes that a checkpoint of `ranks` ranks takes on storage at most, with a framework's headers."""
-        return _size(self, ranks) + (0 if self.mode == "posix" else _headers(self, ranks))
-
     def written(self, size: int) -> int:
         """Return the number of bytes that are written to a file of `size` bytes."""
         return sum(length for _, length in self.requests) or size
-
-
-def _tensors(size: int) -> tuple[int, ...]:
-    """Return the bytes of the tensors into which a file of `size` bytes is divided."""
-    whole, rest = divmod(size, TENSOR)
-    return (TENSOR,) * whole + (rest,) * bool(rest)
-
-
-@functools.lru_cache(maxsize=64)
-def _size(checkpoint: Checkpoint, ranks: int) -> int:
-    return sum(file.size for rank in range(ranks) for file in checkpoint.files_of(rank))
-
-
-@functools.lru_cache(maxsize=64)
-def _headers(checkpoint: Checkpoint, ranks: int) -> int:
-    files = [file for rank in range(ranks) for file in checkpoint.files_of(rank)]
-    return sum(_FILE_HEADERS + _TENSOR_HEADERS * len(file.arrays) for file in files)

@@ -1,15 +1,12 @@
-"""Checkpoint files of large language models: the number and the sizes of the files that each rank writes follow from
-the model's architecture and from the way in which training divides the model among ranks.
+"""Large language models whose state is written as a checkpoint, and how training divides them among ranks.
 
-The rules are those of dlio_benchmark (argonne-lcf/dlio_benchmark, revision e1919d7b, checkpointing/
-base_checkpointing.py), which follow Megatron-DeepSpeed. The models are those of MLPerf Storage v2.0
-(mlcommons/storage, revision caa90c9c, Submission_guidelines.md, table 2, and configs/dlio/workload/llama3_*.yaml).
+The models are those of MLPerf Storage v2.0 (mlcommons/storage, revision caa90c9c, Submission_guidelines.md, table 2,
+and configs/dlio/workload/llama3_*.yaml).
 """
 
-from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from dlio_hpc.base import units
 
@@ -63,17 +60,6 @@ class ModelState(NamedTuple):
     optimizer: Precision = "fp32"
 
 
-class StateFile(NamedTuple):
-    """A file of a checkpoint. arrays: bytes of each array in the file, in turn."""
-
-    name: str
-    arrays: tuple[int, ...]
-
-    @property
-    def size(self) -> int:
-        return sum(self.arrays)
-
-
 # MLPerf Storage v2.0: 8, 64, 512 and 1024 ranks; 105 GB, 912 GB, 5.29 TB and 18 TB, in units of 1024.
 MODELS: dict[ModelName, ModelState] = {
     "llama3_8b": ModelState(Model(32, 4096, 14336, 32, 8, 128256), Parallelism(1, 1, 8), 3),
@@ -81,104 +67,3 @@ MODELS: dict[ModelName, ModelState] = {
     "llama3_405b": ModelState(Model(126, 16384, 53248, 128, 8, 128256), Parallelism(8, 32, 2), 1),
     "llama3_1t": ModelState(Model(128, 25872, 98304, 192, 32, 128256), Parallelism(8, 64, 2), 1),
 }
-
-
-def narrowed(model: Model, hidden: int) -> Model:
-    """Return the model with another width. The other widths and the vocabulary change in proportion."""
-    return structs.replace(
-        model,
-        hidden=hidden,
-        feed_forward=max(1, model.feed_forward * hidden // model.hidden),
-        vocabulary=max(1, model.vocabulary * hidden // model.hidden),
-    )
-
-
-def parameters(model: Model) -> int:
-    """Return the number of parameters of a model."""
-    embedding = model.vocabulary * model.hidden
-    return 2 * embedding + sum(_layer(model, 1)) * model.layers + model.hidden
-
-
-def files(state: ModelState, rank: int) -> list[StateFile]:
-    """Return the files that a rank writes, in turn. Ranks are numbered by tensor first, then by pipeline, then by
-    replica. Ranks beyond those of the parallelism write nothing.
-    """
-    split = state.parallelism
-    if rank >= split.ranks:
-        return []
-    shard = split.tensor * split.pipeline
-    replica, part = divmod(rank, shard)
-    if state.zero == 0 and replica:
-        return []
-    made = list(_weights(state, replica, part))
-    name = f"zero_pp_rank_{replica}_mp_rank_{part}_optim_states"
-    return [*made, StateFile(name, _optimizer(state))]
-
-
-def _weights(state: ModelState, replica: int, part: int) -> Iterator[StateFile]:
-    """Yield the files with the weights of a rank. With ZeRO 1, the first replica writes all weights: a file for each
-    layer if the layers are divided among groups, otherwise one file.
-    """
-    layers = _layers_of(state, part // state.parallelism.tensor)
-    item = ITEM_BYTES[state.weights]
-    arrays = {layer: tuple(count * item for count in _arrays(state, layer)) for layer in layers}
-    if state.zero == 1 and replica:
-        return
-    if state.zero == 1 and state.parallelism.pipeline > 1:
-        for layer, sizes in arrays.items():
-            yield StateFile(f"layer_{layer}-model_{part}_model_states", sizes)
-        return
-    whole = tuple(size for sizes in arrays.values() for size in sizes)
-    name = f"model_{part}" if state.zero == 1 else f"zero_pp_rank_{replica}_mp_rank_{part}"
-    yield StateFile(f"{name}_model_states", whole)
-
-
-def _layers_of(state: ModelState, stage: int) -> range:
-    """Return the numbers of the layers of a pipeline stage. Layer 0 is the embedding. The two layers after the last
-    are the output layer and its norm.
-    """
-    count, groups = state.model.layers, state.parallelism.pipeline
-    fewer, more = divmod(count, groups)
-    first = 1 + stage * fewer + min(stage, more)
-    last = first + fewer + (stage < more)
-    return range(0 if stage == 0 else first, count + 3 if stage == groups - 1 else last)
-
-
-def _arrays(state: ModelState, layer: int) -> list[int]:
-    """Return the number of elements of each array of a layer that a rank stores. Arrays without elements are left
-    out.
-    """
-    model, split = state.model, state.parallelism
-    share = split.data if state.zero == 3 else 1
-    if layer in (0, model.layers + 1):
-        counts = [model.vocabulary * model.hidden // split.tensor // share]
-    elif layer == model.layers + 2:
-        counts = [model.hidden // share]
-    else:
-        counts = [count // share for count in _layer(model, split.tensor)]
-    return [count for count in counts if count]
-
-
-def _layer(model: Model, tensor: int) -> list[int]:
-    """Return the number of elements of each array of a transformer layer, divided among `tensor` ranks: norm,
-    attention (queries, keys and values), its output, norm, and both parts of the feed-forward network. Norms are not
-    divided.
-    """
-    keys_and_values = 2 * (model.hidden // model.heads) * model.kv_heads
-    return [
-        model.hidden,
-        model.hidden * (model.hidden + keys_and_values) // tensor,
-        model.hidden * model.hidden // tensor,
-        model.hidden,
-        model.hidden * 2 * model.feed_forward // tensor,
-        model.hidden * model.feed_forward // tensor,
-    ]
-
-
-def _optimizer(state: ModelState) -> tuple[int, ...]:
-    """Return the bytes of the arrays of the optimizer's state that a rank stores: weights in full precision and two
-    moments, each with a small array beside it.
-    """
-    split, item = state.parallelism, ITEM_BYTES[state.optimizer]
-    share = split.tensor * split.pipeline * (split.data if state.zero else 1)
-    return (parameters(state.model) // share * item, 5 * state.model.hidden * item) * 3

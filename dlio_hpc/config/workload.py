@@ -1,6 +1,5 @@
 """A workload: the I/O of an application, as described in a YAML file."""
 
-import bisect
 import copy
 import math
 import types
@@ -13,7 +12,7 @@ from msgspec import Struct, structs
 
 from dlio_hpc.base import document, key_faults, units
 from dlio_hpc.base.errors import ConfigError
-from dlio_hpc.config import model_states, shipped, workload_rules
+from dlio_hpc.config import shipped, workload_rules
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Column, Dataset
 from dlio_hpc.config.dlio_benchmark import workload_files
@@ -360,65 +359,3 @@ def _add_sample(data: dict[str, Any]) -> None:
     with suppress(msgspec.ValidationError):
         columns = msgspec.convert(dataset["columns"], list[Column])
         document.put(dataset, "sample.bytes", sum(column.bytes for column in columns), "sample")
-
-
-def resized(workload: Workload, size: int, ranks: int) -> Workload:
-    """Return the workload with its dataset resized to at most `size` bytes. Samples keep their size and shape.
-
-    The number of files changes, and the dataset is smaller than `size` by less than one file. The number of samples per
-    file is reduced only if there would otherwise be fewer files than `ranks`. In a single shared file, the number of
-    samples changes, and the dataset is smaller than `size` by less than one sample.
-
-    A workload that only writes the checkpoints of a model gets a narrower model instead: its checkpoint has at most
-    `size` bytes, and as many files and arrays as before.
-
-    Raise ConfigError if `size` is less than a sample, or if the format cannot hold the resulting dataset.
-    """
-    dataset, checkpoint = workload.dataset, workload.checkpoint
-    if checkpoint is not None and checkpoint.writes is not None and checkpoint.model is not None:
-        return structs.replace(workload, checkpoint=_narrowed(checkpoint, size, ranks))
-    wanted = size // dataset.sample_bytes
-    asked = f"--dataset-size {units.format_size(size)}"
-    if dataset.existing is not None:
-        raise ConfigError(
-            f"{asked}: an existing dataset keeps its size; select fewer files with --existing, or read fewer samples "
-            "with -S train.steps=N"
-        )
-    if wanted < 1:
-        raise ConfigError(f"{asked} is less than one sample, which has {units.format_size(dataset.sample_bytes)}")
-    files, samples_per_file = _geometry(dataset, wanted, ranks)
-    try:
-        made = structs.replace(dataset, files=files, samples_per_file=samples_per_file)
-    except ValueError as fault:
-        change = f"with {'more' if wanted > dataset.samples else 'fewer'} samples in a file, "
-        change = change if samples_per_file != dataset.samples_per_file else ""
-        raise ConfigError(f"{asked}: {change}{fault}") from fault
-    return structs.replace(workload, dataset=made)
-
-
-def _narrowed(checkpoint: Checkpoint, size: int, ranks: int) -> Checkpoint:
-    """Return the checkpoint with a model of smaller widths, so that `ranks` ranks write at most `size` bytes of it. The
-    widest such model is chosen; it is never wider than the given one.
-    """
-    state = checkpoint.state
-    assert state is not None
-
-    def made(hidden: int) -> Checkpoint:
-        model = model_states.narrowed(state.model, hidden)
-        return structs.replace(checkpoint, model=model, parallelism=state.parallelism, zero=state.zero)
-
-    width = bisect.bisect_right(range(1, state.model.hidden + 1), size, key=lambda hidden: made(hidden).size(ranks))
-    if width == 0:
-        raise ConfigError(f"--dataset-size {units.format_size(size)} is too small for a checkpoint of this model")
-    return made(width)
-
-
-def _geometry(dataset: Dataset, wanted: int, ranks: int) -> tuple[int, int]:
-    """Return the number of files and the number of samples per file for a dataset of at most `wanted` samples."""
-    if dataset.file_access == "shared":
-        return 1, wanted
-    if wanted >= dataset.samples:
-        return wanted // dataset.samples_per_file, dataset.samples_per_file
-    files = min(dataset.files, max(wanted // dataset.samples_per_file, min(ranks, wanted)))
-    samples_per_file = min(dataset.samples_per_file, wanted // files)
-    return min(dataset.files, wanted // samples_per_file), samples_per_file

@@ -12,9 +12,9 @@ from dlio_hpc.core.files import OpenFile, open_file, write_all, write_file
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.output_folder import OutputFolder
 from dlio_hpc.core.procfs import ExcludedIO
-from dlio_hpc.plan import dataset
+from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.dataset.sample_order import mix
 from dlio_hpc.plan.plan import Run
-from dlio_hpc.plan.sample_order import mix
 
 
 class Counts(NamedTuple):
@@ -67,7 +67,7 @@ class AuxiliaryFiles:
 
     def _read(self, side: AuxiliaryFile) -> None:
         if side.name not in self._open:
-            self._open[side.name] = open_file(dataset.side_path(self._run, side))
+            self._open[side.name] = open_file(dataset_folder.side_path(self._run.stored, side))
             self._tally.opens += 1
         file, buffer = self._open[side.name], memoryview(bytearray(side.bytes))
         first = self._requests.get(side.name, 0)

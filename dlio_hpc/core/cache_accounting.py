@@ -10,11 +10,11 @@ import numpy as np
 
 from dlio_hpc.core import client_counters, page_cache
 from dlio_hpc.core.procfs import IO, memory, process_io
+from dlio_hpc.dataset import dataset_folder, sample_index
+from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.files import filesystem, storage_proofs
 from dlio_hpc.files.filesystem import FileSystem
-from dlio_hpc.plan import dataset, sample_index
 from dlio_hpc.plan.plan import Run
-from dlio_hpc.plan.sample_order import Order
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -112,4 +112,4 @@ def some_files(run: Run, order: Order, first: int, last: int, ranks_on_node: int
     places = np.linspace(first, last - 1, max(_FEWEST, _FILES // ranks_on_node)).astype(int)
     samples = [order.samples(place, place + 1)[0] for place in places if first <= place < last]
     files = sample_index.file_numbers(run.workload.dataset, np.array(samples, np.uint64))
-    return [dataset.file_path(run, number) for number in dict.fromkeys(files.tolist())]
+    return [dataset_folder.file_path(run.stored, number) for number in dict.fromkeys(files.tolist())]

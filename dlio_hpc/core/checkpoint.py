@@ -11,6 +11,7 @@ from dlio_hpc.core import clock, page_cache
 from dlio_hpc.core.checkpoint_modes import keras_weights, posix, torch_distributed, torch_files
 from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, File, Restored, Saved
 from dlio_hpc.core.output_folder import OutputFolder
+from dlio_hpc.dataset import checkpoint_files
 from dlio_hpc.plan.plan import Run
 
 if TYPE_CHECKING:
@@ -150,6 +151,6 @@ class Checkpoints:
         prefix = "" if keep == 1 else f"checkpoint{number % keep:03}-"
         files = (
             File(file.name, file.arrays, (first + place) * _STRIDE)
-            for place, file in enumerate(self._keys.files_of(rank))
+            for place, file in enumerate(checkpoint_files.of_rank(self._keys, rank))
         )
         return CheckpointPart(self._outputs, self._keys, prefix, rank, tuple(files), self._framework)

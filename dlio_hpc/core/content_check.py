@@ -12,7 +12,7 @@ from dlio_hpc.core.file_comparison import difference
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.loaders.loader import Batch
-from dlio_hpc.core.sample_layout import Place, Places
+from dlio_hpc.dataset.sample_layout import Place, Places
 
 _REMEDY = "the sample differs from the generated contents; remove the dataset's folder and generate the dataset again"
 

@@ -14,9 +14,10 @@ from dlio_hpc.core.distributions import Floats
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.loaders import open_loader
 from dlio_hpc.core.page_cache_drop import PageCacheDrop
-from dlio_hpc.plan import dataset
-from dlio_hpc.plan.plan import Run, positions
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.dataset.rank_shares import positions
+from dlio_hpc.dataset.sample_order import Order
+from dlio_hpc.plan.plan import Run
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -35,7 +36,7 @@ class EvaluationPasses:
         self._comm, self._run, self._every = comm, run, every
         self._positions = positions(run.workload, comm.size, comm.rank, ranks_on_node)
         self._loader = open_loader(comm, run, ranks_on_node)
-        self._verification = Verification(run.workload, partial(dataset.file_path, run))
+        self._verification = Verification(run.workload, partial(dataset_folder.file_path, run))
         self._drop_cache = PageCacheDrop(node, run) if run.workload.reader.drop_cache else None
         self._arrivals = cache_accounting.of_samples(node, run, comm.size // node.size)
         self._ranks_of_node = node.size

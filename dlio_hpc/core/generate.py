@@ -11,9 +11,10 @@ from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.rank_zero import on_root
+from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.dataset.rank_shares import share
 from dlio_hpc.files import safe_folders
-from dlio_hpc.plan import dataset
-from dlio_hpc.plan.plan import Run, share
+from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.run_result import Generated
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Gen
     rank 0.
     """
     started = clock.now()
-    with dataset.owned(run) if comm.rank == 0 else nullcontext():
+    with dataset_folder.owned(run.stored) if comm.rank == 0 else nullcontext():
         clock.assemble(comm)  # rank 0 may wait for another job that generates the same dataset
         if on_root(comm, lambda: _prepared(run)):
             return Generated(True, run.dataset, run.workload.dataset.files, 0, clock.now() - started, None)
@@ -38,16 +39,16 @@ def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Gen
         wall_s = clock.now() - started
         total: int = comm.allreduce(written)
         if comm.rank == 0:
-            dataset.mark(run, complete=True)
+            dataset_folder.mark(run.stored, complete=True)
     clock.assemble(comm)
     return Generated(False, run.dataset, run.workload.dataset.files, total, wall_s, total / wall_s / 1e6)
 
 
 def _prepared(run: Run) -> bool:
     """Return whether the dataset is complete. If it is not, mark its folder as unfinished."""
-    complete = dataset.is_complete(run)
+    complete = dataset_folder.is_complete(run.stored)
     if not complete:
-        dataset.begin(run)
+        dataset_folder.begin(run.stored)
     return complete
 
 
@@ -57,9 +58,9 @@ def _write_share(rank: int, ranks: int, run: Run, progress: Progress, stop: Stop
     write = FORMATS[layout.format].write
     first, last = share(layout.files, ranks, rank) if layout.format != "null" else (0, 0)
     written = 0
-    with dataset.filled(run) as folder:
-        for side in dataset.sides(layout) if rank == 0 else ():
-            with _created(folder, dataset.side_path(run, side)) as file:
+    with dataset_folder.filled(run.stored) as folder:
+        for side in dataset_folder.sides(layout) if rank == 0 else ():
+            with _created(folder, dataset_folder.side_path(run.stored, side)) as file:
                 auxiliary_files.write(file, side)
             written += side.file_size
         for number in range(first, last):
@@ -67,7 +68,7 @@ def _write_share(rank: int, ranks: int, run: Run, progress: Progress, stop: Stop
                 f"rank 0 has written {number} of its {last} files; the next job that needs the dataset generates it "
                 "again"
             )
-            path = dataset.file_path(run, number)
+            path = dataset_folder.file_path(run.stored, number)
             with _created(folder, path) as file:
                 write(file, layout, number)
                 written += os.fstat(file).st_size

@@ -13,9 +13,9 @@ import numpy as np
 
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.loaders.loader import STRETCH
-from dlio_hpc.plan import sample_index
-from dlio_hpc.plan.plan import share
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.dataset import sample_index
+from dlio_hpc.dataset.rank_shares import share
+from dlio_hpc.dataset.sample_order import Order
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

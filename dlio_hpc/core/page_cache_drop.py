@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from dlio_hpc.core import page_cache
-from dlio_hpc.plan import dataset
+from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.plan.plan import Run
-from dlio_hpc.plan.sample_order import Order
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -24,4 +24,4 @@ class PageCacheDrop:
         for number in page_cache.files_of(
             self._node, self._run.workload, order, first, last, self._run.steps_per_epoch
         ):
-            page_cache.drop(dataset.file_path(self._run, number))
+            page_cache.drop(dataset_folder.file_path(self._run.stored, number))

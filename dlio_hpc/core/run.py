@@ -25,8 +25,9 @@ from dlio_hpc.core.rank_zero import on_root
 from dlio_hpc.core.run_file_systems import Mounted, Role
 from dlio_hpc.core.train import train
 from dlio_hpc.darshan import setup
+from dlio_hpc.dataset import dataset_folder, planned_bytes
 from dlio_hpc.files import filesystem, rundir, safe_folders
-from dlio_hpc.plan import cost, dataset, planned_bytes
+from dlio_hpc.plan import cost
 from dlio_hpc.plan.plan import Plan, Run
 from dlio_hpc.plan.plan import load as load_plan
 from dlio_hpc.results import probe_result
@@ -312,9 +313,9 @@ def _is_plain(run: Run) -> bool:
 
 def _require(run: Run, ranks: int) -> None:
     """Raise ConfigError if the run lacks its dataset, or space for its checkpoints."""
-    dataset.require(run)
+    dataset_folder.require(run.stored)
     if run.evaluation is not None:
-        dataset.require(run.evaluation)
+        dataset_folder.require(run.evaluation.stored)
     cost.require_space(run, ranks)
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from dlio_hpc.core import cache_facts
+from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.dataset.rank_shares import samples_per_epoch
 from dlio_hpc.files import filesystem, storage_proofs
 from dlio_hpc.files.filesystem import FileSystem
-from dlio_hpc.plan import dataset
-from dlio_hpc.plan.plan import Run, samples_per_epoch
+from dlio_hpc.plan.plan import Run
 
 Role = Literal["dataset", "outputs", "evaluation"]
 # Largest number of files of a dataset of which it is checked where and how they are stored.
@@ -80,4 +81,4 @@ def _checked(run: Run, role: Role, ranks: int) -> Sequence[str]:
     layout = which.workload.dataset
     number = max(1, min(_CHECKED, samples_per_epoch(which.workload, ranks), layout.files))
     drawn = random.Random(run.outputs).sample(range(layout.files), number)
-    return [dataset.file_path(which, place) for place in sorted(drawn)]
+    return [dataset_folder.file_path(which.stored, place) for place in sorted(drawn)]

@@ -19,8 +19,8 @@ from dlio_hpc.base.errors import DlioError
 from dlio_hpc.config.reader_keys import BLOCK
 from dlio_hpc.core import clock, fio
 from dlio_hpc.core.files import OpenFile, open_file
+from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.files import filesystem, storage_proofs
-from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.probe_result import Pattern, ProbeRate, StorageProbe
 
@@ -55,7 +55,7 @@ class ThreadPart(NamedTuple):
         """Yield the paths of all files of the dataset, beginning with that of the part."""
         files, (first, _) = self.run.workload.dataset.files, self.begin
         for number in range(first, first + files):
-            yield dataset.file_path(self.run, number % files)
+            yield dataset_folder.file_path(self.run.stored, number % files)
 
 
 def probe(comm: "Intracomm", run: Run, seconds: float) -> StorageProbe | None:
@@ -162,7 +162,7 @@ def _at_random(part: ThreadPart, request: int, deadline: float) -> int:
             while clock.now() < deadline:
                 number = choose.choice(numbers)
                 if number not in files:
-                    files[number] = open_file(dataset.file_path(part.run, number), direct=True)
+                    files[number] = open_file(dataset_folder.file_path(part.run.stored, number), direct=True)
                 size = os.fstat(files[number].descriptor).st_size
                 offset = _aligned(choose.random() * max(size - request, 0))
                 count += os.preadv(files[number].descriptor, [buffer], offset)

@@ -42,10 +42,11 @@ from dlio_hpc.core.procfs import ExcludedIO
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.restore import COLUMNS as RESTORED
 from dlio_hpc.core.restore import restore
+from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.dataset.rank_shares import positions
+from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.files import safe_folders
-from dlio_hpc.plan import dataset
-from dlio_hpc.plan.plan import Run, positions
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.plan.plan import Run
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -103,7 +104,7 @@ def train(
         Recorder(run, progress),
         _checkpoints(comm, run, ranks_on_node),
         AuxiliaryFiles(run, comm.rank, apart),
-        Verification(workload, partial(dataset.file_path, run)),
+        Verification(workload, partial(dataset_folder.file_path, run)),
         apart,
         stop,
     )

@@ -18,7 +18,7 @@ from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.progress import Progress
-from dlio_hpc.plan import dataset
+from dlio_hpc.dataset import dataset_folder
 
 # Maximum number of faults that are listed. The fingerprint file of a damaged dataset may name any number of files.
 _MOST_FAULTS = 1000
@@ -73,7 +73,7 @@ def verify(folder: Path, quick: bool) -> Findings:
     """Check the dataset in `folder` and return its faults. quick: check only the names, the number and the sizes of
     files. Raise ConfigError if `folder` is not a dataset folder. Progress is printed on stderr.
     """
-    known = dataset.begun(folder)
+    known = dataset_folder.begun(folder)
     if known is None or not known.complete:
         fault = (
             "its generation did not complete; the next job that needs the dataset generates it again. To delete it, "
@@ -82,11 +82,11 @@ def verify(folder: Path, quick: bool) -> Findings:
         return Findings(0, 0, (DatasetFault(folder.name, fault),))
     faults = [
         DatasetFault(name, "does not belong to the dataset")
-        for name in sorted(dataset.strangers(folder, known.dataset))
+        for name in sorted(dataset_folder.strangers(folder, known.dataset))
     ]
     progress = Progress(folder.name, speaks=True, to=sys.stderr)
     size = number = 0
-    total = len(dataset.sides(known.dataset)) + dataset.file_count(known.dataset)
+    total = len(dataset_folder.sides(known.dataset)) + dataset_folder.file_count(known.dataset)
     for number, (name, check) in enumerate(_checks(known.dataset, quick), 1):
         file_bytes, file_fault = _checked(os.path.join(folder, name), check)
         size += file_bytes
@@ -106,10 +106,10 @@ def _checks(layout: Dataset, quick: bool) -> Iterator[tuple[str, _Check]]:
     """Yield, for each file of the dataset, its name and a function that takes the path of the file and returns its
     fault or None.
     """
-    for side in dataset.sides(layout):
-        yield dataset.side_name(side), partial(_side_fault, side, quick)
-    for number in range(dataset.file_count(layout)):
-        yield dataset.file_name(layout, number), partial(_file_fault, layout, number, quick)
+    for side in dataset_folder.sides(layout):
+        yield dataset_folder.side_name(side), partial(_side_fault, side, quick)
+    for number in range(dataset_folder.file_count(layout)):
+        yield dataset_folder.file_name(layout, number), partial(_file_fault, layout, number, quick)
 
 
 def _file_fault(layout: Dataset, number: int, quick: bool, path: str) -> str | None:

@@ -16,10 +16,12 @@ from dlio_hpc.config.reader_keys import sample_bytes_read
 from dlio_hpc.darshan import clock_alignment, log_trust, setup, worker_logs
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.darshan.log_verdict import Bytes, LogVerdict, Reason, decode_probe
+from dlio_hpc.dataset import dataset_folder, sample_index
+from dlio_hpc.dataset.rank_shares import positions
+from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.files import rundir
-from dlio_hpc.plan import darshan_needs, dataset, sample_index
-from dlio_hpc.plan.plan import Plan, Run, positions
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.plan import darshan_needs
+from dlio_hpc.plan.plan import Plan, Run
 from dlio_hpc.results import run_result
 from dlio_hpc.results.run_result import Result
 
@@ -170,7 +172,7 @@ def _recorded(log: Log, run: Run, direction: str) -> dict[tuple[int, int], int]:
 
 def _name(run: Run, number: int) -> str:
     """Return the path of file `number`, relative to the folder of the dataset."""
-    return dataset.file_path(run, number).removeprefix(f"{run.dataset}/")
+    return dataset_folder.file_path(run.stored, number).removeprefix(f"{run.dataset}/")
 
 
 def _differences(

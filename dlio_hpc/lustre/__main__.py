@@ -12,10 +12,10 @@ from dlio_hpc.base import units
 from dlio_hpc.base.command import CommandMissing, Unanswered
 from dlio_hpc.base.errors import InfrastructureError, InvalidRun, exit_on_error
 from dlio_hpc.config import lustre_layout
+from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.lustre import layout_record, lfs, readback
 from dlio_hpc.lustre.layout_record import Record
-from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Plan, Run, load
 
 # Largest number of files whose layout is read back. Each file takes a request to the metadata server.
@@ -55,7 +55,7 @@ def before(directory: Path, plan: Plan, run: Run) -> None:
     layout_record.write(directory, name, record)
     if record.asked is None:
         print(f"layout: none requested; {run.dataset} keeps the layout that it has")
-    elif run.kind == "generate" and dataset.is_unwritten(run):
+    elif run.kind == "generate" and dataset_folder.is_unwritten(run.stored):
         if faults := _set(record, run, record.asked):
             _refuse(directory, _name(plan, run, rundir.AFTER), replace(record, faults=faults))
         print(f"layout: {lustre_layout.describe(record.asked)} on {run.dataset}")
@@ -105,7 +105,7 @@ def _set(record: Record, run: Run, asked: lustre_layout.Layout) -> tuple[str, ..
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
         raise InfrastructureError(f"cannot use {folder}: {fault.strerror}; choose another --data") from fault
-    dataset.check_mine(run)
+    dataset_folder.check_mine(run.stored)
     lfs.set_layout(folder, asked)
     actual = lfs.folder_layout(folder)
     differences = readback.differences(asked, actual, _available(record, asked), is_file=False)
@@ -158,7 +158,9 @@ def _with_files(record: Record, run: Run) -> Record:
         return record
     files = run.workload.dataset.files
     step = -(-files // _MOST_FILES)
-    paths = [path for number in range(0, files, step) if os.path.exists(path := dataset.file_path(run, number))]
+    paths = [
+        path for number in range(0, files, step) if os.path.exists(path := dataset_folder.file_path(run.stored, number))
+    ]
     layouts = {path: lfs.file_layout(path) for path in paths}
     parts = list(layouts.values())
     return replace(

@@ -11,8 +11,8 @@ from msgspec import Struct
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, DlioError
 from dlio_hpc.config.site import Rates, Site
+from dlio_hpc.dataset import checkpoint_files, dataset_folder
 from dlio_hpc.files import filesystem
-from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Plan, Run
 
 
@@ -130,7 +130,7 @@ def _needs(run: Run) -> tuple[int, int]:
     cannot be read, assume that the whole dataset must be generated.
     """
     try:
-        size, files = dataset.needs(run)
+        size, files = dataset_folder.needs(run.stored)
     except DlioError:
         size, files = run.bytes, run.workload.dataset.files
     return int(size), files
@@ -190,4 +190,4 @@ def _read_again(run: Run, ranks: int, saved: int) -> int:
 def _checkpoint(run: Run, ranks: int) -> int:
     """Return the bytes on storage of one checkpoint, summed over all ranks."""
     checkpoint = run.workload.checkpoint
-    return 0 if checkpoint is None else checkpoint.space(ranks)
+    return 0 if checkpoint is None else checkpoint_files.space(checkpoint, ranks)

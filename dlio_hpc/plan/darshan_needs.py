@@ -11,8 +11,10 @@ from dlio_hpc.base.units import format_size
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import Workload
+from dlio_hpc.dataset import checkpoint_files
+from dlio_hpc.dataset.rank_shares import largest_share, share, steps_per_epoch
 from dlio_hpc.files import rundir
-from dlio_hpc.plan.plan import Plan, Run, largest_share, share, steps_per_epoch
+from dlio_hpc.plan.plan import Plan, Run
 
 # Sizes in bytes: a trace segment (the longer version), the header before a file's segments, and a counter record.
 _SEGMENT, _HEAD, _RECORD = 40, 104, 704
@@ -225,7 +227,7 @@ def _auxiliary_load(run: Run) -> tuple[int, int]:
     steps = run.steps_per_epoch * workload.train.epochs
     files = requests = 0
     if (saved := workload.checkpoint) is not None:
-        mine = saved.files_of(0)
+        mine = checkpoint_files.of_rank(saved, 0)
         often = (steps // saved.every_steps if saved.every_steps else workload.train.epochs) + saved.reads
         files += len(mine) * saved.keep
         headers = 0 if saved.mode == "posix" else _HEADERS

@@ -11,6 +11,7 @@ from msgspec import structs
 from dlio_hpc.base import document, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.site import check_options
+from dlio_hpc.dataset import fingerprints
 from dlio_hpc.plan import cost, nights, notes, packages, plan, run_plan
 from dlio_hpc.plan.plan import Kind, Plan, Run
 from dlio_hpc.plan.study import JobRequest, PartRequest, Point, Study
@@ -242,7 +243,7 @@ def _distinct(points: Iterable[Point], with_evaluation: bool = False) -> list[Po
     first: dict[tuple[str | None, str], Point] = {}
     both = ((point, run_plan.of_evaluation(point) if with_evaluation else None) for point in points)
     for point in (point for pair in both for point in pair if point is not None):
-        fingerprint = plan.fingerprint(plan.resolved(point.workload).dataset, point.layout)
+        fingerprint = fingerprints.of(plan.resolved(point.workload).dataset, point.layout)
         first.setdefault((point.data, fingerprint), point)
     return list(first.values())
 

@@ -14,19 +14,16 @@ from msgspec import Struct, structs
 
 from dlio_hpc.base import document, units
 from dlio_hpc.base.errors import ConfigError, InvalidRun, unreadable
-from dlio_hpc.config import reader_keys
-from dlio_hpc.config.dataset_keys import LEVEL, Chunk, Dataset
+from dlio_hpc.config.dataset_keys import LEVEL, Chunk
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import Workload
+from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.dataset.dataset_folder import StoredDataset
 from dlio_hpc.files import url
 
 Generate = Literal["auto", "separate", "only", "never"]
 Kind = Literal["generate", "warmup", "measure"]
-
-# Version of the content that the generator writes. It is part of every fingerprint. Increase it if the generator writes
-# different bytes for the same geometry.
-_CONTENT = 2
 
 
 class Run(Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,6 +52,20 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
     point: int | None = None
     repeat: int = 0
     evaluation: "Run | None" = None
+
+    @property
+    def stored(self) -> StoredDataset:
+        """The dataset and its place."""
+        return StoredDataset(self.dataset, self.workload.dataset, self.fingerprint)
+
+    def writes(self) -> bool:
+        """Return whether the run writes anything below the data directory: a dataset, checkpoints, auxiliary files."""
+        if self.kind == "generate":
+            return dataset_folder.is_unwritten(self.stored)
+        if self.workload.dataset.existing is not None:
+            return False  # they are written elsewhere
+        sides_written = any(side.access == "write" for side in self.workload.dataset.auxiliary_files)
+        return self.workload.checkpoint is not None or sides_written
 
     @property
     def data(self) -> str:
@@ -172,88 +183,6 @@ def resolved(workload: Workload) -> Workload:
             verify_content=reader.verify_content if dataset.existing is None else "none",
         ),
     )
-
-
-def positions(workload: Workload, ranks: int, rank: int, ranks_per_node: int) -> tuple[int, int]:
-    """Return the positions in an epoch that `rank` reads, as a range: the first position in the range, and the first
-    position after the range.
-    """
-    if not workload.reader.shard:
-        return 0, workload.dataset.samples
-    units, size = _shared_units(workload, ranks)
-    first, last = share(units, ranks, (rank + ranks_per_node * workload.reader.reorder_tasks) % ranks)
-    return first * size, last * size
-
-
-def share(count: int, ranks: int, rank: int) -> tuple[int, int]:
-    """Divide `count` items among the ranks. Return two indices: that of the first item of `rank`, and the first index
-    after the items of `rank`. The numbers of items of two ranks differ by at most one.
-    """
-    return rank * count // ranks, (rank + 1) * count // ranks
-
-
-def _shared_units(workload: Workload, ranks: int) -> tuple[int, int]:
-    """The samples are divided among the ranks in units. Return the number of units, and the number of samples in a
-    unit. A unit is a file if ranks share no files, otherwise a single sample.
-    """
-    dataset = workload.dataset
-    if reader_keys.shares_files(dataset, workload.reader, ranks):
-        return dataset.files, dataset.samples_per_file
-    return dataset.samples, 1
-
-
-def largest_share(workload: Workload, ranks: int) -> int:
-    """Return the number of samples that the rank with the most samples reads in an epoch."""
-    if not workload.reader.shard:
-        return workload.dataset.samples
-    units, size = _shared_units(workload, ranks)
-    return -(-units // ranks) * size
-
-
-def steps_per_epoch(workload: Workload, ranks: int) -> int:
-    """Return the number of steps in an epoch, which is the same for every rank. If a rank has fewer samples than
-    others, its last batches are partly filled or empty.
-    """
-    batch = workload.reader.batch_size
-    whole = -(-largest_share(workload, ranks) // batch)
-    if workload.reader.drop_last:
-        units, size = _shared_units(workload, ranks)
-        whole = (units // ranks * size if workload.reader.shard else workload.dataset.samples) // batch
-    return min(whole, workload.train.steps or whole)
-
-
-def samples_per_epoch(workload: Workload, ranks: int) -> int:
-    """Return the number of samples that all ranks together read in an epoch."""
-    most = steps_per_epoch(workload, ranks) * workload.reader.batch_size
-    if not workload.reader.shard:
-        return ranks * min(workload.dataset.samples, most)
-    units, size = _shared_units(workload, ranks)
-    small, larger = divmod(units, ranks)
-    return larger * min((small + 1) * size, most) + (ranks - larger) * min(small * size, most)
-
-
-def fingerprint(dataset: Dataset, layout: Layout | None = None) -> str:
-    """Return the fingerprint of a dataset: twelve hexadecimal digits. Two datasets have the same fingerprint if and
-    only if one can replace the other.
-    """
-    if dataset.scan is not None:
-        return dataset.scan.fingerprint
-    auxiliary_files = [(side.name, side.file_size) for side in dataset.auxiliary_files if side.access == "read"]
-    stored = document.plain(structs.replace(dataset, auxiliary_files=()))
-    for key in ("compression_ratio", "arrays", "columns", "row_group"):
-        if stored[key] is None:
-            del stored[key]  # datasets generated before this key existed keep their fingerprints
-    del stored["existing"]
-    parts = (_CONTENT, stored, auxiliary_files) if layout is None else (_CONTENT, stored, auxiliary_files, layout)
-    return hashlib.sha256(document.encode(parts)).hexdigest()[:12]
-
-
-def dataset_name(dataset: Dataset, layout: Layout | None = None) -> str:
-    """Return the name of the dataset's folder: format, geometry and fingerprint, such as
-    npz-8x4x11.7KiB-03c25a44c247.
-    """
-    sample = units.format_size(dataset.sample_bytes).replace(" ", "")
-    return f"{dataset.format}-{dataset.files}x{dataset.samples_per_file}x{sample}-{fingerprint(dataset, layout)}"
 
 
 def job_name(workload: str) -> str:

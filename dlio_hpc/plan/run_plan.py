@@ -11,7 +11,8 @@ from dlio_hpc.base import document, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import reader_keys
 from dlio_hpc.config.workload import Draft, Workload
-from dlio_hpc.plan import darshan_needs, plan, planned_bytes
+from dlio_hpc.dataset import checkpoint_files, fingerprints, planned_bytes, rank_shares
+from dlio_hpc.plan import darshan_needs, plan
 from dlio_hpc.plan.plan import Kind, Run
 from dlio_hpc.plan.study import Point, Study
 
@@ -26,13 +27,13 @@ def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run
     """
     workload, ranks = plan.resolved(_workload(study, point, kind)), point.ranks
     dataset, epochs = workload.dataset, workload.train.epochs
-    steps = plan.steps_per_epoch(workload, ranks)
+    steps = rank_shares.steps_per_epoch(workload, ranks)
     _check_steps(point, steps, kind)
     if kind == "measure":
         _check_checkpoints(workload, steps * epochs)
     generates = kind == "generate"
     folder = point.data or study.data
-    samples = dataset.samples if generates else plan.samples_per_epoch(workload, ranks) * epochs
+    samples = dataset.samples if generates else rank_shares.samples_per_epoch(workload, ranks) * epochs
     size = dataset.size * (dataset.format != "null")
     is_existing = dataset.existing is not None
     layout = None if is_existing else point.layout
@@ -41,8 +42,8 @@ def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run
         name=name,
         kind=kind,
         workload=workload,
-        dataset=folder if is_existing else os.path.join(folder, plan.dataset_name(dataset, layout)),
-        fingerprint=plan.fingerprint(dataset, layout),
+        dataset=folder if is_existing else os.path.join(folder, fingerprints.folder_name(dataset, layout)),
+        fingerprint=fingerprints.of(dataset, layout),
         outputs=os.path.join(study.runs if is_existing else folder, f"outputs-{job}"),
         steps_per_epoch=0 if generates else steps,
         samples=samples,
@@ -103,7 +104,7 @@ def notes(study: Study, point: Point) -> Iterator[str]:
     """
     workload = point.workload
     dataset, reader, steps = workload.dataset, plan.resolved(workload).reader, workload.train.steps
-    per_epoch = plan.steps_per_epoch(workload, point.ranks)
+    per_epoch = rank_shares.steps_per_epoch(workload, point.ranks)
     if steps is not None and per_epoch < steps:
         yield f"train.steps: the dataset has samples for only {per_epoch} of the {steps} steps per epoch"
     batch_bytes = dataset.sample_bytes * reader.batch_size
@@ -138,10 +139,11 @@ def _checkpoint_notes(workload: Workload, point: Point) -> Iterator[str]:
         return
     state = checkpoint.state
     if state is not None and point.ranks < state.parallelism.ranks:
-        size = units.format_size(checkpoint.size(point.ranks))
+        whole = checkpoint_files.size(checkpoint, state.parallelism.ranks)
+        size = units.format_size(checkpoint_files.size(checkpoint, point.ranks))
         yield (
             f"checkpoint.model: {point.ranks} of the {state.parallelism.ranks} ranks of checkpoint.parallelism write "
-            f"their part of a checkpoint, {size} of {units.format_size(checkpoint.size(state.parallelism.ranks))}"
+            f"their part of a checkpoint, {size} of {units.format_size(whole)}"
         )
     if state is not None and point.ranks > state.parallelism.ranks:
         idle = point.ranks - state.parallelism.ranks

@@ -17,7 +17,9 @@ from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.site import resolved as resolved_site
-from dlio_hpc.config.workload import Draft, Workload, resized
+from dlio_hpc.config.workload import Draft, Workload
+from dlio_hpc.dataset import rank_shares
+from dlio_hpc.dataset.resizing import resized
 from dlio_hpc.plan import plan, sweep
 from dlio_hpc.plan.plan import Generate
 from dlio_hpc.plan.sweep import Axis
@@ -302,7 +304,7 @@ def _scans(data: str, runs: str, report: Callable[[str], None]) -> Callable[[Wor
     def scanned(workload: Workload) -> Workload:
         if workload.dataset.existing is None:
             return workload
-        from dlio_hpc.plan import dataset_scan  # imports numpy
+        from dlio_hpc.dataset import dataset_scan  # imports numpy
 
         key = document.encode(workload.dataset)
         if key not in known:
@@ -500,7 +502,7 @@ def _weak(workload: Workload, most: int) -> Workload:
     and the dataset is the same. This number of steps is set in train.steps. It is the number that a rank has if `most`
     ranks share the dataset. most: largest number of ranks of the part.
     """
-    steps = plan.steps_per_epoch(workload, most)
+    steps = rank_shares.steps_per_epoch(workload, most)
     return structs.replace(workload, train=structs.replace(workload.train, steps=max(1, steps)))
 
 
@@ -526,7 +528,7 @@ def _size_notes(workload: Workload, sized: Workload, ranks: int) -> Iterator[str
         f"--dataset-size: the dataset of {workload.name} grows from {units.format_size(before.size)} to "
         f"{units.format_size(after.size)}, and {key} from {old} to {new}"
     )
-    read = plan.samples_per_epoch(sized, ranks)
+    read = rank_shares.samples_per_epoch(sized, ranks)
     if sized.train.steps is not None and read < after.samples:
         yield (
             f"--dataset-size: train.steps={sized.train.steps} reads {read} of {after.samples} samples per epoch; use "

@@ -110,6 +110,6 @@ def _renew_scans(planned: Planned, report: Report) -> None:
         scan.index: run for job in planned.jobs for run in job.runs if (scan := run.workload.dataset.scan) is not None
     }
     for run in runs.values():
-        from dlio_hpc.plan import dataset_scan  # imports numpy
+        from dlio_hpc.dataset import dataset_scan  # imports numpy
 
         dataset_scan.renew(run.workload.dataset, run.dataset, report)

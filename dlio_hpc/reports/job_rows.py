@@ -8,9 +8,9 @@ from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.config.checkpoint_keys import Checkpoint, Mode
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.workload import Workload
+from dlio_hpc.dataset import checkpoint_files, planned_bytes
 from dlio_hpc.files import rundir
 from dlio_hpc.lustre.layout_record import Record, describe
-from dlio_hpc.plan import planned_bytes
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome, is_cut_short, without_log
 from dlio_hpc.reports import probe_rows
@@ -68,7 +68,7 @@ def places(outcome: JobOutcome) -> list[tuple[str, str]]:
 
 def _saved(checkpoint: Checkpoint, plan: Plan) -> str:
     """Return a phrase with the number of checkpoints, their size, and the library that writes them."""
-    size = format_size(checkpoint.size(plan.ranks))
+    size = format_size(checkpoint_files.size(checkpoint, plan.ranks))
     reads = f", {checkpoint.reads} are read" if checkpoint.reads else ""
     return f"{checkpoint.writes} checkpoints of {size} {_LIBRARIES[checkpoint.mode]} are written{reads}; no dataset"
 

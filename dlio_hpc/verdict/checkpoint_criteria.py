@@ -8,6 +8,7 @@ from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.base.units import format_size
 from dlio_hpc.config import workload
 from dlio_hpc.config.checkpoint_keys import Checkpoint
+from dlio_hpc.dataset import checkpoint_files
 from dlio_hpc.verdict.criteria_file import Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran
 from dlio_hpc.verdict.criterion_rule import Rule, shipped_settings
@@ -27,7 +28,9 @@ class _Saving(NamedTuple):
     @property
     def least_of_a_node(self) -> int:
         """Bytes of a checkpoint that the node writes that writes least, among the nodes that write."""
-        by_rank = [sum(file.size for file in self.checkpoint.files_of(rank)) for rank in range(self.ranks)]
+        by_rank = [
+            sum(file.size for file in checkpoint_files.of_rank(self.checkpoint, rank)) for rank in range(self.ranks)
+        ]
         nodes = range(0, self.ranks, self.ranks_per_node)
         return min(filter(None, (sum(by_rank[first : first + self.ranks_per_node]) for first in nodes)), default=0)
 
@@ -92,7 +95,7 @@ def _against_memory(ran: Ran, written: int, nodes: int, least: float) -> Evidenc
 def _rank_memory(rule: Rule, saving: _Saving | None, memory: int) -> Check:
     if saving is None:
         return rule.unknown("the sizes of the checkpoints were not recorded")
-    size, total = saving.checkpoint.size(saving.ranks), memory * saving.ranks
+    size, total = checkpoint_files.size(saving.checkpoint, saving.ranks), memory * saving.ranks
     message = f"a checkpoint of {format_size(size)}, {format_size(total)} of memory of {saving.ranks} ranks"
     return rule.check(size <= total, message, value=total / size, limit=1.0, unit="x")
 

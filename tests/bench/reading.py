@@ -16,7 +16,7 @@ from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.dataset.sample_order import Order
 from tests import written
 from tests.bench.table import ROUNDS, compare
 

@@ -25,8 +25,8 @@ from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import buffers
 from dlio_hpc.core.formats import FORMATS, npz, tfrecord
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.core.sample_layout import SampleLayout
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.dataset.sample_layout import SampleLayout
+from dlio_hpc.dataset.sample_order import Order
 from tests import rings, written
 from tests.bench.table import ROUNDS, row
 

@@ -15,7 +15,7 @@ from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.dataset.sample_order import Order
 from tests.bench.table import ROUNDS, row, seconds
 
 BIN = Path(sys.executable).parent
@@ -50,7 +50,7 @@ def _set_up() -> None:
 def _first_samples(files: int) -> tuple[float, float]:
     program = f"""
 import statistics, time
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.config.dataset_keys import Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Dataset

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from dlio_hpc.base import document
 from dlio_hpc.config import site, workload
+from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.files import rundir
-from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.results import run_result
 from tests import planning, written
@@ -62,9 +62,9 @@ def _plan(folder: Path, case: Case) -> Plan:
     made = planning.make(workload.load("null", keys), site.load("local"), request)
     run = made.runs[0]
     Path(run.dataset).mkdir(parents=True)
-    written.write(dataset.file_path(run, 0), run.workload.dataset, 0)
-    dataset.mark(run, complete=True)
-    Path(run.dataset, "0").symlink_to(dataset.file_path(run, 0))
+    written.write(dataset_folder.file_path(run.stored, 0), run.workload.dataset, 0)
+    dataset_folder.mark(run.stored, complete=True)
+    Path(run.dataset, "0").symlink_to(dataset_folder.file_path(run.stored, 0))
     return made
 
 

@@ -11,8 +11,8 @@ from dlio_hpc.base import document
 from dlio_hpc.base.errors import DlioError
 from dlio_hpc.config import site, workload
 from dlio_hpc.core import verify_dataset
+from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.files import rundir
-from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Plan, Run
 from dlio_hpc.results import run_result
 from tests import planning
@@ -115,7 +115,7 @@ def _written(ground: Ground, _: Done) -> str | None:
 
 def unsound(ground: Ground) -> str | None:
     """Return the fault of a dataset that is marked as complete; None if it is as it was to be generated."""
-    known = dataset.read(ground.dataset)
+    known = dataset_folder.read(ground.dataset)
     if known is None or not known.complete:
         return "the dataset is not whole"
     with contextlib.redirect_stderr(io.StringIO()):

@@ -15,7 +15,7 @@ from dlio_hpc.analysis.log.view import View
 from dlio_hpc.base.units import format_size
 from dlio_hpc.darshan import clock_alignment, log_reader, log_trust, worker_logs
 from dlio_hpc.darshan.log import Log, LogFault
-from dlio_hpc.plan import dataset
+from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.plan.plan import Run
 
 _WORKERS = (
@@ -209,6 +209,6 @@ def _data_of(made: Run) -> Callable[[str], bool]:
         folder, name = os.path.split(path)
         if made.workload.dataset.existing is not None and not path.startswith(f"{os.path.dirname(made.outputs)}/"):
             return path.startswith(f"{made.dataset}/")
-        return path.startswith(f"{made.outputs}/") or (folder == made.dataset and not dataset.is_note(name))
+        return path.startswith(f"{made.outputs}/") or (folder == made.dataset and not dataset_folder.is_note(name))
 
     return is_data

@@ -20,6 +20,7 @@ from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.core.checkpoint_modes import framework, system_error, torch_files
 from dlio_hpc.core.checkpoint_modes.framework import Calls, CheckpointUnit
 from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, Restored, Saved
+from dlio_hpc.dataset import checkpoint_files
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -49,7 +50,9 @@ def start(comm: "Intracomm | None", keys: Checkpoint) -> Groups:
     distributed.init_process_group(
         "gloo", store=_store(comm, distributed), rank=comm.rank, world_size=comm.size, timeout=_PATIENCE
     )
-    writers = [rank for rank, writes in enumerate(comm.allgather(bool(keys.files_of(comm.rank)))) if writes]
+    writers = [
+        rank for rank, writes in enumerate(comm.allgather(bool(checkpoint_files.of_rank(keys, comm.rank)))) if writes
+    ]
     group = distributed.new_group(writers, timeout=_PATIENCE)
 
     def save(state: dict[str, Any], path: str) -> None:

@@ -18,7 +18,7 @@ from dlio_hpc.core.files import ReadRequests
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.formats.posix import transport
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Places, SampleLayout
+from dlio_hpc.dataset.sample_layout import Places, SampleLayout
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

@@ -11,7 +11,7 @@ from dlio_hpc.core import content
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.content import Compressibility, Rows
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Places
+from dlio_hpc.dataset.sample_layout import Places
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

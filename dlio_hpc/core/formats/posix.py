@@ -10,7 +10,7 @@ from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.files import MOST_VIEWS, OpenFiles, ReadRequests
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Numbers, Places, SampleLayout
+from dlio_hpc.dataset.sample_layout import Numbers, Places, SampleLayout
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

@@ -23,8 +23,8 @@ from dlio_hpc.core.formats.format import Paths, SampleReader
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import SampleLayout
 from dlio_hpc.core.write_back import written_early
+from dlio_hpc.dataset.sample_layout import SampleLayout
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

@@ -6,7 +6,7 @@ from dlio_hpc.core import buffers
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.formats.format import SampleReader
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Places
+from dlio_hpc.dataset.sample_layout import Places
 
 
 class ResizingReader:

@@ -21,7 +21,7 @@ from dlio_hpc.core.dataset_faults import unopened, unplanned
 from dlio_hpc.core.formats import arrays
 from dlio_hpc.core.formats.format import Paths, as_bytes
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Place, Places, SampleLayout
+from dlio_hpc.dataset.sample_layout import Place, Places, SampleLayout
 
 Array = npt.NDArray[Any]
 

@@ -10,8 +10,9 @@ from dlio_hpc.core import darshan_workers, formats
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.plan import dataset
-from dlio_hpc.plan.plan import Run, steps_per_epoch
+from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.dataset.rank_shares import steps_per_epoch
+from dlio_hpc.plan.plan import Run
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -24,7 +25,7 @@ def open_loader(comm: "Intracomm", run: Run, ranks_on_node: int, whole: bool = F
     workload = run.workload
     if workload.reader.load == "memory":
         return _in_memory(comm, run, ranks_on_node)
-    paths = partial(dataset.file_path, run)
+    paths = partial(dataset_folder.file_path, run)
     if workload.reader.loader == "tensorflow":
         from dlio_hpc.core.loaders.tensorflow import TensorFlowLoader
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Places, SampleLayout
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.dataset.sample_layout import Places, SampleLayout
+from dlio_hpc.dataset.sample_order import Order
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -11,8 +11,8 @@ from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, Loader
-from dlio_hpc.core.sample_layout import Places
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.dataset.sample_layout import Places
+from dlio_hpc.dataset.sample_order import Order
 
 
 class MemoryLoader:

@@ -16,8 +16,8 @@ from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders import threads
 from dlio_hpc.core.loaders.loader import Batch, in_steps
 from dlio_hpc.core.loaders.threads import Task, Threads
-from dlio_hpc.core.sample_layout import Places, SampleLayout
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.dataset.sample_layout import Places, SampleLayout
+from dlio_hpc.dataset.sample_order import Order
 
 
 class NativeLoader:

@@ -19,8 +19,8 @@ from dlio_hpc.core.loaders import pytorch_workers
 from dlio_hpc.core.loaders.loader import Batch, in_steps
 from dlio_hpc.core.loaders.native import preprocess
 from dlio_hpc.core.procfs import process_io
-from dlio_hpc.core.sample_layout import SampleLayout
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.dataset.sample_layout import SampleLayout
+from dlio_hpc.dataset.sample_order import Order
 
 
 class PyTorchLoader:

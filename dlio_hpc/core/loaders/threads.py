@@ -12,7 +12,7 @@ import numpy as np
 from dlio_hpc.config.reader_keys import by_streams
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.buffers import Buffer
-from dlio_hpc.core.sample_layout import Places
+from dlio_hpc.dataset.sample_layout import Places
 
 T = TypeVar("T")
 Read = Callable[[Places, Buffer], T]

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from dlio_hpc.config import reader_keys
 from dlio_hpc.config.dataset_keys import TFRECORD_FRAME
 from dlio_hpc.config.workload import TENSORFLOW_BUFFER, Workload
-from dlio_hpc.plan import plan
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.dataset import rank_shares
+from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.programs.files.library_marks import PANDAS_BUFFER
 
 Integers = npt.NDArray[np.int64]
@@ -33,7 +33,7 @@ class RequestColumns(NamedTuple):
 
 def samples_of(workload: Workload, ranks: int, rank: int) -> int:
     """Return the number of samples that a rank reads in an epoch."""
-    first, last = plan.positions(workload, ranks, rank, 0)
+    first, last = rank_shares.positions(workload, ranks, rank, 0)
     return last - first
 
 
@@ -41,7 +41,7 @@ def of_epoch(workload: Workload, ranks: int, rank: int, epoch: int, most: int) -
     """Return the requests of a rank in an epoch, for each of its worker processes. A rank without worker processes has
     one element. most: number of samples after which the prediction stops.
     """
-    first, last = plan.positions(workload, ranks, rank, 0)
+    first, last = rank_shares.positions(workload, ranks, rank, 0)
     order = Order(workload.dataset, workload.reader, epoch, rank, ranks)
     samples = order.samples(first, min(last, first + most)).astype(np.int64)
     batch = workload.reader.batch_size

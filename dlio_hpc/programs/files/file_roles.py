@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from dlio_hpc.darshan import setup
-from dlio_hpc.plan import dataset
+from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.programs.files.file_stats import FileStats
 from dlio_hpc.programs.similarity import io_profile
 
@@ -97,7 +97,7 @@ def _unfit(file: FileStats) -> str | None:
     """Return the reason why a file cannot be part of a workload, or None if it can."""
     if _STREAM.search(file.path):
         return "a terminal, pipe or device"
-    if dataset.is_note(os.path.basename(file.path)):
+    if dataset_folder.is_note(os.path.basename(file.path)):
         return "dlio-hpc's description of a dataset"
     if file.path.endswith("/darshan/clock") and file.moved % setup.MARKER_BYTES == 0:
         return "marker file for dlio-hpc's clock alignment"

@@ -40,8 +40,8 @@ from dlio_hpc.core.formats.hdf5.file import (
 from dlio_hpc.core.formats.hdf5.library import Library
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import SampleLayout
 from dlio_hpc.core.write_back import written_early
+from dlio_hpc.dataset.sample_layout import SampleLayout
 from dlio_hpc.files import safe_folders
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.formats.hdf5.file import DAMAGE, Hdf5File, looking_up, unusable
 from dlio_hpc.core.handle_cache import HandleCache
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Place, Places
+from dlio_hpc.dataset.sample_layout import Place, Places
 
 
 class _Chunks(NamedTuple):

@@ -16,7 +16,7 @@ from dlio_hpc.core.clock import now
 from dlio_hpc.core.dataset_faults import damaged, unopened, unplanned
 from dlio_hpc.core.formats import arrays
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import SampleLayout
+from dlio_hpc.dataset.sample_layout import SampleLayout
 
 NAME = "x"
 # Size of the superblock in bytes, and the position of the end-of-file address in the superblock, by its version.

@@ -24,8 +24,8 @@ from dlio_hpc.core.formats.parquet import layout
 from dlio_hpc.core.formats.parquet.layout import MAGIC, ColumnChunk, RowGroup
 from dlio_hpc.core.formats.parquet.library import RowGroups
 from dlio_hpc.core.formats.parquet.values import ValuesReader
-from dlio_hpc.core.sample_layout import SampleLayout
 from dlio_hpc.core.write_back import written_early
+from dlio_hpc.dataset.sample_layout import SampleLayout
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

@@ -17,7 +17,7 @@ from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.formats.parquet import layout
 from dlio_hpc.core.handle_cache import HandleCache
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Places
+from dlio_hpc.dataset.sample_layout import Places
 
 
 class _OpenParquet(NamedTuple):

@@ -15,7 +15,7 @@ from dlio_hpc.core.formats.parquet import layout
 from dlio_hpc.core.formats.parquet.layout import ColumnChunk
 from dlio_hpc.core.formats.posix import transport
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Places
+from dlio_hpc.dataset.sample_layout import Places
 
 # Bytes of the values of a sample from which they are read directly into the row of the sample.
 _DIRECT = 4096

@@ -21,8 +21,8 @@ from dlio_hpc.core.loaders.loader import Batch, in_steps
 from dlio_hpc.core.loaders.tensorflow.batches import Batches
 from dlio_hpc.core.loaders.tensorflow.records import Records
 from dlio_hpc.core.loaders.tensorflow.source import Source, TimeSpan
-from dlio_hpc.core.sample_layout import Places, SampleLayout
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.dataset.sample_layout import Places, SampleLayout
+from dlio_hpc.dataset.sample_order import Order
 
 
 class TensorFlowLoader:

@@ -14,9 +14,9 @@ from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import in_steps
 from dlio_hpc.core.loaders.tensorflow.source import DatasetPreprocessing, TimeSpan, parallel
-from dlio_hpc.core.sample_layout import SampleLayout, Samples
-from dlio_hpc.plan.interleave import FileGroups
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.dataset.interleave import FileGroups
+from dlio_hpc.dataset.sample_layout import SampleLayout, Samples
+from dlio_hpc.dataset.sample_order import Order
 
 
 class Batches:

@@ -17,9 +17,9 @@ from dlio_hpc.core.dataset_faults import unplanned
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.tensorflow.source import DatasetPreprocessing, TimeSpan, parallel
-from dlio_hpc.core.sample_layout import SampleLayout
-from dlio_hpc.plan.interleave import FileGroups
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.dataset.interleave import FileGroups
+from dlio_hpc.dataset.sample_layout import SampleLayout
+from dlio_hpc.dataset.sample_order import Order
 
 # Parameters of mallopt(3), and the largest value to which malloc raises M_MMAP_THRESHOLD by itself.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _LARGEST_THRESHOLD = -1, -3, 32 << 20

@@ -11,8 +11,8 @@ from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.native import preprocess
-from dlio_hpc.plan.interleave import FileGroups
-from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.dataset.interleave import FileGroups
+from dlio_hpc.dataset.sample_order import Order
 
 
 class TimeSpan(NamedTuple):

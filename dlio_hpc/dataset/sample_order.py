@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.reader_keys import Reader
-from dlio_hpc.plan import interleave
-from dlio_hpc.plan.plan import share
+from dlio_hpc.dataset import interleave
+from dlio_hpc.dataset.rank_shares import share
 
 Indices = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
@@ -64,7 +64,7 @@ class Order:
         return self._irregular
 
     def _irregular_order(self, dataset: Dataset) -> "IrregularFiles":
-        from dlio_hpc.plan import sample_index
+        from dlio_hpc.dataset import sample_index
 
         index = sample_index.of(dataset)
         assert index is not None

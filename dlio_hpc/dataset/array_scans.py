@@ -15,7 +15,7 @@ import numpy as np
 
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.dataset_keys import ITEM_BYTES
-from dlio_hpc.plan.sample_index import Array, FileSamples, ScannedFile
+from dlio_hpc.dataset.sample_index import Array, FileSamples, ScannedFile
 
 # Errors of zipfile and numpy for a file that is not an npz file, or is corrupted.
 _BAD_NPZ = (zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, ValueError, KeyError, EOFError,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from dlio_hpc.config import reader_keys
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.reader_keys import Reader
-from dlio_hpc.plan.plan import share
+from dlio_hpc.dataset.rank_shares import share
 
 
 class FileGroups(NamedTuple):

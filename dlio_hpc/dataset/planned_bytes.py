@@ -10,8 +10,8 @@ import math
 from dlio_hpc.config import reader_keys
 from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
 from dlio_hpc.config.workload import TENSORFLOW_BUFFER, Workload
-from dlio_hpc.plan import interleave, plan
-from dlio_hpc.plan.interleave import FileGroups
+from dlio_hpc.dataset import interleave, rank_shares
+from dlio_hpc.dataset.interleave import FileGroups
 
 # Tolerance: maximum ratio of bytes read to bytes planned. If TensorFlow does the reading itself, a number of bytes per
 # rank is added, because the kernel counts all reads of the process.
@@ -46,7 +46,7 @@ def factor(workload: Workload, ranks: int) -> float:
     """Return the bytes that are read, divided by the bytes of the samples that are used. Return 1 if nothing is
     read, as with the null format.
     """
-    samples = plan.samples_per_epoch(workload, ranks) * workload.train.epochs
+    samples = rank_shares.samples_per_epoch(workload, ranks) * workload.train.epochs
     return planned(workload, ranks, samples) / (payload(workload, ranks, samples) or 1) or 1.0
 
 
@@ -100,12 +100,12 @@ def _streamed(workload: Workload, ranks: int) -> int:
     """
     reader, samples = workload.reader, workload.dataset.samples
     order = interleave.of(workload.dataset, reader, ranks)
-    most = samples if reader.load == "memory" else plan.steps_per_epoch(workload, ranks) * reader.batch_size
+    most = samples if reader.load == "memory" else rank_shares.steps_per_epoch(workload, ranks) * reader.batch_size
     full = order.at_once * workload.dataset.samples_per_file
     known: dict[tuple[int, ...], int] = {}
     total = 0
     for rank in range(ranks):
-        first, last = plan.positions(workload, ranks, rank, 0)
+        first, last = rank_shares.positions(workload, ranks, rank, 0)
         opening, _ = order.group(first)
         end = last if order.shares > 1 else samples
         # Ranks whose shares have the same position in their groups read the same number of bytes. The last group before

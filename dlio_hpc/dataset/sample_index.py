@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.dataset.existing_files import Listing, Numbers
 from dlio_hpc.files import rundir, safe_folders
-from dlio_hpc.plan.existing_files import Listing, Numbers
 
 # Version of the files of an index. It is part of the name of every index.
 VERSION = 2

@@ -5,9 +5,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
+from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.dataset.dataset_folder import FINGERPRINT_FILE, Fingerprint
 from dlio_hpc.files import rundir, safe_folders
-from dlio_hpc.plan import dataset
-from dlio_hpc.plan.dataset import FINGERPRINT_FILE, Fingerprint
 
 # Maximum number of foreign files that a message names.
 _SHOWN = 5
@@ -19,8 +19,8 @@ def check(folder: Path) -> None:
     """
     if folder.is_symlink():
         raise ConfigError(f"{folder} is a link to {os.readlink(folder)}; to remove the dataset, give that path")
-    known = dataset.begun(folder)
-    if dataset.is_owned(folder):
+    known = dataset_folder.begun(folder)
+    if dataset_folder.is_owned(folder):
         raise _owned(folder)
     _check_strangers(folder, known)
 
@@ -38,7 +38,7 @@ def remove(folder: Path) -> tuple[int, int]:
     """
     try:
         check(folder)
-        return _removed(folder, dataset.lock_file(folder))
+        return _removed(folder, dataset_folder.lock_file(folder))
     except OSError as fault:
         where = of_system(fault, folder)
         raise InfrastructureError(f"cannot remove {where}; try again when that is fixed") from fault
@@ -46,7 +46,7 @@ def remove(folder: Path) -> tuple[int, int]:
 
 def _removed(folder: Path, lock: Path) -> tuple[int, int]:
     with suppress(OSError):
-        dataset.make_lock(lock)
+        dataset_folder.make_lock(lock)
     with rundir.locked_now(lock) as is_mine, safe_folders.opened(folder) as descriptor:
         if not is_mine:
             raise _owned(folder)
@@ -65,7 +65,7 @@ def _check_strangers(folder: Path, known: Fingerprint | None, inside: Path | Non
     through its open descriptor; None if the folder is not open.
     """
     try:
-        foreign = sorted(dataset.strangers(inside or folder, known.dataset if known else None))
+        foreign = sorted(dataset_folder.strangers(inside or folder, known.dataset if known else None))
     except OSError as fault:
         raise InfrastructureError(f"cannot list {of_system(fault, folder)}") from fault
     if foreign:
@@ -84,12 +84,14 @@ def _emptied(folder: Path, descriptor: int) -> tuple[int, int]:
     and not computed from the fingerprint file, because that file may claim any number of files.
     """
     inside = safe_folders.held(descriptor)
-    known = dataset.begun(folder, inside)
+    known = dataset_folder.begun(folder, inside)
     _check_strangers(folder, known, inside)
     sizes: list[int | None] = []
     if known is not None and known.complete:
         sizes.append(_marked_unfinished(inside, known, descriptor))
-    names = sorted(os.listdir(descriptor), key=lambda name: (name == FINGERPRINT_FILE, dataset.is_note(name), name))
+    names = sorted(
+        os.listdir(descriptor), key=lambda name: (name == FINGERPRINT_FILE, dataset_folder.is_note(name), name)
+    )
     sizes.extend(_unlinked(name, descriptor) for name in names)
     gone = [size for size in sizes if size is not None]
     return len(gone), sum(gone)
@@ -102,10 +104,10 @@ def _marked_unfinished(folder: Path, known: Fingerprint, descriptor: int) -> int
     """
     mark = Fingerprint(known.fingerprint, known.dataset, complete=False)
     try:
-        dataset.write(folder, mark)
+        dataset_folder.write(folder, mark)
     except OSError:
-        freed = _unlinked(next(dataset.names(known.dataset)), descriptor)
-        dataset.write(folder, mark)
+        freed = _unlinked(next(dataset_folder.names(known.dataset)), descriptor)
+        dataset_folder.write(folder, mark)
         return freed
     return None
 

@@ -14,10 +14,10 @@ from msgspec import structs
 from dlio_hpc.base import document, units
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample, Scan
+from dlio_hpc.dataset import existing_files, file_scans, sample_index
+from dlio_hpc.dataset.existing_files import Listing
+from dlio_hpc.dataset.sample_index import Array, SampleIndex, ScannedFile
 from dlio_hpc.files import rundir
-from dlio_hpc.plan import existing_files, file_scans, sample_index
-from dlio_hpc.plan.existing_files import Listing
-from dlio_hpc.plan.sample_index import Array, SampleIndex, ScannedFile
 
 Report = Callable[[str], None]
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +14,6 @@ from dlio_hpc.base import document, units
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, about, of_system
 from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
 from dlio_hpc.files import filesystem, rundir, safe_folders
-from dlio_hpc.plan.plan import Run
 
 FINGERPRINT_FILE = "dlio-dataset.json"
 # Name of a dataset folder, such as npz-8x4x11.7KiB-03c25a44c247. It ends with the fingerprint.
@@ -38,18 +37,28 @@ class Fingerprint(Struct, frozen=True):
     schema: Literal[1] = 1
 
 
+class StoredDataset(NamedTuple):
+    """A dataset and its place. folder: path of its folder; of files that exist already, the folder to which their names
+    are relative. fingerprint: of its content and its layout.
+    """
+
+    folder: str
+    descriptor: Dataset
+    fingerprint: str
+
+
 def file_name(dataset: Dataset, number: int) -> str:
     """Return the name of the sample file `number`. The name is computed, so no job has to list the folder."""
     return f"{number:08}.{dataset.format}"
 
 
-def file_path(run: Run, number: int) -> str:
-    dataset = run.workload.dataset
+def file_path(stored: StoredDataset, number: int) -> str:
+    dataset = stored.descriptor
     if dataset.scan is None:
-        return os.path.join(run.dataset, file_name(dataset, number))
-    from dlio_hpc.plan import sample_index  # imports numpy
+        return os.path.join(stored.folder, file_name(dataset, number))
+    from dlio_hpc.dataset import sample_index  # imports numpy
 
-    return os.path.join(run.dataset, sample_index.opened(dataset.scan.index).name(number))
+    return os.path.join(stored.folder, sample_index.opened(dataset.scan.index).name(number))
 
 
 def side_name(side: AuxiliaryFile) -> str:
@@ -57,8 +66,8 @@ def side_name(side: AuxiliaryFile) -> str:
     return f"side-{side.name}"
 
 
-def side_path(run: Run, side: AuxiliaryFile) -> str:
-    return os.path.join(run.dataset, side_name(side))
+def side_path(stored: StoredDataset, side: AuxiliaryFile) -> str:
+    return os.path.join(stored.folder, side_name(side))
 
 
 def file_count(dataset: Dataset) -> int:
@@ -117,31 +126,31 @@ def _is_file_name(dataset: Dataset, name: str) -> bool:
     return int(stem) < file_count(dataset) and file_name(dataset, int(stem)) == name
 
 
-def mark(run: Run, complete: bool) -> None:
-    """Write the fingerprint file of the run's dataset. complete: whether all files of the dataset are written."""
-    with filled(run) as folder:
-        write(safe_folders.held(folder), Fingerprint(run.fingerprint, run.workload.dataset, complete))
+def mark(stored: StoredDataset, complete: bool) -> None:
+    """Write the fingerprint file of the dataset. complete: whether all files of the dataset are written."""
+    with filled(stored) as folder:
+        write(safe_folders.held(folder), Fingerprint(stored.fingerprint, stored.descriptor, complete))
 
 
 @contextmanager
-def filled(run: Run) -> Iterator[int]:
+def filled(stored: StoredDataset) -> Iterator[int]:
     """Open the dataset's folder for writing, and yield its descriptor. Raise ConfigError if the folder is a link. Also
     raise ConfigError if the folder belongs to another user and is not shared, because that user could have placed any
     file in it.
     """
-    with safe_folders.opened(run.dataset) as folder:
-        if not safe_folders.is_mine(folder) and not safe_folders.is_shared(folder, Path(run.dataset).parent):
+    with safe_folders.opened(stored.folder) as folder:
+        if not safe_folders.is_mine(folder) and not safe_folders.is_shared(folder, Path(stored.folder).parent):
             raise ConfigError(
-                f"the dataset in {run.dataset} is unfinished and belongs to user {safe_folders.owner(folder)}, so "
+                f"the dataset in {stored.folder} is unfinished and belongs to user {safe_folders.owner(folder)}, so "
                 "dlio-hpc does not write to it. Choose another --data, ask that user to finish or remove the dataset, "
                 "or ask the owner of the data directory to share this directory with your group (chmod g+ws, umask 002)"
             )
         yield folder
 
 
-def check_mine(run: Run) -> None:
-    """Raise ConfigError if this user must not write into the folder of the run's dataset."""
-    with filled(run):
+def check_mine(stored: StoredDataset) -> None:
+    """Raise ConfigError if this user must not write into the folder of the dataset."""
+    with filled(stored):
         pass
 
 
@@ -150,37 +159,37 @@ def write(folder: Path, content: Fingerprint) -> None:
 
 
 @contextmanager
-def owned(run: Run) -> Iterator[None]:
+def owned(stored: StoredDataset) -> Iterator[None]:
     """Create the dataset's folder and hold its lock, so that only one job at a time generates the dataset. Other jobs
     print a message and wait. On a file system without locks, all these jobs generate the dataset, and the last write to
     each file prevails. Raise InfrastructureError if the folder cannot be used.
     """
 
     def report() -> None:
-        print(f"waiting for another job that generates {run.dataset}", flush=True)
+        print(f"waiting for another job that generates {stored.folder}", flush=True)
 
     while True:
         try:
-            safe_folders.make(run.dataset)
-            os.listdir(run.dataset)
-            lock = lock_file(Path(run.dataset))
-            _touch(lock, run)
+            safe_folders.make(stored.folder)
+            os.listdir(stored.folder)
+            lock = lock_file(Path(stored.folder))
+            _touch(lock, stored)
         except OSError as fault:
-            raise InfrastructureError(f"cannot use {of_system(fault, run.dataset)}; choose another --data") from fault
+            raise InfrastructureError(f"cannot use {of_system(fault, stored.folder)}; choose another --data") from fault
         with rundir.locked_file(lock, report) as is_there:
             if is_there:  # otherwise the dataset was removed while this job waited
                 yield
                 return
 
 
-def _touch(lock: Path, run: Run) -> None:
+def _touch(lock: Path, stored: StoredDataset) -> None:
     """Create the lock file if it does not exist. If this user may not create it but the dataset is complete, raise no
     error, because the dataset is then only read.
     """
     try:
         make_lock(lock)
     except PermissionError:
-        if not is_complete(run):
+        if not is_complete(stored):
             raise
 
 
@@ -208,43 +217,33 @@ def lock_file(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.lock")
 
 
-def begin(run: Run) -> None:
+def begin(stored: StoredDataset) -> None:
     """Write a fingerprint file that marks the dataset as incomplete, before the dataset is generated. Raise ConfigError
     if there is not enough space. The space is not checked again if an interrupted generation continues.
     """
-    known = read(Path(run.dataset)) is not None
+    known = read(Path(stored.folder)) is not None
     try:
         if not known:
-            check_space([run], Path(run.dataset))
-        mark(run, complete=False)
+            check_space([stored], Path(stored.folder))
+        mark(stored, complete=False)
     except OSError as fault:
-        raise InfrastructureError(f"cannot write {of_system(fault, run.dataset)}; choose another --data") from fault
+        raise InfrastructureError(f"cannot write {of_system(fault, stored.folder)}; choose another --data") from fault
 
 
-def is_unwritten(run: Run) -> bool:
-    """Return whether the run's dataset is still to be generated. This is so if its folder is missing or empty, or if
+def is_unwritten(stored: StoredDataset) -> bool:
+    """Return whether the dataset is still to be generated. This is so if its folder is missing or empty, or if
     its generation is unfinished. Return False if the folder holds other files.
     """
-    fingerprint = read(Path(run.dataset))
-    return not _holds_anything(Path(run.dataset)) if fingerprint is None else not fingerprint.complete
+    fingerprint = read(Path(stored.folder))
+    return not _holds_anything(Path(stored.folder)) if fingerprint is None else not fingerprint.complete
 
 
-def writes(run: Run) -> bool:
-    """Return whether the run writes anything below the data directory: a dataset, checkpoints or auxiliary files."""
-    if run.kind == "generate":
-        return is_unwritten(run)
-    if run.workload.dataset.existing is not None:
-        return False  # they are written elsewhere
-    sides_written = any(side.access == "write" for side in run.workload.dataset.auxiliary_files)
-    return run.workload.checkpoint is not None or sides_written
-
-
-def is_complete(run: Run) -> bool:
-    """Return True if the dataset of the run is complete. Return False if it is missing or unfinished; the run may then
+def is_complete(stored: StoredDataset) -> bool:
+    """Return True if the dataset is complete. Return False if it is missing or unfinished; a run may then
     generate it. Raise ConfigError if the folder holds something else, or an unfinished dataset of another user. Raise
     InvalidRun if a dataset that is marked as complete lacks its first or last sample file or an auxiliary file.
     """
-    folder = Path(run.dataset)
+    folder = Path(stored.folder)
     known = read(folder)
     if known is None:
         if _holds_anything(folder):
@@ -253,23 +252,23 @@ def is_complete(run: Run) -> bool:
                 "--data, or move the files away"
             )
         if os.path.lexists(folder):
-            check_mine(run)
+            check_mine(stored)
         return False
-    if known.fingerprint != run.fingerprint:
-        differences = "; ".join(_differences(known.dataset, run.workload.dataset)) or "generated by another version"
+    if known.fingerprint != stored.fingerprint:
+        differences = "; ".join(_differences(known.dataset, stored.descriptor)) or "generated by another version"
         raise ConfigError(
             f"the dataset in {folder} is not the one that this workload needs: {differences}. Choose another --data, "
             "or remove that folder"
         )
     if known.complete:
-        for path in _known_paths(run):
+        for path in _known_paths(stored):
             if not filesystem.is_there(path):
                 raise InvalidRun(
                     f"{path} is missing. A server or a mount may be down: check the other files with dlio-hpc datasets "
                     f"verify {folder}, which says what to do"
                 )
     else:
-        check_mine(run)
+        check_mine(stored)
     return known.complete
 
 
@@ -283,27 +282,27 @@ def _holds_anything(folder: Path) -> bool:
         raise InfrastructureError(f"cannot list {of_system(fault, folder)}; choose another --data") from fault
 
 
-def _known_paths(run: Run) -> list[str]:
-    """Return the paths of the files whose existence is checked if the run's dataset is marked as complete: the first
+def _known_paths(stored: StoredDataset) -> list[str]:
+    """Return the paths of the files whose existence is checked if the dataset is marked as complete: the first
     and the last sample file, and the auxiliary files in the dataset's folder.
     """
-    dataset = run.workload.dataset
+    dataset = stored.descriptor
     numbers = [] if dataset.format == "null" else sorted({0, dataset.files - 1})
-    return [*(file_path(run, number) for number in numbers), *(side_path(run, side) for side in sides(dataset))]
+    return [*(file_path(stored, number) for number in numbers), *(side_path(stored, side) for side in sides(dataset))]
 
 
-def require(run: Run) -> None:
-    """Raise ConfigError unless the run's dataset exists and is complete. The message lists the datasets that exist.
+def require(stored: StoredDataset) -> None:
+    """Raise ConfigError unless the dataset exists and is complete. The message lists the datasets that exist.
     Raise InvalidRun if an existing dataset has changed since it was scanned.
     """
-    if run.workload.dataset.existing is not None:
-        from dlio_hpc.plan import dataset_scan  # imports numpy
+    if stored.descriptor.existing is not None:
+        from dlio_hpc.dataset import dataset_scan  # imports numpy
 
-        dataset_scan.check_unchanged(run.dataset, run.workload.dataset)
+        dataset_scan.check_unchanged(stored.folder, stored.descriptor)
         return
-    if not run.workload.dataset.is_stored or is_complete(run):
+    if not stored.descriptor.is_stored or is_complete(stored):
         return
-    folder = Path(run.dataset)
+    folder = Path(stored.folder)
     if read(folder) is not None:
         raise ConfigError(f"the dataset in {folder} is unfinished; generate it again with --generate auto")
     existing_names = sorted(path.parent.name for path in folder.parent.glob(f"*/{FINGERPRINT_FILE}"))
@@ -311,20 +310,20 @@ def require(run: Run) -> None:
     raise ConfigError(f"no dataset {folder.name} in {folder.parent} ({listing}); generate it with --generate auto")
 
 
-def needs(run: Run) -> tuple[float, int]:
-    """Return how many bytes and how many files are needed to generate the run's dataset. Both are 0 if the dataset is
+def needs(stored: StoredDataset) -> tuple[float, int]:
+    """Return how many bytes and how many files are needed to generate the dataset. Both are 0 if the dataset is
     complete.
     """
-    dataset = run.workload.dataset
-    if not dataset.is_generated or not is_unwritten(run):
+    dataset = stored.descriptor
+    if not dataset.is_generated or not is_unwritten(stored):
         return 0, 0
     indexes = dataset.index_bytes if dataset.format == "parquet" else 0
     return (payload(dataset) + indexes) * _SPARE, file_count(dataset) + len(sides(dataset)) + 1
 
 
-def needs_of_all(runs: Sequence[Run]) -> tuple[float, int]:
-    """Return how many bytes and how many files are needed to generate the datasets of all these runs."""
-    sizes, files = zip(*map(needs, runs), strict=True) if runs else ((), ())
+def needs_of_all(all_stored: Sequence[StoredDataset]) -> tuple[float, int]:
+    """Return how many bytes and how many files are needed to generate all these datasets."""
+    sizes, files = zip(*map(needs, all_stored), strict=True) if all_stored else ((), ())
     return sum(sizes), sum(files)
 
 
@@ -332,11 +331,11 @@ def needs_of_all(runs: Sequence[Run]) -> tuple[float, int]:
 _UNLIMITED = {-1, 2**32 - 1, 2**64 - 1}
 
 
-def check_space(runs: Sequence[Run], folder: Path) -> str:
-    """Check whether the file system of `folder` has enough free space and inodes for the datasets of these runs. Return
+def check_space(all_stored: Sequence[StoredDataset], folder: Path) -> str:
+    """Check whether the file system of `folder` has enough free space and inodes for these datasets. Return
     a message that states the space needed and the space free. Raise ConfigError if space or inodes do not suffice.
     """
-    wanted, files = needs_of_all(runs)
+    wanted, files = needs_of_all(all_stored)
     free, status = filesystem.free(folder), os.statvfs(folder)
     summary = f"{units.format_size(wanted)} needed, {units.format_size(free)} free"
     if free < wanted:

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.config.dataset_keys import Dataset
-from dlio_hpc.plan import sample_index
-from dlio_hpc.plan.sample_index import SampleIndex
-from dlio_hpc.plan.sample_order import mix, mix_all
+from dlio_hpc.dataset import sample_index
+from dlio_hpc.dataset.sample_index import SampleIndex
+from dlio_hpc.dataset.sample_order import mix, mix_all
 
 Samples = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]

@@ -9,8 +9,8 @@ import numpy as np
 
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
-from dlio_hpc.plan import array_scans
-from dlio_hpc.plan.sample_index import FileSamples, ScannedFile
+from dlio_hpc.dataset import array_scans
+from dlio_hpc.dataset.sample_index import FileSamples, ScannedFile
 
 # First bytes of images, by the endings of their names. Any of them is accepted for any of the endings, because
 # collections of images have files with wrong endings.

@@ -1,0 +1,37 @@
+"""Fingerprints of datasets, and the names of their folders."""
+
+import hashlib
+
+from msgspec import structs
+
+from dlio_hpc.base import document, units
+from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.config.lustre_layout import Layout
+
+# Version of the content that the generator writes. It is part of every fingerprint. Increase it if the generator writes
+# different bytes for the same geometry.
+_CONTENT = 2
+
+
+def of(dataset: Dataset, layout: Layout | None = None) -> str:
+    """Return the fingerprint of a dataset: twelve hexadecimal digits. Two datasets have the same fingerprint if and
+    only if one can replace the other.
+    """
+    if dataset.scan is not None:
+        return dataset.scan.fingerprint
+    auxiliary_files = [(side.name, side.file_size) for side in dataset.auxiliary_files if side.access == "read"]
+    stored = document.plain(structs.replace(dataset, auxiliary_files=()))
+    for key in ("compression_ratio", "arrays", "columns", "row_group"):
+        if stored[key] is None:
+            del stored[key]  # datasets generated before this key existed keep their fingerprints
+    del stored["existing"]
+    parts = (_CONTENT, stored, auxiliary_files) if layout is None else (_CONTENT, stored, auxiliary_files, layout)
+    return hashlib.sha256(document.encode(parts)).hexdigest()[:12]
+
+
+def folder_name(dataset: Dataset, layout: Layout | None = None) -> str:
+    """Return the name of the dataset's folder: format, geometry and fingerprint, such as
+    npz-8x4x11.7KiB-03c25a44c247.
+    """
+    sample = units.format_size(dataset.sample_bytes).replace(" ", "")
+    return f"{dataset.format}-{dataset.files}x{dataset.samples_per_file}x{sample}-{of(dataset, layout)}"
