@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 import dlio_hpc
-from dlio_hpc.base import document, key_texts, units
+from dlio_hpc.base import serialization, key_texts, units
 from dlio_hpc.cli import json_documents
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import Workload
@@ -158,7 +158,7 @@ def _default(field: Any) -> str:
         return "see below"
     if isinstance(value, Path):
         return str(value)
-    text = msgspec.json.encode(document.plain(value)).decode()
+    text = msgspec.json.encode(serialization.plain(value)).decode()
     return text.strip('"') or "empty"
 
 

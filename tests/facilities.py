@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.batch import job_record
 from dlio_hpc.files import archive, rundir
 from dlio_hpc.plan.study import Judging
@@ -34,7 +34,7 @@ def suite(archives: Path, name: str, night: int, values: Sequence[float], batch:
     for path in (runs / f"{study}-1").glob(f"{rundir.RUNS}/*/{rundir.RESULT}"):
         result = run_result.decode(path.read_bytes(), str(path))
         epoch = Epoch(1, 10.0, 10, 1000, 10**9, 1.0, 8.0, 1.0, storage_bytes_read=10**9)
-        path.write_bytes(document.encode(structs.replace(result, epochs=[epoch], file_system="ext4")))
+        path.write_bytes(serialization.encode(structs.replace(result, epochs=[epoch], file_system="ext4")))
     return archived(runs / f"{study}-1", archives, night)
 
 
@@ -42,7 +42,7 @@ def archived(job: Path, archives: Path, night: int) -> Path:
     """Archive a job as if it had ended in a night."""
     record = job_record.load(job)
     states = tuple(structs.replace(state, time=nights.day(night)) for state in record.states)
-    (job / rundir.JOB).write_bytes(document.encode(structs.replace(record, states=states)))
+    (job / rundir.JOB).write_bytes(serialization.encode(structs.replace(record, states=states)))
     archives.mkdir(exist_ok=True)
     target = archives / f"{job.name}{archive.SUFFIX}"
     archive.create(job, target)

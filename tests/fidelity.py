@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.config import site
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.config.dataset_keys import AuxiliaryFile
@@ -105,13 +105,13 @@ def traced(workload: Workload, folder: Path, ranks: int = RANKS) -> Profile:
     """Run the workload and return the profile of its measured run under strace."""
     request = planning.Request(folder, data=folder / "data", walltime=units.walltime("1h"), ranks_per_node=ranks)
     plan = planning.make(workload, site.load("local"), request)
-    (folder / rundir.PLAN).write_bytes(document.encode(plan))
+    (folder / rundir.PLAN).write_bytes(serialization.encode(plan))
     *before, last = plan.runs
     for run in before:
         straced.core(folder, ranks, run.number)
     straced.core(folder, ranks, last.number, folder / "seen.darshan")
     (written,) = folder.glob(f"runs/*-{last.name}/result.json")
-    result = document.decode(written.read_bytes(), Result, str(written))
+    result = serialization.decode(written.read_bytes(), Result, str(written))
     profile = program_profiles.load(
         "seen", folder / "seen.darshan", None, f"^(?:{last.dataset}|{last.outputs})/(?!dlio-dataset)"
     )

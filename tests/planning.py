@@ -1,6 +1,6 @@
 """Plans of single jobs, without the command line."""
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import Draft, Workload
 from dlio_hpc.plan import packing, plan, study
@@ -18,7 +18,7 @@ class Request(study.JobRequest, frozen=True):
 def plans(workload: Workload, site: Site, request: Request) -> tuple[Plan, ...]:
     """Return the plans of a submission without a sweep."""
     asked = study.PartRequest(
-        Draft(document.plain(workload), "test"),
+        Draft(serialization.plain(workload), "test"),
         site,
         nodes=(request.nodes,),
         ranks_per_node=() if request.ranks_per_node is None else (request.ranks_per_node,),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.batch import job_record
 from dlio_hpc.core import cache_accounting, checkpoint, distributions, disturbance, evaluation, merge, restore, timeline
 from dlio_hpc.core.merge import Host, Merged
@@ -62,7 +62,7 @@ def leave(folder: Path, made: plan.Plan, recordings: Merged) -> run_result.Summa
     run_result.write(run_folder / rundir.RESULT, result)
     known = {"kernel": "6", "cpu": "any", "cores": 64, "memory_bytes": 1 << 38}
     environment = {"versions": {}, "nodes": [{"host": name, **known} for name in nodes], "variables": {}}
-    rundir.write(folder / rundir.ENVIRONMENT, document.encode(environment))
-    rundir.write(folder / rundir.PLAN, document.encode(made))
+    rundir.write(folder / rundir.ENVIRONMENT, serialization.encode(environment))
+    rundir.write(folder / rundir.PLAN, serialization.encode(made))
     job_record.save(folder, job_record.with_state(job_record.planned(made, "", ()), "completed"))
     return summary

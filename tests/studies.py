@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from dlio_hpc.analysis.study.point_measurement import Measured
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.batch import job_record
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import site, workload
@@ -82,7 +82,7 @@ def write(made: Study, values: Values, state: State = "completed", disturbed: Di
     folder = Path(made.runs, made.study)
     if not made.is_plain:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / rundir.STUDY).write_bytes(document.encode(made))
+        (folder / rundir.STUDY).write_bytes(serialization.encode(made))
     for plan in packing.plans(made):
         _write_job(made, plan, values, state, disturbed, figures)
     return folder
@@ -95,7 +95,7 @@ def _write_job(
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in ((rundir.STUDY, made), (rundir.PLAN, plan)):
         if name == rundir.PLAN or not made.is_plain:
-            (folder / name).write_bytes(document.encode(content))
+            (folder / name).write_bytes(serialization.encode(content))
     record = job_record.planned(plan, "bash job.sh", ())
     job_record.save(folder, job_record.with_state(structs.replace(record, batch_id="42"), state))
     for run in plan.runs:
@@ -108,7 +108,7 @@ def _write_job(
         result = _result(plan, run, value, figures)
         if disturbed is not None and run.kind == "measure":
             result = structs.replace(result, disturbance=disturbed(point, run.repeat))
-        (directory / rundir.RESULT).write_bytes(document.encode(result))
+        (directory / rundir.RESULT).write_bytes(serialization.encode(result))
 
 
 def _result(plan: Plan, run: Run, value: float, figures: dict[str, Any]) -> Result:
@@ -116,7 +116,7 @@ def _result(plan: Plan, run: Run, value: float, figures: dict[str, Any]) -> Resu
     generates = run.kind == "generate"
     return Result(
         run=rundir.run_name(run.number, run.name), kind=run.kind,
-        plan_sha256=hashlib.sha256(document.encode(plan)).hexdigest(), started="2026-11-21T10:00:00Z",
+        plan_sha256=hashlib.sha256(serialization.encode(plan)).hexdigest(), started="2026-11-21T10:00:00Z",
         ended="2026-11-21T10:00:10Z", ranks=plan.ranks, nodes=plan.nodes, ranks_per_node=plan.ranks_per_node,
         dataset=DatasetFacts(run.dataset, "0" * 12, dataset.format, dataset.files, dataset.samples, dataset.size),
         hosts=["n1"], versions={}, epochs=[], summary=None if generates else summary(value, **figures),

@@ -10,7 +10,7 @@ import pytest
 from dlio_hpc.analysis import students_t
 from dlio_hpc.analysis.study import file_system_pairs, stragglers
 from dlio_hpc.analysis.timeline_reader import Recorded
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.documents import studies as studies_document
@@ -203,7 +203,7 @@ def test_the_report_says_which_is_which(tmp_path: Path) -> None:
     noise = np.random.default_rng(5).normal(0, 0.01, (2, 4))
     studies.write(made, lambda point, repeat: float((100, 200)[point] * np.exp(noise[point, repeat])))
     report = study_report.make(study_outcome.outcome(made, study_outcome.jobs(made)))
-    content = document.plain(studies_document.of_study(report))
+    content = serialization.plain(studies_document.of_study(report))
     assert content["effects"][0]["better"] == "B"
     assert [side["data"] for side in content["stragglers"]] == list(FOLDERS)
     assert ab_rows.sides(report.sides) == ["A is /old", "B is /new"]

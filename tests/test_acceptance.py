@@ -16,7 +16,7 @@ from msgspec import structs
 
 from dlio_hpc.analysis import normal_range, students_t
 from dlio_hpc.analysis.page_cache_check import EpochStorage
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.units import Size
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import workload
@@ -25,7 +25,7 @@ from dlio_hpc.documents import judgements
 from dlio_hpc.files import archive, filesystem, rundir, storage_proofs
 from dlio_hpc.plan import plan
 from dlio_hpc.records import job_outcome
-from dlio_hpc.reports import acceptance_document, page, terminal, verdict_banners
+from dlio_hpc.reports import acceptance_page, html_page, terminal, verdict_banners
 from dlio_hpc.reports.figures import acceptance_plots
 from dlio_hpc.results import run_result
 from dlio_hpc.results.run_result import Epoch
@@ -290,7 +290,7 @@ def test_evidence_of_several_nights_is_grouped_by_night() -> None:
         "  job-2  01-measure-1  1,010.0 /s",
     ]
     judged, _ = _judge(_nights("samples_per_s", [1000.0, 1010.0], 1), {"min_samples_per_s": 980.0})
-    html = page.render(acceptance_document.of_acceptance(judged))
+    html = html_page.render(acceptance_page.of_acceptance(judged))
     assert "<td>2026-11-02</td><td>" in html.replace("\n", "")
     (case,) = (case for case in acceptance.cases(judged) if "samples/s" in case.name)
     assert "night 2026-11-02\n  job-2" in case.text
@@ -475,7 +475,7 @@ def _llama(writes: int = 10, **changes: Any) -> Entry:
     """Return a job of 8 ranks whose checkpoints have 104.7 GiB each."""
     work = plan.resolved(workload.load("llama3_8b", (f"checkpoint.writes={writes}",)))
     key = structs.replace(KEY, workload=work.name)
-    return entry([run(key=key, **changes)], workloads={key.settings: json.loads(document.encode(work))})
+    return entry([run(key=key, **changes)], workloads={key.settings: json.loads(serialization.encode(work))})
 
 
 _RESTORED = structs.replace(storage(0.0, 1, 2**40), epochs=(EpochStorage(0, 100, 100, 0.0, "made up"),))
@@ -525,7 +525,7 @@ def _checkpoint_job(name: str, nodes: int, ranks_per_node: int, *settings: str, 
         "storage": structs.replace(_RESTORED, memory_bytes=1),
         "metrics": metrics,
     }
-    return entry([run(**(fields | rest))], workloads={key.settings: json.loads(document.encode(work))})
+    return entry([run(**(fields | rest))], workloads={key.settings: json.loads(serialization.encode(work))})
 
 
 _MORE = "checkpoint.parallelism={tensor: 8, data: 16}"
@@ -564,7 +564,7 @@ def test_ranks_per_node(count: int, verdict: str) -> None:
 def test_prefetching(prefetch: int, threads: int, verdict: str) -> None:
     """Each worker of PyTorch's loader prefetches at least one batch."""
     work = workload.load("retinanet_b200", (f"reader.prefetch={prefetch}", f"reader.read_threads={threads}"))
-    job = entry([run()], workloads={KEY.settings: json.loads(document.encode(plan.resolved(work)))})
+    job = entry([run()], workloads={KEY.settings: json.loads(serialization.encode(plan.resolved(work)))})
     check = _one(job, {"max_prefetch": 2})
     assert check.outcome == verdict
     assert check.text == f"reader.prefetch is {prefetch}, with {threads} thread(s)"
@@ -663,7 +663,7 @@ def test_results_lie_elsewhere(place: str | None, verdict: str, code: int) -> No
 def test_a_workload_that_was_changed_is_another_one(changes: tuple[str, ...], verdict: str, reason: str) -> None:
     work = plan.resolved(workload.load("unet3d_h100", changes))
     key = structs.replace(KEY, workload=work.name)
-    job = entry([run(key=key)], workloads={key.settings: json.loads(document.encode(work))})
+    job = entry([run(key=key)], workloads={key.settings: json.loads(serialization.encode(work))})
     _, (check,) = _judge(job, {"unmodified": ["compute.time", "reader.batch_size"]})
     assert (check.outcome, check.text) == (verdict, reason)
 
@@ -689,7 +689,7 @@ def test_a_workload_that_was_changed_is_another_one(changes: tuple[str, ...], ve
 def test_changed_keys_decide_the_division(changes: tuple[str, ...], verdict: str, reason: str) -> None:
     work = plan.resolved(workload.load("unet3d_h100", changes))
     key = structs.replace(KEY, workload=work.name)
-    job = entry([run(key=key)], workloads={key.settings: json.loads(document.encode(work))})
+    job = entry([run(key=key)], workloads={key.settings: json.loads(serialization.encode(work))})
     for edition in ("mlperf_storage_v2", "mlperf_storage_v3"):
         rule = criteria_file.load(edition).criteria["division"].divisions
         _, (check,) = _judge(job, {"divisions": rule})
@@ -710,7 +710,7 @@ def test_changed_keys_decide_the_division(changes: tuple[str, ...], verdict: str
     ("retinanet_b200", "transfer_size", 4096, False), ("retinanet_b200", "read_threads", 3, True),
 ])  # fmt: skip
 def test_keys_that_may_change_depend_on_the_workload(name: str, key: str, value: object, is_allowed: bool) -> None:
-    data = json.loads(document.encode(plan.resolved(workload.load(name))))
+    data = json.loads(serialization.encode(plan.resolved(workload.load(name))))
     data["reader"][key] = value
     job = entry([run(key=structs.replace(KEY, workload=name))], workloads={KEY.settings: data})
     edition = "mlperf_storage_v3" if name.endswith("b200") else "mlperf_storage_v2"
@@ -929,7 +929,7 @@ def _mlperf(name: str = "unet3d_h100", **changes: Any) -> Entry:
     key = structs.replace(KEY, workload=name)
     warmup = run(0, 0.0, 60.0, kind="warmup", run="00-warmup", key=key)
     runs = [run(place + 1, 119.9 * (place + 1), 60.0, metrics=metrics) for place, metrics in enumerate(figures)]
-    work = json.loads(document.encode(plan.resolved(workload.load(name))))
+    work = json.loads(serialization.encode(plan.resolved(workload.load(name))))
     just = {"key": key, "steps": 500, "storage": storage(0.1, 5 * 2**40, 2**40)}
     made = [warmup, *(structs.replace(measurement, **(just | changes)) for measurement in runs)]
     return entry(made, workloads={key.settings: work})
@@ -1075,7 +1075,7 @@ def test_the_terminal_shows_each_criterion_its_evidence_and_one_line(capsys: pyt
     import sys
 
     judged = _mixed()
-    terminal.show(acceptance_document.of_acceptance(judged), sys.stdout)
+    terminal.show(acceptance_page.of_acceptance(judged), sys.stdout)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines[1:-1])) <= 100
     assert lines.count("  it went wrong") == 2
@@ -1087,7 +1087,7 @@ def test_the_terminal_shows_each_criterion_its_evidence_and_one_line(capsys: pyt
 
 
 def test_json_has_all_of_it() -> None:
-    content = json.loads(json.dumps(document.plain(judgements.of_accept(_mixed()))))
+    content = json.loads(json.dumps(serialization.plain(judgements.of_accept(_mixed()))))
     assert (content["outcome"], content["exit_code"]) == ("invalid", 3)
     (check,) = (check for check in content["checks"] if check["criterion"] == "au")
     assert (check["key"], check["limit"], check["outcome"]) == ("min_au", 0.9, "inconclusive")
@@ -1111,8 +1111,8 @@ def test_pictures_have_runs_medians_and_limits() -> None:
 
 
 def test_the_page_has_the_verdict_first() -> None:
-    html = page.render(acceptance_document.of_acceptance(_mixed()))
-    assert html == page.render(acceptance_document.of_acceptance(_mixed())), "the same bytes for the same input"
+    html = html_page.render(acceptance_page.of_acceptance(_mixed()))
+    assert html == html_page.render(acceptance_page.of_acceptance(_mixed())), "the same bytes for the same input"
     text = re.sub(r"<wbr>|</?span[^>]*>", "", html)
     assert "No verdict: some runs are invalid; their numbers must not be used." in text
     assert "kept busy &amp; happy" in text
@@ -1120,14 +1120,14 @@ def test_the_page_has_the_verdict_first() -> None:
     assert text.count("<svg") == 2
     assert "would defeat the cache: -S reader.drop_cache=true" in text
     ok, _ = _judge(repeats("au", [0.95] * 3), {"min_au": 0.8})
-    good = acceptance_document.of_acceptance(ok)
+    good = acceptance_page.of_acceptance(ok)
     assert good.banner == ("good", "Accepted: every criterion is met. 5 of 5 pass.")
 
 
 @browser
 def test_a_browser_shows_the_page(tmp_path: Path) -> None:
     file = tmp_path / "accept.html"
-    file.write_text(page.render(acceptance_document.of_acceptance(_mixed())))
+    file.write_text(html_page.render(acceptance_page.of_acceptance(_mixed())))
     picture = tmp_path / "accept.png"
     assert browse(file, f"--screenshot={picture}", "--window-size=1100,2400") == ([], [])
     assert picture.stat().st_size > 10_000

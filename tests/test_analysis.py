@@ -14,7 +14,7 @@ from dlio_hpc.analysis.log import analyze, findings, io_load, picture_data, requ
 from dlio_hpc.analysis.log.findings import Analysis, Operation
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.darshan import counters, log_reader
-from dlio_hpc.reports import log_document
+from dlio_hpc.reports import log_page
 from tests.conftest import Run
 from tests.standins import darshanlog
 from tests.standins.darshanlog import Traced
@@ -404,7 +404,7 @@ def test_slow_nodes_are_named(run: Run, known: Path) -> None:
 
 def _verdict(path: Path) -> tuple[str, str]:
     """Return the state of the report on a log, and its first sentences: the banner and the sentence below it."""
-    report = log_document.of_logs([analyze.log_file(path)])
+    report = log_page.of_logs([analyze.log_file(path)])
     assert report.banner is not None
     return report.banner.state, " ".join([report.banner.text, *report.answers])
 

@@ -24,25 +24,25 @@ from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.reports import (
-    acceptance_document,
+    acceptance_page,
     banner,
     bottleneck,
-    history_document,
+    history_page,
     history_rows,
+    html_page,
     job_banner,
-    job_document,
+    job_page,
     log_banner,
-    log_document,
-    page,
-    regression_document,
+    log_page,
+    regression_page,
     study_banner,
-    study_document,
+    study_page,
     study_report,
     terminal,
     verdict_banners,
 )
 from dlio_hpc.reports.banner import Banner, State
-from dlio_hpc.reports.document import Document
+from dlio_hpc.reports.page import Page
 from dlio_hpc.results.run_result import Epoch
 from dlio_hpc.verdict import acceptance, baseline_comparison, criteria_file
 from tests import judged, nights, studies
@@ -350,9 +350,9 @@ def test_the_banner_of_a_history_is_about_the_night_that_it_names() -> None:
 def test_a_history_opens_with_its_state_on_terminal_and_page() -> None:
     blocks = history_rows.blocks([nights.entry(0, [100.0] * 3), nights.entry(1, [1.4] * 3)], [], "samples_per_s")
     out = io.StringIO()
-    terminal.show(history_document.of_history(blocks, "samples_per_s", "x"), out)
+    terminal.show(history_page.of_history(blocks, "samples_per_s", "x"), out)
     assert out.getvalue().startswith("Inconclusive: ") or out.getvalue().startswith("Bad: ")
-    assert 'class="banner good"' not in page.render(history_document.of_history(blocks, "samples_per_s", "x"))
+    assert 'class="banner good"' not in html_page.render(history_page.of_history(blocks, "samples_per_s", "x"))
 
 
 def _of_study(made: Study, values: Values, origin: Origin = "storage") -> Banner:
@@ -363,7 +363,7 @@ def _of_study(made: Study, values: Values, origin: Origin = "storage") -> Banner
 def _opening(made: Study, measured: list[Measured]) -> Banner:
     report = study_report.make(StudyOutcome(made, [], measured, [], 0))
     opening = study_banner.of_study(report)
-    assert f'class="banner {opening.state.replace(" ", "-")}"' in page.render(study_document.of_study(report))
+    assert f'class="banner {opening.state.replace(" ", "-")}"' in html_page.render(study_page.of_study(report))
     return opening
 
 
@@ -510,7 +510,7 @@ def _contrast(colours: list[str]) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def _pages(folder: Path) -> dict[str, Document]:
+def _pages(folder: Path) -> dict[str, Page]:
     """Write a page of each subject, with names of the greatest length."""
     job = _job(folder, [100.0, 140.0], "cached")
     made = studies.make(
@@ -525,14 +525,14 @@ def _pages(folder: Path) -> dict[str, Document]:
     )
     compared = baseline_comparison.judge([entries[-1]], entries, [nights.accepted(entries[0])])
     return {
-        "job": job_document.of_jobs([job], [{}]),
-        "study": study_document.of_study(report),
-        "log": log_document.of_logs([log_file(LOGS / "mpi4_dxtpartial.darshan")]),
-        "history": history_document.of_history(
+        "job": job_page.of_jobs([job], [{}]),
+        "study": study_page.of_study(report),
+        "log": log_page.of_logs([log_file(LOGS / "mpi4_dxtpartial.darshan")]),
+        "history": history_page.of_history(
             blocks, "samples_per_s", "/lustre/orion/gen150/proj-shared/dlio-runs/archive"
         ),
-        "compare": regression_document.of_judgement(compared),
-        "accept": acceptance_document.of_acceptance(accepted),
+        "compare": regression_page.of_judgement(compared),
+        "accept": acceptance_page.of_acceptance(accepted),
     }
 
 
@@ -540,7 +540,7 @@ def _pages(folder: Path) -> dict[str, Document]:
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("is_dark", [False, True])
 def test_no_page_breaks_a_word_or_is_wider_than_the_window(tmp_path: Path, width: int, is_dark: bool) -> None:
-    pages = {name: page.render(made) for name, made in _pages(tmp_path).items()}
+    pages = {name: html_page.render(made) for name, made in _pages(tmp_path).items()}
     for name, measured in zip(
         pages, _measured(tmp_path / "all.html", list(pages.values()), width, is_dark), strict=True
     ):
@@ -552,7 +552,7 @@ def test_no_page_breaks_a_word_or_is_wider_than_the_window(tmp_path: Path, width
 
 @browser
 def test_the_browser_would_have_found_a_broken_word(tmp_path: Path) -> None:
-    html = page.render(_pages(tmp_path)["job"]).replace("word-break: normal", "word-break: break-all")
+    html = html_page.render(_pages(tmp_path)["job"]).replace("word-break: normal", "word-break: break-all")
     (measured,) = _measured(tmp_path / "bad.html", [html], 390, False)
     assert measured["broken"]
 

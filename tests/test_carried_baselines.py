@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.files import rundir
@@ -59,7 +59,7 @@ def test_keys_with_their_defaults_are_not_in_the_digest() -> None:
 
 
 def test_a_workload_with_unknown_keys_keeps_its_digest() -> None:
-    stored: Any = document.plain(_workload()) | {"gone": 1}
+    stored: Any = serialization.plain(_workload()) | {"gone": 1}
     assert settings_digest.carried(stored, "0123456789ab") == "0123456789ab"
     assert settings_digest.carried(None, "0123456789ab") == "0123456789ab"
     del stored["gone"]

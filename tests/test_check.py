@@ -11,7 +11,7 @@ from dlio_hpc.cli import characterize_check
 from dlio_hpc.programs import emulation_check
 from dlio_hpc.programs.characterize import characterize
 from dlio_hpc.programs.emulation_check import CheckVerdict
-from dlio_hpc.programs.reports import check_document, program_profiles, similarity_banner
+from dlio_hpc.programs.reports import check_page, program_profiles, similarity_banner
 from dlio_hpc.programs.similarity import io_profile, similarity
 from dlio_hpc.programs.similarity.io_profile import MEASURED, Profile
 from tests.conftest import Run
@@ -34,7 +34,7 @@ def _judged(log: Profile, run: Profile, tolerance: float = 0.95) -> CheckVerdict
 
 
 def _line(log: Profile, run: Profile, tolerance: float = 0.95) -> str:
-    return check_document.banner_of(_judged(log, run, tolerance), run).line
+    return check_page.banner_of(_judged(log, run, tolerance), run).line
 
 
 def test_a_run_below_the_tolerance_fails_and_the_largest_difference_is_named_first() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.config import site
 from dlio_hpc.config.checkpoint_keys import Checkpoint
@@ -464,7 +464,7 @@ def test_a_wrong_byte_is_reported_before_the_outputs_are_removed(tmp_path: Path,
     request = planning.Request(tmp_path, data=data, ranks_per_node=ranks)
     made = planning.make(load("demo", keys), site.load("local"), request)
     data.mkdir()
-    rundir.write(tmp_path / rundir.PLAN, document.encode(made))
+    rundir.write(tmp_path / rundir.PLAN, serialization.encode(made))
     program = [sys.executable, "-m", "mpi4py", "-m", "tests.damaged_checkpoint", victim, tmp_path / rundir.PLAN]
     done = subprocess.run(
         [*map(str, (BIN / "mpiexec", "-n", ranks, *program, "--run", len(made.runs) - 1))],
@@ -472,7 +472,7 @@ def test_a_wrong_byte_is_reported_before_the_outputs_are_removed(tmp_path: Path,
     )  # fmt: skip
     assert done.returncode == 3, done.stderr
     (path,) = tmp_path.rglob(rundir.ERROR)
-    error = document.decode(path.read_bytes(), RunError, str(path))
+    error = serialization.decode(path.read_bytes(), RunError, str(path))
     assert (error.rank, error.exit_code, error.kind) == (victim, 3, "InvalidRun")
     assert f"rank{victim:05}-0.ckpt: byte 5000 is 0x" in error.message
     assert "No such file" not in done.stderr

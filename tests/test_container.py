@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 import dlio_hpc
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.batch import container, jobscript, launchers
 from dlio_hpc.batch.shell_quoting import join
@@ -33,7 +33,7 @@ def _plan(engine: str = "apptainer", work: str = "demo", **keys: Any) -> Plan:
     """Plan 2 nodes x 4 ranks. keys: keys of the site; those of the container have the prefix box_."""
     boxed = {name.removeprefix("box_"): value for name, value in keys.items() if name.startswith("box_")}
     rest = {name: value for name, value in keys.items() if not name.startswith("box_")}
-    image = document.convert({"engine": engine, "image": _IMAGES[engine], **boxed}, Container, "test")
+    image = serialization.convert({"engine": engine, "image": _IMAGES[engine], **boxed}, Container, "test")
     profile = replace(site.load(rest.pop("profile", "slurm")), container=image, **rest)
     request = planning.Request(runs=Path("/r"), data=Path("/d"), nodes=2, ranks_per_node=4)
     return planning.make(workload.load(work), profile, request)
@@ -229,10 +229,10 @@ def test_an_image_with_another_dlio_hpc_is_refused(tmp_path: Path) -> None:
 
 def test_an_image_whose_dlio_hpc_does_not_know_a_key_is_refused(tmp_path: Path) -> None:
     plan, error = tmp_path / "plan.json", tmp_path / "runs" / "00-generate" / "error.json"
-    plan.write_bytes(document.encode(_plan()))
+    plan.write_bytes(serialization.encode(_plan()))
     assert _checked("/x.sif", plan, error) == (0, "")
     assert not error.parent.exists()
-    plan.write_bytes(document.encode({**document.plain(_plan()), "news": 1}))
+    plan.write_bytes(serialization.encode({**serialization.plain(_plan()), "news": 1}))
     code, text = _checked("/x.sif", plan, error)
     recorded = run_result.decode_error(error.read_bytes(), str(error))
     assert (recorded.exit_code, recorded.kind) == (code, "ConfigError")

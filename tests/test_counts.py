@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.config import site
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.files import rundir
@@ -35,13 +35,13 @@ def _measured(folder: Path, workload: Path | str, *keys: str) -> tuple[Run, Summ
     """Trace a run with strace after its dataset is generated."""
     request = planning.Request(folder, data=folder / "data", walltime=units.walltime("1h"), ranks_per_node=RANKS)
     plan = planning.make(workloads.load(str(workload), keys), site.load("local"), request)
-    (folder / rundir.PLAN).write_bytes(document.encode(plan))
+    (folder / rundir.PLAN).write_bytes(serialization.encode(plan))
     *generate, measure = plan.runs
     for run in generate:
         straced.core(folder, RANKS, run.number)
     straced.core(folder, RANKS, measure.number, folder / "seen.darshan")
     written = rundir.run_directory(folder, measure.number, measure.name) / rundir.RESULT
-    summary = document.decode(written.read_bytes(), Result, str(written)).summary
+    summary = serialization.decode(written.read_bytes(), Result, str(written)).summary
     assert summary is not None
     return measure, summary
 

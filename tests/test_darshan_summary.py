@@ -20,9 +20,9 @@ from dlio_hpc.darshan.log import Log, LogJob
 from dlio_hpc.programs import program_table
 from dlio_hpc.programs.characterize import characterize
 from dlio_hpc.programs.program_table import ProgramRow
-from dlio_hpc.programs.reports import program_table_document
+from dlio_hpc.programs.reports import program_table_page
 from dlio_hpc.reports import terminal
-from dlio_hpc.reports.document import Table
+from dlio_hpc.reports.page import Table
 from tests.conftest import Run
 from tests.standins import darshanlog
 from tests.standins.darshanlog import Traced
@@ -103,7 +103,7 @@ def test_programs_have_short_names(program: str, name: str) -> None:
 
 
 def _rows(*paths: Path) -> list[ProgramRow]:
-    return program_table_document.ordered(list(program_table.rows(log_files.below(paths)[0])))
+    return program_table_page.ordered(list(program_table.rows(log_files.below(paths)[0])))
 
 
 def test_a_row_has_the_numbers_of_the_log() -> None:
@@ -138,9 +138,9 @@ def test_without_a_trace_the_rate_is_by_the_time_of_a_rank(tmp_path: Path) -> No
 
 def test_programs_without_traces_are_not_inconclusive_for_it(tmp_path: Path) -> None:
     calls = [Call(0, "/d/0.h5", at * MIB, MIB, 1.0 + at, 0.5) for at in range(4)]
-    banner = program_table_document.banner_of(_rows(_log(tmp_path / "x.darshan", calls, traced=False)), 0)
+    banner = program_table_page.banner_of(_rows(_log(tmp_path / "x.darshan", calls, traced=False)), 0)
     assert (banner.state, "1 without a complete trace" in banner.text) == ("good", True)
-    cut = program_table_document.banner_of(_rows(LOGS / "mpi4_dxtpartial.darshan"), 0)
+    cut = program_table_page.banner_of(_rows(LOGS / "mpi4_dxtpartial.darshan"), 0)
     assert cut.state == "inconclusive"
 
 
@@ -280,9 +280,7 @@ def test_the_table_as_a_page(run: Run, folder: Path, tmp_path: Path) -> None:
 
 def test_the_table_fits_into_80_columns(folder: Path) -> None:
     rows = [row._replace(job=31_169_020, processes=65536, seconds=3600.0) for row in _rows(folder)]
-    (table,) = (
-        block for block in program_table_document.of_rows(rows, 0).sections[0].blocks if isinstance(block, Table)
-    )
+    (table,) = (block for block in program_table_page.of_rows(rows, 0).sections[0].blocks if isinstance(block, Table))
     for width in (80, 100):
         shown = io.StringIO()
         terminal.show_table(table, Console(file=shown, width=width, highlight=False, markup=False))

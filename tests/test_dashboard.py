@@ -12,9 +12,9 @@ from msgspec import structs
 from dlio_hpc.base import units
 from dlio_hpc.files.archive import SUFFIX
 from dlio_hpc.records.outcomes import OUTCOMES
-from dlio_hpc.reports import banner, dashboard, page, sparkline
+from dlio_hpc.reports import banner, dashboard, html_page, sparkline
 from dlio_hpc.reports.dashboard import Facility, Unread
-from dlio_hpc.reports.document import Board, Card, Document, NightState
+from dlio_hpc.reports.page import Board, Card, NightState, Page
 from dlio_hpc.verdict import baseline_comparison, baselines, history, standing
 from tests import facilities, nights, studies
 from tests.conftest import Run
@@ -28,20 +28,20 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return facilities.facility(tmp_path_factory.mktemp("facility"), LAST)
 
 
-def _document(archives: Path, now: str = NOW, site: str | None = None, since: str = "") -> Document:
+def _page(archives: Path, now: str = NOW, site: str | None = None, since: str = "") -> Page:
     entries = history.entries(archives)
     listed = [entry for entry in entries if site in (None, entry.site) and entry.ended >= since]
     rows = standing.of(archives, listed, entries)
     return dashboard.of_facility(Facility("archive", now, rows, len(listed), lambda _: ""))
 
 
-def _cards(document: Document) -> dict[str, Card]:
-    boards = [block for section in document.sections for block in section.blocks if isinstance(block, Board)]
+def _cards(page: Page) -> dict[str, Card]:
+    boards = [block for section in page.sections for block in section.blocks if isinstance(block, Board)]
     return {card.title: card for board in boards for card in board.cards}
 
 
 def test_the_first_sentence_counts_and_names_what_is_not_good(archives: Path) -> None:
-    opening = _document(archives).banner
+    opening = _page(archives).banner
     assert opening.state == "bad"
     assert opening.text.startswith("Last night 2026-11-23: 1 of 3 suites good, 1 of 3 other workloads good. ")
     assert "resnet50 on aurora: 1 infrastructure" in opening.text
@@ -50,12 +50,12 @@ def test_the_first_sentence_counts_and_names_what_is_not_good(archives: Path) ->
 
 
 def test_a_regression_comes_first_if_nothing_failed(archives: Path) -> None:
-    opening = _document(archives, site="local").banner
+    opening = _page(archives, site="local").banner
     assert opening.text.startswith("Last night 2026-11-23: 1 of 3 suites good. nightly on local: regression; ")
 
 
 def test_each_state_has_its_card(archives: Path) -> None:
-    states = {title: card.state for title, card in _cards(_document(archives)).items()}
+    states = {title: card.state for title, card in _cards(_page(archives)).items()}
     assert states == {
         "resnet50 on aurora": "failed", "bert on aurora": "inconclusive", "nightly on local": "regression",
         "checkpoints on local": "good", "weekend on local": "not measured", "unet3d on polaris": "not measured",
@@ -75,7 +75,7 @@ def test_verdicts_are_those_of_compare(archives: Path, run: Run) -> None:
     """The card of a workload has the outcome, the difference and the interval of `dlio-hpc compare`."""
     entry = [job for job in history.entries(archives) if job.job.startswith("cosmoflow")][-1]
     (verdict,) = run("dlio-hpc", "compare", entry.job, "--archive", archives, "--json").json["verdicts"]
-    (line,) = _cards(_document(archives))["cosmoflow on polaris"].lines
+    (line,) = _cards(_page(archives))["cosmoflow on polaris"].lines
     assert (line.state, verdict["outcome"]) == ("good", "pass")
     assert line.change == f"{100 * (verdict['ratio'] - 1):+.1f} %"
     assert line.interval == f"{100 * (verdict['low'] - 1):+.1f} % to {100 * (verdict['high'] - 1):+.1f} %"
@@ -85,13 +85,13 @@ def test_a_suite_is_judged_with_its_own_tolerance_and_criteria(archives: Path, r
     (row,) = (row for row in standing.of(archives, *[history.entries(archives)] * 2) if row.name == "nightly")
     assert row.kind == "suite"
     first = run("dlio-hpc", "report", archives.parent / row.newest.study).out.splitlines()[0]
-    assert first == f"Bad: {_cards(_document(archives))['nightly on local'].summary}"
+    assert first == f"Bad: {_cards(_page(archives))['nightly on local'].summary}"
     assert row.judgement is not None
     assert {verdict.tolerance for verdict in row.judgement.verdicts} == {0.05}
 
 
 def test_nothing_ran_is_said_first(archives: Path) -> None:
-    opening = _document(archives, now=nights.day(LAST + 4), site="polaris").banner
+    opening = _page(archives, now=nights.day(LAST + 4), site="polaris").banner
     assert opening.state == "not measured"
     lead = (
         "Nothing ran since 2026-11-23 02:00 UTC (4.0 days), as far as jobs are archived. That night: 1 of 2 workloads"
@@ -100,18 +100,18 @@ def test_nothing_ran_is_said_first(archives: Path) -> None:
 
 
 def test_gaps_are_shown_and_said(archives: Path) -> None:
-    lines = _cards(_document(archives))["nightly on local"].lines
+    lines = _cards(_page(archives))["nightly on local"].lines
     assert lines[0].nights == "30 nights to 2026-11-23; no run on 11-03, 11-12, 11-21 and 1 more"
     assert lines[0].spark.count('class="gap"') == 4
-    (line,) = _cards(_document(archives))["unet3d on polaris"].lines
+    (line,) = _cards(_page(archives))["unet3d on polaris"].lines
     assert line.nights.endswith("; not from storage on 11-23")
     assert line.spark.count('class="ring"') == 1
 
 
 def test_an_unknown_difference_is_called_unknown(archives: Path) -> None:
-    failed = _cards(_document(archives))["resnet50 on aurora"].lines[-1]
+    failed = _cards(_page(archives))["resnet50 on aurora"].lines[-1]
     assert (failed.latest, failed.change, failed.interval) == ("unknown", "unknown", "unknown")
-    (old,) = _cards(_document(archives))["bert on aurora"].lines
+    (old,) = _cards(_page(archives))["bert on aurora"].lines
     assert (old.change, old.interval) == ("no baseline", "unknown")
 
 
@@ -172,7 +172,7 @@ def test_a_study_is_listed_and_not_judged(archives: Path, tmp_path: Path) -> Non
         "Only studies ran since 2026-11-23 02:00 UTC (3.0 days), as far as jobs are archived. That night: 1 of 3 suites"
     )
     assert shown.banner.text.startswith(lead)
-    html = page.render(shown).replace("<wbr>", "")
+    html = html_page.render(shown).replace("<wbr>", "")
     assert '<a href="studies/tune.html">tune</a>' in html
 
 
@@ -185,7 +185,7 @@ def test_no_jobs_are_no_good_news(tmp_path: Path) -> None:
 
 
 def test_the_page_has_colour_and_word_of_each_state(archives: Path) -> None:
-    html = page.render(_document(archives))
+    html = html_page.render(_page(archives))
     template = html[html.index("<style>") : html.index("</style>")]
     for state in get_args(NightState):
         assert f".badge.{state.replace(' ', '-')}" in template
@@ -208,7 +208,7 @@ def test_history_writes_the_dashboard_unless_jobs_are_chosen(archives: Path, run
 
 
 def test_since_limits_what_is_listed_and_not_what_is_compared(archives: Path) -> None:
-    whole, recent = _cards(_document(archives)), _cards(_document(archives, since=nights.day(LAST - 1)))
+    whole, recent = _cards(_page(archives)), _cards(_page(archives, since=nights.day(LAST - 1)))
     assert "bert on aurora" not in recent
     for old, new in zip(whole["nightly on local"].lines, recent["nightly on local"].lines, strict=True):
         assert (old.state, old.change, old.interval) == (new.state, new.change, new.interval)

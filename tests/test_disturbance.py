@@ -22,7 +22,7 @@ from dlio_hpc.analysis.study.disturbances import Repeat
 from dlio_hpc.core import disturbance, procfs
 from dlio_hpc.core.disturbance import Meter
 from dlio_hpc.files import rundir
-from dlio_hpc.reports import regression_document, regression_rows, terminal
+from dlio_hpc.reports import regression_page, regression_rows, terminal
 from dlio_hpc.results.run_result import Disturbance
 from dlio_hpc.verdict import baseline_comparison, history, history_database
 from dlio_hpc.verdict.history_entry import Entry
@@ -264,7 +264,7 @@ def test_a_noisy_night_and_a_regression_say_why(recorded: bool) -> None:
         assert wanted in verdict.disturbances[0]
         assert ("meanwhile", verdict.disturbances[0]) in list(regression_rows.facts(verdict))
         file = io.StringIO()
-        terminal.show(regression_document.of_judgement(baseline_comparison.summed([verdict])), file)
+        terminal.show(regression_page.of_judgement(baseline_comparison.summed([verdict])), file)
         assert f"meanwhile: {verdict.disturbances[0]}" in file.getvalue()
     (good,) = baseline_comparison.judge([night(1, [100.0, 101.0, 99.0], 0)], before, [], terms).verdicts
     assert (good.outcome, good.disturbances) == ("pass", ())

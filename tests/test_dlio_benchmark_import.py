@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, workload
 from dlio_hpc.config.dlio_benchmark import importing, source
@@ -193,12 +193,12 @@ def test_each_key_has_an_outcome_on_stderr_and_in_the_file(folder: Path, name: s
 
 
 def _renamed(made: Workload) -> Workload:
-    return document.convert(document.plain(made), Workload, "test")
+    return serialization.convert(serialization.plain(made), Workload, "test")
 
 
 def test_the_file_is_printed_without_an_output(folder: Path, run: Run) -> None:
     done = run("dlio-hpc", "import", folder / "photos.yaml")
-    data = document.parse_yaml(done.out, "stdout")
+    data = serialization.parse_yaml(done.out, "stdout")
     assert data["name"] == "photos"
     assert data["source"] == "dlio-hpc import photos.yaml"
     assert data["dataset"]["files"] == 1024
@@ -225,7 +225,7 @@ def test_overrides_of_hydra(folder: Path, run: Run) -> None:
         "workload.reader.read_threads=2", "++hydra.run.dir=/tmp/x", "++workload.workflow.checkpoint=False",
     )  # fmt: skip
     done = run("dlio-hpc", "import", folder / "volumes.yaml", *given)
-    data = document.parse_yaml(done.out, "stdout")
+    data = serialization.parse_yaml(done.out, "stdout")
     assert (data["reader"]["batch_size"], data["reader"]["read_threads"]) == (3, 2)
     assert (data["dataset"]["files"], data["train"]["epochs"]) == (12, 2)
     assert "checkpoint" not in data
@@ -597,7 +597,7 @@ def test_sections_beside_the_section_workload_are_imported(folder: Path, run: Ru
         "workload:\n  workflow: {train: true}\n  train: {epochs: 3}\n  reader: {batch_size: 5}\n"
     )
     done = run("dlio-hpc", "import", path)
-    data = document.parse_yaml(done.out, "stdout")
+    data = serialization.parse_yaml(done.out, "stdout")
     assert (data["dataset"]["files"], data["train"]["epochs"], data["reader"]["batch_size"]) == (300, 3, 5)
     lines = done.err.splitlines()
     assert (
@@ -666,8 +666,8 @@ REFUSED_OF_V3 = [
 
 @pytest.mark.parametrize(("name", "changes", "message"), REFUSED_OF_V3)
 def test_files_of_v3_that_are_refused(folder: Path, run: Run, name: str, changes: str, message: str) -> None:
-    data = document.parse_yaml(VOLUMES, "text") | {"workflow": {"train": True}}
-    for section, keys in document.parse_yaml(changes, "text").items():
+    data = serialization.parse_yaml(VOLUMES, "text") | {"workflow": {"train": True}}
+    for section, keys in serialization.parse_yaml(changes, "text").items():
         data[section] = {**data.get(section, {}), **keys} if isinstance(keys, dict) else keys
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(data))
@@ -732,7 +732,7 @@ def test_names_of_workloads_of_dlio_benchmark(folder: Path, run: Run) -> None:
     assert job["notes"][-1].startswith("dlio:volumes: ignored, no effect on requests: ")
     assert "model.model_size, " in job["notes"][-1]
     shown = run("dlio-hpc", "workloads", "dlio:photos", **where)
-    assert document.parse_yaml(shown.out, "stdout")["dataset"]["files"] == 1024
+    assert serialization.parse_yaml(shown.out, "stdout")["dataset"]["files"] == 1024
     assert run("dlio-hpc", "workloads", "dlio:photos", "--json", **where).json["dataset"]["files"] == 1024
     assert run("dlio-hpc", "import", "dlio:skies", **where).code == 0
     assert run("dlio-hpc", "estimate", f"dlio:{folder / 'texts.yaml'}", "-s", "local").code == 0
@@ -758,7 +758,7 @@ def test_an_installed_dlio_benchmark_is_found_and_not_imported(
 
 def test_comments_hold_no_control_characters(folder: Path) -> None:
     text = imported_yaml.write(_imported(folder, "photos", '++workload.dataset.data_folder="a\\nname: b"'))
-    assert document.parse_yaml(text, "text")["name"] == "photos"
+    assert serialization.parse_yaml(text, "text")["name"] == "photos"
 
 
 @pytest.mark.job

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 
 _ROOT = Path(__file__).parents[1]
 _SPEC = importlib.util.spec_from_file_location("hooks", _ROOT / "docs" / "hooks.py")
@@ -39,7 +39,7 @@ def test_each_key_has_a_meaning_and_a_valid_example(struct: Any) -> None:
     for key in hooks.keys(struct):
         assert hooks.describe(key.type)
         if key.example:
-            document.convert(document.parse_yaml(key.example, key.path), key.type, key.path)
+            serialization.convert(serialization.parse_yaml(key.example, key.path), key.type, key.path)
         elif key.default in {"null", "required"}:
             kind = hooks.describe(key.type)
             assert "mapping" in kind or "`" in kind.replace("`null`", "") or "true" in kind, f"{key.path}: no example"

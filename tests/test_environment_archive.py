@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.batch import environment_archive, jobscript
 from dlio_hpc.config import site, workload
@@ -179,7 +179,7 @@ def test_one_process_of_each_node_unpacks(tmp_path: Path, python: Path) -> None:
     launched = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 "
     assert f"run 'stage environment' {launched}" in script
     assert re.search(rf"unstage\(\) .* {launched}.* rm -rf \"\$staged\"", script)
-    assert document.encode(made).count(b"stage_environment") == 1
+    assert serialization.encode(made).count(b"stage_environment") == 1
 
 
 def _unpack(tmp_path: Path, python: Path, folder: Path) -> int:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.config.reader_keys import Shuffle
 from dlio_hpc.config.workload import Draft, Workload
@@ -500,8 +500,8 @@ def test_files_of_other_users_are_read_or_named(kind: str) -> None:
 def test_a_scanned_workload_can_be_written_and_read_again(tmp_path: Path) -> None:
     existing.arrays(tmp_path / "data", "hdf5", chunks=(2, 6, 10))
     made = existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("hdf5", "*", {"array": "train/images"}))
-    assert Draft(document.plain(made), "test").with_settings({}) == made
-    assert document.decode(document.encode(made), Workload, "test") == made
+    assert Draft(serialization.plain(made), "test").with_settings({}) == made
+    assert serialization.decode(serialization.encode(made), Workload, "test") == made
 
 
 @pytest.fixture(scope="module")

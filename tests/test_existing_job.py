@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.config import site
 from dlio_hpc.dataset import sample_index
 from dlio_hpc.files import rundir
@@ -203,13 +203,13 @@ def _counted(folder: Path, kind: str, **keys: Any) -> tuple[Summary, int, list[i
     made = existing.unscanned(kind, "**/*.*", **keys)
     request = planning.Request(folder, data=folder / "data", walltime=units.walltime("1h"), ranks_per_node=_RANKS)
     plan = planning.make(made, site.load("local"), request)
-    (folder / rundir.PLAN).write_bytes(document.encode(plan))
+    (folder / rundir.PLAN).write_bytes(serialization.encode(plan))
     (measure,) = plan.runs
     assert measure.workload.dataset.scan is not None
     sample_index.write(measure.workload.dataset.scan.index)
     straced.core(folder, _RANKS, measure.number, folder / "seen.darshan")
     written = rundir.run_directory(folder, measure.number, measure.name) / rundir.RESULT
-    summary = document.decode(written.read_bytes(), Result, str(written)).summary
+    summary = serialization.decode(written.read_bytes(), Result, str(written)).summary
     assert summary is not None
     traces = [trace for rank in range(_RANKS) for trace in straced._traces(folder, rank)]
     reads = [row[1] for trace in traces if trace.path.startswith(f"{measure.dataset}/") for row in trace.reads]

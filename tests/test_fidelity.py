@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.programs.reports import program_profiles
 from dlio_hpc.programs.similarity import io_profile, reference_profile, similarity
 from dlio_hpc.programs.similarity.io_profile import Profile
@@ -124,7 +124,7 @@ def test_candles_emulation_is_far_from_frnn(folder: Path) -> None:
 def test_darshan_sees_the_same(name: str, run: Run, tmp_path: Path, folder: Path) -> None:
     """Darshan records the requests of h5py, of Python's own files and of TensorFlow."""
     original, emulation = _pair(name, folder)
-    (tmp_path / "w.yaml").write_bytes(document.encode(fidelity.shrunk(name, original.ranks or 1)))
+    (tmp_path / "w.yaml").write_bytes(serialization.encode(fidelity.shrunk(name, original.ranks or 1)))
     library = ("-S", f"site.darshan={_LIBRARY}", "--darshan", "-d", folder / name / "data")
     done = run("dlio-submit", "w.yaml", "-s", "local", "--ppn", RANKS, *library, "--wait", "--json")
     assert done.code == 0, done.err

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc.base import command, document
+from dlio_hpc.base import command, serialization
 from dlio_hpc.base.command import Answer
 from dlio_hpc.batch import job_record, job_state, job_watch
 from dlio_hpc.batch.job_record import Sighting
@@ -190,14 +190,14 @@ def _directory(folder: Path, case: Case) -> Path:
     directory = folder / NAME
     directory.mkdir()
     record = job_record.planned(plan, "sbatch", case.after)
-    record = document.decode(
-        document.encode(record).replace(plan.job.encode(), NAME.encode()), job_record.Job, "job.json"
+    record = serialization.decode(
+        serialization.encode(record).replace(plan.job.encode(), NAME.encode()), job_record.Job, "job.json"
     )  # fmt: skip
     asked = "2026-11-25T09:30:00Z" if case.cancelled else None
     states = (Sighting("submitted", "2026-11-25T09:00:00Z"),)
     batch_id = "f7" if case.scheduler == "flux" else "7"
     job_record.save(directory, replace(record, batch_id=batch_id, states=states, cancel_asked=asked))
-    (directory / "plan.json").write_bytes(document.encode(plan).replace(plan.job.encode(), NAME.encode()))
+    (directory / "plan.json").write_bytes(serialization.encode(plan).replace(plan.job.encode(), NAME.encode()))
     for name, content in case.files.items():
         (directory / name).write_text(content)
     return directory

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.files import archive, rundir
 from dlio_hpc.records import job_outcome
@@ -193,7 +193,7 @@ def _saving(outputs: str, night: int = 0, **rest: Any) -> Entry:
 def test_older_jobs_have_checkpoints_on_an_unknown_file_system(tmp_path: Path) -> None:
     """Schema 3 did not record the file system of outputs. Keys of jobs without outputs keep their digest."""
     old, plain = _saving(""), nights.entry(1, [100.0])
-    assert b"outputs" not in document.encode(plain.measurements[0].key)
+    assert b"outputs" not in serialization.encode(plain.measurements[0].key)
     path = tmp_path / rundir.HISTORY
     with sqlite3.connect(path) as database:
         for step in history_database._STEPS[:3]:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, printable, shortened
 from dlio_hpc.files import archive
 from dlio_hpc.reports import csv_table, terminal
 from dlio_hpc.reports.banner import Banner
-from dlio_hpc.reports.document import Document, Facts, Lines, Section, Table
+from dlio_hpc.reports.page import Facts, Lines, Page, Section, Table
 from tests.conftest import Run
 
 _ESCAPE = "a\x1b]0;owned\x07b\x1b[2J\x9bc"
@@ -30,7 +30,7 @@ def test_no_control_character_of_a_text_reaches_the_terminal(kind: type[io.Strin
     table = Table(_ESCAPE, ("file", "MB/s"), [(_ESCAPE, "1.0"), ("plain", "2.0")])
     section = Section(f"heading {_ESCAPE}", (table, Lines([_ESCAPE])))
     facts = (Facts("", [("label", _ESCAPE)]),)
-    shown = Document(f"title {_ESCAPE}", _ESCAPE, Banner("good", _ESCAPE), facts, (section,), (_ESCAPE,), (), _ESCAPE)
+    shown = Page(f"title {_ESCAPE}", _ESCAPE, Banner("good", _ESCAPE), facts, (section,), (_ESCAPE,), (), _ESCAPE)
     out = kind()
     terminal.show(shown, out)
     text = out.getvalue()
@@ -92,12 +92,12 @@ def _bomb(levels: int, width: int) -> str:
 
 def test_aliases_that_multiply_are_refused_before_they_do(run: Run, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="more than 1,000,000 values, those that aliases repeat included"):
-        document.parse_yaml(_bomb(9, 9), "bomb.yaml")
-    assert document.parse_yaml(_bomb(3, 5), "small.yaml")["a2"][0][0] == ["x"] * 5
+        serialization.parse_yaml(_bomb(9, 9), "bomb.yaml")
+    assert serialization.parse_yaml(_bomb(3, 5), "small.yaml")["a2"][0][0] == ["x"] * 5
     with pytest.raises(ConfigError, match="the value a contains itself"):
-        document.parse_yaml("a: &a [1, *a]", "ring.yaml")
-    assert document.parse_yaml("a: &b {c: 1}\nd: *b", "plain.yaml")["d"] == {"c": 1}
-    assert document.parse_yaml("a: 2 * 3", "text.yaml") == {"a": "2 * 3"}
+        serialization.parse_yaml("a: &a [1, *a]", "ring.yaml")
+    assert serialization.parse_yaml("a: &b {c: 1}\nd: *b", "plain.yaml")["d"] == {"c": 1}
+    assert serialization.parse_yaml("a: 2 * 3", "text.yaml") == {"a": "2 * 3"}
     (tmp_path / "bomb.yaml").write_text(f"model: {{name: x}}\n{_bomb(9, 9)}")
     for verb in (("dlio-hpc", "import"), ("dlio-submit", "-s", "local", "--dry-run")):
         done = run(*verb, "bomb.yaml")

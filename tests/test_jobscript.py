@@ -9,7 +9,7 @@ import jinja2
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.batch import jobscript
 from dlio_hpc.batch.schedulers import SCHEDULERS, After
 from dlio_hpc.config import shipped, site, workload
@@ -132,7 +132,7 @@ def _script_status(tmp_path: Path, launcher: str) -> tuple[int, str, str]:
     (tmp_path / "launcher").write_text(f"#!/bin/bash\n{launcher}\n")
     (tmp_path / "launcher").chmod(0o755)
     Path(made.directory).mkdir(parents=True)
-    (Path(made.directory) / "plan.json").write_bytes(document.encode(made))
+    (Path(made.directory) / "plan.json").write_bytes(serialization.encode(made))
     done = subprocess.run(["bash", "-s"], input=jobscript.render(made), capture_output=True, text=True, check=False)
     return done.returncode, done.stdout, (Path(made.directory) / "exit_status").read_text()
 
@@ -212,9 +212,8 @@ def _by_hand(made: Plan, *setup: str, launcher: str = "") -> Path:
 def test_only_an_incomplete_run_is_a_timeout(tmp_path: Path, code: int, status: int) -> None:
     """The exit code of a bug, 70, begins with the digit of an incomplete run, 7. A message may quote either."""
     error = RunError(0, "node1", "Some", 'quoted: "exit_code": 7', code)
-    launcher = (
-        f"mkdir -p runs/00-measure; echo {shlex.quote(document.encode(error).decode())} > runs/00-measure/error.json"
-    )
+    text = shlex.quote(serialization.encode(error).decode())
+    launcher = f"mkdir -p runs/00-measure; echo {text} > runs/00-measure/error.json"
     directory = _by_hand(_plan(tmp_path, shipped="null"), launcher=f"{launcher}; exit {code}")
     done = subprocess.run(["bash", "job.sh"], cwd=directory, check=False, capture_output=True)
     assert (done.returncode, (directory / "exit_status").read_text()) == (status, f"{status}\n")

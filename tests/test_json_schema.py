@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import json_schema
 from dlio_hpc.config import shipped, workload
@@ -42,7 +42,7 @@ def test_shipped_files_name_their_schema_and_follow_it(name: str, path: Path) ->
     first = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", path.read_text().splitlines()[0])
     assert first is not None
     assert (path.parent / first[1]).resolve() == shipped.root() / "share" / "schemas" / f"{name}.json"
-    _validator(name).validate(document.read_yaml(path))
+    _validator(name).validate(serialization.read_yaml(path))
 
 
 def test_every_key_is_described() -> None:
@@ -69,7 +69,7 @@ def test_what_dlio_hpc_accepts_the_schema_accepts(text: str, tmp_path: Path) -> 
     workload.draft(str(tmp_path / "w.yaml"))
     if "existing" not in text:  # needs files
         workload.load(str(tmp_path / "w.yaml"))
-    _validator("workload").validate(document.parse_yaml(text, "w.yaml"))
+    _validator("workload").validate(serialization.parse_yaml(text, "w.yaml"))
 
 
 @pytest.mark.parametrize(("text", "key"), [
@@ -89,7 +89,7 @@ def test_what_dlio_hpc_refuses_the_schema_refuses(text: str, key: str, tmp_path:
     (tmp_path / "w.yaml").write_text(text)
     with pytest.raises(ConfigError):
         workload.load(str(tmp_path / "w.yaml"))
-    faults = list(_validator("workload").iter_errors(document.parse_yaml(text, "w.yaml")))
+    faults = list(_validator("workload").iter_errors(serialization.parse_yaml(text, "w.yaml")))
     assert key in json.dumps([[*map(str, fault.absolute_path), fault.message, str(fault.schema)] for fault in faults])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.files import archive, rundir
 from dlio_hpc.records import job_outcome
@@ -158,9 +158,9 @@ def test_an_earlier_version_told_the_night_by_the_name(study: list[Entry], tmp_p
     exported = history.export(tmp_path)
     with history_database.writing(tmp_path) as database:
         for entry in study:
-            content = document.plain(entry)
+            content = serialization.plain(entry)
             del content["night"]
-            database.execute("UPDATE jobs SET document = ? WHERE job = ?", (document.encode(content), entry.job))
+            database.execute("UPDATE jobs SET document = ? WHERE job = ?", (serialization.encode(content), entry.job))
     assert [entry.night for entry in history.entries(tmp_path)] == [1, 2, 3]
     assert history.export(tmp_path) == exported
 
@@ -287,11 +287,11 @@ def test_a_baseline_of_all_nights_becomes_that_of_the_newest(study: list[Entry],
     old = structs.replace(nights.accepted(study[0]), id="s-123456", group=all_nights)
     path = tmp_path / rundir.BASELINES / "s-123456.json"
     path.parent.mkdir()
-    path.write_bytes(document.encode(old))
+    path.write_bytes(serialization.encode(old))
     (carried,) = baselines.active(baselines.read(tmp_path))
     (newest,) = run_groups.of(study[-1])
     assert (carried.id, carried.group) == ("s-123456", newest)
-    assert path.read_bytes() == document.encode(old)
+    assert path.read_bytes() == serialization.encode(old)
     (verdict,) = baseline_comparison.judge([nights.entry(9, [98.0])], study, [carried]).verdicts
     assert verdict.trend is not None
     assert [night.job for night in verdict.trend.nights] == [*JOBS, "nightly-009"]

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, DlioError
 from dlio_hpc.config import lustre_layout
 from dlio_hpc.config.lustre_layout import Component, Layout
@@ -127,7 +127,7 @@ def test_whatever_lfs_prints_does_no_harm(text: str) -> None:
     ],
 )
 def test_a_layout_as_options_of_setstripe(text: str, options: str) -> None:
-    asked = document.convert(document.parse_yaml(text, ""), Layout, "site")
+    asked = serialization.convert(serialization.parse_yaml(text, ""), Layout, "site")
     assert lustre_layout.arguments(asked) == options.split()
 
 
@@ -154,7 +154,7 @@ def test_a_layout_as_options_of_setstripe(text: str, options: str) -> None:
 )
 def test_a_layout_that_no_lustre_takes_is_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        document.convert({"layout": document.parse_yaml(text, "")}, _Holder, "site.yaml")
+        serialization.convert({"layout": serialization.parse_yaml(text, "")}, _Holder, "site.yaml")
     assert "layout" in str(caught.value)
     assert message in str(caught.value)
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from msgspec import structs
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import workload
 from dlio_hpc.files import rundir
@@ -51,7 +51,7 @@ def _job(
             result, started=units.utc(start, True), ended=units.utc(start + 30, True),
             epochs=[] if result.kind == "generate" else epochs,
         )  # fmt: skip
-        path.write_bytes(document.encode(result))
+        path.write_bytes(serialization.encode(result))
     (job / rundir.ENVIRONMENT).write_text(json.dumps({"nodes": [_NODE]}))
     return job
 

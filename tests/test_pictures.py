@@ -22,11 +22,11 @@ from matplotlib.text import Annotation
 from dlio_hpc.analysis.log.view import Histogram, Lane, Ranks, Series, Steps, View
 from dlio_hpc.base.units import seconds
 from dlio_hpc.config import shipped
-from dlio_hpc.reports import page, pictures
+from dlio_hpc.reports import html_page, pictures
 from dlio_hpc.reports.banner import Banner
-from dlio_hpc.reports.document import Document, Facts, Lines, Picture, Pictures, Section, Table
 from dlio_hpc.reports.figures import run_panels
 from dlio_hpc.reports.figures.canvas import COLOURS
+from dlio_hpc.reports.page import Facts, Lines, Page, Picture, Pictures, Section, Table
 
 STEMS = ["heat_map", "costs", "bandwidth", "sizes", "ranks_bandwidth", "timeline", "steps", "latency", "spread"]
 NASTY = '<b>&"\'</b> $x_1$ id="p1" url(#p1) \x1b\x00 \ud800 ]]> 訓練'
@@ -377,14 +377,14 @@ def _section(view: View) -> Section:
     return Section(view.title, [Lines(view.notes, "yellow"), epochs, drawn, slowest])
 
 
-def _page(*views: View, title: str = "demo on local") -> Document:
+def _page(*views: View, title: str = "demo on local") -> Page:
     facts = Facts("Job", [("batch id", "123"), ("directory", "/scratch/demo")])
     opening = Banner("good", "completed as planned")
-    return Document(title, "two nodes", opening, [facts], [_section(view) for view in views])
+    return Page(title, "two nodes", opening, [facts], [_section(view) for view in views])
 
 
 def test_a_page_holds_its_pictures_and_no_name_twice() -> None:
-    html = page.render(_page(_view(), _view(), _view(ranks=1, steps=0)))
+    html = html_page.render(_page(_view(), _view(), _view(ranks=1, steps=0)))
     reader = _Reader()
     reader.feed(html)
     assert reader.tags.count("svg") == reader.tags.count("figure") == 9 + 9 + 8
@@ -402,7 +402,7 @@ def test_names_stay_words_whatever_they_hold() -> None:
     ranks = view.ranks._replace(hosts=[NASTY] * 8)
     lanes = [lane._replace(label=NASTY) for lane in view.lanes]
     view = view._replace(title=NASTY, source=NASTY, notes=[NASTY], ranks=ranks, lanes=lanes)
-    html = page.render(_page(view, title=NASTY))
+    html = html_page.render(_page(view, title=NASTY))
     html.encode()
     reader = _Reader()
     reader.feed(html)
@@ -420,14 +420,14 @@ def test_a_template_cannot_show_what_is_not_there(tmp_path: Path, monkeypatch: p
     (tmp_path / "templates" / "report.html.j2").write_text("{{ page.absent }}")
     monkeypatch.setattr(shipped, "root", lambda: tmp_path)
     with pytest.raises(jinja2.UndefinedError):
-        page.render(_page())
+        html_page.render(_page())
 
 
 def test_matplotlib_is_asked_for_by_name_and_only_where_pictures_are_drawn() -> None:
     program = """
 import sys
 sys.modules["matplotlib"] = None
-import dlio_hpc.reports.page
+import dlio_hpc.reports.html_page
 assert not {"jinja2", "numpy"} & set(sys.modules)
 from dlio_hpc.base.errors import ConfigError
 try:
@@ -473,7 +473,7 @@ def _browse(file: Path, *options: str) -> tuple[list[str], list[str]]:
 def test_a_browser_shows_the_page_without_a_complaint_or_a_request(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     still = EMPTY._replace(ranks=_view(ranks=1, requests=0).ranks)
-    file.write_text(page.render(_page(_view(), _view(ranks=300), _view(ranks=1, steps=0), still)))
+    file.write_text(html_page.render(_page(_view(), _view(ranks=300), _view(ranks=1, steps=0), still)))
     picture = tmp_path / "page.png"
     assert _browse(file, f"--screenshot={picture}", "--window-size=1100,2000") == ([], [])
     pixels = (imread(picture)[..., :3] * 255).round().astype(int)

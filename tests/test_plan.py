@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, site, workload
 from dlio_hpc.config.dataset_keys import Dataset, Sample
@@ -71,7 +71,7 @@ def _make(request: planning.Request, *overrides: str) -> Plan:
 
 def test_a_plan_survives_its_file(tmp_path: Path) -> None:
     made = _make(planning.Request(runs=tmp_path, walltime=units.walltime("1:30:00"), repeat=2, warmup=1))
-    assert document.decode(document.encode(made), Plan, "plan.json") == made
+    assert serialization.decode(serialization.encode(made), Plan, "plan.json") == made
     assert [run.name for run in made.runs] == ["generate", "warmup", "measure-1", "measure-2"]
     assert made.walltime == 5400
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dlio_hpc.analysis.log import merged_logs
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.config import workload
 from dlio_hpc.darshan import log_reader, log_trust
 from dlio_hpc.darshan.log import Log
@@ -63,7 +63,7 @@ def test_the_truth_is_a_valid_workload(name: str, tmp_path: Path) -> None:
     path.write_text("name: truth\ndataset: {}\n")
     made = workload.draft(str(path)).with_settings(truth)
     assert made.dataset.files == truth["dataset.files"]
-    assert document.encode(made)
+    assert serialization.encode(made)
 
 
 @pytest.mark.parametrize(("name", "again"), _RUNS)

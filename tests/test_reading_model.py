@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dlio_hpc.analysis.log import requests as requests_of
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.config import site
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.darshan import log_reader
@@ -50,7 +50,7 @@ def test_predicted_requests_are_those_that_are_made(settings: tuple[str, ...], t
     workload = workloads.load("demo", (*_SMALL, *settings))
     request = planning.Request(tmp_path, data=tmp_path / "data", walltime=units.walltime("1h"), ranks_per_node=2)
     plan = planning.make(workload, site.load("local"), request)
-    (tmp_path / rundir.PLAN).write_bytes(document.encode(plan))
+    (tmp_path / rundir.PLAN).write_bytes(serialization.encode(plan))
     *before, last = plan.runs
     for run in before:
         straced.core(tmp_path, 2, run.number)

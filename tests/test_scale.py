@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from dlio_hpc.analysis import timeline_reader
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.config import site, workload
 from dlio_hpc.core import cache_accounting, distributions, disturbance, merge, page_cache, timeline
 from dlio_hpc.dataset import dataset_folder, rank_shares
@@ -37,7 +37,7 @@ def test_planning_does_not_grow_with_the_ranks(tmp_path: Path) -> None:
     assert many.seconds < 2 * few.seconds + 0.2
     assert abs(many.mebibytes - few.mebibytes) < 2
     assert many.mebibytes < 50
-    small, large = (document.encode(scaling.planned(tmp_path, "slurm", nodes)) for nodes in (1, scaling.NODES))
+    small, large = (serialization.encode(scaling.planned(tmp_path, "slurm", nodes)) for nodes in (1, scaling.NODES))
     assert len(large) < len(small) + 100
 
 
@@ -149,7 +149,7 @@ def _calls(folder: Path, made: plan.Plan) -> Counter[str]:
     """Count the metadata calls of one rank by name, from its start to its end."""
     job = folder / made.job
     job.mkdir()
-    (job / rundir.PLAN).write_bytes(document.encode(made))
+    (job / rundir.PLAN).write_bytes(serialization.encode(made))
     trace = job / "trace"
     core = [sys.executable, "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", "0"]
     traced = ["strace", "-f", "-qq", "-y", "-e", _METADATA, "-e", "signal=none", "-o", str(trace)]

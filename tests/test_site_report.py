@@ -10,7 +10,7 @@ import pytest
 
 from dlio_hpc.base import units
 from dlio_hpc.files.archive import SUFFIX
-from dlio_hpc.reports import page, site_pages
+from dlio_hpc.reports import html_page, site_pages
 from dlio_hpc.verdict import baselines, history
 from tests import browsing, facilities, nights
 from tests.conftest import Run
@@ -112,7 +112,7 @@ def test_a_foreign_file_is_not_replaced_and_nothing_is_removed(archives: Path, r
 def test_what_is_killed_half_way_is_a_site_and_is_finished_later(
     archives: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    web, render = tmp_path / "web", page.render
+    web, render = tmp_path / "web", html_page.render
     site_pages.make(web, archives, False, lambda _: None)
     index = (web / "index.html").read_text()
     calls = iter(range(100))
@@ -122,7 +122,7 @@ def test_what_is_killed_half_way_is_a_site_and_is_finished_later(
             raise KeyboardInterrupt
         return render(*arguments)
 
-    monkeypatch.setattr(page, "render", killed)
+    monkeypatch.setattr(html_page, "render", killed)
     with pytest.raises(KeyboardInterrupt):
         site_pages.make(web, archives, True, lambda _: None)
     assert (web / "index.html").read_text() == index
@@ -176,7 +176,7 @@ def test_a_web_server_shows_the_site_to_every_reader(archives: Path, tmp_path: P
 
 @browser
 def test_every_kind_of_page_has_no_barrier(run: Run, tmp_path: Path) -> None:
-    pages = {name: page.render(made) for name, made in documents(tmp_path).items()}
+    pages = {name: html_page.render(made) for name, made in documents(tmp_path).items()}
     logs = [LOGS / "mpi4_npz.darshan", LOGS / "mpi4_dxtpartial.darshan"]
     assert run("dlio-hpc", "similarity", *logs, "--html", "similarity.html").code == 0
     run("dlio-hpc", "darshan", "--summary", *logs, "--html", "summary.html")
@@ -195,7 +195,7 @@ def test_every_kind_of_page_has_no_barrier(run: Run, tmp_path: Path) -> None:
 def test_printed_pages_cut_nothing_off(archives: Path, tmp_path: Path) -> None:
     site_pages.make(tmp_path / "web", archives, False, lambda _: None)
     for name, made in documents(tmp_path).items():
-        (tmp_path / "web" / f"{name}.html").write_text(page.render(made))
+        (tmp_path / "web" / f"{name}.html").write_text(html_page.render(made))
     with browsing.opened(1280, "dark") as tab:
         for path in (tmp_path / "web").rglob("*.html"):
             tab.goto(path.as_uri())
@@ -206,7 +206,7 @@ def test_printed_pages_cut_nothing_off(archives: Path, tmp_path: Path) -> None:
 
 @browser
 def test_axe_would_have_found_a_barrier(tmp_path: Path) -> None:
-    html = page.render(documents(tmp_path)["history"]).replace(' tabindex="0"', "")
+    html = html_page.render(documents(tmp_path)["history"]).replace(' tabindex="0"', "")
     (tmp_path / "bad.html").write_text(html)
     with browsing.opened(390, "light") as tab:
         tab.goto((tmp_path / "bad.html").as_uri())

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.units import Size
 from dlio_hpc.config import site, workload
 from dlio_hpc.config.dataset_keys import Dataset, Sample
@@ -334,11 +334,11 @@ def test_jobs_read_what_was_planned(tmp_path: Path, name: str) -> None:
     ranks, keys, factor = _JOBS[name]
     _needs("native" if "reader.loader=native" in keys else "tensorflow")
     made = _planned(tmp_path, "imagenet", ranks, "train.steps=null", "reader.preprocess_time=0", *keys, size=32 << 20)
-    (tmp_path / rundir.PLAN).write_bytes(document.encode(made))
+    (tmp_path / rundir.PLAN).write_bytes(serialization.encode(made))
     straced.core(tmp_path, ranks, 0)
     straced.core(tmp_path, ranks, 1, tmp_path / "log")
     run = made.runs[1]
-    result = document.decode((tmp_path / "runs/01-measure/result.json").read_bytes(), Result, "result.json")
+    result = serialization.decode((tmp_path / "runs/01-measure/result.json").read_bytes(), Result, "result.json")
     size = run.workload.dataset.size
     assert result.faults == []
     assert run.bytes == pytest.approx(factor * size, rel=0.001)
@@ -356,7 +356,7 @@ def test_more_than_was_planned_is_a_fault(tmp_path: Path, keys: tuple[str, ...])
     )  # fmt: skip
     generate, measure = made.runs
     less = replace(made, runs=(generate, replace(measure, bytes=int(measure.bytes / 1.5))))
-    (tmp_path / rundir.PLAN).write_bytes(document.encode(less))
+    (tmp_path / rundir.PLAN).write_bytes(serialization.encode(less))
     straced.core(tmp_path, 2, 0)
     core = [sys.executable, "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", "1"]
     done = subprocess.run(

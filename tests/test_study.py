@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, site, workload
 from dlio_hpc.config.site import Site
@@ -44,7 +44,7 @@ def test_points_are_every_combination_with_the_workload_itself_as_reference() ->
     assert part.is_default, "demo has two threads, and a request a sample, which is 1 MiB"
     assert (reference.transfer_size, reference.read_threads) == (1 << 20, 2)
     assert not _study("reader.read_threads=4,8").parts[0].is_default
-    assert document.decode(document.encode(made), Study, "test") == made
+    assert serialization.decode(serialization.encode(made), Study, "test") == made
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.batch import submission
 from dlio_hpc.batch.schedulers import SCHEDULERS, After, common
@@ -73,9 +73,9 @@ def test_a_single_point_on_several_nights_is_a_study(tmp_path: Path) -> None:
 
 
 def test_a_study_of_an_earlier_version_has_one_night(tmp_path: Path) -> None:
-    content = document.plain(studies.make(tmp_path, repeat=3))
+    content = serialization.plain(studies.make(tmp_path, repeat=3))
     del content["nights"], content["every"]
-    earlier = document.convert(content, Study, "study.json")
+    earlier = serialization.convert(content, Study, "study.json")
     assert (earlier.nights, earlier.night(2)) == (1, 1)
     assert [job.job for job in packing.plans(earlier)] == ["tune"]
 
@@ -308,9 +308,9 @@ def test_a_measurement_keeps_its_job_when_jobs_are_merged() -> None:
 
 
 def test_an_entry_of_an_earlier_version_has_no_job_in_its_measurements() -> None:
-    content = document.plain(histories.entry(1, [100.0]))
+    content = serialization.plain(histories.entry(1, [100.0]))
     for run in content["measurements"]:
         del run["job"]
-    earlier = document.convert(content, Entry, "entry")
+    earlier = serialization.convert(content, Entry, "entry")
     assert [run.job for run in earlier.measurements] == [""]
     assert earlier.measurements[0].key.digest == histories.KEY.digest

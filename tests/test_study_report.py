@@ -16,7 +16,7 @@ import pytest
 from matplotlib.patches import Rectangle
 from msgspec import structs
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.documents import studies as studies_document
 from dlio_hpc.files import archive
@@ -25,17 +25,17 @@ from dlio_hpc.plan.study import Study
 from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.reports import (
-    page,
+    html_page,
     pictures,
     study_banner,
-    study_document,
+    study_page,
     study_report,
     study_rows,
     study_text,
     terminal,
 )
-from dlio_hpc.reports.document import Picture
 from dlio_hpc.reports.figures import study_plots
+from dlio_hpc.reports.page import Picture
 from dlio_hpc.reports.study_report import StudyReport
 from dlio_hpc.results.run_result import CheckpointSummary, Distribution
 from tests import studies
@@ -75,7 +75,7 @@ def _report(made: Study, values: studies.Values, metric: Any = None, **summary: 
 
 def _shown(report: StudyReport) -> str:
     file = io.StringIO()
-    terminal.show(study_document.of_study(report), file)
+    terminal.show(study_page.of_study(report), file)
     return file.getvalue()
 
 
@@ -195,7 +195,7 @@ def _checked(report: StudyReport) -> set[str]:
     beyond = {row[0]: row[1] for row in table if row[-1] == "yes"}
     shown = " ".join(_shown(report).split())
     banner = study_banner.of_study(report)
-    plain = document.plain(studies_document.of_study(report))["findings"][0]["comparisons"][0]
+    plain = serialization.plain(studies_document.of_study(report))["findings"][0]["comparisons"][0]
     is_kept = comparison.recommended == comparison.reference
     assert text in shown
     assert text in banner.text
@@ -346,7 +346,7 @@ def test_a_scaling_study_tells_how_it_scales_and_nothing_else(tmp_path: Path, co
     assert last.low is not None
     assert last.high is not None
     interval = f"{last.low:.2f} to {last.high:.2f}"
-    html = "".join(_text(page.render(study_document.of_study(report))))
+    html = "".join(_text(html_page.render(study_page.of_study(report))))
     caption = _pictures(report)["scaling"].caption
     for text in (_shown(report), html, caption):
         joined = " ".join(text.split())
@@ -355,7 +355,7 @@ def test_a_scaling_study_tells_how_it_scales_and_nothing_else(tmp_path: Path, co
         assert intervals == {interval}
         assert [sentence for sentence in _FFN if sentence in joined] == [conclusion]
         assert not re.search(r"\b([Bb]est|same(?! amount)|worse|x ref|reference)\b|[Kk]eep", joined), joined
-    content = document.plain(studies_document.of_study(report))
+    content = serialization.plain(studies_document.of_study(report))
     assert content["advice"] == []
     assert content["findings"][0]["comparisons"] == ()
     step = content["findings"][0]["scalings"][0]["steps"][-1]
@@ -400,7 +400,7 @@ def test_parts_that_scale_are_drawn_together(tmp_path: Path) -> None:
     assert re.search(
         r"a: strong scaling: On 8 ranks .* is 3\..* b: weak scaling: On 16 ranks .* is 3\.", drawn["scaling"].caption
     )
-    assert page.render(study_document.of_study(report)).count("<svg ") == 3
+    assert html_page.render(study_page.of_study(report)).count("<svg ") == 3
 
 
 def test_however_much_or_little_there_is_it_fits(tmp_path: Path) -> None:
@@ -422,11 +422,11 @@ def test_however_much_or_little_there_is_it_fits(tmp_path: Path) -> None:
             lines = [line for line in text.splitlines()[1:] if "--resume" not in line]
             assert max(map(len, lines)) <= 100, "a path stays whole"
             assert ("Nothing was measured yet." in text) == (not report.outcome.measured)
-            html = page.render(study_document.of_study(report))
+            html = html_page.render(study_page.of_study(report))
             assert made.study in html
             for picture in study_plots.draw(report):
                 ET.fromstring(pictures.svg(picture.figure))
-            json.dumps(document.plain(studies_document.of_study(report)), allow_nan=False)
+            json.dumps(serialization.plain(studies_document.of_study(report)), allow_nan=False)
 
 
 def test_a_figure_that_is_unknown_is_said_to_be(tmp_path: Path) -> None:
@@ -434,7 +434,7 @@ def test_a_figure_that_is_unknown_is_said_to_be(tmp_path: Path) -> None:
     report = _report(made, _values(made, THREADS), "io_time_s", io_time_s=None, au=None)
     text = _shown(report)
     assert "io_time_s is unknown or 0 in 12 measurement(s)" in " ".join(text.split())
-    page.render(study_document.of_study(report))
+    html_page.render(study_page.of_study(report))
     assert _pictures(report) == {}
     pair = studies.make(tmp_path, studies.asked("demo", "reader.read_threads=1,2", "reader.batch_size=4,8"))
     for known, stems in ((1, []), (2, ["map", "effects"])):  # in most repeats 0, and in few of them
@@ -456,7 +456,7 @@ def test_the_page_holds_all_of_it_and_asks_for_nothing(tmp_path: Path, threads: 
     ]
     made = studies.make(tmp_path, *parts)
     for report, count in ((threads, 1), (_report(made, _values(made, {"reader.batch_size": [0, 0.3]})), 2)):
-        html = page.render(study_document.of_study(report))
+        html = html_page.render(study_page.of_study(report))
         reader = _Reader()
         reader.feed(html)
         assert reader.tags.count("svg") == count
@@ -473,13 +473,13 @@ def test_the_page_holds_all_of_it_and_asks_for_nothing(tmp_path: Path, threads: 
 @browser
 def test_a_browser_shows_the_page(tmp_path: Path, threads: StudyReport) -> None:
     file = tmp_path / "study.html"
-    file.write_text(page.render(study_document.of_study(threads)))
+    file.write_text(html_page.render(study_page.of_study(threads)))
     assert _browse(file, f"--screenshot={tmp_path / 'study.png'}", "--window-size=1100,2000") == ([], [])
 
 
 def test_the_same_study_gives_the_same_bytes(tmp_path: Path, threads: StudyReport) -> None:
     for name in ("a", "b"):
-        pictures.save(study_document.of_study(threads), tmp_path / name)
+        pictures.save(study_page.of_study(threads), tmp_path / name)
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert names == ["sweep.png", "sweep.svg"]
     for name in names:
@@ -728,7 +728,7 @@ def test_a_study_of_checkpoints_shows_the_rate_of_writing_them(tmp_path: Path) -
     ]
     report = study_report.make(StudyOutcome(made, [], measured, [], 0))
     out = io.StringIO()
-    terminal.show(study_document.of_study(report), out)
+    terminal.show(study_page.of_study(report), out)
     assert re.search(r"transfer_size +n +time +checkpoint MB/s +checkpoint write bandwidth from-to", out.getvalue())
     assert "samples/s" not in out.getvalue()
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.config import site
 
 
@@ -141,9 +141,9 @@ def test_latencies_without_a_unit_are_refused(value: object) -> None:
 def test_small_sizes_of_a_machine_are_written_with_their_unit() -> None:
     """A plan can be read again, also if a limit of its site is small."""
     small = site.Limits(space=units.large_size("10 B"), bytes_read=units.large_size("2 MiB"))
-    written = document.encode(small)
+    written = serialization.encode(small)
     assert b'"10 B"' in written
-    assert document.convert(msgspec.json.decode(written), site.Limits, "test") == small
+    assert serialization.convert(msgspec.json.decode(written), site.Limits, "test") == small
 
 
 def _nights(*times: str) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.base.units import Size
 from dlio_hpc.config import shipped, site
@@ -179,7 +179,7 @@ def _planned(*overrides: str, **changes: Any) -> Study:
 
 
 def _changed(file: study_file.StudyFile, **changes: Any) -> study_file.StudyFile:
-    return document.convert(document.plain(file) | changes, study_file.StudyFile, "suite")
+    return serialization.convert(serialization.plain(file) | changes, study_file.StudyFile, "suite")
 
 
 def test_the_acceptance_suite_compares_everything_as_it_warms_up() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import reader_keys, shipped, site, workload
 from dlio_hpc.config.dataset_keys import Dataset, Sample
@@ -104,7 +104,7 @@ def test_a_file_that_is_no_workload(tmp_path: Path) -> None:
      ("~", None), ("true", True), ("2026-01-01", "2026-01-01"), ("", None)],
 )  # fmt: skip
 def test_yaml_is_read_as_1_2_reads_it(text: str, value: object) -> None:
-    assert document.parse_yaml(f"key: {text}", "here") == {"key": value}
+    assert serialization.parse_yaml(f"key: {text}", "here") == {"key": value}
 
 
 @given(

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, structs
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, name_hint, unreadable
 from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, JobRef, State
 from dlio_hpc.config.site import SchedulerName
@@ -128,7 +128,7 @@ def reference(directory: Path, job: Job) -> JobRef:
 
 
 def save(directory: Path, job: Job) -> None:
-    rundir.write(directory / rundir.JOB, document.encode(job))
+    rundir.write(directory / rundir.JOB, serialization.encode(job))
 
 
 def load(directory: Path) -> Job:
@@ -140,9 +140,9 @@ def decode(content: bytes, source: str) -> Job:
     """Decode the content of a job.json. Raise InvalidRun if `content` is not valid. source: name of the file, for
     messages.
     """
-    record = document.decode(content, Job, source, InvalidRun)
-    document.check_moments(record.states, ("time",), source)
-    document.check_moments([record] if record.begins else [], ("begins",), source)
+    record = serialization.decode(content, Job, source, InvalidRun)
+    serialization.check_moments(record.states, ("time",), source)
+    serialization.check_moments([record] if record.begins else [], ("begins",), source)
     if record.job in {"", ".", ".."} or "/" in record.job or "\0" in record.job:
         raise InvalidRun(f"{source}: job: {record.job!r} is not the name of a job; archives get this name")
     return record
@@ -150,7 +150,7 @@ def decode(content: bytes, source: str) -> Job:
 
 def load_plan(directory: Path) -> Plan:
     """Read plan.json in `directory`. Raise ConfigError if it does not exist, and InvalidRun if it is corrupted."""
-    return document.decode(content(directory, rundir.PLAN), Plan, str(directory / rundir.PLAN), InvalidRun)
+    return serialization.decode(content(directory, rundir.PLAN), Plan, str(directory / rundir.PLAN), InvalidRun)
 
 
 def content(directory: Path, name: str) -> bytes:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.command import Unanswered
 from dlio_hpc.base.errors import ConfigError, DlioError, Incomplete, InfrastructureError, of_system
 from dlio_hpc.batch import container, job_record, jobscript
@@ -174,7 +174,7 @@ def keep(study: Study, is_new: bool = True) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=not is_new)
         if is_new or not (folder / rundir.STUDY).exists():
-            rundir.write(folder / rundir.STUDY, document.encode(study))
+            rundir.write(folder / rundir.STUDY, serialization.encode(study))
     except FileExistsError:
         raise ConfigError(f"{folder} exists already; choose another --runs") from None
     except OSError as fault:
@@ -204,7 +204,7 @@ def _write(directory: Path, plan: Plan, record: job_record.Job, study: Study | N
     hidden = directory.with_name(rundir.temporary_name(directory.name))
     try:
         hidden.mkdir(parents=True)
-        rundir.write(hidden / rundir.PLAN, document.encode(plan))
+        rundir.write(hidden / rundir.PLAN, serialization.encode(plan))
         if study is not None:
             _keep_copy(study, hidden / rundir.STUDY)
         rundir.write(hidden / rundir.SCRIPT, script)

@@ -146,13 +146,13 @@ def _failure(end: _End) -> str:
     """Return the document of a command that failed without a result, or "" if it did not fail."""
     if not end.code:
         return ""
-    from dlio_hpc.base import document
+    from dlio_hpc.base import serialization
     from dlio_hpc.base.errors import kind_of
     from dlio_hpc.documents.versioned import CommandFailure, FailureDocument
 
     kind = end.kind or kind_of(end.code).__name__
     failure = CommandFailure(cast("FailureKind", kind), end.message or "see stderr", end.code)
-    return document.encode(FailureDocument(failure)).decode()
+    return serialization.encode(FailureDocument(failure)).decode()
 
 
 def _attempt(program: str, arguments: list[str], action: Callable[[], object]) -> _End:

@@ -10,7 +10,7 @@ from dlio_hpc.cli.outputs import Outputs, page_options, write_junit
 from dlio_hpc.cli.verbs import OUTPUT, PATH, SETTINGS, argument, option
 
 if TYPE_CHECKING:
-    from dlio_hpc.reports.document import Document
+    from dlio_hpc.reports.page import Page
     from dlio_hpc.verdict.acceptance import Acceptance
 
 
@@ -39,13 +39,13 @@ def accept(names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path
         from dlio_hpc.documents import judgements
 
         console.print_json(judgements.of_accept(accepted))
-    outputs.present(lambda: _document(accepted))
+    outputs.present(lambda: _page(accepted))
     if junit is not None:
         write_junit(junit, f"acceptance by {accepted.criteria.name}", acceptance.cases(accepted))
     return accepted.exit_code
 
 
-def _document(accepted: "Acceptance") -> "Document":
-    from dlio_hpc.reports import acceptance_document
+def _page(accepted: "Acceptance") -> "Page":
+    from dlio_hpc.reports import acceptance_page
 
-    return acceptance_document.of_acceptance(accepted)
+    return acceptance_page.of_acceptance(accepted)

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, about
 from dlio_hpc.cli import console, shell_completion
 from dlio_hpc.cli.verbs import JSON, OUTPUT, SETTINGS, argument
@@ -136,14 +136,14 @@ def _show_imported(name: str, as_json: bool) -> None:
 
     known = workload.load(name)
     text = imported_yaml.write(importing.load(workload_files.find(name)))
-    click.echo(document.encode(known).decode() if as_json else text, nl=False)
+    click.echo(serialization.encode(known).decode() if as_json else text, nl=False)
 
 
 def _show(value: object, path: Path, as_json: bool) -> None:
     """Print the YAML file of a profile or workload. If `as_json` is True, print its contents as JSON instead, with all
     defaults filled in.
     """
-    click.echo(document.encode(value).decode() if as_json else _text(path), nl=False)
+    click.echo(serialization.encode(value).decode() if as_json else _text(path), nl=False)
 
 
 def _text(path: Path) -> str:

@@ -14,7 +14,7 @@ from dlio_hpc.cli.verbs import JSON, OUTPUT, PATH, SETTINGS, argument, option, p
 
 if TYPE_CHECKING:
     from dlio_hpc.programs.characterize.characterize import Character
-    from dlio_hpc.programs.reports.check_document import Checked
+    from dlio_hpc.programs.reports.check_page import Checked
 
 
 @click.command(context_settings=SETTINGS)
@@ -93,10 +93,10 @@ def characterize(
     if as_json:
         _print_json(character, content, checked)
     elif checked is not None:
-        from dlio_hpc.programs.reports import check_document
+        from dlio_hpc.programs.reports import check_page
         from dlio_hpc.reports import terminal
 
-        terminal.show(check_document.of_check(checked), sys.stdout)
+        terminal.show(check_page.of_check(checked), sys.stdout)
     return 0 if checked is None else checked.verdict.exit_code
 
 
@@ -108,13 +108,13 @@ def _keep(path: Path, content: str) -> None:
 
 
 def _described(character: "Character", as_json: bool) -> int:
-    from dlio_hpc.programs.reports import characterization_document
+    from dlio_hpc.programs.reports import characterization_page
     from dlio_hpc.reports import terminal
 
     if as_json:
         _print_json(character, None, None)
     else:
-        terminal.show(characterization_document.of_character(character), sys.stdout)
+        terminal.show(characterization_page.of_character(character), sys.stdout)
     has_dataset = any(role.role == "dataset" for role in character.derived.roles)
     hint = "; --force derives a workload anyway" if has_dataset else "; select the files of its dataset with --only"
     raise ConfigError(f"this program does not read as training does: {character.derived.against[0]}{hint}")

@@ -13,7 +13,7 @@ from dlio_hpc.plan.options import Options
 
 if TYPE_CHECKING:
     from dlio_hpc.programs.characterize.characterize import Character
-    from dlio_hpc.programs.reports.check_document import Checked
+    from dlio_hpc.programs.reports.check_page import Checked
 
 # Limits that keep the run short. They do not change the I/O of a step, because computation does no I/O and all epochs
 # do the same I/O.
@@ -73,7 +73,7 @@ def _submit(options: Options) -> Path:
 
 def _compared(character: "Character", job: Path, tolerance: float) -> "Checked":
     from dlio_hpc.programs import emulation_check
-    from dlio_hpc.programs.reports import check_document, program_profiles
+    from dlio_hpc.programs.reports import check_page, program_profiles
     from dlio_hpc.programs.similarity import similarity
 
     title = ", ".join(path.name for path in character.paths)
@@ -81,9 +81,9 @@ def _compared(character: "Character", job: Path, tolerance: float) -> "Checked":
     log = program_profiles.comparable(character, title, mine)
     compared = similarity.compare(log, mine)
     analysis = program_profiles.examined(character, title).analysis
-    return check_document.Checked(
+    return check_page.Checked(
         emulation_check.judge(compared, tolerance),
-        check_document.not_derived(character, analysis.untraced_bytes if analysis is not None else 0),
+        check_page.not_derived(character, analysis.untraced_bytes if analysis is not None else 0),
         log,
         mine,
         compared,

@@ -14,7 +14,7 @@ from dlio_hpc.cli.verbs import OUTPUT, SETTINGS, argument, option, parsed, part
 from dlio_hpc.results.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
-    from dlio_hpc.reports.document import Document
+    from dlio_hpc.reports.page import Page
     from dlio_hpc.verdict.baseline_comparison import Judgement
     from dlio_hpc.verdict.junit import Case
     from dlio_hpc.verdict.selection import Selected
@@ -59,7 +59,7 @@ def compare(
         from dlio_hpc.documents import judgements
 
         console.print_json(judgements.of_judgement(judged))
-    outputs.present(lambda: _document(judged))
+    outputs.present(lambda: _page(judged))
     if junit is not None:
         seconds = units.seconds_between(started, units.utc_now(fraction=True))
         write_junit(junit, "dlio-hpc compare", _cases(judged, jobs, seconds))
@@ -78,7 +78,7 @@ def _cases(judged: "Judgement", jobs: "Sequence[Selected]", seconds: float) -> "
     return [regression_rows.case(verdict, took.get(verdict.job, seconds)) for verdict in judged.verdicts]
 
 
-def _document(judged: "Judgement") -> "Document":
-    from dlio_hpc.reports import regression_document
+def _page(judged: "Judgement") -> "Page":
+    from dlio_hpc.reports import regression_page
 
-    return regression_document.of_judgement(judged)
+    return regression_page.of_judgement(judged)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dlio_hpc.base import document, log_file
+from dlio_hpc.base import log_file, serialization
 from dlio_hpc.base.errors import DlioError, Incomplete, printable, shortened
 from dlio_hpc.batch import job_record
 from dlio_hpc.batch.job_watch import JobProgress, Watched, watch
@@ -35,7 +35,7 @@ def reporter(is_quiet: bool) -> Callable[[str], None]:
 
 def print_json(printed: object) -> None:
     """Print one JSON document on stdout. printed: a struct of dlio_hpc.documents, or plain data."""
-    print(json.dumps(document.plain(printed), indent=2))
+    print(json.dumps(serialization.plain(printed), indent=2))
 
 
 def for_each(items: Iterable[S], action: Callable[[S], T]) -> tuple[list[T], int]:

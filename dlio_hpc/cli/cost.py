@@ -18,7 +18,7 @@ from dlio_hpc.plan.options import Options
 from dlio_hpc.plan.planned import Planned
 
 if TYPE_CHECKING:
-    from dlio_hpc.reports.document import Lines
+    from dlio_hpc.reports.page import Lines
     from dlio_hpc.verdict.campaign_cost import DetectionPlan
 
 _HEADER = ("job", "nodes", "runs", "expected", "node h", "at most", "reads", "writes", "new data")
@@ -109,7 +109,7 @@ def _show(made: Planned, costs: list[JobCost]) -> None:
     import sys
 
     from dlio_hpc.reports import terminal
-    from dlio_hpc.reports.document import Section, Table
+    from dlio_hpc.reports.page import Section, Table
 
     study, site = made.study, made.study.site
     rows = [[cost.job.removeprefix(f"{study.study}-") if len(costs) > 1 else "1", *_row(cost)] for cost in costs]
@@ -140,7 +140,7 @@ def _show_detection(made: Planned, plan: "DetectionPlan") -> None:
 
 
 def _notes(made: Planned) -> "Lines":
-    from dlio_hpc.reports.document import Lines
+    from dlio_hpc.reports.page import Lines
 
     return Lines([f"Note: {note}" for note in made.notes], "yellow")
 

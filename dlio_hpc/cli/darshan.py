@@ -15,7 +15,7 @@ from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.log.analyze import Examined
-    from dlio_hpc.reports.document import Document
+    from dlio_hpc.reports.page import Page
 
 
 def expression(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -87,7 +87,7 @@ def _merged(paths: list[Path], only: str | None, outputs: Outputs) -> "tuple[lis
     return [analyze.logs_of_program([log_reader.load(path) for path in paths], only, outputs.step_s)], 0
 
 
-def _report(examined: "list[Examined]") -> "Document":
-    from dlio_hpc.reports import log_document
+def _report(examined: "list[Examined]") -> "Page":
+    from dlio_hpc.reports import log_page
 
-    return log_document.of_logs(examined)
+    return log_page.of_logs(examined)

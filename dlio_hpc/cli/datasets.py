@@ -11,7 +11,7 @@ from typing import NamedTuple
 import click
 from msgspec import structs
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, unreadable
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, CommandGroup, argument, option
@@ -114,7 +114,7 @@ def _verified(folder: Path, quick: bool) -> VerifiedDataset:
     if done.returncode not in {0, InvalidRun.exit_code} or not done.stdout:
         raise InfrastructureError(f"{folder} could not be verified; see the messages above")
     findings = {"name": folder.name, "path": str(folder), **json.loads(done.stdout)}
-    return document.convert(findings, VerifiedDataset, str(folder))
+    return serialization.convert(findings, VerifiedDataset, str(folder))
 
 
 @datasets.command()

@@ -16,7 +16,7 @@ from dlio_hpc.cli.verbs import OUTPUT, SETTINGS, argument, option, parsed
 from dlio_hpc.results.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
-    from dlio_hpc.reports.document import Document
+    from dlio_hpc.reports.page import Page
     from dlio_hpc.verdict.history_entry import Entry
 
 
@@ -128,7 +128,7 @@ def history(
             outputs.write_page(_dashboard(entries, folder, ", ".join([str(folder), *limits]), outputs.html))
             outputs = outputs._replace(html=None)
         now = units.utc_now() if pattern is None and not {*_chosen(wanted)} - {"site", "since"} else None
-        outputs.present(lambda: _document(entries, folder, metric or _usual(entries), now))
+        outputs.present(lambda: _page(entries, folder, metric or _usual(entries), now))
     return 0
 
 
@@ -178,15 +178,15 @@ def _usual(entries: "Sequence[Entry]") -> MetricName:
     return "checkpoint_write_MBps" if has_checkpoints else "samples_per_s"
 
 
-def _document(entries: "Sequence[Entry]", folder: Path, metric: MetricName, now: str | None) -> "Document":
-    from dlio_hpc.reports import history_document, history_rows
+def _page(entries: "Sequence[Entry]", folder: Path, metric: MetricName, now: str | None) -> "Page":
+    from dlio_hpc.reports import history_page, history_rows
     from dlio_hpc.verdict import baselines
 
     blocks = history_rows.blocks(entries, baselines.active_in(folder, console.say), metric)
-    return history_document.of_history(blocks, metric, str(folder), now)
+    return history_page.of_history(blocks, metric, str(folder), now)
 
 
-def _dashboard(entries: "Sequence[Entry]", folder: Path, source: str, page: Path) -> "Document":
+def _dashboard(entries: "Sequence[Entry]", folder: Path, source: str, page: Path) -> "Page":
     """Return the dashboard of the listed jobs. source: name of the folder, with the filters. page: path of the
     dashboard. If the pages of a site lie in the same folder, the dashboard links them.
     """

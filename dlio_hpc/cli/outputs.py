@@ -15,7 +15,7 @@ from dlio_hpc.files import rundir
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.log.analyze import Examined
-    from dlio_hpc.reports.document import Document
+    from dlio_hpc.reports.page import Page
     from dlio_hpc.verdict.junit import Case
 
 
@@ -37,43 +37,43 @@ class Outputs(NamedTuple):
         """Whether the user requests a page, pictures or a trace."""
         return self.html is not None or self.figures is not None or self.perfetto is not None
 
-    def present(self, make: "Callable[[], Document]") -> None:
-        """Call `make`, and output the document that it returns: print it, and write the page and the pictures that the
-        user requests. If JSON or CSV is printed, the document is not printed. If there is nothing to print or write,
+    def present(self, make: "Callable[[], Page]") -> None:
+        """Call `make`, and output the page that it returns: print it, and write the HTML file and the pictures that the
+        user requests. If JSON or CSV is printed, the page is not printed. If there is nothing to print or write,
         `make` is not called.
         """
         is_printed = not (self.as_json or self.as_csv)
         if not is_printed and self.html is None and self.figures is None:
             return
-        document = make()
+        page = make()
         if is_printed:
             from dlio_hpc.reports import terminal
 
-            terminal.show(document, sys.stdout)
-        self.write(document)
+            terminal.show(page, sys.stdout)
+        self.write(page)
 
-    def write(self, document: "Document") -> None:
-        """Write the page of a document if the user requests it, and its pictures if the user requests them. Print the
+    def write(self, page: "Page") -> None:
+        """Write a page as HTML if the user requests it, and its pictures if the user requests them. Print the
         paths on stderr.
         """
-        self.write_page(document)
+        self.write_page(page)
         if self.figures is not None:
             from dlio_hpc.reports import pictures
 
             with written(self.figures):
-                folders = pictures.save(document, self.figures)
+                folders = pictures.save(page, self.figures)
             for folder in folders:
                 console.say(f"figures: {folder}")
             if not folders:
                 console.say("figures: none, because there are no measurements to draw")
 
-    def write_page(self, document: "Document") -> None:
-        """Write the page of a document if the user requests it, and print its path on stderr."""
+    def write_page(self, page: "Page") -> None:
+        """Write a page as HTML if the user requests it, and print its path on stderr."""
         if self.html is not None:
-            from dlio_hpc.reports import page
+            from dlio_hpc.reports import html_page
 
             with written(self.html):
-                rundir.write(self.html, page.render(document).encode("utf-8"))
+                rundir.write(self.html, html_page.render(page).encode("utf-8"))
             console.say(f"report: {self.html}")
 
     def write_trace(self, examined: "Sequence[Examined]") -> None:

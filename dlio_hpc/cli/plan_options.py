@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli.verbs import FOLDER, argument, option, parsed
 from dlio_hpc.plan import sweep
@@ -27,7 +27,7 @@ def _counts(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
     if value is None:
         return None
     try:
-        return sweep.counts(document.parse_yaml(f"[{value}]", "--"), "")
+        return sweep.counts(serialization.parse_yaml(f"[{value}]", "--"), "")
     except ConfigError as fault:
         raise click.BadParameter(str(fault).lstrip("-: "), ctx, param) from fault
 

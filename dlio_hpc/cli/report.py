@@ -19,7 +19,7 @@ from dlio_hpc.results.metrics import MetricName
 if TYPE_CHECKING:
     from dlio_hpc.analysis.log.analyze import Examined
     from dlio_hpc.records.study_outcome import StudyOutcome
-    from dlio_hpc.reports.document import Document
+    from dlio_hpc.reports.page import Page
     from dlio_hpc.verdict.collection import Archived
 
 
@@ -76,15 +76,15 @@ def _report_jobs(jobs: list[Path], outcomes: list[job_outcome.JobOutcome], outpu
         _print_json(outcomes, examined)
     elif outputs.as_csv:
         _print_csv(outcomes, examined)
-    outputs.present(lambda: _job_document(outcomes, examined))
+    outputs.present(lambda: _job_page(outcomes, examined))
     outputs.write_trace([run for runs in examined for run in runs.values()])
     return console.exit_code(job_outcome.fault(outcome) for outcome in outcomes)
 
 
-def _job_document(outcomes: list[job_outcome.JobOutcome], examined: "Sequence[dict[str, Examined]]") -> "Document":
-    from dlio_hpc.reports import job_document
+def _job_page(outcomes: list[job_outcome.JobOutcome], examined: "Sequence[dict[str, Examined]]") -> "Page":
+    from dlio_hpc.reports import job_page
 
-    return job_document.of_jobs(outcomes, examined)
+    return job_page.of_jobs(outcomes, examined)
 
 
 def show(paths: list[Path] | tuple[Path, ...], as_json: bool) -> int:
@@ -95,7 +95,7 @@ def show(paths: list[Path] | tuple[Path, ...], as_json: bool) -> int:
     if as_json:
         _print_json(outcomes, [])
     if outcomes:
-        Outputs(as_json=as_json).present(lambda: _job_document(outcomes, ()))
+        Outputs(as_json=as_json).present(lambda: _job_page(outcomes, ()))
     return console.exit_code(job_outcome.fault(outcome) for outcome in outcomes)
 
 

@@ -50,7 +50,7 @@ def _present_study(made: StudyReport, verdict: SuiteVerdict | None, outputs: Out
         console.print_json(studies.of_study(made, verdict))
     elif outputs.as_csv:
         study_report.write_csv(made, sys.stdout)
-    outputs.present(lambda: judged_study.document(made, verdict))
+    outputs.present(lambda: judged_study.page(made, verdict))
 
 
 def suite_verdict(folder: Path) -> SuiteVerdict | None:

@@ -73,7 +73,7 @@ def _once(compared: "Iterable[Profile]") -> "list[Profile]":
 
 
 def _pair(first: str, second: str, runs: Path, run: str | None, only: str | None, outputs: Outputs) -> int:
-    from dlio_hpc.programs.reports import program_profiles, similarity_document
+    from dlio_hpc.programs.reports import program_profiles, similarity_page
     from dlio_hpc.programs.similarity import similarity
 
     a, b = (program_profiles.load(name, jobs_by_name.place(name, runs), run, only) for name in (first, second))
@@ -83,12 +83,12 @@ def _pair(first: str, second: str, runs: Path, run: str | None, only: str | None
         from dlio_hpc.programs import documents
 
         console.print_json(documents.of_pair(a, b, compared, known))
-    outputs.present(lambda: similarity_document.of_pair(a, b, compared, known))
+    outputs.present(lambda: similarity_page.of_pair(a, b, compared, known))
     return 0
 
 
 def _matrix(rows: "list[Profile]", columns: "list[Profile]", outputs: Outputs) -> int:
-    from dlio_hpc.programs.reports import similarity_document
+    from dlio_hpc.programs.reports import similarity_page
     from dlio_hpc.programs.similarity import similarity
 
     if len({profile.title for profile in (*rows, *columns)}) < 2:
@@ -101,5 +101,5 @@ def _matrix(rows: "list[Profile]", columns: "list[Profile]", outputs: Outputs) -
         from dlio_hpc.programs import documents
 
         console.print_json(documents.of_matrix(made, known))
-    outputs.present(lambda: similarity_document.of_matrix(made, known))
+    outputs.present(lambda: similarity_page.of_matrix(made, known))
     return 0

@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from dlio_hpc.base import units
-from dlio_hpc.base.document import refuse
+from dlio_hpc.base.serialization import refuse
 from dlio_hpc.config.model_states import (
     MODELS,
     Model,

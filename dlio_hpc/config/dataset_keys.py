@@ -6,7 +6,7 @@ from typing import Annotated, Literal, cast, get_args
 from msgspec import Meta, Struct
 
 from dlio_hpc.base import units
-from dlio_hpc.base.document import refuse
+from dlio_hpc.base.serialization import refuse
 
 # Bytes of a value in a CSV file, including its comma: "0.1234567,".
 CSV_VALUE = 10

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import search_path
 
@@ -52,8 +52,8 @@ def load() -> dict[str, Default]:
         path = folder / NAME
         if not path.exists():
             continue
-        data = document.read_yaml(path)
-        file = document.convert_changed({} if data is None else data, _File, str(path))
+        data = serialization.read_yaml(path)
+        file = serialization.convert_changed({} if data is None else data, _File, str(path))
         for key in _File.__struct_fields__:
             if getattr(file, key) is not None:
                 known.setdefault(key, Default(_text(key, data[key], path), path))

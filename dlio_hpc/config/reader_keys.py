@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from dlio_hpc.base import units
-from dlio_hpc.base.document import refuse
+from dlio_hpc.base.serialization import refuse
 from dlio_hpc.config.dataset_keys import Dataset
 
 # O_DIRECT needs offsets and lengths that are multiples of a block. This block size suffices on all file systems in use

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, name_hint, nearest_name
 from dlio_hpc.config import search_path
 from dlio_hpc.files import url
@@ -94,9 +94,9 @@ def read(folder: Path, path: Path, kind: type[T]) -> T:
     """Read a YAML file as the struct `kind`. folder: kind of the file, as for files(). Raise ConfigError with the line
     and the key if a value is invalid.
     """
-    data = document.read_yaml(path)
+    data = serialization.read_yaml(path)
     check_kind(folder, path, data)
-    return document.convert_changed(data, kind, str(path))
+    return serialization.convert_changed(data, kind, str(path))
 
 
 def check_kind(folder: Path, path: Path, data: object) -> None:

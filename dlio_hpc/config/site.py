@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.config import shipped
 from dlio_hpc.config.container import Container
 from dlio_hpc.config.lustre_layout import Layout
@@ -262,11 +262,11 @@ def check_options(key: str, options: tuple[str, ...]) -> None:
 def load(name: str, overrides: tuple[str, ...] = ()) -> Site:
     """Read a site profile by its name or path and apply overrides in the form `key=value`. Values are read as YAML."""
     path = shipped.find(shipped.SITES, name)
-    data: Any = document.read_yaml(path)
+    data: Any = serialization.read_yaml(path)
     shipped.check_kind(shipped.SITES, path, data)
     for override in overrides:
-        document.override(data, override)
-    return document.convert_changed(data, Site, str(path), overrides, "site.")
+        serialization.override(data, override)
+    return serialization.convert_changed(data, Site, str(path), overrides, "site.")
 
 
 def here() -> str:
@@ -275,9 +275,11 @@ def here() -> str:
     """
     host = os.uname().nodename
     for name, path in shipped.files(shipped.SITES).items():
-        text = document.read_text(path)
+        text = serialization.read_text(path)
         line = re.search(r"^hosts:.*\S", text, re.MULTILINE)  # parsing whole profiles is slow
-        patterns = document.convert(document.parse_yaml(line[0], str(path)), _Hosts, str(path)).hosts if line else ()
+        patterns = (
+            serialization.convert(serialization.parse_yaml(line[0], str(path)), _Hosts, str(path)).hosts if line else ()
+        )
         if any(fnmatch.fnmatch(host, pattern) for pattern in patterns):
             return name
     return "local"

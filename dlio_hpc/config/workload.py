@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import Struct, structs
 
-from dlio_hpc.base import document, key_faults, units
+from dlio_hpc.base import key_faults, serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, workload_rules
 from dlio_hpc.config.checkpoint_keys import Checkpoint
@@ -212,13 +212,13 @@ class Draft(NamedTuple):
         """Return the workload with `settings` (values by key) applied. Raise ConfigError if the result is not valid."""
         data = copy.deepcopy(self.data)
         for key, value in settings.items():
-            document.put(data, key, value, f"{key}={value}")
+            serialization.put(data, key, value, f"{key}={value}")
             _spell_out(data)
         _check_dataset(data, self.source)
         _add_dataset(data, self.source)
         _add_sample(data)
         origins = {**self.origins, **dict.fromkeys(settings, "")}
-        return document.convert_changed(data, Workload, self.source, self.overrides, origins=origins)
+        return serialization.convert_changed(data, Workload, self.source, self.overrides, origins=origins)
 
 
 def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
@@ -237,11 +237,11 @@ def draft(
     data, path, notes, *_ = _imported(name) if workload_files.is_name(name) else _read(name)
     _spell_out(data)
     for key, value in (settings or {}).items():
-        document.put(data, key, value, f"{key}={value}")
+        serialization.put(data, key, value, f"{key}={value}")
         _spell_out(data)
     for override in overrides:
         _check_section(override)
-        document.override(data, override)
+        serialization.override(data, override)
         _spell_out(data)
     given = {override.partition("=")[0].strip() for override in overrides}
     return Draft(data, path, notes, overrides, {key: origin for key in settings or () if key not in given})
@@ -256,17 +256,17 @@ def _check_section(override: str) -> None:
     everywhere = [*key_faults.keys_of(Workload), *key_faults.keys_of(Site, "site.")]
     hint = _OPTIONS.get(section) or key_faults.meant_of(section, [*sections, "site"], everywhere)
     raise ConfigError(
-        f"{document.of_override(override)}: unknown key {section!r}; {hint}known keys: {', '.join(sections)}, and "
+        f"{serialization.of_override(override)}: unknown key {section!r}; {hint}known keys: {', '.join(sections)}, and "
         "site.KEY for keys of the site"
     )
 
 
 def _read(name: str) -> Draft:
     path = shipped.find(shipped.WORKLOADS, name)
-    data = document.read_yaml(path)
+    data = serialization.read_yaml(path)
     shipped.check_kind(shipped.WORKLOADS, path, data)
     if not isinstance(data, dict):
-        document.convert(data, Workload, str(path))  # raises the error that says what to do
+        serialization.convert(data, Workload, str(path))  # raises the error that says what to do
     return Draft(data, str(path))
 
 
@@ -299,7 +299,7 @@ def _spell_out(data: dict[str, Any]) -> None:
             dataset.setdefault("files", 1)
             dataset.setdefault("samples_per_file", 1)
             if dataset.get("sample") is None:
-                document.put(dataset, "sample.bytes", 1, "sample")
+                serialization.put(dataset, "sample.bytes", 1, "sample")
     if isinstance(compute, dict) and "time" in compute and not isinstance(compute["time"], dict):
         compute["time"] = {"mean": compute["time"]}
 
@@ -358,4 +358,4 @@ def _add_sample(data: dict[str, Any]) -> None:
         return
     with suppress(msgspec.ValidationError):
         columns = msgspec.convert(dataset["columns"], list[Column])
-        document.put(dataset, "sample.bytes", sum(column.bytes for column in columns), "sample")
+        serialization.put(dataset, "sample.bytes", sum(column.bytes for column in columns), "sample")

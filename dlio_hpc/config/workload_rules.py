@@ -1,6 +1,6 @@
 """Combinations of a workload's `dataset` and `reader` that are rejected. Each message names a setting that works."""
 
-from dlio_hpc.base.document import refuse
+from dlio_hpc.base.serialization import refuse
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.reader_keys import BLOCK, Reader, by_streams, fits_blocks, keeps_handles, reads_records
 

@@ -8,7 +8,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import DlioError, classified, kind_of, of_system, reported
 from dlio_hpc.core import leftovers, orphan_ranks
 from dlio_hpc.files import filesystem, rundir, safe_folders
@@ -110,7 +110,7 @@ def _report(rank: int, folder: Path | None, fault: Exception) -> bool:
     if folder is not None:
         try:
             with (folder / rundir.ERROR).open("xb") as file:
-                file.write(document.encode(error))
+                file.write(serialization.encode(error))
             is_first = True
         except FileExistsError:
             time.sleep(_GRACE_S)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from dlio_hpc import __version__
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.redaction import SECRETS
 from dlio_hpc.config.site import SURROUNDING, SchedulerName
 from dlio_hpc.core import procfs
@@ -74,7 +74,7 @@ def write(comm: "Intracomm", directory: Path) -> NodeMemory | None:
             "nodes": list(nodes.values()),
             "variables": variables,
         }
-        rundir.write(directory / rundir.ENVIRONMENT, document.encode(content))
+        rundir.write(directory / rundir.ENVIRONMENT, serialization.encode(content))
     if not nodes:
         return None
     return NodeMemory(*(sum(node[name] for node in nodes.values()) for name in ("memory_bytes", "physical_bytes")))

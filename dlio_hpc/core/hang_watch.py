@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import clock, compute, merge
@@ -160,7 +160,7 @@ class HangWatch:
             for epochs, recording in finished.items():
                 rundir.write(self._folder / _recording_name(self._rank, epochs), _encoded(recording))
         if self._written is None or self._written.doing != sighting.doing or self._written.call != sighting.call:
-            rundir.write(self._folder / _sighting_name(self._rank), document.encode(sighting))
+            rundir.write(self._folder / _sighting_name(self._rank), serialization.encode(sighting))
             self._written = sighting
             self._first = min(self._first, now)
 
@@ -252,7 +252,7 @@ def _sightings(folder: Path, ranks: int) -> list[RankSighting]:
     for rank in range(ranks):
         path = folder / _sighting_name(rank)
         if path.exists():
-            listed.append(document.decode(path.read_bytes(), RankSighting, str(path), InvalidRun))
+            listed.append(serialization.decode(path.read_bytes(), RankSighting, str(path), InvalidRun))
     return listed
 
 

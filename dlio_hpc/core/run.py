@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun, about, reported
 from dlio_hpc.core import clock, environment, hang_watch, interruptions, merge, run_file_systems
 from dlio_hpc.core.darshan_markers import MarkerReads
@@ -164,7 +164,7 @@ def _end_hanging(comm: "Intracomm", job: _Job, reason: str, kept: str, rank: int
     try:
         if merged is not None:
             _keep(job, reason, merged)
-        rundir.write(job.folder / rundir.ERROR, document.encode(error))
+        rundir.write(job.folder / rundir.ERROR, serialization.encode(error))
         safe_folders.discard(job.folder / rundir.HANGS)
         raise Incomplete(message)
     except Exception as fault:  # noqa: BLE001 - reported, then all ranks end
@@ -204,7 +204,7 @@ def _write(directory: Path, folder: Path, result: Result, timeline_fault: OSErro
         if fault.errno not in _FULL:
             raise
         name = str(place.relative_to(directory))
-        kept = rundir.keep_spare(directory, name, document.encode(result))
+        kept = rundir.keep_spare(directory, name, serialization.encode(result))
         if kept is None:
             raise
         raise ResultKept(

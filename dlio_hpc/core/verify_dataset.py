@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import Incomplete, InfrastructureError, InvalidRun, exit_on_error, of_system
 from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
 from dlio_hpc.core import content, file_comparison
@@ -56,7 +56,7 @@ def main() -> None:
 
 def _print(folder: Path, findings: Findings, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(document.encode(findings).decode())
+        sys.stdout.write(serialization.encode(findings).decode())
         sys.exit(InvalidRun.exit_code if findings.faults else 0)
     for fault in findings.faults:
         print(f"{fault.file}: {fault.fault}")

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import InvalidRun, Unexpected, classified, exit_on_error
 from dlio_hpc.darshan import setup
 from dlio_hpc.darshan.log_verdict import LogVerdict
@@ -57,7 +57,7 @@ def _print_excluded(plan: Plan) -> None:
 def _probe(directory: Path, plan: Plan, log: str, command: list[str]) -> int:
     folder = directory / rundir.DARSHAN
     result = probe(str(plan.site.darshan), folder / log, command, min(2, plan.ranks))
-    rundir.write(folder / setup.PROBE, document.encode(result))
+    rundir.write(folder / setup.PROBE, serialization.encode(result))
     if result.why_not is None:
         print(f"Darshan {result.version} records the ranks ({result.library})")
         return 0
@@ -72,9 +72,11 @@ def _judge(directory: Path, plan: Plan, number: int) -> None:
         verdict = judge(directory, plan, run)
     except Exception as fault:
         if isinstance(known := classified(fault), Unexpected):  # the measurement is valid without a log, too
-            rundir.write(folder / setup.VERDICT, document.encode(LogVerdict(None, f"it could not be checked: {known}")))
+            rundir.write(
+                folder / setup.VERDICT, serialization.encode(LogVerdict(None, f"it could not be checked: {known}"))
+            )
         raise
-    rundir.write(folder / setup.VERDICT, document.encode(verdict))
+    rundir.write(folder / setup.VERDICT, serialization.encode(verdict))
     for reason in verdict.faults:
         print(f"Darshan's log of {rundir.run_name(run.number, run.name)}: {reason.name}: {reason.text}")
     if verdict.why_not is not None:

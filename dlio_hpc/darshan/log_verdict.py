@@ -4,7 +4,7 @@ plan.
 
 from msgspec import Struct
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import InvalidRun
 
 
@@ -60,8 +60,8 @@ class Probe(Struct, frozen=True):
 
 
 def decode(content: bytes, source: str) -> LogVerdict:
-    return document.decode(content, LogVerdict, source, InvalidRun)
+    return serialization.decode(content, LogVerdict, source, InvalidRun)
 
 
 def decode_probe(content: bytes, source: str) -> Probe:
-    return document.decode(content, Probe, source, InvalidRun)
+    return serialization.decode(content, Probe, source, InvalidRun)

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, about, of_system
 from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
 from dlio_hpc.files import filesystem, rundir, safe_folders
@@ -155,7 +155,7 @@ def check_mine(stored: StoredDataset) -> None:
 
 
 def write(folder: Path, content: Fingerprint) -> None:
-    rundir.write(folder / FINGERPRINT_FILE, document.encode(content))
+    rundir.write(folder / FINGERPRINT_FILE, serialization.encode(content))
 
 
 @contextmanager
@@ -400,7 +400,7 @@ def read(folder: Path, called: Path | None = None) -> Fingerprint | None:
     except OSError as fault:
         note = called / FINGERPRINT_FILE
         raise InfrastructureError(f"cannot use {of_system(fault, note)}; choose another --data") from fault
-    return document.decode(content, Fingerprint, str(called / FINGERPRINT_FILE))
+    return serialization.decode(content, Fingerprint, str(called / FINGERPRINT_FILE))
 
 
 def _differences(stored: Dataset, wanted: Dataset) -> list[str]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import structs
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample, Scan
 from dlio_hpc.dataset import existing_files, file_scans, sample_index
@@ -84,7 +84,7 @@ def _key(dataset: Dataset, listing: Listing) -> str:
     existing = dataset.existing
     assert existing is not None
     settings = (sample_index.VERSION, dataset.format, existing.array, existing.sample_bytes, listing.folder)
-    digest = hashlib.sha256(document.encode(settings))
+    digest = hashlib.sha256(serialization.encode(settings))
     digest.update("\0".join(listing.names).encode(errors="surrogateescape"))
     digest.update(listing.sizes.tobytes() + listing.changes.tobytes())
     return digest.hexdigest()[:24]

@@ -4,7 +4,7 @@ import hashlib
 
 from msgspec import structs
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.lustre_layout import Layout
 
@@ -20,13 +20,13 @@ def of(dataset: Dataset, layout: Layout | None = None) -> str:
     if dataset.scan is not None:
         return dataset.scan.fingerprint
     auxiliary_files = [(side.name, side.file_size) for side in dataset.auxiliary_files if side.access == "read"]
-    stored = document.plain(structs.replace(dataset, auxiliary_files=()))
+    stored = serialization.plain(structs.replace(dataset, auxiliary_files=()))
     for key in ("compression_ratio", "arrays", "columns", "row_group"):
         if stored[key] is None:
             del stored[key]  # datasets generated before this key existed keep their fingerprints
     del stored["existing"]
     parts = (_CONTENT, stored, auxiliary_files) if layout is None else (_CONTENT, stored, auxiliary_files, layout)
-    return hashlib.sha256(document.encode(parts)).hexdigest()[:12]
+    return hashlib.sha256(serialization.encode(parts)).hexdigest()[:12]
 
 
 def folder_name(dataset: Dataset, layout: Layout | None = None) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.config.dlio_benchmark.fact import Fate
 from dlio_hpc.config.dlio_benchmark.importing import Imported
 from dlio_hpc.documents.versioned import Versioned
@@ -53,7 +53,8 @@ class ImportDocument(Versioned, frozen=True):
 def of_import(imported: Imported, yaml: str, written: Path | None) -> ImportedWorkload:
     """Return the document of a workload that was imported. yaml: its text. written: file that was written."""
     keys = [
-        ImportedKey(fact.key, fact.fate, fact.text, fact.target, document.plain(fact.value)) for fact in imported.facts
+        ImportedKey(fact.key, fact.fate, fact.text, fact.target, serialization.plain(fact.value))
+        for fact in imported.facts
     ]
     source = imported.source
     return ImportedWorkload(source.name, str(source.path), None, keys, yaml, None if written is None else str(written))

@@ -21,7 +21,7 @@ from typing import IO, NamedTuple
 import zstandard
 from msgspec import Struct
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, Incomplete, InvalidRun, about, unreadable
 from dlio_hpc.files import archive_members, rundir, safe_folders
 from dlio_hpc.files.archive_members import Members, Packed, TarMember
@@ -94,7 +94,7 @@ def create(directory: Path, target: Path) -> list[str]:
                 )
             raise InvalidRun(f"the archive that was just written has a fault ({errors[0]}); the disk may be failing")
     try:
-        rundir.write(directory / rundir.MANIFEST, document.encode(manifest))
+        rundir.write(directory / rundir.MANIFEST, serialization.encode(manifest))
     except OSError as fault:  # such as a full disk
         return [f"the archive is complete, but {directory / rundir.MANIFEST} cannot be written: {fault.strerror}"]
     return []
@@ -275,7 +275,7 @@ def _pack(directory: Path, manifest: Manifest, target: Path) -> None:
 
 def _encoded(directory: Path, manifest: Manifest) -> bytes:
     """Return the manifest as JSON. Raise ConfigError if the job has more files than an archive may have."""
-    content = document.encode(manifest)
+    content = serialization.encode(manifest)
     if len(manifest.files) >= archive_members.MOST_MEMBERS or len(content) > rundir.LARGEST_DOCUMENT:
         raise ConfigError(
             f"{directory} has {len(manifest.files)} files, too many for an archive (at most "
@@ -364,7 +364,7 @@ def _begun(packed: Packed) -> _Held:
     if first is None or first.name.partition("/")[2] != rundir.MANIFEST:
         raise InvalidRun(f"it has no {rundir.MANIFEST} at its start")
     content = _kept(rundir.MANIFEST, tar.pieces(), rundir.LARGEST_DOCUMENT)
-    manifest = document.decode(content, Manifest, first.name, InvalidRun)
+    manifest = serialization.decode(content, Manifest, first.name, InvalidRun)
     if manifest.job != first.name.partition("/")[0] or not _is_safe(first.name):
         raise InvalidRun(f"its {rundir.MANIFEST} is of another job")
     return _Held(packed, tar, iterator, manifest, content)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.files import rundir
 from dlio_hpc.files.filesystem import FileSystem
@@ -84,7 +84,7 @@ def write(directory: Path, name: str, record: Record) -> None:
 
 def read(content: bytes, source: str) -> Record:
     """Parse the content of a record file. source: file name for messages. Raise ConfigError if it is not a record."""
-    return document.convert(document.parse_yaml(content.decode(errors="replace"), source), Record, source)
+    return serialization.convert(serialization.parse_yaml(content.decode(errors="replace"), source), Record, source)
 
 
 def describe(record: Record) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from dlio_hpc.base import command, document
+from dlio_hpc.base import command, serialization
 from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.config import lustre_layout
 from dlio_hpc.config.lustre_layout import Layout, Version
@@ -112,7 +112,7 @@ def parse(text: str, source: str) -> LayoutComponents:
     version 2.16 the components are a list; earlier versions print a key per component (component0, component1). The
     name of a pool is always taken as text, although lfs prints names such as 1e5 and null without quotes.
     """
-    data = document.parse_yaml(_POOL.sub(r'\1"\2"', text), source)
+    data = serialization.parse_yaml(_POOL.sub(r'\1"\2"', text), source)
     if not isinstance(data, dict):
         raise InfrastructureError(f"{source}: {str(data)[:200]!r} is not a layout")
     if "lcm_layout_gen" not in data:

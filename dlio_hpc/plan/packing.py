@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.site import check_options
 from dlio_hpc.dataset import fingerprints
@@ -292,7 +292,7 @@ def _plan(study: Study, job: str, scale: Point, listed: Sequence[Run]) -> Plan:
         titles={number: study.title(study.points[number]) for number in numbers},
     )
     try:
-        document.encode(made)
+        serialization.encode(made)
     except UnicodeEncodeError as fault:
         raise ConfigError(f"{fault.object!r} is not valid UTF-8; rename it") from fault
     return structs.replace(made, notes=(*made.notes, *notes.of_plan(made)))

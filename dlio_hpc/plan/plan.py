@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, InvalidRun, unreadable
 from dlio_hpc.config.dataset_keys import LEVEL, Chunk
 from dlio_hpc.config.lustre_layout import Layout
@@ -135,7 +135,7 @@ def load(path: Path) -> tuple[Plan, str]:
         content = path.read_bytes()
     except OSError as fault:
         raise unreadable(fault, path) from fault
-    return document.decode(content, Plan, str(path), InvalidRun), hashlib.sha256(content).hexdigest()
+    return serialization.decode(content, Plan, str(path), InvalidRun), hashlib.sha256(content).hexdigest()
 
 
 def datasets(runs: Iterable[Run]) -> tuple[Run, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import reader_keys
 from dlio_hpc.config.workload import Draft, Workload
@@ -72,7 +72,7 @@ def _workload(study: Study, point: Point, kind: Kind) -> Workload:
     """
     if kind != "warmup" or not study.warmup_set:
         return point.workload
-    return Draft(document.plain(point.workload), "warmup_set").with_settings(study.warmup_set)
+    return Draft(serialization.plain(point.workload), "warmup_set").with_settings(study.warmup_set)
 
 
 def _check_steps(point: Point, steps: int, kind: Kind) -> None:

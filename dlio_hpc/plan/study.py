@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, structs
 
 from dlio_hpc import __version__
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.lustre_layout import Layout
@@ -306,7 +306,7 @@ def _scans(data: str, runs: str, report: Callable[[str], None]) -> Callable[[Wor
             return workload
         from dlio_hpc.dataset import dataset_scan  # imports numpy
 
-        key = document.encode(workload.dataset)
+        key = serialization.encode(workload.dataset)
         if key not in known:
             known[key] = dataset_scan.described(workload.dataset, dataset_scan.ScanFolders(data, runs), report)
         try:
@@ -378,7 +378,7 @@ def _points(
             workload = scan(workload)
             notes |= dict.fromkeys(_existing_notes(workload, layout))
             workload = _sized(asked, workload, most, notes)
-            same = known.setdefault(document.encode((plan.resolved(workload), layout)), title)
+            same = known.setdefault(serialization.encode((plan.resolved(workload), layout)), title)
             if same != title:
                 raise ConfigError(
                     f"the workload is the same as for {same}; use values further apart, or omit --dataset-size"
@@ -483,10 +483,10 @@ def layout_of(site: Site, settings: dict[str, Any]) -> Layout | None:
     """
     if not settings:
         return site.layout
-    data = {"layout": document.plain(site.layout)}
+    data = {"layout": serialization.plain(site.layout)}
     for key, value in settings.items():
-        document.put(data, key.removeprefix("site."), value, f"{key}={value}")
-    return document.convert(data["layout"], Layout, "site.layout") if data["layout"] is not None else None
+        serialization.put(data, key.removeprefix("site."), value, f"{key}={value}")
+    return serialization.convert(data["layout"], Layout, "site.layout") if data["layout"] is not None else None
 
 
 def _check_weak(workload: Workload) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.base.yaml_words import shown
 from dlio_hpc.config.site import Site
@@ -66,7 +66,7 @@ def axis(text: str) -> Axis:
     source = f"-P {text}"
     if not equals or not key.strip(".") or not values.strip():
         raise ConfigError(f"{source}: write key=value,value,..., such as reader.read_threads=1,2,4 or 1..8*2")
-    return axis_of(key.strip(), document.parse_yaml(f"[{values}]", source), source)
+    return axis_of(key.strip(), serialization.parse_yaml(f"[{values}]", source), source)
 
 
 def axis_of(key: str, given: object, source: str) -> Axis:
@@ -142,7 +142,7 @@ def _unit(key: str) -> Unit:
     kind = SHORT_FORMS.get(key)
     if kind is None:
         root: type = Site if key.startswith("site.") else Workload
-        kind = document.kind_at(root, key.removeprefix("site.").split("."))
+        kind = serialization.kind_at(root, key.removeprefix("site.").split("."))
     kinds = {kind, *typing.get_args(kind)}
     if kinds & {units.Size, units.LargeSize}:
         return "bytes"
@@ -180,7 +180,7 @@ def _check_spelling(key: str, values: list[Any], unit: Unit, source: str) -> Non
     """
     import re
 
-    kind = document.kind_at(Workload, key.split("."))
+    kind = serialization.kind_at(Workload, key.split("."))
     if str in {kind, *typing.get_args(kind)}:
         return
     for value in values:
@@ -237,7 +237,7 @@ def _end(text: str, unit: Unit) -> int | float | None:
     """Return the number that `text` stands for. It is in bytes or seconds if `unit` is a size or a time. Return None if
     `text` is not a number.
     """
-    value = document.parse_yaml(text, "range")
+    value = serialization.parse_yaml(text, "range")
     number = _number(value, unit)
     return int(number) if isinstance(number, float) and number.is_integer() else number
 

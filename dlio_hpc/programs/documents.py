@@ -12,8 +12,8 @@ from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.characterize.evidence import Confidence
 from dlio_hpc.programs.files.file_roles import Name as RoleName
 from dlio_hpc.programs.program_table import ProgramRow, Training, Trust
-from dlio_hpc.programs.reports import characterization_document, check_document, program_table_document
-from dlio_hpc.programs.reports.check_document import Checked
+from dlio_hpc.programs.reports import characterization_page, check_page, program_table_page
+from dlio_hpc.programs.reports.check_page import Checked
 from dlio_hpc.programs.similarity import request_distance, similarity
 from dlio_hpc.programs.similarity.io_profile import Kind as ProfileKind
 from dlio_hpc.programs.similarity.io_profile import Profile
@@ -345,7 +345,7 @@ def of_programs(rows: Sequence[ProgramRow], copies: int) -> DarshanSummaryDocume
     """Return the document of the programs that wrote logs. copies: number of logs that are copies of others."""
     counts = Counter(row.trust for row in rows)
     return DarshanSummaryDocument(
-        summary=program_table_document.banner_of(rows, copies).line,
+        summary=program_table_page.banner_of(rows, copies).line,
         logs=sum(len(row.logs) for row in rows) + copies,
         copies=copies,
         programs=len(rows),
@@ -443,7 +443,7 @@ def of_character(character: Character, content: str | None, checked: Checked | N
         traced=character.derived.traced,
         notes=character.notes,
         against=character.derived.against,
-        roles=[RoleDocument(**row) for row in characterization_document.roles(character.derived.roles)],
+        roles=[RoleDocument(**row) for row in characterization_page.roles(character.derived.roles)],
         estimates={key: EstimatedKey(*value) for key, value in character.derived.keys.items()},
         auxiliary_files=[{**side.keys, "evidence": side.note} for side in character.derived.sides],
         yaml=content,
@@ -457,7 +457,7 @@ def _check(checked: Checked) -> EmulationCheckDocument:
         **_of_pair(checked.log, checked.run, checked.compared, checked.known),
         verdict=verdict.outcome,
         exit_code=verdict.exit_code,
-        summary=check_document.banner_of(verdict, checked.run).line,
+        summary=check_page.banner_of(verdict, checked.run).line,
         tolerance=verdict.tolerance,
         similarity=verdict.similarity,
         differing=verdict.differing,

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from dlio_hpc.analysis import uneven_time
 from dlio_hpc.analysis.page_cache_check import Storage, judge
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import (
     ConfigError,
     DlioError,
@@ -182,7 +182,7 @@ def _spared(path: Path, content: dict[str, bytes]) -> dict[str, bytes]:
     """Return the results, and the exit status, that the job kept in the spare folder of this node because its own
     directory was full. content: files of the job's directory, by name.
     """
-    plan = document.decode(content[rundir.PLAN], Plan, f"{path}/{rundir.PLAN}", InvalidRun)
+    plan = serialization.decode(content[rundir.PLAN], Plan, f"{path}/{rundir.PLAN}", InvalidRun)
     names = rundir.spare_names((run.number, run.name) for run in plan.runs)
     kept = {name: rundir.spare_content(path, name) for name in names if name not in content}
     return {name: file for name, file in kept.items() if file is not None}
@@ -199,7 +199,7 @@ def load_archive(path: Path) -> JobOutcome:
 
 
 def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
-    plan = document.decode(content[rundir.PLAN], Plan, f"{source}/{rundir.PLAN}", InvalidRun)
+    plan = serialization.decode(content[rundir.PLAN], Plan, f"{source}/{rundir.PLAN}", InvalidRun)
     record = job_record.decode(content[rundir.JOB], f"{source}/{rundir.JOB}")
     if record.job != plan.job:
         raise InvalidRun(f"{source}: {rundir.PLAN} is of job {plan.job}, but {rundir.JOB} of job {record.job}")
@@ -223,7 +223,7 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
         )
     after = [f"{rundir.LAYOUT}/{rundir.layout_name(rundir.AFTER, place)}" for place in range(len(plan.datasets))]
     layouts = [read(content[name], f"{source}/{name}") for name in after if name in content]
-    environment = document.decode(
+    environment = serialization.decode(
         content.get(rundir.ENVIRONMENT, b"{}"), dict[str, Any], f"{source}/{rundir.ENVIRONMENT}", InvalidRun
     )
     return JobOutcome(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from dlio_hpc.analysis.study.point_measurement import Measured
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, DlioError, InvalidRun
 from dlio_hpc.batch.job_record import unknown
 from dlio_hpc.files import archive, rundir, safe_folders
@@ -86,7 +86,7 @@ def load(path: Path) -> Study:
         content = safe_folders.content(record, rundir.LARGEST_DOCUMENT)
     except OSError as fault:
         raise ConfigError(f"cannot read {record}: {fault.strerror}") from fault
-    study = document.decode(content, Study, str(record), InvalidRun)
+    study = serialization.decode(content, Study, str(record), InvalidRun)
     here = os.path.dirname(os.path.abspath(path))
     return structs.replace(study, runs=here, archive=plan.moved(study.archive, study.runs, here))
 
@@ -97,7 +97,7 @@ def held(outcomes: Sequence[JobOutcome]) -> Study | None:
     """
     copies = {outcome.study: outcome.job.job for outcome in outcomes}
     studies = [
-        document.decode(content, Study, f"{job}/{rundir.STUDY}", InvalidRun)
+        serialization.decode(content, Study, f"{job}/{rundir.STUDY}", InvalidRun)
         for content, job in copies.items()
         if content
     ]

@@ -8,7 +8,7 @@ from dlio_hpc.base import units
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.reports import banner, regression_rows, sparkline
 from dlio_hpc.reports.banner import Banner, State
-from dlio_hpc.reports.document import Block, Board, Card, CardLine, Document, Lines, NightState, Section, Table
+from dlio_hpc.reports.page import Block, Board, Card, CardLine, Lines, NightState, Page, Section, Table
 from dlio_hpc.results.metrics import METRICS
 from dlio_hpc.verdict import group_names, regression, run_groups, trend
 from dlio_hpc.verdict.baseline_comparison import Verdict
@@ -58,12 +58,12 @@ class Facility(NamedTuple):
     unread: Sequence[Unread] = ()
 
 
-def of_facility(facility: Facility) -> Document:
+def of_facility(facility: Facility) -> Page:
     """Return the dashboard of a facility."""
     judged = [row for row in facility.rows if row.outcome is not None]
     last = max((row.night for row in judged), default=None)
     rows = sorted(judged, key=lambda row: (-row.night.toordinal(), _severity(row), row.site, row.name))
-    return Document(
+    return Page(
         title="Dashboard",
         subtitle=f"{facility.source}: {facility.total} jobs. Made {facility.now[:16].replace('T', ' ')} UTC.",
         banner=_banner(rows, last, facility),

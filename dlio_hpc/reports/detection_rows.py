@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from dlio_hpc.base import units
-from dlio_hpc.reports.document import Facts, Section, Style, Table
+from dlio_hpc.reports.page import Facts, Section, Style, Table
 from dlio_hpc.verdict import night_intervals, regression
 from dlio_hpc.verdict.campaign_cost import CampaignRow, DetectionPlan
 from dlio_hpc.verdict.change_detection import EASED

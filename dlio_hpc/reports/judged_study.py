@@ -1,7 +1,7 @@
 """Reports of studies with the verdict, if the study is a suite."""
 
-from dlio_hpc.reports import regression_document, study_document, verdict_banners
-from dlio_hpc.reports.document import Document
+from dlio_hpc.reports import regression_page, study_page, verdict_banners
+from dlio_hpc.reports.page import Page
 from dlio_hpc.reports.study_report import StudyReport
 from dlio_hpc.verdict import suite
 from dlio_hpc.verdict.selection import Report
@@ -18,8 +18,8 @@ def verdict_on(made: StudyReport, report: Report) -> SuiteVerdict | None:
     return suite.judge_study(made.outcome, made.effects, report)
 
 
-def document(made: StudyReport, verdict: SuiteVerdict | None) -> Document:
+def page(made: StudyReport, verdict: SuiteVerdict | None) -> Page:
     """Return the report of a study, with the verdict if there is one."""
     if verdict is None:
-        return study_document.of_study(made)
-    return study_document.of_study(made, verdict_banners.of_suite(verdict), regression_document.of_suite(verdict))
+        return study_page.of_study(made)
+    return study_page.of_study(made, verdict_banners.of_suite(verdict), regression_page.of_suite(verdict))

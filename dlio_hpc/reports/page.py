@@ -1,155 +1,161 @@
-"""Documents as single HTML files that need no network, no scripts and no fonts."""
+"""Contents of a report as data: headings, facts, tables, sentences and pictures.
 
-import re
-from typing import Any, NamedTuple
+The same page is used for three outputs: reports.terminal prints it, reports.html_page renders it as an HTML file, and
+reports.pictures saves its pictures.
+"""
 
-from dlio_hpc.config import shipped
-from dlio_hpc.reports import pictures
-from dlio_hpc.reports.columns import are_numbers
-from dlio_hpc.reports.document import (
-    Board,
-    Card,
-    Document,
-    Lines,
-    NightState,
-    Picture,
-    Pictures,
-    Table,
-    on_page,
-)
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-# Number of characters above which a token may break after punctuation, so that it fits on a narrow page.
-_LONG_TOKEN = 12
-_SPACE = re.compile(r"(\s+)")
-_PIECE = re.compile(r"[^/,:;=&]*[/,:;=&]+|[^/,:;=&]+")
-# Command-line options. They must not be broken; a browser would break them after their dashes.
-_OPTION = re.compile(r"[(`]*-{1,2}[A-Za-z][A-Za-z0-9-]{0,30}[`).,;:]*")
-_TAG = re.compile(r"<[^<>]*>")
-_OWN_NAME = re.compile(r'(\bid="|href="#|url\(#)')
+from dlio_hpc.reports.banner import Banner
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Style = Literal["", "bold", "dim", "red", "yellow", "green", "blue", "bold green"]
 
 
-class Drawing(NamedTuple):
-    """A picture on the page. svg: its SVG element, which is inserted without escaping. prefix: text put before all
-    names in the SVG element, so that no two pictures on the page use the same name.
+class Lines(NamedTuple):
+    """Sentences, one per line. depth: number of columns by which they are indented. is_detail: whether only the HTML
+    page shows them.
+    """
+
+    lines: Sequence[str]
+    style: Style = ""
+    depth: int = 0
+    is_detail: bool = False
+
+
+class Facts(NamedTuple):
+    """Rows of a label and a value. is_detail: whether only the HTML page shows them."""
+
+    title: str
+    rows: Sequence[tuple[str, str]]
+    is_detail: bool = False
+
+
+class Table(NamedTuple):
+    """A table. rows: each with one cell per column of the header. styles: one style per row; empty if no row has a
+    style. legend: explanation of the columns. has_total: whether the last row is the total. most: maximum number of
+    rows on a terminal; None for all rows. is_whole: whether cells are never folded on a terminal. is_detail: whether
+    only the HTML page shows the table. links: relative address of the page of each row's first cell, or an empty
+    string; empty if no row has a page. fold: text that unfolds the table on the page; empty for a table that is always
+    shown.
     """
 
     title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    styles: Sequence[Style] = ()
+    legend: str = ""
+    has_total: bool = False
+    most: int | None = None
+    is_whole: bool = False
+    is_detail: bool = False
+    links: Sequence[str] = ()
+    fold: str = ""
+
+
+class Picture(NamedTuple):
+    """A picture. stem: file name without its suffix. caption: text below the picture. is_wide: whether it takes the
+    full width of the page.
+    """
+
+    stem: str
+    title: str
     caption: str
-    svg: str
+    figure: "Figure"
     is_wide: bool
-    prefix: str
 
 
-# Element by which a page of a site is recognised.
-SITE_MARK = '<meta name="generator" content="dlio-hpc site-report">'
-_SYMBOLS: dict[NightState, str] = {
-    "failed": "✗", "regression": "▼", "not measured": "○", "inconclusive": "?", "good": "✓",
-}  # fmt: skip
-
-
-def render(document: Document, home: str | None = None) -> str:
-    """Return the text of the HTML file. home: relative address of the first page of the site that the page belongs to;
-    empty for the first page itself; None if the page belongs to no site.
+class Pictures(NamedTuple):
+    """Pictures that are drawn only if a page or picture files are written, because importing matplotlib is slow. name:
+    subdirectory for these pictures if the page has several groups of pictures. draw: function that draws the
+    pictures.
     """
-    import jinja2
 
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(shipped.root() / "templates"),
-        undefined=jinja2.StrictUndefined,
-        autoescape=True,
-        finalize=_fit,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["inline"] = _inline
-    environment.filters["breakable"] = _breakable
-    lead, sections = _drawn(document)
-    template = environment.get_template("report.html.j2")
-    return template.render(
-        page=document, lead=lead, sections=sections, are_numbers=_are_numbers, home=home, site_mark=SITE_MARK,
-        symbols=_SYMBOLS, cards=_cards(document), trusted=_trusted,
-    )  # fmt: skip
+    name: str
+    draw: Callable[[], Iterable[Picture]]
+    is_detail: bool = True
 
 
-def _cards(document: Document) -> list[Card]:
-    """Return the cards of all sections, the most severe first."""
-    boards = [block for section in document.sections for block in section.blocks if isinstance(block, Board)]
-    return sorted((card for board in boards for card in board.cards), key=lambda card: list(_SYMBOLS).index(card.state))
+NightState = Literal["good", "regression", "inconclusive", "failed", "not measured"]
 
 
-def _trusted(svg: str) -> Any:
-    """Return an SVG element as it is."""
-    from markupsafe import Markup
-
-    return Markup(svg)
-
-
-def _are_numbers(table: Table) -> list[bool]:
-    """Return, for each column, whether it contains numbers."""
-    columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.header)
-    return [are_numbers(column) for column in columns]
-
-
-def _drawn(document: Document) -> tuple[list[Drawing], list[tuple[str, list[tuple[str, Any]]]]]:
-    """Return two values: the pictures that are shown beside the answers, and the sections. A section is a pair of its
-    heading and its blocks. A block is a pair of its kind and its content. Sections without blocks are left out.
+class CardLine(NamedTuple):
+    """A measurement on a card of a dashboard. spark: SVG element of its nights. nights: the same in words. latest:
+    newest value with its unit. change: difference to the baseline. interval: confidence interval of this difference.
     """
-    lead: list[Drawing] = []
-    sections: list[tuple[str, list[tuple[str, Any]]]] = []
-    for number, section in enumerate(on_page(document.sections), 1):
-        blocks: list[tuple[str, Any]] = []
-        for block in section.blocks:
-            if isinstance(block, Pictures):
-                drawings = [_drawing(picture, f"s{number}") for picture in block.draw()]
-                if not lead and document.lead:
-                    lead = [drawing for stem, drawing in drawings if stem in document.lead]
-                    drawings = [(stem, drawing) for stem, drawing in drawings if stem not in document.lead]
-                if drawings:
-                    blocks.append(("pictures", [drawing for _, drawing in drawings]))
-            elif not isinstance(block, Lines) or block.lines:
-                blocks.append((type(block).__name__.lower(), block))
-        if blocks:
-            sections.append((section.heading, blocks))
-    return lead, sections
+
+    state: NightState
+    name: str
+    spark: str
+    nights: str
+    latest: str
+    change: str
+    interval: str
 
 
-def _drawing(picture: Picture, prefix: str) -> tuple[str, Drawing]:
-    text = pictures.svg(picture.figure)
-    return picture.stem, Drawing(picture.title, picture.caption, text, picture.is_wide, f"{prefix}-{picture.stem}")
-
-
-def _fit(value: Any) -> Any:
-    """Return a string with U+FFFD in place of characters that must not appear in HTML, such as control characters and
-    surrogates. Return values that are not strings, or that are marked as safe, unchanged.
+class Card(NamedTuple):
+    """A suite or workload on a dashboard. anchor: id on the page. when: when it ran last. is_current: whether that was
+    last night. links: text and relative
+    address of each page of its newest jobs; the address is empty if there is no page. notes: further sentences.
     """
-    if not isinstance(value, str) or hasattr(value, "__html__") or value.isprintable():
-        return value
-    return "".join(
-        letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in value
-    )
+
+    anchor: str
+    state: NightState
+    title: str
+    when: str
+    is_current: bool
+    summary: str
+    links: Sequence[tuple[str, str]]
+    lines: Sequence[CardLine]
+    notes: Sequence[str]
 
 
-def _inline(drawing: Drawing) -> Any:
-    """Return the SVG element of a picture with names that are unique on the page, and with a label for screen
-    readers.
+class Board(NamedTuple):
+    """Cards of a dashboard. Only the HTML page shows them."""
+
+    cards: Sequence[Card]
+    is_detail: bool = True
+
+
+Block = Lines | Facts | Table | Pictures | Board
+
+
+class Section(NamedTuple):
+    """A heading with the blocks below it. is_detail: whether only the HTML page shows the section. page_order: sections
+    with lower numbers come first on the page.
     """
-    from markupsafe import Markup, escape
 
-    own = _TAG.sub(lambda tag: _OWN_NAME.sub(rf"\1{drawing.prefix}-", tag[0]), drawing.svg)
-    return Markup(own.replace("<svg ", f'<svg role="img" aria-label="{escape(drawing.title)}" ', 1))
-
-
-def _breakable(text: str) -> Any:
-    """Return the text as HTML in which long tokens, such as paths and keys, may break only after punctuation."""
-    from markupsafe import Markup
-
-    return Markup("").join(map(_token, _SPACE.split(_fit(text))))
+    heading: str
+    blocks: Sequence[Block]
+    is_detail: bool = False
+    page_order: int = 0
 
 
-def _token(token: str) -> Any:
-    from markupsafe import Markup, escape
+class Page(NamedTuple):
+    """A report. answers: sentences on the bottleneck of the program. lead: stems of the pictures that support these
+    sentences; the page shows these pictures beside the sentences. conclusion: last line on a terminal; empty if there
+    is none.
+    """
 
-    if _OPTION.fullmatch(token):
-        return Markup('<span class="whole">{}</span>').format(token)
-    return Markup("<wbr>").join(map(escape, _PIECE.findall(token))) if len(token) > _LONG_TOKEN else escape(token)
+    title: str
+    subtitle: str
+    banner: Banner
+    facts: Sequence[Facts]
+    sections: Sequence[Section]
+    answers: Sequence[str] = ()
+    lead: Sequence[str] = ()
+    conclusion: str = ""
+
+
+def pictures(page: Page) -> Iterator[Pictures]:
+    """Yield the groups of pictures of a page, in the order in which the page shows them."""
+    for section in on_page(page.sections):
+        yield from (block for block in section.blocks if isinstance(block, Pictures))
+
+
+def on_page(sections: Sequence[Section]) -> list[Section]:
+    """Return the sections in the order in which the page shows them."""
+    return sorted(sections, key=lambda section: section.page_order)

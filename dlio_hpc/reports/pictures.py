@@ -1,4 +1,4 @@
-"""Pictures of a document as SVG and PNG files."""
+"""Pictures of a page as SVG and PNG files."""
 
 import io
 import re
@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlio_hpc.reports import document
-from dlio_hpc.reports.document import Document, Picture
+from dlio_hpc.reports import page
+from dlio_hpc.reports.page import Page, Picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 _NO_DATES = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 
-def save(subject: Document, folder: Path) -> list[Path]:
+def save(subject: Page, folder: Path) -> list[Path]:
     """Write STEM.svg and STEM.png for each picture into `folder`. If several logs or runs have pictures, each gets a
     subdirectory. Return the directories that were written to.
     """
-    drawn = [(group.name, pictures) for group in document.pictures(subject) if (pictures := list(group.draw()))]
+    drawn = [(group.name, pictures) for group in page.pictures(subject) if (pictures := list(group.draw()))]
     names = list(dict.fromkeys(name for name, _ in drawn))
     for name in names:
         pictures = [picture for owner, group_pictures in drawn if owner == name for picture in group_pictures]

@@ -16,7 +16,7 @@ from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, classified, of_system
 from dlio_hpc.files import archive, rundir, whole_file
 from dlio_hpc.records import job_outcome, outcomes, study_outcome
-from dlio_hpc.reports import dashboard, examined_runs, job_document, judged_study, page, study_report
+from dlio_hpc.reports import dashboard, examined_runs, html_page, job_page, judged_study, study_report
 from dlio_hpc.reports.dashboard import Address, Facility, Unread
 from dlio_hpc.verdict import history, standing
 from dlio_hpc.verdict.history_entry import Entry
@@ -125,7 +125,7 @@ def _is_ours(target: Path) -> bool:
     """Return whether a page was written by this command, or does not exist."""
     try:
         with target.open(encoding="utf-8", errors="replace") as file:
-            return page.SITE_MARK in file.read(_HEAD)
+            return html_page.SITE_MARK in file.read(_HEAD)
     except FileNotFoundError:
         return True
     except OSError as fault:
@@ -150,7 +150,7 @@ def _job_text(path: Path, name: str) -> str:
     if outcome.job.job != name:
         raise InvalidRun(f"{path} contains the job {outcome.job.job!r}; rename the archive to match its job")
     examined = examined_runs.examine(path, outcome, None, True)
-    return page.render(job_document.of_jobs([outcome], [examined]), f"../{INDEX}")
+    return html_page.render(job_page.of_jobs([outcome], [examined]), f"../{INDEX}")
 
 
 def _studies(archives: Path, entries: Sequence[Entry]) -> Iterator[_PageJob]:
@@ -176,10 +176,10 @@ def _study_text(archives: Path, paths: Sequence[Path]) -> str:
     study = structs.replace(study, archive=str(archives))
     made = study_report.make(study_outcome.of_jobs(study, jobs, absent="its job is not archived"))
     verdict = judged_study.verdict_on(made, lambda _: None)
-    return page.render(judged_study.document(made, verdict), f"../{INDEX}")
+    return html_page.render(judged_study.page(made, verdict), f"../{INDEX}")
 
 
 def _index(folder: Path, archives: Path, entries: Sequence[Entry], unread: Sequence[Unread]) -> str:
     rows = standing.of(archives, entries, entries)
     facility = Facility(str(archives), units.utc_now(), rows, len(entries), addresses(folder), entries, unread)
-    return page.render(dashboard.of_facility(facility), "")
+    return html_page.render(dashboard.of_facility(facility), "")

@@ -16,7 +16,7 @@ from dlio_hpc.base.errors import printable
 from dlio_hpc.reports import banner
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.columns import are_numbers
-from dlio_hpc.reports.document import Block, Document, Facts, Lines, Section, Table
+from dlio_hpc.reports.page import Block, Facts, Lines, Page, Section, Table
 
 _WIDTHS = range(80, 101)
 # Width of the labels of facts, in characters.
@@ -27,23 +27,23 @@ _WIDEST = 1000
 _TOKEN = 24
 
 
-def show(document: Document, file: Any) -> None:
-    """Print a document, without colours if `file` is not a terminal."""
+def show(page: Page, file: Any) -> None:
+    """Print a page, without colours if `file` is not a terminal."""
     out = console(file)
-    show_banner(document.banner, out)
-    for answer in document.answers:
+    show_banner(page.banner, out)
+    for answer in page.answers:
         _print(out, answer)
     out.print()
-    _print(out, document.title, "bold")
-    if document.subtitle:
-        _print(out, document.subtitle)
-    for facts in document.facts:
+    _print(out, page.title, "bold")
+    if page.subtitle:
+        _print(out, page.subtitle)
+    for facts in page.facts:
         if not facts.is_detail:
             _facts(out, facts)
-    show_sections(document.sections, out)
-    if document.conclusion:
+    show_sections(page.sections, out)
+    if page.conclusion:
         out.print()
-        out.print(Text(document.conclusion, "bold"), soft_wrap=True)
+        out.print(Text(page.conclusion, "bold"), soft_wrap=True)
 
 
 def show_sections(sections: Sequence[Section], out: Console) -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.files import rundir
 
@@ -50,10 +50,10 @@ def decode(content: bytes, source: str) -> StorageProbe:
     """Decode the content of a probe.json. Raise InvalidRun if the content is not valid. source: name of the file, for
     messages.
     """
-    probe = document.decode(content, StorageProbe, source, InvalidRun)
-    document.check_moments([probe], ("ended",), source)
+    probe = serialization.decode(content, StorageProbe, source, InvalidRun)
+    serialization.check_moments([probe], ("ended",), source)
     return probe
 
 
 def write(path: Path, probe: StorageProbe) -> None:
-    rundir.write(path, document.encode(probe))
+    rundir.write(path, serialization.encode(probe))

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import InvalidRun, shortened
 from dlio_hpc.files import rundir
 
@@ -449,8 +449,8 @@ def decode(content: bytes, source: str) -> Result:
     """Decode the content of a result.json. Raise InvalidRun if the content is not valid. source: name of the file, for
     messages.
     """
-    result = document.decode(content, Result, source, InvalidRun)
-    document.check_moments([result], ("started", "ended"), source)
+    result = serialization.decode(content, Result, source, InvalidRun)
+    serialization.check_moments([result], ("started", "ended"), source)
     return result
 
 
@@ -458,9 +458,9 @@ def decode_error(content: bytes, source: str) -> RunError:
     """Decode the content of an error.json, and shorten long strings in it. Raise InvalidRun if the content is not
     valid. source: name of the file, for messages.
     """
-    error = document.decode(content, RunError, source, InvalidRun)
+    error = serialization.decode(content, RunError, source, InvalidRun)
     return structs.replace(error, message=shortened(error.message), host=shortened(error.host))
 
 
 def write(path: Path, result: Result) -> None:
-    rundir.write(path, document.encode(result))
+    rundir.write(path, serialization.encode(result))

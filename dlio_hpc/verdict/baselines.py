@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.batch import job_record
 from dlio_hpc.files import rundir, safe_folders
@@ -159,7 +159,7 @@ def _files(folder: Path, allowed: Path | None) -> tuple[list[_File], list[_File]
 
 def _kind(content: bytes) -> str:
     try:
-        return document.decode(content, _Kind, "decision", InvalidRun).kind
+        return serialization.decode(content, _Kind, "decision", InvalidRun).kind
     except InvalidRun:
         return ""
 
@@ -268,7 +268,7 @@ def _heads(folder: Path) -> tuple[str, ...]:
 def _decoded(path: Path, content: bytes) -> Decision:
     kind: type[Decision] = Retired if path.name.endswith(_RETIRED) else Accepted
     try:
-        return document.decode(content, kind, str(path), InvalidRun)
+        return serialization.decode(content, kind, str(path), InvalidRun)
     except InvalidRun as fault:
         raise InvalidRun(
             f"{fault}; this file is not a record of a baseline, or is corrupted: repair it, or move it out of that "
@@ -423,7 +423,7 @@ def _accepted(group: Group, message: str, warnings: tuple[str, ...], folder: Pat
         "", group, message, _who(), units.utc_now(fraction=True), warnings, "accept", os.path.realpath(folder),
         () if key is None else _heads(folder),
     )  # fmt: skip
-    digest = hashlib.sha256(document.encode(accepted)).hexdigest()[:6]
+    digest = hashlib.sha256(serialization.encode(accepted)).hexdigest()[:6]
     return structs.replace(accepted, id=f"{group.job}-{digest}")
 
 
@@ -437,7 +437,7 @@ def _who() -> str:
 def _write(folder: Path, name: str, decision: Struct, key: Path | None) -> None:
     """Write a decision and, if a key is given, first its signature."""
     target = folder / rundir.BASELINES / name
-    content = document.encode(decision)
+    content = serialization.encode(decision)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         safe_folders.let_group_write(target.parent)

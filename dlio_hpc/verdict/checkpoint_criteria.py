@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.base.units import format_size
 from dlio_hpc.config import workload
@@ -51,7 +51,7 @@ def _saving(group: CriterionGroup) -> _Saving | None:
     checkpoints.
     """
     try:
-        checkpoint = document.convert(group.runs[0].workload, workload.Workload, group.label).checkpoint
+        checkpoint = serialization.convert(group.runs[0].workload, workload.Workload, group.label).checkpoint
     except ConfigError:  # an older version recorded it
         return None
     if checkpoint is None or checkpoint.writes is None:
@@ -106,7 +106,7 @@ def _model_ranks(rule: Rule, saving: _Saving | None) -> Check:
     shipped = _shipped_checkpoint(rule.group.key.workload)
     if saving is None or state is None or shipped is None or shipped.state is None:
         return rule.unknown(f"no shipped model {rule.group.key.workload!r}")
-    parts = document.plain(state.model), document.plain(shipped.state.model)
+    parts = serialization.plain(state.model), serialization.plain(shipped.state.model)
     narrowed = changes(parts[1], parts[0], "checkpoint.model")
     wanted, subset = state.parallelism.ranks, rule.criterion.subset_ranks
     fewest = shipped.state.parallelism.data
@@ -127,4 +127,4 @@ def _model_ranks(rule: Rule, saving: _Saving | None) -> Check:
 
 def _shipped_checkpoint(name: str) -> Checkpoint | None:
     data = shipped_settings(name)
-    return None if data is None else document.convert(data, workload.Workload, name).checkpoint
+    return None if data is None else serialization.convert(data, workload.Workload, name).checkpoint

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, structs
 
 from dlio_hpc.analysis.page_cache_check import LIMIT
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.config import shipped
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.plan import sweep
@@ -132,7 +132,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"no limit or rule is given; give at least one of: {names}")
         for name, keys in {"unmodified": self.unmodified, **self.divisions}.items():
             for key in keys:
-                if document.kind_at(Workload, key.split(".")) is None:
+                if serialization.kind_at(Workload, key.split(".")) is None:
                     raise ValueError(f"{name}: a workload has no key {key}")
         if self.subset_ranks is not None and not self.model_ranks:
             raise ValueError("subset_ranks needs model_ranks: true")

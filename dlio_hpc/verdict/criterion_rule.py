@@ -3,7 +3,7 @@
 import json
 from typing import Any, NamedTuple
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.units import format_size
 from dlio_hpc.config import shipped, workload
 from dlio_hpc.plan import plan
@@ -71,4 +71,4 @@ def shipped_settings(name: str) -> Any:
     there is none. A facility's own workload with the same name does not count.
     """
     path = shipped.root() / shipped.WORKLOADS / f"{name}.yaml"
-    return json.loads(document.encode(plan.resolved(workload.load(str(path))))) if path.is_file() else None
+    return json.loads(serialization.encode(plan.resolved(workload.load(str(path))))) if path.is_file() else None

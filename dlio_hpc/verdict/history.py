@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import DlioError, InvalidRun
 from dlio_hpc.files import archive, rundir, safe_folders
 from dlio_hpc.records import job_outcome
@@ -78,7 +78,7 @@ def _read(path: Path) -> _Read:
 
 def _kept_entry(path: Path) -> Entry:
     content = safe_folders.content(path, rundir.LARGEST_DOCUMENT)
-    return entries_.carried(document.decode(content, Entry, str(path), InvalidRun))
+    return entries_.carried(serialization.decode(content, Entry, str(path), InvalidRun))
 
 
 def enter(folder: Path, entry: Entry) -> None:

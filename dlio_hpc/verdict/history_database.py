@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.verdict.history_entry import Entry, carried
@@ -75,7 +75,7 @@ def _carried_keys(database: sqlite3.Connection) -> None:
 
 def canonical(entry: Entry) -> bytes:
     """Return the bytes that the history stores for an entry. Equal entries give equal bytes."""
-    return compact(document.encode(entry))
+    return compact(serialization.encode(entry))
 
 
 def compact(content: bytes) -> bytes:
@@ -98,7 +98,7 @@ def enter_runs(database: sqlite3.Connection, entry: Entry) -> None:
 
 def decode(content: bytes) -> Entry:
     """Return the entry that `content` holds, with the measurement keys of this version."""
-    return carried(document.decode(content, Entry, "the history (dlio-hpc history --rebuild rebuilds it)"))
+    return carried(serialization.decode(content, Entry, "the history (dlio-hpc history --rebuild rebuilds it)"))
 
 
 # Step N migrates from schema N to schema N + 1. Never change a step that was released; add a new step instead.

@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from dlio_hpc.analysis import uneven_time
 from dlio_hpc.analysis.page_cache_check import Storage
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import lustre_layout
@@ -166,7 +166,7 @@ def of(outcome: JobOutcome) -> Entry:
         night=outcome.plan.night if outcome.plan.nights > 1 else 0,
         workloads={
             settings_digest.of(run.run.workload): json.loads(
-                document.encode(settings_digest.placeless(run.run.workload))
+                serialization.encode(settings_digest.placeless(run.run.workload))
             )
             for run in measured
         },
@@ -409,7 +409,7 @@ def _layout(layout: Record | None, run: Run) -> str:
 
 
 def _digest(value: Struct) -> str:
-    return hashlib.sha256(document.encode(value)).hexdigest()[:12]
+    return hashlib.sha256(serialization.encode(value)).hexdigest()[:12]
 
 
 def differences(before: Key, after: Key, settings: tuple[Any, Any] = (None, None)) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.workload import Workload
 
@@ -17,7 +17,7 @@ from dlio_hpc.config.workload import Workload
 def of(workload: Workload) -> str:
     """Return the digest of all settings, twelve hexadecimal digits. The description and the source are left out."""
     kept = _without_defaults(structs.replace(placeless(workload), description="", source=""))
-    content = msgspec.json.encode(document.plain(kept), order="sorted")
+    content = msgspec.json.encode(serialization.plain(kept), order="sorted")
     return hashlib.sha256(content).hexdigest()[:12]
 
 
@@ -43,7 +43,7 @@ def carried(workload: Any, digest: str) -> str:
 @functools.lru_cache(1024)
 def _computed(content: bytes) -> str | None:
     try:
-        return of(document.decode(content, Workload, "a workload of an earlier version"))
+        return of(serialization.decode(content, Workload, "a workload of an earlier version"))
     except ConfigError:
         return None
 

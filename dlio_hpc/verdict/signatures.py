@@ -9,7 +9,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.config import search_path
 
@@ -30,7 +30,7 @@ def allowed() -> Path | None:
     path = next((path for path in paths if os.path.lexists(path)), None)
     if path is not None and not path.is_file():
         raise ConfigError(f"{path} is not a file; remove it to check no signatures, or put the file in its place")
-    if path is not None and not any(_KEY.search(line) for line in document.read_text(path).splitlines()):
+    if path is not None and not any(_KEY.search(line) for line in serialization.read_text(path).splitlines()):
         raise ConfigError(
             f"{path} names no key, so that no decision on a baseline would count; a line is such as: "
             'alice@example.org namespaces="dlio-hpc" ssh-ed25519 AAAA...; remove the file to check no signatures'

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.batch import jobscript
 from dlio_hpc.config import site, workload
 from dlio_hpc.files import rundir
@@ -62,7 +62,7 @@ def _job(folder: Path, ranks: int) -> Path:
     made = planning.make(workload.load("null", (f"train.steps={STEPS}",)), site.load("local"), request)
     directory = Path(made.directory)
     directory.mkdir(parents=True)
-    (directory / rundir.PLAN).write_bytes(document.encode(made))
+    (directory / rundir.PLAN).write_bytes(serialization.encode(made))
     (directory / rundir.SCRIPT).write_text(jobscript.render(made), encoding="utf-8")
     return directory
 

@@ -12,7 +12,7 @@ from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from dlio_hpc.base import document, units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.config import site, workload
 from dlio_hpc.plan import plan, site_limits
 from tests import planning
@@ -78,7 +78,7 @@ def _plans(folder: Path, nodes: int) -> None:
     for name in SITES:
         made = planned(folder, name, nodes)
         site_limits.check([made])
-        document.encode(made)
+        serialization.encode(made)
         jobscript.render(made)
 
 

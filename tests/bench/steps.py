@@ -11,7 +11,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.config import site, workload
 from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.files import rundir
@@ -71,7 +71,7 @@ def _plan(folder: Path, case: Case) -> Plan:
 def _epoch_s(directory: Path, plan: Plan) -> float:
     """Run the job on all ranks, and return the median seconds of its epochs."""
     directory.mkdir()
-    (directory / rundir.PLAN).write_bytes(document.encode(plan))
+    (directory / rundir.PLAN).write_bytes(serialization.encode(plan))
     mpiexec = str(Path(sys.executable).with_name("mpiexec"))
     core = [sys.executable, "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", "0"]
     subprocess.run([mpiexec, "-n", str(plan.ranks), *core], cwd=directory, check=True, stdout=subprocess.DEVNULL)

@@ -7,7 +7,7 @@ from functools import partial
 
 import h5py
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import DlioError
 from dlio_hpc.config import site, workload
 from dlio_hpc.core import verify_dataset
@@ -92,7 +92,7 @@ def _prepare(keys: tuple[str, ...], number: int, count: int, ground: Ground) -> 
     compared = () if _NULL in keys else ("reader.verify_content=all",)
     plan = planning.make(workload.load("demo", (*_SMALL, *compared, *keys)), site.load("local"), request)
     (ground.runs / plan.job).mkdir(parents=True)
-    rundir.write(ground.runs / plan.job / rundir.PLAN, document.encode(plan))
+    rundir.write(ground.runs / plan.job / rundir.PLAN, serialization.encode(plan))
     if number and plan.runs[0].kind == "generate":
         done = run_command(ranks(ground.job / rundir.PLAN, 0, count), ground.live, {}, 60)
         assert done.code == 0, done.out
@@ -105,7 +105,7 @@ def _result(ground: Ground) -> run_result.Result:
 
 
 def _run(ground: Ground, name: str) -> Run:
-    plan = document.decode((ground.job / rundir.PLAN).read_bytes(), Plan, "plan")
+    plan = serialization.decode((ground.job / rundir.PLAN).read_bytes(), Plan, "plan")
     return next(run for run in plan.runs if rundir.run_name(run.number, run.name) == name)
 
 

@@ -25,8 +25,8 @@ _MODULES = (
     "dlio_hpc.core.run", "dlio_hpc.core.__main__", "dlio_hpc.core.merge", "dlio_hpc.core.loaders.native",
     "dlio_hpc.cli.submit", "dlio_hpc.cli.jobs", "dlio_hpc.cli.report", "dlio_hpc.cli.history", "dlio_hpc.cli.archive",
     "dlio_hpc.cli.datasets", "dlio_hpc.batch.collect", "dlio_hpc.batch.submit", "dlio_hpc.verdict.history",
-    "dlio_hpc.reports.job_document",
-    "dlio_hpc.reports.terminal", "dlio_hpc.reports.examined_runs", "dlio_hpc.reports.history_document",
+    "dlio_hpc.reports.job_page",
+    "dlio_hpc.reports.terminal", "dlio_hpc.reports.examined_runs", "dlio_hpc.reports.history_page",
 )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.dlio_benchmark import dataset, large_models, reader, refusals, training
 from dlio_hpc.config.dlio_benchmark.fact import Fact
@@ -27,7 +27,7 @@ class Imported(NamedTuple):
         }
         for fact in self.facts:
             if fact.target:
-                document.put(data, fact.target, fact.value, self.source.origin)
+                serialization.put(data, fact.target, fact.value, self.source.origin)
         return data
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 from msgspec import Struct
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, name_hint
 from dlio_hpc.config.dlio_benchmark.keys import KEYS, OLD_NAMES
 
@@ -96,7 +96,7 @@ def read(path: Path, overrides: tuple[str, ...] = ()) -> SourceWorkload:
     """Read a workload file of dlio_benchmark, and apply overrides such as ++workload.reader.batch_size=4. Raise
     ConfigError if the file is not a workload of dlio_benchmark.
     """
-    data = document.read_yaml(path)
+    data = serialization.read_yaml(path)
     outside: tuple[str, ...] = ()
     if isinstance(data, dict) and isinstance(data.get("workload"), dict):
         data, outside = _one_level(data, path)
@@ -132,7 +132,7 @@ def _one_level(data: dict[str, Any], path: Path) -> tuple[dict[str, Any], tuple[
                 f"{path}: {key} is {other[key]} at the top and {value} below workload; dlio_benchmark reads only one "
                 "of the two: remove the other"
             )
-        document.put(inner, key, value, f"{path}: workload")
+        serialization.put(inner, key, value, f"{path}: workload")
     return inner, outside
 
 
@@ -191,7 +191,7 @@ def _apply(data: dict[str, Any], override: str) -> None:
     if key == "workload":
         raise ConfigError(f"{override}: give the name of the workload as the first argument: dlio:{value}")
     key = key.removeprefix("workload.")
-    document.put(data, key, document.parse_yaml(value, override), override)
+    serialization.put(data, key, serialization.parse_yaml(value, override), override)
     for name in _names_below(data, key):
         if not is_known(name) and name.partition(".")[0] not in HYDRA:
             raise ConfigError(

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from dlio_hpc.base.units import format_size
 from dlio_hpc.programs.similarity.io_profile import Profile
 from dlio_hpc.programs.similarity.request_distance import Floats, RequestDistribution
-from dlio_hpc.reports.document import Picture
 from dlio_hpc.reports.figures import canvas, plots
 from dlio_hpc.reports.figures.canvas import COLOURS, GREY
+from dlio_hpc.reports.page import Picture
 
 # Number of bins per octave.
 _PER_OCTAVE = 2

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from dlio_hpc.reports.document import Picture
 from dlio_hpc.reports.figures import canvas
 from dlio_hpc.reports.figures.canvas import COLOURS, GREY, INK, WIDE
+from dlio_hpc.reports.page import Picture
 from dlio_hpc.results.metrics import format_value
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.criterion_result import Check

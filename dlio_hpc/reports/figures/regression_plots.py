@@ -10,10 +10,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dlio_hpc.reports.document import Picture
 from dlio_hpc.reports.figures import canvas
 from dlio_hpc.reports.figures.canvas import COLOURS, GREY, INK, WIDE
 from dlio_hpc.reports.history_rows import Block
+from dlio_hpc.reports.page import Picture
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import regression, trend
 from dlio_hpc.verdict.baseline_comparison import Verdict

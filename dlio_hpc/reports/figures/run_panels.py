@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from dlio_hpc.analysis.log.view import View
 from dlio_hpc.base.errors import ConfigError
-from dlio_hpc.reports.document import Picture
+from dlio_hpc.reports.page import Picture
 
 try:
     from matplotlib.figure import Figure

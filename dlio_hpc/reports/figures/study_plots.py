@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 from dlio_hpc.analysis.study.best_setting import Finding
 from dlio_hpc.plan.study import Part
 from dlio_hpc.reports import study_rows
-from dlio_hpc.reports.document import Picture
 from dlio_hpc.reports.figures import ab_plot, canvas, repeats_plot, scaling_plot, sweep_plots
 from dlio_hpc.reports.figures.sweep_plots import PlottedPart
+from dlio_hpc.reports.page import Picture
 from dlio_hpc.reports.study_report import StudyReport
 from dlio_hpc.results.metrics import METRICS
 

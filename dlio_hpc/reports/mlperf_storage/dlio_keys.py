@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from dlio_hpc.base import document
+from dlio_hpc.base import serialization
 from dlio_hpc.config import shipped
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.config.dlio_benchmark.formats import FORMATS, LOADERS
@@ -101,7 +101,7 @@ def nested(values: dict[str, Any]) -> dict[str, Any]:
     """Return values by dotted keys as nested mappings."""
     data: dict[str, Any] = {}
     for key, value in values.items():
-        document.put(data, key, value, key)
+        serialization.put(data, key, value, key)
     return data
 
 
@@ -158,7 +158,7 @@ def _of_checkpoints(workload: Workload, result: Result) -> dict[str, Any]:
 
 
 def _plain(workload: Workload) -> Any:
-    return json.loads(document.encode(workload))
+    return json.loads(serialization.encode(workload))
 
 
 @functools.lru_cache(maxsize=32)

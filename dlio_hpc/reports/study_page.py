@@ -8,7 +8,7 @@ from dlio_hpc.plan.study import Study
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports import ab_rows, bottleneck, job_rows, study_banner, study_rows, study_text
 from dlio_hpc.reports.banner import Banner
-from dlio_hpc.reports.document import Block, Document, Facts, Lines, Picture, Pictures, Section, Style, Table
+from dlio_hpc.reports.page import Block, Facts, Lines, Page, Picture, Pictures, Section, Style, Table
 from dlio_hpc.reports.study_report import StudyReport
 
 _STYLES: dict[str, Style] = {"best": "bold green", "same": "green"}
@@ -16,11 +16,11 @@ _STYLES: dict[str, Style] = {"best": "bold green", "same": "green"}
 _KEYS = 4
 
 
-def of_study(report: StudyReport, banner: Banner | None = None, verdicts: Sequence[Section] = ()) -> Document:
+def of_study(report: StudyReport, banner: Banner | None = None, verdicts: Sequence[Section] = ()) -> Page:
     """Return the report of a study. banner, verdicts: for a suite, the banner and the sections of its verdict."""
     outcome = report.outcome
     study = outcome.study
-    return Document(
+    return Page(
         title=study.study,
         subtitle=" · ".join([*study_text.heading(outcome), study.created]),
         banner=banner or study_banner.of_study(report),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dlio_hpc import __version__
 from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.reports import verdict_banners
-from dlio_hpc.reports.document import Block, Document, Facts, Lines, Picture, Pictures, Section, Style, Table
+from dlio_hpc.reports.page import Block, Facts, Lines, Page, Picture, Pictures, Section, Style, Table
 from dlio_hpc.verdict import acceptance
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.criterion_result import Check, advice_lines
@@ -16,9 +16,9 @@ _MET = ("pass", "skipped")
 _ROWS = 12
 
 
-def of_acceptance(accepted: Acceptance) -> Document:
+def of_acceptance(accepted: Acceptance) -> Page:
     """Return the report on an acceptance test."""
-    return Document(
+    return Page(
         title=f"Acceptance of {', '.join(accepted.what)}",
         subtitle=f"by {accepted.criteria.name} · dlio-hpc {__version__}",
         banner=verdict_banners.of_acceptance(accepted),

@@ -8,7 +8,7 @@ from dlio_hpc.programs.program_table import ProgramRow, Trust
 from dlio_hpc.programs.reports.workload_yaml import clean
 from dlio_hpc.reports import csv_table
 from dlio_hpc.reports.banner import Banner, State, gravest
-from dlio_hpc.reports.document import Document, Lines, Section, Style, Table
+from dlio_hpc.reports.page import Lines, Page, Section, Style, Table
 
 _HEADER = ("program, job", "ranks", "time", "read", "wrote", "MB/s", "request", "trust", "training")
 _LEGEND = (
@@ -57,12 +57,12 @@ def _number(count: int, name: str) -> str:
     return f"{count:,} {name}{'' if count == 1 else 's'}"
 
 
-def of_rows(rows: Sequence[ProgramRow], copies: int) -> Document:
+def of_rows(rows: Sequence[ProgramRow], copies: int) -> Page:
     """Return the report. rows: in the order of the table."""
     failed = [f"{row.logs[0]}: {row.error}" for row in rows if row.error is not None]
     more = [f"and {len(failed) - _NAMED} more"] if len(failed) > _NAMED else []
     table = Table("", _HEADER, [_cells(row) for row in rows], [_STYLES[row.trust] for row in rows], _LEGEND)
-    return Document(
+    return Page(
         title="Programs, by the bytes that they moved",
         subtitle="",
         banner=banner_of(rows, copies),

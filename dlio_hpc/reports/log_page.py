@@ -9,7 +9,7 @@ from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.analysis.log.findings import Analysis
 from dlio_hpc.base.units import format_seconds
 from dlio_hpc.reports import bottleneck, log_banner, log_rows
-from dlio_hpc.reports.document import Block, Document, Facts, Lines, Picture, Pictures, Section, Table
+from dlio_hpc.reports.page import Block, Facts, Lines, Page, Picture, Pictures, Section, Table
 
 # Stems of the pictures that the page shows beside the sentence on the bottleneck.
 LEAD = ("heat_map", "costs")
@@ -18,12 +18,12 @@ _SHOWN, _MOST = 5, 10
 _LEGEND = "MB/s: bytes divided by the time with requests in flight. MB/s per request: median over requests."
 
 
-def of_logs(examined: Sequence[Examined]) -> Document:
+def of_logs(examined: Sequence[Examined]) -> Page:
     """Return the report of Darshan logs."""
     sound = [log for log in examined if log.is_sound]
     opening = log_banner.of_logs(examined)
     answers = [bottleneck.of_log(log.title, log.analysis) for log in sound if log.analysis is not None]
-    return Document(
+    return Page(
         title=examined[0].title if len(examined) == 1 else f"{len(examined)} Darshan logs",
         subtitle=" · ".join(dict.fromkeys(log.analysis.program for log in examined if log.analysis)),
         banner=opening,

@@ -8,14 +8,14 @@ from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.files.file_roles import Role
 from dlio_hpc.programs.reports import characterization_banner, workload_yaml
-from dlio_hpc.reports.document import Document, Facts, Lines, Section, Table
+from dlio_hpc.reports.page import Facts, Lines, Page, Section, Table
 
 # Maximum number of example files per role.
 _NAMED = 3
 _HEADER = ("role", "files", "read", "written", "reads", "writes", "collective", "such as")
 
 
-def of_character(character: Character) -> Document:
+def of_character(character: Character) -> Page:
     """Return the report of a program: the bytes and requests of its files by role, and the signs that it is not a
     training program.
     """
@@ -27,7 +27,7 @@ def of_character(character: Character) -> Document:
         ]
         for role in roles(character.derived.roles)
     ]  # fmt: skip
-    return Document(
+    return Page(
         title=", ".join(path.name for path in character.paths),
         subtitle=workload_yaml.clean(job.program),
         banner=characterization_banner.of_character(character),

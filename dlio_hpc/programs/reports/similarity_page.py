@@ -6,7 +6,7 @@ from dlio_hpc.programs.reports import similarity_banner
 from dlio_hpc.programs.reports import similarity_rows as rows
 from dlio_hpc.programs.similarity.io_profile import Profile
 from dlio_hpc.programs.similarity.similarity import Matrix, Similarity, Yardsticks
-from dlio_hpc.reports.document import Document, Facts, Lines, Picture, Pictures, Section, Table
+from dlio_hpc.reports.page import Facts, Lines, Page, Picture, Pictures, Section, Table
 
 # Maximum number of columns of a matrix that has names as column headings. A larger matrix has numbers as column
 # headings.
@@ -15,11 +15,11 @@ _NAMED = 6
 _LETTERS = 20
 
 
-def of_pair(a: Profile, b: Profile, similarity: Similarity, known: Yardsticks) -> Document:
+def of_pair(a: Profile, b: Profile, similarity: Similarity, known: Yardsticks) -> Page:
     """Return the report on two programs. known: scores of published pairs of programs."""
     notes = [f"Note on {letter}: {note}" for letter, profile in (("A", a), ("B", b)) for note in profile.notes]
     distances = Facts("Whole distributions", list(rows.distances(a, b, similarity)))
-    return Document(
+    return Page(
         title="Similarity",
         subtitle=f"{a.title} and {b.title}",
         banner=similarity_banner.of_pair(similarity, known),
@@ -51,7 +51,7 @@ def _draw(a: Profile, b: Profile) -> Iterator[Picture]:
     return iter(similarity_plots.draw(a, b))
 
 
-def of_matrix(matrix: Matrix, known: Yardsticks) -> Document:
+def of_matrix(matrix: Matrix, known: Yardsticks) -> Page:
     """Return the report on a matrix, which compares the program of each row with the program of each column. known:
     scores of published pairs of programs.
     """
@@ -63,7 +63,7 @@ def of_matrix(matrix: Matrix, known: Yardsticks) -> Document:
     heads = names if len(names) <= _NAMED else [str(number) for number in range(1, len(names) + 1)]
     numbers = [] if heads == names else [f"{head:>2}  {name}" for head, name in zip(heads, names, strict=True)]
     programs = [[title, rows.whose(profile)] for title, profile in profiles.items()]
-    return Document(
+    return Page(
         title="Similarity of programs",
         subtitle=f"{len(matrix.rows)} programs against {len(matrix.columns)}",
         banner=similarity_banner.of_matrix(matrix),

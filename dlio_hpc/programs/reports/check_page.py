@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 from dlio_hpc.base.units import format_size
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.emulation_check import CheckVerdict
-from dlio_hpc.programs.reports import similarity_document, similarity_rows, workload_yaml
+from dlio_hpc.programs.reports import similarity_page, similarity_rows, workload_yaml
 from dlio_hpc.programs.similarity.io_profile import MEASURED, Profile
 from dlio_hpc.programs.similarity.similarity import SEEN, Factor, Similarity, Yardsticks
 from dlio_hpc.reports.banner import Banner, state_of
-from dlio_hpc.reports.document import Document, Lines, Section
+from dlio_hpc.reports.page import Lines, Page, Section
 
 _NAMES = {
     "request_min": "smallest request",
@@ -90,15 +90,15 @@ def _score(similarity: float, tolerance: float) -> str:
     return short if is_right else f"{similarity:.9g}"
 
 
-def of_check(checked: Checked) -> Document:
+def of_check(checked: Checked) -> Page:
     """Return the report of a check run."""
-    document = similarity_document.of_pair(checked.log, checked.run, checked.compared, checked.known)
+    page = similarity_page.of_pair(checked.log, checked.run, checked.compared, checked.known)
     lines = Lines(_lines(checked.absent), "yellow")
-    return document._replace(
+    return page._replace(
         title="Check of the derived workload: A is the log, B the check run",
         subtitle="",
         banner=banner_of(checked.verdict, checked.run),
-        sections=[Section("Not derived from the log", [lines], page_order=1), *document.sections],
+        sections=[Section("Not derived from the log", [lines], page_order=1), *page.sections],
     )
 
 

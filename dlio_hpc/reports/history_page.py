@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Sequence
 
 from dlio_hpc.reports import history_rows, verdict_banners
-from dlio_hpc.reports.document import Document, Lines, Picture, Pictures, Section, Table
 from dlio_hpc.reports.history_rows import Block
+from dlio_hpc.reports.page import Lines, Page, Picture, Pictures, Section, Table
 from dlio_hpc.results.metrics import METRICS, MetricName
 
 
-def of_history(blocks: Sequence[Block], metric: MetricName, source: str, now: str | None = None) -> Document:
+def of_history(blocks: Sequence[Block], metric: MetricName, source: str, now: str | None = None) -> Page:
     """Return the report of a metric over a history. source: name of the directory of the archives. now: the present
     time, if the report is to say that jobs stopped.
     """
     count = len({line.job for block in blocks for line in block.lines})
-    return Document(
+    return Page(
         title=f"History of {METRICS[metric].noun}",
         subtitle=f"{source}, {count} jobs",
         banner=verdict_banners.of_history(blocks, metric, now),

@@ -9,8 +9,8 @@ from dlio_hpc.darshan.log_verdict import Bytes
 from dlio_hpc.lustre.layout_record import Record
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
-from dlio_hpc.reports import bottleneck, job_banner, job_rows, log_document
-from dlio_hpc.reports.document import Block, Document, Facts, Lines, Section, Table
+from dlio_hpc.reports import bottleneck, job_banner, job_rows, log_page
+from dlio_hpc.reports.page import Block, Facts, Lines, Page, Section, Table
 from dlio_hpc.results.run_result import Summary, unfinished
 
 # Maximum number of nodes that the report names.
@@ -19,12 +19,12 @@ _PAGE_ORDER = {"measure": 1, "warmup": 2, "generate": 3}
 _UNFINISHED = ("running", "submitted", "queued")
 
 
-def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[Mapping[str, Examined]] = ()) -> Document:
+def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[Mapping[str, Examined]] = ()) -> Page:
     """Return the report of jobs. examined: for each job, its analysed runs by name; empty if none were analysed."""
     first, banner = outcomes[0], job_banner.of_jobs(outcomes)
     answers = [answer for outcome in outcomes for answer in bottleneck.of_job(outcome)]
     logs = examined or [{} for _ in outcomes]
-    return Document(
+    return Page(
         title=first.job.job if len(outcomes) == 1 else first.plan.study,
         subtitle=f"{first.plan.runs[0].workload.name} on {first.plan.site.name}, {first.plan.created}",
         banner=banner,
@@ -35,7 +35,7 @@ def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[Mapping[str, Exam
             for outcome, runs in zip(outcomes, logs, strict=True)
             for section in _sections(outcome, runs, f"{outcome.job.job}/" if len(outcomes) > 1 else "")
         ],
-        lead=log_document.LEAD,
+        lead=log_page.LEAD,
     )
 
 
@@ -116,7 +116,7 @@ def _run(outcome: JobOutcome, run: RunOutcome, examined: Examined | None, prefix
     blocks = [
         *_problems(run),
         *_result(outcome, run),
-        *([] if examined is None else log_document.blocks(examined)),
+        *([] if examined is None else log_page.blocks(examined)),
     ]
     return Section(heading, blocks, page_order=_PAGE_ORDER[run.run.kind])
 

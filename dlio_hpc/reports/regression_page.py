@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from dlio_hpc.records.outcomes import OUTCOMES
-from dlio_hpc.reports import acceptance_document, regression_rows, verdict_banners
-from dlio_hpc.reports.document import Document, Facts, Lines, Picture, Pictures, Section, Style, Table
+from dlio_hpc.reports import acceptance_page, regression_rows, verdict_banners
+from dlio_hpc.reports.page import Facts, Lines, Page, Picture, Pictures, Section, Style, Table
 from dlio_hpc.results.metrics import METRICS
 from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
 from dlio_hpc.verdict.suite import SuiteVerdict
@@ -13,11 +13,11 @@ from dlio_hpc.verdict.suite import SuiteVerdict
 _NAMED = 3
 
 
-def of_judgement(judgement: Judgement) -> Document:
+def of_judgement(judgement: Judgement) -> Page:
     """Return the report of a comparison: a table of verdicts, followed by each verdict with its reason and picture."""
     verdicts = judgement.verdicts
     jobs = list(dict.fromkeys(verdict.job for verdict in verdicts))
-    return Document(
+    return Page(
         title=", ".join(jobs[:_NAMED]) + (f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""),
         subtitle="against its baseline and its history",
         banner=verdict_banners.of_judgement(judgement),
@@ -44,7 +44,7 @@ def of_suite(verdict: SuiteVerdict) -> list[Section]:
         compared = [
             Section("Baseline", [Lines([f"There is no baseline yet. To make this job the baseline: {command}"])])
         ]
-    return [*compared, *acceptance_document.sections(verdict.acceptance)]
+    return [*compared, *acceptance_page.sections(verdict.acceptance)]
 
 
 def _table(verdicts: Sequence[Verdict]) -> Table:
