@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 import dlio_hpc
-from dlio_hpc.base import serialization, key_texts, units
+from dlio_hpc.base import key_texts, serialization, units
+from dlio_hpc.base.key_texts import KeyText
 from dlio_hpc.cli import json_documents
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.base.key_texts import KeyText
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.results.probe_result import StorageProbe
 from dlio_hpc.results.run_result import Result, Summary

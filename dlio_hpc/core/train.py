@@ -104,7 +104,7 @@ def train(
         Recorder(run, progress),
         _checkpoints(comm, run, ranks_on_node),
         AuxiliaryFiles(run, comm.rank, apart),
-        Verification(workload, partial(dataset_folder.file_path, run)),
+        Verification(workload, partial(dataset_folder.file_path, run.stored)),
         apart,
         stop,
     )

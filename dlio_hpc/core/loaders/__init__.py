@@ -25,7 +25,7 @@ def open_loader(comm: "Intracomm", run: Run, ranks_on_node: int, whole: bool = F
     workload = run.workload
     if workload.reader.load == "memory":
         return _in_memory(comm, run, ranks_on_node)
-    paths = partial(dataset_folder.file_path, run)
+    paths = partial(dataset_folder.file_path, run.stored)
     if workload.reader.loader == "tensorflow":
         from dlio_hpc.core.loaders.tensorflow import TensorFlowLoader
 
