@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import hypothesis
 import pytest
 
-from dlio_hpc import cli
+from dlio_hpc.cli import command_line
 from dlio_hpc.config import defaults
 from dlio_hpc.core import leftovers
 from tests import tiers
@@ -188,7 +188,7 @@ def _in_this_process(program: str, arguments: list[str], cwd: Path, environment:
         os.chdir(cwd)
         sys.stdout, sys.stderr = captured
         with open(os.devnull, encoding="utf-8") as sys.stdin:
-            code = cli.exit_code(program, given)
+            code = command_line.exit_code(program, given)
     finally:
         sys.stdout, sys.stderr, sys.stdin = streams
         os.chdir(folder)

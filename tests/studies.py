@@ -10,7 +10,7 @@ from msgspec import structs
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.base import serialization
 from dlio_hpc.batch import job_record
-from dlio_hpc.batch.schedulers import State
+from dlio_hpc.batch.schedulers.scheduler import State
 from dlio_hpc.config import site, workload
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import packing, study, sweep

@@ -18,7 +18,7 @@ from dlio_hpc.analysis import normal_range, students_t
 from dlio_hpc.analysis.page_cache_check import EpochStorage
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.units import Size
-from dlio_hpc.batch.schedulers import State
+from dlio_hpc.batch.schedulers.scheduler import State
 from dlio_hpc.config import workload
 from dlio_hpc.dataset import checkpoint_files, resizing
 from dlio_hpc.documents import judgements

@@ -13,7 +13,8 @@ from dlio_hpc.base import command
 from dlio_hpc.base.command import Answer
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.batch import job_record, job_state
-from dlio_hpc.batch.schedulers import After, JobRef, JobStatus, pbs, slurm
+from dlio_hpc.batch.schedulers import pbs, slurm
+from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus
 from dlio_hpc.config import site, workload
 from dlio_hpc.plan.plan import Plan
 from tests import planning

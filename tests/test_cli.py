@@ -34,7 +34,7 @@ def test_starting_up_imports_nothing_that_is_slow(tmp_path: Path) -> None:
     program = """
 import sys
 sys.argv = ["dlio-submit", "demo", "-s", "local", "--dry-run"]
-from dlio_hpc.cli import submit_main
+from dlio_hpc.cli.command_line import submit_main
 try:
     submit_main()
 except SystemExit as end:

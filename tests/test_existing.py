@@ -19,8 +19,8 @@ from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.config.reader_keys import Shuffle
 from dlio_hpc.config.workload import Draft, Workload
-from dlio_hpc.core import formats
 from dlio_hpc.core.content_check import Verification
+from dlio_hpc.core.formats import format_table
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
@@ -59,14 +59,14 @@ def _open(loader: str, made: Workload, data: Path, steps: int) -> Loader:
     assert made.dataset.scan is not None
     paths = partial(_path, data, made.dataset.scan.index)
     if loader == "tensorflow":
-        from dlio_hpc.core.loaders.tensorflow import TensorFlowLoader
+        from dlio_hpc.core.loaders.tensorflow.tensorflow_loader import TensorFlowLoader
 
         return TensorFlowLoader(made, paths, whole=True)
     if loader == "pytorch":
         from dlio_hpc.core.loaders.pytorch import PyTorchLoader
 
         return PyTorchLoader(made, paths)
-    native = NativeLoader(made, formats.reader(made, paths, None), steps)
+    native = NativeLoader(made, format_table.reader(made, paths, None), steps)
     return MemoryLoader(made, native, steps, 1) if made.reader.load == "memory" else native
 
 

@@ -26,8 +26,9 @@ from dlio_hpc.core import buffers, content
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content_check import Verification
-from dlio_hpc.core.formats import FORMATS, csv, npz, tfrecord
+from dlio_hpc.core.formats import csv, npz, tfrecord
 from dlio_hpc.core.formats.format import SampleReader
+from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from dlio_hpc.base import serialization
 from dlio_hpc.batch import jobscript
-from dlio_hpc.batch.schedulers import SCHEDULERS, After
+from dlio_hpc.batch.schedulers.scheduler import After
+from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.config import shipped, site, workload
 from dlio_hpc.plan import plan
 from dlio_hpc.plan.plan import Plan

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlio_hpc.batch.schedulers import State
+from dlio_hpc.batch.schedulers.scheduler import State
 from dlio_hpc.records import job_outcome
 from dlio_hpc.reports import junit_cases
 from dlio_hpc.verdict import junit

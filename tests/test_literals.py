@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import dlio_hpc
-from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS
+from dlio_hpc.batch.schedulers.scheduler import ENDED
+from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.config import shipped, site
 from dlio_hpc.core import environment
 from dlio_hpc.records import job_outcome

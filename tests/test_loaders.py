@@ -25,11 +25,12 @@ from dlio_hpc.base.units import Seconds, Size
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import buffers, content, formats
+from dlio_hpc.core import buffers, content
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.content_check import Verification
+from dlio_hpc.core.formats import format_table
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders import pytorch_workers
 from dlio_hpc.core.loaders.loader import Batch, Loader
@@ -72,14 +73,14 @@ def _path(folder: Path, number: int) -> str:
 def _open(loader: str, made: Workload, folder: Path, steps: int) -> Loader:
     paths = partial(_path, folder)
     if loader == "tensorflow":
-        from dlio_hpc.core.loaders.tensorflow import TensorFlowLoader
+        from dlio_hpc.core.loaders.tensorflow.tensorflow_loader import TensorFlowLoader
 
         return TensorFlowLoader(made, paths, whole=True)
     if loader == "pytorch":
         from dlio_hpc.core.loaders.pytorch import PyTorchLoader
 
         return PyTorchLoader(made, paths)
-    return NativeLoader(made, formats.reader(made, paths, None), steps)
+    return NativeLoader(made, format_table.reader(made, paths, None), steps)
 
 
 def _write(folder: Path, dataset: Dataset) -> None:

@@ -10,7 +10,7 @@ import yaml
 from msgspec import structs
 
 from dlio_hpc.base import serialization, units
-from dlio_hpc.batch.schedulers import State
+from dlio_hpc.batch.schedulers.scheduler import State
 from dlio_hpc.config import workload
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import plan

@@ -20,8 +20,8 @@ from dlio_hpc.config.reader_keys import Shuffle, sample_bytes_read, spans_read
 from dlio_hpc.config.workload import Draft, Workload, load
 from dlio_hpc.core import buffers, content
 from dlio_hpc.core.content_check import Verification
-from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import SampleReader
+from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.formats.parquet import layout, thrift
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch
@@ -248,7 +248,7 @@ def test_a_column_of_another_type_is_refused(tmp_path: Path) -> None:
 def test_large_row_groups_are_generated_column_by_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = _dataset(row_group=None)
     written.write(tmp_path / "whole", dataset, 1)
-    monkeypatch.setattr("dlio_hpc.core.formats.parquet._SMALL", 0)
+    monkeypatch.setattr("dlio_hpc.core.formats.parquet.parquet_format._SMALL", 0)
     written.write(tmp_path / "parts", dataset, 1)
     assert (tmp_path / "whole").read_bytes() == (tmp_path / "parts").read_bytes()
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from dlio_hpc.base.errors import ConfigError
-from dlio_hpc.batch.schedulers import SCHEDULERS, refused_options
+from dlio_hpc.batch.schedulers import refused_options
+from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.config import shipped, site, workload
 from tests import planning
 from tests.conftest import Run

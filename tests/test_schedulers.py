@@ -21,7 +21,9 @@ from dlio_hpc.batch import job_record, job_state, preflight, site_detection, sub
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.collect import collect
 from dlio_hpc.batch.job_watch import Watched
-from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, After, JobRef, JobStatus, cobalt, common, flux, pbs, slurm
+from dlio_hpc.batch.schedulers import cobalt, common, flux, pbs, slurm
+from dlio_hpc.batch.schedulers.scheduler import ENDED, After, JobRef, JobStatus
+from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.cli import console
 from dlio_hpc.config import site, workload
 from dlio_hpc.plan.plan import Plan

@@ -24,7 +24,7 @@ from dlio_hpc.config import site, workload
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Train, Workload
-from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.dataset import interleave, planned_bytes, rank_shares
 from dlio_hpc.dataset.sample_order import Order
@@ -77,7 +77,7 @@ def _epoch(folder: Path, made: Workload, ranks: int, number: int) -> None:
     samples = 0
     for rank in range(ranks):
         if made.reader.loader == "tensorflow":
-            from dlio_hpc.core.loaders.tensorflow import TensorFlowLoader
+            from dlio_hpc.core.loaders.tensorflow.tensorflow_loader import TensorFlowLoader
 
             loader: Any = TensorFlowLoader(made, paths, whole=True)
         else:

@@ -12,7 +12,9 @@ from msgspec import structs
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.batch import submission
-from dlio_hpc.batch.schedulers import SCHEDULERS, After, common
+from dlio_hpc.batch.schedulers import common
+from dlio_hpc.batch.schedulers.scheduler import After
+from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.config import site, workload
 from dlio_hpc.plan import nights, packing
 from dlio_hpc.plan.nights import NightJob

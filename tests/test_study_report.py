@@ -17,7 +17,7 @@ from matplotlib.patches import Rectangle
 from msgspec import structs
 
 from dlio_hpc.base import serialization
-from dlio_hpc.batch.schedulers import State
+from dlio_hpc.batch.schedulers.scheduler import State
 from dlio_hpc.documents import studies as studies_document
 from dlio_hpc.files import archive
 from dlio_hpc.plan import packing

@@ -11,7 +11,7 @@ import pytest
 
 from dlio_hpc.base.units import Walltime
 from dlio_hpc.batch import jobscript
-from dlio_hpc.batch.schedulers import SCHEDULERS
+from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.config import site, workload
 from tests import planning
 from tests.standins.login import until

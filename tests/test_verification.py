@@ -21,7 +21,7 @@ from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content
 from dlio_hpc.core.content_check import Verification
-from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
@@ -70,7 +70,7 @@ def _write(folder: Path, dataset: Dataset, bit: int | None = None) -> None:
 def _open(workload: Workload, folder: Path, steps: int) -> Loader:
     paths = partial(_path, folder)
     if workload.reader.loader == "tensorflow":
-        from dlio_hpc.core.loaders.tensorflow import TensorFlowLoader
+        from dlio_hpc.core.loaders.tensorflow.tensorflow_loader import TensorFlowLoader
 
         return TensorFlowLoader(workload, paths, whole=workload.reader.verify_content == "all")
     if workload.reader.loader == "pytorch":

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from dlio_hpc.config.dataset_keys import Dataset
-from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core.formats.format_table import FORMATS
 
 
 def write(path: str | Path, dataset: Dataset, number: int) -> None:

@@ -7,7 +7,7 @@ from msgspec import structs
 from dlio_hpc.base import units
 from dlio_hpc.batch.job_record import Job, load, reference, require_host, save, with_state
 from dlio_hpc.batch.job_state import FORGOTTEN, refresh
-from dlio_hpc.batch.schedulers import SCHEDULERS
+from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.files import rundir
 
 

@@ -12,7 +12,8 @@ from msgspec import Meta, Struct, structs
 
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, name_hint, unreadable
-from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, JobRef, State
+from dlio_hpc.batch.schedulers.scheduler import ENDED, JobRef, State
+from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.config.site import SchedulerName
 from dlio_hpc.files import rundir, safe_folders
 from dlio_hpc.plan import nights

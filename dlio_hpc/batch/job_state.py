@@ -16,7 +16,8 @@ from dlio_hpc.base import units
 from dlio_hpc.base.command import Unanswered
 from dlio_hpc.base.errors import DlioError, Unexpected
 from dlio_hpc.batch.job_record import Job, host, load, reference, require_host, save, with_state
-from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, JobRef, JobStatus, Scheduler, State, is_unknown
+from dlio_hpc.batch.schedulers.scheduler import ENDED, JobRef, JobStatus, Scheduler, State, is_unknown
+from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.files import rundir
 
 # Values that job.sh writes to exit_status in addition to 0 and the exit codes of failures.

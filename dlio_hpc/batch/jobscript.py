@@ -9,7 +9,7 @@ import jinja2
 
 from dlio_hpc.base.errors import InfrastructureError
 from dlio_hpc.batch import container, launchers, template_cache
-from dlio_hpc.batch.schedulers import SCHEDULERS
+from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.batch.shell_quoting import Shell, comment, join, quote
 from dlio_hpc.config import shipped
 from dlio_hpc.config.site import depth

@@ -19,8 +19,8 @@ from dlio_hpc.batch import container, job_record, jobscript, launchers
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.job_state import await_release
 from dlio_hpc.batch.job_watch import Watched, watch
-from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.batch.schedulers.common import user
+from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.batch.submit import check_commands, submit, unwritable_folders
 from dlio_hpc.config import lustre_layout, workload
 from dlio_hpc.config.container import Container, parse_bind

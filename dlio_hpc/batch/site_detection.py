@@ -15,8 +15,8 @@ from dlio_hpc import __version__
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.batch.launchers import LAUNCHERS
-from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.batch.schedulers.detection import DetectedLauncher, DetectedSystem, try_ask
+from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.config import shipped
 from dlio_hpc.files import filesystem
 

@@ -13,7 +13,8 @@ from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, DlioError
 from dlio_hpc.batch import job_record, submit
 from dlio_hpc.batch.cancel import cancel
-from dlio_hpc.batch.schedulers import SCHEDULERS, After
+from dlio_hpc.batch.schedulers.scheduler import After
+from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import nights
 from dlio_hpc.plan.plan import Plan

@@ -17,7 +17,9 @@ from dlio_hpc.base.command import Unanswered
 from dlio_hpc.base.errors import ConfigError, DlioError, Incomplete, InfrastructureError, of_system
 from dlio_hpc.batch import container, job_record, jobscript
 from dlio_hpc.batch.job_state import refresh
-from dlio_hpc.batch.schedulers import SCHEDULERS, After, common, local
+from dlio_hpc.batch.schedulers import common, local
+from dlio_hpc.batch.schedulers.scheduler import After
+from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.darshan import setup
 from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.plan import notes, packages, site_limits

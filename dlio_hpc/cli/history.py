@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dlio_hpc.base import units
-from dlio_hpc.batch.schedulers import ENDED
+from dlio_hpc.batch.schedulers.scheduler import ENDED
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.outputs import Outputs, page_options

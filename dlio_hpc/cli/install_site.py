@@ -136,7 +136,7 @@ _LAUNCHER = """\
 # Written by dlio-hpc install-site.
 import sys
 {path}
-from dlio_hpc.cli import {function}
+from dlio_hpc.cli.command_line import {function}
 
 sys.exit({function}())
 """
@@ -248,7 +248,7 @@ def _is_foreign(prefix: Path, file: SiteFile, recorded: dict[str, str]) -> bool:
     if digest is None:
         return True
     is_ours = digest in (recorded.get(file.path), _digest_of(file))
-    is_of_pip = file.path not in recorded and file.is_program and b"from dlio_hpc.cli import" in path.read_bytes()
+    is_of_pip = file.path not in recorded and file.is_program and b"from dlio_hpc.cli" in path.read_bytes()
     return not is_ours and not is_of_pip
 
 

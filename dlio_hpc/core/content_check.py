@@ -9,8 +9,8 @@ from dlio_hpc.core import content
 from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content import BLOCK, WORD, Rows
 from dlio_hpc.core.file_comparison import difference
-from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import Paths
+from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.dataset.sample_layout import Place, Places
 

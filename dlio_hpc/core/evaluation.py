@@ -12,7 +12,7 @@ from dlio_hpc.core.compute import draw, emulate
 from dlio_hpc.core.content_check import Verification
 from dlio_hpc.core.distributions import Floats
 from dlio_hpc.core.early_stop import Stop
-from dlio_hpc.core.loaders import open_loader
+from dlio_hpc.core.loaders.loader_choice import open_loader
 from dlio_hpc.core.page_cache_drop import PageCacheDrop
 from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.dataset.rank_shares import positions

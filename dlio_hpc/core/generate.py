@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dlio_hpc.base.errors import InfrastructureError
 from dlio_hpc.core import auxiliary_files, clock, darshan_fd_gate, page_cache
 from dlio_hpc.core.early_stop import Stop
-from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.rank_zero import on_root
 from dlio_hpc.dataset import dataset_folder

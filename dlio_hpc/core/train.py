@@ -35,8 +35,8 @@ from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.evaluation import COLUMNS as EVALUATED
 from dlio_hpc.core.evaluation import EPOCH, EvaluationPasses
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.loaders import open_loader
 from dlio_hpc.core.loaders.loader import Batch
+from dlio_hpc.core.loaders.loader_choice import open_loader
 from dlio_hpc.core.page_cache_drop import PageCacheDrop
 from dlio_hpc.core.procfs import ExcludedIO
 from dlio_hpc.core.progress import Progress

@@ -16,7 +16,7 @@ from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import Incomplete, InfrastructureError, InvalidRun, exit_on_error, of_system
 from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
 from dlio_hpc.core import content, file_comparison
-from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.dataset import dataset_folder
 

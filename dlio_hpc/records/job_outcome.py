@@ -27,7 +27,7 @@ from dlio_hpc.base.errors import (
     unreadable,
 )
 from dlio_hpc.batch import job_record, job_state
-from dlio_hpc.batch.schedulers import State
+from dlio_hpc.batch.schedulers.scheduler import State
 from dlio_hpc.darshan import log_verdict as verdicts
 from dlio_hpc.darshan import setup
 from dlio_hpc.darshan.log_verdict import LogVerdict

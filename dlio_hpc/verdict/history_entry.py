@@ -12,7 +12,7 @@ from dlio_hpc.analysis import uneven_time
 from dlio_hpc.analysis.page_cache_check import Storage
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import InvalidRun
-from dlio_hpc.batch.schedulers import State
+from dlio_hpc.batch.schedulers.scheduler import State
 from dlio_hpc.config import lustre_layout
 from dlio_hpc.lustre import layout_record
 from dlio_hpc.lustre.layout_record import Record

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dlio_hpc.base.units import Size
 from dlio_hpc.config.dataset_keys import Dataset, Sample
-from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core.formats.format_table import FORMATS
 from tests.bench.table import ROUNDS, compare
 
 _BLOCK, _GOAL = 1 << 20, ">= 0.9"

@@ -13,7 +13,7 @@ from dlio_hpc.base.units import Size
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.dataset.sample_order import Order
@@ -70,7 +70,7 @@ def _ours(folder: Path, dataset: Dataset, mode: Any, loader: Any = "native") -> 
 def _loader(made: Workload, folder: Path, steps: int) -> Loader:
     paths = partial(_path, folder)
     if made.reader.loader == "tensorflow":
-        from dlio_hpc.core.loaders.tensorflow import TensorFlowLoader
+        from dlio_hpc.core.loaders.tensorflow.tensorflow_loader import TensorFlowLoader
 
         return TensorFlowLoader(made, paths, whole=False)
     if made.reader.loader == "pytorch":

@@ -93,7 +93,7 @@ def _merge(folder: Path, nodes: int) -> float:
 
 def _report(folder: Path, nodes: int) -> float:
     """Return the seconds of the report command, called as a user calls it."""
-    from dlio_hpc.cli import main
+    from dlio_hpc.cli.command_line import main
 
     sys.argv = ["dlio-hpc", "report", str(folder / "job"), "--html", str(folder / "report.html")]
     with redirect_stdout(io.StringIO()):

@@ -13,7 +13,7 @@ from dlio_hpc.base.units import Size
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.dataset.sample_order import Order
 from tests.bench.table import ROUNDS, row, seconds

@@ -119,9 +119,9 @@ def _run(request: dict[str, Any]) -> None:
         core(request["arguments"])
         MPI.Finalize()
         return
-    from dlio_hpc import cli
+    from dlio_hpc.cli import command_line
 
-    (cli.submit_main if request["program"] == "dlio-submit" else cli.main)()
+    (command_line.submit_main if request["program"] == "dlio-submit" else command_line.main)()
 
 
 if __name__ == "__main__":

@@ -10,9 +10,10 @@ import numpy as np
 
 from dlio_hpc.base.errors import ConfigError, DlioError, InfrastructureError
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import buffers, formats
+from dlio_hpc.core import buffers
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.darshan_workers import WorkerLogs
+from dlio_hpc.core.formats import format_table
 from dlio_hpc.core.formats.format import Paths, SampleReader
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders import pytorch_workers
@@ -115,7 +116,7 @@ class _Samples:
                 # those of its parent.
                 before = process_io() if is_worker else None
                 tally.fetched = before.fetched if before is not None else 0
-                self._reader = formats.reader(self._workload, self._paths, None)
+                self._reader = format_table.reader(self._workload, self._paths, None)
             places = self._layout.of(np.array(samples, np.uint64))
             self._reader.read(places, buffer, tally)
         except DlioError as fault:

@@ -7,9 +7,10 @@ import numpy as np
 
 from dlio_hpc.base.errors import DlioError, InvalidRun
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import buffers, formats
+from dlio_hpc.core import buffers
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.content import Rows
+from dlio_hpc.core.formats import format_table
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import in_steps
@@ -28,7 +29,7 @@ class Batches:
     def __init__(self, tf: Any, workload: Workload, paths: Paths) -> None:
         self._tf = tf
         self._workload = workload
-        self._reader = formats.reader(workload, paths, None)
+        self._reader = format_table.reader(workload, paths, None)
         self._layout = SampleLayout(workload.dataset)
         self._width = workload.row_bytes
         self._preprocessing = DatasetPreprocessing(tf, workload)

@@ -1,0 +1,36 @@
+"""File formats. Each format has a module that writes its files and reads them on a rank."""
+
+from typing import TYPE_CHECKING
+
+from dlio_hpc.config.workload import Workload
+from dlio_hpc.core.formats import csv, npz, null, raw, tfrecord
+from dlio_hpc.core.formats.existing import ExistingReader
+from dlio_hpc.core.formats.format import Format, Paths, SampleReader
+from dlio_hpc.core.formats.hdf5 import hdf5_format
+from dlio_hpc.core.formats.parquet import parquet_format
+from dlio_hpc.core.formats.resized import ResizingReader
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+FORMATS: dict[str, Format] = {
+    "tfrecord": Format(tfrecord.write, tfrecord.reader, tfrecord.fault),
+    "hdf5": Format(hdf5_format.write, hdf5_format.reader, hdf5_format.fault),
+    "npz": Format(npz.write, npz.reader, npz.fault),
+    "raw": Format(raw.write, raw.reader, raw.fault),
+    "csv": Format(csv.write, csv.reader, csv.fault, csv.head, csv.fill),
+    "parquet": Format(parquet_format.write, parquet_format.reader, parquet_format.fault),
+    "null": Format(null.write, null.reader, null.fault),
+}
+
+
+def reader(workload: Workload, paths: Paths, comm: "Intracomm | None") -> SampleReader:
+    """Return a reader of the dataset's files. paths: function that returns the path of the file with a given number.
+    comm: communicator for collective access, or None.
+    """
+    made = FORMATS[workload.dataset.format].reader(workload, paths, comm)
+    if workload.dataset.existing is not None:
+        made = ExistingReader(made)
+    if workload.reader.resizes:
+        made = ResizingReader(made, workload.dataset.largest_in_memory)
+    return made
