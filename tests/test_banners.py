@@ -32,7 +32,6 @@ from dlio_hpc.reports import (
     html_page,
     job_banner,
     job_page,
-    log_banner,
     log_page,
     regression_page,
     study_banner,
@@ -250,7 +249,7 @@ def test_a_real_cached_job_says_so_first(run: Run, small: Path, tmp_path: Path) 
     ],
 )
 def test_a_log_opens_with_its_state(log: str, state: State, text: str) -> None:
-    opening = log_banner.of_logs([log_file(LOGS / log)])
+    opening = log_page.banner_of_logs([log_file(LOGS / log)])
     assert (opening.state, text in opening.text) == (state, True), opening
 
 

@@ -11,7 +11,7 @@ from dlio_hpc.cli import characterize_check
 from dlio_hpc.programs import emulation_check
 from dlio_hpc.programs.characterize import characterize
 from dlio_hpc.programs.emulation_check import CheckVerdict
-from dlio_hpc.programs.reports import check_page, program_profiles, similarity_banner
+from dlio_hpc.programs.reports import check_page, program_profiles, similarity_page
 from dlio_hpc.programs.similarity import io_profile, similarity
 from dlio_hpc.programs.similarity.io_profile import MEASURED, Profile
 from tests.conftest import Run
@@ -208,7 +208,7 @@ def test_the_tolerance_is_a_share_and_not_the_one_of_compare(run: Run, emulated:
 def test_the_banner_of_a_pair_states_its_score_and_the_ranges(score: float, state: str) -> None:
     """With bytes per sample, published pairs of different applications have up to 0.910."""
     compared = similarity.compare(_profile(bytes_per_sample=1.0), _profile(bytes_per_sample=1.0))
-    opening = similarity_banner.of_pair(
+    opening = similarity_page.banner_of_pair(
         replace(compared, pattern=replace(compared.pattern, ratio=score)), similarity.yardsticks()
     )
     assert opening.state == state

@@ -21,7 +21,7 @@ from dlio_hpc.files import filesystem, storage_proofs
 from dlio_hpc.plan import cost
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.records import job_outcome
-from dlio_hpc.reports import probe_rows
+from dlio_hpc.reports import job_rows
 from dlio_hpc.results.probe_result import ProbeRate, StorageProbe
 from tests import planning, recordings, written
 from tests.conftest import Run
@@ -146,7 +146,7 @@ def _compared(folder: Path, *, cached: float | None = 0.0, au: float = 0.1, **ke
         ProbeRate("sequential", "fio-3.36", 4 << 20, 2, 2.0, 990.0),
     ]
     probe = StorageProbe(**{"ended": ended, "threads": 8, "rates": rates, **keys})
-    return probe_rows.facts(run._replace(result=result, probe=probe), summary)
+    return job_rows.probe_facts(run._replace(result=result, probe=probe), summary)
 
 
 def test_a_report_gives_the_share_of_the_plain_loops_rate(tmp_path: Path) -> None:

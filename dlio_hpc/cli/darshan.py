@@ -45,11 +45,9 @@ def darshan(logs: tuple[Path, ...], only: str | None, merge: bool, summary: bool
     code 3: a log is incomplete or corrupted.
     """
     if summary:
-        from dlio_hpc.cli import darshan_summary
-
         if merge or only is not None:
             raise click.UsageError("--summary analyses all files of all programs: leave out --merge and --only")
-        return darshan_summary.show(logs, outputs)
+        return show(logs, outputs)
     from dlio_hpc.darshan import log_files
 
     paths = log_files.listed(logs)
@@ -91,3 +89,34 @@ def _report(examined: "list[Examined]") -> "Page":
     from dlio_hpc.reports import log_page
 
     return log_page.of_logs(examined)
+
+
+def show(paths: tuple[Path, ...], outputs: Outputs) -> int:
+    """Print the table of the programs that wrote the logs, and return the exit code. paths: logs, and folders that are
+    searched for logs.
+    """
+    from dlio_hpc.darshan import log_files
+    from dlio_hpc.programs import program_table
+    from dlio_hpc.programs.reports import program_table_page
+
+    if outputs.figures is not None or outputs.perfetto is not None or outputs.step_s is not None:
+        raise click.UsageError(
+            "--summary has no pictures, traces or timelines: give the logs of one program without it"
+        )
+    logs, faults = log_files.below(paths)
+    with console.busy(f"reading {len(logs):,} logs", quiet=False):
+        rows = program_table_page.ordered(list(program_table.rows(logs)))
+    copies = len(logs) - sum(len(row.logs) for row in rows)
+    if outputs.as_json:
+        from dlio_hpc.programs import documents
+
+        console.print_json(documents.of_programs(rows, copies))
+    elif outputs.as_csv:
+        program_table_page.write_csv(rows, sys.stdout)
+    outputs.present(lambda: program_table_page.of_rows(rows, copies))
+    incomplete: list[DlioError | None] = [
+        InvalidRun(f"{row.logs[0]} is incomplete or corrupted: {row.faults[0]}")
+        for row in rows
+        if row.trust == "incomplete"
+    ]
+    return console.exit_code([*faults, *(row.error for row in rows), *incomplete])

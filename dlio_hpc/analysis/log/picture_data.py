@@ -4,10 +4,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.analysis import timeline_reader as records
-from dlio_hpc.analysis.log import heatmap, io_costs
+from dlio_hpc.analysis.log import heatmap
 from dlio_hpc.analysis.log.findings import LAST_SIZES, SIZE_BINS, Analysis
 from dlio_hpc.analysis.log.requests import Requests, over_time
-from dlio_hpc.analysis.log.view import Histogram, Lane, Ranks, Series, View
+from dlio_hpc.analysis.log.view import CallCost, Histogram, Lane, Ranks, Series, View
 from dlio_hpc.analysis.timeline_reader import Recorded
 from dlio_hpc.darshan.log import Heat
 from dlio_hpc.results import intervals
@@ -42,7 +42,7 @@ def of_trace(
         _lanes(analysis, requests, recorded, end),
         records.steps(recorded) if recorded else None,
         heatmap.of_requests(requests, max(analysis.ranks, 1), end),
-        io_costs.of_log(analysis),
+        of_log(analysis),
         analysis.job_s,
     )
 
@@ -84,7 +84,7 @@ def of_core(title: str, notes: list[str], recorded: Recorded) -> View:
         lanes,
         records.steps(recorded),
         heatmap.of_recorded(recorded),
-        io_costs.of_recorded(recorded),
+        of_recorded(recorded),
         records.ends(recorded),
     )
 
@@ -109,7 +109,7 @@ def of_counters(title: str, notes: list[str], analysis: Analysis, heat: list[Hea
         [],
         None,
         heatmap.of_darshan(heat, analysis.ranks),
-        io_costs.of_log(analysis),
+        of_log(analysis),
         analysis.job_s,
     )
 
@@ -185,3 +185,22 @@ def _chosen(io_s: Floats) -> list[int]:
 
 def _label(rank: int, host: str) -> str:
     return f"rank {rank}" + (f" on {host}" if host else "")
+
+
+def of_log(analysis: Analysis) -> tuple[CallCost, ...]:
+    """Return the I/O costs from Darshan's counters. The seconds in MPI-IO calls include those in the POSIX calls that
+    MPI-IO makes.
+    """
+    return tuple(
+        CallCost(name, used.read_s, used.write_s, used.metadata_s) for name, used in analysis.interfaces.items()
+    )
+
+
+def of_recorded(recorded: Recorded) -> tuple[CallCost, ...]:
+    """Return the I/O costs from the run's timeline.h5. This file has the times of sample reads and of checkpoint
+    writes, but not those of metadata calls.
+    """
+    group = recorded.file["ranks"]
+    read_s = float(group["io_time"][:].mean()) if recorded.is_timed else None
+    write_s = float(group["checkpoint_time"][:].mean()) if "checkpoint_time" in group else None
+    return (CallCost("dlio-hpc", read_s, write_s, None),)

@@ -7,7 +7,8 @@ from typing import Any
 from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.files.file_roles import Role
-from dlio_hpc.programs.reports import characterization_banner, workload_yaml
+from dlio_hpc.programs.reports import workload_yaml
+from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.page import Facts, Lines, Page, Section, Table
 
 # Maximum number of example files per role.
@@ -30,7 +31,7 @@ def of_character(character: Character) -> Page:
     return Page(
         title=", ".join(path.name for path in character.paths),
         subtitle=workload_yaml.clean(job.program),
-        banner=characterization_banner.of_character(character),
+        banner=banner_of(character),
         facts=[Facts("", [("ranks", str(job.ranks)), ("took", format_seconds(max(job.seconds, 0.0)))])],
         sections=[
             Section(
@@ -63,3 +64,23 @@ def roles(files: Sequence[Role]) -> list[dict[str, Any]]:
             "examples": [workload_yaml.clean(role.file.path) for role in busiest],
         })  # fmt: skip
     return sorted(rows, key=lambda row: -row["bytes_read"] - row["bytes_written"])
+
+
+def banner_of(character: Character) -> Banner:
+    """Return the banner. If there are signs that the program is not a training program, the banner states the first
+    sign. Otherwise, the banner states how many values are known, and with which confidence.
+    """
+    keys, against = character.derived.keys, character.derived.against
+    if against:
+        return Banner(
+            "inconclusive" if keys else "not measured",
+            f"The program's reads do not look like those of a training program: {against[0]}.",
+        )
+    weak = {level: sum(estimate.confidence == level for estimate in keys.values()) for level in ("low", "unknown")}
+    known = f"{len(keys) - sum(weak.values())} of {len(keys)} values are known with high or medium confidence"
+    if any(weak.values()):
+        return Banner(
+            "inconclusive",
+            f"{known}, {weak['low']} with low confidence; {weak['unknown']} are unknown and have defaults.",
+        )
+    return Banner("good", f"{known}.")

@@ -1,11 +1,13 @@
-"""Report of similarities: of two programs, with their factors and measures, or of a matrix of programs."""
+"""Report of similarities: of two programs, with their factors and measures, or of a matrix of programs. Its banner
+places the score among those of published pairs.
+"""
 
 from collections.abc import Iterator, Sequence
 
-from dlio_hpc.programs.reports import similarity_banner
 from dlio_hpc.programs.reports import similarity_rows as rows
 from dlio_hpc.programs.similarity.io_profile import Profile
-from dlio_hpc.programs.similarity.similarity import Matrix, Similarity, Yardsticks
+from dlio_hpc.programs.similarity.similarity import USUAL, Matrix, Similarity, Yardsticks
+from dlio_hpc.reports.banner import Banner, State
 from dlio_hpc.reports.page import Facts, Lines, Page, Picture, Pictures, Section, Table
 
 # Maximum number of columns of a matrix that has names as column headings. A larger matrix has numbers as column
@@ -22,7 +24,7 @@ def of_pair(a: Profile, b: Profile, similarity: Similarity, known: Yardsticks) -
     return Page(
         title="Similarity",
         subtitle=f"{a.title} and {b.title}",
-        banner=similarity_banner.of_pair(similarity, known),
+        banner=banner_of_pair(similarity, known),
         facts=[Facts(letter, _facts(profile)) for letter, profile in (("A", a), ("B", b))],
         sections=[
             Section("Factors", [Table("", rows.FACTOR_HEADER, rows.factors(similarity))], page_order=1),
@@ -66,7 +68,7 @@ def of_matrix(matrix: Matrix, known: Yardsticks) -> Page:
     return Page(
         title="Similarity of programs",
         subtitle=f"{len(matrix.rows)} programs against {len(matrix.columns)}",
-        banner=similarity_banner.of_matrix(matrix),
+        banner=banner_of_matrix(matrix),
         facts=[],
         sections=[
             Section(
@@ -106,3 +108,45 @@ def _cosines(matrix: Matrix, heads: Sequence[str]) -> Table:
         for title, row in zip(titles, matrix.rows, strict=True)
     ]
     return Table("", ["", *heads], cells)
+
+
+def banner_of_pair(similarity: Similarity, known: Yardsticks) -> Banner:
+    """Return the banner for two programs: their pattern similarity, and the ranges of that of published pairs. It is
+    good only if the score is above that of all published pairs of different applications, and as high as usual for two
+    runs of one application.
+    """
+    score, others = similarity.pattern.ratio, rows.other_scores(similarity)
+    same, different = known.pattern.kindred, known.pattern.strangers
+    if score is None or same is None or different is None:
+        return Banner(
+            "inconclusive", f"Too few metrics are known for both programs, so they cannot be compared ({others})."
+        )
+    one, two = (f"{scores.least:.3f} to {scores.most:.3f}" for scores in (same, different))
+    state: State = "inconclusive"
+    if score < same.least:
+        state, meaning = "bad", f"is below that of published pairs of one application ({one})"
+    elif score <= different.most:
+        meaning = (
+            f"is not conclusive: published pairs of one application have {one}, median {same.median:.3f}; pairs of "
+            f"different applications {two}, median {different.median:.3f}"
+        )
+    elif score < USUAL:
+        meaning = (
+            f"is above that of published pairs of different applications ({two}), but below {USUAL:.2f}, which two "
+            f"runs of one application usually reach (published pairs: {one}, median {same.median:.3f})"
+        )
+    else:
+        state = "good"
+        meaning = f"is above that of published pairs of different applications ({two}); pairs of one have {one}"
+    return Banner(state, f"Pattern similarity {score:.3f} {meaning}. Other scores: {others}.")
+
+
+def banner_of_matrix(matrix: Matrix) -> Banner:
+    """Return the banner for a matrix. Rows whose application is not among the columns are ignored. The banner is good
+    if, in each of the other rows, the nearest column is the application of that row.
+    """
+    known = [row for row in matrix.rows if row.finds_own is not None]
+    text = rows.found_own(matrix)
+    if not known:
+        return Banner("inconclusive", text)
+    return Banner("good" if all(row.finds_own for row in known) else "bad", text)

@@ -11,7 +11,7 @@ from dlio_hpc.base import units
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.characterize.evidence import DerivedValue
 from dlio_hpc.programs.files.file_roles import Role
-from dlio_hpc.programs.reports import characterization_banner
+from dlio_hpc.programs.reports import characterization_page
 
 _WIDTH, _INDENT, _MOST_COLUMN = 118, 2, 36
 _SIZES = (
@@ -80,7 +80,7 @@ def _head(character: Character) -> list[str]:
     logs = _source(character).removeprefix("dlio-hpc characterize ")
     version = f"Darshan {job.library}" if job.library else "an unknown Darshan"
     lines = [
-        characterization_banner.of_character(character).line,
+        characterization_page.banner_of(character).line,
         f"Derived by dlio-hpc {__version__} from {logs} ({version}).",
         f"Program: {clean(job.program)}; {job.ranks} rank(s){nodes}, {units.format_seconds(max(job.seconds, 0.0))}.",
         *(f"Note: {clean(note)}" for note in character.notes),

@@ -1,14 +1,23 @@
 """Pictures of a study: metrics over parameters, main effects, and scaling."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
 
 from dlio_hpc.analysis.study.best_setting import Finding
-from dlio_hpc.plan.study import Part
-from dlio_hpc.reports import study_rows
-from dlio_hpc.reports.figures import ab_plot, canvas, repeats_plot, scaling_plot, sweep_plots
+from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
+from dlio_hpc.analysis.study.point_measurement import Measured
+from dlio_hpc.analysis.study.scaling import Scaling
+from dlio_hpc.plan.study import Part, Study
+from dlio_hpc.reports import ab_rows, study_rows, study_text
+from dlio_hpc.reports.figures import canvas, plots, sweep_plots
+from dlio_hpc.reports.figures.canvas import COLOURS, GREY, INK
+from dlio_hpc.reports.figures.plots import AxisPlaces
 from dlio_hpc.reports.figures.sweep_plots import PlottedPart
 from dlio_hpc.reports.page import Picture
 from dlio_hpc.reports.study_report import StudyReport
@@ -30,7 +39,7 @@ def of_sides(report: StudyReport) -> Iterator[Picture]:
     if report.effects:
         title = "Two file systems, pair by pair"
         with canvas.style():
-            figure, caption = ab_plot.effects(report.outcome.study, report.effects, title)
+            figure, caption = effects(report.outcome.study, report.effects, title)
         yield Picture("sides", title, caption, figure, True)
 
 
@@ -79,12 +88,12 @@ def _of_part(report: StudyReport, part: Part, finding: Finding, title: str) -> I
             measurement for measurement in report.outcome.measured if measurement.point == finding.points[0].point
         ]
         with canvas.style():
-            yield "repeats", "Repeats", *repeats_plot.repeats(finding, measured, whose, title + "Repeats")
+            yield "repeats", "Repeats", *repeats(finding, measured, whose, title + "Repeats")
     if finding.scalings:
         heading = f"{finding.scalings[0].kind.capitalize()} scaling"
-        named = [(scaling_plot.setting(scaling), scaling) for scaling in finding.scalings]
+        named = [(setting(scaling), scaling) for scaling in finding.scalings]
         with canvas.style():
-            yield "scaling", heading, *scaling_plot.scaling(named, whose, title + heading)
+            yield "scaling", heading, *scaling(named, whose, title + heading)
 
 
 def together(report: StudyReport) -> Iterator[Picture]:
@@ -93,9 +102,117 @@ def together(report: StudyReport) -> Iterator[Picture]:
     scaling = [(finding, curve) for finding in report.findings for curve in finding.scalings]
     if len({finding.part for finding, _ in scaling}) < 2:
         return
-    named = [(f"{finding.part}: {scaling_plot.setting(curve)}", curve) for finding, curve in scaling]
+    named = [(f"{finding.part}: {setting(curve)}", curve) for finding, curve in scaling]
     with canvas.style():
-        figure, caption = scaling_plot.scaling(
-            named, f"{study.study} on {study.site.name}, {study.created}", "Scaling of all parts"
-        )
+        figure, caption = scaling(named, f"{study.study} on {study.site.name}, {study.created}", "Scaling of all parts")
     yield Picture("scaling", "Scaling of all parts", caption, figure, True)
+
+
+def effects(study: Study, results: tuple[PairedEffect, ...], title: str) -> tuple[Figure, str]:
+    """Draw a row of ratios B / A for each setting, the first setting at the top. B is better where the ratio is above
+    1. Return the figure and its caption.
+    """
+    figure, (axes,) = plots.sheet(title, f"{study.study} on {study.site.name}", 1.4 + 0.4 * len(results), 1)
+    for row, result in enumerate(reversed(results)):
+        axes.plot(
+            result.ratios, [row] * len(result.ratios), linestyle="", marker="o", markersize=3, color=COLOURS["read"]
+        )
+        if result.low is not None and result.high is not None:
+            axes.plot([result.low, result.high], [row, row], color=INK, linewidth=1.4)
+        axes.plot([result.ratio], [row], linestyle="", marker="D", markersize=5, color=INK)
+    axes.axvline(1, color=GREY, linewidth=0.8)
+    values = np.concatenate(
+        [(*result.ratios, result.low or result.ratio, result.high or result.ratio, 1.0) for result in results]
+    )
+    axes.set_xscale("log")
+    margin = 1.05
+    axes.set(xlim=(values.min() / margin, values.max() * margin), ylim=(-0.6, len(results) - 0.4))
+    ticks = np.unique(np.round(np.geomspace(values.min(), values.max(), 6), 2))
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    names = [canvas.printable(result.setting or "all together", 40) for result in reversed(results)]
+    axes.set_yticks(range(len(results)), names)
+    axes.set_xlabel("B / A; right of 1 B is better")
+    legend = "Dots: ratios of pairs; diamond: their mean; line: its 95 % interval."
+    return figure, " ".join([ab_rows.verdict(study, results), legend, *ab_rows.noise(results)])
+
+
+def repeats(finding: Finding, measured: Sequence[Measured], whose: str, title: str) -> tuple[Figure, str]:
+    """Draw a dot per repeat, in the order of the rounds. measured: measurements of the only point of the part. whose:
+    source of the data, which the picture shows.
+    """
+    figure, (axes,) = plots.sheet(title, whose, 2.6, 1)
+    metric = METRICS[finding.metric]
+    levels = [(measurement.repeat + 1, metric.value(measurement.summary)) for measurement in measured]
+    known = [(repeat, metric.scale * level) for repeat, level in levels if level is not None]
+    axes.plot(*zip(*known, strict=True), "o", color=COLOURS["read"], markersize=5)
+    median = metric.scale * finding.points[0].metrics[finding.metric].median
+    axes.axhline(median, color=canvas.INK, linewidth=0.9, linestyle="--")
+    canvas.numbers(axes, "x", whole=True)
+    canvas.numbers(axes, "y")
+    axes.set(xlabel="repeat", ylabel=metric.axis, xlim=(0.5, max(repeat for repeat, _ in known) + 0.5))
+    axes.set_ylim(0, 1.1 * max(level for _, level in known) or 1.0)
+    return (
+        figure,
+        f"Dots are measurements; the dashed line is their median, {canvas.plain(median)} {metric.axis}.",
+    )
+
+
+def scaling(named: list[tuple[str, Scaling]], whose: str, title: str) -> tuple[Figure, str]:
+    """Draw the speed-up and, below it, the efficiency, each with the line of linear scaling. The x axis shows numbers
+    of ranks if all curves start at the same number. Otherwise, it shows multiples of each curve's smallest number of
+    ranks. named: label and scaling of each curve.
+    """
+    figure, (upper, lower) = plots.sheet(title, whose, 5.0, 2)
+    drawn = named[: len(canvas.LINES)]
+    starts = {scaling.steps[0].ranks for _, scaling in drawn}
+    is_common = len(starts) == 1
+    first = min(starts) if is_common else 1
+    over = "ranks" if is_common else "ranks / fewest ranks"
+    at = sorted({first * step.ideal for _, scaling in drawn for step in scaling.steps})
+    upper.plot([at[0], at[-1]], [1, at[-1] / at[0]], color=GREY, linewidth=1, linestyle="--", label="ideal")
+    for colour, (name, scaling) in zip(canvas.LINES, drawn, strict=False):
+        _line(upper, lower, scaling, first, colour, canvas.printable(name, 48))
+    lower.axhline(100, color=GREY, linewidth=1, linestyle="--")
+    for axes in (upper, lower):
+        plots.ticks(axes, AxisPlaces(at, [f"{ranks:g}" for ranks in at], True), over)
+    upper.set_yscale("log", base=2)
+    upper.yaxis.set_minor_locator(NullLocator())
+    upper.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    upper.set(ylabel="speed-up (log scale)", xlabel="")
+    upper.tick_params(labelbottom=False)
+    highest = max(100 * step.efficiency for _, scaling in drawn for step in scaling.steps)
+    lower.set(ylabel="efficiency (%)", ylim=(0, 1.1 * max(100.0, highest)))
+    upper.legend(loc="upper left")
+    figure.align_ylabels([upper, lower])
+    return figure, _caption(named, len(drawn))
+
+
+def _line(upper: Axes, lower: Axes, scaling: Scaling, first: int, colour: str, name: str) -> None:
+    speed = np.array([step.speed_up for step in scaling.steps])
+    ends = np.array([[step.low or step.speed_up, step.high or step.speed_up] for step in scaling.steps]).T
+    bars = np.abs(ends - speed)
+    ideal = np.array([step.ideal for step in scaling.steps])
+    looks: dict[str, Any] = {"color": colour, "linewidth": 1.3, "marker": "o", "markersize": 4, "capsize": 2.5}
+    upper.errorbar(first * ideal, speed, bars, label=name, **looks)
+    lower.errorbar(first * ideal, 100 * speed / ideal, 100 * bars / ideal, **looks)
+
+
+def setting(scaling: Scaling) -> str:
+    """Return the setting of a curve as text. If there is only one setting, return instead whether the scaling is strong
+    or weak.
+    """
+    return study_rows.joined(scaling.labels) or f"{scaling.kind} scaling"
+
+
+def _caption(named: list[tuple[str, Scaling]], drawn: int) -> str:
+    """Return the meaning of the kinds of scaling, the sentences on each curve, and a legend."""
+    sentences = " ".join(f"{name}: {' '.join(study_text.scaling(scaling))}" for name, scaling in named[:drawn])
+    kinds = {scaling.kind for _, scaling in named}
+    scale = " ".join(
+        f"{kind.capitalize()} scaling: {meaning}." for kind, meaning in study_text.KINDS.items() if kind in kinds
+    )
+    more = f" {len(named) - drawn} more are in the tables." if len(named) > drawn else ""
+    bars = "Bars: simultaneous 95 % confidence intervals of all ratios of a part; no bars without repeats."
+    jobs = dict.fromkeys(sentence for _, scaling in named[:drawn] for sentence in study_text.between_jobs(scaling))
+    return " ".join([scale, sentences, *jobs, f"{bars}{more}"])
