@@ -123,7 +123,8 @@ CASES = [
          "running (suspended); PBS resumes it (qsig -s resume)", f"{WAITS}running (suspended)"),
     Case("pbs", _pbs(job_state="H", substate=20, Hold_Types="s", run_count=21,
                      comment="job held, too many failed attempts"),
-         "failed (job held, too many failed attempts)", f"{BAD}failed (job held, too many failed attempts){EMPTY}"),
+         "failed (job held, too many failed attempts); PBS keeps it until it is waited for, collected, or deleted with "
+         "qdel", f"{BAD}failed (job held, too many failed attempts){EMPTY}"),
     Case("pbs", _pbs(job_state="F", Exit_status=-17, substate=93),
          "failed (Exit_status -17, substate 93; a hook of the node rejected or deleted the job)",
          f"{BAD}failed (Exit_status -17, substate 93; a hook of the node rejected or deleted the job){EMPTY}"),

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from dlio_hpc.base import units
 from dlio_hpc.batch.job_record import Job, load, reference, require_host, save, with_state
-from dlio_hpc.batch.job_state import FORGOTTEN, refresh
+from dlio_hpc.batch.job_state import FORGOTTEN, settle
 from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.files import rundir
 
@@ -16,7 +16,7 @@ def cancel(directory: Path) -> Job:
     this request. If the job was never submitted, only mark it as cancelled. If the job has ended, do nothing. A job
     that the batch system no longer knows may still run: the batch system is asked to cancel it, too.
     """
-    job = refresh(directory)
+    job = settle(directory)
     if job.state == "lost" and job.states[-1].text == FORGOTTEN and job.batch_id is not None:
         require_host(job)
         SCHEDULERS[job.scheduler].cancel(reference(directory, job))

@@ -30,7 +30,7 @@ def collect(directory: Path) -> Collected:
     archive. Raise Incomplete if the job has not ended. The job directory is not changed. If the collection is
     interrupted, it can therefore be repeated.
     """
-    record = job_state.refresh(directory)
+    record = job_state.settle(directory)
     if not record.ended:
         raise Incomplete(
             f"job {record.job} is {record.state}; collect it when it has ended (dlio-hpc wait {directory})"

@@ -64,7 +64,8 @@ _REQUEUE_S = 86400.0
 class JobSnapshot(NamedTuple):
     """The current state of a job. fault: reason why the state could not be updated; None if it was updated. never: the
     batch system's reason why a queued job can never run; None if there is no such reason. advice: what the user can do
-    about a job that waits or stands still; empty if the job needs nothing.
+    about a job that waits or stands still; empty if the job needs nothing. stuck: whether the batch system keeps the
+    job forever although it has failed.
     """
 
     directory: Path
@@ -72,15 +73,33 @@ class JobSnapshot(NamedTuple):
     fault: DlioError | None
     never: str | None = None
     advice: str = ""
+    stuck: bool = False
 
 
 def refresh(directory: Path) -> Job:
     """Determine the state of a job and return the job. If the state is new, record it in job.json. Raise an error if
     the batch system does not answer.
     """
+    return _answered(directory).job
+
+
+def _answered(directory: Path) -> JobSnapshot:
     (look,) = refresh_all([directory])
     if look.fault is not None:
         raise look.fault
+    return look
+
+
+def delete_stuck(look: JobSnapshot) -> None:
+    """Delete a failed job that the batch system would keep forever, so that jobs that wait for its end can start."""
+    if look.stuck:
+        SCHEDULERS[look.job.scheduler].cancel(reference(look.directory, look.job))
+
+
+def settle(directory: Path) -> Job:
+    """Do what refresh() does, and delete the job if it has failed but the batch system would keep it forever."""
+    look = _answered(directory)
+    delete_stuck(look)
     return look.job
 
 
@@ -223,7 +242,7 @@ def _settled(directory: Path, answer: _Answer | None) -> JobSnapshot:
                 save(directory, job)
     if sight is None:
         return JobSnapshot(directory, job, fault)
-    return JobSnapshot(directory, job, fault, sight.text if sight.never else None, sight.advice)
+    return JobSnapshot(directory, job, fault, sight.text if sight.never else None, sight.advice, sight.stuck)
 
 
 def _is_unexplained(job: Job, sight: JobStatus) -> bool:

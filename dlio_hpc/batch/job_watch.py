@@ -65,6 +65,7 @@ def watch(directories: Sequence[Path]) -> Iterator[Watched]:
         looks = _looks([directory for directory in live if _is_there(directory)], asks)
         unanswered = any(look.fault for look in looks)
         for look in looks:
+            job_state.delete_stuck(look)
             known[look.directory] = look.job
             if asks and look.fault is None:
                 answered[look.directory] = time.monotonic()

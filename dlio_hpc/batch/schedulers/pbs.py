@@ -15,7 +15,7 @@ from dlio_hpc.base import units
 from dlio_hpc.base.command import Answer, Unanswered, unexplained
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.batch.schedulers import common, detection, refused_options
-from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Row, Scheduler, State, is_unknown
+from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Row, Scheduler, State
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
 
@@ -107,17 +107,13 @@ _submit = partial(common.submit, _arguments, _ID)
 
 
 def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
-    """Return the states of the jobs that PBS knows. Jobs that PBS holds forever after failed starts are deleted."""
+    """Return the states of the jobs that PBS knows."""
     asked = {job.batch_id.partition(".")[0]: job.batch_id for job in jobs}
     printed = _all("-x", [job.batch_id for job in jobs])
     # The name of the server may be printed with or without its domain.
     attributes = {asked.get(key.partition(".")[0], key): job for key, job in printed.items()}
     rows = [Row(key, str(job.get("Job_Name", "")), sight(job), _folder(job)) for key, job in attributes.items()]
-    states = common.own("qstat", jobs, rows)
-    for job in states:
-        if not is_unknown(states[job]) and _is_hopeless(attributes[job.batch_id]):
-            _cancel(job)  # PBS would hold it forever
-    return states
+    return common.own("qstat", jobs, rows)
 
 
 def _folder(job: Attributes) -> str:
@@ -207,7 +203,8 @@ def sight(job: Attributes) -> JobStatus:
     """
     letter = str(job.get("job_state", ""))
     if _is_hopeless(job):
-        return JobStatus("failed", str(job.get("comment", "held by PBS")))
+        advice = "PBS keeps it until it is waited for, collected, or deleted with qdel"
+        return JobStatus("failed", str(job.get("comment", "held by PBS")), advice=advice, stuck=True)
     if letter not in {"F", "X"}:
         return _live(letter, job)
     status, substate = _number(job.get("Exit_status")), _number(job.get("substate"))

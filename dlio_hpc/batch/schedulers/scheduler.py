@@ -57,7 +57,7 @@ class JobStatus(NamedTuple):
     """State of a job as the batch system reports it. text: name of the state in the batch system, such as TIMEOUT or
     "Exit_status -29". never: whether the job waits for a condition that can never be met. suspended: whether the job
     has started and stands still. advice: what the user can do about a job that waits or stands still; empty if the job
-    needs nothing.
+    needs nothing. stuck: whether the batch system keeps a job forever that has failed, so that jobs wait for its end.
     """
 
     state: State
@@ -65,6 +65,7 @@ class JobStatus(NamedTuple):
     never: bool = False
     suspended: bool = False
     advice: str = ""
+    stuck: bool = False
 
 
 def is_unknown(status: JobStatus | None) -> bool:
