@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import structs
 
-from dlio_hpc.analysis.page_cache_check import EpochStorage, Storage
+from dlio_hpc.analysis.storage_check import EpochStorage, Storage
 from dlio_hpc.base import units
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import structs
 
-from dlio_hpc.analysis.page_cache_check import EpochStorage, Storage
+from dlio_hpc.analysis.storage_check import EpochStorage, Storage
 from dlio_hpc.base import units
 from dlio_hpc.verdict import run_groups
 from dlio_hpc.verdict.baselines import Accepted

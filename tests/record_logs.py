@@ -19,7 +19,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from dlio_hpc.analysis.log import merged_logs
+from dlio_hpc.analysis.log import merged_program
 from dlio_hpc.darshan import log_reader, log_trust
 from dlio_hpc.programs.files import file_stats
 from tests.fidelity import AGAIN, LOGS
@@ -152,7 +152,7 @@ def _totals(data: Path, paths: list[Path]) -> Totals:
                 print(f"  {log.path.name}: {fault.name}: {fault.text}")
     dataset = {str(path) for path in data.glob(PROGRAMS[data.name].data)}
     totals: dict[str, Counter[int]] = {}
-    for file in file_stats.take(merged_logs.merge(logs)):
+    for file in file_stats.take(merged_program.merge(logs)):
         if file.path.startswith(f"{data}/"):
             kind = "dataset" if file.path in dataset else "other files"
             totals.setdefault(kind, Counter()).update(

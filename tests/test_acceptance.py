@@ -15,7 +15,7 @@ import pytest
 from msgspec import structs
 
 from dlio_hpc.analysis import normal_range, students_t
-from dlio_hpc.analysis.page_cache_check import EpochStorage
+from dlio_hpc.analysis.storage_check import EpochStorage
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.units import Size
 from dlio_hpc.batch.schedulers.scheduler import State

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc.analysis.log import merged_logs, requests
+from dlio_hpc.analysis.log import merged_program, requests
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import workload
 from dlio_hpc.darshan import log_reader
@@ -71,7 +71,7 @@ def test_workers_of_one_epoch_after_another_are_no_more_at_a_time() -> None:
     (main,) = (log for log in logs if not log.job.metadata.get("fork_parent"))
     workers = [log for log in logs if log is not main]
     again = [_later(log.path, 20.0) for log in workers]
-    log = merged_logs.merge([main, *workers, *again])
+    log = merged_program.merge([main, *workers, *again])
     made = derive.derive(log, requests.of_log(log, "DXT_POSIX", lambda _: True, None), lambda _: True, False)
     values = {key: estimate.value for key, estimate in made.keys.items()}
     assert (values["reader.read_threads"], values["reader.batch_size"], values["train.epochs"]) == (2, 8, 4)
@@ -112,7 +112,7 @@ def test_counters_alone_tell_less_and_less_surely(name: str, tmp_path: Path) -> 
     """Most facilities keep logs without traces."""
     logs = [log_reader.load(path)._replace(traced={}) for path in fidelity.logs(name)]
     whole = fidelity.character(name)
-    made = derive.derive(merged_logs.merge(logs), None, lambda _: True, is_forced=False)
+    made = derive.derive(merged_program.merge(logs), None, lambda _: True, is_forced=False)
     expected = PROGRAMS[name].truth
     keys = {"dataset.format", "dataset.files", "dataset.file_access", "train.epochs"} & set(expected)
     if name == "h5_patches":  # two ranks, half of one file twice, or all of it once: counters cannot say

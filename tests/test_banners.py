@@ -13,7 +13,7 @@ import pytest
 from msgspec import structs
 
 from dlio_hpc.analysis.log.analyze import log_file
-from dlio_hpc.analysis.page_cache_check import Outcome as Origin
+from dlio_hpc.analysis.storage_check import Outcome as Origin
 from dlio_hpc.analysis.study import file_system_pairs
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.base import units

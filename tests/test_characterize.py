@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc.analysis.log import merged_logs
+from dlio_hpc.analysis.log import merged_program
 from dlio_hpc.analysis.log.requests import Requests
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.config import workload
@@ -541,7 +541,7 @@ def test_forked_workers_count_as_the_process_they_came_from(tmp_path: Path) -> N
         logs.append(log_reader.load(_log(tmp_path / f"me_python_id7-{pid}_x.darshan", calls, ranks=1)))
     forked = [log._replace(job=log.job._replace(metadata={"fork_parent": parent}))
               for log, parent in zip(logs, ("", "10", "99"), strict=True)]  # fmt: skip
-    made = merged_logs.merge(forked)
+    made = merged_program.merge(forked)
     ranks = {made.names[int(row["id"])]: int(row["rank"]) for row in made.traced["DXT_POSIX"].files}
     assert ranks == {"/d/10.npz": 0, "/d/11.npz": 0, "/d/12.npz": 1}
     assert made.job.ranks == 2

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dlio_hpc.analysis.log import analyze, program_logs
-from dlio_hpc.analysis.log.program_logs import LogHead
+from dlio_hpc.analysis.log import analyze, logs_by_program
+from dlio_hpc.analysis.log.logs_by_program import LogHead
 from dlio_hpc.base.errors import Unexpected
 from dlio_hpc.darshan import log_files, log_reader
 from dlio_hpc.darshan.log import Log, LogJob
@@ -45,7 +45,7 @@ def _head(name: str, program: str, job: int = 7, ranks: int = 1, **changes: Any)
 
 
 def _grouped(heads: Iterable[LogHead]) -> list[list[str]]:
-    return sorted(sorted(head.pid or head.path.stem for head in group) for group in program_logs.groups(heads))
+    return sorted(sorted(head.pid or head.path.stem for head in group) for group in logs_by_program.groups(heads))
 
 
 def test_processes_of_one_script_in_one_job_are_one_program() -> None:
@@ -99,7 +99,7 @@ def test_a_program_with_mpi_is_alone() -> None:
     ],
 )
 def test_programs_have_short_names(program: str, name: str) -> None:
-    assert program_logs.short_name(program) == name
+    assert logs_by_program.short_name(program) == name
 
 
 def _rows(*paths: Path) -> list[ProgramRow]:

@@ -15,7 +15,7 @@ from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.reports import banner, dashboard, html_page, sparkline
 from dlio_hpc.reports.dashboard import Facility, Unread
 from dlio_hpc.reports.page import Board, Card, NightState, Page
-from dlio_hpc.verdict import baseline_comparison, baselines, history, standing
+from dlio_hpc.verdict import baseline_comparison, baselines, history, newest_jobs
 from tests import facilities, nights, studies
 from tests.conftest import Run
 
@@ -31,7 +31,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _page(archives: Path, now: str = NOW, site: str | None = None, since: str = "") -> Page:
     entries = history.entries(archives)
     listed = [entry for entry in entries if site in (None, entry.site) and entry.ended >= since]
-    rows = standing.of(archives, listed, entries)
+    rows = newest_jobs.of(archives, listed, entries)
     return dashboard.of_facility(Facility("archive", now, rows, len(listed), lambda _: ""))
 
 
@@ -82,7 +82,7 @@ def test_verdicts_are_those_of_compare(archives: Path, run: Run) -> None:
 
 
 def test_a_suite_is_judged_with_its_own_tolerance_and_criteria(archives: Path, run: Run) -> None:
-    (row,) = (row for row in standing.of(archives, *[history.entries(archives)] * 2) if row.name == "nightly")
+    (row,) = (row for row in newest_jobs.of(archives, *[history.entries(archives)] * 2) if row.name == "nightly")
     assert row.kind == "suite"
     first = run("dlio-hpc", "report", archives.parent / row.newest.study).out.splitlines()[0]
     assert first == f"Bad: {_cards(_page(archives))['nightly on local'].summary}"
@@ -117,7 +117,7 @@ def test_an_unknown_difference_is_called_unknown(archives: Path) -> None:
 
 def test_a_suite_whose_archive_is_gone_is_judged_like_a_job_and_says_so(archives: Path, tmp_path: Path) -> None:
     entries = [entry for entry in history.entries(archives) if entry.study.startswith("checkpoints")]
-    (row,) = standing.of(tmp_path, entries, entries)
+    (row,) = newest_jobs.of(tmp_path, entries, entries)
     assert (row.kind, row.suite) == ("unknown", None)
     assert row.note.startswith("judged without the criteria and tolerance of a suite: ")
     assert SUFFIX in row.note
@@ -161,10 +161,10 @@ def test_a_study_is_listed_and_not_judged(archives: Path, tmp_path: Path) -> Non
     facilities.archived(tmp_path / "tune-1", folder, LAST + 3)
     history.take_in(folder)
     entries = history.entries(folder)
-    (row,) = standing.of(folder, entries, entries)
+    (row,) = newest_jobs.of(folder, entries, entries)
     assert (row.kind, row.outcome) == ("study", None)
     known = history.entries(archives)
-    rows = [row, *standing.of(archives, known, known)]
+    rows = [row, *newest_jobs.of(archives, known, known)]
     shown = dashboard.of_facility(
         Facility("archive", nights.day(LAST + 3), rows, 1, lambda name: f"studies/{name}.html")
     )
@@ -225,7 +225,7 @@ def test_the_standing_has_the_verdict_of_judge(tmp_path: Path) -> None:
         history.enter(tmp_path, entry)
     entries = history.entries(tmp_path)
     baselines.accept(tmp_path, entries[0], "quiet", force=True)
-    (row,) = standing.of(tmp_path, entries, entries)
+    (row,) = newest_jobs.of(tmp_path, entries, entries)
     active = baselines.active(baselines.read(tmp_path))
     assert row.judgement == baseline_comparison.judge([entries[-1]], entries, active)
     assert (row.outcome, str(row.night)) == ("regression", units.utc(units.timestamp(entries[-1].ended))[:10])
@@ -243,7 +243,7 @@ def test_jobs_of_other_ranks_or_settings_have_rows_of_their_own(tmp_path: Path) 
     for entry in (before, structs.replace(failed, measurements=(lost,)), later):
         history.enter(tmp_path, entry)
     entries = history.entries(tmp_path)
-    rows = {row.name: row for row in standing.of(tmp_path, entries, entries)}
+    rows = {row.name: row for row in newest_jobs.of(tmp_path, entries, entries)}
     assert sorted(name.partition(", settings")[0] for name in rows) == [
         "cosmoflow, 2 x 4 ranks", "cosmoflow, 64 x 4 ranks",
     ]  # fmt: skip

@@ -19,9 +19,9 @@ from dlio_hpc.verdict import (
     history,
     history_database,
     history_entry,
+    newest_jobs,
     retention,
     run_groups,
-    standing,
     trend,
 )
 from dlio_hpc.verdict.baseline_comparison import Verdict
@@ -195,7 +195,7 @@ def test_monitoring_gets_a_night_at_a_time(study: list[Entry]) -> None:
 
 
 def test_the_standing_has_the_nights_of_a_study(study: list[Entry], tmp_path: Path) -> None:
-    (row,) = standing.of(tmp_path, study, study)
+    (row,) = newest_jobs.of(tmp_path, study, study)
     assert [entry.job for entry in row.jobs] == list(row.members) == JOBS
     assert row.newest.job == JOBS[-1]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc.analysis.log import merged_logs
+from dlio_hpc.analysis.log import merged_program
 from dlio_hpc.base import serialization
 from dlio_hpc.config import workload
 from dlio_hpc.darshan import log_reader, log_trust
@@ -31,7 +31,7 @@ def _logs(name: str, again: bool) -> list[Log]:
 
 @functools.cache
 def _dataset(name: str, again: bool) -> list[FileStats]:
-    return [file for file in file_stats.take(merged_logs.merge(_logs(name, again)))
+    return [file for file in file_stats.take(merged_program.merge(_logs(name, again)))
             if fnmatchcase(file.path, f"{record_logs.SCRATCH}/{name}/{PROGRAMS[name].data}")]  # fmt: skip
 
 

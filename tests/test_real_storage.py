@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from dlio_hpc.analysis.page_cache_check import LIMIT
+from dlio_hpc.analysis.storage_check import LIMIT
 from dlio_hpc.records import job_outcome
 from tests import file_servers
 from tests.conftest import Outcome, runner

@@ -21,9 +21,9 @@ def doctor(site: str | None, data: Path | None, runs: Path, as_json: bool) -> No
     Secrets are left out: of accounts and of variables such as DLIO_HPC_TOKEN it prints only that they are set. Read the
     output before you send it. To look for problems of a site, use dlio-hpc check.
     """
-    from dlio_hpc.reports import diagnosis
+    from dlio_hpc.reports import installation_report
 
-    parts = diagnosis.sections(site, data, runs)
+    parts = installation_report.sections(site, data, runs)
     if as_json:
         console.print_json({title: dict(facts) for title, facts in parts})
         return

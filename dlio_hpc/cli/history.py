@@ -193,8 +193,8 @@ def _dashboard(entries: "Sequence[Entry]", folder: Path, source: str, page: Path
     from dlio_hpc.base import units
     from dlio_hpc.reports import dashboard, site_pages
     from dlio_hpc.verdict import history as histories
-    from dlio_hpc.verdict import standing
+    from dlio_hpc.verdict import newest_jobs
 
-    rows = standing.of(folder, entries, histories.entries(folder))
+    rows = newest_jobs.of(folder, entries, histories.entries(folder))
     address = site_pages.addresses(page.parent)
     return dashboard.of_facility(dashboard.Facility(source, units.utc_now(), rows, len(entries), address))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import DlioError
 from dlio_hpc.config.reader_keys import sample_bytes_read
-from dlio_hpc.darshan import clock_alignment, log_trust, setup, worker_logs
+from dlio_hpc.darshan import clock_alignment, log_trust, run_logs, setup
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.darshan.log_verdict import Bytes, LogVerdict, Reason, decode_probe
 from dlio_hpc.dataset import dataset_folder, sample_index
@@ -53,7 +53,7 @@ def judge(directory: Path, plan: Plan, run: Run) -> LogVerdict:
         return LogVerdict(None, _no_log(directory, folder))
     path = logs[-1]
     try:
-        log = worker_logs.load(path)
+        log = run_logs.load(path)
     except DlioError as fault:
         return LogVerdict(path.name, faults=(Reason("unreadable", str(fault)),))
     result = _result(folder)

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from dlio_hpc.analysis.log import analyze, program_logs
+from dlio_hpc.analysis.log import analyze, logs_by_program
 from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.analysis.log.findings import Analysis, Operation
-from dlio_hpc.analysis.log.program_logs import LogHead
+from dlio_hpc.analysis.log.logs_by_program import LogHead
 from dlio_hpc.base.errors import DlioError, classified
 from dlio_hpc.darshan import log_reader
 from dlio_hpc.darshan.log import Log, LogJob
@@ -68,7 +68,7 @@ def rows(paths: Iterable[Path]) -> Iterator[ProgramRow]:
             yield _failed([path], None, fault)
         else:
             heads.setdefault(same, LogHead(path, job))  # a copy of a log must not count twice
-    for members in program_logs.groups(heads.values()):
+    for members in logs_by_program.groups(heads.values()):
         logs = [head.path for head in members]
         if len(logs) == 1 and logs[0] in early:
             yield early.pop(logs[0])
@@ -81,7 +81,7 @@ def rows(paths: Iterable[Path]) -> Iterator[ProgramRow]:
 
 def _failed(logs: Sequence[Path], job: LogJob | None, fault: Exception) -> ProgramRow:
     name, command, number = (
-        ("", "", None) if job is None else (program_logs.short_name(job.program), job.program, job.id)
+        ("", "", None) if job is None else (logs_by_program.short_name(job.program), job.program, job.id)
     )
     return ProgramRow(
         tuple(logs), name, command, number, None, None, None, None, None, None, False, None, "unreadable",
@@ -97,7 +97,7 @@ def _row(logs: Sequence[Log]) -> ProgramRow:
     read = analysis.read if analysis else None
     return ProgramRow(
         logs=tuple(log.path for log in logs),
-        name=program_logs.short_name(logs[0].job.program),
+        name=logs_by_program.short_name(logs[0].job.program),
         command=logs[0].job.program,
         job=job.id,
         processes=len(logs) if len(logs) > 1 else job.ranks,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from dlio_hpc.analysis import uneven_time
-from dlio_hpc.analysis.page_cache_check import Storage, judge
+from dlio_hpc.analysis.storage_check import Storage, judge
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import (
     ConfigError,

@@ -10,7 +10,7 @@ from dlio_hpc.analysis import timeline_reader
 from dlio_hpc.analysis.study import stragglers
 from dlio_hpc.analysis.study.stragglers import Throughput
 from dlio_hpc.base.errors import DlioError
-from dlio_hpc.darshan import worker_logs
+from dlio_hpc.darshan import run_logs
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunFiles
@@ -88,6 +88,6 @@ def _targets(job: JobOutcome, evidence: RunFiles) -> dict[str, float]:
     if layout is None or not layout.targets or evidence.log is None:
         return {}
     try:
-        return stragglers.by_target(worker_logs.load(evidence.log, trace=False), layout.targets)
+        return stragglers.by_target(run_logs.load(evidence.log, trace=False), layout.targets)
     except DlioError:
         return {}

@@ -13,8 +13,8 @@ from dlio_hpc.results.metrics import METRICS
 from dlio_hpc.verdict import group_names, regression, run_groups, trend
 from dlio_hpc.verdict.baseline_comparison import Verdict
 from dlio_hpc.verdict.history_entry import Entry
+from dlio_hpc.verdict.newest_jobs import Standing
 from dlio_hpc.verdict.run_groups import Group
-from dlio_hpc.verdict.standing import Standing
 
 # A suite that ran within this number of nights before the last one is expected every night.
 _EXPECTED = 7

@@ -18,7 +18,7 @@ from dlio_hpc.files import archive, rundir, whole_file
 from dlio_hpc.records import job_outcome, outcomes, study_outcome
 from dlio_hpc.reports import dashboard, examined_runs, html_page, job_page, judged_study, study_report
 from dlio_hpc.reports.dashboard import Address, Facility, Unread
-from dlio_hpc.verdict import history, standing
+from dlio_hpc.verdict import history, newest_jobs
 from dlio_hpc.verdict.history_entry import Entry
 
 INDEX, JOBS, STUDIES = "index.html", "jobs", "studies"
@@ -180,6 +180,6 @@ def _study_text(archives: Path, paths: Sequence[Path]) -> str:
 
 
 def _index(folder: Path, archives: Path, entries: Sequence[Entry], unread: Sequence[Unread]) -> str:
-    rows = standing.of(archives, entries, entries)
+    rows = newest_jobs.of(archives, entries, entries)
     facility = Facility(str(archives), units.utc_now(), rows, len(entries), addresses(folder), entries, unread)
     return html_page.render(dashboard.of_facility(facility), "")

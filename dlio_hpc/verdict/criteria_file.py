@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
 
-from dlio_hpc.analysis.page_cache_check import LIMIT
+from dlio_hpc.analysis.storage_check import LIMIT
 from dlio_hpc.base import serialization, units
 from dlio_hpc.config import shipped
 from dlio_hpc.config.workload import Workload

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct, structs
 
 from dlio_hpc.analysis import uneven_time
-from dlio_hpc.analysis.page_cache_check import Storage
+from dlio_hpc.analysis.storage_check import Storage
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.batch.schedulers.scheduler import State

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from dlio_hpc.analysis.page_cache_check import Outcome
+from dlio_hpc.analysis.storage_check import Outcome
 from dlio_hpc.analysis.study.disturbances import Repeat
 from dlio_hpc.base import units
 from dlio_hpc.plan import nights

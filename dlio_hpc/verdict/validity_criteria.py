@@ -5,7 +5,7 @@ measured.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dlio_hpc.analysis.page_cache_check import ENOUGH, Storage
+from dlio_hpc.analysis.storage_check import ENOUGH, Storage
 from dlio_hpc.base.errors import Incomplete, InvalidRun
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran, listed, runs_in_words

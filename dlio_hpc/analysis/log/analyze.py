@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlio_hpc.analysis import timeline_reader
-from dlio_hpc.analysis.log import io_load, merged_logs, picture_data, program_logs
+from dlio_hpc.analysis.log import io_load, logs_by_program, merged_program, picture_data
 from dlio_hpc.analysis.log.findings import Analysis
 from dlio_hpc.analysis.log.requests import Requests, of_log
 from dlio_hpc.analysis.log.summary import summarise
 from dlio_hpc.analysis.log.view import View
 from dlio_hpc.base.units import format_size
-from dlio_hpc.darshan import clock_alignment, log_reader, log_trust, worker_logs
+from dlio_hpc.darshan import clock_alignment, log_reader, log_trust, run_logs
 from dlio_hpc.darshan.log import Log, LogFault
 from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.plan.plan import Run
@@ -74,9 +74,9 @@ def logs_of_program(logs: Sequence[Log], only: str | None = None, step_s: float 
     """
     title = logs[0].path.name
     if len(logs) > 1:
-        title = f"{program_logs.short_name(logs[0].job.program) or title} ({len(logs)} logs)"
-    log, faults = merged_logs.merge(logs), [fault for log in logs for fault in _judged(log, len(logs) > 1)]
-    notes = [*program_logs.merging_notes([log.job for log in logs]), *_coarse_times(log)]
+        title = f"{logs_by_program.short_name(logs[0].job.program) or title} ({len(logs)} logs)"
+    log, faults = merged_program.merge(logs), [fault for log in logs for fault in _judged(log, len(logs) > 1)]
+    notes = [*logs_by_program.merging_notes([log.job for log in logs]), *_coarse_times(log)]
     examined = _examined(_Subject(title, log, faults, _matching(only), notes, None), None, step_s)
     if examined.view is not None or examined.analysis is None:
         return examined
@@ -105,7 +105,7 @@ def run(
     """
     subject = None
     if path is not None:
-        log = worker_logs.load(path)
+        log = run_logs.load(path)
         subject = _Subject(title, log, log_trust.judge(log, expected), _data_of(made), list(notes), timeline)
     if timeline is None:
         return _examined(subject, None, step_s) if subject else Examined(title, None, [], None, None, None, None)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from dlio_hpc.analysis.page_cache_check import Outcome
+from dlio_hpc.analysis.storage_check import Outcome
 from dlio_hpc.base.units import seconds_between
 from dlio_hpc.results.run_result import Disturbance, Summary
 

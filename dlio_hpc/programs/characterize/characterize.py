@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dlio_hpc.analysis.log import merged_logs, requests
+from dlio_hpc.analysis.log import merged_program, requests
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.base.units import format_size
 from dlio_hpc.darshan import log_reader, log_trust
@@ -50,7 +50,7 @@ def of_logs(
 ) -> Character:
     """Characterise the program that wrote these logs, which are already read. See load()."""
     faults = [fault for log in logs for fault in _judged(log)]
-    log = merged_logs.merge(logs)
+    log = merged_program.merge(logs)
 
     def wanted(path: str) -> bool:
         return only is None or re.search(only, path) is not None

@@ -9,9 +9,16 @@ from dlio_hpc.analysis.log.requests import Requests
 from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.config.dataset_keys import CSV_VALUE
 from dlio_hpc.darshan.log import NO_RECORDS, Log
-from dlio_hpc.programs.characterize import alternatives, candidates, fitting, from_counters, small_reads, training_check
-from dlio_hpc.programs.characterize.alternatives import Observed
+from dlio_hpc.programs.characterize import (
+    candidates,
+    fitting,
+    from_counters,
+    other_candidates,
+    small_reads,
+    training_check,
+)
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
+from dlio_hpc.programs.characterize.other_candidates import Observed
 from dlio_hpc.programs.characterize.traits import Traits
 from dlio_hpc.programs.files import (
     access_pattern,
@@ -94,7 +101,7 @@ def derive(
     made = _saved(subject, keys, pace)
     made = {**keys, **made}
     if observed is not None:
-        made |= alternatives.judged(made, observed, subject.kind.loads_files)
+        made |= other_candidates.judged(made, observed, subject.kind.loads_files)
     fitting.fit(made)
     return Derived(made, _sides(subject, made), roles, reasons, reads is not None)
 
@@ -186,7 +193,7 @@ def _observed(
     subject: _Subject, core: Reads, shown: list[Traits], pace: Pace, per_rank: access_pattern.Passes,
     threads: DerivedValue,
 ) -> Observed:  # fmt: skip
-    """Return what the log shows of the program, to be compared with alternatives. core: the reads of samples. shown:
+    """Return what the log shows of the program, to be compared with candidates. core: the reads of samples. shown:
     their traits. threads: derived number of threads.
     """
     return Observed(

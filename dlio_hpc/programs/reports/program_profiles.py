@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from dlio_hpc.analysis.log import analyze, program_logs
+from dlio_hpc.analysis.log import analyze, logs_by_program
 from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.base.errors import ConfigError, DlioError, Incomplete, InvalidRun
 from dlio_hpc.batch.job_record import unknown
@@ -130,7 +130,7 @@ def _of_logs(paths: list[Path], title: str, only: str | None) -> Profile:
             f"{title} has no I/O on files {chosen}; select the files with --only, such as --only '[.]h5$'"
         )
     profile = _of_examined(examined, title, "log", "", None)
-    return replace(profile, notes=(*program_logs.merging_notes([log.job for log in logs]), *profile.notes))
+    return replace(profile, notes=(*logs_by_program.merging_notes([log.job for log in logs]), *profile.notes))
 
 
 def _of_job(path: Path, run: str | None) -> Profile:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from dlio_hpc import __version__
-from dlio_hpc.analysis.log import program_logs
+from dlio_hpc.analysis.log import logs_by_program
 from dlio_hpc.base import units
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.characterize.evidence import DerivedValue
@@ -52,7 +52,7 @@ def text(value: str) -> str:
 
 def default_name(character: Character) -> str:
     """Return a name for the workload: that of the program's script or module, otherwise that of its executable."""
-    stem = program_logs.short_name(character.log.job.program)
+    stem = logs_by_program.short_name(character.log.job.program)
     return (
         "".join(letter if letter.isalnum() or letter in "_-" else "-" for letter in stem)[:60].strip("-") or "derived"
     )

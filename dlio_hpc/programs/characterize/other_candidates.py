@@ -1,6 +1,6 @@
-"""Alternatives to a derived workload: other chunks, samples, batches, threads and ways to load. The requests and the
-pace of each alternative are predicted and compared with the log. A derived value keeps its confidence only if the log
-tells it from its alternatives.
+"""Candidates other than the derived workload: other chunks, samples, batches, threads and ways to load. The requests
+and the pace of each candidate are predicted and compared with the log. A derived value keeps its confidence only if the
+log tells it from the other candidates.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class Observed(NamedTuple):
     shows_content: bool = False
 
 
-class Alternative(NamedTuple):
+class OtherCandidate(NamedTuple):
     """A workload that may have caused the log. name: what differs from the derived workload. values: keys that differ.
     If there are none, its requests are those of the derived workload.
     """
@@ -45,8 +45,8 @@ class Alternative(NamedTuple):
     values: Values
 
 
-class Rival(NamedTuple):
-    """The alternative that is hardest to tell from the derived workload. traits: names of the traits in which the two
+class NearestCandidate(NamedTuple):
+    """The candidate that is hardest to tell from the derived workload. traits: names of the traits in which the two
     differ. own, other: agreement with the log in these traits, from 0 to 1.
     """
 
@@ -57,7 +57,7 @@ class Rival(NamedTuple):
 
     @property
     def confidence(self) -> Confidence:
-        """Highest confidence in a value that this alternative does not have."""
+        """Highest confidence in a value that this candidate does not have."""
         margin = self.own - self.other
         return "high" if margin >= CERTAIN else "medium" if margin >= LIKELY else "low"
 
@@ -75,7 +75,7 @@ _PHRASES = {
 
 
 def judged(keys: Mapping[str, DerivedValue], observed: Observed, loads_files: bool) -> dict[str, DerivedValue]:
-    """Return the keys whose confidence the alternatives lower or explain. loads_files: whether a library loads whole
+    """Return the keys whose confidence other candidates lower or explain. loads_files: whether a library loads whole
     files.
     """
     made: dict[str, DerivedValue] = {}
@@ -86,7 +86,7 @@ def judged(keys: Mapping[str, DerivedValue], observed: Observed, loads_files: bo
         (("reader.read_threads",), _threads(keys)),
         (("reader.load",), _loads(keys)),
     ):
-        best, known = rival(keys, others, observed), {**keys, **made}
+        best, known = nearest(keys, others, observed), {**keys, **made}
         if best is None:
             continue
         # Other batches are better evidence for the size of a batch than other samples.
@@ -95,33 +95,35 @@ def judged(keys: Mapping[str, DerivedValue], observed: Observed, loads_files: bo
     return made
 
 
-def _weighed(value: DerivedValue, best: Rival) -> DerivedValue:
+def _weighed(value: DerivedValue, best: NearestCandidate) -> DerivedValue:
     if value.confidence in ("unknown", "low"):
         return value
     return value._replace(confidence=weaker(value.confidence, best.confidence), evidence=f"{value.evidence}; {best}")
 
 
-def rival(keys: Mapping[str, DerivedValue], others: Sequence[Alternative], observed: Observed) -> Rival | None:
-    """Return the alternative that is hardest to tell from the derived workload. Return None if none of them is a valid
+def nearest(
+    keys: Mapping[str, DerivedValue], others: Sequence[OtherCandidate], observed: Observed
+) -> NearestCandidate | None:
+    """Return the candidate that is hardest to tell from the derived workload. Return None if none of them is a valid
     workload, or if the derived workload is not.
     """
     base = {name: value.value for name, value in keys.items()}
     own = _agreements(base, observed)
     if not own:
         return None
-    rivals = [
-        _rival(other.name, own, agreements)
+    compared = [
+        _compared(other.name, own, agreements)
         for other in others
         if (agreements := _agreements({**base, **other.values}, observed) if other.values else own)
     ]
-    return min(rivals, key=lambda rival: rival.own - rival.other, default=None)
+    return min(compared, key=lambda nearest: nearest.own - nearest.other, default=None)
 
 
-def _rival(name: str, own: Mapping[str, float], other: Mapping[str, float]) -> Rival:
+def _compared(name: str, own: Mapping[str, float], other: Mapping[str, float]) -> NearestCandidate:
     common = [trait for trait in own if trait in other and abs(own[trait] - other[trait]) >= ALIKE]
     common.sort(key=lambda trait: other[trait] - own[trait])
     mean = [sum(values[trait] for trait in common) / max(len(common), 1) for values in (own, other)]
-    return Rival(name, tuple(common), mean[0], mean[1])
+    return NearestCandidate(name, tuple(common), mean[0], mean[1])
 
 
 def _agreements(values: Values, observed: Observed) -> dict[str, float]:
@@ -146,45 +148,45 @@ def _alike(a: float, b: float) -> float:
     return min(a, b) / max(a, b) if max(a, b) else 1.0
 
 
-def _samples(keys: Mapping[str, DerivedValue], loads_files: bool) -> list[Alternative]:
-    """Return alternatives to the size and the number of samples."""
+def _samples(keys: Mapping[str, DerivedValue], loads_files: bool) -> list[OtherCandidate]:
+    """Return other candidates for the size and the number of samples."""
     if "dataset.sample.bytes" not in keys:
         return []  # rows of text, whose sizes vary
     size, count, batch = (keys[name].value for name in _SAMPLE)
     chunk = keys["dataset.chunk"].value if "dataset.chunk" in keys else None
     others = []
     if batch == 1 and not loads_files:
-        others.append(Alternative("a step that reads several samples in a request", {}))
+        others.append(OtherCandidate("a step that reads several samples in a request", {}))
     if batch == count > 1 and not loads_files:
         values = dict(zip(_SAMPLE, (size * count, 1, 1), strict=True)) | {"dataset.arrays": [size] * count}
-        others.append(Alternative("arrays of one sample in a file", values))
+        others.append(OtherCandidate("arrays of one sample in a file", values))
     if size > 1 and (keys["dataset.format"].value == "npz" or chunk is not None or not loads_files):
         arrays = [(array + 1) // 2 for array in keys["dataset.arrays"].value] if "dataset.arrays" in keys else []
         halves = dict(zip(_SAMPLE, (sum(arrays) or size // 2, count * 2, batch * 2), strict=True))
         halves |= {"dataset.arrays": arrays} if arrays else {}
-        others.append(Alternative("samples of half the size", halves))
+        others.append(OtherCandidate("samples of half the size", halves))
     return others
 
 
-def _batches(keys: Mapping[str, DerivedValue]) -> list[Alternative]:
+def _batches(keys: Mapping[str, DerivedValue]) -> list[OtherCandidate]:
     batch = keys["reader.batch_size"].value
     sizes = [size for size in (2 * batch, batch // 2) if size]
-    return [Alternative(f"batches of {size:,}", {"reader.batch_size": size}) for size in sizes]
+    return [OtherCandidate(f"batches of {size:,}", {"reader.batch_size": size}) for size in sizes]
 
 
-def _chunks(keys: Mapping[str, DerivedValue]) -> list[Alternative]:
+def _chunks(keys: Mapping[str, DerivedValue]) -> list[OtherCandidate]:
     if "dataset.chunk" not in keys or keys["dataset.chunk"].value is None:
         return []
-    return [Alternative("contiguous data", {"dataset.chunk": None})]
+    return [OtherCandidate("contiguous data", {"dataset.chunk": None})]
 
 
-def _threads(keys: Mapping[str, DerivedValue]) -> list[Alternative]:
+def _threads(keys: Mapping[str, DerivedValue]) -> list[OtherCandidate]:
     threads = keys["reader.read_threads"].value
     counts = [count for count in (2 * threads, threads // 2) if count]
-    return [Alternative(f"{count} threads", {"reader.read_threads": count}) for count in counts]
+    return [OtherCandidate(f"{count} threads", {"reader.read_threads": count}) for count in counts]
 
 
-def _loads(keys: Mapping[str, DerivedValue]) -> list[Alternative]:
+def _loads(keys: Mapping[str, DerivedValue]) -> list[OtherCandidate]:
     if keys["reader.load"].value == "memory":
-        return [Alternative("data that are read on demand", {"reader.load": "on_demand"})]
-    return [Alternative("data that are kept in memory", {"reader.load": "memory"})]
+        return [OtherCandidate("data that are read on demand", {"reader.load": "on_demand"})]
+    return [OtherCandidate("data that are kept in memory", {"reader.load": "memory"})]

@@ -13,8 +13,8 @@ from unittest.mock import Mock
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc.analysis import page_cache_check
-from dlio_hpc.analysis.page_cache_check import Storage
+from dlio_hpc.analysis import storage_check
+from dlio_hpc.analysis.storage_check import Storage
 from dlio_hpc.config import reader_keys, site, workload
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.core import cache_facts, client_counters, page_cache, procfs, run_file_systems
@@ -59,7 +59,7 @@ def _result(kind: str, *epochs: dict[str, Any], memory: int | None = None, size:
 def _judge(
     kind: str, *epochs: dict[str, Any], memory: int | None = None, size: int = 256 * MIB, **reader: Any
 ) -> Storage:
-    return page_cache_check.judge(_run(**reader), _result(kind, *epochs, memory=memory, size=size))
+    return storage_check.judge(_run(**reader), _result(kind, *epochs, memory=memory, size=size))
 
 
 def test_the_kernels_count_decides_on_local_disks() -> None:
@@ -73,7 +73,7 @@ def test_the_kernels_count_decides_on_local_disks() -> None:
 def test_darshans_count_stands_beside_it_wherever_a_run_is_shown() -> None:
     result = _result("ext4", {"storage_bytes_read": 256 * MIB})
     assert RunOutcome(_run(), None, None, None).storage is None
-    assert RunOutcome(_run(), result, None, LogVerdict(None, "it is gone")).storage == page_cache_check.judge(
+    assert RunOutcome(_run(), result, None, LogVerdict(None, "it is gone")).storage == storage_check.judge(
         _run(), result
     )
     verdict = RunOutcome(_run(), result, None, LogVerdict("a.darshan", bytes=Bytes(255 * MIB, 256 * MIB, None))).storage
@@ -137,7 +137,7 @@ def test_more_than_memory_holds_may_lie_on_a_local_disk_of_an_unknown_client() -
         ("ceph", ["fsc"], "unknown"), ("0x1234", [], "unknown"), ("gpfs", ["sparse"], "unknown"),
     ):  # fmt: skip
         result = replace(_result(kind, asked, memory=100 * MIB, size=1000 * MIB), cache_facts=facts)
-        assert page_cache_check.judge(_run(), result).outcome() == outcome, kind
+        assert storage_check.judge(_run(), result).outcome() == outcome, kind
 
 
 def test_ceph_fuse_reads_from_storage_with_o_direct_and_is_asked_otherwise() -> None:
@@ -189,7 +189,7 @@ def _with_passes(kind: str, passes: dict[str, Any], facts: tuple[str, ...] = (),
     made = _result("ext4", {"storage_bytes_read": 256 * MIB})
     summary = studies.summary(1.0, evaluation=evaluation)
     result = replace(made, summary=summary, evaluation_file_system=kind, evaluation_cache_facts=list(facts))
-    return page_cache_check.judge(replace(work, evaluation=work), result)
+    return storage_check.judge(replace(work, evaluation=work), result)
 
 
 def test_evaluation_passes_are_held_against_their_own_file_system() -> None:
@@ -222,7 +222,7 @@ def test_a_loop_device_is_only_as_good_as_the_disks_below_it() -> None:
     ):  # fmt: skip
         for direct in (False, True):
             result = replace(_result("xfs", {**counts, "client_bytes_read": below}), cache_facts=facts)
-            assert page_cache_check.judge(_run(direct=direct), result).outcome() == outcome, facts
+            assert storage_check.judge(_run(direct=direct), result).outcome() == outcome, facts
 
 
 def test_disks_that_delivered_less_than_the_kernel_counted_prove_memory() -> None:
@@ -247,7 +247,7 @@ def test_fewer_bytes_of_compressed_files_are_not_bytes_from_memory() -> None:
 
         def judged(direct: bool = False, fact: str = fact, **changes: Any) -> Storage:
             result = replace(_result("btrfs", {**counts, **changes}), cache_facts=[fact])
-            return page_cache_check.judge(_run(direct=direct), result)
+            return storage_check.judge(_run(direct=direct), result)
 
         assert judged().outcome() == "storage"
         assert judged(direct=True).outcome() == "storage", "which O_DIRECT does not prove, but its pages do"
@@ -268,7 +268,7 @@ def test_a_run_that_is_faster_than_the_probe_is_in_doubt_unless_its_bytes_were_c
         )
         plain = ProbeRate("sequential", "loop", 1 << 20, 10**9, 1.0, 1000.0)
         probe = StorageProbe("2026-01-01T00:00:00Z", 4, [plain, replace(plain, tool="fio-3.33", MBps=9000.0)])
-        return page_cache_check.judge(_run(direct=True), result, None, probe)
+        return storage_check.judge(_run(direct=True), result, None, probe)
 
     assert judged("gpfs", 0.9).outcome() == "storage"
     assert judged("gpfs", 0.7).outcome() == "unknown"
@@ -318,7 +318,7 @@ def test_a_memory_limit_of_the_job_does_not_limit_the_page_cache() -> None:
     asked = {"bytes_read": 1000 * MIB}
     result = _result("gpfs", asked, memory=100 * MIB, size=1000 * MIB)
     for physical, outcome in ((100 * MIB, "storage"), (2000 * MIB, "unknown")):
-        assert page_cache_check.judge(_run(), replace(result, physical_memory_bytes=physical)).outcome() == outcome
+        assert storage_check.judge(_run(), replace(result, physical_memory_bytes=physical)).outcome() == outcome
 
 
 def test_epochs_that_read_nothing_prove_nothing_and_spoil_nothing() -> None:
@@ -374,21 +374,21 @@ def _restored(**counts: Any) -> RestoreSummary:
 def test_checkpoints_that_are_read_come_from_storage_or_memory(
     kind: str, keys: dict[str, Any], counts: dict[str, Any], cached: float | None
 ) -> None:
-    verdict = page_cache_check._restored(_with_checkpoints(**keys), _result(kind), _restored(**counts))
+    verdict = storage_check._restored(_with_checkpoints(**keys), _result(kind), _restored(**counts))
     assert (verdict.name, verdict.asked, verdict.cached) == ("the checkpoints that were read", 100 * MIB, cached)
 
 
 def test_advice_on_checkpoints_is_given_only_if_they_came_from_memory() -> None:
     run, good = _with_checkpoints(), {"storage_bytes_read": 256 * MIB}
-    samples = [page_cache_check.judge(run, _result(kind, {})).advice for kind in ("ext4", "ceph")]
+    samples = [storage_check.judge(run, _result(kind, {})).advice for kind in ("ext4", "ceph")]
     assert {advice[0] for advice in samples} == {"-S reader.direct=true (O_DIRECT)"}, "epochs of unknown origin"
     result = _result("ext4", good)
     epochs = [
-        page_cache_check._epoch(run, result, result.epochs[0]),
-        page_cache_check._restored(run, result, _restored()),
+        storage_check._epoch(run, result, result.epochs[0]),
+        storage_check._restored(run, result, _restored()),
     ]
-    assert list(page_cache_check._advice(run, result, epochs)) == ["-S checkpoint.direct=true (O_DIRECT)"]
-    on_two = list(page_cache_check._advice(run, replace(result, nodes=2), epochs))
+    assert list(storage_check._advice(run, result, epochs)) == ["-S checkpoint.direct=true (O_DIRECT)"]
+    on_two = list(storage_check._advice(run, replace(result, nodes=2), epochs))
     assert on_two[1] == "-S checkpoint.reorder=1 (each node reads what another node wrote)"
 
 
@@ -701,7 +701,7 @@ def test_what_is_mounted_during_the_run_is_a_fact(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(filesystem, "of", lambda _, later=later: later)
         assert run_file_systems.fields(made, 4, before)["cache_facts"] == facts, "a loop device had no direct I/O then"
     result = replace(_result("ext4", {"storage_bytes_read": 256 * MIB}), cache_facts=[storage_proofs.MOVED])
-    assert page_cache_check.judge(_run(direct=True), result).outcome() == "unknown"
+    assert storage_check.judge(_run(direct=True), result).outcome() == "unknown"
 
 
 def test_disks_that_count_nothing_prove_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from dlio_hpc.base.errors import ConfigError
-from dlio_hpc.darshan import process_logs
+from dlio_hpc.darshan import joined_records
 from dlio_hpc.darshan.log import Log
 
 # <user>_<exe>_id<job>-<pid>_<date>.darshan
@@ -33,8 +33,8 @@ def merge(logs: Sequence[Log]) -> Log:
         job=job,
         modules={name: module for log in logs for name, module in log.modules.items()},
         names={number: path for log in logs for number, path in log.names.items()},
-        counted=process_logs.counted(parts),
-        traced=process_logs.traced(parts, job.started),
+        counted=joined_records.counted(parts),
+        traced=joined_records.traced(parts, job.started),
         faults=[fault for log in logs for fault in log.faults],
         heat={},
     )

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc.programs.characterize import alternatives, candidates
-from dlio_hpc.programs.characterize.alternatives import Observed
+from dlio_hpc.programs.characterize import candidates, other_candidates
 from dlio_hpc.programs.characterize.evidence import DerivedValue
+from dlio_hpc.programs.characterize.other_candidates import Observed
 
 _KEYS = {
     "dataset.format": "raw", "dataset.file_access": "multi", "dataset.files": 8, "dataset.samples_per_file": 32,
@@ -35,12 +35,12 @@ def _observed(changes: Mapping[str, Any], **others: Any) -> Observed:
 
 
 def _confidence(changes: Mapping[str, Any], key: str, loads_files: bool = False, **others: Any) -> str:
-    made = alternatives.judged(_derived(changes), _observed(changes, **others), loads_files)
+    made = other_candidates.judged(_derived(changes), _observed(changes, **others), loads_files)
     return made[key].confidence
 
 
 def test_values_that_a_log_shows_keep_their_confidence() -> None:
-    made = alternatives.judged(_derived({}), _observed({}), False)
+    made = other_candidates.judged(_derived({}), _observed({}), False)
     assert {value.confidence for value in made.values()} == {"high"}
     assert set(made) == {
         "dataset.sample.bytes", "dataset.samples_per_file", "reader.batch_size", "reader.read_threads", "reader.load",
@@ -63,7 +63,7 @@ def test_an_archive_may_hold_several_samples() -> None:
 
 
 def test_a_request_may_hold_a_batch() -> None:
-    made = alternatives.judged(_derived({"reader.batch_size": 1}), _observed({"reader.batch_size": 1}), False)
+    made = other_candidates.judged(_derived({"reader.batch_size": 1}), _observed({"reader.batch_size": 1}), False)
     assert made["dataset.sample.bytes"].confidence == "low"
     assert "a step that reads several samples in a request" in made["dataset.sample.bytes"].evidence
 
@@ -78,7 +78,7 @@ def test_other_batches_read_other_bytes_in_a_step() -> None:
     """Without steps, no batch is told from another."""
     shown = _observed({})
     for step_bytes in (None, 1.41 * (shown.step_bytes or 0)):
-        made = alternatives.judged(_derived({}), shown._replace(step_bytes=step_bytes), False)
+        made = other_candidates.judged(_derived({}), shown._replace(step_bytes=step_bytes), False)
         assert made["reader.batch_size"].confidence == "low"
 
 
@@ -114,11 +114,11 @@ def test_passes_and_time_tell_memory_from_demand(
 
 def test_an_invalid_workload_has_no_alternatives() -> None:
     """Values that are not allowed together are corrected later (fitting.py). Nothing is said about them here."""
-    assert alternatives.judged(_derived({"dataset.arrays": [1, 2]}), _observed({}), False) == {}
+    assert other_candidates.judged(_derived({"dataset.arrays": [1, 2]}), _observed({}), False) == {}
 
 
 def test_low_confidence_stays() -> None:
     keys = {key: value._replace(confidence="low") for key, value in _derived({}).items()}
-    made = alternatives.judged(keys, _observed({}), False)
+    made = other_candidates.judged(keys, _observed({}), False)
     assert {value.confidence for value in made.values()} == {"low"}
     assert made["reader.batch_size"].evidence == "seen"

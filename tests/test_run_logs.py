@@ -12,7 +12,7 @@ from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Train, Workload
 from dlio_hpc.core import darshan_workers
-from dlio_hpc.darshan import log_trust, worker_logs
+from dlio_hpc.darshan import log_trust, run_logs
 from dlio_hpc.dataset import rank_shares
 from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.files import rundir
@@ -37,7 +37,7 @@ def _logs(folder: Path) -> Path:
 
 
 def test_workers_belong_to_their_ranks(tmp_path: Path) -> None:
-    log = worker_logs.load(_logs(tmp_path))
+    log = run_logs.load(_logs(tmp_path))
     assert (log.workers, log.job.ranks, log.faults) == (2, 2, [])
     records = log.counted["POSIX"]
     rows = {(log.names[number], rank): read for number, rank, read in records[["id", "rank", "BYTES_READ"]].tolist()}
@@ -49,7 +49,7 @@ def test_workers_belong_to_their_ranks(tmp_path: Path) -> None:
 
 
 def test_every_worker_must_have_left_a_log(tmp_path: Path) -> None:
-    log = worker_logs.load(_logs(tmp_path))
+    log = run_logs.load(_logs(tmp_path))
     (fault,) = log_trust.judge(log, log_trust.Expected(2, workers=3))
     assert str(fault).startswith("workers missing: 2 of 3 worker processes left a log")
     assert not log_trust.has_whole_counters([fault])
@@ -58,7 +58,7 @@ def test_every_worker_must_have_left_a_log(tmp_path: Path) -> None:
 def test_a_worker_log_of_several_processes_is_a_fault(tmp_path: Path) -> None:
     path = _logs(tmp_path)
     darshanlog.write(tmp_path / rundir.WORKERS / "rank-1-epoch-1-worker-1.darshan", 2, [], started=_STARTED)
-    assert [fault.name for fault in worker_logs.load(path).faults] == ["rank count"]
+    assert [fault.name for fault in run_logs.load(path).faults] == ["rank count"]
 
 
 def _workload(**keys: object) -> Workload:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from dlio_hpc.darshan import log_reader, process_logs
+from dlio_hpc.darshan import joined_records, log_reader
 from dlio_hpc.darshan.log import Log, LogFault, Module
 from dlio_hpc.files import rundir
 
@@ -23,13 +23,13 @@ def load(path: Path, trace: bool = True) -> Log:
     workers = [(log_reader.load(file, trace), int(match[1])) for file, match in names.items() if match is not None]
     if not workers:
         return log
-    parts: list[process_logs.Part] = [(log, None), *workers]
+    parts: list[joined_records.Part] = [(log, None), *workers]
     logs = [part for part, _ in parts]
     return log._replace(
         modules=_modules(logs),
         names={number: name for part in logs for number, name in part.names.items()},
-        counted=process_logs.counted(parts),
-        traced=process_logs.traced(parts, log.job.started),
+        counted=joined_records.counted(parts),
+        traced=joined_records.traced(parts, log.job.started),
         faults=[*log.faults, *(fault for part, _ in workers for fault in _faults(part))],
         heat={},
         workers=len(workers),
