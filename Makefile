@@ -20,7 +20,7 @@ install:
 	umask 022 && '$(PREFIX)/lib/dlio-hpc/bin/python' -m pip install --disable-pip-version-check '.$(EXTRAS)'
 	'$(PREFIX)/lib/dlio-hpc/bin/python' -m dlio_hpc install-site '$(PREFIX)' $(SITE)
 
-# The everyday tests (tests/tiers.py): all that need no jobs, and a few jobs for each promise. Six minutes on two cores.
+# The everyday tests (tests/support/tiers.py): all that need no jobs, and a few jobs for each promise. Six minutes on two cores.
 test: $(VENV)/test.stamp
 	$(PYTEST) -m everyday
 
@@ -29,9 +29,9 @@ test-all: $(VENV)/test.stamp
 	$(PYTEST)
 
 # Verdicts on cached data, held against the counters of real servers and disks: all ways to read on GlusterFS, CephFS, xfs,
-# btrfs, overlay, bindfs and SSHFS. Needs root, and the Debian packages that tests/file_servers.py names.
+# btrfs, overlay, bindfs and SSHFS. Needs root, and the Debian packages that tests/support/file_servers.py names.
 test-real: $(VENV)/test.stamp
-	$(BIN)/python -m pytest --real -s tests/test_real_storage.py
+	$(BIN)/python -m pytest --real -s tests/files/test_real_storage.py
 
 # The tests that failed in the last run, one at a time.
 test-failed: $(VENV)/test.stamp
@@ -56,7 +56,7 @@ docs: $(VENV)/docs.stamp
 
 # FAULTS passes options: make faults FAULTS='--count 500 --seed 3'.
 faults: $(VENV)/test.stamp
-	$(BIN)/python -m tests.faults $(FAULTS)
+	$(BIN)/python -m tests.support.faults $(FAULTS)
 
 # Draws the pictures of the documentation again, from a job and a study on this computer.
 pictures: $(VENV)/test.stamp
@@ -64,7 +64,7 @@ pictures: $(VENV)/test.stamp
 
 # Records the rendered job scripts again. Review the difference before you commit it.
 regold: $(VENV)/test.stamp
-	$(BIN)/python -m pytest --regold tests/test_jobscript.py
+	$(BIN)/python -m pytest --regold tests/batch/test_jobscript.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info dlio-data dlio-runs

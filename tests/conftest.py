@@ -18,11 +18,11 @@ import pytest
 from dlio_hpc.cli import command_line
 from dlio_hpc.config import defaults
 from dlio_hpc.core import leftovers
-from tests import tiers
+from tests.support import tiers
 
 if TYPE_CHECKING:
-    from tests import brokers
-    from tests.cluster import Cluster
+    from tests.support import brokers
+    from tests.support.cluster import Cluster
 
 BIN = Path(sys.executable).parent
 
@@ -111,7 +111,9 @@ def _tier(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     commands = tiers.started()
     if commands and not tiers.is_heavy(request.node):
-        pytest.fail(f"needs a marker (job, cluster, strace, browser; see tests/tiers.py): it starts {commands[0]}")
+        pytest.fail(
+            f"needs a marker (job, cluster, strace, browser; see tests/support/tiers.py): it starts {commands[0]}"
+        )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -133,7 +135,7 @@ def _clear_node() -> Iterator[None]:
 @pytest.fixture
 def foreign() -> Iterator[None]:
     """Segments of others lie in /dev/shm during the test, and still lie there at its end."""
-    from tests import node_files
+    from tests.support import node_files
 
     with node_files.foreign_segments():
         yield
@@ -208,8 +210,8 @@ def _set_environment(variables: dict[str, str]) -> None:
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Cluster]":
-    from tests import cluster
-    from tests.cluster import Cluster
+    from tests.support import cluster
+    from tests.support.cluster import Cluster
 
     if why := cluster.missing():
         assert not os.environ.get("CI"), f"CI runs these tests: {why}"
@@ -223,7 +225,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Cluster]":
 @pytest.fixture(scope="session")
 def real_flux(tmp_path_factory: pytest.TempPathFactory) -> Iterator["brokers.Brokers | None"]:
     """Return a real Flux where DLIO_HPC_FLUX names one; None otherwise: tests have a stand-in."""
-    from tests import brokers
+    from tests.support import brokers
 
     if brokers.PREFIX is None:
         yield None
@@ -245,7 +247,7 @@ def boxed(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., tuple[str, ...]]]:
     """Return a function from keys of a container to the options of a submission whose ranks run in an image."""
-    from tests import boxed_ranks
+    from tests.support import boxed_ranks
 
     yield from boxed_ranks.prepared(request.param, tmp_path, monkeypatch.setenv)
 

@@ -15,8 +15,8 @@ from dlio_hpc.verdict import acceptance, performance_criteria
 from dlio_hpc.verdict.criteria_file import Criterion
 from dlio_hpc.verdict.criterion_result import Check
 from dlio_hpc.verdict.history_entry import Entry
-from tests import nights
 from tests.bench.study_rates import Noise
+from tests.support import nights
 
 _TRUTH = 1000.0
 # True scaling efficiency. It is below 1, so that a limit can be above it.

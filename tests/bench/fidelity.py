@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from dlio_hpc.programs.similarity import similarity
 from dlio_hpc.programs.similarity.request_distance import Distance
 from dlio_hpc.programs.similarity.similarity import MatrixRow, Similarity
-from tests.fidelity import APPLICATIONS, PROGRAMS, Pair, files, of_application, of_program
+from tests.support.fidelity import APPLICATIONS, PROGRAMS, Pair, files, of_application, of_program
 
 _DIFFERENT = "candle", "frnn"
 

@@ -12,8 +12,8 @@ from dlio_hpc.core.distributions import STARTED
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.train import train
-from tests import planning
 from tests.bench.table import ROUNDS, row
+from tests.support import planning
 
 BATCHES, AHEAD = (1, 8, 64, 1024), (0, 2, 8)
 GOALS = {(1, 0): "8 us", (1, 2): "12 us"}

@@ -17,8 +17,8 @@ from dlio_hpc.base import serialization
 from dlio_hpc.batch import jobscript
 from dlio_hpc.config import site, workload
 from dlio_hpc.files import rundir
-from tests import planning
 from tests.bench.table import heading, row, seconds
+from tests.support import planning
 
 RANKS, STEPS, ROUNDS = (1, 2, 4, 8), 100, 3
 SHARING = 4

@@ -17,8 +17,8 @@ from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.dataset.sample_order import Order
-from tests import written
 from tests.bench.table import ROUNDS, compare
+from tests.support import written
 
 FILES, PER_FILE, BATCH = 16, 16, 4
 BYTES = Sample(bytes=Size(1 << 20))

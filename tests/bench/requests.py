@@ -28,8 +28,8 @@ from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.dataset.sample_layout import SampleLayout
 from dlio_hpc.dataset.sample_order import Order
-from tests import rings, written
 from tests.bench.table import ROUNDS, row
+from tests.support import rings, written
 
 KIB, MIB = 1 << 10, 1 << 20
 

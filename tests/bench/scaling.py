@@ -15,8 +15,8 @@ from typing import NamedTuple
 from dlio_hpc.base import serialization, units
 from dlio_hpc.config import site, workload
 from dlio_hpc.plan import plan, site_limits
-from tests import planning
 from tests.bench.table import row, seconds
+from tests.support import planning
 
 NODES, PPN, STEPS = 2048, 4, 1000
 FEW = 128  # fewer nodes theta does not give
@@ -84,7 +84,7 @@ def _plans(folder: Path, nodes: int) -> None:
 
 def _merge(folder: Path, nodes: int) -> float:
     """Return the seconds of the merge. They do not include making the recordings."""
-    from tests import recordings
+    from tests.support import recordings
 
     made = planned(folder, "slurm", nodes)
     merged = recordings.merged(made)

@@ -17,9 +17,9 @@ from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.results import run_result
-from tests import planning, written
 from tests.bench.requests import KIB, MIB, Case, Ranks, bare
 from tests.bench.table import heading, row
+from tests.support import planning, written
 
 RANKS, EPOCHS, ROUNDS = 2, 9, 5
 CASES = (

@@ -19,8 +19,8 @@ from dlio_hpc.analysis.study import best_setting, file_system_pairs, replicates,
 from dlio_hpc.analysis.study.best_setting import Comparison
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.plan.study import Study
-from tests import studies
 from tests.bench import parallel
+from tests.support import studies
 
 Array = np.ndarray[Any, Any]
 # Number of noise-only simulations for a critical value. The reports use more; fewer change critical values by some

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from tests.bench.table import row, seconds
-from tests.standins import darshanlog
-from tests.standins.darshanlog import Traced
+from tests.support.standins import darshanlog
+from tests.support.standins.darshanlog import Traced
 
 BIN = Path(sys.executable).parent
 RANKS, FILES = 4, 10

@@ -39,7 +39,7 @@ def of_sides(report: StudyReport) -> Iterator[Picture]:
     if report.effects:
         title = "Two file systems, pair by pair"
         with canvas.style():
-            figure, caption = effects(report.outcome.study, report.effects, title)
+            figure, caption = pairs_plot(report.outcome.study, report.effects, title)
         yield Picture("sides", title, caption, figure, True)
 
 
@@ -88,12 +88,12 @@ def _of_part(report: StudyReport, part: Part, finding: Finding, title: str) -> I
             measurement for measurement in report.outcome.measured if measurement.point == finding.points[0].point
         ]
         with canvas.style():
-            yield "repeats", "Repeats", *repeats(finding, measured, whose, title + "Repeats")
+            yield "repeats", "Repeats", *repeats_plot(finding, measured, whose, title + "Repeats")
     if finding.scalings:
         heading = f"{finding.scalings[0].kind.capitalize()} scaling"
         named = [(setting(scaling), scaling) for scaling in finding.scalings]
         with canvas.style():
-            yield "scaling", heading, *scaling(named, whose, title + heading)
+            yield "scaling", heading, *scaling_plot(named, whose, title + heading)
 
 
 def together(report: StudyReport) -> Iterator[Picture]:
@@ -104,11 +104,13 @@ def together(report: StudyReport) -> Iterator[Picture]:
         return
     named = [(f"{finding.part}: {setting(curve)}", curve) for finding, curve in scaling]
     with canvas.style():
-        figure, caption = scaling(named, f"{study.study} on {study.site.name}, {study.created}", "Scaling of all parts")
+        figure, caption = scaling_plot(
+            named, f"{study.study} on {study.site.name}, {study.created}", "Scaling of all parts"
+        )
     yield Picture("scaling", "Scaling of all parts", caption, figure, True)
 
 
-def effects(study: Study, results: tuple[PairedEffect, ...], title: str) -> tuple[Figure, str]:
+def pairs_plot(study: Study, results: tuple[PairedEffect, ...], title: str) -> tuple[Figure, str]:
     """Draw a row of ratios B / A for each setting, the first setting at the top. B is better where the ratio is above
     1. Return the figure and its caption.
     """
@@ -137,7 +139,7 @@ def effects(study: Study, results: tuple[PairedEffect, ...], title: str) -> tupl
     return figure, " ".join([ab_rows.verdict(study, results), legend, *ab_rows.noise(results)])
 
 
-def repeats(finding: Finding, measured: Sequence[Measured], whose: str, title: str) -> tuple[Figure, str]:
+def repeats_plot(finding: Finding, measured: Sequence[Measured], whose: str, title: str) -> tuple[Figure, str]:
     """Draw a dot per repeat, in the order of the rounds. measured: measurements of the only point of the part. whose:
     source of the data, which the picture shows.
     """
@@ -158,7 +160,7 @@ def repeats(finding: Finding, measured: Sequence[Measured], whose: str, title: s
     )
 
 
-def scaling(named: list[tuple[str, Scaling]], whose: str, title: str) -> tuple[Figure, str]:
+def scaling_plot(named: list[tuple[str, Scaling]], whose: str, title: str) -> tuple[Figure, str]:
     """Draw the speed-up and, below it, the efficiency, each with the line of linear scaling. The x axis shows numbers
     of ranks if all curves start at the same number. Otherwise, it shows multiples of each curve's smallest number of
     ranks. named: label and scaling of each curve.

@@ -1,0 +1,889 @@
+"""Typical mistakes of users, and the message that each must give: where it is, what was found, and what would do.
+
+A row has a name, a command, and the parts that its output must have. The table is a benchmark of friendliness: if a
+message is not good enough, the program changes, and not the row. A new key or option brings its typical mistake.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+import pytest
+
+from dlio_hpc.config import site, workload
+from tests.conftest import runner
+from tests.support import planning, recordings
+
+Files = Mapping[str, str | bytes]
+
+
+class Mistake(NamedTuple):
+    """A command and what it must say. says: parts of the output. files: contents by name, in the folder of the command.
+    code: exit code, as in docs/reference/exit-codes.md.
+    """
+
+    name: str
+    command: str
+    says: tuple[str, ...]
+    files: Files = MappingProxyType({})
+    code: int = 2
+
+
+W = "name: w\ndataset: {format: npz, files: 8, samples_per_file: 4, sample: {bytes: 64 KiB}}\n"
+SITE = "name: mine\nscheduler: slurm\nlauncher: {kind: srun, command: srun}\nranks_per_node: 4\nwalltime: 1:00:00\n"
+STUDY = "name: s\nworkload: demo\nparts:\n  a:\n    sweep: {reader.read_threads: [1, 2]}\n"
+DEMO, DRY = "dlio-submit demo -s local --dry-run ", "dlio-submit w.yaml -s local --dry-run"
+MACHINE = "dlio-submit demo -s perlmutter -d . --dry-run "
+OWN = "dlio-submit demo -s site.yaml -d . --dry-run"
+WHOLE = "use a whole number of at least 1"
+NPZ = b"PK\x05\x06" + bytes(18)
+
+
+def _w(text: str) -> Files:
+    return {"w.yaml": text}
+
+
+def _site(text: str) -> Files:
+    return {"site.yaml": SITE + text}
+
+
+def _criteria(text: str) -> Files:
+    return {"c.yaml": f"name: c\ncriteria:\n  io: {{{text}}}\n"}
+
+
+NAMES = (
+    Mistake(
+        "workload misspelt", "dlio-submit cosmflow", ("no workload 'cosmflow'", "did you mean 'cosmoflow'?", "demo")
+    ),
+    Mistake("workload in capitals", "dlio-submit Demo", ("no workload 'Demo'", "did you mean 'demo'?")),
+    Mistake("study as a workload", "dlio-submit fig11", ("'fig11'", "did you mean the study 'fig11'?")),
+    Mistake("study misspelt", "dlio-submit --study fig1l", ("no study 'fig1l'", "did you mean 'fig1", "fig11")),
+    Mistake("suite misspelt", "dlio-submit --suite nightyl", ("no suite 'nightyl'", "did you mean 'nightly'?")),
+    Mistake("site misspelt", "dlio-submit demo -s perlmuter", ("no site 'perlmuter'", "did you mean 'perlmutter'?")),
+    Mistake("verb misspelt", "dlio-hpc sumbit demo", ("'sumbit'", "did you mean 'submit'?", "--help")),
+    Mistake("study as a verb", "dlio-hpc fig11", ("'fig11'", "did you mean 'dlio-hpc submit --study fig11'?")),
+    Mistake("workload as a verb", "dlio-hpc cosmoflow", ("did you mean 'dlio-hpc submit cosmoflow'?",)),
+    Mistake("option misspelt", "dlio-submit demo --dryrun", ("'--dryrun'", "'--dry-run'")),
+    Mistake("option of srun", "dlio-submit demo --ntasks 4", ("'--ntasks'", "did you mean '--ppn'?")),
+    Mistake("option of sbatch", "dlio-submit demo --partition debug", ("did you mean '--queue'?",)),
+    Mistake("nothing to measure", "dlio-submit -s local", ("give a WORKLOAD", "--study NAME", "--suite NAME")),
+    Mistake("workload and suite", "dlio-submit demo --suite nightly", ("demo and nightly", "give a WORKLOAD, or")),
+    Mistake("two workloads", "dlio-submit demo cosmoflow", ("cosmoflow",)),
+    Mistake("schema misspelt", "dlio-hpc schema workloads", ("found 'workloads'", "did you mean 'workload'?", "site")),
+    Mistake("shell that is not known", "dlio-hpc completion csh", ("found 'csh'", "use one of: bash, zsh, fish")),
+    Mistake("workload to print", "dlio-hpc workloads demmo", ("no workload 'demmo'", "did you mean 'demo'?")),
+    Mistake(
+        "profile of a publication", "dlio-hpc similarity theta_8_nodes:fnn x", ("no profile 'fnn'", "ffn", "climate")
+    ),
+)
+
+OVERRIDES = (
+    Mistake("no =", DEMO + "-S reader.batch_size", ("-S reader.batch_size: write key=value",)),
+    Mistake("no value", DEMO + "-S reader.batch_size=", ("-S reader.batch_size=: write key=value",)),
+    Mistake("colon for =", DEMO + "-S reader.batch_size:4", ("-S reader.batch_size:4: write key=value",)),
+    Mistake(
+        "text for a number", DEMO + "-S reader.batch_size=four", (f"reader.batch_size: found text 'four'; {WHOLE}",)
+    ),
+    Mistake("number in quotes", DEMO + """-S 'reader.batch_size="4"'""", (f"found text '4'; {WHOLE}",)),
+    Mistake("zero", DEMO + "-S reader.batch_size=0", (f"reader.batch_size: found 0; {WHOLE}",)),
+    Mistake("negative", DEMO + "-S dataset.files=-8", (f"dataset.files: found -8; {WHOLE}",)),
+    Mistake("fraction", DEMO + "-S reader.batch_size=2.5", (f"reader.batch_size: found 2.5; {WHOLE}",)),
+    Mistake("null", DEMO + "-S reader.batch_size=null", (f"reader.batch_size: found null (empty); {WHOLE}",)),
+    Mistake("too large", DEMO + "-S train.epochs=99999999999999999", (f"{WHOLE} and at most 2^53",)),
+    Mistake(
+        "over the limit",
+        DEMO + "-S dataset.compression=gzip -S dataset.level=10",
+        ("dataset.level: found 10; use a whole number from 0 to 9 or null",),
+    ),
+    Mistake("number for text", DEMO + "-S name=7", ("name: found 7; use text",)),
+    Mistake("yes", DEMO + "-S reader.direct=yes", ("reader.direct: found text 'yes'; use true or false",)),
+    Mistake("number for true", DEMO + "-S reader.shard=1", ("reader.shard: found 1; use true or false",)),
+    Mistake(
+        "list for a number",
+        DEMO + "-S reader.batch_size=[1,2]",
+        (
+            f"found the list [1, 2]; {WHOLE}",
+            "to measure several values: -P reader.batch_size=1,2",
+        ),
+    ),
+    Mistake(
+        "-S for -P",
+        DEMO + "-S reader.batch_size=1,2",
+        (
+            f"found text '1,2'; {WHOLE}",
+            "to measure several values: -P reader.batch_size=1,2",
+        ),
+    ),
+    Mistake("number for a section", DEMO + "-S reader=4", ("reader: found 4; use a mapping with keys such as loader",)),
+    Mistake("key below a value", DEMO + "-S reader.batch_size.max=4", ("reader.batch_size has a value and no keys",)),
+    Mistake(
+        "unit of a size",
+        DEMO + "-S reader.transfer_size=1MiBB",
+        ("reader.transfer_size: found '1MiBB'; use a size such as 4096, 256KiB or 1.5 GB",),
+    ),
+    Mistake("negative size", DEMO + "-S reader.transfer_size=-1MiB", ("found '-1MiB'; use a size such as",)),
+    Mistake(
+        "unit of a time",
+        DEMO + "-S 'compute.time=5 parsecs'",
+        (
+            "compute.time",
+            "found '5 parsecs'; use a duration such as 0.25, 250ms or 2min",
+        ),
+    ),
+    Mistake("negative time", DEMO + "-S compute.time=-1", ("compute.time", "found -1; use a duration such as")),
+    Mistake(
+        "format misspelt",
+        DEMO + "-S dataset.format=hdf",
+        ("dataset.format: found 'hdf'; did you mean 'hdf5'? use one of: tfrecord, hdf5, npz",),
+    ),
+    Mistake("loader by its library", DEMO + "-S reader.loader=torch", ("did you mean 'pytorch'?", "native")),
+    Mistake("mode that does not exist", DEMO + "-S reader.mode=fast", ("found 'fast'; use one of: posix, framework",)),
+    Mistake("plural", DEMO + "-S reader.transfer_sizes=1MiB", ("'transfer_sizes'; did you mean 'transfer_size'?",)),
+    Mistake("key without its section", DEMO + "-S batch_size=8", ("'batch_size'; did you mean 'reader.batch_size'",)),
+    Mistake(
+        "key of another section",
+        DEMO + "-S train.shuffle=true",
+        ("train: unknown key", "did you mean 'reader.shuffle'"),
+    ),
+    Mistake(
+        "key of dlio_benchmark",
+        DEMO + "-S dataset.num_files_train=8",
+        ("'num_files_train'", "known keys: format, files"),
+    ),
+    Mistake("key of the site", DEMO + "-S layout.stripe_count=8", ("'layout'; did you mean 'site.layout'?",)),
+    Mistake("section site misspelt", DEMO + "-S sites.depth=2", ("'sites'; did you mean 'site'?",)),
+    Mistake("key of the site misspelt", DEMO + "-S site.ranks_per_nodes=2", ("did you mean 'ranks_per_node'?",)),
+    Mistake("nodes as a key", DEMO + "-S nodes=4", ("'nodes'; did you mean the option --nodes?",)),
+    Mistake(
+        "bracket that is not closed",
+        DEMO + "-S 'dataset.sample.shape=[512, 512'",
+        ("-S dataset.sample.shape=[512, 512: not valid YAML: a list is not closed",),
+    ),
+    Mistake(
+        "name of an auxiliary file",
+        DEMO + "-S 'dataset.auxiliary_files=[{name: a/b, bytes: 1}]'",
+        ("dataset.auxiliary_files[0].name: found text 'a/b'; use a name of letters, digits",),
+    ),
+    Mistake(
+        "gzip for raw",
+        DEMO + "-S dataset.compression=gzip -S dataset.format=raw",
+        (
+            "with -S dataset.compression=gzip -S dataset.format=raw",
+            "compression: gzip needs format: hdf5",
+            "not raw",
+        ),
+    ),
+    Mistake("chunk for npz", DEMO + "-S dataset.chunk=64KiB", ("chunk is for HDF5; format: npz", "leave chunk null")),
+    Mistake(
+        "direct in framework mode", DEMO + "-S reader.direct=true -S reader.mode=framework", ("needs mode: posix",)
+    ),
+    Mistake("columns of npz", DEMO + "-S dataset.columns=[float32]", ("columns", "format: parquet", "leave both null")),
+    Mistake("fork for native", DEMO + "-S reader.multiprocessing_context=spawn", ("needs loader: pytorch",)),
+    Mistake(
+        "ZeRO 2",
+        "dlio-submit llama3_8b -s local --dry-run -S checkpoint.zero=2",
+        ("checkpoint.zero: found 2; use one of: 0, 1, 3, null",),
+    ),
+    Mistake(
+        "model misspelt",
+        "dlio-submit llama3_8b -s local --dry-run -S checkpoint.model=llama3_7b",
+        (
+            "checkpoint.model: found 'llama3_7b'; did you mean 'llama3_",
+            "one of llama3_8b, llama3_70b",
+            "or a mapping",
+        ),
+    ),
+    Mistake(
+        "more memory than there is",
+        DEMO + "-S reader.resize=64TiB",
+        (
+            "note: the batches that the ranks of a node hold take 5 PiB of memory, but this computer has",
+            "reader.resize",
+        ),
+        code=0,
+    ),
+    Mistake(
+        "fewer ranks than the model",
+        "dlio-submit llama3_8b -s local --dry-run --ppn 3",
+        ("note: checkpoint.model: 3 of the 8 ranks of checkpoint.parallelism write their part",),
+        code=0,
+    ),
+)
+
+SWEEPS = (
+    Mistake("no =", DEMO + "-P reader.read_threads", ("-P reader.read_threads: write key=value,value,...",)),
+    Mistake("key misspelt", DEMO + "-P reader.read_thread=1,2", ("'read_thread'; did you mean 'read_threads'?",)),
+    Mistake("no section", DEMO + "-P read_threads=1,2", ("did you mean 'reader.read_threads'?",)),
+    Mistake(
+        "text for a number",
+        DEMO + "-P reader.read_threads=1,two",
+        (f"reader.read_threads=two: reader.read_threads: found text 'two'; {WHOLE}",),
+    ),
+    Mistake(
+        "range backwards",
+        DEMO + "-P reader.read_threads=8..1",
+        ("8..1 never ends; write the smaller value first: 1..8",),
+    ),
+    Mistake(
+        "factor of 1", DEMO + "-P reader.read_threads=1..8*1", ("1..8*1 never ends; a factor (*) must be above 1",)
+    ),
+    Mistake(
+        "range from 0 with a factor", DEMO + "-P compute.time=0..8*2", ("0..8*2", "the first value must be above 0")
+    ),
+    Mistake("range of another program", DEMO + "-P reader.read_threads=1:4", ("'1:4'", "write a range as 1..4")),
+    Mistake("a value is missing", DEMO + "-P reader.read_threads=1,,2", ("1,,2: not valid YAML: a value is missing",)),
+    Mistake("value given twice", DEMO + "-P reader.read_threads=1,1", ("read_threads=1: the value is given twice",)),
+    Mistake(
+        "key given twice",
+        DEMO + "-P reader.read_threads=1 -P reader.read_threads=2",
+        ("give all its values in one list",),
+    ),
+    Mistake(
+        "-P and -S",
+        DEMO + "-S reader.read_threads=2 -P reader.read_threads=1,2",
+        ("-S reader.read_threads: -P", "leave -S out"),
+    ),
+    Mistake("key of the site", DEMO + "-P site.depth=1,2", ("-P site.depth=1,2", "set the value with -S")),
+    Mistake(
+        "--zip of two lengths",
+        DEMO + "--zip -P reader.read_threads=1,2 -P reader.batch_size=1,2,4",
+        ("--zip needs lists of equal length: reader.read_threads has 2, reader.batch_size has 3",),
+    ),
+    Mistake("--zip alone", DEMO + "--zip", ("--zip needs at least two options -P",)),
+    Mistake("--weak alone", DEMO + "--weak", ("--weak needs several values of --nodes or --ppn",)),
+    Mistake("--full alone", DEMO + "--full", ("--full needs --study or --suite",)),
+    Mistake(
+        "-P for a study",
+        "dlio-submit --study fig11 -s local --dry-run -P reader.read_threads=1,2",
+        ("change a copy of the file",),
+    ),
+)
+
+OPTIONS = (
+    Mistake("no nodes", DEMO + "-N 0", ("'--nodes': found 0; use whole numbers of at least 1, such as 4",)),
+    Mistake("nodes in letters", DEMO + "-N two", ("'--nodes': found text 'two'; use whole numbers",)),
+    Mistake("range of nodes", DEMO + "-N 1:4", ("'1:4'", "write a range as 1..4")),
+    Mistake("half a rank", DEMO + "--ppn 2.5", ("'--ppn': found 2.5; use whole numbers of at least 1",)),
+    Mistake("minutes over 59", DEMO + "-t 1:75", ("'--time': found '1:75'; use a time limit such as 30 (minutes)",)),
+    Mistake("no time", DEMO + "-t 0", ("'--time': found '0'; use a time limit between a second and a year",)),
+    Mistake("half a repeat", DEMO + "--repeat 2.5", ("'--repeat': found '2.5'; use a whole number of at least 1",)),
+    Mistake(
+        "nights without their unit",
+        DEMO + "--nights 3 --every 24",
+        ("'--every': found '24'; give the unit, such as 24h",),
+    ),
+    Mistake("a change in percent", "dlio-hpc estimate demo --detect 5", ("found '5'; use a share such as 90% or 0.9",)),
+    Mistake("a power of no change", "dlio-hpc estimate demo --power 90%", ("--power: it belongs to --detect", "5%")),
+    Mistake("a time between one night", DEMO + "--every 24h", ("--every", "give --nights 2 or more")),
+    Mistake("no repeat", DEMO + "--repeat 0", ("'--repeat': found '0'; use a whole number of at least 1",)),
+    Mistake("size in words", DEMO + "--dataset-size big", ("'--dataset-size': found 'big'; use a size such as 4096",)),
+    Mistake("size below a sample", DEMO + "--dataset-size 1KiB", ("1 KiB is less than one sample, which has 1 MiB",)),
+    Mistake("--generate", DEMO + "--generate yes", ("found 'yes'; use one of: auto, separate, only, never",)),
+    Mistake("nodes of a laptop", DEMO + "-N 4", ("--nodes 4: site local allows at most 1 per job",)),
+    Mistake(
+        "nodes over the queue",
+        MACHINE + "-A m1 -N 64",
+        ("--nodes 64: queue debug of site perlmutter allows at most 8 per job; use --queue regular",),
+    ),
+    Mistake(
+        "time over the queue",
+        MACHINE + "-A m1 -t 2h",
+        ("--time 2:00:00: queue debug", "at most 0:30:00", "--queue regular"),
+    ),
+    Mistake(
+        "queue misspelt",
+        MACHINE + "-A m1 -q regualr",
+        (
+            "note: the profile of site perlmutter does not list queue regualr; did you mean 'regular'?",
+            "known queues: debug",
+        ),
+        code=0,
+    ),
+    Mistake("no account", MACHINE, ("site perlmutter requires an account: --account NAME", "DLIO_HPC_ACCOUNT=NAME")),
+    Mistake("no data folder", "dlio-submit demo -s perlmutter -A m1 --dry-run", ("$PSCRATCH/dlio-data", "use --data")),
+    Mistake(
+        "option for the batch system", DEMO + "-J hold", ("--job-option: 'hold' must begin with -", "--constraint=cpu")
+    ),
+    Mistake(
+        "more CPUs than a node has",
+        MACHINE + "-A m1 --ppn 4 -S site.depth=128",
+        ("--ppn 4", "has 256 per node", "site.depth=N"),
+    ),
+    Mistake("--ab of one folder", DEMO + "--ab data data", ("--ab", "are the same folder")),
+    Mistake(
+        "--ab and --data", DEMO + "--ab a b -d c", ("--ab already names the folders for datasets; leave --data out",)
+    ),
+    Mistake("data folder is a file", DEMO + "-d data", ("'--data': Directory 'data' is a file",), {"data": ""}),
+    Mistake("data folder is a URL", DEMO + "-d s3://bucket", ("s3://bucket is a URL", "mount that storage")),
+    Mistake(
+        "data folder on a file system without files",
+        "dlio-submit demo -s local -d /proc/x",
+        (
+            "--data /proc/x: cannot create files in /proc",
+            "choose another folder",
+        ),
+        code=6,
+    ),
+    Mistake(
+        "archives that cannot be written",
+        "dlio-submit demo -s local -d data --archive /proc/x --wait",
+        ("--archive /proc/x: cannot create files in /proc", "choose another folder"),
+        code=6,
+    ),
+    Mistake(
+        "runs that cannot be written",
+        "dlio-submit demo -s local -d data -o /proc/x --wait",
+        ("--runs /proc/x: cannot create files in /proc", "choose another folder"),
+        code=6,
+    ),
+    Mistake(
+        "JUnit file that cannot be written",
+        "dlio-submit demo -s local -d data --wait --junit /proc/x/cases.xml",
+        ("cannot write /proc/x/cases.xml",),
+        code=6,
+    ),
+    Mistake(
+        "no launcher",
+        "dlio-submit demo -s local -d data -S site.launcher.command=nompi",
+        (
+            "nompi was not found",
+            "pip install mpi4py mpich",
+            "launcher.command",
+        ),
+        code=6,
+    ),
+    Mistake(
+        "no Darshan",
+        DEMO + "--darshan",
+        ("site local sets no libdarshan.so", "-S site.darshan=/PATH/lib/libdarshan.so"),
+    ),
+    Mistake(
+        "no TensorFlow to profile", DEMO + "--tf-profile", ("add -S reader.loader=tensorflow, or omit --tf-profile",)
+    ),
+    Mistake(
+        "no space",
+        "dlio-hpc check demo -s local -d . --no-launch -S dataset.files=1000000000 -S train.steps=1",
+        (
+            "fault  space",
+            "needs 3.8 PiB, but",
+            "choose another --data or a smaller --dataset-size",
+        ),
+    ),
+    Mistake(
+        "layout on a file system that is not Lustre",
+        "dlio-hpc check demo -s local -d . --no-launch -S site.layout.stripe_count=4",
+        ("layout", "is not Lustre"),
+        code=0,
+    ),
+    Mistake(
+        "missing option",
+        "dlio-hpc datasize unet3d_h100 -N 8 --ppn 8",
+        ("'--memory': Memory of a node, such as 512GiB",),
+    ),
+    Mistake("resume what does not exist", "dlio-submit --resume nosuch", ("no job or study 'nosuch' in dlio-runs",)),
+    Mistake(
+        "resume with other options", "dlio-submit --resume nosuch -N 2", ("--nodes: --resume continues the study",)
+    ),
+    Mistake("after what does not exist", "dlio-submit demo -s local --after nosuch", ("no job or study 'nosuch'",)),
+)
+
+YAML = (
+    Mistake("absent", "dlio-submit mine.yaml", ("cannot read mine.yaml: No such file or directory",)),
+    Mistake("empty", DRY, ("w.yaml: found null (empty); use a mapping with keys such as name, dataset",), _w("")),
+    Mistake("comments alone", DRY, ("w.yaml: found null (empty); use a mapping",), _w("# name: w\n")),
+    Mistake(
+        "not text",
+        DRY,
+        ("cannot read w.yaml: it is not a text file in UTF-8 (byte 0 is 0x89)",),
+        {"w.yaml": b"\x89HDF\r\n"},
+    ),
+    Mistake("zeros", DRY, ("w.yaml", "not valid YAML"), {"w.yaml": bytes(64)}),
+    Mistake("folder", DRY, ("cannot read w.yaml: Is a directory",), {"w.yaml/x": ""}),
+    Mistake(
+        "tab",
+        DRY,
+        ("w.yaml, line 3: not valid YAML: a tab", "indent with blanks"),
+        _w("name: w\ndataset:\n\tformat: npz\n"),
+    ),
+    Mistake(
+        "indentation",
+        DRY,
+        ("w.yaml, line 4: not valid YAML", "indent the keys"),
+        _w("name: w\ndataset:\n  format: npz\n   files: 8\n"),
+    ),
+    Mistake(
+        "less indentation",
+        DRY,
+        ("w.yaml, line 4: not valid YAML", "indent the keys"),
+        _w("name: w\ndataset:\n    format: npz\n  files: 8\n"),
+    ),
+    Mistake(
+        "colon in text",
+        DRY,
+        ("w.yaml, line 1: not valid YAML", "quote text that contains ': '"),
+        _w("name: w: x\n" + W),
+    ),
+    Mistake("quotation mark", DRY, ("w.yaml, line", "a quotation mark is not closed"), _w('name: "w\n' + W)),
+    Mistake(
+        "list that is not closed", DRY, ("w.yaml, line", "a list is not closed"), _w(W + "reader: {columns: [a, b}\n")
+    ),
+    Mistake("key given twice", DRY, ("w.yaml, line 3: key 'name' is given twice",), _w(W + "name: v\n")),
+    Mistake("list of keys", DRY, ("w.yaml: found the list [{name: w}]; use a mapping",), _w("- name: w\n")),
+    Mistake("prose", DRY, ("w.yaml: found text 'hello'; use a mapping",), _w("hello\n")),
+    Mistake(
+        "no name", DRY, ("w.yaml: key 'name' is missing; add it, such as name: mine",), _w(W.replace("name: w\n", ""))
+    ),
+    Mistake(
+        "no dataset",
+        DRY,
+        ("w.yaml: key 'dataset' is missing", "dataset: {format: npz", "checkpoint.writes"),
+        _w("name: w\n"),
+    ),
+    Mistake(
+        "no format",
+        DRY,
+        ("w.yaml, line 2: dataset: key 'format' is missing", "tfrecord, hdf5"),
+        _w(W.replace("format: npz, ", "")),
+    ),
+    Mistake(
+        "no files",
+        DRY,
+        ("dataset: key 'files' is missing; add it, such as files: 64",),
+        _w(W.replace("files: 8, ", "")),
+    ),
+    Mistake(
+        "no size of a sample",
+        DRY,
+        ("key 'sample' is missing", "sample: {bytes: 150 KiB}"),
+        _w(W.replace(", sample: {bytes: 64 KiB}", "")),
+    ),
+    Mistake(
+        "Parquet without columns",
+        DRY,
+        (
+            "w.yaml: dataset: key 'columns' is missing",
+            "columns: [{name: label, dtype: int8}",
+        ),
+        _w("name: w\ndataset: {format: parquet, files: 8, samples_per_file: 4}\n"),
+    ),
+    Mistake(
+        "type of a column",
+        DRY,
+        ("dataset.columns[0].dtype: found 'float'; did you mean 'float", "int8, uint8"),
+        _w("name: w\ndataset: {format: parquet, files: 8, samples_per_file: 4, columns: [{dtype: float}]}\n"),
+    ),
+    Mistake(
+        "size of a sample",
+        DRY,
+        ("dataset.sample: found text '64 KiB'; use a mapping, such as {bytes: 150 KiB}",),
+        _w(W.replace("{bytes: 64 KiB}", "64 KiB")),
+    ),
+    Mistake(
+        "shape in text",
+        DRY,
+        ("dataset.sample.shape: found text '512x512'; use a list", "such as [512, 512]"),
+        _w(W.replace("bytes: 64 KiB", "shape: 512x512")),
+    ),
+    Mistake(
+        "type of values",
+        DRY,
+        ("dataset.sample.dtype: found 'float'; did you mean 'float",),
+        _w(W.replace("bytes: 64 KiB", "shape: [4], dtype: float")),
+    ),
+    Mistake(
+        "empty section", DRY, ("w.yaml, line 2: dataset: found null (empty); use a mapping",), _w("name: w\ndataset:\n")
+    ),
+    Mistake(
+        "text for a section",
+        DRY,
+        ("w.yaml, line 3: reader: found text 'fast'; use a mapping",),
+        _w(W + "reader: fast\n"),
+    ),
+    Mistake(
+        "list for a section",
+        DRY,
+        ("reader: found the list [{batch_size: 4}]; use a mapping",),
+        _w(W + "reader:\n  - batch_size: 4\n"),
+    ),
+    Mistake(
+        "mapping for a list",
+        DRY,
+        ("dataset.arrays: found the mapping {image: 64 KiB}; use a list of 2 to 64",),
+        _w(W.replace("sample: {bytes", "arrays: {image").replace("}}", "}, sample: {bytes: 64 KiB}}")),
+    ),
+    Mistake(
+        "no blank after a colon",
+        DRY,
+        ("found text 'batch_size:4'", "write a blank after the colon: batch_size: 4"),
+        _w(W + "reader:\n  batch_size:4\n"),
+    ),
+    Mistake(
+        "true for a number",
+        DRY,
+        (f"w.yaml, line 4: reader.batch_size: found true; {WHOLE}",),
+        _w(W + "reader:\n  batch_size: true\n"),
+    ),
+    Mistake(
+        "key in another section",
+        DRY,
+        ("w.yaml, line 2: dataset: unknown key 'batch_size'; did you mean 'reader.batch_size'",),
+        _w(W.replace("files", "batch_size: 4, files")),
+    ),
+    Mistake(
+        "section misspelt",
+        DRY,
+        ("w.yaml, line 3: unknown key 'readers'; did you mean 'reader'?",),
+        _w(W + "readers: {batch_size: 4}\n"),
+    ),
+    Mistake(
+        "number as a key", DRY, ("reader: found the key 4; known keys: loader",), _w(W + "reader: {4: batch_size}\n")
+    ),
+    Mistake(
+        "site as a workload", "dlio-submit site.yaml", ("site.yaml is a site profile; give it with --site",), _site("")
+    ),
+    Mistake(
+        "study as a workload", "dlio-submit s.yaml", ("s.yaml is a study; give it with --study",), {"s.yaml": STUDY}
+    ),
+    Mistake("workload as a site", "dlio-submit demo -s w.yaml", ("w.yaml is a workload; give it as WORKLOAD",), _w(W)),
+    Mistake(
+        "workload of dlio_benchmark",
+        DRY,
+        ("w.yaml is a workload of dlio_benchmark; give it as dlio:./w.yaml",),
+        _w("model: {name: unet3d}\nframework: pytorch\ndataset: {format: npz}\n"),
+    ),
+    Mistake(
+        "launcher of a site",
+        OWN + " -S site.launcher.kind=mpirun",
+        ("launcher.kind: found 'mpirun'; use one of: mpiexec",),
+        _site(""),
+    ),
+    Mistake(
+        "limit of a queue",
+        OWN,
+        (f"site.yaml, line 6: queues.debug.nodes: found text 'many'; {WHOLE}",),
+        _site("queues: {debug: {nodes: many}}\n"),
+    ),
+    Mistake(
+        "walltimes of a queue",
+        OWN,
+        ("queues.debug.walltime", "each of its keys must be a whole number"),
+        _site("queues: {debug: {walltime: {few: 1:00:00}}}\n"),
+    ),
+    Mistake(
+        "setup in one line",
+        OWN,
+        ("site.yaml, line 6: setup: found text 'module load python'; use a list", "such as [module"),
+        _site("setup: module load python\n"),
+    ),
+    Mistake(
+        "variable with a number",
+        OWN,
+        ("environment.OMP_NUM_THREADS: found 1; use text",),
+        _site("environment: {OMP_NUM_THREADS: 1}\n"),
+    ),
+    Mistake(
+        "part of a study",
+        "dlio-submit --study s.yaml -s local",
+        ("s.yaml, line 5: parts.a: unknown key 'sweeps'; did you mean 'sweep'?",),
+        {"s.yaml": STUDY.replace("sweep", "sweeps")},
+    ),
+    Mistake(
+        "value in a study",
+        "dlio-submit --study s.yaml -s local",
+        (f"parts.a.set: reader.batch_size: found text 'four'; {WHOLE}",),
+        {"s.yaml": STUDY.replace("    sweep", "    set: {reader.batch_size: four}\n    sweep")},
+    ),
+    Mistake(
+        "study without parts",
+        "dlio-submit --study s.yaml -s local",
+        ("s.yaml: parts: a study needs at least one",),
+        {"s.yaml": "name: s\nworkload: demo\nparts: {}\n"},
+    ),
+    Mistake(
+        "workload of a study",
+        "dlio-submit --study s.yaml -s local",
+        ("no workload 'dem'", "did you mean 'demo'?"),
+        {"s.yaml": STUDY.replace("demo", "dem")},
+    ),
+)
+
+EXISTING = (
+    Mistake("no folder", DEMO + "-d nosuchdir --existing '*.npz'", ("--data", "nosuchdir: the folder does not exist")),
+    Mistake(
+        "no match",
+        DEMO + "-d data --existing '*.npz'",
+        ("--existing *.npz: no file below", "relative to --data"),
+        {"data/a.npy": ""},
+    ),
+    Mistake(
+        "other format",
+        DEMO + "-d data --existing '*.npz'",
+        ("a.npz is not an npz file", "set dataset.format"),
+        {"data/a.npz": "hello"},
+    ),
+    Mistake(
+        "file that is not an image",
+        DEMO + "-d data --existing '*.jpg' -S dataset.format=raw",
+        ("a.jpg is not an image: it begins with 68656c6c6f", "choose a pattern that leaves it out"),
+        {"data/a.jpg": "hello"},
+    ),
+    Mistake(
+        "empty file",
+        DEMO + "-d data --existing '*' -S dataset.format=raw",
+        ("a.bin is empty; choose a pattern",),
+        {"data/a.bin": ""},
+    ),
+    Mistake(
+        "several arrays",
+        DEMO + "-d . --existing '*.h5' -S dataset.format=hdf5",
+        ("two.h5", "images, labels", "dataset.existing.array"),
+    ),
+    Mistake(
+        "array misspelt",
+        DEMO + "-d . --existing '*.h5' -S dataset.format=hdf5 -S dataset.existing.array=image",
+        ("two.h5", "image", "images, labels"),
+    ),
+    Mistake(
+        "absolute pattern",
+        DEMO + "-d . --existing '/data/*.npz'",
+        ("'/data/*.npz' must be a path relative to the data directory",),
+    ),
+    Mistake(
+        "compressed records",
+        DEMO + "-d data --existing '*' -S dataset.format=tfrecord",
+        ("a.tfrecord is compressed with gzip",),
+        {"data/a.tfrecord": b"\x1f\x8b\x08\x00aaaaaaaaaaaa"},
+    ),
+    Mistake(
+        "format without a scan",
+        DEMO + "-d data --existing '*' -S dataset.format=csv",
+        ("files of format: csv cannot be read", "raw"),
+    ),
+    Mistake(
+        "size of existing files",
+        DEMO + "-d . --existing '*.npz' --dataset-size 1GiB",
+        ("an existing dataset keeps its size",),
+    ),
+    Mistake(
+        "workload without a dataset",
+        "dlio-submit llama3_8b -s local --dry-run -d . --existing '*.npz'",
+        ("--existing: workload llama3_8b writes checkpoints and reads no dataset; leave --existing out",),
+    ),
+)
+
+RESULTS = (
+    Mistake(
+        "no such job", "dlio-hpc report nosuch", ("no job or study 'nosuch' in dlio-runs", "dlio-hpc status lists jobs")
+    ),
+    Mistake("folder without a job", "dlio-hpc report .", ("is not a job directory",)),
+    Mistake(
+        "no jobs", "dlio-hpc wait -o nowhere", ("no jobs in nowhere; give the directory of your jobs with --runs",)
+    ),
+    Mistake("cancel what", "dlio-hpc cancel", ("give the jobs to cancel, or --all",)),
+    Mistake("cancel what has ended", "dlio-hpc cancel done", ("had already ended, completed",), code=0),
+    Mistake("collect twice", "dlio-hpc collect done", ("already archived",), code=0),
+    Mistake(
+        "metric misspelt",
+        "dlio-hpc compare done --metric samples_per_sec",
+        ("did you mean 'samples_per_s'?", "read_MBps"),
+    ),
+    Mistake(
+        "tolerance in percent", "dlio-hpc compare done --tolerance 5", ("found '5'; use a share such as 90% or 0.9",)
+    ),
+    Mistake(
+        "memory of a node without a unit",
+        "dlio-hpc datasize demo --ppn 8 --memory 512",
+        ("--memory 512: found '512', which is 512 bytes; give the unit, such as 512GiB or 512B",),
+    ),
+    Mistake(
+        "size of a dataset without a unit",
+        "dlio-submit demo -s local --dataset-size 64 --dry-run",
+        ("'--dataset-size': found '64', which is 64 bytes; give the unit, such as 64GiB",),
+    ),
+    Mistake(
+        "latency without a unit",
+        "dlio-hpc accept done --criteria c.yaml",
+        ("c.yaml, line 3: criteria.io.max_read_p99: found 50, which is 50 s; give the unit, such as 50ms or 50s",),
+        _criteria("max_read_p99: 50"),
+    ),
+    Mistake(
+        "memory of an accelerator without a unit",
+        "dlio-hpc accept done --criteria c.yaml",
+        ("criteria.io.rank_memory: found 80, which is 80 bytes; give the unit, such as 80GiB or 80B",),
+        _criteria("rank_memory: 80"),
+    ),
+    Mistake(
+        "limit of a site without a unit",
+        "dlio-submit demo -s local --dry-run -S site.limits.space=20",
+        ("site.limits.space", "found 20, which is 20 bytes; give the unit, such as 20GiB or 20B"),
+    ),
+    Mistake(
+        "no such baseline to compare with", "dlio-hpc compare done --baseline nosuch", ("'nosuch'", "dlio-hpc status")
+    ),
+    Mistake(
+        "no such baseline",
+        "dlio-hpc baseline retire nosuch --message x",
+        ("no baseline nosuch", "dlio-hpc baseline list"),
+    ),
+    Mistake("no reason", "dlio-hpc baseline accept done", ("Missing option '--message': Reason for the decision",)),
+    Mistake("no criteria", "dlio-hpc accept done", ("no criteria file is given: use --criteria NAME or FILE",)),
+    Mistake(
+        "criteria misspelt",
+        "dlio-hpc accept done --criteria acceptence",
+        ("no criteria 'acceptence'; did you mean 'acceptance'?",),
+    ),
+    Mistake(
+        "limit on an unknown metric",
+        "dlio-hpc accept done --criteria c.yaml",
+        ("c.yaml, line 3: criteria.io: unknown key 'min_samples_per_sec'; did you mean 'min_samples_per_s'?",),
+        _criteria("min_samples_per_sec: 100"),
+    ),
+    Mistake(
+        "limit in words",
+        "dlio-hpc accept done --criteria c.yaml",
+        ("c.yaml, line 3: criteria.io.max_spread: found 'small'; use a share such as 90% or 0.9",),
+        _criteria("max_spread: small"),
+    ),
+    Mistake(
+        "criterion without a limit",
+        "dlio-hpc accept done --criteria c.yaml",
+        ("c.yaml", "criteria.io: no limit or rule", "min_au"),
+        _criteria("title: io"),
+    ),
+    Mistake("workload as criteria", "dlio-hpc accept done --criteria w.yaml", ("w.yaml is a workload",), _w(W)),
+    Mistake(
+        "edition",
+        "dlio-hpc mlperf-report out done --edition v4 --division closed --submitter x --system y",
+        ("found 'v4'", "v2, v3"),
+    ),
+    Mistake(
+        "workload that MLPerf Storage does not have",
+        "dlio-hpc mlperf-report out done --edition v3 --division closed --submitter x --system y",
+        ("MLPerf Storage v3.0 has no workload 'demo'; leave the job out", "unet3d_b200"),
+    ),
+    Mistake("day in words", "dlio-hpc history --since yesterday", ("found 'yesterday'; use a day such as 2026-11-21",)),
+    Mistake(
+        "day that does not exist", "dlio-hpc history --since 2026-02-31", ("found '2026-02-31'; use a day such as",)
+    ),
+    Mistake(
+        "days exchanged",
+        "dlio-hpc history --since 2026-03-01 --until 2026-02-01",
+        ("--since 2026-03-01 is later than --until",),
+    ),
+    Mistake("nodes of a history", "dlio-hpc history --nodes two", ("found 'two'; use a whole number",)),
+    Mistake("state misspelt", "dlio-hpc history --state complete", ("found 'complete'; did you mean 'completed'?",)),
+    Mistake(
+        "history of a folder without archives",
+        "dlio-hpc history --archive nowhere",
+        ("nowhere is not a folder of archives", "--archive"),
+    ),
+    Mistake(
+        "truncated archive",
+        "dlio-hpc report a.tar.zst",
+        ("a.tar.zst is corrupted", "truncated"),
+        {"a.tar.zst": b"\x28\xb5\x2f\xfd\x04"},
+        3,
+    ),
+    Mistake(
+        "not an archive",
+        "dlio-hpc archive verify a.tar.zst",
+        ("a.tar.zst", "cannot be read"),
+        {"a.tar.zst": "hello"},
+        3,
+    ),
+    Mistake("no archive", "dlio-hpc archive list a.tar.zst", ("cannot read a.tar.zst: No such file or directory",)),
+    Mistake("not a log", "dlio-hpc darshan a.darshan", ("a.darshan is not a Darshan log",), {"a.darshan": "hello"}, 3),
+    Mistake(
+        "not a log to characterize",
+        "dlio-hpc characterize a.darshan",
+        ("a.darshan is not a Darshan log",),
+        {"a.darshan": "hello"},
+        3,
+    ),
+    Mistake("no log", "dlio-hpc darshan a.darshan", ("cannot read a.darshan: No such file or directory",)),
+    Mistake(
+        "pattern of a shell",
+        "dlio-hpc darshan a.darshan --only '*.h5'",
+        ("'*.h5' is not a regular expression",),
+        {"a.darshan": ""},
+    ),
+    Mistake(
+        "import of a workload of ours", "dlio-hpc import w.yaml", ("nothing to import; run it: dlio-submit w",), _w(W)
+    ),
+    Mistake(
+        "import of another YAML",
+        "dlio-hpc import w.yaml",
+        ("w.yaml: not a workload of dlio_benchmark",),
+        _w("services: {web: {}}\n"),
+    ),
+    Mistake("one program", "dlio-hpc similarity done", ("give two programs to compare, not 1",)),
+    Mistake(
+        "profile that exists",
+        "dlio-hpc sites new mine",
+        ("mine.yaml already exists; give another name",),
+        {"mine.yaml": ""},
+    ),
+    Mistake(
+        "datasets of no folder", "dlio-hpc datasets verify -d nowhere", ("nowhere, which does not exist", "--data")
+    ),
+    Mistake(
+        "no such dataset",
+        "dlio-hpc datasets remove nosuch -d .",
+        ("nosuch holds no dlio-dataset.json", "dlio-hpc datasets list"),
+    ),
+)
+
+TABLES = {
+    "names": NAMES, "-S": OVERRIDES, "-P": SWEEPS, "options": OPTIONS, "yaml": YAML, "existing": EXISTING,
+    "results": RESULTS,
+}  # fmt: skip
+# Words of Python and of its libraries, outside of quotation marks.
+_JARGON = re.compile(r"`|\b(None|NoneType|dict|str|int|bool|object|msgspec|Errno|[A-Z]\w+Error|codec|True|False)\b")
+_MOST_LINES = 4
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a job that has ended and is archived, named done, and an HDF5 file with two arrays."""
+    folder = tmp_path_factory.mktemp("mistakes")
+    made = planning.make(
+        workload.load("demo", ("dataset.files=8", "train.epochs=1")), site.load("local"),
+        planning.Request(runs=folder / "dlio-runs", data=folder / "data", ranks_per_node=2, generate="never"),
+    )  # fmt: skip
+    job = folder / "dlio-runs" / "done"
+    job.mkdir(parents=True)
+    recordings.leave(job, made, recordings.merged(made))
+    assert runner(folder)("dlio-hpc", "collect", "done").code == 0
+    with h5py.File(folder / "two.h5", "w") as file:
+        file["images"], file["labels"] = np.zeros((4, 8)), np.zeros(4)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [pytest.param(row, id=f"{table}: {row.name}") for table, rows in TABLES.items() for row in rows],
+)
+def test_the_message_says_what_would_do(mistake: Mistake, place: Path, tmp_path: Path) -> None:
+    for shared in place.iterdir():
+        (tmp_path / shared.name).symlink_to(shared)
+    for name, content in mistake.files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    done = runner(tmp_path)(*shlex.split(mistake.command))  # a traceback fails the test
+    text = f"{done.err}\n{done.out}"
+    assert done.code == mistake.code, text
+    for part in mistake.says:
+        assert part in text
+    assert len([line for line in done.err.splitlines() if line]) <= _MOST_LINES
+    assert not _JARGON.search(re.sub(r"'[^']*'", "''", done.err)), done.err
+
+
+def test_the_table_is_large_and_names_are_unique() -> None:
+    rows = [f"{table}: {row.name}" for table, rows in TABLES.items() for row in rows]
+    assert len(rows) == len(set(rows)) >= 150

@@ -1,0 +1,145 @@
+"""Bytes and requests of the result are exactly those of the dataset's files that strace records."""
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from dlio_hpc.base import serialization, units
+from dlio_hpc.config import site
+from dlio_hpc.config import workload as workloads
+from dlio_hpc.files import rundir
+from dlio_hpc.plan.plan import Run
+from dlio_hpc.results.run_result import Result, Summary
+from tests.support import planning, straced
+
+RANKS = 2
+_CHUNKED = ("dataset.format=hdf5", "dataset.chunk=4KiB")
+_ARRAYS = ("dataset.sample={bytes: 12000}", "dataset.arrays=[9000, 2980, 8, 12]")
+_COLUMNS = (
+    "dataset.format=parquet", "dataset.sample=null", "dataset.row_group=4", "reader.columns=[x1]",
+    "dataset.columns=[{dtype: float32, size: 900}, {dtype: float64, size: 3000}]",
+)  # fmt: skip
+_RECORDS = ("dataset.format=tfrecord", "reader.mode=framework", "reader.loader=tensorflow")
+
+
+@pytest.fixture(autouse=True)
+def _strace() -> None:
+    straced.needed()
+
+
+def _measured(folder: Path, workload: Path | str, *keys: str) -> tuple[Run, Summary]:
+    """Trace a run with strace after its dataset is generated."""
+    request = planning.Request(folder, data=folder / "data", walltime=units.walltime("1h"), ranks_per_node=RANKS)
+    plan = planning.make(workloads.load(str(workload), keys), site.load("local"), request)
+    (folder / rundir.PLAN).write_bytes(serialization.encode(plan))
+    *generate, measure = plan.runs
+    for run in generate:
+        straced.core(folder, RANKS, run.number)
+    straced.core(folder, RANKS, measure.number, folder / "seen.darshan")
+    written = rundir.run_directory(folder, measure.number, measure.name) / rundir.RESULT
+    summary = serialization.decode(written.read_bytes(), Result, str(written)).summary
+    assert summary is not None
+    return measure, summary
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("dataset.format=hdf5",),
+        ("dataset.format=hdf5", "reader.mode=framework"),
+        _CHUNKED,
+        (*_CHUNKED, "reader.mode=framework"),
+        (*_CHUNKED, "reader.prefetch=0", "reader.read_threads=1", "checkpoint={read_back: true}"),
+        (*_CHUNKED, "dataset.compression=gzip"),
+        (*_CHUNKED, "dataset.compression=lzf", "reader.mode=framework"),
+        (*_CHUNKED, "reader.loader=pytorch"),
+        (*_CHUNKED, "reader.loader=pytorch", "reader.mode=framework", "reader.multiprocessing_context=spawn"),
+        ("dataset.format=npz", "reader.loader=pytorch", "reader.mode=framework"),
+        ("dataset.format=npz", "reader.loader=pytorch", "reader.multiprocessing_context=spawn"),
+        (*_CHUNKED, "reader.loader=tensorflow"),
+        ("dataset.format=npz", "reader.mode=framework"),
+        _ARRAYS,
+        (*_ARRAYS, "reader.mode=framework"),
+        (*_ARRAYS, "reader.mode=framework", "reader.loader=pytorch", "reader.transfer_size=1MiB"),
+        (*_ARRAYS, "reader.loader=tensorflow"),
+        (*_ARRAYS, "dataset.format=hdf5"),
+        (*_ARRAYS, "dataset.format=hdf5", "reader.mode=framework"),
+        (*_ARRAYS, "dataset.format=hdf5", "reader.mode=framework", "reader.loader=pytorch"),
+        _COLUMNS,
+        ("dataset.format=csv", "reader.mode=framework"),
+        ("dataset.format=raw", "reader.mode=framework"),
+        ("dataset.format=tfrecord", "reader.mode=framework"),
+    ],
+    ids=" ".join,
+)
+def test_reads_and_bytes_are_those_of_the_datasets_files(tmp_path: Path, small: Path, keys: tuple[str, ...]) -> None:
+    if "reader.loader=tensorflow" in keys:
+        pytest.importorskip("tensorflow")
+    run, summary = _measured(tmp_path, small, *keys)
+    requests = straced.requests(tmp_path, RANKS, run.dataset)
+    assert summary.reads == len(requests)
+    assert summary.bytes_read + summary.overhead_bytes_read == sum(requests)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("reader.shuffle.samples=false",),
+        ("reader.shuffle.files=false", "reader.read_threads=1"),
+        ("reader.shuffle.samples=false", "reader.preprocess_time=1ms", "checkpoint={read_back: true}"),
+    ],
+    ids=" ".join,
+)
+def test_tensorflows_count_has_nothing_more_than_its_threads_seeds(
+    tmp_path: Path, small: Path, keys: tuple[str, ...]
+) -> None:
+    """Each thread of TensorFlow draws four random bytes once. They are requests, but no bytes of samples."""
+    pytest.importorskip("tensorflow")
+    run, summary = _measured(tmp_path, small, *_RECORDS, *keys)
+    requests = straced.requests(tmp_path, RANKS, run.dataset)
+    more = summary.reads - len(requests)
+    assert summary.bytes_read + summary.overhead_bytes_read == sum(requests)
+    assert 0 <= more <= straced.seeds(tmp_path)
+
+
+def test_l2hmc_writes_each_file_of_a_checkpoint_in_one_request(tmp_path: Path) -> None:
+    run, summary = _measured(tmp_path, "l2hmc", "compute.time=0")
+    assert run.workload.checkpoint is not None
+    assert summary.checkpoint is not None
+    sizes = run.workload.checkpoint.sizes
+    assert straced.writes(tmp_path, RANKS, run.outputs) == {
+        f"rank00000-{number}.ckpt": [size] * summary.checkpoint.count for number, size in enumerate(sizes)
+    }
+
+
+def test_framework_mode_makes_the_requests_of_pyarrow(tmp_path: Path, small: Path) -> None:
+    """The count has at most one request more per rank: a thread of pyarrow asks how many CPUs there are."""
+    pytest.importorskip("pyarrow")
+    order = ("reader.shuffle.samples=false", "reader.shuffle.files=false", "reader.read_threads=1", "train.epochs=1")
+    run, summary = _measured(tmp_path, small, *_COLUMNS, "reader.mode=framework", *order)
+    requests = straced.requests(tmp_path, RANKS, run.dataset)
+    assert 0 <= summary.reads - len(requests) <= RANKS
+    assert 0 <= summary.bytes_read + summary.overhead_bytes_read - sum(requests) <= 100 * RANKS
+    assert Counter(requests) == Counter(_requests_of_pyarrow(tmp_path, Path(run.dataset)))
+
+
+def _requests_of_pyarrow(folder: Path, dataset: Path) -> list[int]:
+    """Return the bytes of each read when pyarrow alone reads column x1 of each row group of the dataset's files."""
+    program = """\
+import sys
+import pyarrow.parquet
+for path in sys.argv[1:]:
+    file = pyarrow.parquet.ParquetFile(path)
+    for group in range(file.num_row_groups):
+        file.read_row_group(group, columns=["x1"])
+"""
+    files = sorted(map(str, dataset.glob("*.parquet")))
+    tracer = ["strace", "-ff", "-y", "-e", "trace=read,pread64", "-o", str(folder / "bare")]
+    subprocess.run([*tracer, sys.executable, "-c", program, *files], check=True)
+    texts = [trace.read_text(errors="replace") for trace in folder.glob("bare.*")]
+    reads = re.findall(r"<(/[^>]*)>.* = (\d+)$", "\n".join(texts), re.MULTILINE)
+    return [int(count) for path, count in reads if path in files and int(count)]

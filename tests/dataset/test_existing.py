@@ -1,0 +1,538 @@
+"""Existing files: the scan finds their samples, and each loader reads every sample once, in the same order."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from dlio_hpc.base import serialization
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
+from dlio_hpc.config.reader_keys import Shuffle
+from dlio_hpc.config.workload import Draft, Workload
+from dlio_hpc.core.content_check import Verification
+from dlio_hpc.core.formats import format_table
+from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.loaders.loader import Batch, Loader
+from dlio_hpc.core.loaders.memory import MemoryLoader
+from dlio_hpc.core.loaders.native import NativeLoader
+from dlio_hpc.dataset import dataset_scan, existing_files, file_scans, fingerprints, rank_shares, sample_index
+from dlio_hpc.dataset.sample_layout import SampleLayout
+from dlio_hpc.dataset.sample_order import IrregularFiles, Order
+from dlio_hpc.plan import plan
+from tests.support import existing, rings
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+
+_SHUFFLES = [Shuffle(files, samples, 3) for files in (False, True) for samples in (False, True)]
+_RANKS = 3
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    existing.forget()
+    yield
+    existing.forget()
+
+
+@pytest.fixture(autouse=True)
+def _frameworks(request: pytest.FixtureRequest) -> None:
+    callspec = getattr(request.node, "callspec", None)
+    if callspec is not None and callspec.params.get("loader") == "tensorflow":
+        pytest.importorskip("tensorflow")
+
+
+def _path(data: Path, index: str, number: int) -> str:
+    return os.path.join(data, sample_index.opened(index).name(number))
+
+
+def _open(loader: str, made: Workload, data: Path, steps: int) -> Loader:
+    assert made.dataset.scan is not None
+    paths = partial(_path, data, made.dataset.scan.index)
+    if loader == "tensorflow":
+        from dlio_hpc.core.loaders.tensorflow.tensorflow_loader import TensorFlowLoader
+
+        return TensorFlowLoader(made, paths, whole=True)
+    if loader == "pytorch":
+        from dlio_hpc.core.loaders.pytorch import PyTorchLoader
+
+        return PyTorchLoader(made, paths)
+    native = NativeLoader(made, format_table.reader(made, paths, None), steps)
+    return MemoryLoader(made, native, steps, 1) if made.reader.load == "memory" else native
+
+
+def _numbers(batches: Iterator[Batch], contents: list[bytes]) -> list[list[int]]:
+    """Return the samples of each batch. Their bytes must be those that were written."""
+    numbers = []
+    for batch in batches:
+        for place, row in zip(batch.places, batch.rows, strict=True):
+            assert row[: place.size].tobytes() == contents[place.sample]
+        numbers.append(batch.places.sample.tolist())
+    return numbers
+
+
+def _check_epochs(loader: str, made: Workload, data: Path, contents: list[bytes], epochs: int = 2) -> None:
+    """Check that ranks read each sample once an epoch, in the order of the epoch."""
+    steps = rank_shares.steps_per_epoch(made, _RANKS)
+    loaders = [_open(loader, made, data, steps) for _ in range(_RANKS)]
+    for epoch in range(epochs):
+        order = Order(made.dataset, made.reader, epoch, ranks=_RANKS)
+        everything = []
+        for rank, opened in enumerate(loaders):
+            first, last = rank_shares.positions(made, _RANKS, rank, 1)
+            numbers = [
+                number for batch in _numbers(opened.epoch(order, first, last, steps), contents) for number in batch
+            ]
+            if made.reader.load == "on_demand":
+                assert numbers == order.samples(first, last).tolist()
+            everything += numbers
+        assert sorted(everything) == list(range(len(contents)))
+    for opened in loaders:
+        opened.close()
+
+
+@pytest.mark.parametrize("shuffle", _SHUFFLES, ids=lambda s: f"files={s.files},samples={s.samples}")
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("mode", ["posix", "framework"])
+@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+def test_records_of_files_with_different_numbers(
+    tmp_path: Path, loader: str, mode: str, threads: int, shuffle: Shuffle
+) -> None:
+    contents = existing.records(tmp_path / "data", existing.payloads())
+    keys: dict[str, Any] = {
+        "loader": loader,
+        "mode": mode,
+        "batch_size": 4,
+        "read_threads": threads,
+        "shuffle": structs.asdict(shuffle),
+    }
+    made = existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("tfrecord", "*", **keys))
+    assert made.dataset.counts_vary
+    assert made.dataset.sizes_vary
+    _check_epochs(loader, made, tmp_path / "data", contents)
+
+
+@pytest.mark.parametrize("turn", [2, 3, 20])
+@pytest.mark.parametrize("loader", ["native", "tensorflow"])
+def test_files_in_turn(tmp_path: Path, loader: str, turn: int) -> None:
+    contents = existing.records(tmp_path / "data", existing.payloads())
+    keys: dict[str, Any] = {"loader": loader, "batch_size": 3, "interleave": turn, "shuffle": {"files": True}}
+    for mode in ("posix", "framework"):
+        made = existing.unscanned("tfrecord", "*", mode=mode, **keys)
+        _check_epochs(loader, existing.scanned(tmp_path / "data", tmp_path, made), tmp_path / "data", contents)
+
+
+@pytest.mark.parametrize("sizes", [(700, 700), (1, 900)])
+@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+def test_records_of_files_with_equal_numbers(tmp_path: Path, loader: str, sizes: tuple[int, int]) -> None:
+    contents = existing.records(tmp_path / "data", existing.payloads((6,) * 5, sizes))
+    keys: dict[str, Any] = {"loader": loader, "mode": "framework", "batch_size": 4, "shuffle": {"samples": True}}
+    made = existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("tfrecord", "*", **keys))
+    assert (made.dataset.counts_vary, made.dataset.sizes_vary) == (False, sizes[0] != sizes[1])
+    assert made.dataset.samples_per_file == 6
+    _check_epochs(loader, made, tmp_path / "data", contents)
+
+
+@pytest.mark.parametrize("shuffle", [_SHUFFLES[0], _SHUFFLES[3]], ids=["in order", "shuffled"])
+@pytest.mark.parametrize("mode", ["posix", "framework"])
+@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+def test_images(tmp_path: Path, loader: str, mode: str, shuffle: Shuffle) -> None:
+    contents = existing.images(tmp_path / "data")
+    keys: dict[str, Any] = {
+        "loader": loader,
+        "mode": mode,
+        "batch_size": 2,
+        "read_threads": 2,
+        "shuffle": structs.asdict(shuffle),
+    }
+    made = existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("raw", "**/*.[jp][pn]g", **keys))
+    assert made.dataset.size == sum(map(len, contents))
+    assert made.dataset.largest == max(map(len, contents))
+    assert not made.dataset.counts_vary
+    _check_epochs(loader, made, tmp_path / "data", contents)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"direct": True},
+        {"engine": "io_uring"},
+        {"load": "memory", "shuffle": {"files": True}},
+        {"transfer_size": "512"},
+        {"transfer_size": "1 MiB", "batch_size": 7},
+        {"mode": "framework", "transfer_size": "64"},
+        {"keep_open": True},
+        {"shuffle": {"files": True, "samples": True, "ascending": True}},
+    ],
+    ids=str,
+)
+def test_other_ways_to_read(tmp_path: Path, keys: dict[str, Any]) -> None:
+    if "engine" in keys:
+        rings.required()
+    contents = existing.images(tmp_path / "data")
+    ways: list[tuple[str, list[bytes]]] = [("raw", contents)]
+    if keys.get("mode") != "framework":
+        ways.append(("tfrecord", existing.records(tmp_path / "records", existing.payloads())))
+    for kind, expected in ways:
+        data = tmp_path / ("data" if kind == "raw" else "records")
+        made = existing.scanned(data, tmp_path, existing.unscanned(kind, "**/*.*", **keys))
+        if keys.get("shuffle", {}).get("ascending"):
+            order = Order(made.dataset, made.reader, 0)
+            steps = rank_shares.steps_per_epoch(made, 1)
+            numbers = _numbers(_open("native", made, data, steps).epoch(order, 0, len(expected), steps), expected)
+            assert sorted(n for batch in numbers for n in batch) == list(range(len(expected)))
+        else:
+            _check_epochs("native", made, data, expected)
+
+
+@pytest.mark.parametrize("mode", ["posix", "framework"])
+def test_raw_files_with_samples_of_a_given_size(tmp_path: Path, mode: str) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    contents = []
+    for number, count in enumerate((4, 1, 6)):
+        samples = [np.random.default_rng(10 * number + n).bytes(300) for n in range(count)]
+        (data / f"{number}.bin").write_bytes(b"".join(samples))
+        contents += samples
+    made = existing.unscanned("raw", "*.bin", {"sample_bytes": 300}, mode=mode, batch_size=2)
+    made = existing.scanned(data, tmp_path, made)
+    assert (made.dataset.counts_vary, made.dataset.sizes_vary, made.dataset.samples) == (True, False, 11)
+    _check_epochs("native", made, data, contents)
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "modes"),
+    [
+        ("npz", {}, ("posix", "framework")),
+        ("npz", {"compression": "gzip"}, ("framework",)),
+        ("hdf5", {}, ("posix", "framework")),
+        ("hdf5", {"chunks": (2, 6, 10)}, ("posix", "framework")),
+        ("hdf5", {"chunks": (2, 6, 25), "compression": "gzip"}, ("posix", "framework")),
+        ("hdf5", {"chunks": (64, 6, 25), "maxshape": (None, 6, 25)}, ("posix", "framework")),
+        ("hdf5", {"chunks": True, "compression": "gzip", "shuffle": True}, ("framework",)),
+        ("hdf5", {"chunks": (1, 6, 25), "compression": "lzf"}, ("framework",)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+def test_arrays(tmp_path: Path, loader: str, kind: str, keys: dict[str, Any], modes: tuple[str, ...]) -> None:
+    contents = existing.arrays(tmp_path / "data", kind, **keys)
+    name = "images" if kind == "npz" else "train/images"
+    for mode in modes:
+        reader = {"loader": loader, "mode": mode, "batch_size": 4, "shuffle": {"files": True, "samples": True}}
+        made = existing.scanned(tmp_path / "data", tmp_path, existing.unscanned(kind, "*", {"array": name}, **reader))
+        assert made.dataset.sample.array_shape == (6, 25)
+        _check_epochs(loader, made, tmp_path / "data", contents, 1)
+    if "posix" not in modes:
+        with pytest.raises(ConfigError, match="mode: framework"):
+            _refused(tmp_path, existing.unscanned(kind, "*", {"array": name}))
+
+
+def _refused(folder: Path, made: Workload) -> None:
+    """Scan, and apply the rules as the planning of a study does."""
+    try:
+        existing.scanned(folder / "data", folder, made)
+    except ValueError as fault:
+        raise ConfigError(str(fault)) from fault
+
+
+def test_records_that_tensorflow_wrote(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    contents = []
+    (tmp_path / "data").mkdir()
+    for number, payload in enumerate(existing.payloads((3, 5), (1, 200_000))):
+        with tf.io.TFRecordWriter(str(tmp_path / "data" / f"{number}.tfrecord")) as writer:
+            for record in payload:
+                writer.write(record)
+        contents += payload
+    made = existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("tfrecord", "*", batch_size=2))
+    _check_epochs("native", made, tmp_path / "data", contents)
+
+
+@given(
+    counts=st.lists(st.integers(0, 7), min_size=1, max_size=8).filter(any),
+    at_once=st.integers(1, 9),
+    cut=st.integers(0, 60),
+)
+def test_any_numbers_of_samples_give_each_once(counts: list[int], at_once: int, cut: int) -> None:
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    order = IrregularFiles(np.arange(len(counts)), starts, at_once)
+    total = int(starts[-1])
+    middle = min(cut, total)
+    parts = [order.located(0, middle), order.located(middle, total)]
+    files, within = (np.concatenate(column) for column in zip(*parts, strict=True))
+    assert sorted(zip(files.tolist(), within.tolist(), strict=True)) == [
+        (file, number) for file, count in enumerate(counts) for number in range(count)
+    ]
+
+
+def test_the_index_is_kept_and_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    existing.records(tmp_path / "data", existing.payloads())
+    first = existing.scanned(tmp_path / "data", tmp_path / "runs", existing.unscanned("tfrecord", "*"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "runs"]
+    assert len(list((tmp_path / "data").iterdir())) == len(existing.COUNTS), "nothing is written into the dataset"
+
+    def scan(*_: Any) -> Any:
+        raise AssertionError("scanned again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file_scans, "scan", scan)
+        assert existing.scanned(tmp_path / "data", tmp_path / "runs", existing.unscanned("tfrecord", "*")) == first
+        os.utime(tmp_path / "data" / "part-00.tfrecord", ns=(1, 1))
+        with pytest.raises(AssertionError, match="scanned again"):
+            existing.scanned(tmp_path / "data", tmp_path / "runs", existing.unscanned("tfrecord", "*"))
+    again = existing.scanned(tmp_path / "data", tmp_path / "runs", existing.unscanned("tfrecord", "*"))
+    assert again.dataset.scan is not None
+    assert first.dataset.scan is not None
+    assert again.dataset.scan.index != first.dataset.scan.index
+    assert again.dataset.scan.fingerprint == first.dataset.scan.fingerprint, "times are no part of a dataset"
+
+
+def test_a_copy_has_the_same_fingerprint_and_other_files_another(tmp_path: Path) -> None:
+    files = existing.payloads()
+    existing.records(tmp_path / "data", files)
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    existing.records(tmp_path / "other", [*files[:-1], [*files[-1], b"more"]])
+    digests = [
+        fingerprints.of(existing.scanned(tmp_path / name, tmp_path, existing.unscanned("tfrecord", "*")).dataset)
+        for name in ("data", "copy", "other")
+    ]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_progress_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    existing.images(tmp_path / "data")
+    monkeypatch.setattr(dataset_scan, "_INTERVAL_S", 0)
+    lines: list[str] = []
+    place = dataset_scan.ScanFolders(str(tmp_path / "data"), str(tmp_path))
+    dataset_scan.described(existing.unscanned("raw", "**").dataset, place, lines.append)
+    assert "existing dataset: 11 of 11 files scanned" in lines
+    assert lines[-1].startswith("existing dataset: 11 files with 11 samples (")
+
+
+def _gzipped(path: Path) -> None:
+    path.write_bytes(b"\x1f\x8b" + bytes(30))
+
+
+def _truncated(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1)
+
+
+def _text(path: Path) -> None:
+    path.write_text("no data at all, " * 10)
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _missing(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("nowhere")
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "glob", "spoil", "words"),
+    [
+        ("tfrecord", "part-*", _text, "part-00.tfrecord is not a TFRecord file"),
+        ("tfrecord", "part-*", _gzipped, "part-00.tfrecord is compressed with gzip"),
+        ("tfrecord", "part-*", _truncated, "part-00.tfrecord is truncated"),
+        ("tfrecord", "part-*", _missing, "part-00.tfrecord is missing"),
+        ("tfrecord", "part-*", _pipe, "part-00.tfrecord is not a regular file"),
+        ("raw", "part-*", _empty, "part-00.tfrecord is empty"),
+        ("npz", "part-*", _text, "part-00.tfrecord is not an npz file"),
+        ("hdf5", "part-*", _text, "part-00.tfrecord is not an HDF5 file"),
+        ("raw", "*.jpg", _text, "no file below"),
+        ("raw", "nowhere/*", _text, "no file below"),
+        ("tfrecord", "part-02*", _empty, "the files hold no samples"),
+    ],
+)
+def test_bad_files_are_refused(tmp_path: Path, kind: str, glob: str, spoil: Any, words: str) -> None:
+    existing.records(tmp_path / "data", existing.payloads())
+    spoil(tmp_path / "data" / "part-00.tfrecord")
+    with pytest.raises(ConfigError, match=words):
+        existing.scanned(tmp_path / "data", tmp_path, existing.unscanned(kind, glob))
+
+
+def test_a_file_that_is_no_image_is_refused(tmp_path: Path) -> None:
+    existing.images(tmp_path / "data")
+    (tmp_path / "data" / "class0" / "00.jpg").write_text("<html>not here</html>")
+    with pytest.raises(ConfigError, match=r"00[.]jpg is not an image"):
+        existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("raw", "**"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "array", "words"),
+    [
+        ("hdf5", None, "does not hold exactly one array .it holds: labels, train/images."),
+        ("hdf5", "test/images", "has no array test/images"),
+        ("hdf5", "labels", "arrays of type|needs a first axis"),
+        ("npz", None, "does not hold exactly one array"),
+        ("npz", "labels", "needs a first axis"),
+    ],
+)
+def test_the_array_is_named(tmp_path: Path, kind: str, array: str | None, words: str) -> None:
+    existing.arrays(tmp_path / "data", kind)
+    with pytest.raises(ConfigError, match=words):
+        existing.scanned(tmp_path / "data", tmp_path, existing.unscanned(kind, "*", {"array": array}))
+
+
+def test_arrays_of_different_samples_are_refused(tmp_path: Path) -> None:
+    existing.arrays(tmp_path / "data", "npz")
+    np.savez(tmp_path / "data" / "9.npz", images=np.zeros((3, 6, 24), "float32"))
+    with pytest.raises(ConfigError, match=r"9[.]npz holds samples of float32 of shape \[6, 24\], but 0[.]npz"):
+        existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("npz", "*", {"array": "images"}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "words"),
+    [
+        ("csv", {}, "format: csv|sample.shape"),
+        ("tfrecord", {"array": "x"}, "existing.array is for HDF5 and npz"),
+        ("tfrecord", {"sample_bytes": 3}, "existing.sample_bytes is for format: raw"),
+    ],
+)
+def test_keys_that_do_not_fit(kind: str, keys: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        existing.unscanned(kind, "*", keys)
+
+
+@pytest.mark.parametrize("glob", ["/data/*", "../*", "a//b", "a/../b", "", "./a"])
+def test_the_pattern_is_relative(glob: str) -> None:
+    with pytest.raises(ConfigError, match="relative to the data directory"):
+        existing.unscanned("raw", glob)
+
+
+def test_patterns(tmp_path: Path) -> None:
+    for name in ("a.x", "b.y", "d/c.x", "d/e/f.x", "d/.hidden.x", ".h/g.x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "link").symlink_to("d")
+    expected = {
+        "*.x": ["a.x"],
+        "**/*.x": ["a.x", "d/c.x", "d/e/f.x"],
+        "**": ["a.x", "b.y", "d/c.x", "d/e/f.x"],
+        "d/*": ["d/c.x"],
+        "d/c.x": ["d/c.x"],
+        "?/**/f.x": ["d/e/f.x"],
+        "link/*.x": ["link/c.x"],
+        "[ab].[xy]": ["a.x", "b.y"],
+    }
+    for pattern, names in expected.items():
+        assert existing_files.listed(str(tmp_path), pattern).names == names
+
+
+def test_nothing_is_verified(tmp_path: Path) -> None:
+    existing.images(tmp_path / "data")
+    made = existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("raw", "**"))
+    assert plan.resolved(made).reader.verify_content == "none"
+    places = SampleLayout(made.dataset).of(np.arange(2, dtype=np.uint64))
+    batch = Batch(places, np.zeros((2, made.dataset.largest), np.uint8), Tally())
+    assert Verification(made, lambda number: "")(batch) == 0
+    with pytest.raises(ConfigError, match="set verify_content: none"):
+        existing.unscanned("raw", "**", verify_content="all")
+
+
+@pytest.mark.parametrize("mode", ["posix", "framework"])
+def test_files_that_shrink_or_vanish_are_named(tmp_path: Path, mode: str) -> None:
+    contents = existing.records(tmp_path / "data", existing.payloads())
+    made = existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("tfrecord", "*", mode=mode))
+    path = tmp_path / "data" / "part-04.tfrecord"
+    os.truncate(path, 100)
+    with pytest.raises(InvalidRun, match=r"part-04[.]tfrecord ends at byte 100.*submit the workload again"):
+        _check_epochs("native", made, tmp_path / "data", contents)
+    with pytest.raises(InvalidRun, match=r"part-04[.]tfrecord has changed since the dataset was scanned"):
+        dataset_scan.check_unchanged(str(tmp_path / "data"), made.dataset)
+    path.unlink()
+    with pytest.raises(
+        InvalidRun, match=r"part-04[.]tfrecord.*when the dataset was scanned.*submit the workload again"
+    ):
+        _check_epochs("native", made, tmp_path / "data", contents)
+    with pytest.raises(InvalidRun, match=r"part-04[.]tfrecord is missing"):
+        dataset_scan.check_unchanged(str(tmp_path / "data"), made.dataset)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="becoming another user takes root")
+@pytest.mark.parametrize("kind", ["raw", "tfrecord"])
+def test_files_of_other_users_are_read_or_named(kind: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "runs").mkdir()
+        existing.records(folder / "data", existing.payloads())
+        os.chown(folder / "runs", 61002, 61002)
+        try:
+            os.seteuid(61002)
+            made = existing.scanned(
+                folder / "data",
+                folder / "runs",
+                existing.unscanned(kind, "part-0[1-6]*" if kind == "tfrecord" else "part-01*"),
+            )
+            assert made.dataset.samples
+            os.seteuid(0)
+            (folder / "data" / "part-01.tfrecord").chmod(0o600)
+            os.seteuid(61002)
+            with pytest.raises(ConfigError, match=r"cannot read .*part-01.tfrecord: Permission denied; ask its owner"):
+                existing.scanned(folder / "data", folder / "runs2", existing.unscanned(kind, "part-01*"))
+            os.seteuid(0)
+            (folder / "data").chmod(0o700)
+            os.seteuid(61002)
+            with pytest.raises(InfrastructureError, match=r"cannot list .*data"):
+                existing.scanned(folder / "data", folder / "runs2", existing.unscanned(kind, "part-0*"))
+        finally:
+            os.seteuid(0)
+
+
+def test_a_scanned_workload_can_be_written_and_read_again(tmp_path: Path) -> None:
+    existing.arrays(tmp_path / "data", "hdf5", chunks=(2, 6, 10))
+    made = existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("hdf5", "*", {"array": "train/images"}))
+    assert Draft(serialization.plain(made), "test").with_settings({}) == made
+    assert serialization.decode(serialization.encode(made), Workload, "test") == made
+
+
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Return the contents of a file of each format."""
+    folder = tmp_path_factory.mktemp("intact")
+    existing.records(folder / "tfrecord", existing.payloads((4,)))
+    existing.arrays(folder / "npz", "npz", (4,))
+    existing.arrays(folder / "hdf5", "hdf5", (4,), chunks=(2, 6, 25), compression="gzip")
+    existing.images(folder / "raw", 1)
+    return {kind: next((folder / kind).rglob("*.*")).read_bytes() for kind in ("tfrecord", "npz", "hdf5", "raw")}
+
+
+@pytest.mark.parametrize("kind", ["tfrecord", "npz", "hdf5", "raw"])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 1 << 14), st.binary(min_size=1, max_size=8)), max_size=4),
+    length=st.integers(0, 1 << 14),
+)
+def test_a_damaged_file_is_scanned_or_refused(
+    kind: str, changes: list[tuple[int, bytes]], length: int, intact: dict[str, bytes], tmp_path: Path
+) -> None:
+    content = bytearray(intact[kind])
+    for offset, change in changes:
+        begin = offset % len(content)
+        content[begin : begin + len(change)] = change
+    content = content[: length or None]
+    path = tmp_path / "damaged.jpg"
+    path.write_bytes(content)
+    names = {"npz": "images", "hdf5": "train/images"}
+    made = existing.unscanned(kind, "*", {"array": names.get(kind)})
+    with suppress(ConfigError):
+        file = file_scans.scan(str(path), len(content), made.dataset)
+        assert (file.samples.sizes > 0).all()

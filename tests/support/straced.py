@@ -1,0 +1,126 @@
+"""The system calls of ranks, seen from outside: strace makes a Darshan log on computers without libdarshan.
+
+Unlike the stand-in of libdarshan, strace sees the calls of C libraries and of Python's own files.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+from dlio_hpc.files import rundir
+from tests.conftest import BIN
+from tests.support.standins import darshanlog
+from tests.support.standins.darshanlog import Traced
+
+_CALLS = "openat,lseek,read,pread64,preadv,preadv2,write,pwrite64"
+# Of those that say where in the file: which of their numbers does.
+_AT = {"pread64": -1, "preadv": -1, "preadv2": -2, "pwrite64": -1}
+# The time, the call, the file that it is about, what else it is told, what comes of it.
+_LINE = re.compile(r"^(\d+[.]\d+) (\w+)\((?:\d+<(/[^>]*)>, )?(.*)\) += (\d+)(?:<(/[^>]*)>)?$", re.MULTILINE)
+_NUMBER = re.compile(r"\d+")
+_SAMPLES = re.compile(r"\d{8}[.]\w+")
+
+# Rows of offset, length, start, end.
+Rows = list[tuple[int, int, float, float]]
+
+
+def needed() -> None:
+    """Skip the test where there is no strace."""
+    if shutil.which("strace") is None or subprocess.run(["strace", "-o", "/dev/null", "true"], check=False).returncode:
+        assert "CI" not in os.environ, "strace has to work where changes are checked"
+        pytest.skip("no strace here, or it may not trace: apt-get install strace")
+
+
+def core(job: Path, ranks: int, run: int, log: Path | None = None) -> None:
+    """Run a run of the job, whose plan lies in its folder. log: run it under strace, and write a log of the calls on
+    files below the job's own folders.
+    """
+    command = [sys.executable, "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", str(run)]
+    if log is not None:
+        traced = f"exec strace -ff --seccomp-bpf -y -ttt -s 0 -e signal=none -e trace={_CALLS} -o trace.$PMI_RANK"
+        command = ["sh", "-c", f'{traced} "$@"', "sh", *command]
+    done = subprocess.run(
+        [BIN / "mpiexec", "-n", str(ranks), *command], cwd=job, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    if log is not None:
+        traces = [trace for rank in range(ranks) for trace in _traces(job, rank)]
+        darshanlog.write(log, ranks, traces, counted=[_counted(trace) for trace in traces])
+
+
+def requests(job: Path, ranks: int, folder: str) -> list[int]:
+    """Return the bytes of each read of the files of samples in `folder`, in the run traced by core()."""
+    traces = [trace for rank in range(ranks) for trace in _traces(job, rank)]
+    of_samples = [
+        trace for trace in traces if trace.path.startswith(folder) and _SAMPLES.fullmatch(Path(trace.path).name)
+    ]
+    return [row[1] for trace in of_samples for row in trace.reads]
+
+
+def writes(job: Path, ranks: int, folder: str) -> dict[str, list[int]]:
+    """Return the bytes of each write to the files in `folder`, by file name, in the run traced by core()."""
+    traces = [trace for rank in range(ranks) for trace in _traces(job, rank)]
+    return {
+        Path(trace.path).name: [row[1] for row in trace.writes] for trace in traces if trace.path.startswith(folder)
+    }
+
+
+def seeds(job: Path) -> int:
+    """Return the number of reads of /dev/urandom by threads."""
+    lines = [line for part in job.glob("trace.*") for line in _LINE.findall(part.read_text(errors="replace"))]
+    return sum(line[1] == "read" and line[2] == "/dev/urandom" for line in lines)
+
+
+def _traces(job: Path, rank: int) -> list[Traced]:
+    """Return the traces of files below the job's folder. Each thread has a file of lines; they are merged by time."""
+    lines = [line for part in job.glob(f"trace.{rank}.*") for line in _LINE.findall(part.read_text(errors="replace"))]
+    reads: dict[str, Rows] = defaultdict(list)
+    writes: dict[str, Rows] = defaultdict(list)
+    stands: Counter[str] = Counter()
+    begin = min((float(line[0]) for line in lines), default=0.0)
+    for at, call, path, parameters, result, opened in sorted(lines, key=lambda line: float(line[0])):
+        if call == "openat":
+            stands[opened] = 0
+        elif call == "lseek":
+            stands[path] = int(result)
+        elif path.startswith(f"{job}/"):
+            length, numbers = int(result), _NUMBER.findall(parameters)
+            if call in _AT:
+                offset = int(numbers[_AT[call]])
+            else:
+                offset = stands[path]
+                stands[path] += length
+            seconds = float(at) - begin
+            (writes if "write" in call else reads)[path].append((offset, length, seconds, seconds))
+    return [Traced(path, rank, reads[path], writes[path]) for path in sorted({*reads, *writes})]
+
+
+def _counted(trace: Traced) -> tuple[str, int, dict[str, float]]:
+    """Count as Darshan does: a sequential request begins after the last byte of the one before, a consecutive one
+    directly after it.
+    """
+    ((path, rank, values),) = darshanlog.counters_of([trace])
+    for rows, name in ((trace.reads, "READS"), (trace.writes, "WRITES")):
+        last = 0
+        for offset, length, _, _ in rows:
+            values[f"SEQ_{name}"] = values.get(f"SEQ_{name}", 0) + (offset > last)
+            values[f"CONSEC_{name}"] = values.get(f"CONSEC_{name}", 0) + (offset == last + 1)
+            last = offset + length - 1
+    return path, rank, values
+
+
+def bytes_read(job: Path, ranks: int, folder: str) -> int:
+    """Return the bytes that ranks read from files in `folder`, in the run of the job that was traced last."""
+    return sum(
+        length
+        for rank in range(ranks)
+        for trace in _traces(job, rank)
+        if os.path.dirname(trace.path) == folder
+        for _, length, _, _ in trace.reads
+    )
