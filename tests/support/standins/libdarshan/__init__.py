@@ -22,5 +22,5 @@ def install(folder: Path, early: bool = False) -> Path:
 def rank_environment(faults: str = "") -> str:
     """Return the site's option that sets the environment of the ranks. faults: see recorder.Faults."""
     here = Path(__file__).parent
-    path = f"{here}:{here.parents[2]}"
+    path = f"{here}:{here.parents[3]}"
     return f"site.rank_environment={{PYTHONPATH: '{path}', LIBDARSHAN_FAULTS: '{faults}'}}"
