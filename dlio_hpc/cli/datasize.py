@@ -1,6 +1,7 @@
 """dlio-hpc datasize: print the smallest dataset that MLPerf Storage allows."""
 
 import click
+from msgspec import structs
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError
@@ -34,12 +35,7 @@ def datasize(workload: str, nodes: int, ppn: int, memory: str, settings: tuple[s
     if as_json:
         from dlio_hpc.documents.planned import DatasizeDocument
 
-        console.print_json(
-            DatasizeDocument(
-                workload, nodes, ppn, made.for_steps, made.for_memory, made.samples, made.files, made.samples_per_file,
-                made.bytes,
-            )
-        )  # fmt: skip
+        console.print_json(DatasizeDocument(workload, nodes, ppn, **structs.asdict(made)))
         return
     console.show(
         f"{made.files:,} file(s) x {made.samples_per_file:,} sample(s), {units.format_size(made.bytes)}: {made.key}"

@@ -1,5 +1,9 @@
 """Counters and timestamps of reads, taken at the call that returns the bytes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dlio_hpc.core import procfs
 from dlio_hpc.core.clock import now
 
 UNKNOWN = -1
@@ -72,7 +76,11 @@ class Tally:
         self.sizes.append(UNKNOWN)
 
     def move_to_overhead(self, count: int) -> None:
-        """Move `count` bytes from bytes_read to overhead_bytes."""
+        """Move `count` bytes from bytes_read to overhead_bytes. Raise ValueError if `count` is negative: a reader has
+        then counted fewer bytes than those of its samples.
+        """
+        if count < 0:
+            raise ValueError(f"a reader counted {-count} bytes less than those of its samples")
         self.bytes_read -= count
         self.overhead_bytes += count
 
@@ -93,3 +101,19 @@ class Tally:
         self.ends.extend(batch.ends)
         self.sizes.extend(batch.sizes)
         self.handled.extend(batch.handled)
+
+
+@contextmanager
+def looking_up(tally: Tally) -> Iterator[None]:
+    """Count the bytes that a library reads inside the `with` block as overhead in `tally`, because it reads metadata
+    there. The number of bytes is taken from the kernel's I/O counters of this thread. Nothing is counted if the block
+    fails.
+    """
+    before, started = procfs.thread_io(), now()
+    yield
+    after = procfs.thread_io()
+    tally.timed(started)
+    if before is not None and after is not None:
+        difference = after.since(before)
+        tally.overhead_bytes += difference.requested
+        tally.requests += difference.calls

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 Name = Literal[
     "truncated", "garbled", "partial", "unknown version", "DXT missing", "DXT cut", "counters disagree",
@@ -34,20 +35,27 @@ class LogFault(NamedTuple):
         return f"{self.name}: {self.text}"
 
 
-class LogJob(NamedTuple):
-    """Job that a log was recorded in. started, ended: seconds since 1970; ended is 0 if no end was recorded. library:
-    version of libdarshan.
-    """
+class LogJob(Struct, frozen=True):
+    """Job in which a Darshan log was recorded."""
 
     uid: int
+    """Number of the user."""
     id: int
+    """Number of the job in the batch system, or of the process."""
     ranks: int
+    """Number of ranks."""
     started: float
+    """Start, in seconds since 1970."""
     ended: float
+    """End, in seconds since 1970; 0: not recorded."""
     program: str
+    """Command line of the program."""
     library: str
+    """Version of libdarshan."""
     metadata: dict[str, str]
+    """Metadata of the log."""
     mounts: dict[str, str]
+    """Types of file systems, by mount point."""
 
     @property
     def seconds(self) -> float:

@@ -12,29 +12,6 @@ from dlio_hpc.darshan.log import Name as LogFaultName
 from dlio_hpc.documents.versioned import Versioned
 
 
-class LogJobDocument(Struct, frozen=True):
-    """Job in which a Darshan log was recorded."""
-
-    uid: int
-    """Number of the user."""
-    id: int
-    """Number of the job in the batch system, or of the process."""
-    ranks: int
-    """Number of ranks."""
-    started: float
-    """Start, in seconds since 1970."""
-    ended: float
-    """End, in seconds since 1970; 0: not recorded."""
-    program: str
-    """Command line of the program."""
-    library: str
-    """Version of libdarshan."""
-    metadata: dict[str, str]
-    """Metadata of the log."""
-    mounts: dict[str, str]
-    """Types of file systems, by mount point."""
-
-
 class LogFaultDocument(Struct, frozen=True):
     """Reason why a log, or a part of it, cannot be trusted."""
 
@@ -53,7 +30,7 @@ class LogDocument(Struct, frozen=True):
     """True if the log is complete and its counters can be trusted."""
     faults: list[LogFaultDocument]
     """Faults of the log."""
-    job: LogJobDocument
+    job: LogJob
     """Job in which the log was recorded."""
     analysis: Analysis | None
     """I/O of the program; null: it cannot be told from the log."""
@@ -79,12 +56,7 @@ def _log(examined: Examined, merged: Sequence[Path] | None) -> LogDocument:
         log=str(examined.log.path),
         whole=examined.is_sound,
         faults=[LogFaultDocument(fault.name, fault.text) for fault in examined.faults],
-        job=of_job(examined.log.job),
+        job=examined.log.job,
         analysis=examined.analysis,
         merged=UNSET if merged is None else list(map(str, merged)),
     )
-
-
-def of_job(job: LogJob) -> LogJobDocument:
-    """Return the document of the job in which a log was recorded."""
-    return LogJobDocument(*job)

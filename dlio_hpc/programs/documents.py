@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
-from dlio_hpc.documents.logs import LogJobDocument, of_job
+from dlio_hpc.darshan.log import LogJob
 from dlio_hpc.documents.versioned import Versioned
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.characterize.evidence import Confidence
@@ -321,7 +321,7 @@ class CharacterizeDocument(Versioned, frozen=True):
 
     logs: list[str]
     """Paths of the logs."""
-    job: LogJobDocument
+    job: LogJob
     """Job in which the logs were recorded."""
     traced: bool
     """True if the trace was used in addition to counters."""
@@ -439,7 +439,7 @@ def of_character(character: Character, content: str | None, checked: Checked | N
     """Return the document of a derived workload. content: YAML text; None if no workload was derived."""
     return CharacterizeDocument(
         logs=[str(path) for path in character.paths],
-        job=of_job(character.log.job),
+        job=character.log.job,
         traced=character.derived.traced,
         notes=character.notes,
         against=character.derived.against,

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from msgspec import structs
+
 from dlio_hpc.analysis.log import analyze, logs_by_program
 from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.analysis.log.findings import Analysis, Operation
@@ -63,7 +65,7 @@ def rows(paths: Iterable[Path]) -> Iterator[ProgramRow]:
             if job is None:  # read by pydarshan, which takes long: only once, if the program has no other log
                 log = log_reader.load(path)
                 job, early[path] = log.job, _row([log])
-            same = (path.name, *job[:5], path.stat().st_size)
+            same = (path.name, *structs.astuple(job)[:5], path.stat().st_size)
         except Exception as fault:  # noqa: BLE001 - a log must not keep the others from being summarised
             yield _failed([path], None, fault)
         else:

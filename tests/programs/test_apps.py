@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dlio_hpc.analysis.log import merged_program, requests
 from dlio_hpc.base.errors import ConfigError
@@ -63,7 +64,7 @@ def test_what_a_log_tells_is_what_the_program_does(name: str, tmp_path: Path) ->
 def _later(path: Path, seconds: float) -> Log:
     """Return the log of the process as if it had begun later. By default PyTorch starts new workers in each epoch."""
     log = log_reader.load(path)
-    job = log.job._replace(started=log.job.started + seconds, ended=log.job.ended + seconds)
+    job = structs.replace(log.job, started=log.job.started + seconds, ended=log.job.ended + seconds)
     return log._replace(path=path.with_name(path.name.replace("-", "-9")), job=job)
 
 

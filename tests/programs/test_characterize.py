@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from dlio_hpc.analysis.log import merged_program
 from dlio_hpc.analysis.log.requests import Requests
@@ -539,7 +540,7 @@ def test_forked_workers_count_as_the_process_they_came_from(tmp_path: Path) -> N
     for pid in (10, 11, 12):
         calls = [Call(0, f"/d/{pid}.npz", 0, 1000, 1.0)]
         logs.append(log_reader.load(_log(tmp_path / f"me_python_id7-{pid}_x.darshan", calls, ranks=1)))
-    forked = [log._replace(job=log.job._replace(metadata={"fork_parent": parent}))
+    forked = [log._replace(job=structs.replace(log.job, metadata={"fork_parent": parent}))
               for log, parent in zip(logs, ("", "10", "99"), strict=True)]  # fmt: skip
     made = merged_program.merge(forked)
     ranks = {made.names[int(row["id"])]: int(row["rank"]) for row in made.traced["DXT_POSIX"].files}

@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from dlio_hpc.base.errors import DlioError
 from dlio_hpc.darshan import log_reader
@@ -177,7 +178,7 @@ def _spawned(log: Log) -> Log:
     program = (
         "/usr/bin/python3 -c from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5, pipe_handle=7)"
     )
-    return log._replace(job=log.job._replace(metadata=metadata, program=program))
+    return log._replace(job=structs.replace(log.job, metadata=metadata, program=program))
 
 
 def test_a_workload_that_reads_less_than_its_program_says_so() -> None:

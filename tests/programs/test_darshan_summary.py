@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from dlio_hpc.analysis.log import analyze, logs_by_program
@@ -52,7 +53,7 @@ def test_processes_of_one_script_in_one_job_are_one_program() -> None:
     train = "/usr/bin/python3 /home/me/train.py --lr 0.1"
     heads = [_head("1", train), _head("2", train), _head("3", "/usr/bin/python3 /home/me/prepare.py")]
     assert _grouped([*heads, _head("4", train, job=8)]) == [["1", "2"], ["3"], ["4"]]
-    other_user = heads[1]._replace(job=heads[1].job._replace(uid=2))
+    other_user = heads[1]._replace(job=structs.replace(heads[1].job, uid=2))
     assert _grouped([heads[0], other_user]) == [["1"], ["2"]]
 
 

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.darshan import joined_records
 from dlio_hpc.darshan.log import Log
@@ -28,7 +30,7 @@ def merge(logs: Sequence[Log]) -> Log:
         )
     ranks = _ranks(logs)
     parts = list(zip(logs, ranks, strict=True))
-    job = first.job._replace(ranks=max(ranks) + 1, ended=max(log.job.ended for log in logs))
+    job = structs.replace(first.job, ranks=max(ranks) + 1, ended=max(log.job.ended for log in logs))
     return first._replace(
         job=job,
         modules={name: module for log in logs for name, module in log.modules.items()},

@@ -17,9 +17,9 @@ from dlio_hpc.core.content import Rows
 from dlio_hpc.core.dataset_faults import damaged
 from dlio_hpc.core.files import OpenFile as RawFile
 from dlio_hpc.core.formats.format import Paths
-from dlio_hpc.core.formats.hdf5.file import DAMAGE, Hdf5File, looking_up, unusable
+from dlio_hpc.core.formats.hdf5.file import DAMAGE, Hdf5File, unusable
 from dlio_hpc.core.handle_cache import HandleCache
-from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.io_counters import Tally, looking_up
 from dlio_hpc.dataset.sample_layout import Place, Places
 
 

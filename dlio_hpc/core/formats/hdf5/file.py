@@ -4,18 +4,16 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from dlio_hpc.base.errors import DlioError
 from dlio_hpc.config.dataset_keys import Dataset
-from dlio_hpc.core import darshan_fd_gate, procfs
-from dlio_hpc.core.clock import now
+from dlio_hpc.core import darshan_fd_gate
 from dlio_hpc.core.dataset_faults import damaged, unopened, unplanned
 from dlio_hpc.core.formats import arrays
-from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.dataset.sample_layout import SampleLayout
 
 NAME = "x"
@@ -27,21 +25,6 @@ _ENDS_AT = {0: 40, 1: 44, 2: 28, 3: 28}
 DAMAGE = (
     OSError, ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError, zlib.error,
 )  # fmt: skip
-
-
-@contextmanager
-def looking_up(tally: Tally) -> Iterator[None]:
-    """Count the bytes that HDF5 reads inside the `with` block as overhead in `tally`, because HDF5 reads metadata
-    there. The number of bytes is taken from the kernel's I/O counters of this thread.
-    """
-    before, started = procfs.thread_io(), now()
-    yield
-    after = procfs.thread_io()
-    tally.timed(started)
-    if before is not None and after is not None:
-        difference = after.since(before)
-        tally.overhead_bytes += difference.requested
-        tally.requests += difference.calls
 
 
 class Hdf5File:

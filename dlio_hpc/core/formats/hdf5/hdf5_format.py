@@ -33,13 +33,12 @@ from dlio_hpc.core.formats.hdf5.file import (
     Hdf5File,
     chunk_of,
     end_of_file,
-    looking_up,
     reason,
     unusable,
 )
 from dlio_hpc.core.formats.hdf5.library import Library
 from dlio_hpc.core.formats.posix import FlatReader
-from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.io_counters import Tally, looking_up
 from dlio_hpc.core.write_back import written_early
 from dlio_hpc.dataset.sample_layout import SampleLayout
 from dlio_hpc.files import safe_folders

@@ -16,7 +16,7 @@ from dlio_hpc.core.dataset_faults import damaged, unopened, unplanned
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.formats.parquet import layout
 from dlio_hpc.core.handle_cache import HandleCache
-from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.io_counters import Tally, looking_up
 from dlio_hpc.dataset.sample_layout import Places
 
 
@@ -76,20 +76,13 @@ class RowGroups:
         import pyarrow.parquet as pq
 
         path = self._paths(number)
-        before, started = procfs.thread_io(), now()
         try:
-            with darshan_fd_gate.opening():
+            with looking_up(tally), darshan_fd_gate.opening():
                 file = pq.ParquetFile(path)
         except pa.ArrowException as fault:
             raise damaged(path, _line(fault)) from fault
         except OSError as fault:
             raise _unusable(path, fault) from fault
-        after = procfs.thread_io()
-        tally.timed(started)
-        if before is not None and after is not None:
-            difference = after.since(before)
-            tally.overhead_bytes += difference.requested
-            tally.requests += difference.calls
         metadata = file.metadata
         actual = (metadata.num_rows, metadata.num_row_groups, tuple(file.schema_arrow.names))
         if actual != self._expected:
