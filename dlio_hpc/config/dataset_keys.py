@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 
 from dlio_hpc.base import units
 from dlio_hpc.base.serialization import refuse
+from dlio_hpc.config.format_facts import FORMATS, Compression, FormatName
 
 # Bytes of a value in a CSV file, including its comma: "0.1234567,".
 CSV_VALUE = 10
@@ -30,10 +31,13 @@ LARGEST_DICTIONARY = 1 << 20
 _LARGEST_PAGE = 2**31 - 2**26
 # HDF5's limit on the bytes of a chunk (H5Pset_chunk).
 _LARGEST_CHUNK = 2**32
+# Formats that hold several arrays, and formats that compress, as messages name them.
+_HOLDING_ARRAYS = sorted((name for name, facts in FORMATS.items() if facts.holds_arrays), reverse=True)
+_COMPRESSING = " or ".join(
+    f"{name} ({', '.join(facts.compressions[1:])})" for name, facts in FORMATS.items() if facts.compressions[1:]
+)
 # What messages ask for, where a pattern would have to be read.
 _NAME, _FILE_NAME = "a name of letters, digits, _ and -", "a name of letters, digits, ., _ and -"
-_HOLD_ARRAYS = ("npz", "hdf5")
-_COMPRESSIONS = {"hdf5": {"none", "gzip", "lzf"}, "npz": {"none", "gzip"}}
 
 
 class Sample(Struct, frozen=True, forbid_unknown_fields=True):
@@ -215,7 +219,7 @@ EXISTING_FORMATS: tuple[str, ...] = get_args(ExistingFormat)
 class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     """The files that are generated and read, or the existing files that are read."""
 
-    format: Literal["tfrecord", "hdf5", "npz", "raw", "csv", "parquet", "null"]
+    format: FormatName
     """Format of the files. With null there are no files: the run measures the overhead of the tool."""
     files: units.Positive
     """Number of files. Example: 64"""
@@ -242,7 +246,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     """Chunks of HDF5 files; null: contiguous storage. A size alone, such as 64 KiB, is short for {bytes: 64 KiB}.
     Example: {bytes: 64 KiB}
     """
-    compression: Literal["none", "gzip", "lzf"] = "none"
+    compression: Compression = "none"
     """Compression of the files: a filter of HDF5 (gzip, lzf), or of NumPy's npz (gzip)."""
     level: Annotated[int, Meta(ge=0, le=9)] | None = None
     """Level of gzip; null: 4. Example: 5"""
@@ -422,8 +426,8 @@ def _check(dataset: Dataset) -> None:
             f"chunk is for HDF5; format: {kind} has no chunks; leave chunk null",
         ),
         (
-            compression not in _COMPRESSIONS.get(kind, {"none"}),
-            f"compression: {compression} needs format: hdf5 (gzip, lzf) or npz (gzip), not {kind}",
+            compression not in FORMATS[kind].compressions,
+            f"compression: {compression} needs format: {_COMPRESSING}, not {kind}",
         ),
         (dataset.level is not None and compression != "gzip", "level needs compression: gzip"),
         (
@@ -490,9 +494,9 @@ def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
     sample, total = dataset.sample, sum(arrays)
     refuse(
         (
-            dataset.format not in _HOLD_ARRAYS,
-            f"arrays needs format: {' or '.join(_HOLD_ARRAYS)}; a file of format: {dataset.format} cannot hold several "
-            "arrays; leave arrays null",
+            not FORMATS[dataset.format].holds_arrays,
+            f"arrays needs format: {' or '.join(_HOLDING_ARRAYS)}; a file of format: {dataset.format} cannot hold "
+            "several arrays; leave arrays null",
         ),
         (
             dataset.chunk is not None or dataset.compression != "none",

@@ -10,6 +10,7 @@ from msgspec import Struct
 from dlio_hpc.base import units
 from dlio_hpc.base.serialization import refuse
 from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.config.format_facts import FORMATS
 
 # O_DIRECT needs offsets and lengths that are multiples of a block. This block size suffices on all file systems in use
 # (open(2)).
@@ -285,7 +286,7 @@ def keeps_handles(dataset: Dataset, reader: Reader) -> bool:
     if dataset.format == "null" or by_streams(dataset, reader):
         return False
     if reader.mode == "framework":
-        return dataset.format in {"hdf5", "tfrecord", "parquet"}
+        return FORMATS[dataset.format].stays_open
     return dataset.compression == "none" or dataset.format == "hdf5"
 
 

@@ -2,13 +2,8 @@
 
 from dlio_hpc.base.serialization import refuse
 from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.config.reader_keys import BLOCK, Reader, by_streams, fits_blocks, keeps_handles, reads_records
-
-# The library that loads whole files in framework mode, by format. NumPy and Python read through the buffer of a file,
-# whose size can be set. pandas chooses the size of its requests.
-LIBRARIES = {"npz": "NumPy", "raw": "Python", "csv": "pandas"}
-# Libraries that choose the size of their requests.
-_CHOOSE = {"csv": "pandas", "parquet": "pyarrow"}
 
 
 def check_evaluation(dataset: Dataset, reader: Reader, passes: int) -> None:
@@ -29,6 +24,7 @@ def check_evaluation(dataset: Dataset, reader: Reader, passes: int) -> None:
 def check(dataset: Dataset, reader: Reader) -> None:
     """Raise ValueError if the reader cannot read the dataset."""
     kind, framework = dataset.format, reader.mode == "framework"
+    facts = FORMATS[kind]
     plain = dataset.compression == "none" and not dataset.is_chunked
     refuse(
         (
@@ -40,8 +36,8 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "reader: the null format has no storage; do not set access, load or direct",
         ),
         (
-            reader.transfer_size is not None and framework and kind in _CHOOSE,
-            f"reader.transfer_size needs mode: posix; in mode: framework, {_CHOOSE.get(kind)} chooses the request size",
+            reader.transfer_size is not None and framework and facts.chooses_requests,
+            f"reader.transfer_size needs mode: posix; in mode: framework, {facts.library} chooses the request size",
         ),
         (
             dataset.arrays is not None and framework and kind == "hdf5" and reader.transfer_size is not None,
@@ -58,7 +54,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "transfer_size null, or set it to at most the size of a sample",
         ),
         (
-            (reader.interleave or 1) > 1 and kind in LIBRARIES and (framework or not plain),
+            (reader.interleave or 1) > 1 and facts.loads_whole and (framework or not plain),
             "reader.interleave: with these settings, a whole file would be loaded for every sample; leave interleave "
             "null",
         ),

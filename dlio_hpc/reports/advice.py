@@ -12,6 +12,7 @@ from dlio_hpc.analysis.study.best_setting import Comparison, Finding
 from dlio_hpc.base.units import format_size
 from dlio_hpc.config import lustre_layout as layouts
 from dlio_hpc.config.dataset_keys import ITEM_BYTES
+from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.plan import plan, sweep
 from dlio_hpc.plan.study import Part, Point, Study
@@ -25,11 +26,7 @@ _APPLICATIONS = {
     "candle": "CANDLE",
     "frnn": "FRNN",
 }
-# Names of formats; a format that is not listed is named by its key in capital letters. Phrases for loaders; a loader
-# that is not listed is not mentioned.
-_FORMATS = {
-    "tfrecord": "TFRecord", "npz": "NumPy", "raw": "plain bytes", "parquet": "Parquet", "null": "no data"
-}  # fmt: skip
+# Phrases for loaders; a loader that is not listed is not mentioned.
 _LOADERS = {"tensorflow": " through tf.data", "pytorch": " through DataLoader"}
 # Size of HDF5's default chunk cache in bytes. Each open dataset has its own cache.
 _CHUNK_CACHE = 1 << 20
@@ -76,7 +73,7 @@ def _of_part(study: Study, part: Part, finding: Finding) -> Iterator[str]:
 def _application(workload: Workload) -> str:
     name = _APPLICATIONS.get(workload.name, workload.name)
     kind, loader = workload.dataset.format, workload.reader.loader
-    return f"{name} ({_FORMATS.get(kind, kind.upper())}{_LOADERS.get(loader, '')})"
+    return f"{name} ({FORMATS[kind].title}{_LOADERS.get(loader, '')})"
 
 
 def _settings(part: Part, point: Point, keys: list[str]) -> str:

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from dlio_hpc.config import reader_keys, workload_rules
+from dlio_hpc.config import reader_keys
+from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.programs.characterize.evidence import DerivedValue
 
 # Largest number of samples in the batches of a rank.
@@ -34,13 +35,14 @@ def _against_interleave(value: Any) -> str | None:
     """Return the reason why the workload cannot have `reader.interleave`, or None if it can."""
     if value("reader.shuffle.files") and value("reader.shuffle.samples"):
         return "shuffled samples come from all files"
-    is_whole = value("reader.mode") == "framework" and value("dataset.format") in workload_rules.LIBRARIES
+    is_whole = value("reader.mode") == "framework" and FORMATS[value("dataset.format")].loads_whole
     return "files are loaded whole" if is_whole else None
 
 
 def _transfer(keys: dict[str, DerivedValue], value: Any, withdraw: Any) -> None:
     name, request = value("dataset.format"), value("reader.transfer_size")
-    library = workload_rules.LIBRARIES.get(name) if value("reader.mode") == "framework" else None
+    facts = FORMATS[name]
+    library = facts.library if value("reader.mode") == "framework" and facts.loads_whole else None
     # The size of a buffer does not depend on the size of samples.
     is_buffer = name == "npz" or (name == "raw" and request < value("dataset.sample.bytes"))
     if library is not None and is_buffer:

@@ -1,0 +1,37 @@
+"""What is known of each format: one row, from which rules, advice and plans follow."""
+
+from typing import Literal, NamedTuple
+
+FormatName = Literal["tfrecord", "hdf5", "npz", "raw", "csv", "parquet", "null"]
+Compression = Literal["none", "gzip", "lzf"]
+
+
+class FormatFacts(NamedTuple):
+    """Facts about a format. title: name in a sentence. library: what reads it in framework mode with the native loader;
+    empty if dlio-hpc makes the requests itself. loads_whole: whether the library loads a whole file for any of its
+    samples. chooses_requests: whether the library chooses the size of its requests. caches_open: whether a reader keeps
+    data of a file that stays open. stays_open: whether a file stays open in framework mode between samples.
+    holds_arrays: whether a file can hold several arrays. compressions: that the format has.
+    """
+
+    title: str
+    library: str = ""
+    loads_whole: bool = False
+    chooses_requests: bool = False
+    caches_open: bool = False
+    stays_open: bool = False
+    holds_arrays: bool = False
+    compressions: tuple[Compression, ...] = ("none",)
+
+
+FORMATS: dict[FormatName, FormatFacts] = {
+    "tfrecord": FormatFacts("TFRecord", stays_open=True),
+    "hdf5": FormatFacts(
+        "HDF5", "h5py", caches_open=True, stays_open=True, holds_arrays=True, compressions=("none", "gzip", "lzf")
+    ),
+    "npz": FormatFacts("NumPy", "NumPy", loads_whole=True, holds_arrays=True, compressions=("none", "gzip")),
+    "raw": FormatFacts("plain bytes", "Python", loads_whole=True),
+    "csv": FormatFacts("CSV", "pandas", loads_whole=True, chooses_requests=True),
+    "parquet": FormatFacts("Parquet", "pyarrow", chooses_requests=True, caches_open=True, stays_open=True),
+    "null": FormatFacts("no data"),
+}
