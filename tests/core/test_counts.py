@@ -1,16 +1,21 @@
 """Bytes and requests of the result are exactly those of the dataset's files that strace records."""
 
+import contextlib
+import itertools
 import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dlio_hpc.base import serialization, units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import site
 from dlio_hpc.config import workload as workloads
+from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.run_result import Result, Summary
@@ -83,6 +88,29 @@ def test_reads_and_bytes_are_those_of_the_datasets_files(tmp_path: Path, small: 
     requests = straced.requests(tmp_path, RANKS, run.dataset)
     assert summary.reads == len(requests)
     assert summary.bytes_read + summary.overhead_bytes_read == sum(requests)
+    assert summary.opens == straced.opens(tmp_path, RANKS, run.dataset)
+
+
+# Combinations whose libraries read in threads of their own, which a test below holds.
+_APART = {("tfrecord", "framework", "tensorflow"), ("parquet", "framework")}
+
+
+def _combinations() -> Iterator[tuple[str, ...]]:
+    """Yield the keys of each format in each mode through each loader, as far as a workload may have them."""
+    for name, mode, loader in itertools.product(FORMATS, ("posix", "framework"), ("native", "pytorch", "tensorflow")):
+        sample = () if name != "parquet" else _COLUMNS[1:]
+        keys = (f"dataset.format={name}", f"reader.mode={mode}", f"reader.loader={loader}", *sample)
+        if FORMATS[name].title == "no data" or {(name, mode), (name, mode, loader)} & _APART:
+            continue
+        with contextlib.suppress(ConfigError):
+            workloads.load("demo", keys)
+            yield keys
+
+
+@pytest.mark.parametrize("keys", list(_combinations()), ids=lambda keys: " ".join(keys[:3]))
+def test_each_format_counts_what_the_kernel_does(tmp_path: Path, small: Path, keys: tuple[str, ...]) -> None:
+    """A format that is added is among these. Rows are of the table of formats, not of a list here."""
+    test_reads_and_bytes_are_those_of_the_datasets_files(tmp_path, small, keys)
 
 
 @pytest.mark.parametrize(
