@@ -538,8 +538,9 @@ def test_a_job_that_a_hook_rejects_again_and_again_has_failed(said: Said) -> Non
     """PBS holds it after 21 starts; it has no Exit_status."""
     comment = "job held, too many failed attempts to run"
     held = {"Job_Name": "name", "job_state": "H", "substate": 20, "Hold_Types": "s", "run_count": 21}
-    said["qstat"], said["qdel"] = _qstat({"7": held | {"comment": comment}}), Answer(0, "", "")
-    assert _states("pbs", *_known("7"))["7"] == JobStatus("failed", comment)
+    said["qstat"] = _qstat({"7": held | {"comment": comment}})
+    status = _states("pbs", *_known("7"))["7"]
+    assert (status.state, status.text, status.stuck) == ("failed", comment, True)
 
 
 @pytest.mark.parametrize(("job", "state", "text"), PBS)

@@ -34,4 +34,4 @@ class PyDlioHpc(PythonPackage):
     depends_on("py-pandas@2:", type=("build", "run"), when="+pandas")
     depends_on("py-pyarrow@14:", type=("build", "run"), when="+parquet")
 
-    import_modules = ["dlio_hpc", "dlio_hpc.cli"]
+    import_modules = ["dlio_hpc", "dlio_hpc.cli.command_line"]
