@@ -63,14 +63,6 @@ def requests(job: Path, ranks: int, folder: str) -> list[int]:
     return [row[1] for trace in of_samples for row in trace.reads]
 
 
-def opens(job: Path, ranks: int, folder: str) -> int:
-    """Return how many times ranks opened sample files in `folder`, in the run traced by core()."""
-    parts = [part for rank in range(ranks) for part in job.glob(f"trace.{rank}.*")]
-    lines = [line for part in parts for line in _LINE.findall(part.read_text(errors="replace"))]
-    opened = [Path(path) for _, call, _, _, _, path in lines if call == "openat"]
-    return sum(str(path.parent) == folder and _SAMPLES.fullmatch(path.name) is not None for path in opened)
-
-
 def writes(job: Path, ranks: int, folder: str) -> dict[str, list[int]]:
     """Return the bytes of each write to the files in `folder`, by file name, in the run traced by core()."""
     traces = [trace for rank in range(ranks) for trace in _traces(job, rank)]
