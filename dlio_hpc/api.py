@@ -1,6 +1,6 @@
 """Python API: the commands of dlio-hpc as functions with typed arguments. `import dlio_hpc` makes them available.
 
-Functions raise the errors of dlio_hpc.base.errors. The `exit_code` of an error is the exit code that the command would
+Functions raise the errors of dlio_hpc.errors. The `exit_code` of an error is the exit code that the command would
 have. Functions print nothing. Instead, they call the function passed as `report` with each line that the command would
 print on stderr. A job is given by its directory, its archive, or its name below `runs`. Without jobs, status(), wait()
 and collect() use all jobs below `runs`.

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import dlio_hpc
+from dlio_hpc import errors
 from tests.project.test_docs import hooks
 from tests.support.places import ROOT
 
@@ -30,6 +31,13 @@ def test_importing_it_imports_no_command_and_no_array() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="nonsense"):
         dlio_hpc.nonsense  # noqa: B018
+
+
+def test_the_errors_that_are_documented_are_those_that_are_raised(tmp_path: Path) -> None:
+    with pytest.raises(errors.ConfigError) as caught:
+        dlio_hpc.report("nonsense", runs=tmp_path)
+    assert caught.value.exit_code == 2
+    assert all(issubclass(getattr(errors, name), errors.DlioError) for name in errors.__all__)
 
 
 @pytest.mark.job

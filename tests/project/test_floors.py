@@ -13,7 +13,7 @@ _ROOT = Path(dlio_hpc.__file__).parent
 # From the ground up. A module may import from its own room and from those before it.
 _FLOORS = (
     "base", "files", "results", "config", "dataset", "plan", "darshan", "lustre", "core", "batch", "analysis",
-    "records", "verdict", "reports", "documents", "api", "programs", "cli", "__main__",
+    "records", "verdict", "reports", "documents", "errors", "api", "programs", "cli", "__main__",
 )  # fmt: skip
 
 
