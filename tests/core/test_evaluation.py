@@ -11,6 +11,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError
@@ -108,6 +109,56 @@ def test_preparation_and_the_end_of_workers_are_no_part_of_a_pass(
     assert not stopped
     steps = run.steps_per_epoch
     assert (row[evaluation.WALL_S], row[evaluation.WAIT_S], row[evaluation.TOOK_S]) == (steps, steps, steps + 1100)
+
+
+# Of three unequal steps: seconds of waiting, computing and the barrier, samples, bytes.
+_UNEQUAL = [(1.0, 0.5, 10.0, 2, 7), (2.0, 0.25, 20.0, 1, 11), (4.0, 3.0, 40.0, 3, 13)]
+
+
+@pytest.mark.parametrize(("last", "stopped"), [(None, False), (2, True), (3, False)])
+def test_the_figures_of_a_pass_are_the_sums_of_its_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: int | None, stopped: bool
+) -> None:
+    """A fake clock. last: number of steps after which time runs out; None if it does not."""
+    run = replace(_plan(tmp_path, "evaluation={files: 3}").runs[-1].evaluation, steps_per_epoch=3)
+    at, done = [50.0], [0]
+
+    def after(seconds: float) -> None:
+        at[0] += seconds
+
+    def batches(*_: object) -> Iterator[Batch]:
+        for wait, _compute, _sync, samples, size in _UNEQUAL:
+            after(wait)
+            tally = Tally()
+            tally.bytes_read = size
+            yield Batch(Places(np.zeros((6, 0), np.int64)), np.zeros((samples, 8), np.uint8), tally)
+
+    def barrier() -> bool:
+        after(_UNEQUAL[done[0]][2])
+        done[0] += 1
+        return done[0] == last
+
+    monkeypatch.setattr(clock, "now", lambda: at[0])
+    monkeypatch.setattr(evaluation, "open_loader", lambda *_: SimpleNamespace(epoch=batches))
+    monkeypatch.setattr(evaluation, "emulate", lambda *_: after(_UNEQUAL[done[0]][1]))
+    monkeypatch.setattr(evaluation, "Verification", lambda *_: Mock())
+    alone: Any = SimpleNamespace(rank=0, size=1, bcast=lambda value: value)
+    row, is_stopped = evaluation.EvaluationPasses(alone, alone, run, 1, 1).evaluate(5, Mock(barrier=barrier))
+    steps = _UNEQUAL[: last or 3]
+    sums = [sum(step[column] for step in steps) for column in range(5)]
+    assert bool(is_stopped) is stopped
+    assert list(row[evaluation.WAIT_S : evaluation.SYNC_S + 1]) == sums[:3]
+    assert list(row[evaluation.STEPS : evaluation.BYTES + 1]) == [len(steps), *sums[3:]]
+    assert (row[evaluation.EPOCH], row[evaluation.WALL_S], row[evaluation.TOOK_S]) == (5, sum(sums[:3]), sum(sums[:3]))
+
+
+def test_a_pass_follows_each_third_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = _plan(tmp_path, "evaluation={files: 3}").runs[-1].evaluation
+    monkeypatch.setattr(evaluation, "open_loader", lambda *_: None)
+    alone: Any = SimpleNamespace(rank=0, size=1, bcast=lambda value: value)
+    passes = evaluation.EvaluationPasses(alone, alone, run, 1, 3)
+    assert [epoch for epoch in range(7) if passes.is_due(epoch)] == [2, 5]
+    assert all(evaluation.EvaluationPasses(alone, alone, run, 1, 1).is_due(epoch) for epoch in range(3))
 
 
 @pytest.mark.parametrize("direct", [False, True])
