@@ -240,6 +240,8 @@ def _settled(directory: Path, answer: _Answer | None) -> JobSnapshot:
         if job is not known:
             with suppress(OSError):  # another user's job, or read-only storage
                 save(directory, job)
+    if sight is None and answer is not None and answer.sight is not None and answer.sight.stuck:
+        sight = answer.sight  # its state has been recorded
     if sight is None:
         return JobSnapshot(directory, job, fault)
     return JobSnapshot(directory, job, fault, sight.text if sight.never else None, sight.advice, sight.stuck)

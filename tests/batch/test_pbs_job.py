@@ -174,13 +174,13 @@ def test_a_variable_hides_no_state_and_refuses_no_submission(on_pbs: Pbs, small:
 def test_a_job_that_a_hook_rejects_is_not_watched_forever(on_pbs: Pbs, small: Path) -> None:
     (on_pbs.state / "hook").touch()
     directory = on_pbs.taken(small)
-    until(lambda: "failed (job held" in on_pbs("dlio-hpc", "status", directory).out)
+    until(lambda: "(job held" in on_pbs("dlio-hpc", "status", directory).out)
     assert "job_state = H" in on_pbs.tell("qstat", "-f"), "a query deletes nothing"
     waited = on_pbs("dlio-hpc", "wait", directory)
     assert waited.code == 6
     assert "job_state = H" not in on_pbs.tell("qstat", "-f")
     other = on_pbs.taken(small)
-    until(lambda: "failed (job held" in on_pbs("dlio-hpc", "status", other).out)
+    until(lambda: "(job held" in on_pbs("dlio-hpc", "status", other).out)
     assert on_pbs("dlio-hpc", "cancel", other).code == 0
     assert "job_state = H" not in on_pbs.tell("qstat", "-f")
     assert "ended as failed (job held, too many failed attempts to run)" in waited.err
