@@ -1,4 +1,4 @@
-"""The command line. Only this folder prints and exits."""
+"""Start and end of a command: its outputs, its log, its failures and its exit code."""
 
 import contextlib
 import gc

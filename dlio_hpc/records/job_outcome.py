@@ -147,15 +147,11 @@ def _without_changes(runs: list[RunOutcome], path: Path, content: dict[str, byte
     """
     try:
         listed = archive.listed(target)
-    except InvalidRun:  # `collect` and `archive verify` say what is wrong with it
+    except DlioError:  # `collect` and `archive verify` say what is wrong with it
         return runs
-    changed = [
-        name
-        for name, file in content.items()
-        if name.startswith(f"{rundir.RUNS}/")
-        and listed.get(name, digest := _digest(file)) != digest
-        and listed[name] not in _earlier(path, name)
-    ]
+    of_runs = [name for name in content if name in listed and name.startswith(f"{rundir.RUNS}/")]
+    differing = [name for name in of_runs if listed[name] != _digest(content[name])]
+    changed = [name for name in differing if listed[name] not in _earlier(path, name)]
     return [_with_change(run, changed) for run in runs]
 
 
@@ -203,7 +199,7 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
     record = job_record.decode(content[rundir.JOB], f"{source}/{rundir.JOB}")
     if record.job != plan.job:
         raise InvalidRun(f"{source}: {rundir.PLAN} is of job {plan.job}, but {rundir.JOB} of job {record.job}")
-    digest = hashlib.sha256(content[rundir.PLAN]).hexdigest()
+    digest = _digest(content[rundir.PLAN])
     runs = []
     for run in plan.runs:
         folder = f"{rundir.RUNS}/{rundir.run_name(run.number, run.name)}"

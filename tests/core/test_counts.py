@@ -74,10 +74,15 @@ def _measured(folder: Path, workload: Path | str, *keys: str) -> tuple[Run, Summ
     ids=" ".join,
 )
 def test_reads_and_bytes_are_those_of_the_datasets_files(tmp_path: Path, small: Path, keys: tuple[str, ...]) -> None:
+    _check_counts(tmp_path, small, keys)
+
+
+def _check_counts(folder: Path, workload: Path, keys: tuple[str, ...]) -> None:
+    """Compare the reads and the bytes of a run with those that strace records."""
     if "reader.loader=tensorflow" in keys:
         pytest.importorskip("tensorflow")
-    run, summary = _measured(tmp_path, small, *keys)
-    requests = straced.requests(tmp_path, RANKS, run.dataset)
+    run, summary = _measured(folder, workload, *keys)
+    requests = straced.requests(folder, RANKS, run.dataset)
     assert summary.reads == len(requests)
     assert summary.bytes_read + summary.overhead_bytes_read == sum(requests)
 
@@ -101,7 +106,7 @@ def _combinations() -> Iterator[tuple[str, ...]]:
 @pytest.mark.parametrize("keys", list(_combinations()), ids=lambda keys: " ".join(keys[:3]))
 def test_each_format_counts_what_the_kernel_does(tmp_path: Path, small: Path, keys: tuple[str, ...]) -> None:
     """A format that is added to the table of formats is among these."""
-    test_reads_and_bytes_are_those_of_the_datasets_files(tmp_path, small, keys)
+    _check_counts(tmp_path, small, keys)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import argparse
 import queue
 import random
 import tempfile
-import threading
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,30 +55,21 @@ def drawn(modules: Sequence[Path], count: int, seed: int) -> list[tuple[Path, Mu
 
 def tried(mutants: Sequence[tuple[Path, Mutant]], lines: dict[Path, line_map.Lines], folder: Path) -> list[Trial]:
     """Try the mutants on two cores, and return the trials in the order of the mutants."""
-    made: dict[int, Trial] = {}
-    waiting: queue.SimpleQueue[tuple[int, Path, Mutant]] = queue.SimpleQueue()
-    for place, (module, mutant) in enumerate(mutants):
-        waiting.put((place, module, mutant))
+    trees: queue.SimpleQueue[Path] = queue.SimpleQueue()
+    for number in range(2):
+        trees.put(trials.copy_of_tree(folder / f"tree{number}"))
 
-    def work(tree: Path) -> None:
-        while True:
-            try:
-                place, module, mutant = waiting.get_nowait()
-            except queue.Empty:
-                return
-            tests = lines[module].get(mutant.line, [])
-            source = operators.changed(module.read_text(), mutant)
-            made[place] = Trial(module, mutant, trials.outcome(tree, module, source, tests))
-            print("." if made[place].outcome == "killed" else "s", end="", flush=True)
+    def trial(module: Path, mutant: Mutant) -> Trial:
+        tree, source = trees.get(), operators.changed(module.read_text(), mutant)
+        outcome = trials.outcome(tree, module, source, lines[module].get(mutant.line, []))
+        trees.put(tree)
+        print("." if outcome == "killed" else "s", end="", flush=True)
+        return Trial(module, mutant, outcome)
 
-    trees = [trials.copy_of_tree(folder / f"tree{number}") for number in range(2)]
-    workers = [threading.Thread(target=work, args=(tree,)) for tree in trees]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    with ThreadPoolExecutor(2) as workers:
+        made = list(workers.map(trial, *zip(*mutants, strict=True)))
     print()
-    return [made[place] for place in sorted(made)]
+    return made
 
 
 def show(made: Sequence[Trial]) -> None:

@@ -23,7 +23,7 @@ _MOST_TESTS = 40
 
 
 @contextmanager
-def changed(tree: Path, module: Path, source: str) -> Iterator[None]:
+def _source_in_place(tree: Path, module: Path, source: str) -> Iterator[None]:
     """Put another source in place of a module of a copy of the tree, for a while."""
     place = tree / module.relative_to(ROOT)
     before = place.read_bytes()
@@ -50,7 +50,7 @@ def outcome(tree: Path, module: Path, source: str, tests: Sequence[str]) -> Outc
     """Return what the tests make of a module with this source. tests: those that execute the line."""
     if not tests:
         return "not executed"
-    with changed(tree, module, source):
+    with _source_in_place(tree, module, source):
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *nearest(module, tests)]
         environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
         try:

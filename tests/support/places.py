@@ -1,4 +1,4 @@
-"""Where the files lie that tests read."""
+"""Paths of the repository, of the tests, and of the Darshan logs that tests read."""
 
 from pathlib import Path
 

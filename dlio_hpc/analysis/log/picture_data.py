@@ -42,7 +42,7 @@ def of_trace(
         _lanes(analysis, requests, recorded, end),
         records.steps(recorded) if recorded else None,
         heatmap.of_requests(requests, max(analysis.ranks, 1), end),
-        of_log(analysis),
+        _costs_of_counters(analysis),
         analysis.job_s,
     )
 
@@ -84,7 +84,7 @@ def of_core(title: str, notes: list[str], recorded: Recorded) -> View:
         lanes,
         records.steps(recorded),
         heatmap.of_recorded(recorded),
-        of_recorded(recorded),
+        _costs_of_timeline(recorded),
         records.ends(recorded),
     )
 
@@ -109,7 +109,7 @@ def of_counters(title: str, notes: list[str], analysis: Analysis, heat: list[Hea
         [],
         None,
         heatmap.of_darshan(heat, analysis.ranks),
-        of_log(analysis),
+        _costs_of_counters(analysis),
         analysis.job_s,
     )
 
@@ -187,7 +187,7 @@ def _label(rank: int, host: str) -> str:
     return f"rank {rank}" + (f" on {host}" if host else "")
 
 
-def of_log(analysis: Analysis) -> tuple[CallCost, ...]:
+def _costs_of_counters(analysis: Analysis) -> tuple[CallCost, ...]:
     """Return the I/O costs from Darshan's counters. The seconds in MPI-IO calls include those in the POSIX calls that
     MPI-IO makes.
     """
@@ -196,7 +196,7 @@ def of_log(analysis: Analysis) -> tuple[CallCost, ...]:
     )
 
 
-def of_recorded(recorded: Recorded) -> tuple[CallCost, ...]:
+def _costs_of_timeline(recorded: Recorded) -> tuple[CallCost, ...]:
     """Return the I/O costs from the run's timeline.h5. This file has the times of sample reads and of checkpoint
     writes, but not those of metadata calls.
     """
