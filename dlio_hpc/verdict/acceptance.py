@@ -17,7 +17,6 @@ from dlio_hpc.records.job_outcome import JobOutcome
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome, label, worst
 from dlio_hpc.verdict import (
     criteria_file,
-    criterion_rule,
     history,
     history_entry,
     performance_criteria,
@@ -211,7 +210,7 @@ def _in_words(name: str, key: str, criterion: Criterion) -> str:
     """Return a description of what a criterion requires. key: the YAML key of the limit or rule."""
     if key in performance_criteria.LIMITS:
         return performance_criteria.limit(name, key, criterion).text
-    return criterion_rule.in_words(key, criterion)
+    return procedure_criteria.RULES[key].in_words(key, criterion)
 
 
 def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:

@@ -1,6 +1,5 @@
 """Rules on checkpoints: the ranks that write a model, its size relative to the memory of nodes and accelerators."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from dlio_hpc.base import serialization
@@ -9,9 +8,8 @@ from dlio_hpc.base.units import format_size
 from dlio_hpc.config import workload
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.dataset import checkpoint_files
-from dlio_hpc.verdict.criteria_file import Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran
-from dlio_hpc.verdict.criterion_rule import Rule, shipped_settings
+from dlio_hpc.verdict.criterion_rule import Rule, RuleKind, shipped_settings
 from dlio_hpc.verdict.history_entry import changes
 
 
@@ -35,17 +33,6 @@ class _Saving(NamedTuple):
         return min(filter(None, (sum(by_rank[first : first + self.ranks_per_node]) for first in nodes)), default=0)
 
 
-def checks(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[Check]:
-    """Yield a check for each rule on checkpoints that the criterion sets."""
-    saving = _saving(group)
-    if (ratio := criterion.min_checkpoint_over_memory) is not None:
-        yield _over_memory(Rule(name, "min_checkpoint_over_memory", criterion, group), saving, ratio)
-    if criterion.rank_memory is not None:
-        yield _rank_memory(Rule(name, "rank_memory", criterion, group), saving, criterion.rank_memory)
-    if criterion.model_ranks:
-        yield _model_ranks(Rule(name, "model_ranks", criterion, group), saving)
-
-
 def _saving(group: CriterionGroup) -> _Saving | None:
     """Return the checkpoints of the group. Return None if the workload is unknown, or does not only write
     checkpoints.
@@ -59,10 +46,11 @@ def _saving(group: CriterionGroup) -> _Saving | None:
     return _Saving(checkpoint, checkpoint.writes, group.ranks, group.key.ranks_per_node)
 
 
-def _over_memory(rule: Rule, saving: _Saving | None, least: float) -> Check:
+def _over_memory(rule: Rule) -> Check:
     """Compare the bytes of all checkpoints of a node with its memory. Below the limit, the checkpoints must have been
     read from storage.
     """
+    saving, least = _saving(rule.group), rule.value
     if saving is None:
         return rule.unknown("the sizes of the checkpoints were not recorded")
     written = saving.least_of_a_node * saving.writes
@@ -92,7 +80,8 @@ def _against_memory(ran: Ran, written: int, nodes: int, least: float) -> Evidenc
     return Evidence(ran.job, ran.run.run, ratio, f"{sizes}; {storage.text()}", storage.outcome() == "storage")
 
 
-def _rank_memory(rule: Rule, saving: _Saving | None, memory: int) -> Check:
+def _rank_memory(rule: Rule) -> Check:
+    saving, memory = _saving(rule.group), rule.value
     if saving is None:
         return rule.unknown("the sizes of the checkpoints were not recorded")
     size, total = checkpoint_files.size(saving.checkpoint, saving.ranks), memory * saving.ranks
@@ -100,8 +89,9 @@ def _rank_memory(rule: Rule, saving: _Saving | None, memory: int) -> Check:
     return rule.check(size <= total, message, value=total / size, limit=1.0, unit="x")
 
 
-def _model_ranks(rule: Rule, saving: _Saving | None) -> Check:
+def _model_ranks(rule: Rule) -> Check:
     """Compare the ranks with those that the model's parallelism has, and the model with the shipped one."""
+    saving = _saving(rule.group)
     state = None if saving is None else saving.checkpoint.state
     shipped = _shipped_checkpoint(rule.group.key.workload)
     if saving is None or state is None or shipped is None or shipped.state is None:
@@ -128,3 +118,13 @@ def _model_ranks(rule: Rule, saving: _Saving | None) -> Check:
 def _shipped_checkpoint(name: str) -> Checkpoint | None:
     data = shipped_settings(name)
     return None if data is None else serialization.convert(data, workload.Workload, name).checkpoint
+
+
+# Kinds of rules, by YAML key, in the order of the checks.
+RULES: dict[str, RuleKind] = {
+    "min_checkpoint_over_memory": RuleKind(
+        "checkpoints of each node >= {:g} x its memory, or read from storage", _over_memory
+    ),
+    "rank_memory": RuleKind("a checkpoint fits into {} of each rank", _rank_memory),
+    "model_ranks": RuleKind("all ranks of the model's parallelism, and the shipped model", _model_ranks),
+}

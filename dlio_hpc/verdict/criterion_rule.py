@@ -1,6 +1,7 @@
-"""A rule of a criterion, applied to a group of runs: its requirement in words, and its outcome."""
+"""A rule of a criterion, applied to a group of runs, and a kind of rule: its requirement in words, and its check."""
 
 import json
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dlio_hpc.base import serialization
@@ -11,32 +12,22 @@ from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.verdict.criteria_file import Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence
 
-# Requirements in words, by YAML key.
-_WORDS = {
-    "min_steps": "steps per epoch >= {}",
-    "min_dataset_over_memory": "dataset >= {:g} x the nodes' memory",
-    "min_checkpoint_over_memory": "checkpoints of each node >= {:g} x its memory, or read from storage",
-    "rank_memory": "a checkpoint fits into {} of each rank",
-    "model_ranks": "all ranks of the model's parallelism, and the shipped model",
-    "min_ranks_per_node": "ranks per node >= {}",
-    "max_prefetch": "reader.prefetch <= {}, or a batch per thread",
-    "warmups": "warm-ups = {}",
-    "measured_runs": "measured runs = {}",
-    "min_measured_runs": "measured runs >= {}",
-    "gaps": "gaps shorter than a run",
-    "separate_results_fs": "results on another file system than the data",
-    "unmodified": "{} as shipped",
-    "divisions": "a workload of the division {}",
-}
-
 
 class Rule(NamedTuple):
-    """A rule of a criterion, and the group that is checked. name: name of the criterion. key: YAML key of the rule."""
+    """A rule of a criterion, and the group that is checked. name: name of the criterion. key: YAML key of the rule.
+    asked: what the rule requires, in words.
+    """
 
     name: str
     key: str
+    asked: str
     criterion: Criterion
     group: CriterionGroup
+
+    @property
+    def value(self) -> Any:
+        """Value of the rule's key in the criterion."""
+        return getattr(self.criterion, self.key)
 
     def check(self, is_met: bool, message: str, **rest: Any) -> Check:
         """Return a check with the outcome pass or fail."""
@@ -50,20 +41,26 @@ class Rule(NamedTuple):
         return self._check(verdict, f"unknown: {message}", evidence=evidence)
 
     def _check(self, verdict: Outcome, message: str, **rest: Any) -> Check:
-        title, asked = self.criterion.title or self.name, in_words(self.key, self.criterion)
-        return Check(self.name, self.key, title, self.group.label, asked, verdict, message, **rest)
+        title = self.criterion.title or self.name
+        return Check(self.name, self.key, title, self.group.label, self.asked, verdict, message, **rest)
 
 
-def in_words(key: str, criterion: Criterion) -> str:
-    """Return a description of what a rule requires. key: the YAML key of the rule."""
-    value = getattr(criterion, key)
-    if isinstance(value, dict):
-        return _WORDS[key].format(" or ".join(value))
-    if key == "model_ranks" and criterion.subset_ranks is not None:
-        return f"{_WORDS[key]}; or {criterion.subset_ranks} ranks of it"
-    if key == "rank_memory":
-        return _WORDS[key].format(format_size(value))
-    return _WORDS[key].format(", ".join(value) if isinstance(value, tuple) else value)
+class RuleKind(NamedTuple):
+    """A kind of rule. words: what it requires; {} is the value of its key. check: function that checks a group."""
+
+    words: str
+    check: Callable[[Rule], Check]
+
+    def in_words(self, key: str, criterion: Criterion) -> str:
+        """Return a description of what the rule requires. key: the YAML key of the rule."""
+        value = getattr(criterion, key)
+        if key == "model_ranks" and criterion.subset_ranks is not None:
+            return f"{self.words}; or {criterion.subset_ranks} ranks of it"
+        if key == "rank_memory":
+            return self.words.format(format_size(value))
+        if isinstance(value, dict):
+            return self.words.format(" or ".join(value))
+        return self.words.format(", ".join(value) if isinstance(value, tuple) else value)
 
 
 def shipped_settings(name: str) -> Any:

@@ -10,34 +10,19 @@ from dlio_hpc.base.units import format_seconds, format_size, seconds_between
 from dlio_hpc.verdict import checkpoint_criteria
 from dlio_hpc.verdict.criteria_file import Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran
-from dlio_hpc.verdict.criterion_rule import Rule, shipped_settings
+from dlio_hpc.verdict.criterion_rule import Rule, RuleKind, shipped_settings
 from dlio_hpc.verdict.history_entry import changes
 
 
 def checks(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[Check]:
     """Yield a check for each rule that the criterion sets."""
-    if criterion.min_steps is not None:
-        yield _steps(Rule(name, "min_steps", criterion, group), criterion.min_steps)
-    if (ratio := criterion.min_dataset_over_memory) is not None:
-        yield _memory(Rule(name, "min_dataset_over_memory", criterion, group), ratio)
-    yield from checkpoint_criteria.checks(name, criterion, group)
-    if criterion.min_ranks_per_node is not None:
-        yield _ranks_per_node(Rule(name, "min_ranks_per_node", criterion, group), criterion.min_ranks_per_node)
-    if criterion.max_prefetch is not None:
-        yield _prefetch(Rule(name, "max_prefetch", criterion, group), criterion.max_prefetch)
-    yield from _counts(name, criterion, group)
-    if criterion.gaps != "any":
-        yield _gaps(Rule(name, "gaps", criterion, group))
-    if criterion.separate_results_fs:
-        yield _separation(Rule(name, "separate_results_fs", criterion, group))
-    if criterion.unmodified:
-        yield _as_shipped(Rule(name, "unmodified", criterion, group))
-    if criterion.divisions:
-        yield _division(Rule(name, "divisions", criterion, group))
+    for key, kind in RULES.items():
+        if key in criterion.asked:
+            yield kind.check(Rule(name, key, kind.in_words(key, criterion), criterion, group))
 
 
-def _steps(rule: Rule, least: int) -> Check:
-    runs = rule.group.runs
+def _steps(rule: Rule) -> Check:
+    runs, least = rule.group.runs, rule.value
     evidence = tuple(
         Evidence(ran.job, ran.run.run, ran.run.steps, f"{ran.run.steps} steps", ran.run.steps >= least) for ran in runs
     )
@@ -58,7 +43,8 @@ def _larger(measured: float, least: float) -> tuple[str, ...]:
     return (f"a dataset {factor} times as large (--dataset-size)",)
 
 
-def _memory(rule: Rule, least: float) -> Check:
+def _memory(rule: Rule) -> Check:
+    least: float = rule.value
     ratios = [(ran, _over_memory(ran)) for ran in rule.group.runs]
     evidence = tuple(
         Evidence(ran.job, ran.run.run, ratio, _sizes(ran), None if ratio is None else ratio >= least)
@@ -88,19 +74,19 @@ def _sizes(ran: Ran) -> str:
     return f"dataset of {format_size(storage.dataset_bytes)}, {memory} of memory on all nodes"
 
 
-def _ranks_per_node(rule: Rule, least: int) -> Check:
-    count = rule.group.key.ranks_per_node
+def _ranks_per_node(rule: Rule) -> Check:
+    count, least = rule.group.key.ranks_per_node, rule.value
     advice = () if count >= least else (f"--ppn {least} or more",)
     return rule.check(count >= least, f"there are {count}", value=float(count), limit=float(least), advice=advice)
 
 
-def _prefetch(rule: Rule, most: int) -> Check:
+def _prefetch(rule: Rule) -> Check:
     """Compare the number of batches that are read ahead with the limit, which is at least one batch per thread."""
     reader = rule.group.runs[0].workload
     prefetch, threads = (_value(reader, f"reader.{name}") for name in ("prefetch", "read_threads"))
     if prefetch is None or threads is None:
         return rule.unknown("reader.prefetch was not recorded")
-    limit = max(most, threads)
+    limit = max(rule.value, threads)
     return rule.check(
         prefetch <= limit, f"reader.prefetch is {prefetch}, with {threads} thread(s)",
         value=float(prefetch), limit=float(limit), is_least=False,
@@ -108,20 +94,20 @@ def _prefetch(rule: Rule, most: int) -> Check:
     )  # fmt: skip
 
 
-def _counts(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[Check]:
-    kinds = [ran.run.kind for ran in group.sequence]  # in order of time
-    warmups = kinds.count("warmup") if kinds[:1] == ["warmup"] else 0
-    measured = len(group.runs)
-    for key, count in (("warmups", warmups), ("measured_runs", measured), ("min_measured_runs", measured)):
-        if (wanted := getattr(criterion, key)) is not None:
-            yield _count(Rule(name, key, criterion, group), count, wanted)
+def _warmups(rule: Rule) -> Check:
+    kinds = [ran.run.kind for ran in rule.group.sequence]  # in order of time
+    return _count(rule, kinds.count("warmup") if kinds[:1] == ["warmup"] else 0, "--warmup")
 
 
-def _count(rule: Rule, count: int, wanted: int) -> Check:
-    is_least = rule.key.startswith("min_")
-    is_met = count >= wanted if is_least else count == wanted
+def _measured_runs(rule: Rule) -> Check:
+    return _count(rule, len(rule.group.runs), "--repeat")
+
+
+def _count(rule: Rule, count: int, option: str) -> Check:
+    """Compare a number of runs with the number in the criterion. option: option that sets the number."""
+    wanted = rule.value
+    is_met = count >= wanted if rule.key.startswith("min_") else count == wanted
     evidence = tuple(Evidence(ran.job, ran.run.run, None, ran.run.kind) for ran in rule.group.sequence)
-    option = "--warmup" if rule.key == "warmups" else "--repeat"
     return rule.check(
         is_met, f"there are {count}", evidence=evidence,
         value=float(count), limit=float(wanted), advice=() if is_met else (f"{option} {wanted}",),
@@ -214,3 +200,20 @@ def _value(data: Any, key: str) -> Any:
     for name in key.split("."):
         data = data.get(name) if isinstance(data, dict) else None
     return data
+
+
+# Kinds of rules, by YAML key, in the order of the checks.
+RULES: dict[str, RuleKind] = {
+    "min_steps": RuleKind("steps per epoch >= {}", _steps),
+    "min_dataset_over_memory": RuleKind("dataset >= {:g} x the nodes' memory", _memory),
+    **checkpoint_criteria.RULES,
+    "min_ranks_per_node": RuleKind("ranks per node >= {}", _ranks_per_node),
+    "max_prefetch": RuleKind("reader.prefetch <= {}, or a batch per thread", _prefetch),
+    "warmups": RuleKind("warm-ups = {}", _warmups),
+    "measured_runs": RuleKind("measured runs = {}", _measured_runs),
+    "min_measured_runs": RuleKind("measured runs >= {}", _measured_runs),
+    "gaps": RuleKind("gaps shorter than a run", _gaps),
+    "separate_results_fs": RuleKind("results on another file system than the data", _separation),
+    "unmodified": RuleKind("{} as shipped", _as_shipped),
+    "divisions": RuleKind("a workload of the division {}", _division),
+}

@@ -218,7 +218,7 @@ def test_each_verb_has_json_or_a_reason() -> None:
     verbs = dict(_verbs())
     assert sorted(verbs) == sorted([*DOCUMENTS, *WITHOUT]), "list the verb in cli/json_documents.py"
     with_json = {name for name, command in verbs.items() if any("--json" in param.opts for param in command.params)}
-    assert with_json == DOCUMENTS.keys()
+    assert with_json == DOCUMENTS.keys(), "give the verb the option JSON of cli/verbs.py, or a reason in WITHOUT"
     tested = {case[0] for case in _CASES} | {"baseline accept", "baseline retire", "mlperf-report"}
     assert tested == DOCUMENTS.keys(), "add the verb to _CASES"
 
@@ -275,4 +275,5 @@ def test_each_field_of_a_document_has_a_meaning() -> None:
 
 def test_a_measurement_has_every_metric() -> None:
     names = [field.name for field in msgspec.structs.fields(MeasurementDocument)]
-    assert METRICS.keys() <= set(names)
+    lacking = [metric for metric in METRICS if metric not in names]
+    assert not lacking, f"add fields to documents/studies.MeasurementDocument: {lacking}"

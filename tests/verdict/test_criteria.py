@@ -9,7 +9,7 @@ from msgspec import structs
 
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped
-from dlio_hpc.verdict import criteria_file
+from dlio_hpc.verdict import criteria_file, performance_criteria, procedure_criteria
 from dlio_hpc.verdict.criteria_file import Criteria, Criterion
 from dlio_hpc.verdict.history_entry import Key
 from tests.support.judged import KEY
@@ -146,3 +146,12 @@ def test_what_a_template_has_in_comments_is_right_too(tmp_path: Path) -> None:
     assert criteria["how"].gaps == "shorter than a run"
     keys = {key for criterion in criteria.values() for key in criterion.asked}
     assert {"min_steps", "min_dataset_over_memory", "warmups", "measured_runs", "separate_results_fs"} <= keys
+
+
+def test_each_key_of_a_criterion_is_a_limit_or_a_rule() -> None:
+    """A key that is neither would be read and never checked."""
+    keys = [key for key in Criterion.__struct_fields__ if key not in criteria_file._ASIDE]
+    known = [*performance_criteria.LIMITS, *procedure_criteria.RULES]
+    lacking = [key for key in keys if key not in known]
+    assert not lacking, f"name a limit min_METRIC or max_METRIC, or add a rule to procedure_criteria.RULES: {lacking}"
+    assert sorted(known) == sorted(keys), "a limit or a rule has a key in criteria_file.Criterion"
