@@ -178,10 +178,10 @@ def compare(
     keys. force: compare despite different settings or cached runs. archive: folder with the archives, the history and
     the baselines; None for the folder of each job's archive.
     """
-    from dlio_hpc.verdict import comparison, selection
+    from dlio_hpc.verdict import comparison, judged_jobs
 
     given = list(map(str, jobs))
-    selected = selection.select(given, archive, runs, report)
+    selected = judged_jobs.select(given, archive, runs, report)
     wanted = comparison.Wanted(None if metrics is None else tuple(dict.fromkeys(metrics)), tolerance, force)
     judged = comparison.compare(given, selected.jobs, wanted, baseline, runs, report)
     return comparison.with_missing(judged, selected.missing)
@@ -192,9 +192,9 @@ def accept(*jobs: str | Path, criteria: str | None = None, runs: Path = RUNS) ->
     None for the criteria that the suite names.
     """
     from dlio_hpc.records import names
-    from dlio_hpc.verdict import acceptance, selection
+    from dlio_hpc.verdict import acceptance, judged_jobs
 
-    return acceptance.of(selection.judged([names.place(str(job), runs) for job in jobs]), criteria)
+    return acceptance.of(judged_jobs.judged([names.place(str(job), runs) for job in jobs]), criteria)
 
 
 def accept_baseline(
@@ -205,15 +205,15 @@ def accept_baseline(
     is recorded. force: accept the job despite objections. archive: folder to which the baselines are written; None for
     the folder of the job's archive. Of a study of several nights, the newest night becomes the baseline.
     """
-    from dlio_hpc.verdict import baselines, selection
+    from dlio_hpc.verdict import baselines, judged_jobs
     from dlio_hpc.verdict.history_entry import together
 
-    jobs = selection.select([str(job)], archive, runs, report).jobs
+    jobs = judged_jobs.select([str(job)], archive, runs, report).jobs
     nights, folder = together([selected.entry for selected in jobs]), jobs[0].folder
     accepted = baselines.accept(
-        folder, nights[-1], message, force, earlier=nights[:-1], past=selection.entries(folder, report)
+        folder, nights[-1], message, force, earlier=nights[:-1], past=judged_jobs.entries(folder, report)
     )
-    selection.refresh(folder, report)
+    judged_jobs.refresh(folder, report)
     return accepted
 
 
@@ -221,10 +221,10 @@ def history(pattern: str | None = None, archive: Path | None = None, runs: Path 
     """Return the entries of jobs in the history of a folder of archives. pattern: name of a job, in which * and ? are
     wildcards; None for all jobs. archive: folder of archives; None for `runs`/archive.
     """
-    from dlio_hpc.verdict import selection
+    from dlio_hpc.verdict import judged_jobs
     from dlio_hpc.verdict.history import Where
 
-    return selection.entries(selection.folder(archive, runs), _silent, Where(pattern))
+    return judged_jobs.entries(judged_jobs.folder(archive, runs), _silent, Where(pattern))
 
 
 def _directories(jobs: Sequence[str | Path], runs: Path) -> list[Path]:

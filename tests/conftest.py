@@ -17,7 +17,7 @@ import pytest
 
 from dlio_hpc.cli import command_line
 from dlio_hpc.config import defaults
-from dlio_hpc.core import leftovers
+from dlio_hpc.core import node_leftovers
 from tests.support import tiers
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _clear_node() -> Iterator[None]:
     """Remove what the last tests leave that kill all processes of a job."""
     yield
-    leftovers.clear()
+    node_leftovers.clear()
 
 
 @pytest.fixture

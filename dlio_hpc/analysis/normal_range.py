@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from dlio_hpc.analysis.robust import Floats
+from dlio_hpc.analysis.quantiles import Floats
 
 _NORMAL = NormalDist()
 # Ends of the integrals, in standard deviations, and their step. The error of a result is below 1e-6.

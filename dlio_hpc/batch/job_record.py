@@ -16,7 +16,7 @@ from dlio_hpc.batch.schedulers.scheduler import ENDED, JobRef, State
 from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.config.site import SchedulerName
 from dlio_hpc.files import rundir, safe_folders
-from dlio_hpc.plan import nights
+from dlio_hpc.plan import night_chain
 from dlio_hpc.plan.plan import Plan
 
 
@@ -84,7 +84,7 @@ class Job(Struct, frozen=True):
         """The night of the job, such as "night 3 of 5, begins 2026-11-28 02:00 CET"; empty if the study has a single
         night.
         """
-        return nights.described(self.night, self.nights, "" if self.ended else self.begins)
+        return night_chain.described(self.night, self.nights, "" if self.ended else self.begins)
 
 
 def planned(plan: Plan, command: str, after: tuple[str, ...], cluster: str = "") -> Job:

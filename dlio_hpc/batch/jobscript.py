@@ -19,7 +19,7 @@ from dlio_hpc.plan import cost
 from dlio_hpc.plan.plan import Plan, Run
 
 # The program that removes what killed ranks leave on a node.
-LEFTOVERS = Path(__file__).resolve().parents[1] / "core" / "leftovers.py"
+LEFTOVERS = Path(__file__).resolve().parents[1] / "core" / "node_leftovers.py"
 
 
 class ScriptStep(NamedTuple):

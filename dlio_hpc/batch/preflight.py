@@ -26,8 +26,8 @@ from dlio_hpc.config import lustre_layout, workload
 from dlio_hpc.config.container import Container, parse_bind
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.config.site import Remote, Site
-from dlio_hpc.darshan import log_verdict
 from dlio_hpc.darshan import setup as darshan
+from dlio_hpc.darshan import verdict_file
 from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.dataset.dataset_folder import StoredDataset
 from dlio_hpc.files import filesystem, rundir, safe_folders
@@ -408,7 +408,7 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
     took = time.monotonic() - started
     await_release(directory)
     probe = directory / rundir.DARSHAN / darshan.PROBE
-    probe_verdict = log_verdict.decode_probe(probe.read_bytes(), str(probe)) if probe.exists() else None
+    probe_verdict = verdict_file.decode_probe(probe.read_bytes(), str(probe)) if probe.exists() else None
     safe_folders.discard(directory)
     yield PreflightFinding(
         "ok",

@@ -16,7 +16,7 @@ from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.schedulers.scheduler import After
 from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.files import rundir
-from dlio_hpc.plan import nights
+from dlio_hpc.plan import night_chain
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.plan.planned import Planned
 
@@ -104,7 +104,7 @@ def hand_over(
     home = SCHEDULERS[plans[0].site.scheduler].home()
     late = 0.0
     for number, job in enumerate(plans):
-        plan = structs.replace(job, begins=job.begins and nights.later(job.begins, late))
+        plan = structs.replace(job, begins=job.begins and night_chain.later(job.begins, late))
         try:
             submitted = submit.submit(plan, after(plans[: number + 1], ids, parents, live), study, home)
         except DlioError:
@@ -141,7 +141,7 @@ def summary(planned: Planned) -> list[str]:
     return [
         heading,
         *(
-            f"{nights.described(night, planned.study.nights, begins)}: {count} job(s)"
+            f"{night_chain.described(night, planned.study.nights, begins)}: {count} job(s)"
             for (night, begins), count in jobs.items()
         ),
     ]

@@ -29,9 +29,9 @@ def accept(names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path
     missing, 4 cached (the storage was not measured), 1 a criterion fails, 5 inconclusive, 0 all pass.
     """
     from dlio_hpc.records import names as jobs_by_name
-    from dlio_hpc.verdict import acceptance, selection
+    from dlio_hpc.verdict import acceptance, judged_jobs
 
-    judged = selection.judged([jobs_by_name.place(name, runs) for name in names])
+    judged = judged_jobs.judged([jobs_by_name.place(name, runs) for name in names])
     for fault in (fault for study in judged.studies for fault in study.broken):
         console.say(f"dlio-hpc: left out a job that cannot be read: {fault}")
     accepted = acceptance.of(judged, criteria, console.say)

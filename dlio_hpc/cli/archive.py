@@ -133,14 +133,14 @@ def prune(folder: Path, keep: str, last: int, dry_run: bool, as_json: bool) -> N
     together.
     """
     from dlio_hpc.base import units
-    from dlio_hpc.verdict import history, retention, selection
+    from dlio_hpc.verdict import history, judged_jobs, retention
 
     terms = retention.Retention(_days(keep), last)
     where = folder
     if not any(where.glob("*.tar.zst")):
         raise ConfigError(f"{where} has no archives; give the folder of archives, such as dlio-runs/archive")
     history.check_writable(where)
-    selection.refresh(where, console.say)
+    judged_jobs.refresh(where, console.say)
     choice = retention.choose(where, terms)
     size = choice.bytes
     if not dry_run:

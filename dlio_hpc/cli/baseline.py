@@ -8,7 +8,7 @@ import click
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, CommandGroup, argument, option
-from dlio_hpc.verdict import baselines, selection
+from dlio_hpc.verdict import baselines, judged_jobs
 from dlio_hpc.verdict.history_entry import together
 
 
@@ -43,11 +43,11 @@ def accept(
     """
     from dlio_hpc.verdict import baseline_candidates
 
-    jobs = selection.select([job], archive, runs, console.say).jobs
+    jobs = judged_jobs.select([job], archive, runs, console.say).jobs
     nights, folder = together([selected.entry for selected in jobs]), jobs[0].folder
     before = {accepted.group.key: accepted.id for accepted in baselines.active(_read(folder))}
     accepted = baselines.accept(
-        folder, nights[-1], message, force, sign, nights[:-1], selection.entries(folder, console.say)
+        folder, nights[-1], message, force, sign, nights[:-1], judged_jobs.entries(folder, console.say)
     )
     for made in accepted:
         replaced = before.get(made.group.key)
@@ -58,7 +58,7 @@ def accept(
     left_out = baseline_candidates.left_out(nights)
     for warning in left_out:
         console.say(f"note: {warning}")
-    selection.refresh(folder, console.say)
+    judged_jobs.refresh(folder, console.say)
     if as_json:
         from dlio_hpc.documents import judgements
 
@@ -73,7 +73,7 @@ def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool)
     """List the active baselines."""
     from dlio_hpc.reports import baseline_rows
 
-    folder = selection.folder(archive, runs)
+    folder = judged_jobs.folder(archive, runs)
     decisions = _read(folder)
     kept = [chosen for chosen in baselines.baselines(decisions) if everything or chosen.state == "active"]
     if as_json:
@@ -94,7 +94,7 @@ def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
     """Show a BASELINE, given by its id or its job: key, metrics, state, and by whom, when and why it was accepted."""
     from dlio_hpc.reports import baseline_rows
 
-    folder = selection.folder(archive, runs)
+    folder = judged_jobs.folder(archive, runs)
     decisions = _read(folder)
     chosen = baselines.named(baselines.baselines(decisions), name, folder)
     if as_json:
@@ -116,9 +116,9 @@ def retire(name: str, archive: Path | None, runs: Path, message: str, sign: Path
     """Retire a BASELINE, given by its id or its job. Its key then has no baseline until another job is accepted. `list
     --all` still shows a retired baseline.
     """
-    folder = selection.folder(archive, runs)
+    folder = judged_jobs.folder(archive, runs)
     made = baselines.retire(folder, name, message, sign)
-    selection.refresh(folder, console.say)
+    judged_jobs.refresh(folder, console.say)
     if as_json:
         from dlio_hpc.documents.judgements import BaselineRetireDocument
 

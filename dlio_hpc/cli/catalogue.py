@@ -75,9 +75,9 @@ def _origin(path: Path) -> str:
 @JSON
 def new(name: str, to: Path | None, launch: bool, account: str | None, queue: str | None, as_json: bool) -> None:
     """Write a commented profile NAME for this machine: scheduler, queues, launcher, MPI, file systems."""
-    from dlio_hpc.batch import site_detection
+    from dlio_hpc.batch import new_site_profile
 
-    text = site_detection.profile(name)
+    text = new_site_profile.profile(name)
     if launch:
         from dlio_hpc.batch import launch_trial
 

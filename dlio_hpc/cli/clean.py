@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from dlio_hpc.base.errors import ConfigError
-from dlio_hpc.batch import debris
+from dlio_hpc.batch import abandoned_files
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.verbs import JSON, SETTINGS, option
@@ -23,11 +23,15 @@ def clean(archive: Path | None, runs: Path, dry_run: bool, as_json: bool) -> int
     """
     if not os.access(runs, os.R_OK | os.X_OK):
         raise ConfigError(f"cannot read {runs}; give the folder of jobs with --runs")
-    left = [*debris.rests(runs), *debris.never_started(runs), *debris.rests(archive or runs / "archive")]
+    left = [
+        *abandoned_files.rests(runs),
+        *abandoned_files.never_started(runs),
+        *abandoned_files.rests(archive or runs / "archive"),
+    ]
 
-    def remove(remains: debris.Debris) -> RemainsDocument:
+    def remove(remains: abandoned_files.Debris) -> RemainsDocument:
         if not dry_run:
-            debris.remove(remains.path)
+            abandoned_files.remove(remains.path)
         if not as_json:
             console.show(f"{'would remove' if dry_run else 'removed'} {remains.path}: {remains.what}")
         return RemainsDocument(str(remains.path), remains.what)

@@ -16,8 +16,8 @@ from dlio_hpc.results.metrics import METRICS, MetricName
 if TYPE_CHECKING:
     from dlio_hpc.reports.page import Page
     from dlio_hpc.verdict.baseline_comparison import Judgement
+    from dlio_hpc.verdict.judged_jobs import Selected
     from dlio_hpc.verdict.junit import Case
-    from dlio_hpc.verdict.selection import Selected
 
 
 @click.command(context_settings=SETTINGS)
@@ -48,10 +48,10 @@ def compare(
     Exit code: that of the most severe verdict. From most to least severe: 3 invalid, 6 infrastructure, 7 incomplete, 4
     cached, 1 regression, 5 inconclusive, 2 not_comparable, 0 pass or improved.
     """
-    from dlio_hpc.verdict import comparison, selection
+    from dlio_hpc.verdict import comparison, judged_jobs
 
     started = units.utc_now(fraction=True)
-    jobs, missing = selection.select(names, archive, runs, console.say)
+    jobs, missing = judged_jobs.select(names, archive, runs, console.say)
     wanted = comparison.Wanted(tuple(dict.fromkeys(metrics)) or None, tolerance, force)
     judged = comparison.compare(names, jobs, wanted, against, runs, console.say)
     judged = comparison.with_missing(judged, missing)

@@ -68,10 +68,10 @@ def estimate(
         console.say(f"note: dlio-submit would refuse: {message}")
     plan = None if sought is None else cost_detection.planned(sought, options, made)
     if as_json:
-        from dlio_hpc.documents import detection
+        from dlio_hpc.documents import detection_plans
         from dlio_hpc.documents.planned import EstimateDocument, TotalCost
 
-        detected = None if plan is None else detection.of_plan(plan)
+        detected = None if plan is None else detection_plans.of_plan(plan)
         total = TotalCost(**{key: getattr(_total(costs), key) for key in TotalCost.__struct_fields__})
         console.print_json(
             EstimateDocument(made.study.study, len(made.study.points), made.notes, costs, total, detected)

@@ -68,12 +68,12 @@ def _check_plan(options: Options) -> None:
 
 def planned(wanted: Sought, options: Options, made: Planned) -> "DetectionPlan":
     """Return the plan of a campaign, from the history in the folder of archives. made: the plan of a night."""
-    from dlio_hpc.verdict import campaign_cost, selection
+    from dlio_hpc.verdict import campaign_cost, judged_jobs
     from dlio_hpc.verdict.detection_plan import WantedDetection
 
     usual = min(campaign_cost.usual_tolerance(made.study), wanted.drop / 2)
     tolerance = usual if wanted.tolerance is None else wanted.tolerance
-    history = selection.entries(Path(made.study.archive), console.say)
+    history = judged_jobs.entries(Path(made.study.archive), console.say)
     is_chosen = options.repeat is not None or options.study is not None or made.study.verdict is not None
     return campaign_cost.of(
         made, history, WantedDetection(wanted.drop, wanted.power, wanted.error, tolerance), is_chosen

@@ -88,7 +88,7 @@ def history(
     JOB-PATTERN is the name of a job; * and ? in it match as in a shell. Key: see dlio-hpc baseline --help.
     """
     from dlio_hpc.verdict import history as histories
-    from dlio_hpc.verdict import selection
+    from dlio_hpc.verdict import judged_jobs
     from dlio_hpc.verdict.history import Where
 
     _check_days(wanted["since"], wanted["until"])
@@ -97,11 +97,11 @@ def history(
     on_stdout = sum(str(path) == "-" for path in monitored.values())
     if outputs.as_json + outputs.as_csv + is_export + on_stdout > 1:
         raise click.UsageError("only one of --json, --csv, --export and files named - can be printed")
-    folder = selection.folder(archive, runs)
+    folder = judged_jobs.folder(archive, runs)
     if is_rebuild:
         _rebuild(folder)
     else:
-        selection.refresh(folder, console.say)
+        judged_jobs.refresh(folder, console.say)
     if is_export:
         sys.stdout.buffer.write(histories.export(folder))
         return 0
@@ -143,7 +143,7 @@ def _chosen(wanted: dict[str, Any]) -> list[str]:
 
 def _monitor(name: str, path: Path, entries: "Sequence[Entry]", folder: Path) -> None:
     """Write the medians of the jobs in the text format of a monitoring system. A reader never sees half a file."""
-    from dlio_hpc.files import whole_file
+    from dlio_hpc.files import atomic_file
     from dlio_hpc.reports import monitoring
     from dlio_hpc.verdict import baselines
 
@@ -157,7 +157,7 @@ def _monitor(name: str, path: Path, entries: "Sequence[Entry]", folder: Path) ->
     if str(path) == "-":
         click.echo(text, nl=False)
         return
-    whole_file.write(path, text)
+    atomic_file.write(path, text)
     console.say(f"wrote {path}")
 
 
@@ -191,10 +191,10 @@ def _dashboard(entries: "Sequence[Entry]", folder: Path, source: str, page: Path
     dashboard. If the pages of a site lie in the same folder, the dashboard links them.
     """
     from dlio_hpc.base import units
-    from dlio_hpc.reports import dashboard, site_pages
+    from dlio_hpc.reports import dashboard, web_site
     from dlio_hpc.verdict import history as histories
     from dlio_hpc.verdict import newest_jobs
 
     rows = newest_jobs.of(folder, entries, histories.entries(folder))
-    address = site_pages.addresses(page.parent)
+    address = web_site.addresses(page.parent)
     return dashboard.of_facility(dashboard.Facility(source, units.utc_now(), rows, len(entries), address))

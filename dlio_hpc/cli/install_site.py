@@ -203,7 +203,7 @@ def _install(prefix: Path, files: Sequence[SiteFile], force: bool) -> Iterator[P
     have, but no module file of another version. Raise ConfigError, before anything is written, if a file would be
     replaced that this command did not write.
     """
-    from dlio_hpc.files import whole_file
+    from dlio_hpc.files import atomic_file
 
     recorded = _recorded(prefix / _RECORD)
     foreign = [prefix / file.path for file in files if _is_foreign(prefix, file, recorded)]
@@ -215,7 +215,7 @@ def _install(prefix: Path, files: Sequence[SiteFile], force: bool) -> Iterator[P
     for file in files:
         path = prefix / file.path
         with written(path):
-            whole_file.write(path, file.text, 0o755 if file.is_program else 0o644)
+            atomic_file.write(path, file.text, 0o755 if file.is_program else 0o644)
         yield path
     digests = {file.path: _digest_of(file) for file in files}
     for name, digest in recorded.items():
@@ -225,7 +225,7 @@ def _install(prefix: Path, files: Sequence[SiteFile], force: bool) -> Iterator[P
             (prefix / name).unlink()
     lines = (f"{digest}  {name}\n" for name, digest in digests.items())
     with written(prefix / _RECORD):
-        whole_file.write(prefix / _RECORD, "".join(lines), 0o644)
+        atomic_file.write(prefix / _RECORD, "".join(lines), 0o644)
 
 
 def _recorded(record: Path) -> dict[str, str]:

@@ -8,7 +8,7 @@ import click
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import Incomplete
-from dlio_hpc.batch import debris, job_record, job_state
+from dlio_hpc.batch import abandoned_files, job_record, job_state
 from dlio_hpc.batch.cancel import cancel as cancel_one
 from dlio_hpc.cli import console
 from dlio_hpc.cli.report import collect_all, collect_one, finish, show_study
@@ -47,7 +47,7 @@ def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
         return code
     for look in looks:
         console.show(_line(look))
-    if left := list(debris.rests(runs)):
+    if left := list(abandoned_files.rests(runs)):
         console.say(
             f"note: {len(left)} remains of killed submissions; remove them: dlio-hpc clean -o {shlex.quote(str(runs))}"
         )

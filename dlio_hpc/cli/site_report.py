@@ -24,16 +24,16 @@ def site_report(folder: Path, archive: Path | None, runs: Path, is_anew: bool, a
 
     Exit code: 0 all pages are made; else that of the most severe fault of an archive.
     """
-    from dlio_hpc.reports import site_pages
-    from dlio_hpc.verdict import selection
+    from dlio_hpc.reports import web_site
+    from dlio_hpc.verdict import judged_jobs
 
-    archives = selection.folder(archive, runs)
-    selection.refresh(archives, lambda _: None)
-    made = site_pages.make(folder, archives, is_anew, console.reporter(quiet))
+    archives = judged_jobs.folder(archive, runs)
+    judged_jobs.refresh(archives, lambda _: None)
+    made = web_site.make(folder, archives, is_anew, console.reporter(quiet))
     for item in made.unread:
         console.say(f"dlio-hpc: {item.name}: {item.why}")
     if as_json:
         console.print_json(SiteReportDocument(str(folder), list(map(str, made.written)), made.kept))
     if not quiet:
-        console.say(f"{folder / site_pages.INDEX}: {len(made.written)} pages made, {made.kept} up to date")
+        console.say(f"{folder / web_site.INDEX}: {len(made.written)} pages made, {made.kept} up to date")
     return made.exit_code

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import DlioError, classified, kind_of, of_system, reported
-from dlio_hpc.core import leftovers, orphan_ranks
+from dlio_hpc.core import node_leftovers, orphan_ranks
 from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.results.run_result import RunError
 
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> None:
         _clear()
         from mpi4py import MPI
 
-        leftovers.mark()
+        node_leftovers.mark()
 
         from dlio_hpc.core import clock
         from dlio_hpc.core import run as core
@@ -84,7 +84,7 @@ def _clear() -> None:
     """
     number = next((os.environ[name] for name in _NODE_RANK if name in os.environ), "0")
     temporary = None if number == "0" else ()
-    filesystem.answered(partial(leftovers.clear, temporary=temporary), _CLEARING_S)
+    filesystem.answered(partial(node_leftovers.clear, temporary=temporary), _CLEARING_S)
 
 
 def _remove(outputs: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import structs
 
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import cache_accounting, checkpoint, clock, distributions, disturbance, evaluation, restore
+from dlio_hpc.core import cache_accounting, checkpoint, clock, distributions, evaluation, node_activity, restore
 from dlio_hpc.core.distributions import ASKED, BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
 from dlio_hpc.core.read_activity import Activity, TimeBins, common
 from dlio_hpc.core.train import Recording
@@ -176,7 +176,7 @@ def disturbed(merged: Merged, place: int = -1) -> Disturbance:
     during all epochs together.
     """
     names, kernels = zip(*merged.hosts, strict=True)
-    return disturbance.merged(names, kernels, merged.disturbances[:, place])
+    return node_activity.merged(names, kernels, merged.disturbances[:, place])
 
 
 def _by_epoch(steps: Floats, per_epoch: int) -> list[Floats]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import cache_accounting, clock, disturbance, own_cost
+from dlio_hpc.core import cache_accounting, clock, node_activity, own_cost
 from dlio_hpc.core.auxiliary_files import AuxiliaryFiles, Counts
 from dlio_hpc.core.checkpoint import COLUMNS as CHECKPOINTED
 from dlio_hpc.core.checkpoint import Checkpoints
@@ -30,13 +30,13 @@ from dlio_hpc.core.distributions import (
     Floats,
     ReadLog,
 )
-from dlio_hpc.core.disturbance import Meter
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.evaluation import COLUMNS as EVALUATED
 from dlio_hpc.core.evaluation import EPOCH, EvaluationPasses
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.loaders.loader_choice import open_loader
+from dlio_hpc.core.node_activity import Meter
 from dlio_hpc.core.page_cache_drop import PageCacheDrop
 from dlio_hpc.core.procfs import ExcludedIO
 from dlio_hpc.core.progress import Progress
@@ -132,7 +132,7 @@ def train(
                 stopped = loop.epoch(epoch, loader.epoch(order, first, last, run.steps_per_epoch))
                 loop.finish_verification(epoch)
                 loop.record.arrived(arrivals.end(apart.taken() + loop.record.other_processes_fetched()))
-                loop.record.disturbed(disturbance.between(before, meter.read()))
+                loop.record.disturbed(node_activity.between(before, meter.read()))
                 if not stopped:
                     loop.record.keep(loop.auxiliary_files.counts())
                 loop.record.stopped = stopped or (evaluation is not None and loop.evaluate(epoch, evaluation))
@@ -141,7 +141,7 @@ def train(
             else:
                 if loop.checkpoints:
                     loop.record.restored, loop.record.stopped = restore(comm, node, run, loop.checkpoints, stop)
-            loop.record.disturbed(disturbance.between(begun, meter.read()))
+            loop.record.disturbed(node_activity.between(begun, meter.read()))
             loop.auxiliary_files.due("end")
             clock.barrier(comm)
     finally:
@@ -352,7 +352,7 @@ class Recorder:
         return Recording(
             steps, reads, np.array(self._arrivals[:epochs]), np.array(rows, float).reshape(-1, CHECKPOINTED),
             self.restored, np.array(passes).reshape(-1, EVALUATED), self._verified[:epochs], own_s, kept.counts,
-            kept.auxiliary_files, np.vstack([spans, disturbance.together(spans)]),
+            kept.auxiliary_files, np.vstack([spans, node_activity.together(spans)]),
             True,
         )  # fmt: skip
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import InvalidRun, Unexpected, classified, exit_on_error
 from dlio_hpc.darshan import setup
-from dlio_hpc.darshan.log_verdict import LogVerdict
 from dlio_hpc.darshan.preload_probe import probe
 from dlio_hpc.darshan.run_check import judge
+from dlio_hpc.darshan.verdict_file import LogVerdict
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import darshan_needs
 from dlio_hpc.plan.plan import Plan, load

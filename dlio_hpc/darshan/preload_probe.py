@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dlio_hpc.base.errors import DlioError
 from dlio_hpc.darshan import log_reader
-from dlio_hpc.darshan.log_verdict import Probe
+from dlio_hpc.darshan.verdict_file import Probe
 
 _PATIENCE_S, _GRACE_S = 120.0, 10.0
 

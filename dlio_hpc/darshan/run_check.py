@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import DlioError
 from dlio_hpc.config.reader_keys import sample_bytes_read
-from dlio_hpc.darshan import clock_alignment, log_trust, run_logs, setup
+from dlio_hpc.darshan import clock_alignment, log_faults, run_logs, setup
 from dlio_hpc.darshan.log import Log
-from dlio_hpc.darshan.log_verdict import Bytes, LogVerdict, Reason, decode_probe
+from dlio_hpc.darshan.verdict_file import Bytes, LogVerdict, Reason, decode_probe
 from dlio_hpc.dataset import dataset_folder, sample_index
 from dlio_hpc.dataset.rank_shares import positions
 from dlio_hpc.dataset.sample_order import Order
@@ -57,10 +57,10 @@ def judge(directory: Path, plan: Plan, run: Run) -> LogVerdict:
     except DlioError as fault:
         return LogVerdict(path.name, faults=(Reason("unreadable", str(fault)),))
     result = _result(folder)
-    faults = log_trust.judge(log, expected(plan, run, result))
+    faults = log_faults.judge(log, expected(plan, run, result))
     reasons = tuple(Reason(*fault) for fault in faults)
     verdict = LogVerdict(path.name, None, log.job.library, reasons, workers=log.workers)
-    if result is None or not log_trust.has_whole_counters(faults):
+    if result is None or not log_faults.has_whole_counters(faults):
         return verdict
     return _compared(verdict, log, plan, run, result, folder)
 
@@ -84,12 +84,12 @@ def _result(folder: Path) -> Result | None:
     return run_result.decode(path.read_bytes(), str(path)) if path.exists() else None
 
 
-def expected(plan: Plan, run: Run, result: Result | None) -> log_trust.Expected:
+def expected(plan: Plan, run: Run, result: Result | None) -> log_faults.Expected:
     """Return the facts that a log of the run must agree with. result: result of the run; None if there is none."""
     if result is None:
-        return log_trust.Expected(plan.ranks)
+        return log_faults.Expected(plan.ranks)
     workers = darshan_needs.worker_logs(run.workload, plan.ranks, len(result.epochs))
-    return log_trust.Expected(plan.ranks, units.timestamp(result.started), units.timestamp(result.ended), workers)
+    return log_faults.Expected(plan.ranks, units.timestamp(result.started), units.timestamp(result.ended), workers)
 
 
 def _compared(verdict: LogVerdict, log: Log, plan: Plan, run: Run, result: Result, folder: Path) -> LogVerdict:

@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from dlio_hpc.analysis.log.findings import Analysis
 from dlio_hpc.batch.schedulers.scheduler import State
-from dlio_hpc.darshan.log_verdict import LogVerdict
+from dlio_hpc.darshan.verdict_file import LogVerdict
 from dlio_hpc.documents.versioned import Versioned
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Kind

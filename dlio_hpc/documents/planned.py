@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dlio_hpc.documents.detection import DetectionDocument
+from dlio_hpc.documents.detection_plans import DetectionDocument
 from dlio_hpc.documents.versioned import Versioned
 from dlio_hpc.plan.cost import JobCost
 

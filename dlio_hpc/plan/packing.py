@@ -12,7 +12,7 @@ from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.site import check_options
 from dlio_hpc.dataset import fingerprints
-from dlio_hpc.plan import cost, nights, notes, packages, plan, run_plan
+from dlio_hpc.plan import cost, night_chain, notes, packages, plan, run_plan
 from dlio_hpc.plan.plan import Kind, Plan, Run
 from dlio_hpc.plan.study import JobRequest, PartRequest, Point, Study
 from dlio_hpc.plan.study import make as make_study
@@ -82,12 +82,12 @@ def plans(
         for scale in _scales(study, of_night)
         for group in _split(study, scale, slower, written)
     ]
-    times = nights.planned(study) if begins is None else begins
+    times = night_chain.planned(study) if begins is None else begins
     jobs = list(ahead)
     for number, group in enumerate(groups, first):
         night = study.night(group[0].repeat)
         plain = f"{study.study}-read" if ahead else study.study
-        name = plain if study.is_plain else nights.job_name(study, night, number)
+        name = plain if study.is_plain else night_chain.job_name(study, night, number)
         measuring = _measuring(study, group, name)
         jobs.append(structs.replace(measuring, night=night, begins=times[night]))
     if len(jobs) > _MOST_JOBS:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from dlio_hpc.analysis import uneven_time
+from dlio_hpc.analysis import disturbance_check
 from dlio_hpc.analysis.storage_check import Storage, judge
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import (
@@ -28,9 +28,8 @@ from dlio_hpc.base.errors import (
 )
 from dlio_hpc.batch import job_record, job_state
 from dlio_hpc.batch.schedulers.scheduler import State
-from dlio_hpc.darshan import log_verdict as verdicts
-from dlio_hpc.darshan import setup
-from dlio_hpc.darshan.log_verdict import LogVerdict
+from dlio_hpc.darshan import setup, verdict_file
+from dlio_hpc.darshan.verdict_file import LogVerdict
 from dlio_hpc.files import archive, filesystem, rundir, safe_folders
 from dlio_hpc.lustre.layout_record import Record, read
 from dlio_hpc.plan import darshan_needs
@@ -213,7 +212,7 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
                 if result
                 else None,
                 run_result.decode_error(error, f"{source}/{folder}/{rundir.ERROR}") if error else None,
-                verdicts.decode(verdict, f"{source}/{folder}/{judged}") if verdict else None,
+                verdict_file.decode(verdict, f"{source}/{folder}/{judged}") if verdict else None,
                 probe_result.decode(probe, f"{source}/{folder}/{rundir.PROBE}") if probe else None,
             )
         )
@@ -425,7 +424,11 @@ def _own_fault(run: RunOutcome) -> DlioError | None:
         return InvalidRun(f"{run.name} is invalid: {'; '.join(run.result.faults)}")
     if run.verdict is not None and run.verdict.differences:
         return InvalidRun(f"{run.name} is invalid: {'; '.join(run.verdict.differences)}")
-    if run.run.kind == "measure" and run.result is not None and (stop := uneven_time.stop(run.result)) is not None:
+    if (
+        run.run.kind == "measure"
+        and run.result is not None
+        and (stop := disturbance_check.stop(run.result)) is not None
+    ):
         return Incomplete(f"{run.name} is no measurement: {stop}; submit it again")
     return None
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dlio_hpc.base.errors import ConfigError
-from dlio_hpc.batch import debris, job_record
+from dlio_hpc.batch import abandoned_files, job_record
 from dlio_hpc.files import rundir
 from dlio_hpc.files.archive import SUFFIX
 from dlio_hpc.records import study_outcome
@@ -55,7 +55,7 @@ def _all(runs: Path) -> list[Path]:
     files = sorted(runs.glob(rundir.JOBS)) or list(rundir.matching(runs, rundir.JOBS))
     if not files:
         rests = ", only files that killed submissions left (dlio-hpc clean removes them)"
-        left = rests if any(debris.rests(runs)) else ""
+        left = rests if any(abandoned_files.rests(runs)) else ""
         raise ConfigError(f"no jobs in {runs}{left}; give the directory of your jobs with --runs")
     return [file.parent for file in files]
 

@@ -10,7 +10,7 @@ from dlio_hpc.batch import submission, submit
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.submission import Report, Submission
 from dlio_hpc.files import rundir
-from dlio_hpc.plan import nights, packing, planned
+from dlio_hpc.plan import night_chain, packing, planned
 from dlio_hpc.plan.options import Options
 from dlio_hpc.plan.planned import Planned
 from dlio_hpc.plan.study import Study
@@ -73,14 +73,14 @@ def _begins(outcome: StudyOutcome, wanted: Sequence[packing.Unit]) -> dict[int, 
     """Return the time (UTC) at which each night of the missing measurements `wanted` begins; empty: at once."""
     good = {measurement.job for measurement in outcome.measured}
     jobs = [
-        nights.NightJob(
+        night_chain.NightJob(
             job.job.night,
             units.timestamp(job.job.begins or job.job.states[0].time),
             study_outcome.is_live(job) or job.job.job in good,
         )
         for job in outcome.jobs
     ]
-    return nights.resumed(outcome.study, (outcome.study.night(unit.repeat) for unit in wanted), jobs)
+    return night_chain.resumed(outcome.study, (outcome.study.night(unit.repeat) for unit in wanted), jobs)
 
 
 def start(

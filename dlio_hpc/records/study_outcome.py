@@ -13,7 +13,7 @@ from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, DlioError, InvalidRun
 from dlio_hpc.batch.job_record import unknown
 from dlio_hpc.files import archive, rundir, safe_folders
-from dlio_hpc.plan import nights, packing, plan
+from dlio_hpc.plan import night_chain, packing, plan
 from dlio_hpc.plan.packing import Unit
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records import job_outcome
@@ -135,7 +135,7 @@ def _number(study: str, name: str) -> int | None:
     """Return the number of the job `name` in the study, or 0 for the job that generates datasets. Return None if `name`
     is not a job of the study. It may, for example, be a job of a study whose name starts in the same way.
     """
-    return 0 if name == f"{study}-generate" else nights.job_number(study, name)
+    return 0 if name == f"{study}-generate" else night_chain.job_number(study, name)
 
 
 def outcome(study: Study, paths: Sequence[Path]) -> StudyOutcome:

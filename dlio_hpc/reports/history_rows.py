@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from dlio_hpc.analysis.study import disturbances
+from dlio_hpc.analysis.study import spread_reasons
 from dlio_hpc.reports import csv_table, regression_rows
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import group_names, regression, run_groups, site_spread, trend
@@ -177,10 +177,10 @@ def _disturbances(group: Group, metric: MetricName) -> Iterator[str]:
     followed by possible reasons. Otherwise, yield nothing.
     """
     repeats = group.repeats(metric)
-    differ = disturbances.spread([repeat.value for repeat in repeats])
-    if differ > disturbances.LARGE:
+    differ = spread_reasons.spread([repeat.value for repeat in repeats])
+    if differ > spread_reasons.LARGE:
         yield f"repeats differ by {100 * differ:.0f} %"
-        yield from disturbances.explained(repeats)
+        yield from spread_reasons.explained(repeats)
 
 
 def _doubts(group: Group) -> Iterator[str]:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from dlio_hpc.analysis import uneven_time
-from dlio_hpc.analysis.study import disturbances
-from dlio_hpc.analysis.study.disturbances import Repeat
+from dlio_hpc.analysis import disturbance_check
+from dlio_hpc.analysis.study import spread_reasons
+from dlio_hpc.analysis.study.spread_reasons import Repeat
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports import banner, job_rows
@@ -28,7 +28,7 @@ def _of_job(outcome: JobOutcome) -> Banner:
         return Banner("not measured", f"Incomplete: job {outcome.job.job} is {outcome.job.described()}; {done}.")
     if not planned:
         return _of_other(outcome)
-    parts = [_of_storage(measured), *of_uneven_time(measured), _of_repeats(measured)]
+    parts = [_of_storage(measured), *of_disturbance(measured), _of_repeats(measured)]
     gravest = banner.gravest(parts)
     return gravest if gravest.state != "good" else Banner("good", " ".join(part.text for part in parts))
 
@@ -65,9 +65,9 @@ def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
     return Banner("good", f"Samples and bytes are as planned, and {share} was read from storage{but}.")
 
 
-def of_uneven_time(measured: Sequence[RunOutcome]) -> Iterator[Banner]:
+def of_disturbance(measured: Sequence[RunOutcome]) -> Iterator[Banner]:
     """Yield a banner if computation or an epoch of any of these runs took far longer than expected."""
-    texts = [f"{run.name}: {text}" for run in measured if run.result for text in uneven_time.remarks(run.result)]
+    texts = [f"{run.name}: {text}" for run in measured if run.result for text in disturbance_check.remarks(run.result)]
     if texts:
         more = f" And {len(texts) - 1} more of the kind." if len(texts) > 1 else ""
         yield Banner("inconclusive", f"{texts[0]}.{more}")
@@ -96,10 +96,10 @@ def _of_repeats(measured: Sequence[RunOutcome]) -> Banner:
     spread = _spread(worst)
     repeats = f"{len(worst)} repeats (from {worst[0].name} on)"
     text = f"{job_rows.noun(measured)} of {repeats} spread by {100 * spread:.1f} % of the median"
-    if spread <= disturbances.LARGE:
+    if spread <= spread_reasons.LARGE:
         return Banner("good", f"{text}.")
-    return Banner("inconclusive", f"{text}: {'; '.join(disturbances.explained(worst))}.")
+    return Banner("inconclusive", f"{text}: {'; '.join(spread_reasons.explained(worst))}.")
 
 
 def _spread(repeats: Sequence[Repeat]) -> float:
-    return disturbances.spread([repeat.value for repeat in repeats])
+    return spread_reasons.spread([repeat.value for repeat in repeats])

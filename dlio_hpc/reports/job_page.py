@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.base.errors import Incomplete
 from dlio_hpc.base.units import format_size
-from dlio_hpc.darshan.log_verdict import Bytes
+from dlio_hpc.darshan.verdict_file import Bytes
 from dlio_hpc.lustre.layout_record import Record
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome

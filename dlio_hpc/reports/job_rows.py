@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from dlio_hpc.analysis.study import disturbances
-from dlio_hpc.analysis.study.disturbances import Repeat
+from dlio_hpc.analysis.study import spread_reasons
+from dlio_hpc.analysis.study.spread_reasons import Repeat
 from dlio_hpc.base import units
 from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.config.checkpoint_keys import Checkpoint, Mode
@@ -235,7 +235,7 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         *probe_facts(run, summary),
         *_additional(run, summary),
         ("slowest", f"rank {slowest.rank} on {slowest.host}, {slowest.ratio:.3f} x the median rank"),
-        *disturbances.facts(None if run.result is None else run.result.disturbance),
+        *spread_reasons.facts(None if run.result is None else run.result.disturbance),
     ]
 
 
@@ -247,7 +247,7 @@ def _facts_of_checkpoints(run: RunOutcome, summary: Summary) -> list[tuple[str, 
         *_storage(run),
         *_additional(run, summary),
         *unread,
-        *disturbances.facts(None if run.result is None else run.result.disturbance),
+        *spread_reasons.facts(None if run.result is None else run.result.disturbance),
     ]
 
 
@@ -283,10 +283,10 @@ def repeats(outcome: JobOutcome) -> list[str]:
     """Return a line for each point whose repeats differ by more than disturbances.LARGE, with possible reasons."""
     lines = []
     for number, runs in by_point(outcome.runs).items():
-        differ = disturbances.spread([repeat.value for repeat in runs])
-        if differ > disturbances.LARGE:
+        differ = spread_reasons.spread([repeat.value for repeat in runs])
+        if differ > spread_reasons.LARGE:
             of_point = f" of {outcome.plan.titles[number]}" if number in outcome.plan.titles else ""
-            why = "; ".join(disturbances.explained(runs))
+            why = "; ".join(spread_reasons.explained(runs))
             lines.append(f"{noun(outcome.runs)}{of_point} differ by {100 * differ:.0f} % between repeats: {why}")
     return lines
 

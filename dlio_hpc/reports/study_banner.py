@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from dlio_hpc.analysis.study import disturbances, file_system_pairs
+from dlio_hpc.analysis.study import file_system_pairs, spread_reasons
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding, PointMetrics
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.scaling import Scaling
@@ -32,7 +32,7 @@ def of_study(report: StudyReport) -> Banner:
         return Banner("good", "The datasets are as planned. The study only generates; it measures nothing.")
     if (unmeasured := _of_writing(report) or _of_storage(report)) is not None:
         return unmeasured
-    uneven = job_banner.of_uneven_time(_measured_runs(report))
+    uneven = job_banner.of_disturbance(_measured_runs(report))
     return banner.gravest([*uneven, *_of_sides(report), *_of_parts(study, report)])
 
 
@@ -157,6 +157,6 @@ def _of_point(point: PointMetrics, metric: MetricName) -> Banner:
     text = f"{'Checkpoints are written at ' * saves}{rates.median:.1f} {unit}"
     if point.n < 2:
         return Banner("inconclusive", f"{text}, measured once: the noise is unknown.")
-    spread = disturbances.spread([rates.min, rates.median, rates.max])
+    spread = spread_reasons.spread([rates.min, rates.median, rates.max])
     text = f"{text}, median of {point.n} repeats that differ by {100 * spread:.1f} %."
-    return Banner("inconclusive" if spread > disturbances.LARGE else "good", text)
+    return Banner("inconclusive" if spread > spread_reasons.LARGE else "good", text)

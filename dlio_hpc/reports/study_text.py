@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding
-from dlio_hpc.analysis.study.disturbances import LARGE, Repeat, explained, spread
 from dlio_hpc.analysis.study.job_spread import ASSUMED
 from dlio_hpc.analysis.study.main_effects import Ranking, RecommendedChange
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.ratios import Noise
 from dlio_hpc.analysis.study.replicates import SURE
 from dlio_hpc.analysis.study.scaling import Scaling, ScalingStep
+from dlio_hpc.analysis.study.spread_reasons import LARGE, Repeat, explained, spread
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.reports.study_rows import joined, setting, short

@@ -19,9 +19,9 @@ from dlio_hpc.verdict import (
     criteria_file,
     history,
     history_entry,
+    judged_jobs,
     performance_criteria,
     procedure_criteria,
-    selection,
     site_spread,
     validity_criteria,
 )
@@ -35,8 +35,8 @@ from dlio_hpc.verdict.criterion_result import (
     listed,
 )
 from dlio_hpc.verdict.history_entry import Entry, Key
+from dlio_hpc.verdict.judged_jobs import Judged
 from dlio_hpc.verdict.junit import Case
-from dlio_hpc.verdict.selection import Judged
 from dlio_hpc.verdict.site_spread import NightPrior
 from dlio_hpc.verdict.validity_criteria import Absent
 
@@ -78,7 +78,7 @@ class Acceptance(Struct, frozen=True):
         return [check for check in self.checks if check.group == group]
 
 
-def of(judged: Judged, criteria: str | None, report: selection.Report = lambda _: None) -> Acceptance:
+def of(judged: Judged, criteria: str | None, report: judged_jobs.Report = lambda _: None) -> Acceptance:
     """Judge jobs and studies. criteria: name or path of a criteria file; None selects the criteria file that the judged
     suite names. report: function that is called with each note for the user.
     """
@@ -87,7 +87,7 @@ def of(judged: Judged, criteria: str | None, report: selection.Report = lambda _
     return judge(asked, entries, judged.absent, _prior(asked, judged, entries, report))
 
 
-def _prior(criteria: Criteria, judged: Judged, entries: Sequence[Entry], report: selection.Report) -> NightPrior:
+def _prior(criteria: Criteria, judged: Judged, entries: Sequence[Entry], report: judged_jobs.Report) -> NightPrior:
     """Return what the histories of the judged jobs show about nights. Histories are not updated for this."""
     if criteria.night_spread is not None:
         return site_spread.assumed

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
-from dlio_hpc.analysis.study import disturbances
+from dlio_hpc.analysis.study import spread_reasons
 from dlio_hpc.records import outcomes
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome, label
 from dlio_hpc.results.metrics import METRICS, MetricName
@@ -380,11 +380,13 @@ def _disturbances(case: _Case, near: Reference) -> list[str]:
     activity that differed between the job and the reference.
     """
     repeats, theirs = case.group.repeats(case.metric), near.group.repeats(case.metric)
-    lines = disturbances.explained(repeats)
-    more = disturbances.differing([repeat.disturbance for repeat in repeats], [repeat.disturbance for repeat in theirs])
+    lines = spread_reasons.explained(repeats)
+    more = spread_reasons.differing(
+        [repeat.disturbance for repeat in repeats], [repeat.disturbance for repeat in theirs]
+    )
     if more:
         difference = f"against {near.name}: {', '.join(more)}"
-        lines = [difference] if lines == [disturbances.UNEXPLAINED] else [*lines, difference]
+        lines = [difference] if lines == [spread_reasons.UNEXPLAINED] else [*lines, difference]
     return lines
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, structs
 
-from dlio_hpc.analysis.robust import Floats, mad, median, quantile
+from dlio_hpc.analysis.quantiles import Floats, mad, median, quantile
 from dlio_hpc.verdict import variation
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread
 

@@ -8,11 +8,11 @@ from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.plan.study import Judging
 from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.results.metrics import MetricName
-from dlio_hpc.verdict import baseline_comparison, baselines, history_entry, selection
+from dlio_hpc.verdict import baseline_comparison, baselines, history_entry, judged_jobs
 from dlio_hpc.verdict.baseline_comparison import USUAL, Judgement, Reference, Terms, Verdict
 from dlio_hpc.verdict.history_entry import Entry
+from dlio_hpc.verdict.judged_jobs import Report, Selected
 from dlio_hpc.verdict.regression import TOLERANCE
-from dlio_hpc.verdict.selection import Report, Selected
 
 
 class Wanted(NamedTuple):
@@ -55,7 +55,7 @@ def compare(
     active = {folder: baselines.active_in(folder, report) for folder in dict.fromkeys(job.folder for job in jobs)}
     for (folder, asked), mine in groups.items():
         terms = asked if against is None else asked._replace(against=against)
-        verdicts += baseline_comparison.judge(mine, selection.entries(folder, report), active[folder], terms).verdicts
+        verdicts += baseline_comparison.judge(mine, judged_jobs.entries(folder, report), active[folder], terms).verdicts
     return baseline_comparison.summed(verdicts)
 
 
@@ -81,7 +81,7 @@ def _references(name: str, folder: Path, runs: Path, report: Report) -> tuple[Re
     for accepted in baselines.read(folder).accepted:
         if accepted.id == name:
             return (Reference(accepted.id, accepted.group, accepted.warnings),)
-    jobs = history_entry.together([job.entry for job in selection.select([name], folder, runs, report).jobs])
+    jobs = history_entry.together([job.entry for job in judged_jobs.select([name], folder, runs, report).jobs])
     of_jobs = tuple(reference for job in reversed(jobs) for reference in baseline_comparison.references(job))
     if not of_jobs:
         raise ConfigError(f"--baseline: {name} has no valid measured run")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlio_hpc.analysis.robust import Floats
+from dlio_hpc.analysis.quantiles import Floats
 from dlio_hpc.verdict import change_detection, drawn_nights, night_intervals, night_series
 from dlio_hpc.verdict.change_detection import EASED, Alarm
 from dlio_hpc.verdict.variation import OF_MEDIAN, NightSpread

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.analysis import students_t
-from dlio_hpc.analysis.robust import Floats
+from dlio_hpc.analysis.quantiles import Floats
 from dlio_hpc.verdict import change_detection, regression, variation
 from dlio_hpc.verdict.change_detection import BEFORE, THRESHOLDS, WITHDRAWN
 from dlio_hpc.verdict.variation import NightSpread

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, structs
 
-from dlio_hpc.analysis import uneven_time
+from dlio_hpc.analysis import disturbance_check
 from dlio_hpc.analysis.storage_check import Storage
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import InvalidRun
@@ -16,7 +16,7 @@ from dlio_hpc.batch.schedulers.scheduler import State
 from dlio_hpc.config import lustre_layout
 from dlio_hpc.lustre import layout_record
 from dlio_hpc.lustre.layout_record import Record
-from dlio_hpc.plan import nights
+from dlio_hpc.plan import night_chain
 from dlio_hpc.plan.plan import Kind, Run
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
@@ -195,7 +195,7 @@ def carried(entry: Entry) -> Entry:
     digests = {digest: settings_digest.carried(workload, digest) for digest, workload in entry.workloads.items()}
     return structs.replace(
         entry,
-        night=entry.night or nights.job_night(entry.study, entry.job),
+        night=entry.night or night_chain.job_night(entry.study, entry.job),
         workloads={digests[digest]: workload for digest, workload in entry.workloads.items()},
         measurements=tuple(
             structs.replace(run, key=carried_key(run.key, entry.workloads.get(run.key.settings)))
@@ -352,7 +352,7 @@ def _measurement(outcome: JobOutcome, run: RunOutcome) -> Measurement:
         samples=0 if summary is None else summary.samples,
         storage=None if summary is None else run.storage,
         disturbance=None if result is None else result.disturbance,
-        remarks=() if result is None else tuple(uneven_time.remarks(result)),
+        remarks=() if result is None else tuple(disturbance_check.remarks(result)),
         job=outcome.job.job,
     )
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from dlio_hpc import __version__
-from dlio_hpc.analysis.robust import Floats
+from dlio_hpc.analysis.quantiles import Floats
 from dlio_hpc.base.errors import DlioError
 from dlio_hpc.files import filesystem
 from dlio_hpc.plan.plan import Plan, Run

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dlio_hpc.analysis import students_t
-from dlio_hpc.analysis.robust import Floats
+from dlio_hpc.analysis.quantiles import Floats
 from dlio_hpc.analysis.study import job_spread
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import variation

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.analysis.robust import Floats, median
+from dlio_hpc.analysis.quantiles import Floats, median
 from dlio_hpc.verdict import variation
 from dlio_hpc.verdict.variation import OF_MEDIAN, NightSpread
 

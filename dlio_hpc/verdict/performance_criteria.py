@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import structs
 
-from dlio_hpc.analysis import normal_range, robust
-from dlio_hpc.analysis.robust import Floats
+from dlio_hpc.analysis import normal_range, quantiles
+from dlio_hpc.analysis.quantiles import Floats
 from dlio_hpc.analysis.study import job_spread
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.results.metrics import METRICS, MetricName, Unit, format_value
@@ -272,7 +272,7 @@ def _judged(
 def _spread(required: Limit, group: CriterionGroup) -> Check:
     measured = group.values("samples_per_s")
     values = [value for _, value in measured]
-    median = robust.median(np.array(values)) if values else 0.0
+    median = quantiles.median(np.array(values)) if values else 0.0
     evidence = [
         Evidence(
             run.job, run.run.run, value / median - 1 if median else None, format_value(value, "1/s"), night=run.night

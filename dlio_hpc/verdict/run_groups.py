@@ -7,9 +7,9 @@ from typing import Any
 from msgspec import Struct, structs
 
 from dlio_hpc.analysis.storage_check import Outcome
-from dlio_hpc.analysis.study.disturbances import Repeat
+from dlio_hpc.analysis.study.spread_reasons import Repeat
 from dlio_hpc.base import units
-from dlio_hpc.plan import nights
+from dlio_hpc.plan import night_chain
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement, carried_key
 
@@ -108,7 +108,7 @@ def of_newest_night(group: Group) -> Group:
     """Return a group of all nights of a study, as earlier versions wrote it, with the runs and the name of its newest
     night that has a good run. Other groups are returned as they are.
     """
-    ended = [run.ended for run in group.good if nights.job_night(group.study, run.job)]
+    ended = [run.ended for run in group.good if night_chain.job_night(group.study, run.job)]
     if group.job != group.study or not ended:
         return group
     night = units.night_of(max(ended))

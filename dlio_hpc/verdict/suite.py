@@ -19,8 +19,8 @@ from dlio_hpc.verdict import (
     baselines,
     criteria_file,
     history_entry,
+    judged_jobs,
     regression,
-    selection,
 )
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.baseline_comparison import Judgement, Terms, Verdict
@@ -52,7 +52,7 @@ class SuiteVerdict(Struct, frozen=True):
 _NO_CRITERIA = Criteria(name="none")
 
 
-def judge_study(outcome: StudyOutcome, effects: tuple[PairedEffect, ...], report: selection.Report) -> SuiteVerdict:
+def judge_study(outcome: StudyOutcome, effects: tuple[PairedEffect, ...], report: judged_jobs.Report) -> SuiteVerdict:
     """Judge a suite against its criteria, and against the history and the baselines in the folder of its archives.
     effects: differences between two file systems; empty if the suite does not compare file systems.
     """
@@ -62,10 +62,10 @@ def judge_study(outcome: StudyOutcome, effects: tuple[PairedEffect, ...], report
     entries = [history_entry.of(job) for job in outcome.jobs]
     terms = Terms(metrics=judging.metrics, tolerance=judging.tolerance)
     active = baselines.active_in(folder, report) if folder.is_dir() else ()
-    known = selection.entries(folder, report)
+    known = judged_jobs.entries(folder, report)
     judgement = baseline_comparison.judge([entry for entry in entries if entry.measurements], known, active, terms)
     criteria = criteria_file.load(judging.criteria) if judging.criteria else _NO_CRITERIA
-    accepted = acceptance.judge(criteria, entries, selection.absent(outcome), acceptance.prior_of(known, entries))
+    accepted = acceptance.judge(criteria, entries, judged_jobs.absent(outcome), acceptance.prior_of(known, entries))
     return judge(study, judgement, accepted, effects, active)
 
 

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from dlio_hpc.analysis import students_t
-from dlio_hpc.analysis.robust import Floats, mad, median
+from dlio_hpc.analysis.quantiles import Floats, mad, median
 from dlio_hpc.analysis.study import job_spread
 from dlio_hpc.results.metrics import METRICS, MetricName
 

@@ -69,7 +69,7 @@ def test_the_script_of_every_site_is_as_recorded(
 ) -> None:
     monkeypatch.setattr(plan, "job_name", lambda workload: f"{workload}-20260101-120000-abcdef")
     monkeypatch.setattr(jobscript, "python_path", lambda: None)
-    monkeypatch.setattr(jobscript, "LEFTOVERS", Path("/opt/dlio_hpc/core/leftovers.py"))
+    monkeypatch.setattr(jobscript, "LEFTOVERS", Path("/opt/dlio_hpc/core/node_leftovers.py"))
     _compare(_usual(name), f"{name}-demo.sh", request)
 
 
@@ -79,7 +79,7 @@ def test_the_script_of_a_container_is_as_recorded(
 ) -> None:
     monkeypatch.setattr(plan, "job_name", lambda workload: f"{workload}-20260101-120000-abcdef")
     monkeypatch.setattr(jobscript, "python_path", lambda: None)
-    monkeypatch.setattr(jobscript, "LEFTOVERS", Path("/opt/dlio_hpc/core/leftovers.py"))
+    monkeypatch.setattr(jobscript, "LEFTOVERS", Path("/opt/dlio_hpc/core/node_leftovers.py"))
     image = {"engine": engine, "image": "dlio-hpc:0.1" if engine == "podman-hpc" else "/shared/dlio-hpc.sif"}
     keys = {"mpi": "site", "binds": ["/opt/cray:ro"], "python": "/opt/dlio-hpc/bin/python3", **image}
     made = _usual("slurm", f"container={json.dumps(keys)}", "darshan=/opt/darshan/lib/libdarshan.so")

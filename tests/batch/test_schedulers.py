@@ -17,7 +17,7 @@ from dlio_hpc.base import command, units
 from dlio_hpc.base.command import Answer, Unanswered
 from dlio_hpc.base.errors import ConfigError, DlioError, Incomplete, InfrastructureError
 from dlio_hpc.base.units import Walltime
-from dlio_hpc.batch import job_record, job_state, preflight, site_detection, submit
+from dlio_hpc.batch import job_record, job_state, new_site_profile, preflight, submit
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.collect import collect
 from dlio_hpc.batch.job_watch import Watched
@@ -848,7 +848,7 @@ def test_no_answer_keeps_a_profile_from_being_written(
 
     monkeypatch.setattr(command, "ask", ask)
     try:
-        name, system = site_detection.batch()
+        name, system = new_site_profile.batch()
     except DlioError:
         return
     assert name in SCHEDULERS
@@ -1309,12 +1309,12 @@ def test_a_profile_lists_the_clusters(said: Said, monkeypatch: pytest.MonkeyPatc
     said["sbatch"] = Answer(0, "slurm 23.11.1", "")
     said["sinfo"] = Answer(0, "debug*|4|8|1:00:00|up|1-infinite", "")
     said["sacctmgr"] = Answer(0, "c1\nc5", "")
-    text = site_detection.profile("mine")
+    text = new_site_profile.profile("mine")
     assert "# Clusters: c1, c5. To submit to another one, add --clusters=NAME to job_options.\n" in text
     assert '"--clusters=c5"' in text
     monkeypatch.delenv("SLURM_CLUSTERS")
     said["sacctmgr"] = Answer(1, "", "sacctmgr: error: no accounting")
-    assert "luster" not in site_detection.profile("mine").replace("slurm", "")
+    assert "luster" not in new_site_profile.profile("mine").replace("slurm", "")
 
 
 @pytest.mark.parametrize(("name", "unprobed"), [

@@ -368,7 +368,7 @@ def test_a_job_leaves_nothing_on_its_nodes(on_slurm: Run, small: Path, tmp_path:
     _until(lambda: not processes(directory))
     assert not [path for path in left if path.exists()]
     nodes = [node["host"] for node in json.loads((directory / "environment.json").read_bytes())["nodes"]]
-    cleared = {line.split()[0] for line in _text(log).splitlines() if line.endswith("leftovers.py")}
+    cleared = {line.split()[0] for line in _text(log).splitlines() if line.endswith("node_leftovers.py")}
     assert cleared == set(nodes[:1] if is_cancelled else nodes)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dlio_hpc.analysis.robust import Floats
+from dlio_hpc.analysis.quantiles import Floats
 from dlio_hpc.verdict import change_detection, detection_plan, night_series, regression
 from dlio_hpc.verdict.detection_plan import WantedDetection
 from dlio_hpc.verdict.regression import Compared

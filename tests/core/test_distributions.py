@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from dlio_hpc.config.site import load as load_site
 from dlio_hpc.config.workload import load
-from dlio_hpc.core import cache_accounting, distributions, disturbance, evaluation, merge, restore
+from dlio_hpc.core import cache_accounting, distributions, evaluation, merge, node_activity, restore
 from dlio_hpc.core.distributions import Counts, Floats
 from dlio_hpc.core.io_counters import UNKNOWN, Tally
 from dlio_hpc.core.merge import Host, Merged
@@ -52,7 +52,7 @@ def _merged(
     offsets, sides, marks = np.zeros((ranks, 1)), np.zeros((ranks, 6)), np.zeros((ranks, 0, 2))
     arrivals = np.zeros((*fetched.shape, cache_accounting.COLUMNS))
     arrivals[..., cache_accounting.FETCHED] = fetched
-    disturbances = np.zeros((ranks, fetched.shape[1] + 1, disturbance.COLUMNS))
+    disturbances = np.zeros((ranks, fetched.shape[1] + 1, node_activity.COLUMNS))
     verified = np.zeros((*fetched.shape, 2))
     return Merged(
         hosts, TimeBins(1, 0, 1), offsets, steps, histogram, totals, arrivals, saved,

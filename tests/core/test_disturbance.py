@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from dlio_hpc.analysis.study import disturbances
-from dlio_hpc.analysis.study.disturbances import Repeat
-from dlio_hpc.core import disturbance, procfs
-from dlio_hpc.core.disturbance import Meter
+from dlio_hpc.analysis.study import spread_reasons
+from dlio_hpc.analysis.study.spread_reasons import Repeat
+from dlio_hpc.core import node_activity, procfs
+from dlio_hpc.core.node_activity import Meter
 from dlio_hpc.files import rundir
 from dlio_hpc.reports import regression_page, regression_rows, terminal
 from dlio_hpc.results.run_result import Disturbance
@@ -45,9 +45,9 @@ def busy(count: int = 1) -> Iterator[None]:
 
 
 def _span(**columns: float) -> Any:
-    made = np.zeros(disturbance.COLUMNS)
+    made = np.zeros(node_activity.COLUMNS)
     for name, value in columns.items():
-        made[getattr(disturbance, name)] = value
+        made[getattr(node_activity, name)] = value
     return made
 
 
@@ -61,7 +61,7 @@ def test_nodes_are_told_apart_and_the_worst_is_named() -> None:
             _span(SECONDS=10, OWN=4),
         ]
     )
-    merged = disturbance.merged(["n1", "n1", "n2", "n2"], ["a", "a", "b", "b"], spans)
+    merged = node_activity.merged(["n1", "n1", "n2", "n2"], ["a", "a", "b", "b"], spans)
     assert merged.others is not None
     assert (merged.others.mean, merged.others.max) == pytest.approx((1.1, 2.0))
     assert merged.others.host == "n2"
@@ -104,15 +104,15 @@ def test_what_the_kernel_does_not_tell_is_null(monkeypatch: pytest.MonkeyPatch, 
 
     monkeypatch.setattr(procfs, "text", without_pressure)
     meter = Meter(speaks=True)
-    span = disturbance.between(meter.read(), meter.read())
-    merged = disturbance.merged(["n1"], ["a"], span[np.newaxis])
+    span = node_activity.between(meter.read(), meter.read())
+    merged = node_activity.merged(["n1"], ["a"], span[np.newaxis])
     assert (merged.cpu_pressure, merged.io_pressure, merged.memory_pressure) == (None, None, None)
     assert merged.others is not None
     monkeypatch.setattr(procfs, "text", lambda _: "")
-    span = disturbance.between(meter.read(), meter.read())
-    none = disturbance.merged(["n1", "n1"], ["a", "a"], np.array([span, _span(SECONDS=1, OWN=1)]))
+    span = node_activity.between(meter.read(), meter.read())
+    none = node_activity.merged(["n1", "n1"], ["a", "a"], np.array([span, _span(SECONDS=1, OWN=1)]))
     assert (none.others, none.load, none.steal) == (None, None, None)
-    half = disturbance.merged(["n1", "n2"], ["a", "b"], np.array([span, _span(SECONDS=1, CORES=4, BUSY=2, LOAD=1)]))
+    half = node_activity.merged(["n1", "n2"], ["a", "b"], np.array([span, _span(SECONDS=1, CORES=4, BUSY=2, LOAD=1)]))
     assert half.others is not None, "of the nodes that tell"
     assert half.others.host == "n2"
 
@@ -137,9 +137,9 @@ def test_the_work_of_a_rank_and_of_its_children_is_its_own() -> None:
     subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
     while time.process_time() < began + 0.2:
         pass
-    span = disturbance.between(before, meter.read())
-    assert 0.5 <= span[disturbance.OWN] < 1.0
-    assert not span[disturbance.CORES :].any(), "the node's first rank tells the rest"
+    span = node_activity.between(before, meter.read())
+    assert 0.5 <= span[node_activity.OWN] < 1.0
+    assert not span[node_activity.CORES :].any(), "the node's first rank tells the rest"
 
 
 @pytest.mark.job
@@ -170,18 +170,18 @@ def _repeats(*rates: float, loud: int = 1, others: float = 1.3, io: float | None
 
 
 def test_what_differs_between_repeats_is_named() -> None:
-    (line,) = disturbances.explained(_repeats(100, 60, 102))
+    (line,) = spread_reasons.explained(_repeats(100, 60, 102))
     assert line == (
         "01-measure (-40 %): other processes used 1.3 of 2 cores on n1 (other runs: 0.0), io pressure 45 % on n1 "
         "(other runs: 0 %)"
     )
-    assert disturbances.explained(_repeats(100, 60, 102, io=None))[0].endswith("on n1 (other runs: 0.0)")
-    assert disturbances.explained(_repeats(100, 60, 102, others=0.1, io=0.05)) == [disturbances.UNEXPLAINED]
-    assert disturbances.explained(_repeats(60, 100, 102)) == [disturbances.UNEXPLAINED], "the disturbed one is fast"
+    assert spread_reasons.explained(_repeats(100, 60, 102, io=None))[0].endswith("on n1 (other runs: 0.0)")
+    assert spread_reasons.explained(_repeats(100, 60, 102, others=0.1, io=0.05)) == [spread_reasons.UNEXPLAINED]
+    assert spread_reasons.explained(_repeats(60, 100, 102)) == [spread_reasons.UNEXPLAINED], "the disturbed one is fast"
     none = [repeat._replace(disturbance=None) for repeat in _repeats(100, 60, 102)]
-    assert disturbances.explained(none) == [disturbances.UNRECORDED]
+    assert spread_reasons.explained(none) == [spread_reasons.UNRECORDED]
     always = [repeat._replace(disturbance=studies.disturbance(others=0.9)) for repeat in _repeats(100, 60, 102)]
-    assert disturbances.explained(always) == ["in all repeats: other processes used 0.9 of 2 cores on n1"]
+    assert spread_reasons.explained(always) == ["in all repeats: other processes used 0.9 of 2 cores on n1"]
 
 
 def _loud(point: int, repeat: int) -> Disturbance:
@@ -199,8 +199,8 @@ NAMED = "(-40 %): other processes used 1.3 of 2 cores on n1 (other runs: 0.0), i
     ("disturbed", "named"),
     [
         (_loud, NAMED),
-        (lambda *_: studies.disturbance(), disturbances.UNEXPLAINED),
-        (None, disturbances.UNRECORDED),
+        (lambda *_: studies.disturbance(), spread_reasons.UNEXPLAINED),
+        (None, spread_reasons.UNRECORDED),
     ],
 )
 def test_reports_say_why_repeats_differ(run: Run, tmp_path: Path, disturbed: studies.Disturbed, named: str) -> None:
@@ -256,11 +256,11 @@ def test_a_noisy_night_and_a_regression_say_why(recorded: bool) -> None:
             "01-measure (-40 %): other processes used 1.3 of 2 cores on n1",
         ),
         (night(1, [60.0, 61.0, 59.0], 0, 1, 2), "regression", "in all repeats: other processes used 1.3 of 2 cores"),
-        (night(1, [60.0, 61.0, 59.0]), "regression", disturbances.UNEXPLAINED),
+        (night(1, [60.0, 61.0, 59.0]), "regression", spread_reasons.UNEXPLAINED),
     ):
         (verdict,) = baseline_comparison.judge([other], before, [], terms).verdicts
         assert verdict.outcome == outcome
-        wanted = named if recorded else disturbances.UNRECORDED
+        wanted = named if recorded else spread_reasons.UNRECORDED
         assert wanted in verdict.disturbances[0]
         assert ("meanwhile", verdict.disturbances[0]) in list(regression_rows.facts(verdict))
         file = io.StringIO()

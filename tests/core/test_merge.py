@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from dlio_hpc.config import site, workload
-from dlio_hpc.core import cache_accounting, checkpoint, distributions, disturbance, evaluation, merge, restore
+from dlio_hpc.core import cache_accounting, checkpoint, distributions, evaluation, merge, node_activity, restore
 from dlio_hpc.core.merge import Host, Merged
 from dlio_hpc.core.read_activity import TimeBins
 from dlio_hpc.plan.plan import Run
@@ -105,7 +105,7 @@ def merged() -> Merged:
         HOSTS, TimeBins(1, 0, 1), np.zeros((3, 1)), _steps()[0], histogram, np.array(TOTALS, float),
         np.array(ARRIVED, float), np.array(SAVED, float), restored, passes, np.array(VERIFIED, float),
         np.array(SIDES, float), np.zeros((3, 160), np.int64), np.zeros((3, 3, 1)), np.zeros((3, 0, 2)),
-        np.zeros((3, 3, disturbance.COLUMNS)),
+        np.zeros((3, 3, node_activity.COLUMNS)),
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from dlio_hpc.analysis import timeline_reader
 from dlio_hpc.base import serialization
 from dlio_hpc.config import site, workload
-from dlio_hpc.core import cache_accounting, distributions, disturbance, merge, page_cache, timeline
+from dlio_hpc.core import cache_accounting, distributions, merge, node_activity, page_cache, timeline
 from dlio_hpc.dataset import dataset_folder, rank_shares
 from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.files import rundir
@@ -75,7 +75,7 @@ def test_every_step_can_be_read_back(tmp_path: Path) -> None:
     (run,) = made.runs
     merged = recordings.merged(made)._replace(
         arrivals=np.zeros((8, 3, cache_accounting.COLUMNS)),
-        disturbances=np.zeros((8, 4, disturbance.COLUMNS)),
+        disturbances=np.zeros((8, 4, node_activity.COLUMNS)),
         verified=np.zeros((8, 3, 2)),
     )
     cut = merged._replace(steps=merged.steps[:, :950])

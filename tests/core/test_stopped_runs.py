@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc.analysis import uneven_time
+from dlio_hpc.analysis import disturbance_check
 from dlio_hpc.base.errors import Incomplete
 from dlio_hpc.batch import job_record, job_state
 from dlio_hpc.batch.schedulers import pbs, slurm
@@ -151,12 +151,12 @@ def test_interruptions_of_less_than_a_hundredth_do_not_matter(tmp_path: Path) ->
     assert wall.summary is not None
     for share, matters in ((0.009, False), (0.011, True)):
         summary = replace(wall.summary, interruptions=[Interruption("stopped", 1, 1, share * wall.summary.wall_s, 4)])
-        assert (uneven_time.stop(replace(wall, summary=summary)) is not None) == matters
+        assert (disturbance_check.stop(replace(wall, summary=summary)) is not None) == matters
 
 
 def test_computation_beyond_what_was_asked_makes_a_run_inconclusive(tmp_path: Path) -> None:
     outcome = _outcome(tmp_path, Interruption("compute", 1, 4, 3.7, 1, 0.05))
-    (text,) = uneven_time.remarks(outcome.runs[-1].result)  # type: ignore[arg-type]
+    (text,) = disturbance_check.remarks(outcome.runs[-1].result)  # type: ignore[arg-type]
     assert "(epoch 1, step 4: 75 x the 50 ms asked, 1 rank)" in text
     assert job_outcome.run_fault(outcome, outcome.runs[-1]) is None
 
@@ -169,20 +169,20 @@ def _result(*walls: float) -> Result:
 
 
 def test_an_epoch_that_took_far_longer_than_the_others_is_named() -> None:
-    (text,) = uneven_time.remarks(_result(1.0, 1.1, 28.0, 0.9))
+    (text,) = disturbance_check.remarks(_result(1.0, 1.1, 28.0, 0.9))
     assert text == "epoch 3 took 28 s, 28 x the median of the others (waiting for data 14 s)"
-    assert uneven_time.remarks(_result(1.0, 1.9, 1.1)) == []
-    assert uneven_time.remarks(_result(0.1, 0.9, 0.1)) == [], "less than a second longer"
-    assert len(uneven_time.remarks(_result(1.0, 5.0))) == 1
-    assert uneven_time.remarks(_result(3.0, 1.0)) == [], "the first of two epochs opens files"
-    assert uneven_time.remarks(_result(9.0)) == []
-    (text,) = uneven_time.remarks(_result(0.9, 9.0, 10.0, 11.0))
+    assert disturbance_check.remarks(_result(1.0, 1.9, 1.1)) == []
+    assert disturbance_check.remarks(_result(0.1, 0.9, 0.1)) == [], "less than a second longer"
+    assert len(disturbance_check.remarks(_result(1.0, 5.0))) == 1
+    assert disturbance_check.remarks(_result(3.0, 1.0)) == [], "the first of two epochs opens files"
+    assert disturbance_check.remarks(_result(9.0)) == []
+    (text,) = disturbance_check.remarks(_result(0.9, 9.0, 10.0, 11.0))
     assert text.startswith("epoch 1 took 900 ms, 0.09 x the median of the others"), "storage became slower"
-    assert uneven_time.remarks(_result(5.2, 9.0, 10.0, 11.0)) == []
-    assert len(uneven_time.remarks(_result(1.0, 1.1, 28.0))) == 1
+    assert disturbance_check.remarks(_result(5.2, 9.0, 10.0, 11.0)) == []
+    assert len(disturbance_check.remarks(_result(1.0, 1.1, 28.0))) == 1
     cut = _result(10.0, 10.0, 30.0)
     short = replace(cut, epochs=[*cut.epochs[:2], replace(cut.epochs[2], steps=4)])
-    assert uneven_time.remarks(short) == [], "time ran out in it"
+    assert disturbance_check.remarks(short) == [], "time ran out in it"
 
 
 def test_a_run_without_stops_has_none_whatever_its_time(tmp_path: Path) -> None:
@@ -190,15 +190,15 @@ def test_a_run_without_stops_has_none_whatever_its_time(tmp_path: Path) -> None:
     result = outcome.runs[-1].result
     assert result is not None
     assert result.summary is not None
-    assert uneven_time.stop(replace(result, summary=replace(result.summary, wall_s=-5.0))) is None
+    assert disturbance_check.stop(replace(result, summary=replace(result.summary, wall_s=-5.0))) is None
 
 
 def test_a_cpu_quota_that_stopped_the_ranks_is_named() -> None:
     calm = Disturbance(9.0, 8, None, None, None, None, None, None, throttled=Level(0.01, 0.04, "n2"))
-    assert uneven_time.remarks(replace(_result(1.0), disturbance=calm)) == []
-    assert uneven_time.remarks(replace(_result(1.0), disturbance=replace(calm, throttled=None))) == []
+    assert disturbance_check.remarks(replace(_result(1.0), disturbance=calm)) == []
+    assert disturbance_check.remarks(replace(_result(1.0), disturbance=replace(calm, throttled=None))) == []
     stopped = replace(_result(1.0), disturbance=replace(calm, throttled=Level(0.3, 0.81, "n2")))
-    (text,) = uneven_time.remarks(stopped)
+    (text,) = disturbance_check.remarks(stopped)
     assert "a CPU quota stopped the ranks in 81 % of its periods on n2" in text
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dlio_hpc.analysis.log import analyze
 from dlio_hpc.base.errors import ConfigError, InvalidRun
-from dlio_hpc.darshan import counters, log, log_reader, log_trust
+from dlio_hpc.darshan import counters, log, log_faults, log_reader
 from dlio_hpc.darshan.log import Log
 from tests.support.places import LOGS
 from tests.support.standins import darshanlog
@@ -28,13 +28,13 @@ def _load(name: str) -> Log:
 
 
 def _names(loaded: Log) -> list[str]:
-    return [fault.name for fault in log_trust.judge(loaded)]
+    return [fault.name for fault in log_faults.judge(loaded)]
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_whole_log_has_no_fault(name: str) -> None:
     loaded = _load(name)
-    assert log_trust.judge(loaded, log_trust.Expected(4, loaded.job.started - 1, loaded.job.ended + 1)) == []
+    assert log_faults.judge(loaded, log_faults.Expected(4, loaded.job.started - 1, loaded.job.ended + 1)) == []
 
 
 def test_what_a_log_says() -> None:
@@ -86,12 +86,12 @@ def test_both_versions_of_dxt_say_the_same() -> None:
 def test_what_is_wrong_with_a_log_has_its_name(name: str, wanted: list[str], message: str) -> None:
     loaded = _load(name)
     assert _names(loaded) == wanted
-    assert message in " ".join(fault.text for fault in log_trust.judge(loaded))
+    assert message in " ".join(fault.text for fault in log_faults.judge(loaded))
 
 
 def test_only_a_log_that_lost_counters_is_of_no_use() -> None:
     whole = {
-        name: log_trust.has_whole_counters(log_trust.judge(_load(name))) for name in (*READABLE, "mpi4_npz_truncated")
+        name: log_faults.has_whole_counters(log_faults.judge(_load(name))) for name in (*READABLE, "mpi4_npz_truncated")
     }
     assert [name for name, holds in whole.items() if not holds] == [
         "mpi4_dxtpartial",
@@ -103,13 +103,13 @@ def test_only_a_log_that_lost_counters_is_of_no_use() -> None:
 @pytest.mark.parametrize(
     ("expected", "name"),
     [
-        (log_trust.Expected(8), "rank count"),
-        (log_trust.Expected(4, started=1_795_200_283.0 + 3600), "stale"),
-        (log_trust.Expected(4, ended=1_795_200_283.0 - 3600), "stale"),
+        (log_faults.Expected(8), "rank count"),
+        (log_faults.Expected(4, started=1_795_200_283.0 + 3600), "stale"),
+        (log_faults.Expected(4, ended=1_795_200_283.0 - 3600), "stale"),
     ],
 )
-def test_a_log_of_another_run_is_known(expected: log_trust.Expected, name: str) -> None:
-    assert [fault.name for fault in log_trust.judge(_load("mpi4_npz"), expected)] == [name]
+def test_a_log_of_another_run_is_known(expected: log_faults.Expected, name: str) -> None:
+    assert [fault.name for fault in log_faults.judge(_load("mpi4_npz"), expected)] == [name]
 
 
 def test_a_job_that_never_ended_and_a_log_that_was_being_written(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def _used_silently(path: Path, original: Log) -> bool:
     """Return whether a damaged log is taken for a whole one with other contents."""
     try:
         loaded = log_reader.load(path)
-        faults = log_trust.judge(loaded)
+        faults = log_faults.judge(loaded)
     except (InvalidRun, ConfigError):
         return False
     if len(loaded.counted) != len(original.counted) or len(loaded.traced) != len(original.traced):
@@ -389,7 +389,7 @@ def test_a_trace_of_impossible_requests_is_not_used(tmp_path: Path, segment: tup
     path = tmp_path / "a.darshan"
     counted = [("/d/a", 0, {"READS": 2.0, "BYTES_READ": 20.0})]
     darshanlog.write(path, 1, [Traced("/d/a", 0, reads=[(0, 10, 0.0, 1.0), segment])], counted=counted)
-    faults = log_trust.judge(log_reader.load(path))
+    faults = log_faults.judge(log_reader.load(path))
     assert "1 requests and 0 files have impossible values" in str(faults)
     examined = analyze.log_file(path)
     assert examined.requests is None
@@ -426,7 +426,7 @@ def test_a_shared_file_whose_ranks_differ_by_gigabytes_is_no_fault(tmp_path: Pat
     path = tmp_path / "a.darshan"
     values = {"BYTES_READ": 8e12, "F_VARIANCE_RANK_BYTES": 2.25550275e19, "F_VARIANCE_RANK_TIME": 1e5}
     darshanlog.write(path, 4, [], module=module, counted=[("/d/a", -1, values)])
-    assert log_trust.judge(log_reader.load(path)) == []
+    assert log_faults.judge(log_reader.load(path)) == []
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
@@ -450,7 +450,7 @@ def test_what_stands_in_a_slot_that_counts_nothing_is_no_fault_and_no_figure(
         values |= {f"STRIDE{number}_STRIDE": -4.57613152e18, f"STRIDE{number}_COUNT": 0.0, "MAX_BYTE_READ": 2.0**62}
     darshanlog.write(path, 1, [], module=module, counted=[("/d/a", 0, values)])
     loaded = log_reader.load(path)
-    assert [fault.name for fault in log_trust.judge(loaded)] == ["DXT missing"]
+    assert [fault.name for fault in log_faults.judge(loaded)] == ["DXT missing"]
     assert log.common_sizes(loaded.counted[module]) == {4096: 5}
     if module == "POSIX":
         analysis = analyze.log_file(path).analysis
@@ -471,6 +471,6 @@ def test_a_trace_that_says_it_holds_more_than_can_be_is_told(tmp_path: Path, wri
     damaged = bytearray(content[:at] + stream)
     damaged[48 + 16 * 10 + 8 : 48 + 16 * 10 + 16] = len(stream).to_bytes(8, "little")
     path.write_bytes(damaged)
-    faults = log_trust.judge(log_reader.load(path))
+    faults = log_faults.judge(log_reader.load(path))
     assert [fault.name for fault in faults] == ["garbled", "DXT missing"]
     assert f"{reads} reads and {writes} writes" in faults[0].text

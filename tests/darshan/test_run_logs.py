@@ -12,7 +12,7 @@ from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Train, Workload
 from dlio_hpc.core import darshan_workers
-from dlio_hpc.darshan import log_trust, run_logs
+from dlio_hpc.darshan import log_faults, run_logs
 from dlio_hpc.dataset import rank_shares
 from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.files import rundir
@@ -45,14 +45,14 @@ def test_workers_belong_to_their_ranks(tmp_path: Path) -> None:
     segments = log.traced["DXT_POSIX"].segments
     assert segments["start"].tolist() == [1.0, 2.5, 2.25, 2.5]
     assert segments["process"].tolist() == [0, 1, 1, 1]
-    assert log_trust.judge(log, log_trust.Expected(2, _STARTED - 1, _STARTED + 20, 2)) == []
+    assert log_faults.judge(log, log_faults.Expected(2, _STARTED - 1, _STARTED + 20, 2)) == []
 
 
 def test_every_worker_must_have_left_a_log(tmp_path: Path) -> None:
     log = run_logs.load(_logs(tmp_path))
-    (fault,) = log_trust.judge(log, log_trust.Expected(2, workers=3))
+    (fault,) = log_faults.judge(log, log_faults.Expected(2, workers=3))
     assert str(fault).startswith("workers missing: 2 of 3 worker processes left a log")
-    assert not log_trust.has_whole_counters([fault])
+    assert not log_faults.has_whole_counters([fault])
 
 
 def test_a_worker_log_of_several_processes_is_a_fault(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ sweep='"$2" -IS "$3" "$1" || :'
 sweep_nodes() {
   local launch=(srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --mpi=pmi2 --kill-on-bad-exit=1)
   [ "$unswept" != here ] || launch=()
-  timeout -k 1 3 "${launch[@]}" sh -c "$sweep" sh "$job" /opt/python/bin/python3 /opt/dlio_hpc/core/leftovers.py < /dev/null > /dev/null 2>&1
+  timeout -k 1 3 "${launch[@]}" sh -c "$sweep" sh "$job" /opt/python/bin/python3 /opt/dlio_hpc/core/node_leftovers.py < /dev/null > /dev/null 2>&1
   unswept=
 }
 # Wait up to 2 s for the launcher to end the ranks.

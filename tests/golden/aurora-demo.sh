@@ -76,7 +76,7 @@ sweep='"$2" -IS "$3" "$1" || :'
 sweep_nodes() {
   local launch=(mpiexec -n 2 --ppn 1 --cpu-bind list:1-25:26-50:53-77:78-102 --env OMP_NUM_THREADS=1 --env MPIR_CVAR_ENABLE_GPU=0)
   [ "$unswept" != here ] || launch=()
-  timeout -k 1 3 "${launch[@]}" sh -c "$sweep" sh "$job" /opt/python/bin/python3 /opt/dlio_hpc/core/leftovers.py < /dev/null > /dev/null 2>&1
+  timeout -k 1 3 "${launch[@]}" sh -c "$sweep" sh "$job" /opt/python/bin/python3 /opt/dlio_hpc/core/node_leftovers.py < /dev/null > /dev/null 2>&1
   unswept=
 }
 # Wait up to 2 s for the launcher to end the ranks.

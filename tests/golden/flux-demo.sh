@@ -71,7 +71,7 @@ sweep='"$2" -IS "$3" "$1" || :'
 sweep_nodes() {
   local launch=(flux run --nodes=2 --ntasks=2 --setopt=exit-on-error --setopt=exit-timeout=none)
   [ "$unswept" != here ] || launch=()
-  timeout -k 1 3 "${launch[@]}" sh -c "$sweep" sh "$job" /opt/python/bin/python3 /opt/dlio_hpc/core/leftovers.py < /dev/null > /dev/null 2>&1
+  timeout -k 1 3 "${launch[@]}" sh -c "$sweep" sh "$job" /opt/python/bin/python3 /opt/dlio_hpc/core/node_leftovers.py < /dev/null > /dev/null 2>&1
   unswept=
 }
 # Wait up to 2 s for the launcher to end the ranks.

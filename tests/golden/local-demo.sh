@@ -68,7 +68,7 @@ done
 # Do so on all nodes, in at most 3 s.
 sweep_nodes() {
   local launch=()
-  timeout -k 1 3 "${launch[@]}" sh -c "$sweep" sh "$job" /opt/python/bin/python3 /opt/dlio_hpc/core/leftovers.py < /dev/null > /dev/null 2>&1
+  timeout -k 1 3 "${launch[@]}" sh -c "$sweep" sh "$job" /opt/python/bin/python3 /opt/dlio_hpc/core/node_leftovers.py < /dev/null > /dev/null 2>&1
   unswept=
 }
 # Wait up to 2 s for the launcher to end the ranks.

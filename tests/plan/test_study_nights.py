@@ -16,8 +16,8 @@ from dlio_hpc.batch.schedulers import common
 from dlio_hpc.batch.schedulers.scheduler import After
 from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.config import site, workload
-from dlio_hpc.plan import nights, packing
-from dlio_hpc.plan.nights import NightJob
+from dlio_hpc.plan import night_chain, packing
+from dlio_hpc.plan.night_chain import NightJob
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.plan.planned import Planned
 from dlio_hpc.plan.study import Study
@@ -85,11 +85,13 @@ def test_a_study_of_an_earlier_version_has_one_night(tmp_path: Path) -> None:
 def test_the_jobs_of_a_study_are_known_by_their_names(tmp_path: Path) -> None:
     made = _parts(tmp_path)
     for night, number in ((1, 1), (3, 12)):
-        assert nights.job_number("tune", nights.job_name(made, night, number)) == number
-        assert nights.job_night("tune", nights.job_name(made, night, number)) == night
-    assert nights.job_number("tune", "tune-7") == 7
-    assert [nights.job_night("tune", name) for name in ("tune-7", "tune", "tuned-night2-7", "tune-generate")] == [0] * 4
-    assert [nights.job_number("tune", name) for name in ("tune-night2", "tune-nightly-7", "tune", "tuned-7")] == [
+        assert night_chain.job_number("tune", night_chain.job_name(made, night, number)) == number
+        assert night_chain.job_night("tune", night_chain.job_name(made, night, number)) == night
+    assert night_chain.job_number("tune", "tune-7") == 7
+    assert [night_chain.job_night("tune", name) for name in ("tune-7", "tune", "tuned-night2-7", "tune-generate")] == [
+        0
+    ] * 4
+    assert [night_chain.job_number("tune", name) for name in ("tune-night2", "tune-nightly-7", "tune", "tuned-7")] == [
         None
     ] * 4
 
@@ -115,7 +117,7 @@ RESUMED = [
 def test_missing_nights_begin(
     tmp_path: Path, jobs: list[NightJob], wanted: list[int], hour: int, begins: dict[int, int | None]
 ) -> None:
-    times = nights.resumed(_parts(tmp_path, count=5), wanted, jobs, float(hour * 3600))
+    times = night_chain.resumed(_parts(tmp_path, count=5), wanted, jobs, float(hour * 3600))
     hours = {night: None if second is None else second / 3600 for night, second in _seconds(times, 0.0).items()}
     assert hours == begins
 

@@ -10,7 +10,7 @@ import pytest
 from dlio_hpc.analysis.log import merged_program
 from dlio_hpc.base import serialization
 from dlio_hpc.config import workload
-from dlio_hpc.darshan import log_reader, log_trust
+from dlio_hpc.darshan import log_faults, log_reader
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.programs.files import file_stats
 from dlio_hpc.programs.files.file_stats import FileStats
@@ -73,7 +73,7 @@ def test_logs_are_whole(name: str, again: bool) -> None:
     assert logs
     assert all(path.stat().st_size <= record_logs.MOST for path in fidelity.logs(name, again))
     for log in logs:
-        assert not log_trust.judge(log), log.path
+        assert not log_faults.judge(log), log.path
         assert log.job.program == f"python -m tests.apps.{name} train {record_logs.SCRATCH}/{name}"
         assert log.job.ranks == (PROGRAMS[name].ranks or 1)
         assert len(log.traced["DXT_POSIX"].segments) > 0

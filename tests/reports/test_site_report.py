@@ -10,7 +10,7 @@ import pytest
 
 from dlio_hpc.base import units
 from dlio_hpc.files.archive import SUFFIX
-from dlio_hpc.reports import html_page, site_pages
+from dlio_hpc.reports import html_page, web_site
 from dlio_hpc.verdict import baselines, history
 from tests.conftest import Run
 from tests.reports.test_banners import _pages as documents
@@ -113,7 +113,7 @@ def test_what_is_killed_half_way_is_a_site_and_is_finished_later(
     archives: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     web, render = tmp_path / "web", html_page.render
-    site_pages.make(web, archives, False, lambda _: None)
+    web_site.make(web, archives, False, lambda _: None)
     index = (web / "index.html").read_text()
     calls = iter(range(100))
 
@@ -124,12 +124,12 @@ def test_what_is_killed_half_way_is_a_site_and_is_finished_later(
 
     monkeypatch.setattr(html_page, "render", killed)
     with pytest.raises(KeyboardInterrupt):
-        site_pages.make(web, archives, True, lambda _: None)
+        web_site.make(web, archives, True, lambda _: None)
     assert (web / "index.html").read_text() == index
     assert all(text.rstrip().endswith("</html>") for text in (path.read_text() for path in web.rglob("*.html")))
     assert not list(web.rglob(".*"))
     monkeypatch.undo()
-    assert len(site_pages.make(web, archives, True, lambda _: None).written) == 6
+    assert len(web_site.make(web, archives, True, lambda _: None).written) == 6
 
 
 def test_a_folder_that_cannot_be_made_is_named(archives: Path, run: Run, tmp_path: Path) -> None:
@@ -140,13 +140,13 @@ def test_a_folder_that_cannot_be_made_is_named(archives: Path, run: Run, tmp_pat
 
 @pytest.mark.parametrize(("codes", "code"), [((), 0), ((6, 3), 3), ((6,), 6), ((3, 70), 70)])
 def test_the_most_severe_fault_is_the_exit_code(codes: tuple[int, ...], code: int) -> None:
-    assert site_pages.SiteMade((), 0, (), codes).exit_code == code
+    assert web_site.SiteMade((), 0, (), codes).exit_code == code
 
 
 def test_addresses_are_quoted(tmp_path: Path) -> None:
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "a #b.html").write_text("")
-    address = site_pages.addresses(tmp_path)
+    address = web_site.addresses(tmp_path)
     assert (address("a #b"), address("absent"), address("../jobs/a #b")) == ("jobs/a%20%23b.html", "", "")
 
 
@@ -155,7 +155,7 @@ def test_addresses_are_quoted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", browsing.WIDTHS)
 def test_a_web_server_shows_the_site_to_every_reader(archives: Path, tmp_path: Path, width: int, scheme: str) -> None:
     """All links resolve, the console is silent, axe-core has no serious finding, and pages print."""
-    site_pages.make(tmp_path / "web", archives, False, lambda _: None)
+    web_site.make(tmp_path / "web", archives, False, lambda _: None)
     complaints: list[str] = []
     with browsing.served(tmp_path / "web") as address, browsing.opened(width, scheme) as tab:
         tab.on("console", lambda message: complaints.append(message.text))
@@ -193,7 +193,7 @@ def test_every_kind_of_page_has_no_barrier(run: Run, tmp_path: Path) -> None:
 
 @browser
 def test_printed_pages_cut_nothing_off(archives: Path, tmp_path: Path) -> None:
-    site_pages.make(tmp_path / "web", archives, False, lambda _: None)
+    web_site.make(tmp_path / "web", archives, False, lambda _: None)
     for name, made in documents(tmp_path).items():
         (tmp_path / "web" / f"{name}.html").write_text(html_page.render(made))
     with browsing.opened(1280, "dark") as tab:
@@ -215,7 +215,7 @@ def test_axe_would_have_found_a_barrier(tmp_path: Path) -> None:
 
 @browser
 def test_a_wide_table_scrolls_by_keyboard_and_shows_that_there_is_more(archives: Path, tmp_path: Path) -> None:
-    site_pages.make(tmp_path / "web", archives, False, lambda _: None)
+    web_site.make(tmp_path / "web", archives, False, lambda _: None)
     with browsing.opened(390, "light") as tab:
         tab.goto((tmp_path / "web" / "index.html").as_uri())
         region = tab.get_by_role("region", name="Measurements of nightly on local")

@@ -20,7 +20,7 @@ from collections import Counter
 from pathlib import Path
 
 from dlio_hpc.analysis.log import merged_program
-from dlio_hpc.darshan import log_reader, log_trust
+from dlio_hpc.darshan import log_faults, log_reader
 from dlio_hpc.programs.files import file_stats
 from tests.support.fidelity import AGAIN, APP_LOGS
 from tests.support.places import ROOT
@@ -151,7 +151,7 @@ def _totals(data: Path, paths: list[Path]) -> Totals:
     """Return requests and bytes of the files below the program's folder, by dataset or not."""
     logs = [log_reader.load(path) for path in paths]
     for log in logs:
-        for fault in log_trust.judge(log):
+        for fault in log_faults.judge(log):
             if fault.name != "DXT missing" or log.path.is_relative_to(APP_LOGS):
                 print(f"  {log.path.name}: {fault.name}: {fault.text}")
     dataset = {str(path) for path in data.glob(PROGRAMS[data.name].data)}

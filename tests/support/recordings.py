@@ -6,7 +6,16 @@ import numpy as np
 
 from dlio_hpc.base import serialization, units
 from dlio_hpc.batch import job_record
-from dlio_hpc.core import cache_accounting, checkpoint, distributions, disturbance, evaluation, merge, restore, timeline
+from dlio_hpc.core import (
+    cache_accounting,
+    checkpoint,
+    distributions,
+    evaluation,
+    merge,
+    node_activity,
+    restore,
+    timeline,
+)
 from dlio_hpc.core.merge import Host, Merged
 from dlio_hpc.core.read_activity import TimeBins
 from dlio_hpc.files import rundir
@@ -41,7 +50,7 @@ def merged(made: plan.Plan) -> Merged:
         np.zeros((ranks, 1, cache_accounting.COLUMNS)), np.zeros((ranks, 0, checkpoint.COLUMNS)),
         np.zeros((ranks, 0, restore.COLUMNS)), np.zeros((ranks, 0, evaluation.COLUMNS)),
         np.zeros((ranks, 1, 2)), np.zeros((ranks, 6)), sizes, activity,
-        np.zeros((ranks, 0, 2)), np.zeros((ranks, 2, disturbance.COLUMNS)),
+        np.zeros((ranks, 0, 2)), np.zeros((ranks, 2, node_activity.COLUMNS)),
     )  # fmt: skip
 
 

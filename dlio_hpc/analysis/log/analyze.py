@@ -13,7 +13,7 @@ from dlio_hpc.analysis.log.requests import Requests, of_log
 from dlio_hpc.analysis.log.summary import summarise
 from dlio_hpc.analysis.log.view import View
 from dlio_hpc.base.units import format_size
-from dlio_hpc.darshan import clock_alignment, log_reader, log_trust, run_logs
+from dlio_hpc.darshan import clock_alignment, log_faults, log_reader, run_logs
 from dlio_hpc.darshan.log import Log, LogFault
 from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.plan.plan import Run
@@ -45,7 +45,7 @@ class Examined(NamedTuple):
         """Whether the metrics can be used. Faults of the trace alone do not prevent this: they are reported, and values
         that need the trace are missing.
         """
-        return self.log is None or log_trust.has_whole_counters(self.faults)
+        return self.log is None or log_faults.has_whole_counters(self.faults)
 
 
 class _Subject(NamedTuple):
@@ -87,17 +87,17 @@ def logs_of_program(logs: Sequence[Log], only: str | None = None, step_s: float 
 
 def _judged(log: Log, is_named: bool) -> list[LogFault]:
     """Return the faults of a log. is_named: whether each fault ends with the name of the log."""
-    faults = log_trust.judge(log)
+    faults = log_faults.judge(log)
     return [fault._replace(text=f"{fault.text} ({log.path.name})") for fault in faults] if is_named else faults
 
 
 def files_of(log: Log, title: str, wanted: Callable[[str], bool], step_s: float | None = None) -> Examined:
     """Check a log, and analyse the files for whose paths `wanted` returns true."""
-    return _examined(_Subject(title, log, log_trust.judge(log), wanted, [], None), None, step_s)
+    return _examined(_Subject(title, log, log_faults.judge(log), wanted, [], None), None, step_s)
 
 
 def run(
-    made: Run, title: str, path: Path | None, expected: log_trust.Expected, timeline: bytes | None,
+    made: Run, title: str, path: Path | None, expected: log_faults.Expected, timeline: bytes | None,
     step_s: float | None = None, notes: tuple[str, ...] = (),
 ) -> Examined:  # fmt: skip
     """Analyse a run of dlio-hpc from its Darshan log and its timeline.h5. path: path of the log; None if there is none.
@@ -106,7 +106,7 @@ def run(
     subject = None
     if path is not None:
         log = run_logs.load(path)
-        subject = _Subject(title, log, log_trust.judge(log, expected), _data_of(made), list(notes), timeline)
+        subject = _Subject(title, log, log_faults.judge(log, expected), _data_of(made), list(notes), timeline)
     if timeline is None:
         return _examined(subject, None, step_s) if subject else Examined(title, None, [], None, None, None, None)
     with timeline_reader.opened(timeline) as record:
@@ -155,7 +155,7 @@ def _requests(
     trace = log.traced.get("DXT_POSIX")
     if trace is None or not len(trace.segments) or any(fault.name == "counters disagree" for fault in faults):
         return None
-    if not log_trust.has_possible(faults, "DXT_POSIX"):
+    if not log_faults.has_possible(faults, "DXT_POSIX"):
         return None
     return of_log(log, "DXT_POSIX", wanted, None if aligned is None else aligned.offset_s)
 
@@ -189,7 +189,7 @@ def _untraced(analysis: Analysis) -> list[str]:
 
 def _is_possible(log: Log, faults: list[LogFault]) -> bool:
     """Return whether metrics can be computed from the counters of the log."""
-    return all(log_trust.has_possible(faults, subject) for subject in ("a job", *log.counted))
+    return all(log_faults.has_possible(faults, subject) for subject in ("a job", *log.counted))
 
 
 def _matching(only: str | None) -> Callable[[str], bool]:

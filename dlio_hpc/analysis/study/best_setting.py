@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
-from dlio_hpc.analysis.robust import median
+from dlio_hpc.analysis.quantiles import median
 from dlio_hpc.analysis.study import main_effects, ratios, replicates, scaling
 from dlio_hpc.analysis.study.job_spread import ASSUMED, JobSpread
 from dlio_hpc.analysis.study.main_effects import Ranking, RecommendedChange

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from dlio_hpc.analysis import robust
+from dlio_hpc.analysis import quantiles
 from dlio_hpc.analysis.timeline_reader import Recorded
 from dlio_hpc.darshan.log import Log
 
@@ -42,7 +42,7 @@ def members(runs: Sequence[Mapping[str, float]]) -> tuple[Throughput, ...]:
             ratios.setdefault(name, []).append(rate / middle)
             rates.setdefault(name, []).append(rate)
     middles = [float(np.median(of_member)) for of_member in ratios.values()]
-    least = min(_SLOW, float(np.exp(-_APART * robust.mad(np.log(middles))))) if len(middles) >= _MANY else _SLOW
+    least = min(_SLOW, float(np.exp(-_APART * quantiles.mad(np.log(middles))))) if len(middles) >= _MANY else _SLOW
     judged = [_member(name, rates[name], of_member, least) for name, of_member in ratios.items()]
     return tuple(sorted(judged, key=lambda member: (member.ratio, member.name)))
 

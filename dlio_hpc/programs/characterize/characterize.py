@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dlio_hpc.analysis.log import merged_program, requests
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.base.units import format_size
-from dlio_hpc.darshan import log_reader, log_trust
+from dlio_hpc.darshan import log_faults, log_reader
 from dlio_hpc.darshan.log import Log, LogFault
 from dlio_hpc.programs.characterize import derive
 from dlio_hpc.programs.characterize.derive import Derived
@@ -77,14 +77,14 @@ def missing(made: Derived, ranks: int) -> list[str]:
 
 
 def _judged(log: Log) -> list[LogFault]:
-    faults = log_trust.judge(log)
-    if not log_trust.has_whole_counters(faults):
+    faults = log_faults.judge(log)
+    if not log_faults.has_whole_counters(faults):
         raise InvalidRun(f"{log.path} is incomplete or corrupted, so no workload is derived from it: {faults[0]}")
     return faults
 
 
 def _is_whole(faults: Sequence[LogFault]) -> bool:
-    return log_trust.has_possible(list(faults), "DXT_POSIX") and not any(fault.name in _NOT_WHOLE for fault in faults)
+    return log_faults.has_possible(list(faults), "DXT_POSIX") and not any(fault.name in _NOT_WHOLE for fault in faults)
 
 
 def _notes(faults: Sequence[LogFault], made: Derived) -> list[str]:

@@ -9,7 +9,7 @@ from dlio_hpc.reports.page import Picture
 try:
     from matplotlib.figure import Figure
 
-    from dlio_hpc.reports.figures import canvas, distributions, io_costs, time_series
+    from dlio_hpc.reports.figures import canvas, distribution_plots, io_costs, time_series
     from dlio_hpc.reports.figures.canvas import NARROW, WIDE
 except ModuleNotFoundError as fault:
     if not (fault.name or "").startswith("matplotlib"):
@@ -22,12 +22,12 @@ _PAINTERS: list[tuple[str, str, float, _Painter]] = [
     ("heat_map", "Bytes of each rank over time", NARROW, io_costs.heat_map),
     ("costs", "I/O cost of a rank", NARROW, io_costs.costs),
     ("bandwidth", "Bandwidth over time", WIDE, time_series.bandwidth),
-    ("sizes", "Sizes of requests", NARROW, distributions.sizes),
-    ("ranks_bandwidth", "Bandwidth of each rank", NARROW, distributions.ranks_bandwidth),
+    ("sizes", "Sizes of requests", NARROW, distribution_plots.sizes),
+    ("ranks_bandwidth", "Bandwidth of each rank", NARROW, distribution_plots.ranks_bandwidth),
     ("timeline", "Compute and I/O of single ranks", WIDE, time_series.timeline),
     ("steps", "Time of steps by phase", WIDE, time_series.steps),
-    ("latency", "Duration of requests", NARROW, distributions.latency),
-    ("spread", "Spread over ranks", NARROW, distributions.spread),
+    ("latency", "Duration of requests", NARROW, distribution_plots.latency),
+    ("spread", "Spread over ranks", NARROW, distribution_plots.spread),
 ]
 
 

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, classified, of_system
-from dlio_hpc.files import archive, rundir, whole_file
+from dlio_hpc.files import archive, atomic_file, rundir
 from dlio_hpc.records import job_outcome, outcomes, study_outcome
 from dlio_hpc.reports import dashboard, examined_runs, html_page, job_page, judged_study, study_report
 from dlio_hpc.reports.dashboard import Address, Facility, Unread
@@ -136,7 +136,7 @@ def _write(target: Path, text: str) -> None:
     """Write a page so that the group can read it."""
     if not _is_ours(target):
         raise ConfigError(f"{target} was not written by dlio-hpc site-report; move it, or choose another folder")
-    whole_file.write(target, text, permissions=0o040)
+    atomic_file.write(target, text, permissions=0o040)
 
 
 def _jobs(archives: Path) -> Iterator[_PageJob]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from dlio_hpc.core import leftovers
+from dlio_hpc.core import node_leftovers
 from tests.conftest import Run
 from tests.support.node_files import MAP, OPEN, OTHER_USER, aged, holding, kill, processes, ranks, shared
 from tests.support.standins.login import text, until
@@ -27,7 +27,7 @@ class Node(NamedTuple):
     temporary: Path
 
     def clear(self) -> None:
-        leftovers.clear(str(self.shm), [str(self.temporary)])
+        node_leftovers.clear(str(self.shm), [str(self.temporary)])
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def node() -> Iterator[Node]:
 
 def _only(monkeypatch: pytest.MonkeyPatch, *processes: subprocess.Popen[str]) -> None:
     """Hide all processes but these: other tests run MPI and TensorFlow at the same time."""
-    monkeypatch.setattr(leftovers, "_numbers", lambda: {process.pid for process in processes})
+    monkeypatch.setattr(node_leftovers, "_numbers", lambda: {process.pid for process in processes})
 
 
 @pytest.mark.parametrize("code", [MAP, OPEN], ids=["mapped", "open"])
@@ -183,7 +183,7 @@ def test_folders_that_nodes_may_share_are_left_alone(node: Node, monkeypatch: py
     """Processes of other nodes are not seen."""
     path = aged(node.temporary / "hydra_hwloc_xmlfile_1")
     _only(monkeypatch)
-    monkeypatch.setattr(leftovers, "_LOCAL", {"nfs"})
+    monkeypatch.setattr(node_leftovers, "_LOCAL", {"nfs"})
     node.clear()
     assert path.exists()
 
@@ -202,7 +202,7 @@ def test_a_container_that_does_not_see_all_processes_removes_nothing(node: Node,
 
 def test_the_program_runs_without_the_package(node: Node, tmp_path: Path) -> None:
     """The job script starts it by its path with any Python."""
-    program = shutil.copy(leftovers.__file__, tmp_path / "leftovers.py")
+    program = shutil.copy(node_leftovers.__file__, tmp_path / "node_leftovers.py")
     left = aged(node.temporary / "ompi.999999999.txt")
     folder = node.temporary / "ompi.999999999"
     folder.mkdir()
