@@ -4,8 +4,7 @@
 
 import re
 import time
-from collections.abc import Callable, Sequence
-from datetime import date, datetime, timedelta, timezone
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -24,9 +23,6 @@ _SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "
 # Least size and limit of a latency that numbers without a unit may have; see LargeSize and Latency.
 LEAST_LARGE, MOST_LATENCY_S = 1 << 20, 1.0
 _MOST_BYTES, _MOST_SECONDS = 2**63 - 1, 366 * 86400
-# Hour of the day at which nights begin and end unless jobs end near it, distance in hours that counts as near, and the
-# least number of hours without an end of a job in which nights may begin instead.
-_NOON, _CLEAR_OF_NOON, _LEAST_GAP = 12.0, 2.0, 6.0
 
 
 # Counts. They are limited to integers that a double represents exactly, because timelines and JSON readers require
@@ -240,37 +236,3 @@ def format_local(moment: float) -> str:
 def format_walltime(total: int) -> str:
     """Format a number of seconds as H:MM:SS, a format that every batch system accepts."""
     return f"{total // 3600}:{total // 60 % 60:02}:{total % 60:02}"
-
-
-def night_of(ended: str) -> date:
-    """Return the night to which a time (UTC) belongs. A night lasts from noon to noon in the time zone of this machine,
-    and has the date of its morning.
-    """
-    return (_local(timestamp(ended)) + timedelta(hours=_NOON)).date()
-
-
-def nights_of(ended: Sequence[str]) -> list[date]:
-    """Return the nights to which the times (UTC) of jobs belong. Nights last from noon to noon, as for night_of(). If
-    jobs end within two hours of noon, nights last from and to the middle of the longest part of the day in which no job
-    ends, if that part is six hours or longer. A job that runs every day at noon thus has one night a day. The date of
-    a night is that on which most of it lies.
-    """
-    local = [_local(timestamp(moment)) for moment in ended]
-    begin = _begin_of_night([moment.hour + moment.minute / 60 for moment in local])
-    shift = timedelta(hours=24 - begin if begin >= _NOON else -begin)
-    return [(moment + shift).date() for moment in local]
-
-
-def _local(moment: float) -> datetime:
-    """Return a time in the time zone of this machine. moment: seconds since 1970."""
-    return datetime.fromtimestamp(moment, timezone(timedelta(seconds=time.localtime(moment).tm_gmtoff)))
-
-
-def _begin_of_night(hours: Sequence[float]) -> float:
-    """Return the hour of the day at which nights begin. hours: at which jobs end."""
-    if all(abs(hour - _NOON) >= _CLEAR_OF_NOON for hour in hours):
-        return _NOON
-    ordered = sorted(hours)
-    gaps = [(later - hour, hour) for hour, later in zip(ordered, [*ordered[1:], ordered[0] + 24], strict=True)]
-    longest, begin = max(gaps)
-    return (begin + longest / 2) % 24 if longest >= _LEAST_GAP else _NOON

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dlio_hpc.cli import console
-from dlio_hpc.cli.outputs import Outputs, page_options, write_junit
-from dlio_hpc.cli.verbs import OUTPUT, PATH, SETTINGS, argument, option
+from dlio_hpc.cli.outputs import OUTPUT, Outputs, page_options, write_junit
+from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
 
 if TYPE_CHECKING:
     from dlio_hpc.reports.page import Page

@@ -9,7 +9,8 @@ from click.shell_completion import CompletionItem
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, about
 from dlio_hpc.cli import console, shell_completion
-from dlio_hpc.cli.verbs import JSON, OUTPUT, SETTINGS, argument
+from dlio_hpc.cli.outputs import OUTPUT
+from dlio_hpc.cli.verbs import JSON, SETTINGS, argument
 from dlio_hpc.config import defaults, shipped, site, workload
 from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.documents.files import ListedSite, ListedWorkload, NewSiteDocument, SitesDocument, WorkloadsDocument

@@ -10,7 +10,8 @@ from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
 from dlio_hpc.cli.darshan import expression
-from dlio_hpc.cli.verbs import JSON, OUTPUT, PATH, SETTINGS, argument, option, parsed
+from dlio_hpc.cli.outputs import OUTPUT
+from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, option, parsed
 
 if TYPE_CHECKING:
     from dlio_hpc.programs.characterize.characterize import Character

@@ -9,8 +9,8 @@ import click
 from dlio_hpc.base import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
-from dlio_hpc.cli.outputs import Outputs, page_options, write_junit
-from dlio_hpc.cli.verbs import OUTPUT, SETTINGS, argument, option, parsed, part
+from dlio_hpc.cli.outputs import OUTPUT, Outputs, page_options, write_junit
+from dlio_hpc.cli.verbs import SETTINGS, argument, option, parsed, part
 from dlio_hpc.results.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:

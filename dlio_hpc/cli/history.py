@@ -11,8 +11,8 @@ from dlio_hpc.base import units
 from dlio_hpc.batch.schedulers.scheduler import ENDED
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
-from dlio_hpc.cli.outputs import Outputs, page_options
-from dlio_hpc.cli.verbs import OUTPUT, SETTINGS, argument, option, parsed
+from dlio_hpc.cli.outputs import OUTPUT, Outputs, page_options
+from dlio_hpc.cli.verbs import SETTINGS, argument, option, parsed
 from dlio_hpc.results.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:

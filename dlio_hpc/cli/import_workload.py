@@ -9,8 +9,8 @@ import click
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, about
 from dlio_hpc.cli import console
-from dlio_hpc.cli.outputs import written
-from dlio_hpc.cli.verbs import JSON, OUTPUT, SETTINGS, argument, option
+from dlio_hpc.cli.outputs import OUTPUT, written
+from dlio_hpc.cli.verbs import JSON, SETTINGS, argument, option
 from dlio_hpc.config import workload
 from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.config.dlio_benchmark.source import is_override

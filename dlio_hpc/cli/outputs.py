@@ -1,5 +1,8 @@
-"""Outputs of commands that report: terminal, JSON or CSV, HTML page, pictures, trace, JUnit XML."""
+"""Outputs of commands that report: terminal, JSON or CSV, HTML page, pictures, trace, JUnit XML. No option that names
+an output file overwrites a result.
+"""
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -7,16 +10,34 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import click
+
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import InfrastructureError
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import JSON, OUTPUT, PATH, option, parsed
+from dlio_hpc.cli.verbs import JSON, PATH, PathType, option, parsed
 from dlio_hpc.files import rundir
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.log.analyze import Examined
     from dlio_hpc.reports.page import Page
     from dlio_hpc.verdict.junit import Case
+
+
+class _OutputType(PathType):
+    """Type of options that name a file to write. A file of a job or of the archives is no such file: it may hold the
+    only copy of a result.
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        name = os.path.basename(value)
+        if (name in rundir.RECORDS or name.endswith((".tar.zst", ".darshan"))) and os.path.lexists(value):
+            self.fail(f"{value} is a file of dlio-hpc or of Darshan, which is not written over", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+# A file to write, which may exist.
+OUTPUT = _OutputType(path_type=Path, readable=False)
 
 
 class Outputs(NamedTuple):

@@ -2,7 +2,6 @@
 
 import importlib
 import keyword
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +19,7 @@ from dlio_hpc.files import url
 _Value = TypeVar("_Value")
 
 
-class _Path(click.Path):
+class PathType(click.Path):
     """Type of options that are paths on a mounted file system. A URL is a usage error."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -32,20 +31,6 @@ class _Path(click.Path):
             url.refuse(str(value))
         except ValueError as fault:
             self.fail(str(fault), param, ctx)
-        return super().convert(value, param, ctx)
-
-
-class _Output(_Path):
-    """Type of options that name a file to write. A file of a job or of the archives is no such file: it may hold the
-    only copy of a result.
-    """
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from dlio_hpc.files import rundir
-
-        name = os.path.basename(value)
-        if (name in rundir.RECORDS or name.endswith((".tar.zst", ".darshan"))) and os.path.lexists(value):
-            self.fail(f"{value} is a file of dlio-hpc or of Darshan, which is not written over", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -71,11 +56,9 @@ class _Count(click.IntRange):
 
 
 # click does not check whether the file is readable, because a failed attempt to read it gives a better reason.
-PATH = _Path(path_type=Path, readable=False)
-# A file to write, which may exist.
-OUTPUT = _Output(path_type=Path, readable=False)
+PATH = PathType(path_type=Path, readable=False)
 # A folder that may not exist yet.
-FOLDER = _Path(path_type=Path, readable=False, file_okay=False)
+FOLDER = PathType(path_type=Path, readable=False, file_okay=False)
 # Key of click's Context.meta: if it is set, files defaults.yaml are ignored.
 WITHOUT_FILES = "dlio_hpc.without_files"
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}

@@ -5,6 +5,7 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 from dlio_hpc.base import units
+from dlio_hpc.base.nights import night_of
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.reports import banner, regression_rows, sparkline
 from dlio_hpc.reports.banner import Banner, State
@@ -250,9 +251,7 @@ def _studies(rows: Sequence[Standing], address: Address) -> Table:
 
 def _jobs(jobs: Sequence[Entry], address: Address) -> Table:
     newest = sorted(jobs, key=lambda job: (job.ended, job.job), reverse=True)
-    rows = [
-        [job.job, _when(job), str(units.night_of(job.ended)), job.site, job.state, job.fault or "-"] for job in newest
-    ]
+    rows = [[job.job, _when(job), str(night_of(job.ended)), job.site, job.state, job.fault or "-"] for job in newest]
     header = ("job", "ended (UTC)", "night", "site", "state", "fault")
     fold = f"Show {len(rows)} jobs, newest first"
     return Table("", header, rows, links=[address(job.job) for job in newest], fold=fold)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from typing import NamedTuple
 
-from dlio_hpc.base import units
+from dlio_hpc.base.nights import night_of
 from dlio_hpc.reports import regression_rows
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import run_groups, trend
@@ -59,7 +59,7 @@ def nights(jobs: Sequence[Entry], key: Key, metric: MetricName, last: date, base
         mine = [group for group in run_groups.of(entry) if group.key == key]
         if not mine and not marks:
             continue
-        day = units.night_of(entry.ended)
+        day = night_of(entry.ended)
         night = trend.night(mine[-1], metric) if len(mine) == 1 and mine[0].faulty is None else None
         if night is not None:
             marks[day] = NightMark(night.median, mine[0].is_of_storage)

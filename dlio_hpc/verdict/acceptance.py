@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, DlioError
+from dlio_hpc.base.nights import nights_of
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import archive_folder
 from dlio_hpc.records.job_outcome import JobOutcome
@@ -219,7 +219,7 @@ def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
     """
     by_key: dict[tuple[Key, str, str], list[Ran]] = {}
     taken = set()
-    nights = list(zip(entries, units.nights_of([entry.ended for entry in entries]), strict=True))
+    nights = list(zip(entries, nights_of([entry.ended for entry in entries]), strict=True))
     for entry, night in nights:
         for run in entry.measurements:
             identity = (entry.study, run.unit, run.key)  # another version of dlio-hpc belongs to another group

@@ -46,21 +46,21 @@ class Rule(NamedTuple):
 
 
 class RuleKind(NamedTuple):
-    """A kind of rule. words: what it requires; {} is the value of its key. check: function that checks a group."""
+    """A kind of rule. requirement: text; {} is the value of its key. check: function that checks a group."""
 
-    words: str
+    requirement: str
     check: Callable[[Rule], Check]
 
     def in_words(self, key: str, criterion: Criterion) -> str:
         """Return a description of what the rule requires. key: the YAML key of the rule."""
         value = getattr(criterion, key)
         if key == "model_ranks" and criterion.subset_ranks is not None:
-            return f"{self.words}; or {criterion.subset_ranks} ranks of it"
+            return f"{self.requirement}; or {criterion.subset_ranks} ranks of it"
         if key == "rank_memory":
-            return self.words.format(format_size(value))
+            return self.requirement.format(format_size(value))
         if isinstance(value, dict):
-            return self.words.format(" or ".join(value))
-        return self.words.format(", ".join(value) if isinstance(value, tuple) else value)
+            return self.requirement.format(" or ".join(value))
+        return self.requirement.format(", ".join(value) if isinstance(value, tuple) else value)
 
 
 def shipped_settings(name: str) -> Any:
@@ -69,3 +69,10 @@ def shipped_settings(name: str) -> Any:
     """
     path = shipped.root() / shipped.WORKLOADS / f"{name}.yaml"
     return json.loads(serialization.encode(plan.resolved(workload.load(str(path))))) if path.is_file() else None
+
+
+def value_at(data: Any, key: str) -> Any:
+    """Return the value of a dotted key in nested mappings, or None if the key is missing."""
+    for name in key.split("."):
+        data = data.get(name) if isinstance(data, dict) else None
+    return data

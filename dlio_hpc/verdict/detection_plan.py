@@ -26,7 +26,8 @@ _MANY = 100
 _SERIES, _SEED = 2000, 20_261_126
 # Largest drop that is tried, and the number of steps in which the smallest drop is searched.
 _LARGEST, _STEPS = 0.9, 9
-# Variance of the level of a job's runs (variation.level), divided by that of their mean: few runs have their median.
+# Variance of the level of a job's runs (outlying_runs.level), divided by that of their mean. The level of few runs is
+# their median.
 _OF_MEDIAN = {3: 1.346, 4: 1.193}
 
 

@@ -12,6 +12,7 @@ from dlio_hpc.analysis import disturbance_check
 from dlio_hpc.analysis.storage_check import Storage
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import InvalidRun
+from dlio_hpc.base.nights import nights_of
 from dlio_hpc.batch.schedulers.scheduler import State
 from dlio_hpc.config import lustre_layout
 from dlio_hpc.lustre import layout_record
@@ -281,7 +282,7 @@ def _merged(jobs: Sequence[Entry]) -> list[Entry]:
     if not any(job.night for job in jobs):
         return [_joined(jobs, [counts.run for counts in counted], jobs[0].study)]
     by_night: dict[tuple[date, int], list[int]] = {}
-    for number, night in enumerate(units.nights_of([job.ended for job in jobs])):
+    for number, night in enumerate(nights_of([job.ended for job in jobs])):
         by_night.setdefault((night, jobs[number].night), []).append(number)
     measuring = {counts.job for counts in counted if counts.run.kind == "measure"}
     merged = []

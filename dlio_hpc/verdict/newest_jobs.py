@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from dlio_hpc.analysis.study import file_system_pairs
-from dlio_hpc.base import units
 from dlio_hpc.base.errors import DlioError
+from dlio_hpc.base.nights import night_of
 from dlio_hpc.plan.plan import workload_of
 from dlio_hpc.records import study_outcome
 from dlio_hpc.records.outcomes import Outcome
@@ -54,7 +54,7 @@ class Standing(NamedTuple):
     @property
     def night(self) -> date:
         """Night of the newest job."""
-        return units.night_of(self.newest.ended)
+        return night_of(self.newest.ended)
 
 
 def of(folder: Path, listed: Sequence[Entry], history: Sequence[Entry]) -> list[Standing]:

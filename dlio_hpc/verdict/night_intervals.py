@@ -11,7 +11,8 @@ from dlio_hpc.analysis.quantiles import Floats
 from dlio_hpc.analysis.study import job_spread
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import variation
-from dlio_hpc.verdict.variation import ASSUMED, ASSUMED_RUNS, ENOUGH, FEW, OF_MEDIAN, NightSpread, SampledLevel
+from dlio_hpc.verdict.outlying_runs import FEW
+from dlio_hpc.verdict.variation import ASSUMED, ASSUMED_RUNS, ENOUGH, OF_MEDIAN, NightSpread, SampledLevel
 
 # Two-sided confidence of an interval: 2 % lie beyond each end.
 CONFIDENCE = 0.96

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.analysis.quantiles import Floats, median
-from dlio_hpc.verdict import variation
+from dlio_hpc.verdict import outlying_runs, variation
 from dlio_hpc.verdict.variation import OF_MEDIAN, NightSpread
 
 # A night's runs are unusually scattered if their variance exceeds the usual one by this factor.
@@ -62,8 +62,8 @@ def job(night: date, values: Floats) -> JobLevel:
     """Return a job. night: night on which it ended. values: logarithms of a metric, one a run. Runs that do not count
     for the level do not count for the variance either.
     """
-    near = variation.near(values)
-    return JobLevel(night, variation.level(values), _variance(near), len(near), values)
+    near = outlying_runs.near(values)
+    return JobLevel(night, outlying_runs.level(values), _variance(near), len(near), values)
 
 
 def _variance(values: Floats) -> float:
@@ -76,7 +76,7 @@ def of(jobs: Sequence[JobLevel], reference: int | None = None) -> NightSeries:
     another night even if they ran on the same date. Runs far from the others of their job are left out while they are
     rare in the newest jobs.
     """
-    if not variation.are_far_runs_rare([job.values for job in jobs[-_NEWEST:]]):
+    if not outlying_runs.are_far_runs_rare([job.values for job in jobs[-_NEWEST:]]):
         jobs = [job.whole for job in jobs]
     nights = _nights(jobs, reference)
     levels = np.array([job.level for job in jobs])

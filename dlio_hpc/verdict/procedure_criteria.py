@@ -1,17 +1,15 @@
 """Rules on how a measurement is made: steps per epoch, dataset size relative to memory, number of runs, gaps between
-runs, file system of the results, ranks per node, unmodified workloads.
+runs, file system of the results, ranks per node.
 """
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 from dlio_hpc.base.units import format_seconds, format_size, seconds_between
-from dlio_hpc.verdict import checkpoint_criteria
+from dlio_hpc.verdict import checkpoint_criteria, division_criteria
 from dlio_hpc.verdict.criteria_file import Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran
-from dlio_hpc.verdict.criterion_rule import Rule, RuleKind, shipped_settings
-from dlio_hpc.verdict.history_entry import changes
+from dlio_hpc.verdict.criterion_rule import Rule, RuleKind, value_at
 
 
 def checks(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[Check]:
@@ -83,7 +81,7 @@ def _ranks_per_node(rule: Rule) -> Check:
 def _prefetch(rule: Rule) -> Check:
     """Compare the number of batches that are read ahead with the limit, which is at least one batch per thread."""
     reader = rule.group.runs[0].workload
-    prefetch, threads = (_value(reader, f"reader.{name}") for name in ("prefetch", "read_threads"))
+    prefetch, threads = (value_at(reader, f"reader.{name}") for name in ("prefetch", "read_threads"))
     if prefetch is None or threads is None:
         return rule.unknown("reader.prefetch was not recorded")
     limit = max(rule.value, threads)
@@ -158,50 +156,6 @@ def _separation(rule: Rule) -> Check:
     return rule.check(not same, (same or evidence)[0].text, evidence=evidence, advice=advice)
 
 
-def _as_shipped(rule: Rule) -> Check:
-    """Compare the settings of the group with those of the shipped workload that has the same name."""
-    measured, shipped_workload = rule.group.runs[0].workload, shipped_settings(rule.group.key.workload)
-    if shipped_workload is None or measured is None:
-        return rule.unknown(f"no shipped workload {rule.group.key.workload!r}")
-    differences = [
-        difference
-        for key in rule.criterion.unmodified
-        for difference in changes(_value(shipped_workload, key), _value(measured, key), key)
-    ]
-    return rule.check(not differences, f"shipped / measured: {'; '.join(differences)}" if differences else "as shipped")
-
-
-def _division(rule: Rule) -> Check:
-    """State the strictest division in which all keys may differ that differ from those of the shipped workload."""
-    measured, shipped_workload = rule.group.runs[0].workload, shipped_settings(rule.group.key.workload)
-    if shipped_workload is None or measured is None:
-        return rule.unknown(f"no shipped workload {rule.group.key.workload!r}")
-    differences = changes(shipped_workload, measured)
-    allowed: tuple[str, ...] = ()
-    left, reason = differences, ""
-    for division, keys in rule.criterion.divisions.items():
-        allowed = (*allowed, *keys)
-        if not _forbidden(differences, allowed):
-            return rule.check(True, f"division {division}{reason}")
-        left = _forbidden(differences, allowed)
-        reason = f", because of {'; '.join(left)}"
-    divisions = list(rule.criterion.divisions)
-    lead = f"the division {divisions[0]} does not let" if len(divisions) == 1 else "no division lets"
-    return rule.check(False, f"{lead} these keys change, shipped / measured: {'; '.join(left)}")
-
-
-def _forbidden(differences: list[str], allowed: tuple[str, ...]) -> list[str]:
-    """Return the differences whose keys are not allowed to differ. A key allows those below it, too."""
-    return [line for line in differences if not any(f"{line.split(': ')[0]}.".startswith(f"{key}.") for key in allowed)]
-
-
-def _value(data: Any, key: str) -> Any:
-    """Return the value of a dotted key in nested mappings, or None if the key is missing."""
-    for name in key.split("."):
-        data = data.get(name) if isinstance(data, dict) else None
-    return data
-
-
 # Kinds of rules, by YAML key, in the order of the checks.
 RULES: dict[str, RuleKind] = {
     "min_steps": RuleKind("steps per epoch >= {}", _steps),
@@ -214,6 +168,5 @@ RULES: dict[str, RuleKind] = {
     "min_measured_runs": RuleKind("measured runs >= {}", _measured_runs),
     "gaps": RuleKind("gaps shorter than a run", _gaps),
     "separate_results_fs": RuleKind("results on another file system than the data", _separation),
-    "unmodified": RuleKind("{} as shipped", _as_shipped),
-    "divisions": RuleKind("a workload of the division {}", _division),
+    **division_criteria.RULES,
 }

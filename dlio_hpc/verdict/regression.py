@@ -12,7 +12,7 @@ import numpy as np
 from dlio_hpc.analysis import students_t
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.results.metrics import MetricName
-from dlio_hpc.verdict import change_detection, trend, variation
+from dlio_hpc.verdict import change_detection, outlying_runs, trend, variation
 from dlio_hpc.verdict.change_detection import Alarm, Course, CourseSpread, Labels
 from dlio_hpc.verdict.trend import Followed, Night, Shift, Trend
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread, NoiseSource
@@ -171,7 +171,7 @@ def _single(
     """Compare a job with a reference alone. The earlier nights only show the variation between nights."""
     followed = trend.followed(nights, metric, site)
     spread = followed.course.spread
-    levels = [variation.level(variation.logarithms(night.values, metric)) for night in (nights[-1], reference)]
+    levels = [outlying_runs.level(variation.logarithms(night.values, metric)) for night in (nights[-1], reference)]
     variance = 2 * spread.error(1) + float(followed.series.extra[-1])
     difference = _difference(levels[0] - levels[1], variance, spread.df)
     z = change_detection.deviate(difference.value, variance, spread.df)

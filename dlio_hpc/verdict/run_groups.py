@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 
 from dlio_hpc.analysis.storage_check import Outcome
 from dlio_hpc.analysis.study.spread_reasons import Repeat
-from dlio_hpc.base import units
+from dlio_hpc.base.nights import night_of
 from dlio_hpc.plan import night_chain
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement, carried_key
@@ -111,8 +111,8 @@ def of_newest_night(group: Group) -> Group:
     ended = [run.ended for run in group.good if night_chain.job_night(group.study, run.job)]
     if group.job != group.study or not ended:
         return group
-    night = units.night_of(max(ended))
-    jobs = [run.job for run in group.good if units.night_of(run.ended) == night]
+    night = night_of(max(ended))
+    jobs = [run.job for run in group.good if night_of(run.ended) == night]
     return structs.replace(group, job=jobs[0], measurements=tuple(run for run in group.measurements if run.job in jobs))
 
 

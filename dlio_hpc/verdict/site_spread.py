@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 
-from dlio_hpc.base import units
+from dlio_hpc.base.nights import night_of
 from dlio_hpc.results.metrics import MetricName
 from dlio_hpc.verdict import run_groups, trend, variation
 from dlio_hpc.verdict.history_entry import Entry, Key
@@ -79,12 +79,12 @@ def among(history: Sequence[Entry], entry: Entry) -> int:
     week before it. history: jobs before it.
     """
     own = {run.key for run in entry.measurements if run.kind == "measure"}
-    sites, night = {key.site for key in own}, units.night_of(entry.ended)
+    sites, night = {key.site for key in own}, night_of(entry.ended)
     # Most of a history is older. Comparing dates is much faster than finding nights, which differ by a day at most.
     oldest = str(night - timedelta(days=_WEEK + 2))
     nights: dict[Key, set[date]] = {}
     for past in history:
-        if past.ended >= oldest and (night - (of_past := units.night_of(past.ended))).days <= _WEEK:
+        if past.ended >= oldest and (night - (of_past := night_of(past.ended))).days <= _WEEK:
             for run in past.measurements:
                 if run.kind == "measure" and run.key.site in sites:
                     nights.setdefault(run.key, set()).add(of_past)

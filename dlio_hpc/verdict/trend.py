@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from dlio_hpc.base import units
+from dlio_hpc.base.nights import nights_of
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import change_detection, night_series, run_groups, variation
 from dlio_hpc.verdict.change_detection import Change, Course
@@ -155,7 +155,7 @@ def followed(
 
 
 def _jobs(series: Sequence[Night], metric: MetricName) -> list[night_series.JobLevel]:
-    dates = units.nights_of([past.ended for past in series])
+    dates = nights_of([past.ended for past in series])
     return [
         night_series.job(date, variation.logarithms(past.values, metric))
         for date, past in zip(dates, series, strict=True)

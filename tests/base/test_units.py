@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlio_hpc.base import serialization, units
+from dlio_hpc.base.nights import nights_of
 from dlio_hpc.config import site
 
 
@@ -147,7 +148,7 @@ def test_small_sizes_of_a_machine_are_written_with_their_unit() -> None:
 
 
 def _nights(*times: str) -> list[str]:
-    return [str(night)[8:] for night in units.nights_of([f"2026-07-{time}:00Z" for time in times])]
+    return [str(night)[8:] for night in nights_of([f"2026-07-{time}:00Z" for time in times])]
 
 
 @pytest.fixture

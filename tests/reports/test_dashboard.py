@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from dlio_hpc.base import units
+from dlio_hpc.base.nights import night_of
 from dlio_hpc.files.archive import SUFFIX
 from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.reports import banner, dashboard, html_page, sparkline
@@ -126,7 +127,7 @@ def test_a_suite_whose_archive_is_gone_is_judged_like_a_job_and_says_so(archives
 def test_a_failed_night_is_a_cross_and_the_window_ends_at_the_last_night() -> None:
     entries = [nights.entry(night, [100.0] * 3) for night in range(4)]
     entries[2] = nights.entry(2, [], measurements=(), fault="no node", exit_code=6, state="failed")
-    last = units.night_of(nights.day(5))
+    last = night_of(nights.day(5))
     shown = sparkline.nights(entries, nights.KEY, "samples_per_s", last, 90.0)
     assert sparkline.described(shown) == "6 nights to 2026-09-06; no run on 09-05, 09-06; no result on 09-03"
     drawn = sparkline.svg(shown)
@@ -136,9 +137,9 @@ def test_a_failed_night_is_a_cross_and_the_window_ends_at_the_last_night() -> No
 
 def test_most_nights_are_left_out() -> None:
     entries = [nights.entry(night, [100.0] * 3) for night in range(50)]
-    shown = sparkline.nights(entries, nights.KEY, "samples_per_s", units.night_of(nights.day(49)), None)
+    shown = sparkline.nights(entries, nights.KEY, "samples_per_s", night_of(nights.day(49)), None)
     assert len(shown.days) == sparkline.MOST
-    alone = sparkline.nights(entries[:1], nights.KEY, "samples_per_s", units.night_of(nights.day(0)), None)
+    alone = sparkline.nights(entries[:1], nights.KEY, "samples_per_s", night_of(nights.day(0)), None)
     assert "1 night to 2026-09-01" in sparkline.svg(alone)
 
 
@@ -150,8 +151,8 @@ def _chicago(time_zone: Callable[[str], None]) -> None:
 @pytest.mark.usefixtures("_chicago")
 def test_a_night_lasts_from_local_noon_to_noon() -> None:
     ended = ["2026-11-23T17:59:00Z", "2026-11-23T18:01:00Z", "2026-11-24T05:00:00Z", "2026-11-24T17:59:00Z"]
-    assert [str(units.night_of(moment)) for moment in ended] == ["2026-11-23", *["2026-11-24"] * 3]
-    assert str(units.night_of("2026-07-01T17:01:00Z")) == "2026-07-02", "daylight saving time"
+    assert [str(night_of(moment)) for moment in ended] == ["2026-11-23", *["2026-11-24"] * 3]
+    assert str(night_of("2026-07-01T17:01:00Z")) == "2026-07-02", "daylight saving time"
 
 
 def test_a_study_is_listed_and_not_judged(archives: Path, tmp_path: Path) -> None:
@@ -216,7 +217,7 @@ def test_since_limits_what_is_listed_and_not_what_is_compared(archives: Path) ->
 
 def test_several_jobs_of_a_night_count_once() -> None:
     entries = [nights.entry(0, [100.0] * 3), nights.entry(0, [90.0] * 3, job="second")]
-    shown = sparkline.nights(entries, nights.KEY, "samples_per_s", units.night_of(nights.day(0)), None)
+    shown = sparkline.nights(entries, nights.KEY, "samples_per_s", night_of(nights.day(0)), None)
     assert [mark.value for mark in shown.marks.values()] == [90.0]
 
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from dlio_hpc.analysis import students_t
-from dlio_hpc.base import units
+from dlio_hpc.base.nights import night_of
 from dlio_hpc.files import archive
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.outcomes import OUTCOMES
@@ -263,7 +263,7 @@ def test_invalid_jobs_are_no_nights_of_the_history() -> None:
 
 
 def test_a_difference_of_weekends_that_is_taken_out_is_said() -> None:
-    is_weekend = [units.night_of(nights.day(night)).weekday() > 4 for night in range(60)]
+    is_weekend = [night_of(nights.day(night)).weekday() > 4 for night in range(60)]
     made = _of([0.01 * math.sin(9 * night) - 0.1 * weekend for night, weekend in enumerate(is_weekend)])
     assert "; weekends are 9.5 % worse, which is taken out" in _against(made, 1).why
     assert "weekends" not in _against(made[:10], 1).why

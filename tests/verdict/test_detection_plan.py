@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc.verdict import change_detection, detection_plan, drawn_nights, regression, variation
+from dlio_hpc.verdict import change_detection, detection_plan, drawn_nights, outlying_runs, regression
 from dlio_hpc.verdict.change_detection import EASED
 from dlio_hpc.verdict.detection_plan import MOST, Campaign, CampaignNoise, WantedDetection
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread
@@ -124,7 +124,7 @@ def test_more_repeats_help_if_runs_differ() -> None:
 @pytest.mark.parametrize("repeats", [1, 2, 3, 4, 5, 10])
 def test_the_level_of_a_night_varies_as_that_of_drawn_runs(repeats: int) -> None:
     runs = np.log(noise_models.draw(BUILT_WITH["runs 2 %, nights 5 %"], np.zeros(1), repeats, 4000, 33))[:, 0, 0]
-    levels = np.array([variation.level(values) for values in runs])
+    levels = np.array([outlying_runs.level(values) for values in runs])
     assert _USUAL.of_level(repeats) == pytest.approx(levels.std(), rel=0.04)
 
 

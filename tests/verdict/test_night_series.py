@@ -6,7 +6,7 @@ from datetime import date, timedelta
 import numpy as np
 import pytest
 
-from dlio_hpc.verdict import night_series, variation
+from dlio_hpc.verdict import night_series, outlying_runs, variation
 from dlio_hpc.verdict.night_series import JobLevel
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread
 
@@ -18,9 +18,9 @@ def _job(night: int, *values: float) -> JobLevel:
 
 
 def test_few_runs_have_their_median_and_more_have_the_mean_without_far_runs() -> None:
-    assert variation.level(np.array([0.1, 0.2, 0.9])) == 0.2
-    assert variation.level(np.array([0.1, 0.11, 0.12, 0.13, 0.9])) == pytest.approx(0.115)
-    assert variation.level(np.array([0.1, 0.1, 0.1, 0.1, 0.9])) == pytest.approx(0.1)
+    assert outlying_runs.level(np.array([0.1, 0.2, 0.9])) == 0.2
+    assert outlying_runs.level(np.array([0.1, 0.11, 0.12, 0.13, 0.9])) == pytest.approx(0.115)
+    assert outlying_runs.level(np.array([0.1, 0.1, 0.1, 0.1, 0.9])) == pytest.approx(0.1)
 
 
 def test_jobs_of_a_night_count_together_except_the_newest() -> None:
