@@ -1,8 +1,8 @@
-# make demo | install PREFIX=DIR | test | test-all | test-real | test-failed | lint | docs | pictures | bench | verdict-rates | mutants | faults. Each target sets up .venv first.
+# make demo | install PREFIX=DIR | test | test-all | test-rest | test-real | test-failed | lint | docs | pictures | bench | verdict-rates | mutants | faults. Each target sets up .venv first.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --durations 30 --durations-min 5
 CHECK_VERSION = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
   { echo "Python 3.10 or newer is needed; name it: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
 
@@ -27,6 +27,10 @@ test: $(VENV)/test.stamp
 # All tests: half an hour on two cores.
 test-all: $(VENV)/test.stamp
 	$(PYTEST)
+
+# The tests that are not everyday tests: after make test, all have run.
+test-rest: $(VENV)/test.stamp
+	$(PYTEST) -m 'not everyday'
 
 # Verdicts on cached data, held against the counters of real servers and disks: all ways to read on GlusterFS, CephFS, xfs,
 # btrfs, overlay, bindfs and SSHFS. Needs root, and the Debian packages that tests/support/file_servers.py names.
@@ -102,4 +106,4 @@ $(VENV)/venv.stamp:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-.PHONY: demo install test test-all test-real test-failed lint docs bench verdict-rates mutants faults pictures regold clean
+.PHONY: demo install test test-all test-rest test-real test-failed lint docs bench verdict-rates mutants faults pictures regold clean

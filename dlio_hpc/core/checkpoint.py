@@ -28,7 +28,7 @@ _STRIDE = 1 << 44
 
 
 class _Library(Protocol):
-    """The functions of a module of checkpoint_modes."""
+    """The functions of a mode: a module of checkpoint_modes, or its MODE."""
 
     def start(self, comm: "Intracomm | None", keys: Checkpoint, /) -> Any: ...
     def stop(self, framework: Any, /) -> None: ...
@@ -39,9 +39,9 @@ class _Library(Protocol):
 
 _LIBRARIES: dict[Mode, _Library] = {
     "posix": posix,
-    "torch": torch_files,
+    "torch": torch_files.MODE,
     "torch_distributed": torch_distributed,
-    "keras": keras_weights,
+    "keras": keras_weights.MODE,
 }
 
 

@@ -17,9 +17,9 @@ from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.config import site
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.workload import load
-from dlio_hpc.core import clock, content, files, merge, page_cache, train
+from dlio_hpc.core import checkpoint, clock, content, files, merge, page_cache, train
 from dlio_hpc.core.checkpoint import Checkpoints
-from dlio_hpc.core.checkpoint_modes import framework, keras_weights, posix, torch_distributed, torch_files
+from dlio_hpc.core.checkpoint_modes import framework, posix, torch_distributed
 from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, Saved
 from dlio_hpc.core.restore import restore
 from dlio_hpc.files import filesystem, rundir
@@ -347,7 +347,8 @@ def _timed(monkeypatch: pytest.MonkeyPatch) -> _Clock:
         folder.write_bytes(bytes(100))
 
     tensor = np.zeros(100, np.uint8)
-    for module, kind in ((torch_files, "file"), (keras_weights, "file"), (torch_distributed, "distributed")):
+    libraries: Any = checkpoint._LIBRARIES
+    for mode, kind in (("torch", "file"), ("keras", "file"), ("torch_distributed", "distributed")):
         calls = framework.Calls(
             prepare=lambda _, kind=kind: {kind: tensor},  # type: ignore[misc]
             save=fake.after(_WRITE, save),
@@ -357,7 +358,11 @@ def _timed(monkeypatch: pytest.MonkeyPatch) -> _Clock:
         )
         meet = fake.after(_MEET, lambda: None)
         made = calls if kind == "file" else torch_distributed.Groups(calls, meet, meet)
-        monkeypatch.setattr(module, "start", lambda *_, made=made: made)
+        if kind == "file":
+            alone = framework.SingleFiles(f".{mode}", lambda *_, made=made: made)
+            monkeypatch.setitem(libraries, mode, alone)
+        else:
+            monkeypatch.setattr(torch_distributed, "start", lambda *_, made=made: made)
     monkeypatch.setattr(posix, "_pieces", read)
     return fake
 

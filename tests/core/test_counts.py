@@ -1,4 +1,4 @@
-"""Bytes and requests of the result are exactly those of the dataset's files that strace records."""
+"""Bytes, requests and opens of the result are exactly those of the dataset's files that strace records."""
 
 import contextlib
 import itertools
@@ -78,13 +78,14 @@ def test_reads_and_bytes_are_those_of_the_datasets_files(tmp_path: Path, small: 
 
 
 def _check_counts(folder: Path, workload: Path, keys: tuple[str, ...]) -> None:
-    """Compare the reads and the bytes of a run with those that strace records."""
+    """Compare the reads, the bytes and the opens of a run with those that strace records."""
     if "reader.loader=tensorflow" in keys:
         pytest.importorskip("tensorflow")
     run, summary = _measured(folder, workload, *keys)
     requests = straced.requests(folder, RANKS, run.dataset)
     assert summary.reads == len(requests)
     assert summary.bytes_read + summary.overhead_bytes_read == sum(requests)
+    assert summary.opens == straced.opens(folder, RANKS, run.dataset)
 
 
 # Combinations whose libraries read in threads of their own, which a test below holds.

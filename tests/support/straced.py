@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -18,16 +19,37 @@ from tests.conftest import BIN
 from tests.support.standins import darshanlog
 from tests.support.standins.darshanlog import Traced
 
-_CALLS = "openat,lseek,read,pread64,preadv,preadv2,write,pwrite64"
+_TRACED = "openat,lseek,read,pread64,preadv,preadv2,write,pwrite64"
 # Of those that say where in the file: which of their numbers does.
 _AT = {"pread64": -1, "preadv": -1, "preadv2": -2, "pwrite64": -1}
-# The time, the call, the file that it is about, what else it is told, what comes of it.
-_LINE = re.compile(r"^(\d+[.]\d+) (\w+)\((?:\d+<(/[^>]*)>, )?(.*)\) += (\d+)(?:<(/[^>]*)>)?$", re.MULTILINE)
+# Time, name, descriptor and path of the file, other parameters, result, and the path of a file that was opened.
+_LINE = re.compile(r"^(\d+[.]\d+) (\w+)\((?:(\d+)<(/[^>]*)>, )?(.*)\) += (\d+)(?:<(/[^>]*)>)?$", re.MULTILINE)
 _NUMBER = re.compile(r"\d+")
 _SAMPLES = re.compile(r"\d{8}[.]\w+")
 
 # Rows of offset, length, start, end.
 Rows = list[tuple[int, int, float, float]]
+
+
+class _Call(NamedTuple):
+    """A system call. parameters: those after the file. result: number of bytes, or the place in the file."""
+
+    at: float
+    name: str
+    descriptor: str
+    path: str
+    parameters: str
+    result: int
+
+
+def _calls(job: Path, processes: str) -> list[_Call]:
+    """Return the calls of processes in order of time. Each thread has a file of lines. processes: pattern."""
+    calls = []
+    for part in job.glob(f"trace.{processes}"):
+        for at, name, number, path, parameters, result, opened in _LINE.findall(part.read_text(errors="replace")):
+            of_file = (result, opened) if name == "openat" else (number, path)
+            calls.append(_Call(float(at), name, *of_file, parameters, int(result)))
+    return sorted(calls, key=lambda call: call.at)
 
 
 def needed() -> None:
@@ -43,7 +65,7 @@ def core(job: Path, ranks: int, run: int, log: Path | None = None) -> None:
     """
     command = [sys.executable, "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", str(run)]
     if log is not None:
-        traced = f"exec strace -ff --seccomp-bpf -y -ttt -s 0 -e signal=none -e trace={_CALLS} -o trace.$PMI_RANK"
+        traced = f"exec strace -ff --seccomp-bpf -y -ttt -s 0 -e signal=none -e trace={_TRACED} -o trace.$PMI_RANK"
         command = ["sh", "-c", f'{traced} "$@"', "sh", *command]
     done = subprocess.run(
         [BIN / "mpiexec", "-n", str(ranks), *command], cwd=job, capture_output=True, text=True, check=False
@@ -63,6 +85,24 @@ def requests(job: Path, ranks: int, folder: str) -> list[int]:
     return [row[1] for trace in of_samples for row in trace.reads]
 
 
+def opens(job: Path, ranks: int, folder: str) -> int:
+    """Return how many times ranks opened a file of samples in `folder` and read it, in the run traced by core(). The
+    accounting of the page cache also opens these files, and reads nothing.
+    """
+    count = 0
+    for rank in range(ranks):
+        unread: Counter[tuple[str, str]] = Counter()
+        for call in _calls(job, f"{rank}.*"):
+            file = call.descriptor, call.path
+            if not call.path.startswith(folder) or not _SAMPLES.fullmatch(Path(call.path).name):
+                continue
+            if call.name == "openat":
+                unread[file] += 1
+            elif "read" in call.name and unread.pop(file, 0):
+                count += 1
+    return count
+
+
 def writes(job: Path, ranks: int, folder: str) -> dict[str, list[int]]:
     """Return the bytes of each write to the files in `folder`, by file name, in the run traced by core()."""
     traces = [trace for rank in range(ranks) for trace in _traces(job, rank)]
@@ -73,31 +113,29 @@ def writes(job: Path, ranks: int, folder: str) -> dict[str, list[int]]:
 
 def seeds(job: Path) -> int:
     """Return the number of reads of /dev/urandom by threads."""
-    lines = [line for part in job.glob("trace.*") for line in _LINE.findall(part.read_text(errors="replace"))]
-    return sum(line[1] == "read" and line[2] == "/dev/urandom" for line in lines)
+    return sum((call.name, call.path) == ("read", "/dev/urandom") for call in _calls(job, "*"))
 
 
 def _traces(job: Path, rank: int) -> list[Traced]:
-    """Return the traces of files below the job's folder. Each thread has a file of lines; they are merged by time."""
-    lines = [line for part in job.glob(f"trace.{rank}.*") for line in _LINE.findall(part.read_text(errors="replace"))]
+    """Return the traces of files below the job's folder."""
+    calls = _calls(job, f"{rank}.*")
     reads: dict[str, Rows] = defaultdict(list)
     writes: dict[str, Rows] = defaultdict(list)
     stands: Counter[str] = Counter()
-    begin = min((float(line[0]) for line in lines), default=0.0)
-    for at, call, path, parameters, result, opened in sorted(lines, key=lambda line: float(line[0])):
-        if call == "openat":
-            stands[opened] = 0
-        elif call == "lseek":
-            stands[path] = int(result)
-        elif path.startswith(f"{job}/"):
-            length, numbers = int(result), _NUMBER.findall(parameters)
-            if call in _AT:
-                offset = int(numbers[_AT[call]])
+    begin = min((call.at for call in calls), default=0.0)
+    for call in calls:
+        if call.name == "openat":
+            stands[call.path] = 0
+        elif call.name == "lseek":
+            stands[call.path] = call.result
+        elif call.path.startswith(f"{job}/"):
+            if call.name in _AT:
+                offset = int(_NUMBER.findall(call.parameters)[_AT[call.name]])
             else:
-                offset = stands[path]
-                stands[path] += length
-            seconds = float(at) - begin
-            (writes if "write" in call else reads)[path].append((offset, length, seconds, seconds))
+                offset = stands[call.path]
+                stands[call.path] += call.result
+            seconds = call.at - begin
+            (writes if "write" in call.name else reads)[call.path].append((offset, call.result, seconds, seconds))
     return [Traced(path, rank, reads[path], writes[path]) for path in sorted({*reads, *writes})]
 
 

@@ -9,16 +9,20 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dlio_hpc.base.errors import InfrastructureError, InvalidRun
+from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.core import content
 from dlio_hpc.core.checkpoint_modes import system_error
 from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, File, Restored, Saved, compare
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
 
 Tensors = dict[str, Rows]
 Meet = Callable[[], None]
@@ -47,12 +51,6 @@ class Calls(NamedTuple):
     blank: Callable[[dict[str, int]], Any]
     load: Callable[[Any, str], Any]
     tensors: Callable[[Any], Tensors]
-
-
-def single_files(part: CheckpointPart, suffix: str) -> list[CheckpointUnit]:
-    """Return a unit for each file of a part. suffix: end of the files' names."""
-    names = [f"{part.prefix}{file.name}{suffix}" for file in part.files]
-    return [CheckpointUnit(name, (file,), (name,)) for name, file in zip(names, part.files, strict=True)]
 
 
 def names(units: list[CheckpointUnit]) -> list[str]:
@@ -177,3 +175,31 @@ def described(fault: BaseException) -> str:
     """
     line = _HELD.sub("", str(fault).strip().partition("\n")[0])
     return f"{type(fault).__name__}: {line}" if line else type(fault).__name__
+
+
+class SingleFiles(NamedTuple):
+    """A mode of checkpoints whose framework writes and reads one file at a time: a file for each file of the
+    checkpoint. suffix: end of the files' names. start: import the framework and return its calls.
+    """
+
+    suffix: str
+    start: Callable[["Intracomm | None", Checkpoint], Calls]
+
+    def stop(self, calls: Calls) -> None:
+        """Do nothing."""
+
+    def names(self, part: CheckpointPart) -> list[str]:
+        """Return the names of the part's files."""
+        return names(self._units(part))
+
+    def write(self, part: CheckpointPart) -> Saved:
+        """Write the files in turn. Raise InfrastructureError if that fails."""
+        return write(part, self._units(part), part.framework)
+
+    def read(self, part: CheckpointPart, compares: bool) -> Restored:
+        """Read the files in turn. Raise InvalidRun if that fails, or if tensors are compared and differ."""
+        return read(part, self._units(part), part.framework, compares)
+
+    def _units(self, part: CheckpointPart) -> list[CheckpointUnit]:
+        stored = [f"{part.prefix}{file.name}{self.suffix}" for file in part.files]
+        return [CheckpointUnit(name, (file,), (name,)) for name, file in zip(stored, part.files, strict=True)]

@@ -12,9 +12,7 @@ import numpy as np
 
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.checkpoint_keys import Checkpoint
-from dlio_hpc.core.checkpoint_modes import framework
-from dlio_hpc.core.checkpoint_modes.framework import Calls, CheckpointUnit, Tensors
-from dlio_hpc.core.checkpoint_modes.parts import CheckpointPart, Restored, Saved
+from dlio_hpc.core.checkpoint_modes.framework import Calls, SingleFiles, Tensors
 from dlio_hpc.plan.packages import advice
 
 if TYPE_CHECKING:
@@ -86,26 +84,4 @@ def _assigned(model: Any, rows: Tensors) -> Any:
     return model
 
 
-def stop(calls: Calls) -> None:
-    """Do nothing."""
-
-
-def names(part: CheckpointPart) -> list[str]:
-    """Return the names of the part's files."""
-    return framework.names(_units(part))
-
-
-def write(part: CheckpointPart) -> Saved:
-    """Write the files in turn with save_weights. Raise InfrastructureError if that fails."""
-    return framework.write(part, _units(part), part.framework)
-
-
-def read(part: CheckpointPart, compares: bool) -> Restored:
-    """Read the files in turn with load_weights. Raise InvalidRun if that fails, or if tensors are compared and
-    differ.
-    """
-    return framework.read(part, _units(part), part.framework, compares)
-
-
-def _units(part: CheckpointPart) -> list[CheckpointUnit]:
-    return framework.single_files(part, ".weights.h5")
+MODE = SingleFiles(".weights.h5", start)
