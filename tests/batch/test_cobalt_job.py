@@ -12,7 +12,7 @@ import pytest
 from dlio_hpc.config import site
 from tests.conftest import BIN, Run
 from tests.support.standins import batch, cobalt, libdarshan
-from tests.support.standins.login import Login, library, record, slowness, state_text, states, text, write
+from tests.support.standins.login import Login, library, record, state_text, states, text, write
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
 # Where no host may be renamed, two nodes would be one.
@@ -142,10 +142,6 @@ def test_a_job_that_is_ended_at_its_limit(run: Run, small: Path, tmp_path: Path)
     assert state_text(directory) == "maximum execution time exceeded"
 
 
-def test_a_slow_queue_manager_is_waited_for(theta: Theta, small: Path) -> None:
-    slowness(theta, small)
-
-
 FORGOTTEN = [
     ("0\n", "", "completed", ""),
     ("124\n", "", "timeout", ""),
@@ -188,67 +184,12 @@ def test_a_submission_that_never_arrived(theta: Theta, small: Path) -> None:
     assert "was never submitted to the batch system" in waited.err
 
 
-UNLIMITED = ("-S", "site.queues={}")
-
-
-@pytest.mark.parametrize(
-    ("queue", "options", "message"),
-    [
-        ("nope", (), "trying to add job to non-existent queue 'nope'"),
-        ("debug-cache-quad", ("-N", 9), "Node count 9 is not between 1 and 8"),
-        ("debug-cache-quad", ("-t", "61m"), "Walltime greater than the 'debug-cache-quad' queue max walltime"),
-        ("default", ("-N", 128, "-t", "20m"), "Walltime less than the 'default' queue min walltime of 00:30:00"),
-        ("debug-cache-quad", ("-J", "--attrs numa=wrong"), "numa wrong not valid must be one of: a2a"),
-        ("debug-cache-quad", ("-J", "--attrs mcdarm=flat"), "unknown attributes"),
-        ("debug-cache-quad", ("-J", "--bogus"), "no such option: --bogus"),
-    ],
-)
-def test_what_cobalt_refuses_is_told_in_its_words(
-    theta: Theta, small: Path, queue: str, options: tuple[object, ...], message: str
-) -> None:
-    done = theta.submit(small, *UNLIMITED, "-q", queue, *options)
-    assert done.code == 2
-    assert "qsub rejected the job: " in done.err
-    assert message in done.err
-    assert "failed" in theta("dlio-hpc", "status").out
-    assert not theta.jobs()
-
-
-def test_limits_of_the_profile_are_checked_before_cobalt_is_asked(theta: Theta, small: Path, tmp_path: Path) -> None:
-    (theta.state / "down").touch()
-    for queue, options, message in (
-        ("debug-cache-quad", ("-N", 9), "--nodes 9: queue debug-cache-quad of site theta allows at most 8 per job"),
-        ("default", (), "--nodes 1: queue default of site theta requires at least 128"),
-        ("default", ("-N", 128, "-t", "20m"), "queue default of site theta requires at least 0:30:00"),
-        ("default", ("-N", 128, "-t", "4h"), "allows at most 3:00:00 for 128 node(s)"),
-        (
-            "debug-cache-quad",
-            ("--ppn", 4, "-S", "site.depth=64"),
-            "the ranks of a node need 256, but site theta has 128",
-        ),
-        ("debug-cache-quad", ("-J", "no option"), "must begin with - and be a single line"),
-        ("debug-cache-quad", ("-J", "--env A='b c'"), "Cobalt splits at blanks and supports no quotes"),
-    ):
-        done = theta.submit(small, "-q", queue, *options)
-        assert done.code == 2
-        assert message in done.err
-        assert not (tmp_path / "dlio-runs").exists()
-
-
 @pytest.mark.parametrize("queue", site.load("theta").queues)
 def test_every_queue_of_the_profile_takes_its_script(theta: Theta, small: Path, queue: str) -> None:
     """The stand-in refuses attributes that are not documented, to catch typing errors."""
     fewest = site.load("theta").queues[queue].fewest_nodes
     directory = theta.held(small, "-q", queue, "-N", fewest, "-t", "1h", "-A", "proj")
     assert theta("dlio-hpc", "cancel", directory).code == 0
-
-
-def test_a_user_has_so_many_jobs_in_a_queue(theta: Theta, small: Path) -> None:
-    limit = ("-S", "site.queues.debug-cache-quad.jobs=1")
-    theta.held(small, *limit)
-    done = theta.submit(small, *limit)
-    assert done.code == 2
-    assert "allows 1 job(s) per user; you have 1 there" in done.err
 
 
 def test_attributes_are_joined_into_one_line(theta: Theta, small: Path) -> None:

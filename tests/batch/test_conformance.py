@@ -16,7 +16,7 @@ from tests.batch.test_cobalt_job import Theta
 from tests.batch.test_flux_job import Flux
 from tests.batch.test_pbs_job import NODES, Pbs
 from tests.conftest import Run
-from tests.support.standins.login import Login, outage, record, state_text, states, text, until, write
+from tests.support.standins.login import Login, outage, record, slowness, state_text, states, text, until, write
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
 
@@ -259,3 +259,101 @@ def test_a_submission_that_was_not_written_down_is_found_by_its_name(system: Sys
     assert "queued" in on("dlio-hpc", "status", directory).out
     assert record(directory)["batch_id"] == before["batch_id"]
     assert "cancelling" in on("dlio-hpc", "cancel", directory).out
+
+
+def test_a_slow_batch_system_is_waited_for(system: System, small: Path) -> None:
+    if system.unreachable is None:
+        pytest.skip("a real batch system is not slow on demand")
+    slowness(system.login, small)
+
+
+# What the batch system refuses, and its message: system, options, message.
+_FREE_OF_LIMITS = ("-S", "site.queues={}")
+_REFUSED = [
+    ("slurm", ("-q", "nope"), "invalid partition specified: nope"),
+    ("slurm", ("-J", "--constraint=nofeature"), "Invalid feature specification"),
+    ("slurm", ("-J", "--nonsense"), "unrecognized option '--nonsense'"),
+    ("slurm", ("-N", 99), "sbatch rejected the job"),
+    ("pbs", ("-q", "nope"), "qsub: Unknown queue"),
+    ("pbs", ("-q", "small", "-N", 3), "qsub: Job violates queue and/or server resource limits"),
+    ("pbs", ("-q", "small", "-t", "11m"), "qsub: Job violates queue and/or server resource limits"),
+    ("pbs", ("-J", "-l foo=1"), "qsub: Unknown resource Resource_List.foo"),
+    ("pbs", ("-J", "-r maybe"), "qsub: illegal -r value"),
+    ("pbs", ("-J", "--bogus"), "qsub: directive error: --bogus"),
+    ("cobalt", ("-q", "nope", *_FREE_OF_LIMITS), "trying to add job to non-existent queue 'nope'"),
+    ("cobalt", ("-N", 9, *_FREE_OF_LIMITS), "Node count 9 is not between 1 and 8"),
+    ("cobalt", ("-t", "61m", *_FREE_OF_LIMITS), "Walltime greater than the 'debug-cache-quad' queue max walltime"),
+    (
+        "cobalt", ("-q", "default", "-N", 128, "-t", "20m", *_FREE_OF_LIMITS),
+        "Walltime less than the 'default' queue min walltime of 00:30:00",
+    ),
+    ("cobalt", ("-J", "--attrs numa=wrong"), "numa wrong not valid must be one of: a2a"),
+    ("cobalt", ("-J", "--attrs mcdarm=flat"), "unknown attributes"),
+    ("cobalt", ("-J", "--bogus"), "no such option: --bogus"),
+    ("flux", ("-q", "nope"), "Invalid queue 'nope' specified"),
+    ("flux", ("-N", 3), "requested nnodes (3) exceeds policy limit of 2 for queue debug"),
+    ("flux", ("-t", "2h"), "requested duration (2h) exceeds policy limit of 1h for queue debug"),
+    ("flux", ("-J", "--bogus"), "unrecognized arguments: --bogus"),
+    ("flux", ("-J", "--dependency=afterok:f1"), "dependency: afterok: id f1: job not found"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("system", "options", "message"), _REFUSED, indirect=["system"])
+def test_what_is_refused_is_told_in_the_words_of_the_batch_system(
+    system: System, small: Path, options: tuple[object, ...], message: str
+) -> None:
+    done = system.login.submit(small, *options)
+    assert done.code == 2
+    assert " rejected the job: " in done.err
+    assert message in done.err
+    assert "failed" in system.login("dlio-hpc", "status").out
+
+
+# Limits of a profile, and what dlio-hpc says: system, options of all submissions, rows of options and message.
+_QUEUE = "site.queues={{{name}: {{nodes: 2, walltime: {{1: 0:10:00}}, min_walltime: 0:01:00}}}}"
+_OF_A_QUEUE = [
+    (("-N", 3), "--nodes 3: queue {name} of site {site} allows at most 2 per job"),
+    (("-t", "11m"), "allows at most 0:10:00 for 1 node(s)"),
+    (("-t", "30s"), "queue {name} of site {site} requires at least 0:01:00"),
+    (("-S", "site.account_required=true"), "requires an account: --account NAME"),
+]
+_OF_THETA = [
+    (("-N", 9), "--nodes 9: queue debug-cache-quad of site theta allows at most 8 per job"),
+    (("-q", "default"), "--nodes 1: queue default of site theta requires at least 128"),
+    (("-q", "default", "-N", 128, "-t", "20m"), "queue default of site theta requires at least 0:30:00"),
+    (("-q", "default", "-N", 128, "-t", "4h"), "allows at most 3:00:00 for 128 node(s)"),
+    (("--ppn", 4, "-S", "site.depth=64"), "the ranks of a node need 256, but site theta has 128"),
+    (("-J", "no option"), "must begin with - and be a single line"),
+    (("-J", "--env A='b c'"), "Cobalt splits at blanks and supports no quotes"),
+]
+
+
+@pytest.mark.parametrize(("system", "name"), [("pbs", "small"), ("flux", "debug"), ("cobalt", "")], indirect=["system"])
+def test_limits_of_the_profile_are_checked_before_the_batch_system_is_asked(
+    system: System, small: Path, name: str
+) -> None:
+    (system.login.state / "down").touch()
+    usual = ("-S", _QUEUE.format(name=name), "-q", name, "-t", "5m") if name else ()
+    site = system.login.usual[1]
+    for options, message in _OF_A_QUEUE if name else _OF_THETA:
+        done = system.login.submit(small, *usual, *options)
+        assert done.code == 2
+        assert message.format(name=name, site=site) in done.err
+        assert not (system.login.folder / "dlio-runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("system", "limit"),
+    [
+        ("pbs", ("-q", "small", "-t", "5m", "-S", "site.queues={small: {jobs: 1}}")),
+        ("flux", ("-q", "batch", "-t", "5m", "-S", "site.queues={batch: {jobs: 1}}")),
+        ("cobalt", ("-S", "site.queues.debug-cache-quad.jobs=1")),
+    ],
+    indirect=["system"],
+)
+def test_a_user_has_so_many_jobs_in_a_queue(system: System, small: Path, limit: tuple[str, ...]) -> None:
+    directory = system.login.held(small, *limit)
+    done = system.login.submit(small, *limit)
+    assert done.code == 2
+    assert "allows 1 job(s) per user; you have 1 there" in done.err
+    system.login.tell(*system.cancel, record(directory)["batch_id"])

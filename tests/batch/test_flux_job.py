@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,15 @@ from tests.support import brokers
 from tests.support.standins import batch, flux
 from tests.support.standins.login import (
     Login,
+    exit_status_decides,
+    found_by_its_name,
     library,
     outage,
     record,
-    slowness,
     state_text,
     states,
     text,
     until,
-    write,
 )
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
@@ -177,96 +176,21 @@ def test_flux_cannot_be_reached(on_flux: Flux, small: Path) -> None:
         outage(on_flux, directory, small, go, "Unable to connect to Flux")
 
 
-@standin
-def test_a_slow_server_is_waited_for(on_flux: Flux, small: Path) -> None:
-    slowness(on_flux, small)
-
-
-FORGOTTEN = [
-    ("0\n", "completed"),
-    ("124\n", "timeout"),
-    ("143\n", "failed"),
-    ("143\n terminated", "cancelled"),
-    ("3\n", "failed"),
-    (None, "lost"),
-]
+_PURGE = ("flux", "job", "purge", "-f", "--num-limit=0")
 
 
 def test_what_is_known_of_a_job_that_was_purged(on_flux: Flux, small: Path) -> None:
     directory, other = on_flux.held(small), on_flux.held(small)
     on_flux.tell("flux", "cancel", record(directory)["batch_id"])
     until(lambda: "CANCELED" in on_flux.tell("flux", "jobs", "-no", "{status}", record(directory)["batch_id"]))
-    on_flux.tell("flux", "job", "purge", "-f", "--num-limit=0")
-    for status, state in FORGOTTEN:
-        on_flux.forget(directory, status)
-        shown = on_flux("dlio-hpc", "status", other, directory)
-        assert f"{directory.name}  {state} " in shown.out, status
-        assert f"{other.name}  queued " in shown.out, "known beside one that is not"
-        assert (shown.code, shown.err) == (0, "")
-    (directory / "exit_status").write_text("0\n")
-    assert "completed" in on_flux("dlio-hpc", "status", directory).out, "what was lost has turned up"
+    on_flux.tell(*_PURGE)
+    exit_status_decides(on_flux, directory, other)
     on_flux.tell("flux", "cancel", record(other)["batch_id"])
 
 
 def test_a_submission_that_was_not_written_down_is_found_by_its_name(on_flux: Flux, small: Path) -> None:
-    """The submission is found while the job is queued and after it has ended."""
     directory = on_flux.held(small)
-    before = record(directory)
-    for state in ("queued", "cancelled"):
-        write(directory, before | {"batch_id": None, "states": before["states"][:1]})
-        assert state in on_flux("dlio-hpc", "status", directory).out
-        assert record(directory)["batch_id"] == before["batch_id"]
-        if state == "queued":
-            on_flux.tell("flux", "cancel", before["batch_id"])
-            time.sleep(0.5)
-    on_flux.tell("flux", "job", "purge", "-f", "--num-limit=0")
-    write(directory, before | {"batch_id": None, "states": before["states"][:1]})
-    waited = on_flux("dlio-hpc", "wait", directory)
-    assert waited.code == 7
-    assert "was never submitted to the batch system" in waited.err
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("-q", "nope"), "Invalid queue 'nope' specified"),
-        (("-N", 3), "requested nnodes (3) exceeds policy limit of 2 for queue debug"),
-        (("-t", "2h"), "requested duration (2h) exceeds policy limit of 1h for queue debug"),
-        (("-J", "--bogus"), "unrecognized arguments: --bogus"),
-        (("-J", "--dependency=afterok:f1"), "dependency: afterok: id f1: job not found"),
-    ],
-)
-def test_what_flux_refuses_is_told_in_its_words(
-    on_flux: Flux, small: Path, options: tuple[object, ...], message: str
-) -> None:
-    done = on_flux.submit(small, *options)
-    assert done.code == 2
-    assert "flux rejected the job: " in done.err
-    assert message in done.err
-    assert "failed" in on_flux("dlio-hpc", "status").out
-
-
-def test_limits_of_the_profile_are_checked_before_flux_is_asked(on_flux: Flux, small: Path, tmp_path: Path) -> None:
-    queues = "site.queues={debug: {nodes: 2, walltime: {1: 0:10:00}, min_walltime: 0:01:00}}"
-    for options, message in (
-        (("-N", 3), "--nodes 3: queue debug of site flux allows at most 2 per job"),
-        (("-t", "11m"), "allows at most 0:10:00 for 1 node(s)"),
-        (("-t", "30s"), "queue debug of site flux requires at least 0:01:00"),
-        (("-S", "site.account_required=true"), "requires an account: --account NAME"),
-    ):
-        done = on_flux.submit(small, "-S", queues, "-q", "debug", "-t", "5m", *options)
-        assert done.code == 2
-        assert message in done.err
-        assert not (tmp_path / "dlio-runs").exists()
-
-
-def test_a_user_has_so_many_jobs_in_a_queue(on_flux: Flux, small: Path) -> None:
-    limit = ("-q", "batch", "-t", "5m", "-S", "site.queues={batch: {jobs: 1}}")
-    directory = on_flux.held(small, *limit)
-    done = on_flux.submit(small, *limit)
-    assert done.code == 2
-    assert "allows 1 job(s) per user; you have 1 there" in done.err
-    on_flux.tell("flux", "cancel", record(directory)["batch_id"])
+    found_by_its_name(on_flux, directory, cancel=["flux", "cancel", record(directory)["batch_id"]], purge=_PURGE)
 
 
 @pytest.mark.job

@@ -15,7 +15,18 @@ from dlio_hpc.batch.schedulers import pbs as pbs_scheduler
 from dlio_hpc.config import shipped, site
 from tests.conftest import BIN, Run
 from tests.support.standins import batch, libdarshan, pbs
-from tests.support.standins.login import Login, library, record, slowness, state_text, states, text, until, write
+from tests.support.standins.login import (
+    Login,
+    exit_status_decides,
+    found_by_its_name,
+    library,
+    record,
+    state_text,
+    states,
+    text,
+    until,
+    write,
+)  # fmt: skip
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
 # Where no host may be renamed, two nodes would be one.
@@ -206,10 +217,6 @@ def test_how_jobs_end(run: Run, small: Path, tmp_path: Path) -> None:
     assert on_pbs("dlio-hpc", "report", directories[-1]).code == 3
 
 
-def test_a_slow_server_is_waited_for(on_pbs: Pbs, small: Path) -> None:
-    slowness(on_pbs, small)
-
-
 @pytest.mark.job
 def test_a_server_without_history_knows_live_jobs(on_pbs: Pbs, small: Path) -> None:
     """OpenPBS keeps no history unless it is set up to: qstat -x complains, shows nothing, and ends with 0."""
@@ -305,91 +312,18 @@ def test_a_profile_written_from_documentation_gets_whole_nodes(on_pbs: Pbs, smal
     assert "place=scatter" not in shown
 
 
-FORGOTTEN = [
-    ("0\n", "completed"),
-    ("124\n", "timeout"),
-    ("143\n", "failed"),
-    ("143\n terminated", "cancelled"),
-    ("3\n", "failed"),
-    (None, "lost"),
-]
-
-
 def test_what_is_known_of_a_job_where_no_history_is_kept(on_pbs: Pbs, small: Path) -> None:
     directory, other = on_pbs.held(small), on_pbs.held(small)
     on_pbs.tell("qdel", record(directory)["batch_id"])
     (on_pbs.state / "forget").touch()
-    for status, state in FORGOTTEN:
-        on_pbs.forget(directory, status)
-        shown = on_pbs("dlio-hpc", "status", other, directory)
-        assert f"{directory.name}  {state} " in shown.out, status
-        assert f"{other.name}  queued " in shown.out, "known beside one that is not"
-        assert (shown.code, shown.err) == (0, "")
-    (directory / "exit_status").write_text("0\n")
-    assert "completed" in on_pbs("dlio-hpc", "status", directory).out, "what was lost has turned up"
+    exit_status_decides(on_pbs, directory, other)
 
 
 def test_a_submission_that_was_not_written_down_is_found_by_its_name(on_pbs: Pbs, small: Path) -> None:
-    """The submission is found while the job is queued and after it has ended."""
     on_pbs.held(small)
     directory = on_pbs.held(small)
-    before = record(directory)
-    for state in ("queued", "cancelled"):
-        write(directory, before | {"batch_id": None, "states": before["states"][:1]})
-        assert state in on_pbs("dlio-hpc", "status", directory).out
-        assert record(directory)["batch_id"] == before["batch_id"] == "2.pbshost"
-        on_pbs.tell(*(("qdel", "2") if state == "queued" else ("true",)))
-    on_pbs.tell("qdel", "-x", "2")
-    write(directory, before | {"batch_id": None, "states": before["states"][:1]})
-    waited = on_pbs("dlio-hpc", "wait", directory)
-    assert waited.code == 7
-    assert "was never submitted to the batch system" in waited.err
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("-q", "nope"), "qsub: Unknown queue"),
-        (("-q", "small", "-N", 3), "qsub: Job violates queue and/or server resource limits"),
-        (("-q", "small", "-t", "11m"), "qsub: Job violates queue and/or server resource limits"),
-        (("-J", "-l foo=1"), "qsub: Unknown resource Resource_List.foo"),
-        (("-J", "-r maybe"), "qsub: illegal -r value"),
-        (("-J", "--bogus"), "qsub: directive error: --bogus"),
-    ],
-)
-def test_what_pbs_refuses_is_told_in_its_words(
-    on_pbs: Pbs, small: Path, options: tuple[object, ...], message: str
-) -> None:
-    done = on_pbs.submit(small, *options)
-    assert done.code == 2
-    assert "qsub rejected the job: " in done.err
-    assert message in done.err
-    assert "failed" in on_pbs("dlio-hpc", "status").out
-    assert not on_pbs.jobs()
-
-
-def test_limits_of_the_profile_are_checked_before_pbs_is_asked(on_pbs: Pbs, small: Path, tmp_path: Path) -> None:
-    (on_pbs.state / "down").touch()
-    queues = "site.queues={small: {nodes: 2, walltime: {1: 0:10:00}, min_walltime: 0:01:00}}"
-    for options, message in (
-        (("-N", 3), "--nodes 3: queue small of site pbs allows at most 2 per job"),
-        (("-t", "11m"), "allows at most 0:10:00 for 1 node(s)"),
-        (("-t", "30s"), "queue small of site pbs requires at least 0:01:00"),
-        (("-S", "site.account_required=true"), "requires an account: --account NAME"),
-    ):
-        done = on_pbs.submit(small, "-S", queues, "-q", "small", "-t", "5m", *options)
-        assert done.code == 2
-        assert message in done.err
-        assert not (tmp_path / "dlio-runs").exists()
-
-
-def test_a_user_has_so_many_jobs_in_a_queue(on_pbs: Pbs, small: Path) -> None:
-    limit = ("-q", "small", "-t", "5m", "-S", "site.queues={small: {jobs: 1}}")
-    on_pbs.held(small)
-    on_pbs.held(small, *limit)
-    done = on_pbs.submit(small, *limit)
-    assert done.code == 2
-    assert "allows 1 job(s) per user; you have 1 there" in done.err
+    assert record(directory)["batch_id"] == "2.pbshost"
+    found_by_its_name(on_pbs, directory, cancel=["qdel", "2"], purge=["qdel", "-x", "2"])
 
 
 @pytest.mark.job

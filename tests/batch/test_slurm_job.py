@@ -385,24 +385,6 @@ def test_a_node_that_goes_down(on_slurm: Run, slurm: Cluster, small: Path) -> No
         slurm.wait_until(lambda: slurm.tell("sinfo", "-h", "-n", "n2", "-p", "debug", "-o", "%t") == "idle")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("-q", "nope"), "invalid partition specified: nope"),
-        (("-J", "--constraint=nofeature"), "Invalid feature specification"),
-        (("-J", "--nonsense"), "unrecognized option '--nonsense'"),
-        (("-N", 99), "sbatch rejected the job"),
-    ],
-)
-def test_what_slurm_refuses_is_told_in_its_words(
-    on_slurm: Run, small: Path, options: tuple[object, ...], message: str
-) -> None:
-    done = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", *options)
-    assert done.code == 2
-    assert message in done.err
-    assert "failed" in on_slurm("dlio-hpc", "status").out
-
-
 def test_limits_of_the_profile_are_checked_before_slurm_is_asked(on_slurm: Run, small: Path, tmp_path: Path) -> None:
     queues = "site.queues={tiny: {nodes: 1, walltime: {1: 0:05:00}, jobs: 1}}"
     for options, message in (

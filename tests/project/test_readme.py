@@ -15,7 +15,7 @@ def test_it_is_short_and_leads_with_demo_and_test() -> None:
 
 def test_ci_runs_readmes_test_command_and_then_all_tests() -> None:
     commands = (ROOT / ".ci" / "run").read_text()
-    assert 0 < commands.index("\nmake test ||") < commands.index("\nmake test-all ||")
+    assert 0 < commands.index("\nmake test ||") < commands.index("\nmake test-rest ||")
 
 
 def test_its_links_lead_to_files() -> None:

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes.util import find_library
 from pathlib import Path
 from typing import Any
@@ -152,3 +152,42 @@ def slowness(login: Login, workload: Path) -> None:
     start = time.monotonic()
     assert "queued" in login("dlio-hpc", "status", directory).out
     assert time.monotonic() - start > 1
+
+
+# States of a job that the batch system has forgotten, by the content of its file exit_status; None: no file.
+_BY_EXIT_STATUS = {
+    "0\n": "completed", "124\n": "timeout", "143\n": "failed", "143\n terminated": "cancelled", "3\n": "failed",
+    None: "lost",
+}  # fmt: skip
+
+
+def exit_status_decides(login: Login, directory: Path, other: Path) -> None:
+    """Check that the file exit_status tells how a job ended that the batch system has forgotten. other: a job that it
+    knows.
+    """
+    for status, state in _BY_EXIT_STATUS.items():
+        login.forget(directory, status)
+        shown = login("dlio-hpc", "status", other, directory)
+        assert f"{directory.name}  {state} " in shown.out, status
+        assert f"{other.name}  queued " in shown.out, "known beside one that is not"
+        assert (shown.code, shown.err) == (0, "")
+    (directory / "exit_status").write_text("0\n")
+    assert "completed" in login("dlio-hpc", "status", directory).out, "what was lost has turned up"
+
+
+def found_by_its_name(login: Login, directory: Path, cancel: Sequence[str], purge: Sequence[str]) -> None:
+    """Check that a submission that was not written down is found while the job is queued and after it has ended, and
+    not after the batch system has forgotten it. cancel, purge: commands.
+    """
+    before = record(directory)
+    for state in ("queued", "cancelled"):
+        write(directory, before | {"batch_id": None, "states": before["states"][:1]})
+        until(lambda state=state: state in login("dlio-hpc", "status", directory).out)  # type: ignore[misc]
+        assert record(directory)["batch_id"] == before["batch_id"]
+        if state == "queued":
+            login.tell(*cancel)
+    login.tell(*purge)
+    write(directory, before | {"batch_id": None, "states": before["states"][:1]})
+    waited = login("dlio-hpc", "wait", directory)
+    assert waited.code == 7
+    assert "was never submitted to the batch system" in waited.err

@@ -206,6 +206,7 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 def _starts(path: str, dataset: Dataset, number: int, tally: Tally) -> list[int]:
     """Return the offset of each contiguous array in a file."""
     with looking_up(tally), contextlib.closing(Hdf5File(path, dataset, number)) as file:
+        tally.opens += 1
         offsets: list[int | None] = [array.id.get_offset() for array in file.arrays]
     if None in offsets:
         raise damaged(path, "its dataset has no storage in the file")
