@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from dlio_hpc.base.safe_text import printable
+
 
 class DlioError(Exception):
     """Base class of all errors. A message has one or two lines and names a remedy."""
@@ -169,17 +171,6 @@ def unreadable(fault: OSError, path: object, absent: type[DlioError] = ConfigErr
 
 # Number of characters that are kept at the start and at the end of a long message.
 _FIRST, _LAST = 3000, 500
-
-
-# Control characters, except for tab and line break: a terminal would obey them.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-
-def printable(text: str) -> str:
-    """Return the text with each control character replaced by U+FFFD, the replacement character. Names in the files of
-    other people may contain escape sequences, which a terminal would obey.
-    """
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def shortened(message: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from dlio_hpc.base.errors import printable
+from dlio_hpc.base.safe_text import printable
 from dlio_hpc.batch.shell_quoting import Shell
 
 

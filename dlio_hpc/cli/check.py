@@ -4,7 +4,7 @@ import click
 from msgspec import structs
 
 from dlio_hpc.base import units
-from dlio_hpc.base.errors import printable
+from dlio_hpc.base.safe_text import printable
 from dlio_hpc.cli import console
 from dlio_hpc.cli.plan_options import plan_options
 from dlio_hpc.cli.verbs import JSON, SETTINGS, option, parsed

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dlio_hpc.base import log_file, serialization
-from dlio_hpc.base.errors import DlioError, Incomplete, printable, shortened
+from dlio_hpc.base.errors import DlioError, Incomplete, shortened
+from dlio_hpc.base.safe_text import printable
 from dlio_hpc.batch import job_record
 from dlio_hpc.batch.job_watch import JobProgress, Watched, watch
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dlio_hpc import __version__
+from dlio_hpc.base.safe_text import single_line
 from dlio_hpc.config.dlio_benchmark.importing import Imported, line
 from dlio_hpc.config.dlio_benchmark.keys import REVISION
 
@@ -60,8 +61,7 @@ def _rows(data: dict[str, Any], section: str, comments: dict[str, list[str]]) ->
 
 def _comment(text: str, column: int) -> list[str]:
     """Return a text as lines of a comment that begin at a column."""
-    shown = "".join(letter if letter.isprintable() else "?" for letter in text)
-    return textwrap.wrap(shown, _WIDTH - column, initial_indent="# ", subsequent_indent="#   ")
+    return textwrap.wrap(single_line(text), _WIDTH - column, initial_indent="# ", subsequent_indent="#   ")
 
 
 def _scalar(value: Any) -> str:

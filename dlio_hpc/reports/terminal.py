@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.table import Table as Grid
 from rich.text import Text
 
-from dlio_hpc.base.errors import printable
+from dlio_hpc.base.safe_text import printable
 from dlio_hpc.reports import banner
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.columns import are_numbers

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from dlio_hpc.base import serialization
-from dlio_hpc.base.errors import ConfigError, printable, shortened
+from dlio_hpc.base.errors import ConfigError, shortened
+from dlio_hpc.base.safe_text import printable
 from dlio_hpc.files import archive
 from dlio_hpc.reports import csv_table, terminal
 from dlio_hpc.reports.banner import Banner

@@ -11,7 +11,8 @@ from datetime import datetime
 
 from dlio_hpc.base import command, units
 from dlio_hpc.base.command import Answer, Unanswered, unexplained
-from dlio_hpc.base.errors import ConfigError, printable
+from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.safe_text import printable
 from dlio_hpc.batch.schedulers import refused_options
 from dlio_hpc.batch.schedulers.scheduler import AcceptedJob, After, JobRef, JobStatus, Row
 from dlio_hpc.batch.shell_quoting import Shell

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from dlio_hpc.base.safe_text import single_line
 from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.files.file_roles import Role
-from dlio_hpc.programs.reports import workload_yaml
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.page import Facts, Lines, Page, Section, Table
 
@@ -30,7 +30,7 @@ def of_character(character: Character) -> Page:
     ]  # fmt: skip
     return Page(
         title=", ".join(path.name for path in character.paths),
-        subtitle=workload_yaml.clean(job.program),
+        subtitle=single_line(job.program),
         banner=banner_of(character),
         facts=[Facts("", [("ranks", str(job.ranks)), ("took", format_seconds(max(job.seconds, 0.0)))])],
         sections=[
@@ -61,7 +61,7 @@ def roles(files: Sequence[Role]) -> list[dict[str, Any]]:
         busiest = sorted(members, key=lambda role: -role.file.moved)[:_NAMED]
         rows.append({
             "role": name, "files": len(members), **sums, "why": busiest[0].why,
-            "examples": [workload_yaml.clean(role.file.path) for role in busiest],
+            "examples": [single_line(role.file.path) for role in busiest],
         })  # fmt: skip
     return sorted(rows, key=lambda row: -row["bytes_read"] - row["bytes_written"])
 

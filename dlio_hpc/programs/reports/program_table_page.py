@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from dlio_hpc.base.safe_text import single_line
 from dlio_hpc.base.units import format_size
 from dlio_hpc.programs.program_table import ProgramRow, Trust
-from dlio_hpc.programs.reports.workload_yaml import clean
 from dlio_hpc.reports import csv_table
 from dlio_hpc.reports.banner import Banner, State, gravest
 from dlio_hpc.reports.page import Lines, Page, Section, Style, Table
@@ -72,7 +72,7 @@ def of_rows(rows: Sequence[ProgramRow], copies: int) -> Page:
 
 
 def _cells(row: ProgramRow) -> list[str]:
-    name = clean(row.name or (row.logs[0].name if row.error is not None else row.command)) or "-"
+    name = single_line(row.name or (row.logs[0].name if row.error is not None else row.command)) or "-"
     shown = name if len(name) <= _LETTERS else f"{name[: _LETTERS - 3]}..."
     return [
         shown if row.job is None else f"{shown} {row.job}",

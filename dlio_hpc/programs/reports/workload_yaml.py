@@ -8,6 +8,7 @@ from typing import Any
 from dlio_hpc import __version__
 from dlio_hpc.analysis.log import logs_by_program
 from dlio_hpc.base import units
+from dlio_hpc.base.safe_text import single_line
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.characterize.evidence import DerivedValue
 from dlio_hpc.programs.files.file_roles import Role
@@ -79,11 +80,12 @@ def _head(character: Character) -> list[str]:
     nodes = f" on {character.nodes} node(s)" if character.nodes else ""
     logs = _source(character).removeprefix("dlio-hpc characterize ")
     version = f"Darshan {job.library}" if job.library else "an unknown Darshan"
+    duration = units.format_seconds(max(job.seconds, 0.0))
     lines = [
         characterization_page.banner_of(character).line,
         f"Derived by dlio-hpc {__version__} from {logs} ({version}).",
-        f"Program: {clean(job.program)}; {job.ranks} rank(s){nodes}, {units.format_seconds(max(job.seconds, 0.0))}.",
-        *(f"Note: {clean(note)}" for note in character.notes),
+        f"Program: {single_line(job.program)}; {job.ranks} rank(s){nodes}, {duration}.",
+        *(f"Note: {single_line(note)}" for note in character.notes),
         *(f"Forced despite: {reason}" for reason in character.derived.against),
         *left_out(character.derived.roles),
         "Comments: confidence in the value (high, medium, low; unknown: a default, not in the log), and evidence.",
@@ -91,12 +93,6 @@ def _head(character: Character) -> list[str]:
     return [
         part for line in lines for part in textwrap.wrap(line, _WIDTH, initial_indent="# ", subsequent_indent="#   ")
     ]
-
-
-def clean(line: str) -> str:
-    """Return the line with "?" in place of characters that would end the comment or that cannot be written."""
-    shown = line.encode("utf-8", "replace").decode()
-    return "".join(letter if letter.isprintable() else "?" for letter in shown)
 
 
 def left_out(files: list[Role]) -> list[str]:
@@ -111,7 +107,7 @@ def left_out(files: list[Role]) -> list[str]:
     for (name, why), members in sorted(groups.items()):
         read, written = (sum(getattr(role.file, part) for role in members) for part in ("bytes_read", "bytes_written"))
         moved = f"{units.format_size(read)} read, {units.format_size(written)} written"
-        lines.append(f"Left out: {len(members):,} file(s), {name} ({clean(why)}): {moved}.")
+        lines.append(f"Left out: {len(members):,} file(s), {name} ({single_line(why)}): {moved}.")
     return lines
 
 
@@ -135,7 +131,7 @@ def _commented(row: str, estimate: DerivedValue | None, column: int) -> list[str
         return [row]
     if len(row) > _WIDTH:
         return _long(row, estimate)
-    parts = textwrap.wrap(clean(str(estimate)), max(_WIDTH - column - 2, 40)) or [""]
+    parts = textwrap.wrap(single_line(str(estimate)), max(_WIDTH - column - 2, 40)) or [""]
     first = f"{row:<{column}}# {parts[0]}" if len(row) < column else f"{row}  # {parts[0]}"
     return [first, *(f"{'':<{column}}#   {part}" for part in parts[1:])]
 
@@ -144,7 +140,7 @@ def _long(row: str, estimate: DerivedValue) -> list[str]:
     """Return the lines of a value that is longer than a line: the comment comes first."""
     indent = " " * (len(row) - len(row.lstrip()))
     comment = textwrap.wrap(
-        clean(str(estimate)), _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}#   "
+        single_line(str(estimate)), _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}#   "
     )
     return [*comment, *textwrap.wrap(row.lstrip(), _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ")]
 
@@ -179,7 +175,7 @@ def _sides(character: Character) -> list[str]:
     for side in character.derived.sides:
         pairs = ", ".join(f"{key}: {_side_value(key, value)}" for key, value in side.keys.items())
         lines += textwrap.wrap(
-            clean(f"medium: {side.note}"), _WIDTH - 6, initial_indent="    # ", subsequent_indent="    #   "
+            single_line(f"medium: {side.note}"), _WIDTH - 6, initial_indent="    # ", subsequent_indent="    #   "
         )
         lines.append(f"{' ' * _INDENT * 2}- {{{pairs}}}")
     return lines

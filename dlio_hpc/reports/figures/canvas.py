@@ -14,6 +14,7 @@ from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from dlio_hpc.analysis.log.view import Floats, View
+from dlio_hpc.base.safe_text import single_line
 from dlio_hpc.base.units import format_size
 
 # The palette of Okabe and Ito, which colour-blind readers can distinguish.
@@ -104,7 +105,7 @@ def printable(text: str, most: int) -> str:
     """Replace unprintable characters, which XML may forbid, with U+FFFD. Cut the result to at most `most` characters,
     and return it.
     """
-    clean = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    clean = single_line(text, "\N{REPLACEMENT CHARACTER}")
     return clean if len(clean) <= most else clean[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 

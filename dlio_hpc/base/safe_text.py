@@ -1,0 +1,19 @@
+"""Text from the files of other people, made safe for a terminal, a YAML comment or a picture."""
+
+import re
+
+# Control characters, except for tab and line break: a terminal would obey them.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def printable(text: str) -> str:
+    """Return the text with each control character replaced by U+FFFD, the replacement character. Names in the files of
+    other people may contain escape sequences, which a terminal would obey.
+    """
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def single_line(text: str, replacement: str = "?") -> str:
+    """Return the text with `replacement` in place of characters that would end a line, or that cannot be written."""
+    shown = text.encode("utf-8", "replace").decode()
+    return "".join(letter if letter.isprintable() else replacement for letter in shown)
