@@ -560,3 +560,39 @@ def test_a_job_that_writes_and_reads_the_checkpoints_of_a_model(run: Run, tmp_pa
     assert "restored  2 checkpoints" in report
     assert "3 checkpoints reached storage (fsync)" in report
     assert not list((tmp_path / "data").glob("[!.]*")), "nothing of them is left"
+
+
+@pytest.mark.parametrize(("ranks", "distance", "reader", "writer"), [(3, 1, 0, 1), (3, 1, 2, 0), (5, 2, 4, 1)])
+def test_a_rank_reads_what_the_rank_at_its_distance_wrote(
+    tmp_path: Path, ranks: int, distance: int, reader: int, writer: int
+) -> None:
+    run, keys = _run(tmp_path, "checkpoint={by: all, reads: 1, keep: 1}")
+    names = [file.name for file in Checkpoints(run, keys, reader, ranks, distance)._part(writer, 1).files]
+    shown = Checkpoints(run, keys, reader, ranks, distance).paths(1)
+    assert [Path(path).name for path in shown] == [f"{name}.ckpt" for name in names]
+
+
+def test_checkpoints_in_the_background_take_turns(tmp_path: Path) -> None:
+    """Of seven checkpoints, the last three are kept: numbers 5, 6 and 7."""
+    checkpoints, folder = _checkpoints(tmp_path, 0, "checkpoint={files: [100], asynchronous: true, reads: 3, keep: 3}")
+    for _ in range(7):
+        checkpoints.begin()
+    checkpoints.finish()
+    assert checkpoints.restorable() == [5, 6, 7]
+    assert sorted(path.name.partition("-")[0] for path in folder.iterdir()) == [
+        "checkpoint000", "checkpoint001", "checkpoint002",
+    ]  # fmt: skip
+    checkpoints.close()
+
+
+def test_waiting_for_a_checkpoint_that_is_written_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """dlio-hpc made contents for 5 s, of which training waited 2 s."""
+    checkpoints, _ = _checkpoints(tmp_path)
+    pending: Any = SimpleNamespace(result=lambda: Saved(own_s=5.0))
+    checkpoints._pending = pending
+    times = iter([100.0, 102.0])
+    monkeypatch.setattr(clock, "now", lambda: next(times))
+    checkpoints.finish()
+    assert checkpoints.own_s == 2.0

@@ -174,6 +174,7 @@ def test_an_epoch_that_took_far_longer_than_the_others_is_named() -> None:
     assert disturbance_check.remarks(_result(1.0, 1.9, 1.1)) == []
     assert disturbance_check.remarks(_result(0.1, 0.9, 0.1)) == [], "less than a second longer"
     assert len(disturbance_check.remarks(_result(1.0, 5.0))) == 1
+    assert len(disturbance_check.remarks(_result(1.0, 28.0))) == 1, "of two epochs, the slow one"
     assert disturbance_check.remarks(_result(3.0, 1.0)) == [], "the first of two epochs opens files"
     assert disturbance_check.remarks(_result(9.0)) == []
     (text,) = disturbance_check.remarks(_result(0.9, 9.0, 10.0, 11.0))

@@ -1,9 +1,10 @@
 """Which tests execute each line of a module: everyday tests that run within the process of pytest, with coverage.py."""
 
+import ast
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.support.places import ROOT, TESTS
@@ -47,7 +48,21 @@ def _lines(module: Path, folder: Path) -> Lines:
         data.read()
         for line, contexts in data.contexts_by_lineno(os.fspath(module)).items():
             lines.setdefault(line, set()).update(map(_node, filter(None, contexts)))
-    return {line: sorted(tests - {""}) for line, tests in lines.items()}
+    tests = {line: sorted(names - {""}) for line, names in lines.items()}
+    everyone = sorted({name for names in tests.values() for name in names})
+    return tests | dict.fromkeys(_of_import(module), everyone)
+
+
+def _of_import(module: Path) -> Iterator[int]:
+    """Yield the lines that are executed when the module is imported: they matter to each test of the module."""
+    source = module.read_text()
+    inside = {
+        line
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, (ast.FunctionDef, ast.Lambda))
+        for line in range(node.lineno, (node.end_lineno or 0) + 1)
+    }
+    yield from (line for line in range(1, source.count("\n") + 1) if line not in inside)
 
 
 def _node(context: str) -> str:

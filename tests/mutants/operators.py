@@ -66,7 +66,9 @@ def _between(lines: list[bytes], begin: tuple[int, int], end: tuple[int, int]) -
 def _changeable(tree: ast.AST) -> Iterator[ast.expr | ast.stmt]:
     """Yield the expressions and statements that are executed: no annotations, and no text."""
     for name, value in ast.iter_fields(tree):
-        if name in ("annotation", "returns", "decorator_list"):
+        if name in ("annotation", "returns", "decorator_list") or (
+            name == "keywords" and isinstance(tree, ast.ClassDef)
+        ):
             continue
         for child in value if isinstance(value, list) else [value]:
             if not isinstance(child, ast.AST) or isinstance(child, ast.JoinedStr) or _is_type_checking(child):

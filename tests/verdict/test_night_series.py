@@ -141,3 +141,21 @@ def test_measurements_of_a_site_that_agree_know_more() -> None:
     assert variation.of_site([NightSpread(0.03, 20)])._replace(sd=0.03) == NightSpread(0.03, 10, "site")
     assert variation.of_site([NightSpread(0.03, 2)]) == ASSUMED
     assert variation.of_site([]) == ASSUMED
+
+
+def test_the_usual_variance_of_a_run_comes_from_jobs_of_two_runs_as_well() -> None:
+    """Three jobs of two runs: the median variance is far above their mean, which is then the usual one."""
+    jobs = [_job(0, 0.1, 0.1), _job(1, 0.1, 0.3), _job(2, 0.1, 0.1), _job(3, 0.2)]
+    assert night_series._usual(jobs) == pytest.approx(min(0.02 / 3, 0.0))
+    wide = [_job(0, 0.1, 0.2), _job(1, 0.1, 0.3), _job(2, 0.1, 0.5), _job(3, 0.2)]
+    assert night_series._usual(wide) == pytest.approx((0.005 + 0.02 + 0.08) / 3)
+    assert night_series._usual([_job(0, 0.1), _job(1, 0.7)]) == 0.0
+
+
+def test_a_night_without_a_weekday_near_it_differs_from_nothing() -> None:
+    values = np.array([0.5, 0.1, 0.2, 0.3])
+    differences, has_weekdays = night_series._from_weekdays(values, np.array([True] * 4))
+    assert not has_weekdays.any()
+    assert differences.tolist() == [0.0] * 4
+    alone, _ = night_series._from_weekdays(np.array([0.5, 0.1]), np.array([False, True]))
+    assert alone.tolist() == pytest.approx([0.0, -0.4])

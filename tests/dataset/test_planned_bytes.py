@@ -1,0 +1,20 @@
+"""Upper bounds on the bytes that a run may read, against bounds that are written out."""
+
+from dlio_hpc.config import workload
+from dlio_hpc.dataset import planned_bytes
+
+_RECORDS = ("dataset={format: tfrecord, files: 6, samples_per_file: 5, sample: {bytes: 4000}}",)
+_LIBRARY = (*_RECORDS, "reader.mode=framework", "reader.loader=tensorflow")
+
+
+def test_most_bytes_of_a_library_that_chooses_its_reads() -> None:
+    """Each sample has a frame of 16 bytes, 2 % are spare, and each process may read 1 MiB of anything."""
+    asked = workload.load("demo", (*_LIBRARY, "reader.shuffle.samples=false"))
+    assert planned_bytes.most(asked, 3, 120_000) == int(120_000 * 4016 / 4000 * 1.02) + 3 * (1 << 20)
+    chosen = workload.load("demo", _LIBRARY)
+    assert planned_bytes.most(chosen, 3, 120_000) == int(120_000 * 4016 / 4000 * 1.02), "dlio-hpc itself reads"
+
+
+def test_ranks_that_choose_their_reads_have_no_other_limit() -> None:
+    for keys in (_RECORDS, ("dataset.format=npz",), ("dataset.format=npz", "reader.mode=framework")):
+        assert planned_bytes.most(workload.load("demo", keys), 3, 120_000) is None
