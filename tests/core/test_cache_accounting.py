@@ -32,11 +32,12 @@ def _arrivals(monkeypatch: pytest.MonkeyPatch, rank: int, kind: str, counts: lis
 
 
 def test_the_first_rank_of_a_node_reports_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    io = iter([IO(0, 1000, 0), IO(0, 8000, 0)] if len(IO._fields) == 3 else [])
+    io = iter([IO(0, 0, 1000, 0), IO(0, 0, 8000, 0)])
     arrivals, asked = _arrivals(monkeypatch, 0, "lustre", [Traffic(10, 200, 3000), Traffic(15, 260, 3700)])
-    monkeypatch.setattr(cache_accounting, "process_io", lambda: next(io, None))
+    monkeypatch.setattr(cache_accounting, "process_io", lambda: next(io))
     arrivals.begin()
-    counts = arrivals.end(0)
+    counts = arrivals.end(300)
+    assert counts[cache_accounting.FETCHED] == 6700
     assert counts[cache_accounting.ASKED : cache_accounting.LOOKED] == (5.0, 60.0, 700.0)
     assert asked == [True]
 
@@ -63,7 +64,7 @@ def test_a_disk_needs_no_client_to_count(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("kind", "keys", "memory", "looks"),
     [
-        ("lustre", ("reader.drop_cache=false",), 1, False),
+        ("lustre", ("dataset.samples_per_file=1", "dataset.sample={bytes: 1 MiB}"), 1, False),
         ("lustre", (), 1 << 40, True),
         ("lustre", ("reader.direct=true",), 1 << 40, False),
         ("lustre", ("dataset.format=hdf5", "dataset.chunk=4KiB", "reader.mode=framework"), 1, True),

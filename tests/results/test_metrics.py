@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc.results.metrics import METRICS
+from dlio_hpc.results.metrics import METRICS, MetricName
 
 
 def _summary(safe_s: float | None, fsync_s: float) -> Any:
@@ -30,5 +30,11 @@ def test_rates_of_checkpoints_need_fsync(fsync_s: float, write: float | None, re
 
 def test_a_run_without_checkpoints_has_no_metrics_of_them() -> None:
     nothing: Any = SimpleNamespace(checkpoint=None, restored=None)
-    names = ("checkpoint_write_MBps", "checkpoint_read_MBps", "checkpoint_safe_s", "restore_s", "restore_gap_s")
+    names: tuple[MetricName, ...] = (
+        "checkpoint_write_MBps",
+        "checkpoint_read_MBps",
+        "checkpoint_safe_s",
+        "restore_s",
+        "restore_gap_s",
+    )
     assert [METRICS[name].value(nothing) for name in names] == [None] * 5
