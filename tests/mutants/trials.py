@@ -17,9 +17,9 @@ _PARTS = (
     "dlio_hpc", "tests", "templates", "site_profiles", "share", "docs", "setup.cfg", "README.md", "pyproject.toml",
 )  # fmt: skip
 # A mutant that takes longer is killed, too: a loop may not end.
-_PATIENCE_S = 90
+_PATIENCE_S = 240
 # Number of tests that are run at most, those nearest to the module first.
-_MOST_TESTS = 40
+_MOST_TESTS = 100
 
 
 @contextmanager

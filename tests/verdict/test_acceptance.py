@@ -851,6 +851,9 @@ def test_a_criterion_for_nothing_is_not_met() -> None:
     assert (judged.exit_code, check.outcome, check.group) == (1, "fail", "")
     assert check.asked == "AU >= 90 %"
     assert check.text == "this criterion applies to no measured run (workload unet3d*, nodes 64)"
+    assert check.title == check.criterion, "a criterion without a title has its name"
+    _, (titled,) = _judge(repeats("au", [0.95]), {"title": "Training", "workload": "unet3d*", "min_au": 0.9})
+    assert titled.title == "Training"
 
 
 def test_it_is_passed_over_only_where_the_file_says_so() -> None:

@@ -186,3 +186,13 @@ def test_the_third_spell_of_the_same_length_and_size_is_usual() -> None:
     assert first == 8
     assert second >= 7
     assert third <= 2
+
+
+def test_levels_of_one_night_each_show_no_variation() -> None:
+    """Only what is known beforehand remains."""
+    known = NightSpread(0.03, 8.0, "site")
+    alone = change_detection.spread_of(np.array([1.0, 2.0, 5.0]), np.array([0, 1, 2]), known)
+    assert (alone.sd, alone.df, alone.correlation) == (0.03, 8.0, 0.0)
+    pair = change_detection.spread_of(np.array([1.0, 1.2, 5.0]), np.array([0, 0, 1]), known)
+    assert pair.df == 9.0
+    assert pair.sd == pytest.approx(((8 * 0.03**2 + 2 * 0.1**2) / 9) ** 0.5)
