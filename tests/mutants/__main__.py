@@ -25,6 +25,12 @@ class Trial(NamedTuple):
     outcome: Outcome
 
     @property
+    def is_equivalent(self) -> bool:
+        name = self.module.relative_to(ROOT / "dlio_hpc").with_suffix("").as_posix()
+        line = self.module.read_text().splitlines()[self.mutant.line - 1].strip()
+        return (name, line, self.mutant.after) in EQUIVALENT
+
+    @property
     def text(self) -> str:
         name = self.module.relative_to(ROOT / "dlio_hpc")
         return f"{name}:{self.mutant.line} {self.mutant.operator}: {self.mutant.before} -> {self.mutant.after}"
@@ -74,7 +80,7 @@ def tried(mutants: Sequence[tuple[Path, Mutant]], lines: dict[Path, line_map.Lin
 
 def show(made: Sequence[Trial]) -> None:
     """Print the rate, the rate of each operator, and the survivors. Mutants that change nothing are left out."""
-    counted = [trial for trial in made if trial.text not in EQUIVALENT]
+    counted = [trial for trial in made if trial.outcome == "killed" or not trial.is_equivalent]
     killed = Counter(trial.mutant.operator for trial in counted if trial.outcome == "killed")
     whole = Counter(trial.mutant.operator for trial in counted)
     for trial in counted:

@@ -66,9 +66,7 @@ def _between(lines: list[bytes], begin: tuple[int, int], end: tuple[int, int]) -
 def _changeable(tree: ast.AST) -> Iterator[ast.expr | ast.stmt]:
     """Yield the expressions and statements that are executed: no annotations, and no text."""
     for name, value in ast.iter_fields(tree):
-        if name in ("annotation", "returns", "decorator_list") or (
-            name == "keywords" and isinstance(tree, ast.ClassDef)
-        ):
+        if name in ("annotation", "returns", "decorator_list") or _is_of_class(tree, name):
             continue
         for child in value if isinstance(value, list) else [value]:
             if not isinstance(child, ast.AST) or isinstance(child, ast.JoinedStr) or _is_type_checking(child):
@@ -76,6 +74,15 @@ def _changeable(tree: ast.AST) -> Iterator[ast.expr | ast.stmt]:
             if isinstance(child, (ast.expr, ast.stmt)):
                 yield child
             yield from _changeable(child)
+
+
+def _is_of_class(tree: ast.AST, name: str) -> bool:
+    """Return whether a field holds keywords of a class, such as frozen=True, or of zip: strict=True only finds bugs."""
+    return name == "keywords" and (isinstance(tree, ast.ClassDef) or _is_call_of(tree, "zip"))
+
+
+def _is_call_of(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
 
 
 def _is_type_checking(node: ast.AST) -> bool:

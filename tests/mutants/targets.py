@@ -11,5 +11,40 @@ TARGETS = (
     "verdict/settings_digest", "verdict/variation",
 )  # fmt: skip
 
-# Mutants that no test can kill because they change nothing, each with the reason.
-EQUIVALENT: dict[str, str] = {}
+_BOUNDARY = "a number computed from measurements is never exactly the limit"
+# Mutants that no test can kill because they change nothing that users see, each with the reason: module, the line of
+# its source, and the code in the mutant.
+EQUIVALENT: dict[tuple[str, str, str], str] = {
+    (
+        "analysis/disturbance_check",
+        "if is_fast or (epoch.wall_s > multiple * median and epoch.wall_s > median + _LONGER_S):",
+        "(epoch.wall_s >= multiple * median)",
+    ): _BOUNDARY,
+    ("analysis/study/scaling", "known = df if sd > NO_NOISE else 0", "(sd >= NO_NOISE)"): _BOUNDARY,
+    (
+        "analysis/study/file_system_pairs",
+        "is_known = all(group.df for group in groups) and sum(parts) > NO_NOISE**2",
+        "(sum(parts) >= NO_NOISE ** 2)",
+    ): _BOUNDARY,
+    (
+        "verdict/night_series",
+        "return difference if abs(difference) > _WEEKEND_DEVIATE * error * 1.2 else None",
+        "(abs(difference) >= _WEEKEND_DEVIATE * error * 1.2)",
+    ): _BOUNDARY,
+    ("analysis/study/file_system_pairs", "_DRAWS, _SEED = 20_000, 20_261_125", "(20001)"): "one random draw more",
+    (
+        "core/cache_accounting",
+        "samples = [order.samples(place, place + 1)[0] for place in places if first <= place < last]",
+        "(2)",
+    ): "of the samples, the first is used",
+    (
+        "core/checkpoint",
+        "keep, first = self._keys.keep, (number * self._ranks + rank) * 1024",
+        "(number * self._ranks - rank)",
+    ): "another order of numbers that are as unique",
+    (
+        "core/train",
+        "self._kept: deque[_Kept] = deque(maxlen=2)",
+        "(3)",
+    ): "one more end of an epoch is kept, and not used",
+}

@@ -5,7 +5,7 @@ import pytest
 from dlio_hpc.results import intervals
 from tests.mutants import __main__ as program
 from tests.mutants import operators, trials
-from tests.mutants.targets import TARGETS
+from tests.mutants.targets import EQUIVALENT, TARGETS
 from tests.support.places import ROOT
 
 _SOURCE = '''"""Text 1."""
@@ -52,6 +52,19 @@ def test_the_draw_depends_on_the_seed_alone() -> None:
     modules = [ROOT / "dlio_hpc" / f"{name}.py" for name in TARGETS]
     assert program.drawn(modules, 60, 1) == program.drawn(modules, 60, 1) != program.drawn(modules, 60, 2)
     assert len(program.drawn(modules, 61, 1)) == 61
+
+
+def test_a_mutant_that_changes_nothing_is_one_of_a_line() -> None:
+    for name, line, after in EQUIVALENT:
+        module = ROOT / "dlio_hpc" / f"{name}.py"
+        lines = module.read_text().splitlines()
+        (mutant,) = [
+            mutant
+            for mutant in operators.mutants(module.read_text())
+            if (lines[mutant.line - 1].strip(), mutant.after) == (line, after)
+        ]
+        assert program.Trial(module, mutant, "survived").is_equivalent
+        assert not program.Trial(module, mutant._replace(after="(0)"), "survived").is_equivalent
 
 
 @pytest.mark.job

@@ -281,7 +281,9 @@ def test_who_may_not_write_reads_all_the_same(folder: Path, monkeypatch: pytest.
     second.write_bytes(kept)
     before = (folder / rundir.HISTORY).read_bytes()
     monkeypatch.setattr(history_database, "is_writable", lambda folder: False)
-    assert [entry.job for entry in history.entries(folder)] == ["tune-1", "tune-2"]
+    assert [(entry.job, entry.fault, entry.exit_code) for entry in history.entries(folder)] == [
+        ("tune-1", None, 0), ("tune-2", None, 0),
+    ]  # fmt: skip
     assert (folder / rundir.HISTORY).read_bytes() == before
     (folder / rundir.HISTORY).unlink()
     assert [entry.job for entry in history.entries(folder)] == ["tune-1", "tune-2"]

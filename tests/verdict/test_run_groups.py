@@ -12,6 +12,7 @@ from dlio_hpc.config.dataset_keys import Existing, Scan
 from dlio_hpc.config.workload import load
 from dlio_hpc.verdict import (
     acceptance,
+    baseline_comparison,
     history_entry,
     performance_criteria,
     regression,
@@ -64,6 +65,19 @@ def test_a_night_of_several_jobs_has_the_name_of_the_first_that_measured() -> No
     assert together.job == "b"
     (failed,) = history_entry.together([first, structs.replace(first, job="z", ended="2026-11-21T10:30:00Z")])
     assert failed.job == "a"
+    idle = [structs.replace(entry([], name), study="s", night=1) for name in ("y", "x")]
+    (nothing,) = history_entry.together(idle)
+    assert (nothing.job, nothing.fault) == ("y", None)
+
+
+def test_what_only_an_earlier_night_of_a_study_measured_is_judged_as_well() -> None:
+    """The second of three nights measured with other settings."""
+    other = structs.replace(nights.KEY, settings="1" * 12)
+    study = [nights.entry(0, [100.0]), nights.entry(1, [50.0], key=other), nights.entry(2, [101.0])]
+    verdicts = baseline_comparison._study(study, study, [], baseline_comparison.Terms())
+    assert [(verdict.key, verdict.job) for verdict in verdicts] == [
+        (nights.KEY, study[2].job), (other, study[1].job),
+    ]  # fmt: skip
 
 
 def test_a_job_that_is_its_own_reference_differs_by_nothing() -> None:
