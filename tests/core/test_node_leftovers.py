@@ -67,7 +67,7 @@ def test_a_rank_marks_the_segments_that_it_maps(node: Node) -> None:
     mine, others = aged(node.shm / "mpich_shm_1_0"), aged(node.shm / "mpich_shm_2_0")
     unknown = aged(node.shm / "data")
     code = f"{MAP.replace('[1]', '[2]')}; {MAP.replace('m =', 'n =')}"
-    code += "; from dlio_hpc.core import leftovers; leftovers.mark(sys.argv[3]); n[0] = 1"
+    code += "; from dlio_hpc.core import node_leftovers; node_leftovers.mark(sys.argv[3]); n[0] = 1"
     with holding(code, mine, unknown, node.shm):
         pass
     modes = [path.stat().st_mode & 0o777 for path in (mine, others, unknown)]
@@ -192,7 +192,7 @@ def test_folders_that_nodes_may_share_are_left_alone(node: Node, monkeypatch: py
 def test_a_container_that_does_not_see_all_processes_removes_nothing(node: Node, option: str, stays: bool) -> None:
     """It may remove what lies in shared memory of its own."""
     path = aged(node.shm / "mpich_shm_1_0")
-    code = "import sys; from dlio_hpc.core import leftovers; leftovers.clear(sys.argv[1], [])"
+    code = "import sys; from dlio_hpc.core import node_leftovers; node_leftovers.clear(sys.argv[1], [])"
     unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", option]
     done = subprocess.run([*unshare, sys.executable, "-c", code, node.shm], capture_output=True, text=True, check=False)
     if done.returncode and "unshare" in done.stderr:
