@@ -19,11 +19,11 @@ from tests.conftest import BIN
 from tests.support.standins import darshanlog
 from tests.support.standins.darshanlog import Traced
 
-_TRACED = "openat,lseek,read,pread64,preadv,preadv2,write,pwrite64"
+_TRACED = "openat,close,lseek,read,pread64,preadv,preadv2,write,pwrite64"
 # Of those that say where in the file: which of their numbers does.
 _AT = {"pread64": -1, "preadv": -1, "preadv2": -2, "pwrite64": -1}
 # Time, name, descriptor and path of the file, other parameters, result, and the path of a file that was opened.
-_LINE = re.compile(r"^(\d+[.]\d+) (\w+)\((?:(\d+)<(/[^>]*)>, )?(.*)\) += (\d+)(?:<(/[^>]*)>)?$", re.MULTILINE)
+_LINE = re.compile(r"^(\d+[.]\d+) (\w+)\((?:(\d+)<(/[^>]*)>(?:, )?)?(.*)\) += (\d+)(?:<(/[^>]*)>)?$", re.MULTILINE)
 _NUMBER = re.compile(r"\d+")
 _SAMPLES = re.compile(r"\d{8}[.]\w+")
 
@@ -32,9 +32,12 @@ Rows = list[tuple[int, int, float, float]]
 
 
 class _Call(NamedTuple):
-    """A system call. parameters: those after the file. result: number of bytes, or the place in the file."""
+    """A system call. thread: name of its file of lines. parameters: those after the file. result: number of bytes, or
+    the place in the file.
+    """
 
     at: float
+    thread: str
     name: str
     descriptor: str
     path: str
@@ -48,7 +51,7 @@ def _calls(job: Path, processes: str) -> list[_Call]:
     for part in job.glob(f"trace.{processes}"):
         for at, name, number, path, parameters, result, opened in _LINE.findall(part.read_text(errors="replace")):
             of_file = (result, opened) if name == "openat" else (number, path)
-            calls.append(_Call(float(at), name, *of_file, parameters, int(result)))
+            calls.append(_Call(float(at), part.name, name, *of_file, parameters, int(result)))
     return sorted(calls, key=lambda call: call.at)
 
 
@@ -89,17 +92,27 @@ def opens(job: Path, ranks: int, folder: str) -> int:
     """Return how many times ranks opened a file of samples in `folder` and read it, in the run traced by core(). The
     accounting of the page cache also opens these files, and reads nothing.
     """
+    return sum(_opens(_calls(job, f"{rank}.*"), folder) for rank in range(ranks))
+
+
+def _opens(calls: list[_Call], folder: str) -> int:
+    """Return the number of opens of which something was read. A call of strace has the time at which it began: of two
+    threads that get the same descriptor one after the other, the second may have begun to open before the first has
+    read. A read thus belongs to the reading thread's own open, and else to the newest one.
+    """
     count = 0
-    for rank in range(ranks):
-        unread: Counter[tuple[str, str]] = Counter()
-        for call in _calls(job, f"{rank}.*"):
-            file = call.descriptor, call.path
-            if not call.path.startswith(folder) or not _SAMPLES.fullmatch(Path(call.path).name):
-                continue
-            if call.name == "openat":
-                unread[file] += 1
-            elif "read" in call.name and unread.pop(file, 0):
-                count += 1
+    unread: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for call in calls:
+        threads = unread[call.descriptor, call.path]
+        if not call.path.startswith(folder) or not _SAMPLES.fullmatch(Path(call.path).name):
+            continue
+        if call.name == "openat":
+            threads.append(call.thread)
+        elif "read" in call.name and threads:
+            threads.remove(call.thread if call.thread in threads else threads[-1])
+            count += 1
+        elif call.name == "close" and call.thread in threads:
+            threads.remove(call.thread)
     return count
 
 
@@ -128,7 +141,7 @@ def _traces(job: Path, rank: int) -> list[Traced]:
             stands[call.path] = 0
         elif call.name == "lseek":
             stands[call.path] = call.result
-        elif call.path.startswith(f"{job}/"):
+        elif call.name != "close" and call.path.startswith(f"{job}/"):
             if call.name in _AT:
                 offset = int(_NUMBER.findall(call.parameters)[_AT[call.name]])
             else:
