@@ -12,6 +12,8 @@ from dlio_hpc.base.serialization import refuse
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.format_facts import FORMATS
 
+LoaderName = Literal["native", "tensorflow", "pytorch"]
+
 # O_DIRECT needs offsets and lengths that are multiples of a block. This block size suffices on all file systems in use
 # (open(2)).
 BLOCK = 4096
@@ -39,7 +41,7 @@ class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
 class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     """Settings that control how each rank reads the dataset."""
 
-    loader: Literal["native", "tensorflow", "pytorch"] = "native"
+    loader: LoaderName = "native"
     """Library that delivers batches. native: threads of dlio-hpc; tensorflow: tf.data; pytorch: PyTorch's
     DataLoader.
     """

@@ -216,11 +216,14 @@ def _verbs() -> Iterator[tuple[str, click.Command]]:
 
 def test_each_verb_has_json_or_a_reason() -> None:
     verbs = dict(_verbs())
-    assert sorted(verbs) == sorted([*DOCUMENTS, *WITHOUT]), "list the verb in cli/json_documents.py"
+    listed = {*DOCUMENTS, *WITHOUT}
+    assert not verbs.keys() - listed, f"list in cli/json_documents.py: {sorted(verbs.keys() - listed)}"
+    assert not listed - verbs.keys(), f"no such verb, but in cli/json_documents.py: {sorted(listed - verbs.keys())}"
     with_json = {name for name, command in verbs.items() if any("--json" in param.opts for param in command.params)}
-    assert with_json == DOCUMENTS.keys(), "give the verb the option JSON of cli/verbs.py, or a reason in WITHOUT"
+    unlike = sorted(with_json ^ DOCUMENTS.keys())
+    assert not unlike, f"give the option JSON of cli/verbs.py and a row in DOCUMENTS, or a reason in WITHOUT: {unlike}"
     tested = {case[0] for case in _CASES} | {"baseline accept", "baseline retire", "mlperf-report"}
-    assert tested == DOCUMENTS.keys(), "add the verb to _CASES"
+    assert not DOCUMENTS.keys() ^ tested, f"add to _CASES: {sorted(DOCUMENTS.keys() ^ tested)}"
 
 
 @pytest.mark.parametrize("verb", DOCUMENTS)

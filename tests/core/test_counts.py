@@ -16,6 +16,7 @@ from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import site
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.config.format_facts import FORMATS
+from dlio_hpc.core.loaders.loader_choice import LOADERS
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.run_result import Result, Summary
@@ -94,7 +95,7 @@ _APART = {("tfrecord", "framework", "tensorflow"), ("parquet", "framework")}
 
 def _combinations() -> Iterator[tuple[str, ...]]:
     """Yield the keys of each format in each mode through each loader, as far as a workload may have them."""
-    for name, mode, loader in itertools.product(FORMATS, ("posix", "framework"), ("native", "pytorch", "tensorflow")):
+    for name, mode, loader in itertools.product(FORMATS, ("posix", "framework"), LOADERS):
         sample = () if name != "parquet" else _COLUMNS[1:]
         keys = (f"dataset.format={name}", f"reader.mode={mode}", f"reader.loader={loader}", *sample)
         if FORMATS[name].title == "no data" or {(name, mode), (name, mode, loader)} & _APART:

@@ -20,6 +20,7 @@ from dlio_hpc.config.workload import load
 from dlio_hpc.core import cache_accounting, clock, evaluation
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch
+from dlio_hpc.core.loaders.loader_choice import LOADERS
 from dlio_hpc.dataset import planned_bytes
 from dlio_hpc.dataset.sample_layout import Places
 from dlio_hpc.files import filesystem, storage_proofs
@@ -207,7 +208,7 @@ def test_passes_that_read_memory_are_named_in_the_first_sentence(run: Run, small
 
 
 @pytest.mark.job
-@pytest.mark.parametrize("loader", ["native", "pytorch", "tensorflow"])
+@pytest.mark.parametrize("loader", LOADERS)
 def test_passes_are_measured_apart(loader: str, run: Run, small: Path, tmp_path: Path) -> None:
     if loader != "native":
         pytest.importorskip({"pytorch": "torch"}.get(loader, loader))

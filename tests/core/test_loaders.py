@@ -30,12 +30,11 @@ from dlio_hpc.core.clock import now
 from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.content_check import Verification
-from dlio_hpc.core.formats import format_table
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders import pytorch_workers
 from dlio_hpc.core.loaders.loader import Batch, Loader
+from dlio_hpc.core.loaders.loader_choice import LOADERS, Inputs
 from dlio_hpc.core.loaders.memory import MemoryLoader
-from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.dataset import rank_shares
 from dlio_hpc.dataset.sample_layout import Places, SampleLayout
 from dlio_hpc.dataset.sample_order import Order
@@ -71,17 +70,8 @@ def _path(folder: Path, number: int) -> str:
     return str(folder / str(number))
 
 
-def _open(loader: str, made: Workload, folder: Path, steps: int) -> Loader:
-    paths = partial(_path, folder)
-    if loader == "tensorflow":
-        from dlio_hpc.core.loaders.tensorflow.tensorflow_loader import TensorFlowLoader
-
-        return TensorFlowLoader(made, paths, whole=True)
-    if loader == "pytorch":
-        from dlio_hpc.core.loaders.pytorch import PyTorchLoader
-
-        return PyTorchLoader(made, paths)
-    return NativeLoader(made, format_table.reader(made, paths, None), steps)
+def _open(made: Workload, folder: Path, steps: int) -> Loader:
+    return LOADERS[made.reader.loader](Inputs(made, partial(_path, folder), steps, whole=True))
 
 
 def _write(folder: Path, dataset: Dataset) -> None:
@@ -116,7 +106,7 @@ def _numbers(batches: Iterator[Batch], known: dict[bytes, int], sizes: dict[int,
     return by_batch
 
 
-def _epoch(loader: str, made: Workload, folder: Path, epoch: int = 0) -> list[list[list[int]]]:
+def _epoch(made: Workload, folder: Path, epoch: int = 0) -> list[list[list[int]]]:
     """Samples by rank and step."""
     known = _contents(made.dataset)
     places = SampleLayout(made.dataset).of(np.arange(made.dataset.samples, dtype=np.uint64))
@@ -125,7 +115,7 @@ def _epoch(loader: str, made: Workload, folder: Path, epoch: int = 0) -> list[li
     steps = rank_shares.steps_per_epoch(made, _RANKS)
     ranks = []
     for rank in range(_RANKS):
-        opened = _open(loader, made, folder, steps)
+        opened = _open(made, folder, steps)
         batches = opened.epoch(order, *rank_shares.positions(made, _RANKS, rank, 1), steps)
         ranks.append(_numbers(batches, known, sizes))
         opened.close()
@@ -146,7 +136,7 @@ def _expected(made: Workload, epoch: int = 0) -> list[list[list[int]]]:
 @pytest.mark.parametrize("shuffle", _SHUFFLES, ids=lambda s: f"files={s.files},samples={s.samples}")
 @pytest.mark.parametrize("layout", _LAYOUTS, ids=lambda layout: layout.get("file_access", "multi"))
 @pytest.mark.parametrize("way", _FORMATS, ids="-".join)
-@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+@pytest.mark.parametrize("loader", LOADERS)
 def test_each_sample_once_in_the_same_order(
     tmp_path: Path, loader: Any, way: tuple[Any, Any], layout: dict[str, Any], shuffle: Shuffle
 ) -> None:
@@ -155,14 +145,14 @@ def test_each_sample_once_in_the_same_order(
     keys = Reader(loader=loader, mode=mode, batch_size=4, read_threads=2, shuffle=shuffle)
     made = Workload("w", dataset, reader=keys)
     _write(tmp_path, dataset)
-    samples = _epoch(loader, made, tmp_path)
+    samples = _epoch(made, tmp_path)
     assert samples == _expected(made)
     assert sorted(number for rank in samples for batch in rank for number in batch) == list(range(35))
 
 
 @pytest.mark.parametrize("size", [5, 150, 700])
 @pytest.mark.parametrize(("kind", "mode"), [*_FORMATS, ("raw", "posix")])
-@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch", "memory"])
+@pytest.mark.parametrize("loader", [*LOADERS, "memory"])
 def test_resized_samples_are_cut_or_padded(tmp_path: Path, loader: Any, kind: Any, mode: Any, size: int) -> None:
     sample = Sample(shape=(9, 11), dtype="float32") if kind == "csv" else Sample(bytes=Size(400), stdev=Size(120))
     dataset = Dataset(kind, files=3, samples_per_file=4, sample=sample)
@@ -173,7 +163,7 @@ def test_resized_samples_are_cut_or_padded(tmp_path: Path, loader: Any, kind: An
     _write(tmp_path, dataset)
     batches: dict[Size | None, list[tuple[Places, Rows, int, int]]] = {}
     for workload in (made, smaller):
-        opened = _open(made.reader.loader, workload, tmp_path, 4)
+        opened = _open(workload, tmp_path, 4)
         if loader == "memory":
             opened = MemoryLoader(workload, opened, 4, 1)
         compare = Verification(workload, partial(_path, tmp_path))
@@ -195,7 +185,7 @@ def test_resized_samples_are_cut_or_padded(tmp_path: Path, loader: Any, kind: An
             assert not row[kept:].any()
 
 
-@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+@pytest.mark.parametrize("loader", LOADERS)
 @pytest.mark.parametrize("kind", ["npz", "tfrecord"])
 def test_samples_that_are_compared_whole_are_not_resized(tmp_path: Path, loader: Any, kind: Any) -> None:
     dataset = Dataset(kind, files=1, samples_per_file=4, sample=Sample(bytes=Size(400)))
@@ -203,7 +193,7 @@ def test_samples_that_are_compared_whole_are_not_resized(tmp_path: Path, loader:
     keys = Reader(loader=loader, mode=mode, batch_size=4, resize=Size(8), verify_content="all")
     made = Workload("w", dataset, reader=keys)
     _write(tmp_path, dataset)
-    opened, compare = _open(loader, made, tmp_path, 1), Verification(made, partial(_path, tmp_path))
+    opened, compare = _open(made, tmp_path, 1), Verification(made, partial(_path, tmp_path))
     compared = [compare(batch) for batch in opened.epoch(Order(dataset, made.reader, 0, ranks=1), 0, 4, 1)]
     opened.close()
     assert compared == [4]
@@ -217,7 +207,7 @@ def test_a_size_of_nothing_is_refused() -> None:
 @pytest.mark.parametrize("shuffle", _SHUFFLES, ids=lambda s: f"files={s.files},samples={s.samples}")
 @pytest.mark.parametrize(("kind", "per_file"), [("npz", 7), ("npz", 1), ("hdf5", 7), ("hdf5", 1)])
 @pytest.mark.parametrize("mode", _MODES)
-@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+@pytest.mark.parametrize("loader", LOADERS)
 def test_samples_of_several_arrays(
     tmp_path: Path, loader: Any, mode: Any, kind: Any, per_file: int, shuffle: Shuffle
 ) -> None:
@@ -226,7 +216,7 @@ def test_samples_of_several_arrays(
     keys = Reader(loader=loader, mode=mode, batch_size=4, read_threads=2, shuffle=shuffle)
     made = Workload("w", dataset, reader=keys)
     _write(tmp_path, dataset)
-    assert _epoch(loader, made, tmp_path) == _expected(made)
+    assert _epoch(made, tmp_path) == _expected(made)
 
 
 def test_several_arrays_are_read_from_interleaved_files(tmp_path: Path) -> None:
@@ -234,10 +224,10 @@ def test_several_arrays_are_read_from_interleaved_files(tmp_path: Path) -> None:
     for mode in ("posix", "framework"):
         made = Workload("w", dataset, reader=Reader(mode=mode, batch_size=4, interleave=2))
         _write(tmp_path, dataset)
-        assert _epoch("native", made, tmp_path) == _expected(made)
+        assert _epoch(made, tmp_path) == _expected(made)
 
 
-@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+@pytest.mark.parametrize("loader", LOADERS)
 @pytest.mark.parametrize(
     ("kind", "per_file"), [("tfrecord", 35), ("tfrecord", 7), ("tfrecord", 1), ("npz", 7), ("hdf5", 1)]
 )
@@ -246,7 +236,7 @@ def test_samples_of_different_sizes(tmp_path: Path, loader: Any, kind: Any, per_
     keys = Reader(loader=loader, mode="framework", batch_size=4, shuffle=Shuffle(files=True))
     made = Workload("w", dataset, reader=keys)
     _write(tmp_path, dataset)
-    assert _epoch(loader, made, tmp_path) == _expected(made)
+    assert _epoch(made, tmp_path) == _expected(made)
 
 
 @pytest.mark.parametrize("shuffle", [s for s in _SHUFFLES if not (s.files and s.samples)], ids=str)
@@ -264,7 +254,7 @@ def test_interleaved_files(
     )  # fmt: skip
     made = Workload("w", dataset, reader=keys)
     _write(tmp_path, dataset)
-    samples = _epoch(loader, made, tmp_path, 2)
+    samples = _epoch(made, tmp_path, 2)
     assert samples == _expected(made, 2)
     assert samples == _expected(structs.replace(made, reader=structs.replace(keys, interleave=4)), 2)
     shares = [{number // per_file for batch in rank for number in batch} for rank in samples]
@@ -272,7 +262,7 @@ def test_interleaved_files(
         assert sum(map(len, shares)) == files, "no two ranks read the same file"
 
 
-@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+@pytest.mark.parametrize("loader", LOADERS)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_null_format_goes_through_every_loader(loader: Any, threads: int) -> None:
     """The null format gives the same samples in the same steps as storage, with no bytes and no file."""
@@ -282,7 +272,7 @@ def test_the_null_format_goes_through_every_loader(loader: Any, threads: int) ->
     steps = rank_shares.steps_per_epoch(made, _RANKS)
     for rank in range(_RANKS):
         first, last = rank_shares.positions(made, _RANKS, rank, 1)
-        opened = _open(loader, made, Path("/nowhere"), steps)
+        opened = _open(made, Path("/nowhere"), steps)
         batches = list(opened.epoch(Order(dataset, keys, 0), first, last, steps))
         opened.close()
         assert [len(batch.rows) for batch in batches] == [4, 4, last - first - 8]
@@ -297,7 +287,7 @@ def test_files_stay_open_from_epoch_to_epoch(tmp_path: Path, format_: Any, mode:
     dataset = Dataset(format_, 3, 4, Sample(bytes=Size(100)))
     made = Workload("w", dataset, reader=Reader(mode=mode, prefetch=0, keep_open=keeps))
     _write(tmp_path, dataset)
-    opened = _open("native", made, tmp_path, 12)
+    opened = _open(made, tmp_path, 12)
     opens = [
         sum(batch.tally.opens for batch in opened.epoch(Order(dataset, made.reader, epoch), 0, 12, 12))
         for epoch in range(3)
@@ -315,7 +305,7 @@ def _descriptors(folder: Path) -> list[str]:
     return [path for path in paths if path.startswith(f"{folder}/")]
 
 
-@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+@pytest.mark.parametrize("loader", LOADERS)
 @pytest.mark.parametrize(
     "keys", [{"prefetch": 0}, {"prefetch": 3}, {"drop_last": True}, {"reorder_tasks": True}, {"shard": False}]
 )
@@ -323,7 +313,7 @@ def test_ahead_or_not_with_and_without_the_rest(tmp_path: Path, loader: Any, key
     dataset = Dataset("npz", 5, 7, Sample(bytes=Size(100)))
     made = Workload("w", dataset, reader=Reader(loader=loader, batch_size=4, **keys))
     _write(tmp_path, dataset)
-    samples = _epoch(loader, made, tmp_path)
+    samples = _epoch(made, tmp_path)
     assert samples == _expected(made)
     assert sum(len(batch) for rank in samples for batch in rank) == rank_shares.samples_per_epoch(made, _RANKS)
 
@@ -333,7 +323,7 @@ def test_pytorch_without_workers_reads_each_batch_into_the_same_aligned_memory(t
     keys = Reader(loader="pytorch", batch_size=4, prefetch=0, shuffle=Shuffle())
     made = Workload("w", dataset, reader=keys)
     _write(tmp_path, dataset)
-    known, opened = _contents(dataset), _open("pytorch", made, tmp_path, 3)
+    known, opened = _contents(dataset), _open(made, tmp_path, 3)
     numbers, addresses = [], set()
     for batch in opened.epoch(Order(dataset, keys, 0), 0, 10, 3):
         numbers += [known[row.tobytes()] for row in batch.rows]
@@ -353,7 +343,7 @@ def test_pytorch_without_memory_for_a_batch_says_so(tmp_path: Path, monkeypatch:
         raise MemoryError(f"{samples} x {width}")
 
     monkeypatch.setattr(buffers, "allocate", allocate)
-    opened = _open("pytorch", Workload("w", dataset, reader=keys), tmp_path, 2)
+    opened = _open(Workload("w", dataset, reader=keys), tmp_path, 2)
     with pytest.raises(InfrastructureError, match=r"no memory for a batch: 2 x 100; .*lower batch_size"):
         next(opened.epoch(Order(dataset, keys, 0), 0, 4, 2))
     opened.close()
@@ -366,7 +356,7 @@ def test_pytorch_workers_may_be_spawned(tmp_path: Path) -> None:
     )
     made = Workload("w", dataset, reader=keys)
     _write(tmp_path, dataset)
-    loader = _open("pytorch", made, tmp_path, 3)
+    loader = _open(made, tmp_path, 3)
     got = _numbers(loader.epoch(Order(dataset, keys, 0), 0, 35, 3), _contents(dataset), {0: 100})
     assert [number for batch in got for number in batch] == Order(dataset, keys, 0).samples(0, 35).tolist()
 
@@ -379,9 +369,9 @@ def test_reads_of_pytorchs_workers_reach_the_rank_on_its_own_clock(tmp_path: Pat
     tallies = []
     _write(tmp_path, dataset)
     of_pytorch = structs.replace(keys, loader="pytorch", multiprocessing_context=context)
-    for loader, reader in (("native", keys), ("pytorch", of_pytorch)):
+    for reader in (keys, of_pytorch):
         made = Workload("w", dataset, reader=reader)
-        opened = _open(loader, made, tmp_path, 9)
+        opened = _open(made, tmp_path, 9)
         total, begun = Tally(), now()
         for batch in opened.epoch(Order(dataset, keys, 0), 0, 35, 9):
             tally, arrived = batch.tally, now()
@@ -400,7 +390,7 @@ def test_workers_that_are_stopped_early_have_told_of_the_batches_in_use(tmp_path
     dataset = Dataset("npz", 5, 7, Sample(bytes=Size(100)))
     keys = Reader(loader="pytorch", batch_size=4, read_threads=2)
     _write(tmp_path, dataset)
-    opened = _open("pytorch", Workload("w", dataset, reader=keys), tmp_path, 9)
+    opened = _open(Workload("w", dataset, reader=keys), tmp_path, 9)
     batches: Any = opened.epoch(Order(dataset, keys, 0), 0, 35, 9)
     tallies = [next(batches).tally for _ in range(3)]
     assert len(multiprocessing.active_children()) == 2
@@ -416,7 +406,7 @@ def _through_workers(folder: Path, context: Any) -> Iterator[Batch]:
     dataset = Dataset("npz", 5, 7, Sample(bytes=Size(100)))
     keys = Reader(loader="pytorch", batch_size=4, read_threads=2, multiprocessing_context=context)
     _write(folder, dataset)
-    return _open("pytorch", Workload("w", dataset, reader=keys), folder, 9).epoch(Order(dataset, keys, 0), 0, 35, 9)
+    return _open(Workload("w", dataset, reader=keys), folder, 9).epoch(Order(dataset, keys, 0), 0, 35, 9)
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
@@ -479,14 +469,14 @@ def test_a_worker_that_is_killed_is_reported_wherever_the_rank_is(tmp_path: Path
         list(batches)
 
 
-@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+@pytest.mark.parametrize("loader", LOADERS)
 def test_memory_holds_what_was_read_once(tmp_path: Path, loader: Any) -> None:
     dataset = Dataset("npz", 5, 7, Sample(bytes=Size(100)))
     keys = Reader(loader=loader, batch_size=4, load="memory", shuffle=Shuffle(True, True, 1))
     made = Workload("w", dataset, reader=keys)
     _write(tmp_path, dataset)
     known = _contents(dataset)
-    kept = MemoryLoader(made, _open(loader, made, tmp_path, 4), 4, 1)
+    kept = MemoryLoader(made, _open(made, tmp_path, 4), 4, 1)
     epochs, read = [], []
     for epoch in range(3):
         batches = list(kept.epoch(Order(dataset, keys, epoch), 0, 13, 4))
@@ -501,7 +491,7 @@ def test_memory_holds_what_was_read_once(tmp_path: Path, loader: Any) -> None:
 
 def test_what_memory_does_not_hold_is_refused() -> None:
     made = Workload("w", Dataset("npz", 1 << 20, 1, Sample(bytes=Size(1 << 20))), reader=Reader(load="memory"))
-    loader = MemoryLoader(made, _open("native", made, Path("."), 1), 1 << 20, 4)
+    loader = MemoryLoader(made, _open(made, Path("."), 1), 1 << 20, 4)
     with pytest.raises(ConfigError, match=r"needs 4 TiB on a node, .* are free; use more nodes"):
         next(loader.epoch(Order(made.dataset, made.reader, 0), 0, 1 << 20, 1))
 
@@ -512,7 +502,7 @@ def _epoch_verified(verification: Verification, batches: Iterator[Batch]) -> Non
     verification.finish()
 
 
-@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+@pytest.mark.parametrize("loader", LOADERS)
 @pytest.mark.parametrize("way", _FORMATS, ids="-".join)
 def test_damage_ends_the_epoch_with_the_files_name(tmp_path: Path, loader: Any, way: tuple[Any, Any]) -> None:
     kind, mode = way
@@ -525,20 +515,20 @@ def test_damage_ends_the_epoch_with_the_files_name(tmp_path: Path, loader: Any, 
         Path(_path(tmp_path, 2)).unlink(missing_ok=True)
         if damaged is not None:
             Path(_path(tmp_path, 2)).write_bytes(damaged)
-        opened = _open(loader, made, tmp_path, 9)
+        opened = _open(made, tmp_path, 9)
         with pytest.raises(InvalidRun, match=f"{tmp_path}/2|no more records, but sample 14|. records where"):
             _epoch_verified(verification, opened.epoch(Order(dataset, made.reader, 0), 0, 35, 9))
         opened.close()
 
 
-@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+@pytest.mark.parametrize("loader", LOADERS)
 def test_preprocessing_takes_its_time_on_its_threads(tmp_path: Path, loader: Any) -> None:
     dataset = Dataset("npz", 4, 4, Sample(bytes=Size(100)))
     threads = 1 if loader == "pytorch" else 4
     keys = Reader(loader=loader, batch_size=8, preprocess_time=Seconds(0.02), preprocess_threads=threads)
     made = Workload("w", dataset, reader=keys)
     _write(tmp_path, dataset)
-    opened = _open(loader, made, tmp_path, 2)
+    opened = _open(made, tmp_path, 2)
     tallies = [batch.tally for batch in opened.epoch(Order(dataset, keys, 0), 0, 16, 2)]
     opened.close()
     assert sum(tally.preprocess_s for tally in tallies) >= 16 * 0.02
@@ -560,7 +550,7 @@ def test_native_preprocessing_is_shared_out_and_overlaps_reading(tmp_path: Path)
     _write(tmp_path, dataset)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "preprocess", note)
-        opened = _open("native", made, tmp_path, 2)
+        opened = _open(made, tmp_path, 2)
         batches = list(opened.epoch(Order(dataset, keys, 0), 0, 12, 2))
         opened.close()
     assert [batch.tally.preprocess_s for batch in batches] == [6, 6]
@@ -572,7 +562,7 @@ def test_threads_share_a_batch_where_nothing_is_read_ahead(tmp_path: Path) -> No
     keys = Reader(batch_size=8, read_threads=3, prefetch=0)
     made = Workload("w", dataset, reader=keys)
     _write(tmp_path, dataset)
-    opened = _open("native", made, tmp_path, 2)
+    opened = _open(made, tmp_path, 2)
     batches = opened.epoch(Order(dataset, keys, 0), 0, 16, 2)
     first = next(batches)
     assert first.tally.bytes_read == 800
@@ -609,7 +599,7 @@ def tell_requests(folder: Path) -> None:
     _write(folder, dataset)
     for size in (64 << 10, 1 << 20):
         keys = Reader(loader="tensorflow", mode="framework", batch_size=8, transfer_size=Size(size))
-        loader = _open("tensorflow", Workload("w", dataset, reader=keys), folder, 16)
+        loader = _open(Workload("w", dataset, reader=keys), folder, 16)
         tallies = [batch.tally for batch in loader.epoch(Order(dataset, keys, 0), 0, 128, 16)]
         read = sum(tally.bytes_read for tally in tallies)
         assert dataset.size <= read < dataset.size * 1.1
@@ -626,4 +616,4 @@ def test_a_loader_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch,
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, module, None)
             with pytest.raises(ConfigError, match=f"not installed; run pip install {package}"):
-                _open(loader, made, tmp_path, 1)
+                _open(made, tmp_path, 1)

@@ -25,6 +25,7 @@ from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.formats.parquet import layout, thrift
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch
+from dlio_hpc.core.loaders.loader_choice import LOADERS
 from dlio_hpc.dataset import planned_bytes
 from dlio_hpc.dataset.sample_layout import SampleLayout
 from dlio_hpc.plan import plan
@@ -346,7 +347,7 @@ def test_numbers_are_encoded_in_groups_of_seven_bits(number: int) -> None:
 
 
 @pytest.mark.parametrize("row_group", [1, 7, 10, None])
-@pytest.mark.parametrize("loader", ["native", "pytorch", "tensorflow"])
+@pytest.mark.parametrize("loader", LOADERS)
 def test_direct_access_requests_whole_blocks(row_group: int | None, loader: Any) -> None:
     """Sizes of columns are no multiples of a block: a request has the blocks at both ends."""
     dataset = _dataset(row_group=row_group)

@@ -25,6 +25,7 @@ from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Train, Workload
 from dlio_hpc.core.formats.format_table import FORMATS
+from dlio_hpc.core.loaders.loader_choice import LOADERS, Inputs
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.dataset import interleave, planned_bytes, rank_shares
 from dlio_hpc.dataset.sample_order import Order
@@ -77,12 +78,7 @@ def _epoch(folder: Path, made: Workload, ranks: int, number: int) -> None:
     paths = partial(_path, folder / str(made.dataset.files))
     samples = 0
     for rank in range(ranks):
-        if made.reader.loader == "tensorflow":
-            from dlio_hpc.core.loaders.tensorflow.tensorflow_loader import TensorFlowLoader
-
-            loader: Any = TensorFlowLoader(made, paths, whole=True)
-        else:
-            loader = NativeLoader(made, FORMATS["tfrecord"].reader(made, paths, None), steps)
+        loader = LOADERS[made.reader.loader](Inputs(made, paths, steps, whole=True))
         samples += sum(
             len(batch.rows) for batch in loader.epoch(order, *rank_shares.positions(made, ranks, rank, 1), steps)
         )
@@ -261,7 +257,7 @@ def test_threads_read_streams_of_their_own(tmp_path: Path) -> None:
 @given(
     files=st.integers(1, 40), per_file=st.integers(1, 12), ranks=st.integers(1, 12), threads=st.integers(1, 9),
     shuffle=st.sampled_from(_SHUFFLES[:3]), batch=st.integers(1, 9), drop_last=st.booleans(),
-    steps=st.none() | st.integers(1, 4), loader=st.sampled_from(("native", "tensorflow", "pytorch")),
+    steps=st.none() | st.integers(1, 4), loader=st.sampled_from(sorted(LOADERS)),
 )  # fmt: skip
 @settings(deadline=None)
 def test_ranks_share_files_and_every_sample_is_one_ranks(

@@ -21,10 +21,9 @@ from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content
 from dlio_hpc.core.content_check import Verification
-from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.loaders.loader import Loader
+from dlio_hpc.core.loaders.loader_choice import LOADERS, Inputs
 from dlio_hpc.core.loaders.memory import MemoryLoader
-from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.dataset import rank_shares
 from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.plan import run_plan, study, study_file
@@ -68,16 +67,7 @@ def _write(folder: Path, dataset: Dataset, bit: int | None = None) -> None:
 
 
 def _open(workload: Workload, folder: Path, steps: int) -> Loader:
-    paths = partial(_path, folder)
-    if workload.reader.loader == "tensorflow":
-        from dlio_hpc.core.loaders.tensorflow.tensorflow_loader import TensorFlowLoader
-
-        return TensorFlowLoader(workload, paths, whole=workload.reader.verify_content == "all")
-    if workload.reader.loader == "pytorch":
-        from dlio_hpc.core.loaders.pytorch import PyTorchLoader
-
-        return PyTorchLoader(workload, paths)
-    return NativeLoader(workload, FORMATS[workload.dataset.format].reader(workload, paths, None), steps)
+    return LOADERS[workload.reader.loader](Inputs(workload, partial(_path, folder), steps))
 
 
 def _compared(folder: Path, dataset: Dataset, **keys: Any) -> int:
@@ -115,7 +105,7 @@ def _named(value: Any) -> str:
     return f"{value.format} {value.compression}{arrays}" if isinstance(value, Dataset) else str(value)
 
 
-@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch", "memory"])
+@pytest.mark.parametrize("loader", [*LOADERS, "memory"])
 @pytest.mark.parametrize(("dataset", "mode"), _WAYS, ids=_named)
 def test_a_wrong_bit_of_any_sample_is_found(tmp_path: Path, dataset: Dataset, mode: str, loader: str) -> None:
     if loader == "tensorflow":

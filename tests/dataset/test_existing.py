@@ -17,14 +17,13 @@ from msgspec import structs
 
 from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
-from dlio_hpc.config.reader_keys import Shuffle
+from dlio_hpc.config.reader_keys import LoaderName, Shuffle
 from dlio_hpc.config.workload import Draft, Workload
 from dlio_hpc.core.content_check import Verification
-from dlio_hpc.core.formats import format_table
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, Loader
+from dlio_hpc.core.loaders.loader_choice import LOADERS, Inputs
 from dlio_hpc.core.loaders.memory import MemoryLoader
-from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.dataset import dataset_scan, existing_files, file_scans, fingerprints, rank_shares, sample_index
 from dlio_hpc.dataset.sample_layout import SampleLayout
 from dlio_hpc.dataset.sample_order import IrregularFiles, Order
@@ -55,19 +54,11 @@ def _path(data: Path, index: str, number: int) -> str:
     return os.path.join(data, sample_index.opened(index).name(number))
 
 
-def _open(loader: str, made: Workload, data: Path, steps: int) -> Loader:
+def _open(loader: LoaderName, made: Workload, data: Path, steps: int) -> Loader:
     assert made.dataset.scan is not None
     paths = partial(_path, data, made.dataset.scan.index)
-    if loader == "tensorflow":
-        from dlio_hpc.core.loaders.tensorflow.tensorflow_loader import TensorFlowLoader
-
-        return TensorFlowLoader(made, paths, whole=True)
-    if loader == "pytorch":
-        from dlio_hpc.core.loaders.pytorch import PyTorchLoader
-
-        return PyTorchLoader(made, paths)
-    native = NativeLoader(made, format_table.reader(made, paths, None), steps)
-    return MemoryLoader(made, native, steps, 1) if made.reader.load == "memory" else native
+    opened = LOADERS[loader](Inputs(made, paths, steps, whole=True))
+    return MemoryLoader(made, opened, steps, 1) if made.reader.load == "memory" else opened
 
 
 def _numbers(batches: Iterator[Batch], contents: list[bytes]) -> list[list[int]]:
@@ -80,7 +71,7 @@ def _numbers(batches: Iterator[Batch], contents: list[bytes]) -> list[list[int]]
     return numbers
 
 
-def _check_epochs(loader: str, made: Workload, data: Path, contents: list[bytes], epochs: int = 2) -> None:
+def _check_epochs(loader: LoaderName, made: Workload, data: Path, contents: list[bytes], epochs: int = 2) -> None:
     """Check that ranks read each sample once an epoch, in the order of the epoch."""
     steps = rank_shares.steps_per_epoch(made, _RANKS)
     loaders = [_open(loader, made, data, steps) for _ in range(_RANKS)]
@@ -103,9 +94,9 @@ def _check_epochs(loader: str, made: Workload, data: Path, contents: list[bytes]
 @pytest.mark.parametrize("shuffle", _SHUFFLES, ids=lambda s: f"files={s.files},samples={s.samples}")
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("mode", ["posix", "framework"])
-@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+@pytest.mark.parametrize("loader", LOADERS)
 def test_records_of_files_with_different_numbers(
-    tmp_path: Path, loader: str, mode: str, threads: int, shuffle: Shuffle
+    tmp_path: Path, loader: LoaderName, mode: str, threads: int, shuffle: Shuffle
 ) -> None:
     contents = existing.records(tmp_path / "data", existing.payloads())
     keys: dict[str, Any] = {
@@ -123,7 +114,7 @@ def test_records_of_files_with_different_numbers(
 
 @pytest.mark.parametrize("turn", [2, 3, 20])
 @pytest.mark.parametrize("loader", ["native", "tensorflow"])
-def test_files_in_turn(tmp_path: Path, loader: str, turn: int) -> None:
+def test_files_in_turn(tmp_path: Path, loader: LoaderName, turn: int) -> None:
     contents = existing.records(tmp_path / "data", existing.payloads())
     keys: dict[str, Any] = {"loader": loader, "batch_size": 3, "interleave": turn, "shuffle": {"files": True}}
     for mode in ("posix", "framework"):
@@ -132,8 +123,8 @@ def test_files_in_turn(tmp_path: Path, loader: str, turn: int) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(700, 700), (1, 900)])
-@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
-def test_records_of_files_with_equal_numbers(tmp_path: Path, loader: str, sizes: tuple[int, int]) -> None:
+@pytest.mark.parametrize("loader", LOADERS)
+def test_records_of_files_with_equal_numbers(tmp_path: Path, loader: LoaderName, sizes: tuple[int, int]) -> None:
     contents = existing.records(tmp_path / "data", existing.payloads((6,) * 5, sizes))
     keys: dict[str, Any] = {"loader": loader, "mode": "framework", "batch_size": 4, "shuffle": {"samples": True}}
     made = existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("tfrecord", "*", **keys))
@@ -144,8 +135,8 @@ def test_records_of_files_with_equal_numbers(tmp_path: Path, loader: str, sizes:
 
 @pytest.mark.parametrize("shuffle", [_SHUFFLES[0], _SHUFFLES[3]], ids=["in order", "shuffled"])
 @pytest.mark.parametrize("mode", ["posix", "framework"])
-@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
-def test_images(tmp_path: Path, loader: str, mode: str, shuffle: Shuffle) -> None:
+@pytest.mark.parametrize("loader", LOADERS)
+def test_images(tmp_path: Path, loader: LoaderName, mode: str, shuffle: Shuffle) -> None:
     contents = existing.images(tmp_path / "data")
     keys: dict[str, Any] = {
         "loader": loader,
@@ -223,8 +214,8 @@ def test_raw_files_with_samples_of_a_given_size(tmp_path: Path, mode: str) -> No
     ],
     ids=str,
 )
-@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
-def test_arrays(tmp_path: Path, loader: str, kind: str, keys: dict[str, Any], modes: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("loader", LOADERS)
+def test_arrays(tmp_path: Path, loader: LoaderName, kind: str, keys: dict[str, Any], modes: tuple[str, ...]) -> None:
     contents = existing.arrays(tmp_path / "data", kind, **keys)
     name = "images" if kind == "npz" else "train/images"
     for mode in modes:

@@ -1,13 +1,17 @@
 """Loaders, which deliver batches to the training loop."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from dlio_hpc.config.workload import Train
+from dlio_hpc.config.reader_keys import LoaderName
+from dlio_hpc.config.workload import Train, Workload
 from dlio_hpc.core import darshan_workers
+from dlio_hpc.core.darshan_workers import WorkerLogs
 from dlio_hpc.core.formats import format_table
+from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
@@ -19,6 +23,46 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 
+class Inputs(NamedTuple):
+    """What a loader is made of. paths: function that returns the path of the file with a given number. steps: steps of
+    an epoch. comm: communicator for collective access, or None. whole: whether the rows of a batch must hold whole
+    samples. worker_logs: Darshan's logs of worker processes, or None.
+    """
+
+    workload: Workload
+    paths: Paths
+    steps: int
+    comm: "Intracomm | None" = None
+    whole: bool = False
+    worker_logs: WorkerLogs | None = None
+
+
+def _native(inputs: Inputs) -> Loader:
+    reader = format_table.reader(inputs.workload, inputs.paths, inputs.comm)
+    return NativeLoader(inputs.workload, reader, inputs.steps)
+
+
+def _tensorflow(inputs: Inputs) -> Loader:
+    from dlio_hpc.core.loaders.tensorflow.tensorflow_loader import TensorFlowLoader
+
+    whole = inputs.whole or inputs.workload.reader.verify_content == "all"
+    return TensorFlowLoader(inputs.workload, inputs.paths, whole)
+
+
+def _pytorch(inputs: Inputs) -> Loader:
+    from dlio_hpc.core.loaders.pytorch import PyTorchLoader
+
+    return PyTorchLoader(inputs.workload, inputs.paths, inputs.worker_logs)
+
+
+# Frameworks are imported when a loader that needs them is made.
+LOADERS: dict[LoaderName, Callable[[Inputs], Loader]] = {
+    "native": _native,
+    "tensorflow": _tensorflow,
+    "pytorch": _pytorch,
+}
+
+
 def open_loader(comm: "Intracomm", run: Run, ranks_on_node: int, whole: bool = False) -> Loader:
     """Return the loader that the run's workload selects. whole: whether the rows of a batch must hold whole samples,
     even if their contents are not compared.
@@ -27,15 +71,8 @@ def open_loader(comm: "Intracomm", run: Run, ranks_on_node: int, whole: bool = F
     if workload.reader.load == "memory":
         return _in_memory(comm, run, ranks_on_node)
     paths = partial(dataset_folder.file_path, run.stored)
-    if workload.reader.loader == "tensorflow":
-        from dlio_hpc.core.loaders.tensorflow.tensorflow_loader import TensorFlowLoader
-
-        return TensorFlowLoader(workload, paths, whole or workload.reader.verify_content == "all")
-    if workload.reader.loader == "pytorch":
-        from dlio_hpc.core.loaders.pytorch import PyTorchLoader
-
-        return PyTorchLoader(workload, paths, darshan_workers.of_rank(comm.rank, workload) if run.darshan else None)
-    return NativeLoader(workload, format_table.reader(workload, paths, comm), run.steps_per_epoch)
+    logs = darshan_workers.of_rank(comm.rank, workload) if run.darshan else None
+    return LOADERS[workload.reader.loader](Inputs(workload, paths, run.steps_per_epoch, comm, whole, logs))
 
 
 def _in_memory(comm: "Intracomm", run: Run, ranks_on_node: int) -> Loader:
