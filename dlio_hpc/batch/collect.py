@@ -61,8 +61,11 @@ def collect(directory: Path) -> Collected:
 
 
 def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
+    faults = archive.faults(target) if target.exists() else []
+    if faults or not target.exists():
+        _refuse_altered(directory, f"{target} is damaged" if faults else f"{target} is missing")
     if target.exists():
-        if faults := archive.faults(target):
+        if faults:
             kept = _aside(target)
             notes.append(f"{target} is not an archive of this job, or damaged ({faults[0]}): it is kept as {kept}")
         elif archive.is_of(target, directory):
@@ -82,6 +85,17 @@ def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
         left_over.unlink()  # left by a collection that was killed
     notes += archive.create(directory, target)
     return Collected(target, True, notes)
+
+
+def _refuse_altered(directory: Path, why: str) -> None:
+    """Raise InvalidRun if results differ from those that were collected before. why: what is wrong with the archive
+    that had the originals.
+    """
+    if names := archive.altered(directory, archive.digests(directory), archive.recorded(directory)):
+        raise InvalidRun(
+            f"{directory / names[0]} was changed after the job was collected, and {why}; put the original back. To "
+            f"archive the files as they are, remove {directory / rundir.MANIFEST} and collect the job again"
+        )
 
 
 def _aside(target: Path) -> Path:

@@ -13,7 +13,7 @@ import re
 import stat
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -119,6 +119,33 @@ def listed(path: Path) -> dict[str, str]:
 def digests(directory: Path) -> dict[str, str]:
     """Return the SHA-256 of the files of a job that an archive of `directory` has, by name."""
     return {name: file.sha256 for name, file in _manifest(directory).files.items()}
+
+
+def recorded(directory: Path) -> dict[str, str]:
+    """Return the SHA-256 of the files of a job when it was archived, by name, from the manifest in its directory. The
+    result is empty if there is none. Raise InvalidRun if it cannot be read.
+    """
+    path = directory / rundir.MANIFEST
+    if not path.exists():
+        return {}
+    content = safe_folders.content(path, rundir.LARGEST_DOCUMENT)
+    manifest = serialization.decode(content, Manifest, str(path), InvalidRun)
+    return {name: file.sha256 for name, file in manifest.files.items()}
+
+
+def altered(directory: Path, current: Mapping[str, str], collected: Mapping[str, str]) -> list[str]:
+    """Return the names of JSON files of runs that differ from those that were collected, although the run did not run
+    again: no earlier attempt has the file that was collected. current, collected: SHA-256 of files, by name.
+    """
+    of_runs = [name for name in current if name.startswith(f"{rundir.RUNS}/") and name.endswith(".json")]
+    differing = [name for name in of_runs if name in collected and collected[name] != current[name]]
+    return [name for name in differing if collected[name] not in _earlier(directory, name)]
+
+
+def _earlier(directory: Path, name: str) -> set[str]:
+    """Return the SHA-256 of a file in each earlier attempt of a job."""
+    kept = rundir.matching(directory, f"{rundir.ATTEMPTS}/*/{name}")
+    return {hashlib.sha256(safe_folders.content(file, rundir.LARGEST_DOCUMENT)).hexdigest() for file in kept}
 
 
 def faults(path: Path) -> list[str]:

@@ -132,44 +132,47 @@ def load(path: Path, look: job_state.JobSnapshot | None = None) -> JobOutcome:
         outcome = _outcome(content | _spared(path, content), str(path))
         target = archive_folder(outcome.plan, path) / (outcome.job.job + archive.SUFFIX)
         outcome = outcome._replace(job=look.job, directory=path.resolve())
-        if not target.exists():
-            return outcome
-        return outcome._replace(archive=target, runs=_without_changes(outcome.runs, path, content, target))
+        outcome = outcome._replace(runs=_without_changes(outcome.runs, path, content, target))
+        return outcome._replace(archive=target) if target.exists() else outcome
     if not path.exists():
         raise job_record.unknown(path)
     return load_archive(path)
 
 
 def _without_changes(runs: list[RunOutcome], path: Path, content: dict[str, bytes], target: Path) -> list[RunOutcome]:
-    """Return the runs, with a fault for each whose files differ from those in the job's archive and that did not run
+    """Return the runs, with a fault for each whose files differ from those that were collected and that did not run
     again. path: directory of the job. content: files of the directory, by name. target: the archive.
     """
-    try:
-        listed = archive.listed(target)
-    except DlioError:  # `collect` and `archive verify` say what is wrong with it
-        return runs
-    of_runs = [name for name in content if name in listed and name.startswith(f"{rundir.RUNS}/")]
-    differing = [name for name in of_runs if listed[name] != _digest(content[name])]
-    changed = [name for name in differing if listed[name] not in _earlier(path, name)]
-    return [_with_change(run, changed) for run in runs]
+    collected, where = _collected(path, target)
+    of_runs = {name: _digest(file) for name, file in content.items() if name in collected}
+    changed = archive.altered(path, of_runs, collected)
+    return [_with_change(run, changed, where) for run in runs]
 
 
-def _earlier(path: Path, name: str) -> set[str]:
-    """Return the digests of a file in the earlier attempts of a job."""
-    kept = rundir.matching(path, f"{rundir.ATTEMPTS}/*/{name}")
-    return {_digest(safe_folders.content(file, rundir.LARGEST_DOCUMENT)) for file in kept}
+def _collected(path: Path, target: Path) -> tuple[dict[str, str], str]:
+    """Return the SHA-256 of the files of a job when it was collected, by name, from its archive or else from the
+    manifest in its directory, and words on the original files.
+    """
+    if target.exists():
+        try:
+            return archive.listed(target), "its archive has the original"
+        except DlioError:
+            return archive.recorded(path), f"{target}, which has the original, is damaged"
+    return archive.recorded(path), f"{target}, which had the original, is missing"
 
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _with_change(run: RunOutcome, changed: Sequence[str]) -> RunOutcome:
-    """Return a run with a fault for each of its files that was changed. changed: names of files of the job."""
+def _with_change(run: RunOutcome, changed: Sequence[str], where: str) -> RunOutcome:
+    """Return a run with a fault for each of its files that was changed. changed: names of files of the job. where:
+    words on the original files.
+    """
     names = [name for name in changed if name.startswith(f"{rundir.RUNS}/{run.name}/")]
     if run.result is None or not names:
         return run
-    faults = [f"{name} was changed after the job was collected; its archive has the original" for name in names]
+    faults = [f"{name} was changed after the job was collected; {where}" for name in names]
     return run._replace(result=structs.replace(run.result, faults=[*run.result.faults, *faults]))
 
 
@@ -508,7 +511,7 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
     if state in _INCOMPLETE:
         reason = _reason(outcome) if state == "lost" else ""
         return Incomplete(f"job {outcome.job.job} ended as {outcome.job.described()}; {_kept(outcome)}{reason}")
-    if state == "failed" and outcome.job.batch_id is None:
+    if state == "failed" and outcome.job.batch_id is None and outcome.exit_status is None:
         return ConfigError(f"job {outcome.job.job} was not accepted: {outcome.job.states[-1].text}")
     if (bug := _bug(outcome)) is not None:
         return bug

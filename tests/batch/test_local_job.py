@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import pytest
 
-from dlio_hpc.base.errors import InvalidRun
+from dlio_hpc.base.errors import InfrastructureError, InvalidRun
 from dlio_hpc.core import content
 from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.files import rundir
@@ -701,6 +701,22 @@ def test_what_was_left_out_is_said(run: Run, small: Path) -> None:
     assert "left out  6 samples per epoch (reader.drop_last)" in run("dlio-hpc", "report", job["archive"]).out
 
 
+def _hold_without_an_archive(run: Run, job: dict[str, Any]) -> None:
+    """Check that a result that was changed after collecting is refused if the archive is damaged or missing, too."""
+    directory, archive = job["directory"], Path(job["archive"])
+    content = archive.read_bytes()
+    for damaged, why in ((content[:2000], "is damaged"), (None, "is missing")):
+        archive.unlink()
+        if damaged is not None:
+            archive.write_bytes(damaged)
+        changed = run("dlio-hpc", "report", directory)
+        assert (changed.code, why in changed.out) == (InvalidRun.exit_code, True), changed.out
+        collected = run("dlio-hpc", "collect", directory)
+        assert (collected.code, why in collected.err) == (InvalidRun.exit_code, True), collected.err
+        assert archive.exists() == (damaged is not None), "the damaged archive is where it was"
+    archive.write_bytes(content)
+
+
 def test_a_result_that_was_changed_after_collecting_is_invalid(run: Run, small: Path) -> None:
     job = _submit(run, small)
     assert run("dlio-hpc", "report", job["directory"]).code == 0
@@ -711,9 +727,24 @@ def test_a_result_that_was_changed_after_collecting_is_invalid(run: Run, small: 
     assert changed.code == InvalidRun.exit_code
     assert "result.json was changed after the job was collected; its archive has the original" in changed.out
     assert run("dlio-hpc", "report", job["archive"]).code == 0
+    _hold_without_an_archive(run, job)
     result.write_bytes(sound)
     subprocess.run(["bash", Path(job["directory"]) / "job.sh"], capture_output=True, check=True)
     assert run("dlio-hpc", "report", job["directory"]).code == 0, "the job ran again"
+
+
+def test_a_job_whose_batch_id_was_not_recorded_was_accepted(run: Run, small: Path) -> None:
+    """A full disk can keep the batch id from being recorded; the script then fails as well."""
+    directory = Path(_submit(run, small)["directory"])
+    record = json.loads((directory / "job.json").read_bytes())
+    (directory / "job.json").write_text(json.dumps(record | {"batch_id": None, "states": record["states"][:1]}))
+    (directory / "exit_status").write_text("1\n")
+    for result in directory.glob("runs/*/result.json"):
+        result.unlink()
+    failed = run("dlio-hpc", "report", directory)
+    assert failed.code == InfrastructureError.exit_code, failed.out
+    assert "was not accepted" not in failed.out
+    assert "failed (exit status 1)" in failed.out
 
 
 def test_a_rerun_after_collecting_is_noticed(run: Run, small: Path) -> None:
