@@ -78,6 +78,9 @@ def new(name: str, to: Path | None, launch: bool, account: str | None, queue: st
     """Write a commented profile NAME for this machine: scheduler, queues, launcher, MPI, file systems."""
     from dlio_hpc.batch import new_site_profile
 
+    target = to or Path(f"{name}.yaml")
+    if str(to) != "-" and target.exists():
+        raise _exists(target)
     text = new_site_profile.profile(name)
     if launch:
         from dlio_hpc.batch import launch_trial
@@ -89,17 +92,20 @@ def new(name: str, to: Path | None, launch: bool, account: str | None, queue: st
         else:
             click.echo(text, nl=False)
         return
-    target = to or Path(f"{name}.yaml")
     try:
         with about(target), target.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise ConfigError(f"{target} already exists; give another name, or another file with --to") from None
+        raise _exists(target) from None
     if as_json:
         console.print_json(NewSiteDocument(name, str(target), text))
         return
     path = target if target.is_absolute() else f"./{target}"
     console.show(f"wrote {target}; review it, then run: dlio-hpc check -s {path} -d DIR")
+
+
+def _exists(target: Path) -> ConfigError:
+    return ConfigError(f"{target} already exists; give another name, or another file with --to")
 
 
 def _show_site(name: str, as_json: bool) -> None:

@@ -428,8 +428,15 @@ def test_a_job_without_an_exit_status_is_lost_and_names_its_messages(run: Run, s
 
 
 def test_a_profile_for_a_computer_without_a_batch_system(run: Run, small: Path, tmp_path: Path) -> None:
-    """Slurm's commands may be installed here; without a controller that answers, they do not count."""
-    alone = {"SLURM_CONF": "/nowhere", "PATH": f"{BIN}:/usr/bin:/bin"}
+    """Slurm's commands may be installed here; without a controller that answers, they do not count. The configuration
+    names a port of nobody: without a configuration, Slurm's commands wait for one for a minute.
+    """
+    settings = tmp_path / "slurm.conf"
+    settings.write_text(
+        "ClusterName=none\nSlurmctldHost=localhost(127.0.0.1)\nSlurmctldPort=1\nAuthType=auth/none\n"
+        "NodeName=n1\nPartitionName=p Nodes=n1\n"
+    )
+    alone = {"SLURM_CONF": str(settings), "PATH": f"{BIN}:/usr/bin:/bin"}
     assert run("dlio-hpc", "sites", "new", "laptop", **alone).code == 0
     text = (tmp_path / "laptop.yaml").read_text()
     assert "scheduler: local" in text

@@ -420,9 +420,7 @@ def test_sweeps_make_requests_of_the_sizes_asked_for(on_slurm: Run, small: Path)
         ("npz", "reader.transfer_size=4000,12000", {4000: 3, 12000: 1}),
         ("hdf5", "dataset.chunk=4000,12000", {4000: 3, 12000: 1}),
     ):
-        done = on_slurm(
-            "dlio-submit", small, *_STUDY, "-S", f"dataset.format={kind}", "-N", 2, "-P", sweep, "--repeat", 2, "--wait"
-        )
+        done = on_slurm("dlio-submit", small, *_STUDY, "-S", f"dataset.format={kind}", "-N", 2, "-P", sweep, "--wait")
         assert done.code == 0, done.err
         (job,) = done.json["jobs"]
         assert [entry["kind"] for entry in job["runs"]].count("generate") == (1 if kind == "npz" else 2)
@@ -516,7 +514,7 @@ def test_a_study_with_a_job_that_writes_its_datasets_first(on_slurm: Run, small:
 def _kill_submitter(slurm: Cluster, small: Path, cwd: Path) -> Path:
     command: list[str | Path] = [BIN / "dlio-submit", small, "-s", "slurm", "-d", "data", "-t", "5m", "--wait"]
     submitter = subprocess.Popen(
-        [*command, "-N", "2", "-S", "compute.time=1s", "-S", "train.epochs=25"],
+        [*command, "-N", "2", "-S", "compute.time=1s", "-S", "train.epochs=12"],
         cwd=cwd, env=os.environ | slurm.environment,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
     )  # fmt: skip

@@ -19,12 +19,13 @@ from tests.conftest import BIN
 from tests.support.standins import darshanlog
 from tests.support.standins.darshanlog import Traced
 
-_TRACED = "openat,close,lseek,read,pread64,preadv,preadv2,write,pwrite64"
+_TRACED = "openat,close,lseek,read,pread64,preadv,preadv2,write,pwrite64,fadvise64"
 # Of those that say where in the file: which of their numbers does.
 _AT = {"pread64": -1, "preadv": -1, "preadv2": -2, "pwrite64": -1}
 # Time, name, descriptor and path of the file, other parameters, result, and the path of a file that was opened.
 _LINE = re.compile(r"^(\d+[.]\d+) (\w+)\((?:(\d+)<(/[^>]*)>(?:, )?)?(.*)\) += (\d+)(?:<(/[^>]*)>)?$", re.MULTILINE)
 _NUMBER = re.compile(r"\d+")
+_OF_ACCOUNTING = re.compile("O_NONBLOCK|O_PATH")
 _SAMPLES = re.compile(r"\d{8}[.]\w+")
 
 # Rows of offset, length, start, end.
@@ -89,31 +90,17 @@ def requests(job: Path, ranks: int, folder: str) -> list[int]:
 
 
 def opens(job: Path, ranks: int, folder: str) -> int:
-    """Return how many times ranks opened a file of samples in `folder` and read it, in the run traced by core(). The
-    accounting of the page cache also opens these files, and reads nothing.
-    """
+    """Return how many times ranks opened a file of samples in `folder` to read it, in the run traced by core()."""
     return sum(_opens(_calls(job, f"{rank}.*"), folder) for rank in range(ranks))
 
 
 def _opens(calls: list[_Call], folder: str) -> int:
-    """Return the number of opens of which something was read. A call of strace has the time at which it began: of two
-    threads that get the same descriptor one after the other, the second may have begun to open before the first has
-    read. A read thus belongs to the reading thread's own open, and else to the newest one.
+    """Return the number of opens of files of samples, without those of the accounting of the page cache, which read
+    nothing: these have O_NONBLOCK or O_PATH, or are followed by posix_fadvise().
     """
-    count = 0
-    unread: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for call in calls:
-        threads = unread[call.descriptor, call.path]
-        if not call.path.startswith(folder) or not _SAMPLES.fullmatch(Path(call.path).name):
-            continue
-        if call.name == "openat":
-            threads.append(call.thread)
-        elif "read" in call.name and threads:
-            threads.remove(call.thread if call.thread in threads else threads[-1])
-            count += 1
-        elif call.name == "close" and call.thread in threads:
-            threads.remove(call.thread)
-    return count
+    of_samples = [call for call in calls if call.path.startswith(folder) and _SAMPLES.fullmatch(Path(call.path).name)]
+    to_read = [call for call in of_samples if call.name == "openat" and not _OF_ACCOUNTING.search(call.parameters)]
+    return len(to_read) - sum(call.name == "fadvise64" for call in of_samples)
 
 
 def writes(job: Path, ranks: int, folder: str) -> dict[str, list[int]]:
@@ -141,7 +128,7 @@ def _traces(job: Path, rank: int) -> list[Traced]:
             stands[call.path] = 0
         elif call.name == "lseek":
             stands[call.path] = call.result
-        elif call.name != "close" and call.path.startswith(f"{job}/"):
+        elif call.name not in ("close", "fadvise64") and call.path.startswith(f"{job}/"):
             if call.name in _AT:
                 offset = int(_NUMBER.findall(call.parameters)[_AT[call.name]])
             else:
