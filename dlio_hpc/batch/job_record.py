@@ -14,7 +14,7 @@ from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, name_hint, unreadable
 from dlio_hpc.batch.schedulers.scheduler import ENDED, JobRef, State
 from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
-from dlio_hpc.config.site import SchedulerName
+from dlio_hpc.config.scheduler_facts import SchedulerName
 from dlio_hpc.files import rundir, safe_folders
 from dlio_hpc.plan import night_chain
 from dlio_hpc.plan.plan import Plan

@@ -20,6 +20,7 @@ from dlio_hpc.batch.job_state import refresh
 from dlio_hpc.batch.schedulers import common, local
 from dlio_hpc.batch.schedulers.scheduler import After
 from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
+from dlio_hpc.config import scheduler_facts
 from dlio_hpc.darshan import setup
 from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.plan import notes, packages, site_limits
@@ -136,9 +137,11 @@ def parents(directories: Sequence[Path], plan: Plan) -> tuple[str, ...]:
                 f"--after {record.job}: it is on cluster {record.cluster or 'of this node'}; both must be "
                 f"on one cluster (-J --clusters={record.cluster or 'NAME'})"
             )
-        if not record.ended and record.scheduler == "cobalt" and job_record.load_plan(directory).is_link:
+        facts = scheduler_facts.SCHEDULERS[record.scheduler]
+        if not record.ended and not facts.knows_success and job_record.load_plan(directory).is_link:
             raise ConfigError(
-                f"--after {record.job}: Cobalt cannot tell whether a job of a study succeeds; wait until it has ended"
+                f"--after {record.job}: {facts.title} cannot tell whether a job of a study succeeds; wait until it has "
+                "ended"
             )
         if not record.ended:
             ids.append(record.batch_id)

@@ -14,9 +14,9 @@ from dlio_hpc.base import serialization, units
 from dlio_hpc.config import shipped
 from dlio_hpc.config.container import Container
 from dlio_hpc.config.lustre_layout import Layout
+from dlio_hpc.config.scheduler_facts import SchedulerName
 
 Positive = Annotated[int, Meta(ge=1)]
-SchedulerName = Literal["local", "slurm", "pbs", "cobalt", "flux"]
 # Prefix of the names under which a local job keeps the variables of a job around it, so that no launcher finds them.
 SURROUNDING = "DLIO_HPC_SURROUNDING_"
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from dlio_hpc import __version__
 from dlio_hpc.base import serialization
 from dlio_hpc.base.redaction import SECRETS
-from dlio_hpc.config.site import SURROUNDING, SchedulerName
+from dlio_hpc.config.scheduler_facts import SchedulerName
+from dlio_hpc.config.site import SURROUNDING
 from dlio_hpc.core import procfs
 from dlio_hpc.core.merge import Host
 from dlio_hpc.files import filesystem, rundir

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, name_hint
+from dlio_hpc.config.scheduler_facts import SCHEDULERS
 from dlio_hpc.config.site import Queue, Site, depth
 from dlio_hpc.plan import cost
 from dlio_hpc.plan.cost import JobCost
@@ -106,13 +107,12 @@ def _budget(plan: Plan) -> Iterator[ConfigError]:
 
 
 def _begins(plan: Plan) -> Iterator[ConfigError]:
-    """Yield an error if the batch system cannot start a job at a given time. The options of Cobalt's qsub (1.0.33) have
-    no begin time.
-    """
-    if plan.begins and plan.site.scheduler == "cobalt":
+    """Yield an error if the batch system cannot start a job at a given time."""
+    facts = SCHEDULERS[plan.site.scheduler]
+    if plan.begins and not facts.has_begin_time:
         yield ConfigError(
-            f"--nights: Cobalt, the batch system of site {plan.site.name}, has no option for the begin time of a job; "
-            "submit the study once a night from cron, and look at the nights with dlio-hpc history"
+            f"--nights: {facts.title}, the batch system of site {plan.site.name}, has no option for the begin time of "
+            "a job; submit the study once a night from cron, and look at the nights with dlio-hpc history"
         )
 
 

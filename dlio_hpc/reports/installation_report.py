@@ -15,7 +15,8 @@ from dlio_hpc import __version__
 from dlio_hpc.base import command, redaction, units
 from dlio_hpc.base.errors import DlioError
 from dlio_hpc.config import defaults, shipped, site
-from dlio_hpc.config.site import SchedulerName, Site
+from dlio_hpc.config.scheduler_facts import SCHEDULERS
+from dlio_hpc.config.site import Site
 from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.records import job_outcome
 
@@ -26,11 +27,6 @@ _PACKAGES = (
     "click", "google-crc32c", "h5py", "jinja2", "msgspec", "numpy", "pyyaml", "rich", "zstandard", "mpi4py", "mpich",
     "matplotlib", "pandas", "pyarrow", "tensorflow", "tensorflow-cpu", "torch", "keras", "darshan",
 )  # fmt: skip
-# Commands whose versions tell that of the batch system.
-_VERSION_COMMANDS: dict[SchedulerName, tuple[str, ...]] = {
-    "local": (), "slurm": ("sbatch", "--version"), "pbs": ("qsub", "--version"), "cobalt": ("qsub", "--version"),
-    "flux": ("flux", "--version"),
-}  # fmt: skip
 _VARIABLES = ("DLIO_HPC_", "DARSHAN_", "LD_PRELOAD", "MPICH_", "OMPI_", "PYTHONPATH", "SLURM_CONF", "VIRTUAL_ENV")
 # Seconds to wait for a command that tells its version, and numbers of jobs and bug reports that are shown.
 _PATIENCE_S, _JOBS, _BUGS = 10, 5, 3
@@ -89,7 +85,7 @@ def _site(name: str | None) -> Facts:
     used, profile = _profile(name)
     path = shipped.find(shipped.SITES, used)
     facts = [("profile", used), ("file", str(path)), ("scheduler", profile.scheduler)]
-    if question := _VERSION_COMMANDS[profile.scheduler]:
+    if question := SCHEDULERS[profile.scheduler].version:
         facts.append(("batch system", _answer(*question)))
     return [
         *facts,

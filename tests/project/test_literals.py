@@ -5,10 +5,12 @@ import importlib
 import pkgutil
 import typing
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
 import dlio_hpc
+from dlio_hpc.batch import container, surrounding_job
 from dlio_hpc.batch.schedulers.scheduler import ENDED
 from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.config import shipped, site
@@ -97,14 +99,17 @@ def _tables() -> Iterator[_Table]:
 def test_every_table_has_an_entry_for_every_value_of_its_literal() -> None:
     literals = _literals()
     assert frozenset({"posix", "framework"}) in literals
-    partial: dict[tuple[str, str], str] = {}
+    lacking, partial = [], {}
     for table in _tables():
         fitting = [values for values in literals if table.keys <= values]
         if not fitting or table.keys in fitting:
             continue
         missing = sorted(min(fitting, key=len) - table.keys)
-        assert table.place in _PARTIAL, f"{table.module}:{table.line} has no entry for {missing}"
-        partial[table.place] = _PARTIAL[table.place]
+        if table.place in _PARTIAL:
+            partial[table.place] = _PARTIAL[table.place]
+        else:
+            lacking.append(f"{table.module}:{table.line} has no entry for {missing}")
+    assert not lacking, "\n".join(lacking)
     assert partial == _PARTIAL, "what is listed is there"
 
 
@@ -115,11 +120,23 @@ def test_tables_that_leave_values_out_are_never_asked_for_those() -> None:
 
 
 def test_each_batch_system_is_in_every_place_that_needs_it() -> None:
-    """Each place that CONTRIBUTING lists has all batch systems; the test above checks the table of schedulers."""
+    """Each place that CONTRIBUTING lists has all batch systems; the test above checks tables by their names."""
     profiles = {site.load(name).scheduler for name in shipped.names(shipped.SITES)}
+    marks = {mark for surrounding in surrounding_job._SURROUNDINGS for mark in surrounding.marks}
+    lacking = []
     for name, scheduler in SCHEDULERS.items():
-        assert (shipped.root() / "templates" / f"{name}.sh.j2").is_file(), f"templates/{name}.sh.j2"
-        assert name in profiles, f"no shipped profile has scheduler {name}"
-        if scheduler.is_queue:
-            assert scheduler.job_variable, f"{name}: the variable that it sets in its jobs"
-            assert scheduler.job_variable.startswith(environment._VARIABLES), "environment.json would lack it"
+        variable = scheduler.job_variable
+        places = {
+            f"templates/{name}.sh.j2": (shipped.root() / "templates" / f"{name}.sh.j2").is_file(),
+            "a profile in site_profiles/": name in profiles,
+            "the variable that it sets in its jobs, in its Scheduler": bool(variable),
+            f"the variable begins with {name.upper()}_, or environment.json lacks it": variable.startswith(
+                environment._VARIABLES
+            ),
+            "a row in batch/surrounding_job.py with the variable": variable in marks,
+            "a pattern in batch/container.py for the variable": any(
+                fnmatchcase(variable, pattern) for pattern in container._PASSED
+            ),
+        }
+        lacking += [f"{name}: {place}" for place, is_there in places.items() if scheduler.is_queue and not is_there]
+    assert not lacking, "\n".join(lacking)

@@ -29,7 +29,15 @@ from dlio_hpc.reports import acceptance_page, html_page, terminal, verdict_banne
 from dlio_hpc.reports.figures import acceptance_plots
 from dlio_hpc.results import run_result
 from dlio_hpc.results.run_result import Epoch
-from dlio_hpc.verdict import acceptance, criteria_file, history, history_entry, junit, night_intervals
+from dlio_hpc.verdict import (
+    acceptance,
+    criteria_file,
+    history,
+    history_entry,
+    junit,
+    night_intervals,
+    procedure_criteria,
+)
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.criteria_file import Criteria, Criterion
 from dlio_hpc.verdict.criterion_result import Check, evidence_lines
@@ -700,6 +708,57 @@ def test_changed_keys_decide_the_division(changes: tuple[str, ...], verdict: str
         if "because of" in reason:
             assert check.outcome == "fail"
             assert check.text.startswith("the division closed does not let these keys change, shipped / measured: ")
+
+
+def _unet3d(*changes: str) -> Entry:
+    work = plan.resolved(workload.load("unet3d_h100", changes))
+    key = structs.replace(KEY, workload=work.name)
+    return entry([run(key=key)], workloads={key.settings: json.loads(serialization.encode(work))})
+
+
+def _on(ranks_per_node: int) -> Entry:
+    return repeats("au", [0.95], key=structs.replace(KEY, ranks_per_node=ranks_per_node))
+
+
+_THREE = repeats("au", [0.95] * 3)
+_WARMED = entry([run(0, 0.0, 60.0, kind="warmup", run="00-warmup"), run(1, 61.0)])
+_DIVISIONS = criteria_file.load("mlperf_storage_v2").criteria["division"].divisions
+# Value of each rule, a job that meets it, and one that does not.
+OUTCOMES: dict[str, tuple[object, Entry, Entry]] = {
+    "min_steps": (500, repeats("au", [0.95], steps=500), repeats("au", [0.95], steps=499)),
+    "min_dataset_over_memory": (
+        5,
+        repeats("au", [0.95], storage=storage(dataset=5000, memory=1000)),
+        repeats("au", [0.95], storage=storage(dataset=4999, memory=1000)),
+    ),
+    "min_checkpoint_over_memory": (
+        3, _llama(31, storage=storage(1.0, 1, 2**40)), _llama(29, storage=storage(1.0, 1, 2**40)),
+    ),
+    "rank_memory": (Size(14_100_000_000), _llama(), _checkpoint_job("llama3_70b", 1, 8)),
+    "model_ranks": (True, _checkpoint_job("llama3_8b", 1, 8), _checkpoint_job("llama3_8b", 1, 4)),
+    "min_ranks_per_node": (5, _on(5), _on(4)),
+    "max_prefetch": (2, _unet3d("reader.prefetch=2", "reader.read_threads=1"), _unet3d("reader.prefetch=9")),
+    "warmups": (1, _WARMED, _THREE),
+    "measured_runs": (3, _THREE, repeats("au", [0.95] * 4)),
+    "min_measured_runs": (3, repeats("au", [0.95] * 4), repeats("au", [0.95] * 2)),
+    "gaps": (
+        "shorter than a run", entry([run(1, 0.0, 60.0), run(2, 61.0)]), entry([run(1, 0.0, 60.0), run(2, 3661.0)]),
+    ),
+    "separate_results_fs": (
+        True,
+        structs.replace(_THREE, results_on="ext4 /home"),
+        structs.replace(_THREE, results_on="lustre /scratch"),
+    ),
+    "unmodified": (["compute.time"], _unet3d("dataset.files=7"), _unet3d("compute.time=0.01")),
+    "divisions": (_DIVISIONS, _unet3d(), _unet3d("reader.batch_size=2")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", procedure_criteria.RULES)
+def test_each_rule_is_met_by_one_job_and_missed_by_another(key: str) -> None:
+    assert key in OUTCOMES, f"add to OUTCOMES a job that meets {key}, and one that does not"
+    value, meets, misses = OUTCOMES[key]
+    assert [_one(job, {key: value}).outcome for job in (meets, misses)] == ["pass", "fail"]
 
 
 @pytest.mark.parametrize(("name", "key", "value", "is_allowed"), [

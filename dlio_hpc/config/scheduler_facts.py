@@ -1,0 +1,27 @@
+"""What is known of each batch system: one row, from which checks of plans and reports follow."""
+
+from typing import Literal, NamedTuple
+
+SchedulerName = Literal["local", "slurm", "pbs", "cobalt", "flux"]
+
+
+class SchedulerFacts(NamedTuple):
+    """Facts about a batch system. title: name in a sentence. version: command line that prints its version; empty if
+    there is none. has_begin_time: whether a job can have a time before which it does not start. knows_success: whether
+    a job can wait for the success of a job that waits for others itself.
+    """
+
+    title: str
+    version: tuple[str, ...]
+    has_begin_time: bool = False
+    knows_success: bool = False
+
+
+SCHEDULERS: dict[SchedulerName, SchedulerFacts] = {
+    "local": SchedulerFacts("no batch system", (), has_begin_time=True, knows_success=True),
+    "slurm": SchedulerFacts("Slurm", ("sbatch", "--version"), has_begin_time=True, knows_success=True),
+    "pbs": SchedulerFacts("PBS", ("qsub", "--version"), has_begin_time=True, knows_success=True),
+    # The options of its qsub (1.0.33) have no begin time.
+    "cobalt": SchedulerFacts("Cobalt", ("qsub", "--version")),
+    "flux": SchedulerFacts("Flux", ("flux", "--version"), has_begin_time=True, knows_success=True),
+}
