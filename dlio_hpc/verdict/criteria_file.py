@@ -185,7 +185,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
                 yield f"{name.replace('_', ' ')} {' or '.join(map(str, _listed(wanted)))}"
 
 
-# Metrics that can be limited, by the YAML key of the limit. The YAML key is min_ or max_, followed by the metric's name
+# Metrics that can be limited, by the YAML key of the limit: min_ and the metric's name, or max_ and the metric's name
 # without a final "_s".
 METRIC_LIMITS: dict[str, MetricName] = {
     key: name

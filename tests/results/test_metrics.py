@@ -1,4 +1,4 @@
-"""Metrics that some runs do not have."""
+"""Values of metrics, and metrics that some runs do not have."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,6 +6,30 @@ from typing import Any
 import pytest
 
 from dlio_hpc.results.metrics import METRICS, MetricName
+
+# Value of each metric of a run whose fields are all different.
+VALUES: dict[MetricName, float] = {
+    "samples_per_s": 1.0, "read_MBps": 2.0, "au": 0.3, "au_mlperf": 0.4, "wall_s": 5.0, "io_time_s": 6.0,
+    "wait_p99_s": 7.0, "read_p99_s": 8.0, "slowest_rank_ratio": 9.0, "checkpoint_write_MBps": 10.0,
+    "checkpoint_read_MBps": 11.0, "checkpoint_safe_s": 12.0, "restore_s": 13.0, "restore_gap_s": 14.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_each_metric_is_the_figure_that_it_names(name: MetricName) -> None:
+    assert name in VALUES, f"add the value of {name} to VALUES, and to the run what it is computed from"
+    seconds = SimpleNamespace(min=90.0, mean=91.0, p50=92.0, p90=93.0, max=94.0)
+    run: Any = SimpleNamespace(
+        samples_per_s=1.0, read_MBps=2.0, au=0.3, au_mlperf=0.4, wall_s=5.0, io_time_s=6.0,
+        wait_s=SimpleNamespace(**vars(seconds), p99=7.0), read_latency_s=SimpleNamespace(**vars(seconds), p99=8.0),
+        slowest_rank=SimpleNamespace(ratio=9.0, rank=95),
+        checkpoint=SimpleNamespace(
+            write_MBps=10.0, read_MBps=96.0, fsync_s=seconds, safe_s=SimpleNamespace(p50=12.0, max=97.0)
+        ),
+        restored=SimpleNamespace(read_MBps=11.0, slowest_s=SimpleNamespace(p50=13.0, max=98.0), gap_s=14.0),
+        opens=99, requests=100, steps=101, bytes_read=102,
+    )  # fmt: skip
+    assert METRICS[name].value(run) == VALUES[name]
 
 
 def _summary(safe_s: float | None, fsync_s: float) -> Any:

@@ -39,7 +39,7 @@ from dlio_hpc.verdict import (
     procedure_criteria,
 )
 from dlio_hpc.verdict.acceptance import Acceptance
-from dlio_hpc.verdict.criteria_file import Criteria, Criterion
+from dlio_hpc.verdict.criteria_file import METRIC_LIMITS, Criteria, Criterion
 from dlio_hpc.verdict.criterion_result import Check, evidence_lines
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
 from dlio_hpc.verdict.validity_criteria import Absent
@@ -61,6 +61,9 @@ LIMITED = [
     ("max_slowest_rank_ratio", "slowest_rank_ratio", 0.0015),
     ("max_read_p99", "read_p99_s", 1e-5),
     ("max_wait_p99", "wait_p99_s", 1e-5),
+    ("max_checkpoint_safe", "checkpoint_safe_s", 1e-3),
+    ("max_restore", "restore_s", 1e-3),
+    ("max_restore_gap", "restore_gap_s", 1e-3),
 ]
 
 
@@ -82,6 +85,11 @@ def _one(entries: Entry | Sequence[Entry], asked: dict[str, Any], **rest: Any) -
 
 
 # One criterion, both ways
+
+
+def test_each_limit_of_a_metric_is_judged_both_ways() -> None:
+    lacking = {key: name for key, name in METRIC_LIMITS.items() if key not in {row[0] for row in LIMITED}}
+    assert not lacking, f"add a row to LIMITED: {lacking}"
 
 
 @pytest.mark.parametrize(("key", "figure", "scale"), LIMITED)
