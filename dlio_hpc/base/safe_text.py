@@ -2,13 +2,14 @@
 
 import re
 
-# Control characters, except for tab and line break: a terminal would obey them.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Control characters, except for tab and line break: a terminal would obey them. Marks of direction (UAX 9) make the
+# rest of a line look like another text.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
-    """Return the text with each control character replaced by U+FFFD, the replacement character. Names in the files of
-    other people may contain escape sequences, which a terminal would obey.
+    """Return the text with each control character and mark of direction replaced by U+FFFD, the replacement character.
+    Names in the files of other people may contain escape sequences, which a terminal would obey.
     """
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 

@@ -1,6 +1,7 @@
 """Conversion of YAML and JSON documents to frozen structs. Errors name the file, the key and the invalid value."""
 
 import functools
+import math
 import re
 import reprlib
 import types
@@ -339,6 +340,13 @@ def _loader() -> Any:
                 keys.add(key.value)
             return super().construct_mapping(node, deep)
 
+        def construct_number(self, node: Any) -> float:
+            value = float(node.value)
+            if math.isinf(value):
+                raise _key_error()(None, None, f"{node.value} is too large for a number", node.start_mark)
+            return value
+
+    YamlLoader.add_constructor("tag:yaml.org,2002:float", YamlLoader.construct_number)
     for tag, pattern, first in (
         ("null", r"null|~|", "n~"),
         ("bool", r"true|false", "tf"),

@@ -189,11 +189,17 @@ def _attempt(program: str, arguments: list[str], action: Callable[[], object]) -
         return _complain(program, known)
 
 
+# Settings of matplotlib that end the command if their values are wrong. Pictures need no backend and have no date.
+_OF_MATPLOTLIB = ("MPLBACKEND", "SOURCE_DATE_EPOCH")
+
+
 def _called(program: str, arguments: list[str]) -> object:
     import click
 
     from dlio_hpc.cli.verbs import cli
 
+    for name in _OF_MATPLOTLIB:
+        os.environ.pop(name, None)
     if program != "dlio-submit":
         return cli.main(arguments, prog_name=program, standalone_mode=False)
     command = cli.get_command(click.Context(cli), "submit")

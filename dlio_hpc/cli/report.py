@@ -78,7 +78,7 @@ def _report_jobs(jobs: list[Path], outcomes: list[job_outcome.JobOutcome], outpu
         _print_csv(outcomes, examined)
     outputs.present(lambda: _job_page(outcomes, examined))
     outputs.write_trace([run for runs in examined for run in runs.values()])
-    return console.exit_code(job_outcome.fault(outcome) for outcome in outcomes)
+    return console.exit_code(job_outcome.fault(outcome) or job_outcome.unfinished(outcome) for outcome in outcomes)
 
 
 def _job_page(outcomes: list[job_outcome.JobOutcome], examined: "Sequence[dict[str, Examined]]") -> "Page":

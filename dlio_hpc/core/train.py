@@ -121,7 +121,7 @@ def train(
         with around:
             begun = meter.read()
             for epoch in range(workload.train.epochs):
-                order = Order(workload.dataset, workload.reader, epoch, comm.rank, comm.size)
+                order, started = Order(workload.dataset, workload.reader, epoch, comm.rank, comm.size), clock.now()
                 if drop_cache:
                     drop_cache(order, first, last)
                     clock.barrier(comm)  # ranks of a node drop files for each other
@@ -129,6 +129,8 @@ def train(
                 before = meter.read()
                 arrivals.begin()
                 clock.barrier(comm)  # no rank reads before the node's counters have been read
+                if epoch:  # the wall time begins after the preparation of the first epoch
+                    loop.record.prepared(clock.now() - started)
                 stopped = loop.epoch(epoch, loader.epoch(order, first, last, run.steps_per_epoch))
                 loop.finish_verification(epoch)
                 loop.record.arrived(arrivals.end(apart.taken() + loop.record.other_processes_fetched()))
@@ -306,6 +308,10 @@ class Recorder:
         verified = self._verified_of[epoch]
         verified[0] += verify_s
         verified[1] += compared
+
+    def prepared(self, seconds: float) -> None:
+        """Record the seconds between two epochs in which dlio-hpc dropped the page cache and read counters."""
+        self._bookkeeping_s += seconds
 
     def checkpoint(self, epoch: int, pause_s: float, own_s: float, saved: "Saved | Future[Saved]") -> None:
         """Record a checkpoint. own_s: seconds in addition to the pause that the loop spent on it."""

@@ -390,6 +390,13 @@ def fault(outcome: JobOutcome) -> DlioError | None:
     return _recorded_fault(outcome) or _ended_fault(outcome) or _unrecorded_fault(outcome)
 
 
+def unfinished(outcome: JobOutcome) -> Incomplete | None:
+    """Return an error if the job has not ended. Return None if it has ended."""
+    if outcome.job.ended:
+        return None
+    return Incomplete(f"job {outcome.job.job} is {outcome.job.described()}; its measurements are not complete")
+
+
 def _recorded_fault(outcome: JobOutcome) -> DlioError | None:
     """Return the first fault that the job's own files record. Return None if they record no fault."""
     for layout in outcome.layouts:

@@ -317,9 +317,10 @@ class Summary(Struct, frozen=True):
     cut_short: str | None = None
     """What is not complete because the job's time ran out, such as "4 of 10 checkpoints read"; null: nothing."""
     overhead_s: float | None = None
-    """Time that dlio-hpc itself takes, as the mean over ranks: bookkeeping after each step, the contents of checkpoints
-    (own_s of the checkpoints) and, if the native loader reads in posix mode, the part of wait_s in which no file is
-    read, opened or closed; null: not measured.
+    """Time that dlio-hpc itself takes, as the mean over ranks: bookkeeping after each step, between epochs the drop of
+    the page cache and the accounting of what it holds, the contents of checkpoints (own_s of the checkpoints) and, if
+    the native loader reads in posix mode, the part of wait_s in which no file is read, opened or closed; null: not
+    measured.
     """
     interruptions: list[Interruption] = []
     """Times in which ranks were stopped or computed far longer than asked, the longest first; 20 at most."""

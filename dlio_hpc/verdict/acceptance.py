@@ -143,14 +143,12 @@ def judge(
     entries = sorted(entries, key=lambda entry: (entry.created, entry.job))
     groups = grouped(entries)
     checks = [*validity_criteria.good(entries, absent), *_unexpected_workloads(criteria, groups)]
-    by_group = {group.label: list(_of_group(criteria, group, groups, prior)) for group in groups}
-    checks += _unmeasured(
-        criteria, [check for of_group in by_group.values() for check in of_group], [group.key for group in groups]
-    )
-    for group in groups:
+    by_group = [list(_of_group(criteria, group, groups, prior)) for group in groups]
+    checks += _unmeasured(criteria, [check for own in by_group for check in own], [group.key for group in groups])
+    for group, own in zip(groups, by_group, strict=True):
         storage = validity_criteria.of_storage(group, criteria.cached_above)
         checks.append(storage)
-        checks += by_group[group.label] if storage.outcome == "pass" else map(_as_cached, by_group[group.label])
+        checks += own if storage.outcome == "pass" else map(_as_cached, own)
     seconds = {group.label: sum(ran.run.metrics.get("wall_s", 0.0) for ran in group.runs) for group in groups}
     studies = dict.fromkeys(entry.study for entry in entries)
     return Acceptance(criteria, tuple(studies), tuple(checks), seconds)
@@ -214,8 +212,10 @@ def _in_words(name: str, key: str, criterion: Criterion) -> str:
 
 
 def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
-    """Return the good measured runs, grouped by measurement key, dataset and title of the study's point. The groups are
-    in the order of the entries. If the same repeat was run more than once, only its first good run counts.
+    """Return the good measured runs, grouped by measurement key, dataset and title of the study's point. The only point
+    of a study without swept keys has the name of the workload as its title, and belongs to the same group as a job
+    without a study. The groups are in the order of the entries. If the same repeat was run more than once, only its
+    first good run counts.
     """
     by_key: dict[tuple[Key, str, str], list[Ran]] = {}
     taken = set()
@@ -225,7 +225,8 @@ def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
             identity = (entry.study, run.unit, run.key)  # another version of dlio-hpc belongs to another group
             if run.is_good and identity not in taken:
                 taken.add(identity)
-                by_key.setdefault((run.key, run.data, run.title), []).append(Ran.of(entry, run, night))
+                title = "" if run.title == run.key.workload else run.title
+                by_key.setdefault((run.key, run.data, title), []).append(Ran.of(entry, run, night))
     labels = _labels(list(by_key))
     return [
         CriterionGroup(label, key, data, tuple(_ordered(runs)), tuple(_ordered([*runs, *_warmups(nights, key, data)])))
@@ -252,7 +253,7 @@ def _labels(groups: Sequence[tuple[Key, str, str]]) -> list[str]:
     system, layout and dataset are appended. If labels are still equal, the digest of the measurement key is appended
     too.
     """
-    short = [key.title if title in ("", key.workload) else f"{title}: {key.title}" for key, _, title in groups]
+    short = [key.title if not title else f"{title}: {key.title}" for key, _, title in groups]
     detailed = [
         label if short.count(label) == 1 else f"{label}, {key.place}, layout {key.layout}, {data}"
         for label, (key, data, _) in zip(short, groups, strict=True)

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct, structs
 
 from dlio_hpc.analysis.storage_check import LIMIT
 from dlio_hpc.base import serialization, units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.plan import sweep
@@ -235,6 +236,8 @@ def load(name: str) -> Criteria:
     """
     path = shipped.find(shipped.CRITERIA, name)
     file = shipped.read(shipped.CRITERIA, path, Criteria)
+    if not file.criteria:
+        raise ConfigError(f"{path}: criteria: there is none, so that any job would be accepted; give at least one")
     counted = {key: _counted(criterion, f"{path}: criteria.{key}") for key, criterion in file.criteria.items()}
     return structs.replace(file, criteria=counted)
 

@@ -138,8 +138,8 @@ class Entry(Struct, frozen=True):
 
     @property
     def is_invalid(self) -> bool:
-        """Whether the job as a whole is invalid although none of its runs has a fault, for example because the dataset
-        changed while the job ran.
+        """Whether the job as a whole is invalid although none of its runs has a fault, for example because a layout is
+        not the requested one.
         """
         return self.exit_code == InvalidRun.exit_code and all(run.fault is None for run in self.measurements)
 

@@ -93,8 +93,15 @@ def _prefetch(rule: Rule) -> Check:
 
 
 def _warmups(rule: Rule) -> Check:
-    kinds = [ran.run.kind for ran in rule.group.sequence]  # in order of time
-    return _count(rule, kinds.count("warmup") if kinds[:1] == ["warmup"] else 0, "--warmup")
+    """Compare the warm-up runs of the first job, and of each other job that has some, with the criterion. Warm-up runs
+    of a job count if it begins with one.
+    """
+    by_job: dict[str, list[str]] = {}
+    for ran in rule.group.sequence:  # in order of time
+        by_job.setdefault(ran.job, []).append(ran.run.kind)
+    first, *others = (kinds.count("warmup") if kinds[0] == "warmup" else 0 for kinds in by_job.values())
+    differing = {first, *filter(None, others)} - {rule.value}
+    return _count(rule, min(differing, default=rule.value), "--warmup")
 
 
 def _measured_runs(rule: Rule) -> Check:

@@ -82,6 +82,7 @@ def test_a_file_that_is_no_workload(tmp_path: Path) -> None:
         ("", r"found null \(empty\); use a mapping with keys such as name"),
         ("- 1", r"found the list \[1\]; use a mapping with keys such as name"),
         ("name: a\nname: b\n", "line 2: key 'name' is given twice"),
+        ("name: a\ncompute: {time: 1e400}\n", "line 2: 1e400 is too large for a number"),
         ("name: a", "key 'dataset' is missing"),
         ("name: [", "not valid YAML"),
     ):

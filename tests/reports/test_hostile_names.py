@@ -46,6 +46,7 @@ def test_messages_have_no_control_characters() -> None:
         shortened(_ESCAPE) == "a\N{REPLACEMENT CHARACTER}]0;owned\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}[2J"
         "\N{REPLACEMENT CHARACTER}c"
     )
+    assert printable("a\u202eb\u2066c") == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c"
     assert printable("two\nlines\tand a tab, é, 漢") == "two\nlines\tand a tab, é, 漢"
 
 

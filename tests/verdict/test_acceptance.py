@@ -718,6 +718,26 @@ def test_changed_keys_decide_the_division(changes: tuple[str, ...], verdict: str
             assert check.text.startswith("the division closed does not let these keys change, shipped / measured: ")
 
 
+def test_a_job_and_a_study_with_one_point_are_one_group() -> None:
+    """Its only point has the workload's name as its title; their checks replaced each other."""
+    slow, fast = repeats("samples_per_s", [100.0] * 3), repeats("samples_per_s", [300.0] * 3, title=KEY.workload)
+    fast = structs.replace(fast, job="job-2", study="study-2")
+    for jobs in ([slow, fast], [fast, slow]):
+        judged, (check,) = _judge(jobs, {"min_samples_per_s": 200, "all_runs": True})
+        assert (check.outcome, judged.exit_code) == ("fail", 1)
+        assert {item.job for item in check.evidence} == {"job-1", "job-2"}
+
+
+def test_each_job_has_its_warm_up() -> None:
+    warmed = [run(0, 0.0, 60.0, kind="warmup", run="00-warmup"), run(1, 61.0)]
+    first = entry(warmed)
+    second = structs.replace(entry(warmed), job="job-2", study="study-2")
+    twice = structs.replace(entry([warmed[0], *warmed]), job="job-2", study="study-2")
+    assert _one([first, second], {"warmups": 1}).outcome == "pass"
+    check = _one([first, twice], {"warmups": 1})
+    assert (check.outcome, check.text) == ("fail", "there are 2")
+
+
 def _unet3d(*changes: str) -> Entry:
     work = plan.resolved(workload.load("unet3d_h100", changes))
     key = structs.replace(KEY, workload=work.name)

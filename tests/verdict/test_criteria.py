@@ -148,10 +148,17 @@ def test_what_a_template_has_in_comments_is_right_too(tmp_path: Path) -> None:
     assert {"min_steps", "min_dataset_over_memory", "warmups", "measured_runs", "separate_results_fs"} <= keys
 
 
+def test_a_file_without_criteria_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="criteria: there is none, so that any job would be accepted"):
+        _file(tmp_path, {})
+
+
 def test_each_key_of_a_criterion_is_a_limit_or_a_rule() -> None:
     """A key that is neither would be read and never checked."""
     keys = [key for key in Criterion.__struct_fields__ if key not in criteria_file._ASIDE]
     known = [*performance_criteria.LIMITS, *procedure_criteria.RULES]
     lacking = [key for key in keys if key not in known]
     assert not lacking, f"name a limit min_METRIC or max_METRIC, or add a rule to procedure_criteria.RULES: {lacking}"
-    assert sorted(known) == sorted(keys), "a limit or a rule has a key in criteria_file.Criterion"
+    unknown = sorted({*known} - {*keys})
+    assert not unknown, f"a limit or a rule has a key in criteria_file.Criterion: {unknown}"
+    assert len(known) == len(keys)
