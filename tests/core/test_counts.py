@@ -78,8 +78,8 @@ def test_reads_and_bytes_are_those_of_the_datasets_files(tmp_path: Path, small: 
     _check_counts(tmp_path, small, keys)
 
 
-def _check_counts(folder: Path, workload: Path, keys: tuple[str, ...]) -> None:
-    """Compare the reads, the bytes and the opens of a run with those that strace records."""
+def _check_counts(folder: Path, workload: Path, keys: tuple[str, ...]) -> tuple[Run, Summary]:
+    """Compare the reads, the bytes and the opens of a run with those that strace records. Return both."""
     if "reader.loader=tensorflow" in keys:
         pytest.importorskip("tensorflow")
     run, summary = _measured(folder, workload, *keys)
@@ -87,6 +87,7 @@ def _check_counts(folder: Path, workload: Path, keys: tuple[str, ...]) -> None:
     assert summary.reads == len(requests)
     assert summary.bytes_read + summary.overhead_bytes_read == sum(requests)
     assert summary.opens == straced.opens(folder, RANKS, run.dataset)
+    return run, summary
 
 
 # Combinations whose libraries read in threads of their own, which a test below holds.
@@ -108,7 +109,20 @@ def _combinations() -> Iterator[tuple[str, ...]]:
 @pytest.mark.parametrize("keys", list(_combinations()), ids=lambda keys: " ".join(keys[:3]))
 def test_each_format_counts_what_the_kernel_does(tmp_path: Path, small: Path, keys: tuple[str, ...]) -> None:
     """A format that is added to the table of formats is among these."""
-    _check_counts(tmp_path, small, keys)
+    run, summary = _check_counts(tmp_path, small, keys)
+    dataset = run.workload.dataset
+    is_loaded = FORMATS[dataset.format].loads_whole and run.workload.reader.mode == "framework"
+    samples = summary.opens * dataset.samples_per_file if is_loaded else summary.samples
+    assert summary.bytes_read == samples * dataset.sample_bytes, "bytes of samples are apart from those of headers"
+
+
+def test_each_format_is_counted_in_each_mode_through_each_loader() -> None:
+    """A rule of workloads may refuse a combination, but not all of a format or of a loader."""
+    counted = [" ".join(keys) for keys in _combinations()]
+    names = [f"dataset.format={name}" for name, facts in FORMATS.items() if facts.title != "no data"]
+    names += [f"reader.loader={loader}" for loader in LOADERS]
+    lacking = [name for name in names if not any(name in keys for keys in counted)]
+    assert not lacking, f"give _combinations() the keys with which the demo may have {lacking}"
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from msgspec import structs
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.base.units import Seconds, Size
 from dlio_hpc.config.dataset_keys import Dataset, Sample
+from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import buffers, content
@@ -55,7 +56,14 @@ _MODES = ("posix", "framework")
 _FORMATS: list[tuple[str, str]] = [
     (kind, m) for kind in ("tfrecord", "hdf5", "npz", "csv") for m in ("posix", "framework")
 ]
+# Formats with tests of their own.
+_APART = ("raw", "parquet", "null")
 _RANKS = 3
+
+
+def test_each_format_goes_through_each_loader() -> None:
+    lacking = sorted({*FORMATS} - {kind for kind, _ in _FORMATS} - {*_APART})
+    assert not lacking, f"add to _FORMATS: {lacking}"
 
 
 @pytest.fixture(autouse=True)

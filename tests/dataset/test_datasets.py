@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.config import site, workload
+from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.core import auxiliary_files
 from dlio_hpc.core.verify_dataset import verify
 from dlio_hpc.dataset import dataset_folder, dataset_removal
@@ -40,8 +41,15 @@ _STORED: dict[str, tuple[str, ...]] = {
     "hdf5 lzf": ("dataset.format=hdf5", "dataset.compression=lzf", "dataset.random_bits=3", "reader.mode=framework"),
     "hdf5 shared": ("dataset.format=hdf5", "dataset.file_access=shared", "dataset.files=1"),
     "csv": ("dataset.format=csv",),
+    "raw": ("dataset.format=raw",),
+    "parquet": ("dataset.format=parquet", "dataset.sample={shape: [5], dtype: float32}"),
     "one a file": ("dataset.samples_per_file=1", *_SPREAD),
 }
+
+
+def test_each_format_is_among_the_stored_ones() -> None:
+    lacking = [name for name, facts in FORMATS.items() if name not in _STORED and facts.title != "no data"]
+    assert not lacking, f"add to _STORED: {lacking}"
 
 
 def _plan(folder: Path, *overrides: str) -> plan.Run:
