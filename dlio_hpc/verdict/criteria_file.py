@@ -111,7 +111,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     Example: 2
     """
     warmups: Natural | None = None
-    """Exact number of warm-up runs. Example: 1"""
+    """Exact number of warm-up runs in the first job, and in each other job that has some. Example: 1"""
     measured_runs: Positive | None = None
     """Exact number of measured runs. Example: 5"""
     min_measured_runs: Positive | None = None

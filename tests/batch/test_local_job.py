@@ -224,6 +224,8 @@ def test_a_job_survives_its_submitter_and_is_collected_later(run: Run, small: Pa
     early = run("dlio-hpc", "collect", directory)
     assert early.code == 7
     assert "is running; collect it when it has ended" in early.err
+    reported = run("dlio-hpc", "report", directory)
+    assert (reported.code, reported.out.startswith("Not measured: Incomplete: ")) == (7, True), reported.out
     assert "running" in run("dlio-hpc", "status", directory).out
     waited = run("dlio-hpc", "wait", directory.name, "--json")
     assert waited.code == 0
