@@ -13,6 +13,7 @@ from msgspec import structs
 
 from dlio_hpc.analysis.study import best_setting, replicates
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding
+from dlio_hpc.analysis.study.job_spread import JobSpread
 from dlio_hpc.base import units
 from dlio_hpc.plan.study import Study
 from dlio_hpc.verdict import acceptance
@@ -557,3 +558,12 @@ def test_draws_have_the_spread_of_the_design() -> None:
     for i, j in itertools.combinations(range(4), 2):
         assert np.std(noise[:, i] - noise[:, j]) == pytest.approx(fit.difference_sd(i, j), rel=0.03)
     assert (replicates.ranges([fit]) == replicates.ranges([fit])).all(), "seeded"
+
+
+def test_points_of_different_jobs_have_the_variation_between_jobs() -> None:
+    ones, none = np.ones(2), np.zeros((2, 0))
+    fit = replicates.Fit(ones, ones, np.array([2, 2]), none, np.zeros((0, 0)), 0.1, 6, 0.0, runs_of_job=2)
+    (made,) = replicates.widened([fit], JobSpread(0.05, 4.0))
+    assert made.sd == pytest.approx((0.1**2 + 2 * 0.05**2) ** 0.5)
+    alone = [fit._replace(runs_of_job=1)]
+    assert replicates.widened(alone, JobSpread(0.05, 4.0)) == alone

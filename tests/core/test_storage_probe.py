@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -169,6 +170,38 @@ def test_a_run_that_may_be_cached_is_not_compared(tmp_path: Path, cached: float 
 
 def test_a_probe_that_failed_says_why(tmp_path: Path) -> None:
     assert _compared(tmp_path, why_not="it rained", rates=[]) == [("probe", "not measured: it rained")]
+
+
+def test_random_requests_are_blocks_of_at_most_a_mebibyte() -> None:
+    sizes = {"1": 4096, "4096": 4096, "4097": 8192, "3MiB": 1 << 20}
+    for size, request in sizes.items():
+        made = _plan(Path("/nowhere"), f"dataset.sample={{bytes: {size}}}").runs[-1]
+        assert storage_probe._random_request(made) == request
+
+
+def test_the_rate_of_fio_is_that_of_all_nodes_in_the_time_of_the_slowest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part, requests = _generated(tmp_path, "dataset.samples_per_file=1"), []
+
+    def gathered(mine: fio.Count) -> list[fio.Count]:
+        return [mine, fio.Count("", 5_000_000, 4.0, None), fio.Count("", 0, 0.0, None)]
+
+    def ran(_jobs: object, _pattern: str, request: int, _seconds: float) -> fio.Count:
+        requests.append(request)
+        return fio.Count("fio-3.36", 3_000_000, 2.0, None)
+
+    comm: Any = SimpleNamespace(allreduce=lambda value, _how: value, allgather=gathered)
+    monkeypatch.setattr(clock, "assemble", lambda _comm: None)
+    monkeypatch.setattr(fio, "run", ran)
+    rate, why_not = storage_probe._with_fio(comm, [part], "sequential", 1 << 20, 1.0)
+    assert (rate.bytes_read, rate.seconds, rate.MBps, why_not) == (8_000_000, 4.0, 2.0, None)
+    smallest = min(path.stat().st_size for path in Path(part.run.dataset).iterdir())
+    assert requests == [smallest // 4096 * 4096], "no request is larger than the smallest file"
+
+
+def test_nothing_read_in_no_time_has_no_rate() -> None:
+    assert storage_probe._rate("random", "loop", 4096, 0, 0.0).MBps == 0.0
 
 
 def test_fio_gets_files_and_never_writes(tmp_path: Path) -> None:

@@ -158,6 +158,23 @@ def test_seeding_once_gives_every_epoch_the_same_order() -> None:
     assert len(epochs(False)) == 1
 
 
+@pytest.mark.parametrize(
+    ("shuffle", "is_shuffled"),
+    [
+        (Shuffle(), False),
+        (Shuffle(files=True), True),
+        (Shuffle(samples=True), True),
+        (Shuffle(files=True, samples=True), True),
+        (Shuffle(files=True, samples=True, reseed=False), False),
+    ],
+    ids=str,
+)
+def test_samples_in_memory_get_a_new_order_if_anything_is_shuffled_anew(shuffle: Shuffle, is_shuffled: bool) -> None:
+    order = Order(Dataset("npz", 4, 25, Sample(shape=(1,))), Reader(shuffle=shuffle), 1).among(100).tolist()
+    assert sorted(order) == list(range(100))
+    assert (order != list(range(100))) is is_shuffled
+
+
 def test_ranks_that_read_everything_do_so_in_orders_of_their_own() -> None:
     def orders(shard: bool) -> set[tuple[int, ...]]:
         keys = Reader(shard=shard, shuffle=Shuffle(True, True, 1))

@@ -43,6 +43,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "(number * self._ranks - rank)",
     ): "another order of numbers that are as unique",
     (
+        "core/storage_probe",
+        "while clock.now() < deadline:",
+        "(clock.now() <= deadline)",
+    ): "the clock is never exactly at the deadline",
+    (
         "core/train",
         "self._kept: deque[_Kept] = deque(maxlen=2)",
         "(3)",

@@ -738,6 +738,28 @@ def test_each_job_has_its_warm_up() -> None:
     assert (check.outcome, check.text) == ("fail", "there are 2")
 
 
+def test_the_run_with_the_smallest_dataset_decides() -> None:
+    sizes = [run(number, 61.0 * number, storage=storage(dataset=size, memory=1000)) for number, size in
+             enumerate((7000, 4000, 6000))]  # fmt: skip
+    check = _one(entry(sizes), {"min_dataset_over_memory": 5})
+    assert (check.outcome, check.value) == ("fail", 4.0)
+
+
+def test_results_of_one_job_on_an_unknown_file_system_are_unknown() -> None:
+    known = structs.replace(_THREE, results_on="ext4 /home")
+    unknown = structs.replace(_THREE, job="job-2", study="study-2", results_on="")
+    assert _one([known, unknown], {"separate_results_fs": True}).outcome == "inconclusive"
+
+
+def test_the_checks_of_every_acceptance_say_what_they_ask_and_what_is_wrong() -> None:
+    faults = ["bytes are missing", "a sample is wrong"]
+    runs = [run(number, 61.0 * number, fault=text, exit_code=3) for number, text in enumerate(faults)]
+    judged, _ = _judge(entry([*runs, run(3, 200.0)]))
+    texts = {check.title: (check.text, check.asked) for check in judged.checks}
+    assert any(text.startswith("2 x bytes are missing and 1 more") for text, _ in texts.values()), texts
+    assert texts["the storage was measured"][1] == "at least 90 % of each epoch from storage"
+
+
 def _unet3d(*changes: str) -> Entry:
     work = plan.resolved(workload.load("unet3d_h100", changes))
     key = structs.replace(KEY, workload=work.name)

@@ -164,6 +164,8 @@ def test_measurements_of_a_single_night_do_not_count_as_nightly_ones() -> None:
     assert site_spread.among(sweep, BASE) == 1
     assert site_spread.among(_suites(40), nights.entry(1, [100.0])) == 41
     assert site_spread.among(_suites(40), nights.entry(9, [100.0])) == 1
+    spread_out = [nights.entry(night, [100.0], structs.replace(nights.KEY, nodes=8)) for night in (0, 6)]
+    assert [site_spread.among(spread_out, nights.entry(night, [100.0])) for night in (7, 8)] == [2, 1]
 
 
 def test_one_repeat_is_enough_with_a_history() -> None:
