@@ -92,6 +92,7 @@ def test_a_server_that_cannot_be_reached_has_refused_nothing(said: Said, name: s
     scheduler = SCHEDULERS[name]
     for program in ("sbatch", "squeue", "scancel", "qsub", "qstat", "qdel", "qselect", "flux"):
         said[program] = Answer(1, "", message)
+    assert scheduler.program in said, f"add the commands of {name}"
     for action in (
         lambda: scheduler.submit(_plan(name), After()),
         lambda: scheduler.states(_known("5")),
@@ -931,6 +932,7 @@ FOREIGN = {
 @pytest.mark.parametrize("name", QUEUES)
 def test_a_job_of_another_name_is_not_ours(said: Said, tmp_path: Path, name: str) -> None:
     """A controller that lost its state gives the same ids again; the job with our id is then another one."""
+    assert name in FOREIGN, f"add to FOREIGN what {name} says of a job of another name"
     program, out = FOREIGN[name]
     said[program], said["sacct"] = Answer(0, out, ""), Answer(0, "7|RUNNING|other\n7|COMPLETED|other", "")
     assert _states(name, *_known("7")) == {"7": common.REPLACED}

@@ -85,9 +85,17 @@ def _check_counts(folder: Path, workload: Path, keys: tuple[str, ...]) -> tuple[
         pytest.importorskip("tensorflow")
     run, summary = _measured(folder, workload, *keys)
     requests = straced.requests(folder, RANKS, run.dataset)
-    assert summary.reads == len(requests)
-    assert summary.bytes_read + summary.overhead_bytes_read == sum(requests)
-    assert summary.opens == straced.opens(folder, RANKS, run.dataset)
+    counted = {
+        "requests": summary.reads,
+        "bytes": summary.bytes_read + summary.overhead_bytes_read,
+        "opens": summary.opens,
+    }
+    traced = {
+        "requests": len(requests),
+        "bytes": sum(requests),
+        "opens": straced.opens(folder, RANKS, run.dataset),
+    }
+    assert counted == traced, "counted by the run, and traced by strace"
     return run, summary
 
 

@@ -127,6 +127,7 @@ def _epoch(made: Workload, folder: Path, epoch: int = 0) -> list[list[list[int]]
         batches = opened.epoch(order, *rank_shares.positions(made, _RANKS, rank, 1), steps)
         ranks.append(_numbers(batches, known, sizes))
         opened.close()
+        assert not _descriptors(folder), "files are closed"
     return ranks
 
 
