@@ -308,6 +308,14 @@ def test_reading_reaches_the_storage(measured: Any, tmp_path: Path, keys: tuple[
     assert result["memory_bytes"] >= 1 << 30
 
 
+def test_what_dlio_hpc_does_between_epochs_is_its_own_cost(measured: Any) -> None:
+    result = measured("reader.drop_cache=true", "train.epochs=6", "dataset.sample={bytes: 1 MiB}")
+    summary = result["summary"]
+    between_s = summary["wall_s"] - sum(epoch["wall_s"] for epoch in result["epochs"])
+    assert between_s > 0
+    assert summary["overhead_s"] >= between_s / 2
+
+
 def test_workers_of_pytorch_are_counted_too(measured: Any, tmp_path: Path) -> None:
     """The workers are other processes; /proc/self/io of the training process lacks their reads."""
     if not _reaches_storage(tmp_path):

@@ -1,14 +1,19 @@
 """Modules that decide figures and verdicts, and the mutants of them that change nothing."""
 
 TARGETS = (
-    "analysis/storage_check", "analysis/study/best_setting", "analysis/study/file_system_pairs",
-    "analysis/study/ratios", "analysis/study/scaling", "analysis/disturbance_check", "core/cache_accounting",
-    "core/checkpoint", "core/distributions", "core/evaluation", "core/merge", "core/train",
-    "darshan/clock_alignment", "darshan/log_faults", "darshan/run_check", "dataset/planned_bytes",
-    "dataset/rank_shares", "records/job_outcome", "results/intervals", "results/metrics",
-    "verdict/acceptance", "verdict/baseline_comparison", "verdict/change_detection", "verdict/history_entry",
-    "verdict/night_series", "verdict/performance_criteria", "verdict/regression", "verdict/run_groups",
-    "verdict/settings_digest", "verdict/variation",
+    "analysis/disturbance_check", "analysis/storage_check", "analysis/study/best_setting",
+    "analysis/study/file_system_pairs", "analysis/study/main_effects", "analysis/study/ratios",
+    "analysis/study/replicates", "analysis/study/scaling", "analysis/study/stragglers", "core/cache_accounting",
+    "core/checkpoint", "core/distributions", "core/evaluation", "core/io_counters", "core/merge",
+    "core/read_activity", "core/storage_probe", "core/train", "darshan/clock_alignment", "darshan/log_faults",
+    "darshan/run_check", "dataset/checkpoint_files", "dataset/planned_bytes", "dataset/rank_shares",
+    "dataset/sample_layout", "dataset/sample_order", "records/job_outcome", "results/intervals", "results/metrics",
+    "verdict/acceptance", "verdict/baseline_comparison", "verdict/change_detection", "verdict/checkpoint_criteria",
+    "verdict/division_criteria", "verdict/history_entry", "verdict/judged_jobs", "verdict/measured_noise",
+    "verdict/newest_jobs", "verdict/night_intervals", "verdict/night_series", "verdict/outlying_runs",
+    "verdict/performance_criteria", "verdict/procedure_criteria", "verdict/regression", "verdict/run_groups",
+    "verdict/settings_digest", "verdict/site_spread", "verdict/trend", "verdict/validity_criteria",
+    "verdict/variation",
 )  # fmt: skip
 
 _BOUNDARY = "a number computed from measurements is never exactly the limit"

@@ -15,7 +15,7 @@ from dlio_hpc.batch import submission
 from dlio_hpc.batch.schedulers import common
 from dlio_hpc.batch.schedulers.scheduler import After
 from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
-from dlio_hpc.config import site, workload
+from dlio_hpc.config import scheduler_facts, site, workload
 from dlio_hpc.plan import night_chain, packing
 from dlio_hpc.plan.night_chain import NightJob
 from dlio_hpc.plan.plan import Plan
@@ -139,6 +139,13 @@ COMMANDS = [
     ("flux", " flux batch --dependency=begin-time:4099510800 --dependency=afterany:7 job.sh"),
     ("local", "local_successor.py --begin=4099510800 7 -- timeout "),
 ]
+
+
+def test_each_batch_system_with_begin_times_is_among_the_commands() -> None:
+    lacking = {name for name, facts in scheduler_facts.SCHEDULERS.items() if facts.has_begin_time} - dict(
+        COMMANDS
+    ).keys()
+    assert not lacking, f"add to COMMANDS: {sorted(lacking)}"
 
 
 @pytest.mark.usefixtures("berlin")
