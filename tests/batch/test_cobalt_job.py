@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dlio_hpc.batch import job_watch
 from dlio_hpc.config import site
 from tests.conftest import BIN, Run
 from tests.support.standins import batch, cobalt, libdarshan
@@ -158,8 +159,11 @@ FORGOTTEN = [
 ]
 
 
-def test_what_is_known_of_a_job_that_cobalt_has_forgotten(theta: Theta, small: Path) -> None:
+def test_what_is_known_of_a_job_that_cobalt_has_forgotten(
+    theta: Theta, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The file exit_status decides; Cobalt's log gives the reason for a failure."""
+    monkeypatch.setattr(job_watch, "_LOST_S", 2.0)
     directory = theta.held(small)
     log = text(directory / "job.cobaltlog")
     with batch.Book(str(theta.state)).change() as content:

@@ -514,7 +514,7 @@ def test_a_study_with_a_job_that_writes_its_datasets_first(on_slurm: Run, small:
 def _kill_submitter(slurm: Cluster, small: Path, cwd: Path) -> Path:
     command: list[str | Path] = [BIN / "dlio-submit", small, "-s", "slurm", "-d", "data", "-t", "5m", "--wait"]
     submitter = subprocess.Popen(
-        [*command, "-N", "2", "-S", "compute.time=1s", "-S", "train.epochs=12"],
+        [*command, "-N", "2", "-S", "compute.time=1s", "-S", "train.epochs=25"],
         cwd=cwd, env=os.environ | slurm.environment,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
     )  # fmt: skip

@@ -5,6 +5,7 @@ own, and all listen on 127.0.0.1. Nothing under /etc is changed; SLURM_CONF lead
 needs root.
 """
 
+import contextlib
 import os
 import random
 import re
@@ -15,6 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+# File with the process id of the test run of a cluster, in its folder.
+_OWNER = "owner"
 PACKAGES = "slurmctld slurmd slurm-client slurm-wlm-basic-plugins"
 NODES, CPUS = ("n1", "n2", "n3", "n4"), 256
 # Each test process may have a cluster of its own.
@@ -78,6 +81,20 @@ def missing() -> str | None:
     return f"{', '.join(absent)}: apt-get install {PACKAGES}" if absent else None
 
 
+def _end_orphans() -> None:
+    """End the daemons of clusters whose test run was killed: they hold the ports, and disturb the next cluster."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError):
+            if (process / "comm").read_text().strip() not in ("slurmctld", "slurmd"):
+                continue
+            variables = (process / "environ").read_bytes().split(b"\0")
+            conf = (
+                next((text for text in variables if text.startswith(b"SLURM_CONF=")), b"").partition(b"=")[2].decode()
+            )
+            if not Path("/proc", (Path(conf).parent / _OWNER).read_text()).exists():
+                os.kill(int(process.name), signal.SIGKILL)
+
+
 class Cluster:
     """A cluster between start() and stop(). `environment`: the variables that commands need to reach it."""
 
@@ -86,6 +103,8 @@ class Cluster:
         self.environment = {"SLURM_CONF": str(state / "slurm.conf")}
 
     def start(self) -> None:
+        _end_orphans()
+        (self._state / _OWNER).write_text(str(os.getpid()))
         host = os.uname().nodename.partition(".")[0]
         lines = [_CONF.format(host=host, port=_CONTROLLER_PORT, state=self._state, first=_first_job())]
         for number, node in enumerate(NODES):
