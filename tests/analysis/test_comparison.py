@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dlio_hpc.analysis.study import best_setting, replicates
+from dlio_hpc.analysis.study import best_setting, file_system_pairs, ratios, replicates
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding
 from dlio_hpc.analysis.study.job_spread import JobSpread
+from dlio_hpc.analysis.study.scaling import scalings
 from dlio_hpc.base import units
 from dlio_hpc.plan.study import Study
 from dlio_hpc.verdict import acceptance
@@ -567,3 +568,38 @@ def test_points_of_different_jobs_have_the_variation_between_jobs() -> None:
     assert made.sd == pytest.approx((0.1**2 + 2 * 0.05**2) ** 0.5)
     alone = [fit._replace(runs_of_job=1)]
     assert replicates.widened(alone, JobSpread(0.05, 4.0)) == alone
+
+
+def test_a_point_is_like_itself_without_an_interval(tmp_path: Path) -> None:
+    fit = replicates.fit(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.array([0.0, 0.1, 0.5, 0.4]))
+    (estimates,) = ratios.of_pairs([fit], 1)
+    assert estimates.ratio(1, 1) == (1.0, None, None)
+    apart = estimates.ratio(1, 0)
+    assert apart.low is not None
+    assert apart.high is not None
+    assert apart.low < apart.value < apart.high
+
+
+def test_a_measurement_without_samples_is_no_part_of_scaling(tmp_path: Path) -> None:
+    made = studies.make(tmp_path, studies.asked("demo", nodes=(1, 2), ranks_per_node=(2,)))
+    whole = studies.measured(made, lambda point, repeat: 100.0 * (point + 1) + repeat)
+    empty = [one._replace(repeat=9, summary=structs.replace(one.summary, samples_per_s=None)) for one in whole]
+    (part,) = made.parts
+    assert scalings(made, part, [*whole, *empty], 1) == scalings(made, part, whole, 1)
+
+
+def test_settings_with_noise_of_their_own_are_combined_by_it() -> None:
+    def group(setting: str, *ratios_of_pairs: float) -> file_system_pairs._Group:
+        return file_system_pairs._Group(setting, "samples_per_s", [(100.0, 100.0 * ratio) for ratio in ratios_of_pairs])
+
+    alike = [group("a", 1.1, 1.12, 1.09), group("b", 1.2, 1.22, 1.19)]
+    unlike = [alike[0], group("b", 1.2, 1.9, 0.9)]
+    effects = {}
+    for name, groups in {"alike": alike, "unlike": unlike}.items():
+        for is_shared in (True, False):
+            noise = file_system_pairs._noise(groups)._replace(is_shared=is_shared)
+            effects[name, is_shared] = file_system_pairs._together(groups, noise, 0.05)
+    assert [effects[name, True].noise is not None for name in ("alike", "unlike")] == [True, True]
+    assert [effects[name, False].noise for name in ("alike", "unlike")] == [None, None]
+    widths = {key: (effect.high or 0.0) - (effect.low or 0.0) for key, effect in effects.items()}
+    assert widths["unlike", False] > 1.5 * widths["unlike", True], "fewer degrees of freedom"

@@ -714,3 +714,14 @@ def test_disks_that_count_nothing_prove_nothing(tmp_path: Path, monkeypatch: pyt
         (tmp_path / "sdb/sdb1/stat").write_text(f"1 0 {sectors} 0 0 0 0 0 0 0 0\n")
         (tmp_path / "sdb/queue/iostats").write_text(f"{switch}\n")
         assert (client_counters.counter(disk) is not None) is is_counted
+
+
+def test_the_advice_on_a_larger_dataset_has_room_for_one_file_less() -> None:
+    work = workload.load("demo", ("dataset.sample={bytes: 1MiB}",))
+    shared = replace(work.dataset, files=1, samples_per_file=256, file_access="shared")
+    for dataset, more in ((work.dataset, work.dataset.samples_per_file), (shared, 1)):
+        run = replace(_run(), workload=replace(work, dataset=dataset))
+        advice = " ".join(
+            storage_check.judge(run, _result("ext4", {"storage_bytes_read": 0}, memory=1000 * MIB)).advice
+        )
+        assert f"--dataset-size {storage_check.ENOUGH * 1000 + more}MiB" in advice

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -596,3 +597,20 @@ def test_waiting_for_a_checkpoint_that_is_written_costs_nothing(
     monkeypatch.setattr(clock, "now", lambda: next(times))
     checkpoints.finish()
     assert checkpoints.own_s == 2.0
+
+
+def test_before_the_first_checkpoint_dlio_hpc_has_cost_nothing(tmp_path: Path) -> None:
+    made, _ = _checkpoints(tmp_path)
+    made.close()
+    assert made.own_s == 0.0
+
+
+def test_checkpoints_before_the_first_unwritten_one_are_written() -> None:
+    done: Future[Saved] = Future()
+    done.set_result(Saved())
+    failed: Future[Saved] = Future()
+    failed.set_exception(OSError(28, "full"))
+    rows: list[Saved | Future[Saved]] = [Saved(), done, Future(), Saved()]
+    assert train._written([(0, 0, 0.0, 0.0, saved) for saved in rows]) == 2
+    assert train._written([(0, 0, 0.0, 0.0, saved) for saved in (done, failed)]) == 1
+    assert train._written([(0, 0, 0.0, 0.0, saved) for saved in (Saved(), done)]) == 2

@@ -1,5 +1,6 @@
 """Storage that does not answer: the report names the rank, call and file, and keeps the epochs that ended."""
 
+import io
 import os
 import re
 import threading
@@ -263,3 +264,9 @@ def _replace_by_pipe(file: Path) -> None:
     pipe = file.with_suffix(".pipe")
     os.mkfifo(pipe)
     pipe.replace(file)
+
+
+def test_progress_is_of_the_steps_of_all_epochs(tmp_path: Path) -> None:
+    run, printed = _run(tmp_path, 4), io.StringIO()
+    _record(Recorder(run, Progress("test", speaks=True, to=printed)), 1, 0, 0.0)
+    assert printed.getvalue().startswith(f"test 1/{4 * run.steps_per_epoch} steps, epoch 1 of 4")

@@ -262,3 +262,12 @@ def test_the_auxiliary_files(summary: Summary) -> None:
     assert made is not None
     assert (made.opens, made.reads, made.writes, made.bytes_read, made.bytes_written) == (7, 10, 13, 123, 153)
     assert structs.astuple(made)[-1] == pytest.approx(2.0)
+
+
+def test_a_run_with_a_single_checkpoint_counts_the_ranks_that_wrote() -> None:
+    saved = np.zeros((3, 1, checkpoint.COLUMNS))
+    saved[:, 0, checkpoint.SIZE] = [300, 0, 500]
+    saved[:, 0, checkpoint.WRITE_S] = [2.0, 9.0, 4.0]
+    made = merge._checkpoint(saved)
+    assert (made.count, made.bytes_written) == (1, 800)
+    assert made.write_MBps == pytest.approx(800 / 4.0 / 1e6), "a rank that writes nothing is not the slowest"

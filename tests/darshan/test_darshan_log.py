@@ -152,6 +152,7 @@ def test_counters_of_all_ranks_together_are_compared_with_the_sum_of_their_trace
     assert _names(log_reader.load(path)) == ["counters disagree"]
     darshanlog.write(path, 3, traces[:2], counted=together, partial=("DXT_POSIX",))
     assert _names(log_reader.load(path)) == ["partial", "DXT cut"]
+    assert any("lacks 1 of 3 requests" in fault.text for fault in log_faults.judge(log_reader.load(path)))
 
 
 def test_what_is_no_log(tmp_path: Path) -> None:

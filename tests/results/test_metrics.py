@@ -62,3 +62,10 @@ def test_a_run_without_checkpoints_has_no_metrics_of_them() -> None:
         "restore_gap_s",
     )
     assert [METRICS[name].value(nothing) for name in names] == [None] * 5
+
+
+def test_rates_and_utilisation_are_better_if_higher_and_times_if_lower() -> None:
+    higher = {name for name, metric in METRICS.items() if metric.is_higher_better}
+    assert higher == {
+        "samples_per_s", "read_MBps", "au", "au_mlperf", "checkpoint_write_MBps", "checkpoint_read_MBps",
+    }  # fmt: skip

@@ -105,13 +105,14 @@ def _write_job(
             continue
         directory = rundir.run_directory(folder, run.number, run.name)
         directory.mkdir(parents=True)
-        result = _result(plan, run, value, figures)
+        written = result(plan, run, value, figures)
         if disturbed is not None and run.kind == "measure":
-            result = structs.replace(result, disturbance=disturbed(point, run.repeat))
-        (directory / rundir.RESULT).write_bytes(serialization.encode(result))
+            written = structs.replace(written, disturbance=disturbed(point, run.repeat))
+        (directory / rundir.RESULT).write_bytes(serialization.encode(written))
 
 
-def _result(plan: Plan, run: Run, value: float, figures: dict[str, Any]) -> Result:
+def result(plan: Plan, run: Run, value: float, figures: dict[str, Any]) -> Result:
+    """Return the result of a run with these samples/s."""
     dataset = run.workload.dataset
     generates = run.kind == "generate"
     return Result(

@@ -1,6 +1,7 @@
 """Baselines of earlier versions are those of this version's jobs: keys that were added since then change no key."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,10 @@ def test_keys_with_their_defaults_are_not_in_the_digest() -> None:
     assert "drop_last" not in kept["reader"]
     assert settings_digest.of(_workload("reader.drop_last=true")) != settings_digest.of(_workload())
     assert settings_digest.of(_workload("reader.drop_last=false")) == settings_digest.of(_workload())
+
+
+def test_a_digest_has_twelve_digits() -> None:
+    assert re.fullmatch("[0-9a-f]{12}", settings_digest.of(_workload()))
 
 
 def test_a_workload_with_unknown_keys_keeps_its_digest() -> None:

@@ -659,3 +659,11 @@ def test_a_regression_begins_with_the_drop_that_lasts() -> None:
     assert verdict.shift is not None
     assert verdict.shift.since == "nightly-028"
     assert verdict.ratio == pytest.approx(0.7, abs=0.02)
+
+
+def test_jobs_of_another_study_that_ended_in_the_same_second_were_before() -> None:
+    job, other = nights.entry(3, [1.0]), nights.entry(3, [1.0], job="other", study="other")
+    assert baseline_comparison._is_before(other, job)
+    assert not baseline_comparison._is_before(nights.entry(4, [1.0]), job)
+    later = structs.replace(job, night=1)
+    assert not baseline_comparison._is_before(later, later), "a night is not before itself"

@@ -161,3 +161,8 @@ def test_a_night_without_a_weekday_near_it_differs_from_nothing() -> None:
     assert differences.tolist() == [0.0] * 4
     alone, _ = night_series._from_weekdays(np.array([0.5, 0.1]), np.array([False, True]))
     assert alone.tolist() == pytest.approx([0.0, -0.4])
+
+
+def test_three_degrees_of_freedom_tell_something_about_a_site() -> None:
+    spreads = [NightSpread(0.05, df, "nights") for df in (2.9, 3.0)]
+    assert [variation.is_usable(spread) for spread in (*spreads, NightSpread(0.0, 9, "nights"))] == [False, True, False]
