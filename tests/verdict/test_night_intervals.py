@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from dlio_hpc.verdict import measured_noise, night_intervals
 from dlio_hpc.verdict.night_intervals import MOST
@@ -42,6 +43,7 @@ def test_a_measurement_with_the_value_0_shows_no_noise() -> None:
     """A value of 0 has no logarithm."""
     made = [nights.entry(night, [50.0, 51.0 + night]) for night in range(3)]
     without = measured_noise._elsewhere(measured_noise.site_history(made, nights.KEY.site), None, "", "samples_per_s")
-    made.append(nights.entry(3, [0.0, 50.0]))
+    stopped = nights.measurement(0, 50.0, metrics={"samples_per_s": 0.0})
+    made.append(structs.replace(nights.entry(3, [50.0, 51.0]), measurements=(stopped, nights.measurement(1, 50.0))))
     known = measured_noise._elsewhere(measured_noise.site_history(made, nights.KEY.site), None, "", "samples_per_s")
     assert known.noise.runs == without.noise.runs > 0
