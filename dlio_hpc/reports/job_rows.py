@@ -230,7 +230,7 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         *_left_out(run, summary),
         ("read", read),
         ("I/O time", _io_time(summary)),
-        *_own_cost(summary),
+        *_own_cost(summary, run.run.workload),
         *_storage(run),
         *probe_facts(run, summary),
         *_additional(run, summary),
@@ -305,7 +305,7 @@ def _io_time(summary: Summary) -> str:
     return f"{format_seconds(summary.io_time_s)} per rank, {share(summary.io_hidden_fraction)} hidden by compute"
 
 
-def _own_cost(summary: Summary) -> list[tuple[str, str]]:
+def _own_cost(summary: Summary, work: Workload) -> list[tuple[str, str]]:
     """Return how much of the time dlio-hpc itself takes, as a pair of label and text, if that is notable."""
     apart_s = summary.checkpoint.own_s if summary.checkpoint else 0.0  # in no other time of the run
     own = ((summary.overhead_s or 0.0) - apart_s) / summary.wall_s
@@ -313,7 +313,8 @@ def _own_cost(summary: Summary) -> list[tuple[str, str]]:
         return []
     text = f"{share(own)} of the time is the cost of dlio-hpc itself"
     if own > _LIMITING:
-        text += ": it limits the rates; use larger batches or larger samples, or more ranks"
+        longer = "longer epochs (the page cache is dropped before each), " if work.reader.drop_cache else ""
+        text += f": it limits the rates; use {longer}larger batches or larger samples, or more ranks"
     return [("own cost", text)]
 
 

@@ -59,3 +59,13 @@ def test_a_notable_cost_is_reported(tmp_path: Path, own_s: float | None, text: s
     summary = structs.replace(merge.summary(recordings.merged(made), made.runs[-1]), overhead_s=own_s, wall_s=10.0)
     facts = dict(job_rows.facts(RunOutcome(made.runs[-1], None, None, None), summary))
     assert facts["own cost"].startswith(text) if text else "own cost" not in facts
+
+
+def test_the_advice_on_a_dropped_page_cache_is_longer_epochs(tmp_path: Path) -> None:
+    made = scaling.planned(tmp_path, "slurm", 2)
+    run = made.runs[-1]
+    summary = structs.replace(merge.summary(recordings.merged(made), run), overhead_s=2.5, wall_s=10.0)
+    reader = structs.replace(run.workload.reader, drop_cache=True)
+    dropped = structs.replace(run, workload=structs.replace(run.workload, reader=reader))
+    facts = dict(job_rows.facts(RunOutcome(dropped, None, None, None), summary))
+    assert "use longer epochs (the page cache is dropped before each), larger batches" in facts["own cost"]
