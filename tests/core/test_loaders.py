@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -309,8 +310,10 @@ def test_files_stay_open_from_epoch_to_epoch(tmp_path: Path, format_: Any, mode:
 
 def _descriptors(folder: Path) -> list[str]:
     """Return the open files of this process in a folder."""
-    links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
-    paths = [os.readlink(link) for link in links if os.path.lexists(link)]
+    paths = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # another thread has closed it
+            paths.append(os.readlink(f"/proc/self/fd/{number}"))
     return [path for path in paths if path.startswith(f"{folder}/")]
 
 

@@ -203,7 +203,8 @@ def copy(done: Any, tmp_path: Path) -> Path:
 
 
 def _judged(directory: Path) -> Outcome:
-    """Repeat the step in which the script judges the log, and return the report."""
+    """Repeat the step in which the script judges the log, as before the job is collected, and return the report."""
+    (directory / "manifest.json").unlink(missing_ok=True)
     command: list[str | Path] = [BIN / "python", "-m", "dlio_hpc.darshan", "judge", directory / "plan.json"]
     judged = subprocess.run([*command, "--run", "1"], capture_output=True, text=True, check=False)
     assert "Traceback" not in judged.stderr
