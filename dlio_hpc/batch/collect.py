@@ -61,26 +61,26 @@ def collect(directory: Path) -> Collected:
 
 
 def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
-    faults = archive.faults(target) if target.exists() else []
-    if faults or not target.exists():
-        _refuse_altered(directory, f"{target} is damaged" if faults else f"{target} is missing")
-    if target.exists():
-        if faults:
-            kept = _aside(target)
-            notes.append(f"{target} is not an archive of this job, or damaged ({faults[0]}): it is kept as {kept}")
-        elif archive.is_of(target, directory):
+    faults = archive.faults(target) if target.exists() else None  # None: there is no archive
+    if faults == []:
+        if archive.is_of(target, directory):
             return Collected(target, False, notes)
-        elif not _ran_again(target, directory):
+        if not _ran_again(target, directory):
             notes.append(
                 f"{directory} has changed since it was archived; to archive it again, remove {target} and collect the "
                 "job"
             )
             return Collected(target, False, notes)
-        else:
-            notes.append(
-                f"the job ran again after it was archived: {target} has been written again, with earlier results in "
-                f"{rundir.ATTEMPTS}"
-            )
+        notes.append(
+            f"the job ran again after it was archived: {target} has been written again, with earlier results in "
+            f"{rundir.ATTEMPTS}"
+        )
+    elif faults:
+        _refuse_altered(directory, f"{target} is damaged")
+        kept = _aside(target)
+        notes.append(f"{target} is not an archive of this job, or damaged ({faults[0]}): it is kept as {kept}")
+    else:
+        _refuse_altered(directory, f"{target} is missing")
     for left_over in target.parent.glob(f".{target.name}.*.tmp"):
         left_over.unlink()  # left by a collection that was killed
     notes += archive.create(directory, target)
@@ -91,7 +91,10 @@ def _refuse_altered(directory: Path, why: str) -> None:
     """Raise InvalidRun if results differ from those that were collected before. why: what is wrong with the archive
     that had the originals.
     """
-    if names := archive.altered(directory, archive.digests(directory), archive.recorded(directory)):
+    collected = archive.recorded(directory)
+    if not collected:  # a job that is collected for the first time, whose files need not be read twice
+        return
+    if names := archive.altered(directory, archive.digests(directory), collected):
         raise InvalidRun(
             f"{directory / names[0]} was changed after the job was collected, and {why}; put the original back. To "
             f"archive the files as they are, remove {directory / rundir.MANIFEST} and collect the job again"

@@ -62,6 +62,11 @@ class Manifest(Struct, frozen=True):
     skipped: list[str] = []
     schema: int = 1
 
+    @property
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of the files, by name."""
+        return {name: file.sha256 for name, file in self.files.items()}
+
 
 def create(directory: Path, target: Path) -> list[str]:
     """Archive the job in `directory` as `target`, and write the manifest into the directory. Return notes on problems
@@ -113,12 +118,12 @@ def listed(path: Path) -> dict[str, str]:
     read.
     """
     with _opened(path) as held:
-        return {name: file.sha256 for name, file in held.manifest.files.items()}
+        return held.manifest.digests
 
 
 def digests(directory: Path) -> dict[str, str]:
     """Return the SHA-256 of the files of a job that an archive of `directory` has, by name."""
-    return {name: file.sha256 for name, file in _manifest(directory).files.items()}
+    return _manifest(directory).digests
 
 
 def recorded(directory: Path) -> dict[str, str]:
@@ -129,8 +134,7 @@ def recorded(directory: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     content = safe_folders.content(path, rundir.LARGEST_DOCUMENT)
-    manifest = serialization.decode(content, Manifest, str(path), InvalidRun)
-    return {name: file.sha256 for name, file in manifest.files.items()}
+    return serialization.decode(content, Manifest, str(path), InvalidRun).digests
 
 
 def altered(directory: Path, current: Mapping[str, str], collected: Mapping[str, str]) -> list[str]:

@@ -390,11 +390,9 @@ def fault(outcome: JobOutcome) -> DlioError | None:
     return _recorded_fault(outcome) or _ended_fault(outcome) or _unrecorded_fault(outcome)
 
 
-def unfinished(outcome: JobOutcome) -> Incomplete | None:
+def unfinished(outcome: JobOutcome) -> DlioError | None:
     """Return an error if the job has not ended. Return None if it has ended."""
-    if outcome.job.ended:
-        return None
-    return Incomplete(f"job {outcome.job.job} is {outcome.job.described()}; its measurements are not complete")
+    return None if outcome.job.ended else _not_reached(outcome.job)
 
 
 def _recorded_fault(outcome: JobOutcome) -> DlioError | None:

@@ -212,10 +212,8 @@ def _in_words(name: str, key: str, criterion: Criterion) -> str:
 
 
 def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
-    """Return the good measured runs, grouped by measurement key, dataset and title of the study's point. The only point
-    of a study without swept keys has the name of the workload as its title, and belongs to the same group as a job
-    without a study. The groups are in the order of the entries. If the same repeat was run more than once, only its
-    first good run counts.
+    """Return the good measured runs, grouped by measurement key, dataset and title of the study's point. The groups are
+    in the order of the entries. If the same repeat was run more than once, only its first good run counts.
     """
     by_key: dict[tuple[Key, str, str], list[Ran]] = {}
     taken = set()
@@ -225,7 +223,7 @@ def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
             identity = (entry.study, run.unit, run.key)  # another version of dlio-hpc belongs to another group
             if run.is_good and identity not in taken:
                 taken.add(identity)
-                title = "" if run.title == run.key.workload else run.title
+                title = history_entry.point_title(run.title, run.key)
                 by_key.setdefault((run.key, run.data, title), []).append(Ran.of(entry, run, night))
     labels = _labels(list(by_key))
     return [

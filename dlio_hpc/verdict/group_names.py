@@ -19,7 +19,7 @@ _MOST = 3
 
 def name(group: Group) -> str:
     """Return the name of a group, such as "nightly images: imagenet on theta, 2 x 4 ranks"."""
-    point = "" if group.title == group.key.workload else group.title
+    point = entries_.point_title(group.title, group.key)
     study = workload_of(group.study) if point else ""
     label = " ".join(filter(None, (study if study != group.key.workload else "", point)))
     return f"{label}: {group.key.title}" if label else group.key.title

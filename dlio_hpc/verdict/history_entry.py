@@ -65,6 +65,13 @@ class Key(Struct, frozen=True, omit_defaults=True):
         return f"{self.workload} on {self.site}, {self.nodes} x {self.ranks_per_node} ranks"
 
 
+def point_title(title: str, key: Key) -> str:
+    """Return the title of a study's point. The result is empty for the only point of a study without swept keys, whose
+    title is the name of the workload: it is measured like a job without a study.
+    """
+    return "" if title == key.workload else title
+
+
 class Measurement(Struct, frozen=True):
     """A warm-up or measured run; runs that generate datasets have no Measurement. title: title of the study's point
     that the run measures; empty if there is none. data: directory of the dataset. fault: reason why the run does not
