@@ -568,10 +568,19 @@ def test_the_model_demands_its_ranks(job: Entry, verdict: str, message: str) -> 
     assert check.asked == "all ranks of the model's parallelism, and the shipped model; or 8 ranks of it"
 
 
+def _unet3d(*changes: str) -> Entry:
+    work = plan.resolved(workload.load("unet3d_h100", changes))
+    key = structs.replace(KEY, workload=work.name)
+    return entry([run(key=key)], workloads={key.settings: json.loads(serialization.encode(work))})
+
+
+def _on(ranks_per_node: int) -> Entry:
+    return repeats("au", [0.95], key=structs.replace(KEY, ranks_per_node=ranks_per_node))
+
+
 @pytest.mark.parametrize(("count", "verdict"), [(4, "fail"), (5, "pass")])
 def test_ranks_per_node(count: int, verdict: str) -> None:
-    job = repeats("au", [0.95], key=structs.replace(KEY, ranks_per_node=count))
-    assert _one(job, {"min_ranks_per_node": 5}).outcome == verdict
+    assert _one(_on(count), {"min_ranks_per_node": 5}).outcome == verdict
 
 
 @pytest.mark.parametrize(("prefetch", "threads", "verdict"), [
@@ -677,9 +686,7 @@ def test_results_lie_elsewhere(place: str | None, verdict: str, code: int) -> No
     ],
 )
 def test_a_workload_that_was_changed_is_another_one(changes: tuple[str, ...], verdict: str, reason: str) -> None:
-    work = plan.resolved(workload.load("unet3d_h100", changes))
-    key = structs.replace(KEY, workload=work.name)
-    job = entry([run(key=key)], workloads={key.settings: json.loads(serialization.encode(work))})
+    job = _unet3d(*changes)
     _, (check,) = _judge(job, {"unmodified": ["compute.time", "reader.batch_size"]})
     assert (check.outcome, check.text) == (verdict, reason)
 
@@ -703,9 +710,7 @@ def test_a_workload_that_was_changed_is_another_one(changes: tuple[str, ...], ve
     ],
 )
 def test_changed_keys_decide_the_division(changes: tuple[str, ...], verdict: str, reason: str) -> None:
-    work = plan.resolved(workload.load("unet3d_h100", changes))
-    key = structs.replace(KEY, workload=work.name)
-    job = entry([run(key=key)], workloads={key.settings: json.loads(serialization.encode(work))})
+    job = _unet3d(*changes)
     for edition in ("mlperf_storage_v2", "mlperf_storage_v3"):
         rule = criteria_file.load(edition).criteria["division"].divisions
         _, (check,) = _judge(job, {"divisions": rule})
@@ -758,16 +763,6 @@ def test_the_checks_of_every_acceptance_say_what_they_ask_and_what_is_wrong() ->
     texts = {check.title: (check.text, check.asked) for check in judged.checks}
     assert any(text.startswith("2 x bytes are missing and 1 more") for text, _ in texts.values()), texts
     assert texts["the storage was measured"][1] == "at least 90 % of each epoch from storage"
-
-
-def _unet3d(*changes: str) -> Entry:
-    work = plan.resolved(workload.load("unet3d_h100", changes))
-    key = structs.replace(KEY, workload=work.name)
-    return entry([run(key=key)], workloads={key.settings: json.loads(serialization.encode(work))})
-
-
-def _on(ranks_per_node: int) -> Entry:
-    return repeats("au", [0.95], key=structs.replace(KEY, ranks_per_node=ranks_per_node))
 
 
 _THREE = repeats("au", [0.95] * 3)
