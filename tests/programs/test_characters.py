@@ -110,7 +110,6 @@ def test_arrays_of_files_are_derived(name: str) -> None:
         assert sum(sizes) == sum(truth) == keys["dataset.sample.bytes"].value
 
 
-@pytest.mark.timeout(900)  # pandas takes seconds for a file of crop_yield, which has one row of 168,800 columns
 @pytest.mark.strace
 @pytest.mark.job
 @pytest.mark.parametrize("name", [name for name in TRAINING if name not in _UNSEEN_BY_DARSHAN])
