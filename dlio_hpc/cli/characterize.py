@@ -1,4 +1,4 @@
-"""dlio-hpc characterize: derive a workload from Darshan logs of any program."""
+"""dlio-hpc characterize: derive a workload from a recording or from Darshan logs of any program."""
 
 import sys
 from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command(context_settings=SETTINGS)
-@argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG|DIR...")
+@argument("logs", nargs=-1, required=True, type=PATH, metavar="RECORDING|LOG|DIR...")
 @option("-o", "--output", type=OUTPUT, metavar="FILE", help="YAML file of the workload. Default: stdout.")
 @option("--name", metavar="NAME", help="Name of the workload. Default: the name of the program.")
 @option("--only", metavar="REGEX", callback=expression, help="Use only files whose path matches: --only '^/data/'.")
@@ -60,23 +60,36 @@ def characterize(
     logs: tuple[Path, ...], output: Path | None, name: str | None, only: str | None, force: bool, no_content: bool,
     check: bool, as_json: bool, **of_check: Any,
 ) -> int:  # fmt: skip
-    """Derive a workload from Darshan logs of any program: dataset, reader, computation, checkpoints.
+    """Derive a workload from a recording (`dlio-hpc record`), or from Darshan logs of any program: dataset, reader,
+    computation, checkpoints.
 
-    Each value has a comment with its evidence and the confidence in it. A value that the log does not show is a
-    default, and is marked unknown. Several logs, or the logs in a folder (*.darshan), are taken
-    as the logs of the processes of one program.
+    Each value has a comment with its evidence and the confidence in it: recorded, if the program itself said or did so.
+    A value that the log does not show is a default, and is marked unknown. Several logs, or the logs in a folder
+    (*.darshan), are taken as the logs of the processes of one program.
 
     If this machine has the files of the dataset, the heads of up to four of them (64 KiB, and the heads of up to 64
     records) show the format and the size of TFRecord's samples. --no-content reads the logs alone.
 
-    Exit code 1: in --check, the pattern similarity of log and run is below --tolerance. 2: the program's I/O does not
-    look like training; the I/O is described instead. 3: a log is incomplete. 7: in --check, nothing can be compared.
+    Exit code 1: in --check, the pattern similarity of log and run is below --tolerance. 2: the program is not shown to
+    train, or its I/O does not look like training; the I/O is described instead. 3: a log is incomplete. 7: in --check,
+    nothing can be compared.
     """
     from dlio_hpc.darshan import log_files
     from dlio_hpc.programs.characterize import characterize as analysis
+    from dlio_hpc.programs.recordings import recorded_character, recording_files
     from dlio_hpc.programs.reports import workload_yaml
 
-    character = analysis.load(log_files.listed(logs), only, force, not no_content)
+    recordings = [path for path in logs if recording_files.is_recording(path)]
+    if recordings and len(logs) > 1:
+        raise ConfigError("give one recording alone: logs of the same run cannot be combined with it yet")
+    if recordings and check:
+        raise ConfigError(
+            "--check compares requests, which a recording does not have; give a Darshan log of the program"
+        )
+    if recordings:
+        character = recorded_character.load(recordings[0], force)
+    else:
+        character = analysis.load(log_files.listed(logs), only, force, not no_content)
     if not character.derived.keys:
         return _described(character, as_json)
     name = (name or "").strip() or workload_yaml.default_name(character)

@@ -54,6 +54,7 @@ DOCUMENTS: dict[str, tuple[str, ...]] = {
 WITHOUT: dict[str, str] = {
     "schema": "prints JSON Schema in any case",
     "completion": "prints a script for a shell",
+    "record": "prints what the program prints",
 }
 FAILURE = "documents.versioned.FailureDocument"
 

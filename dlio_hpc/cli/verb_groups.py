@@ -52,8 +52,10 @@ GROUPS: dict[str, dict[str, Verb]] = {
     },
     "Understand programs": {
         "darshan": Verb("darshan", "Analyse Darshan logs of any program", "dlio-hpc darshan app.darshan"),
+        "record": Verb("record", "Record what a program asks its libraries for", "dlio-hpc record -- python train.py"),
         "characterize": Verb(
-            "characterize", "Derive a workload from Darshan logs", "dlio-hpc characterize app.darshan -o mine.yaml"
+            "characterize", "Derive a workload from a recording or Darshan logs",
+            "dlio-hpc characterize app.darshan -o mine.yaml",
         ),
         "similarity": Verb("similarity", "Compare the I/O of two programs", "dlio-hpc similarity JOB app.darshan"),
         "import": Verb(

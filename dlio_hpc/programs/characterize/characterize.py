@@ -23,7 +23,8 @@ _SAME = 0.9
 class Character(NamedTuple):
     """Characterisation of one program. log: log of the program, merged from the logs at `paths`. nodes: number of nodes
     of the program; None if it is unknown. derived: workload derived from the log. notes: limitations of the data that
-    the user must know about. wanted: function that returns whether a path was analysed.
+    the user must know about. wanted: function that returns whether a path was analysed. is_recording: whether the
+    program was recorded; `log` then has nothing but its job.
     """
 
     log: Log
@@ -32,6 +33,7 @@ class Character(NamedTuple):
     derived: Derived
     notes: list[str]
     wanted: Callable[[str], bool]
+    is_recording: bool = False
 
 
 def load(paths: Sequence[Path], only: str | None, is_forced: bool, reads_content: bool = False) -> Character:

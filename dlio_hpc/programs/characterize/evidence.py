@@ -1,13 +1,14 @@
-"""Values derived from a log, with their evidence and confidence."""
+"""Values derived from a log or a recording, with their evidence and confidence."""
 
 from typing import Any, Literal, NamedTuple
 
-Confidence = Literal["high", "medium", "low", "unknown"]
+Confidence = Literal["recorded", "high", "medium", "low", "unknown"]
 
 
 class DerivedValue(NamedTuple):
-    """Value of a workload key. evidence: a phrase with the numbers that support the value. confidence: "unknown" if the
-    log does not show the value; the value is then a default.
+    """Value of a workload key. evidence: a phrase with the numbers that support the value. confidence: "recorded"
+    if the program itself said so or did so while it was recorded; "unknown" if the log does not show the value: it is
+    then a default.
     """
 
     value: Any
@@ -20,5 +21,5 @@ class DerivedValue(NamedTuple):
 
 def weaker(a: Confidence, b: Confidence) -> Confidence:
     """Return the lower of two confidences."""
-    order: tuple[Confidence, ...] = ("unknown", "low", "medium", "high")
+    order: tuple[Confidence, ...] = ("unknown", "low", "medium", "high", "recorded")
     return min(a, b, key=order.index)

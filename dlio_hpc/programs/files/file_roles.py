@@ -57,6 +57,16 @@ def classify(files: Iterable[FileStats]) -> list[Role]:
     return [refined.get(role.file.path, role) for role in roles]
 
 
+def is_evaluation(path: str) -> bool:
+    """Return whether the name of a file, or of its folder, says that its data are for evaluation."""
+    return _EVALUATION.search("/".join(path.rsplit("/", 2)[-2:])) is not None
+
+
+def is_model(path: str) -> bool:
+    """Return whether the name of a file is that of a model or a checkpoint."""
+    return _MODEL.search(path) is not None
+
+
 def kind(path: str) -> str:
     """Return the kind of a file: its extension, or its name if there is no extension. Each number in it is replaced by
     #.

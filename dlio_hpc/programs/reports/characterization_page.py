@@ -78,6 +78,8 @@ def banner_of(character: Character) -> Banner:
         )
     weak = {level: sum(estimate.confidence == level for estimate in keys.values()) for level in ("low", "unknown")}
     known = f"{len(keys) - sum(weak.values())} of {len(keys)} values are known with high or medium confidence"
+    recorded = sum(estimate.confidence == "recorded" for estimate in keys.values())
+    known = f"{known}, {recorded} of them recorded" if recorded else known
     if any(weak.values()):
         return Banner(
             "inconclusive",

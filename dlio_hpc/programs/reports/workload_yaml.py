@@ -63,7 +63,8 @@ def _description(character: Character) -> str:
     keys = character.derived.keys
     count, kind = keys["dataset.files"].value, keys["dataset.format"].value
     size = sum(role.file.size for role in character.derived.roles if role.role == "dataset")
-    return f"derived from a Darshan log: {units.format_size(size)} of {kind} in {count:,} file(s)"
+    source = "recording" if character.is_recording else "Darshan log"
+    return f"derived from a {source}: {units.format_size(size)} of {kind} in {count:,} file(s)"
 
 
 def _source(character: Character) -> str:
@@ -80,6 +81,7 @@ def _head(character: Character) -> list[str]:
     nodes = f" on {character.nodes} node(s)" if character.nodes else ""
     logs = _source(character).removeprefix("dlio-hpc characterize ")
     version = f"Darshan {job.library}" if job.library else "an unknown Darshan"
+    version = "recording" if character.is_recording else version
     duration = units.format_seconds(max(job.seconds, 0.0))
     lines = [
         characterization_page.banner_of(character).line,
@@ -88,7 +90,7 @@ def _head(character: Character) -> list[str]:
         *(f"Note: {single_line(note)}" for note in character.notes),
         *(f"Forced despite: {reason}" for reason in character.derived.against),
         *left_out(character.derived.roles),
-        "Comments: confidence in the value (high, medium, low; unknown: a default, not in the log), and evidence.",
+        "Comments: confidence in the value (recorded; high, medium, low; unknown: a default), and evidence.",
     ]
     return [
         part for line in lines for part in textwrap.wrap(line, _WIDTH, initial_indent="# ", subsequent_indent="#   ")

@@ -1,0 +1,46 @@
+"""dlio-hpc record: run a program of anybody with the recorder in its Python processes."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.cli import console
+from dlio_hpc.cli.verbs import FOLDER, SETTINGS, option
+
+
+@click.command(context_settings={**SETTINGS, "ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND...")
+@option("-o", "--output", type=FOLDER, metavar="DIR", help="New folder of the recording. Default: recording-TIME.")
+@option("--anonymous", is_flag=True, help="Store hashes in place of the names of files and folders.")
+@option("--print", "is_printed", is_flag=True, help="Print shell commands that switch recording on; run nothing.")
+def record(command: tuple[str, ...], output: Path | None, anonymous: bool, is_printed: bool) -> int:
+    """Run a program, and record what its Python processes ask their libraries for: loaders and batches, steps, files,
+    arrays, checkpoints, ranks. No data content is stored. `dlio-hpc characterize DIR` derives a workload from the
+    recording.
+
+    COMMAND may start ranks (mpiexec, srun, torchrun) or a container that has DIR: the variables PYTHONPATH and
+    DLIO_HPC_RECORD reach each process. In a job script, `eval "$(dlio-hpc record -o DIR --print)"` sets them for all
+    commands that follow. Every Python from 3.8 on is recorded; dlio-hpc need not be installed there.
+
+    The exit code is that of COMMAND; 128 and the number of a signal that ended it.
+    """
+    from dlio_hpc.programs.recordings import recorded_run
+
+    if not command and not is_printed:
+        raise click.UsageError("name the program: dlio-hpc record -- python train.py")
+    if command and is_printed:
+        raise click.UsageError("--print runs nothing: leave out the program")
+    folder = recorded_run.prepare(output)
+    variables = recorded_run.variables(folder, anonymous)
+    if is_printed:
+        sys.stdout.write(recorded_run.exports(variables))
+        return 0
+    try:
+        code = recorded_run.run(command, variables)
+    except OSError as fault:
+        recorded_run.discard(folder)
+        raise ConfigError(f"cannot run {command[0]}: {fault.strerror}") from fault
+    console.say(recorded_run.summary(folder))
+    return code

@@ -1,0 +1,253 @@
+"""Functions of libraries that are recorded: wrapped when their module is imported, and never before."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+import threading
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Callable, NamedTuple, Sequence
+
+from .recording import EventWriter, clock
+
+# Modules of the recorder, by the module of a library that they wrap when it is imported.
+TABLE = {
+    "torch.utils.data.dataloader": ("torch_hooks", "loader"),
+    "torch.utils.data._utils.worker": ("torch_hooks", "worker"),
+    "torch.utils.data._utils.fetch": ("torch_hooks", "fetchers"),
+    "torch.optim.optimizer": ("torch_hooks", "optimizer"),
+    "torch.serialization": ("torch_hooks", "serialization"),
+    "torch.distributed.distributed_c10d": ("torch_hooks", "process_groups"),
+    "torch.distributed.checkpoint.state_dict_saver": ("torch_hooks", "distributed_checkpoints"),
+    "torch.distributed.checkpoint.state_dict_loader": ("torch_hooks", "distributed_checkpoints"),
+    "tensorflow.python.data.ops.dataset_ops": ("tensorflow_hooks", "datasets"),
+    "tensorflow.python.data.ops.readers": ("tensorflow_hooks", "readers"),
+    "tensorflow.python.data.ops.iterator_ops": ("tensorflow_hooks", "iterators"),
+    "tensorflow.python.checkpoint.checkpoint": ("tensorflow_hooks", "checkpoints"),
+    "tensorflow.python.eager.backprop": ("tensorflow_hooks", "gradients"),
+    "keras.src.callbacks.callback_list": ("keras_hooks", "callbacks"),
+    "keras.src.models.model": ("keras_hooks", "models"),
+    "keras.src.backend.tensorflow.trainer": ("keras_hooks", "trainer"),
+    "keras.src.backend.torch.trainer": ("keras_hooks", "trainer"),
+    "keras.src.backend.jax.trainer": ("keras_hooks", "trainer"),
+    "keras.src.optimizers.base_optimizer": ("keras_hooks", "optimizers"),
+    "numpy": ("array_hooks", "numpy"),
+    "h5py._hl.dataset": ("array_hooks", "hdf5"),
+    "zarr": ("array_hooks", "zarr"),
+    "PIL.Image": ("array_hooks", "images"),
+    "pandas": ("table_hooks", "pandas"),
+    "pyarrow.parquet": ("table_hooks", "parquet"),
+    "pyarrow.dataset": ("table_hooks", "arrow_datasets"),
+    "lmdb": ("table_hooks", "lmdb"),
+    "webdataset": ("table_hooks", "webdataset"),
+    "mpi4py.MPI": ("rank_hooks", "mpi"),
+    "horovod.torch": ("rank_hooks", "horovod"),
+    "horovod.tensorflow": ("rank_hooks", "horovod"),
+}
+
+
+class Context(NamedTuple):
+    """What a hook needs. recording: of this process. name: function that returns a path as it is stored."""
+
+    recording: EventWriter
+    name: Callable[[Any], str]
+
+    def file(self, path: Any) -> int | None:
+        """Return the number of a file, or None for what is no path, such as a stream."""
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            path = getattr(path, "name", None)
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            return None
+        text = os.path.abspath(os.fsdecode(path))
+        return self.recording.file(text, self.name(text))
+
+
+_actions: dict[str, list[Callable[[ModuleType], None]]] = {}
+# Depth of recorded calls in this thread: only the outermost one is recorded, because it calls the others.
+_calls = threading.local()
+
+
+def install(context: Context) -> None:
+    """Wrap the functions of each library of TABLE as soon as it is imported."""
+    for name, (module, function) in TABLE.items():
+        after_import(name, functools.partial(_hook, context, module, function))
+    sys.meta_path.insert(0, _Finder())
+
+
+def _hook(context: Context, module: str, function: str, library: ModuleType) -> None:
+    version = getattr(sys.modules.get(library.__name__.split(".")[0]), "__version__", None)
+    context.recording.add("library", library.__name__, version)
+    getattr(importlib.import_module("." + module, __package__), function)(context, library)
+
+
+def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
+    """Call `action` with the module `name` after it was imported, at once if it was already."""
+    module = sys.modules.get(name)
+    if module is not None:
+        action(module)
+    else:
+        _actions.setdefault(name, []).append(action)
+
+
+class _Finder(MetaPathFinder):
+    """Finder that finds nothing by itself, but calls the actions for a module when another finder's loader has run."""
+
+    def __init__(self) -> None:
+        self._names = threading.local()
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name not in _actions or getattr(self._names, "current", None) == name:
+            return None
+        self._names.current = name
+        try:
+            spec = _found(name, path, target, self)
+        finally:
+            self._names.current = None
+        if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
+            _act_after(spec, name)
+        return spec
+
+
+def _found(name: str, path: Sequence[str] | None, target: ModuleType | None, own: MetaPathFinder) -> ModuleSpec | None:
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        spec: ModuleSpec | None = None if finder is own or find is None else find(name, path, target)
+        if spec is not None:
+            return spec
+    return None
+
+
+def _act_after(spec: ModuleSpec, name: str) -> None:
+    """Let the loader of a module call its actions after the module's code has run."""
+    loader: Any = spec.loader
+    run = loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        run(module)
+        for action in _actions.pop(name, []):
+            try:
+                action(module)
+            except Exception as fault:  # a library of a version that the recorder does not know
+                sys.stderr.write(f"dlio-hpc record: {name} is not recorded: {fault!r}\n")
+
+    spec.loader = _Wrapped(loader, exec_module)
+
+
+class _Wrapped(Loader):
+    """Loader whose exec_module is replaced. Everything else is the loader's own."""
+
+    def __init__(self, loader: Any, exec_module: Callable[[ModuleType], None]) -> None:
+        self._loader = loader
+        self._run = exec_module
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        made: ModuleType | None = self._loader.create_module(spec)
+        return made
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._run(module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+Noted = Callable[[float, float, Any, Any, Any], None]
+
+
+def wrap(context: Context, owner: Any, name: str, note: Noted, is_outermost: bool = False) -> None:
+    """Replace a function of a module or class by recorded() of it. A name that the owner lacks is left alone."""
+    function = getattr(owner, name, None)
+    if function is not None and not hasattr(function, "_is_recorded"):
+        setattr(owner, name, recorded(context, function, note, is_outermost))
+
+
+def recorded(context: Context, function: Any, note: Noted, is_outermost: bool = False) -> Any:
+    """Return a function that calls `function`, and then `note` with the time of its begin, its seconds, its arguments
+    and its result. A call that raises is not noted, and its exception goes on unchanged. is_outermost: whether calls
+    within another such call are left out.
+    """
+
+    @functools.wraps(function)
+    def called(*arguments: Any, **keys: Any) -> Any:
+        depth: int = getattr(_calls, "depth", 0)
+        if is_outermost and depth:
+            return function(*arguments, **keys)
+        _calls.depth = depth + is_outermost
+        begin = clock()
+        try:
+            result = function(*arguments, **keys)
+        finally:
+            seconds = clock() - begin
+            _calls.depth = depth
+        try:
+            note(begin, seconds, arguments, keys, result)
+        except Exception as fault:
+            context.recording.fault(getattr(function, "__qualname__", ""), fault)
+        return result
+
+    called._is_recorded = True  # type: ignore[attr-defined]
+    return called
+
+
+def argument(arguments: tuple[Any, ...], keys: dict[str, Any], place: int, name: str, default: Any = None) -> Any:
+    """Return an argument of a call that is given by place or by name."""
+    return arguments[place] if len(arguments) > place else keys.get(name, default)
+
+
+def transfer(context: Context, library: str, kind: str, place: int, key: str) -> Noted:
+    """Return what notes a state that is saved or restored through a path or a stream, which is argument `place`."""
+
+    def noted(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        target = argument(arguments, keys, place, key)
+        if hasattr(target, "tell"):
+            size = None if getattr(target, "closed", False) else target.tell()
+        else:
+            size = os.path.getsize(target) if os.path.isfile(target) else None
+        context.recording.add(kind, library, round(seconds, 6), context.file(target), size)
+
+    return noted
+
+
+def amount(value: Any, room: int = 64) -> tuple[int, int | None]:
+    """Return the bytes of all arrays in `value`, and the length of the first axis of the first one; None without an
+    array. Lists, tuples, dicts and objects of data classes are followed, at most `room` values of them.
+    """
+    total, length, rest = 0, None, [value]
+    while rest and room:
+        room -= 1
+        part = rest.pop()
+        size, shape = _nbytes(part), getattr(part, "shape", None)
+        if size is not None:
+            total += size
+            if length is None and shape is not None and len(shape):
+                length = int(shape[0])
+        elif isinstance(part, dict):
+            rest.extend(reversed(list(part.values())[:room]))
+        elif isinstance(part, (list, tuple)):
+            rest.extend(reversed(part[:room]))
+        elif hasattr(part, "__dict__") and not callable(part):
+            rest.extend(reversed(list(vars(part).values())[:room]))
+    return total, length
+
+
+def _nbytes(value: Any) -> int | None:
+    """Return the bytes of an array, a tensor, or bytes; None for other values."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return len(value)
+    if isinstance(value, (str, int, float, complex, type)) or value is None:
+        return None
+    size = getattr(value, "nbytes", None)
+    if isinstance(size, int):
+        return size
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    width = getattr(dtype, "size", None) or getattr(dtype, "itemsize", None)
+    if shape is None or not isinstance(width, int):
+        return None
+    count = 1
+    for extent in shape:
+        count *= int(extent)
+    return count * width

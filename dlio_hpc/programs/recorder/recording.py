@@ -1,0 +1,147 @@
+"""File of a recorded process: a JSON array a line, first the process, then events.
+
+An event is [seconds since the start of the process, kind, values...]. Events are kept in memory for at most half a
+second after the event before, and are then appended to the file, so that a killed process loses half a second at most.
+A file of _ROOM bytes takes no more events that are frequent: these are counted, and the counts are written at times
+that double.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+# Bytes of a file from which on frequent events are only counted, and from which on nothing more is written.
+_ROOM, _MOST = 8 << 20, 12 << 20
+# Number of files whose sizes are stored.
+_SIZED = 256
+# Seconds, and number of events, after which events are written.
+_LATE_S, _MANY = 0.5, 256
+# Kinds of events that happen for each step, batch, file or call.
+FREQUENT = frozenset({"batch", "step", "fetch", "read", "write", "open", "file", "train_batch", "test_batch"})
+clock = time.monotonic
+
+
+class EventWriter:
+    """Recording of this process. folder: of all processes. process: function that describes the process, given the time
+    of its start. A child that is forked begins a file of its own. Faults of the recorder are written as events. A file
+    system that takes no events ends the recording with a line on stderr.
+    """
+
+    def __init__(self, folder: str, process: Any) -> None:
+        self._folder, self._process = folder, process
+        self._events: list[tuple[Any, ...]] = []
+        self._begin()
+        os.register_at_fork(before=self.flush, after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        self._events = []
+        self._lock = threading.Lock()
+        self._path = ""
+        self._bytes = 0
+        self._counts: dict[str, list[float]] = {}
+        self._next_counts_s = 10.0
+        self._faults: set[str] = set()
+        self._is_over = False
+        self._files: dict[str, int] = {}
+        self._written: dict[int, str] = {}
+        self._numbers = itertools.count()
+        self.begun = time.time()
+        self._start = self._flushed = clock()
+
+    def add(self, kind: str, *values: Any) -> None:
+        """Add an event that happens now."""
+        if self._is_over:
+            return
+        now = clock()
+        if self._bytes >= _ROOM and kind in FREQUENT:
+            self._count(kind, values, now)
+            return
+        self._events.append((round(now - self._start, 6), kind, *values))
+        if now - self._flushed > _LATE_S or len(self._events) >= _MANY:
+            self.flush()
+
+    def file(self, path: str, name: str, is_written: bool = False) -> int:
+        """Return the number of a file in this recording. name: path as it is stored, which is written once. The size is
+        stored for the first files that are read, when they are first named, and for the first files that are written,
+        at the end of the process: a look at each of a million files would load the file system's metadata server.
+        """
+        number = self._files.get(name)
+        if number is None:
+            number = self._files[name] = next(self._numbers)
+            is_sized = number < _SIZED and not is_written and os.path.isfile(path)
+            self.add("file", number, name, os.path.getsize(path) if is_sized else None)
+        if is_written and len(self._written) < _SIZED:
+            self._written[number] = path
+        return number
+
+    def fault(self, place: str, fault: BaseException) -> None:
+        """Note a fault of the recorder itself, once for each place."""
+        if place not in self._faults:
+            self._faults.add(place)
+            self.add("fault", place, repr(fault)[:300])
+
+    def _count(self, kind: str, values: tuple[Any, ...], now: float) -> None:
+        count = self._counts.setdefault(kind, [0, 0.0])
+        count[0] += 1
+        if len(values) > 1 and isinstance(values[1], float):
+            count[1] += values[1]
+        if now - self._start > self._next_counts_s:
+            self._next_counts_s = 2 * (now - self._start)
+            self._add_counts()
+            self.flush()
+
+    def _add_counts(self) -> None:
+        if self._counts:
+            self._events.append((round(clock() - self._start, 6), "counts", self._counts))
+            self._counts = {}
+
+    def end(self) -> None:
+        """Write what is left. Called when the process ends by itself."""
+        if not self._is_over:
+            for number, path in self._written.items():
+                if os.path.isfile(path):
+                    self.add("written", number, os.path.getsize(path))
+            self._add_counts()
+            self.add("end")
+            self.flush()
+
+    def flush(self) -> None:
+        """Append all events to the file. A thread that finds another one writing leaves its events to it."""
+        if self._is_over or not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._write()
+        except Exception as fault:  # such as a full disk: the program goes on
+            self._is_over = True
+            sys.stderr.write(f"dlio-hpc record: the recording of process {os.getpid()} ends here: {fault}\n")
+        finally:
+            self._lock.release()
+
+    def _write(self) -> None:
+        events, self._events = self._events, []
+        self._flushed = clock()
+        if not events and self._path:
+            return
+        lines = [json.dumps(event, separators=(",", ":"), default=str) for event in events]
+        if not self._path:
+            lines.insert(0, json.dumps(self._process(self.begun), default=str))
+            self._path = self._new_path()
+        text = ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
+        self._bytes += len(text)
+        self._is_over = self._bytes > _MOST
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, text)
+        finally:
+            os.close(descriptor)
+
+    def _new_path(self) -> str:
+        folder = os.path.join(self._folder, "processes", os.uname().nodename)
+        os.makedirs(folder, exist_ok=True)
+        return os.path.join(folder, f"{os.getpid()}-{time.time_ns()}.jsonl")

@@ -1,0 +1,155 @@
+"""Recording of this process: its start, its description, the files that Python opens, and its end."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import platform
+import sys
+import threading
+from typing import Any, Callable
+
+from . import hooks
+from .recording import EventWriter
+
+VERSION = 1
+# Set by the user, or by `dlio-hpc record`: folder of the recordings; anything to store hashes in place of names.
+FOLDER, ANONYMOUS = "DLIO_HPC_RECORD", "DLIO_HPC_RECORD_ANONYMOUS"
+# Variables that launchers set: rank, number of ranks.
+_RANKS = (
+    ("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"),
+    ("PMIX_RANK", "PMIX_SIZE"), ("PALS_RANKID", "PALS_SIZE"), ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"), ("ALPS_APP_PE", "ALPS_APP_SIZE"),
+)  # fmt: skip
+# Variables that name the job.
+_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "COBALT_JOBID", "FLUX_JOB_ID")
+# Files that Python or the system opens for itself.
+_NO_DATA = (".py", ".pyc", ".pyi", ".so", ".pth")
+_PACKAGES = ("/site-packages/", ".dist-info/", ".egg-info/")
+_SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/lib", "/usr/share/", "/lib/")
+
+
+def start() -> None:
+    """Begin to record this process, if the folder is set."""
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        return
+    folder = os.path.abspath(folder)
+    names = Names(bool(os.environ.get(ANONYMOUS)))
+    recording = EventWriter(folder, lambda begun: _process(begun, names))
+    recording.add("start")
+    recording.flush()
+    _watch(recording, names, folder)
+    hooks.install(hooks.Context(recording, names.of_path))
+    atexit.register(recording.end)
+    _end_of_children(recording)
+
+
+class Names:
+    """Names as they are stored. is_anonymous: each part of a path but its ending is replaced by a hash."""
+
+    def __init__(self, is_anonymous: bool) -> None:
+        self.is_anonymous = is_anonymous
+        self._salt = os.environ.get(ANONYMOUS, "").encode()
+
+    def of_path(self, path: Any) -> str:
+        """Return the absolute path as it is stored. Raise TypeError for what is no path, such as a stream."""
+        text = os.path.abspath(os.fsdecode(path))
+        return "/".join(map(self._hidden, text.split("/"))) if self.is_anonymous else text
+
+    def _hidden(self, part: str) -> str:
+        stem, ending = os.path.splitext(part)
+        return stem and hashlib.sha256(self._salt + stem.encode("utf-8", "replace")).hexdigest()[:12] + ending
+
+
+def _process(begun: float, names: Names) -> dict[str, Any]:
+    """Describe the process. No argument but the script, and no variable but those of ranks and jobs is stored."""
+    return {
+        "format": "dlio-hpc recording",
+        "version": VERSION,
+        "host": os.uname().nodename,
+        "process": os.getpid(),
+        "parent": os.getppid(),
+        "begun": begun,
+        "python": platform.python_version(),
+        "script": _script(names),
+        "is_anonymous": names.is_anonymous,
+        "rank": _of_launcher(),
+        "job": next((os.environ[name] for name in _JOBS if name in os.environ), None),
+    }
+
+
+def _script(names: Names) -> str:
+    """Return the script of this process, "-m NAME" for a module, or "-c"."""
+    script = sys.argv[0] if getattr(sys, "argv", None) else ""
+    if script == "-m":
+        with open("/proc/self/cmdline", "rb") as file:
+            arguments = os.fsdecode(file.read()).split("\0")
+        return " ".join(arguments[arguments.index("-m") :][:2]) if "-m" in arguments else script
+    return names.of_path(script) if script not in ("", "-c", "-") else script
+
+
+def _of_launcher() -> list[Any] | None:
+    """Return rank, number of ranks and variable of this process, or None without a launcher."""
+    for rank, size in _RANKS:
+        number, count = os.environ.get(rank, ""), os.environ.get(size, "")
+        if number.isdigit() and count.isdigit():
+            return [int(number), int(count), rank]
+    return None
+
+
+def _watch(recording: EventWriter, names: Names, folder: str) -> None:
+    """Record the files of data that Python opens, and the processes that it starts, by an audit hook."""
+    busy = threading.local()
+    actions = {"open": _opened(recording, names, folder), "subprocess.Popen": _started(recording)}
+
+    def audit(event: str, arguments: tuple[Any, ...]) -> None:
+        action = actions.get(event)
+        if action is None or getattr(busy, "is_busy", False):
+            return
+        busy.is_busy = True
+        try:
+            action(*arguments)
+        except Exception as fault:
+            recording.fault(event, fault)
+        finally:
+            busy.is_busy = False
+
+    sys.addaudithook(audit)
+
+
+def _opened(recording: EventWriter, names: Names, folder: str) -> Callable[..., None]:
+    own = tuple({os.path.abspath(prefix) + "/" for prefix in (sys.prefix, sys.base_prefix, folder)})
+
+    def opened(path: Any, mode: Any, flags: Any) -> None:
+        """Record an open. path: a number for an open of a descriptor. mode: of open(); None for os.open()."""
+        flag = flags if isinstance(flags, int) else 0
+        if not isinstance(path, (str, bytes, os.PathLike)) or flag & os.O_DIRECTORY:
+            return
+        text = os.path.abspath(os.fsdecode(path))
+        if text.endswith(_NO_DATA) or text.startswith(_SYSTEM + own) or any(part in text for part in _PACKAGES):
+            return
+        is_written = bool(flag & (os.O_WRONLY | os.O_RDWR)) or (isinstance(mode, str) and bool(set(mode) & set("wax+")))
+        number = recording.file(text, names.of_path(text), is_written)
+        recording.add("open", number, int(is_written))
+
+    return opened
+
+
+def _started(recording: EventWriter) -> Callable[..., None]:
+    def started(executable: Any, arguments: Any, folder: Any, environment: Any) -> None:
+        """Record the start of a process, and whether its environment lets the recorder follow."""
+        is_followed = environment is None or any(os.fsdecode(name) == FOLDER for name in environment)
+        recording.add("child", os.path.basename(os.fsdecode(executable or "")), int(is_followed))
+
+    return started
+
+
+def _end_of_children(recording: EventWriter) -> None:
+    """Write what is left when a process of multiprocessing ends, which runs no exit functions."""
+
+    def imported(module: Any) -> None:
+        module.register_after_fork(recording, lambda _: module.Finalize(None, recording.end, exitpriority=-1000))
+
+    hooks.after_import("multiprocessing.util", imported)

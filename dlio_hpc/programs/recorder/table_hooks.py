@@ -1,0 +1,110 @@
+"""Hooks for tables and stores of records: pandas, pyarrow, LMDB, WebDataset."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from .hooks import Context, argument, wrap
+
+# Functions of pandas that read a file, and the name of their first argument.
+_PANDAS = {
+    "read_csv": "filepath_or_buffer", "read_table": "filepath_or_buffer", "read_parquet": "path",
+    "read_hdf": "path_or_buf", "read_feather": "path", "read_pickle": "filepath_or_buffer",
+    "read_json": "path_or_buf", "read_orc": "path",
+}  # fmt: skip
+
+
+def pandas(context: Context, module: ModuleType) -> None:
+    """Record tables that are read, whole or in pieces."""
+
+    def noted(name: str, key: str) -> Any:
+        def called(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+            number = context.file(argument(arguments, keys, 0, key))
+            if hasattr(result, "get_chunk"):
+                result._dlio_file = number
+                return
+            size, rows = _table(result)
+            context.recording.add("read", "pandas." + name, round(seconds, 7), number, size, rows, None)
+
+        return called
+
+    for name, key in _PANDAS.items():
+        wrap(context, module, name, noted(name, key), is_outermost=True)
+
+    def piece(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        number = getattr(arguments[0], "_dlio_file", None)
+        if number is not None:
+            context.recording.add("read", "pandas.read_csv", round(seconds, 7), number, *_table(result), None)
+
+    wrap(context, module.io.parsers.TextFileReader, "read", piece, is_outermost=True)
+
+
+def _table(table: Any) -> tuple[int | None, int | None]:
+    """Return the bytes of a table, with eight for each value, and its rows."""
+    shape = getattr(table, "shape", None)
+    if not shape:
+        return None, None
+    return 8 * int(shape[0]) * (int(shape[1]) if len(shape) > 1 else 1), int(shape[0])
+
+
+def parquet(context: Context, module: ModuleType) -> None:
+    """Record what is read from Parquet files: tables, row groups, batches of rows."""
+
+    def read(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        number = context.file(argument(arguments, keys, 0, "source"))
+        rows = getattr(result, "num_rows", None)
+        context.recording.add("read", "pyarrow.parquet", round(seconds, 7), number, result.nbytes, rows, None)
+
+    wrap(context, module, "read_table", read, is_outermost=True)
+
+    def opened(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        own = arguments[0]
+        own._dlio_file = context.file(argument(arguments, keys, 1, "source"))
+        facts = own.metadata
+        context.recording.add("table", own._dlio_file, facts.num_rows, facts.num_row_groups, facts.num_columns)
+
+    def group(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        number, which = getattr(arguments[0], "_dlio_file", None), argument(arguments, keys, 1, "i")
+        place = which if isinstance(which, int) else None
+        context.recording.add(
+            "read", "pyarrow.row_group", round(seconds, 7), number, result.nbytes, result.num_rows, [0, place, 1]
+        )
+
+    wrap(context, module.ParquetFile, "__init__", opened)
+    for name in ("read", "read_row_group", "read_row_groups"):
+        wrap(context, module.ParquetFile, name, group, is_outermost=True)
+
+
+def arrow_datasets(context: Context, module: ModuleType) -> None:
+    """Record datasets of pyarrow. Their reads are made by its own threads, and are not recorded."""
+
+    def made(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        for path in list(getattr(result, "files", []))[:100_000]:
+            context.recording.add("open", context.file(path), 0)
+        context.recording.add("unseen", "pyarrow.dataset", "reads of pyarrow.dataset are made by threads in C++")
+
+    wrap(context, module, "dataset", made, is_outermost=True)
+
+
+def lmdb(context: Context, module: ModuleType) -> None:
+    """Record environments of LMDB. Values are read through a memory map, without a call that could be recorded."""
+
+    def opened(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        path = argument(arguments, keys, 0, "path")
+        number = context.file(path)
+        facts = result.stat()
+        context.recording.add("map", "lmdb", number, facts.get("psize", 0) * result.info().get("last_pgno", 0))
+        context.recording.add("table", number, facts.get("entries"), None, None)
+
+    wrap(context, module, "open", opened, is_outermost=True)
+
+
+def webdataset(context: Context, module: ModuleType) -> None:
+    """Record the settings of WebDataset pipelines. Python itself opens the archives, so they are recorded as files."""
+
+    def made(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        settings = {key: value for key, value in keys.items() if isinstance(value, (bool, int, float))}
+        context.recording.add("stage", None, None, "WebDataset", [], settings)
+
+    wrap(context, module.WebDataset, "__init__", made)

@@ -1,0 +1,214 @@
+"""Hooks for PyTorch: loaders and their workers, steps of optimizers, saved states, ranks."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from types import ModuleType
+from typing import Any
+
+from .hooks import Context, amount, argument, transfer, wrap
+from .recording import clock
+
+_numbers = itertools.count()
+
+
+def loader(context: Context, module: ModuleType) -> None:
+    """Record each loader when it is first iterated, each pass, each batch with the time that the program waited for it,
+    and the order of samples as the sampler gives it.
+    """
+    recording = context.recording
+
+    def iterated(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        result._dlio_number = number = _number(context, arguments[0])
+        recording.add("pass", number, round(seconds, 7))
+
+    def renewed(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        arguments[0]._dlio_order = _Order()
+
+    def indexed(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        own = arguments[0]
+        if not hasattr(own, "_dlio_order"):
+            own._dlio_order = _Order()
+        own._dlio_order.take(result)
+
+    wrap(context, module.DataLoader, "__iter__", iterated)
+    # An iterator of workers asks for batches before __iter__ returns, and serves several passes if they persist.
+    wrap(context, module._BaseDataLoaderIter, "_reset", renewed)
+    wrap(context, module._BaseDataLoaderIter, "_next_index", indexed)
+    _wrap_next(context, module._BaseDataLoaderIter)
+
+
+def _wrap_next(context: Context, owner: Any) -> None:
+    """Record what __next__ returns, and the end of a pass, which it raises."""
+    following, recording = owner.__next__, context.recording
+
+    @functools.wraps(following)
+    def recorded(iterator: Any) -> Any:
+        begin = clock()
+        try:
+            batch = following(iterator)
+        except StopIteration:
+            number = getattr(iterator, "_dlio_number", None)
+            if number is not None:
+                order = getattr(iterator, "_dlio_order", None)
+                recording.add("end_of_pass", number, round(clock() - begin, 7), order and order.summary())
+            raise
+        seconds = clock() - begin
+        try:
+            size, length = amount(batch)
+            recording.add("batch", iterator._dlio_number, round(seconds, 7), length, size)
+        except Exception as fault:
+            recording.fault("batch", fault)
+        return batch
+
+    owner.__next__ = recorded
+
+
+class _Order:
+    """Order of the samples of a pass: number, pairs in which the second follows the first, first and least numbers."""
+
+    def __init__(self) -> None:
+        self._count = self._next = self._up = 0
+        self._last: Any = None
+        self._first: list[int] = []
+
+    def take(self, indexes: Any) -> None:
+        if isinstance(indexes, int):
+            indexes = [indexes]
+        for index in indexes or []:
+            if not isinstance(index, int):
+                return
+            if self._last is not None:
+                self._next += index == self._last + 1
+                self._up += index > self._last
+            self._last = index
+            self._count += 1
+            if len(self._first) < 16:
+                self._first.append(index)
+
+    def summary(self) -> list[Any]:
+        return [self._count, self._next, self._up, self._first]
+
+
+def _number(context: Context, loader: Any) -> int:
+    """Return the number of a loader. The first time, its settings are recorded."""
+    number: int | None = getattr(loader, "_dlio_number", None)
+    if number is None:
+        number = next(_numbers)
+        object.__setattr__(loader, "_dlio_number", number)
+        context.recording.add("loader", number, _settings(loader))
+    return number
+
+
+def _settings(loader: Any) -> dict[str, Any]:
+    dataset, sampler = getattr(loader, "dataset", None), getattr(loader, "sampler", None)
+    batches = getattr(loader, "batch_sampler", None)
+    context = getattr(loader, "multiprocessing_context", None)
+    generator = getattr(loader, "generator", None)
+    return {
+        "library": "torch",
+        "batch_size": getattr(loader, "batch_size", None) or getattr(batches, "batch_size", None),
+        "workers": getattr(loader, "num_workers", None),
+        "prefetch_factor": getattr(loader, "prefetch_factor", None),
+        "persistent_workers": getattr(loader, "persistent_workers", None),
+        "pin_memory": getattr(loader, "pin_memory", None),
+        "drop_last": getattr(loader, "drop_last", None) or getattr(batches, "drop_last", False),
+        "start_method": context.get_start_method() if context is not None else None,
+        "seed": generator.initial_seed() if generator is not None else None,
+        "dataset": type(dataset).__name__,
+        "samples": _length(dataset),
+        "is_iterable": any(kind.__name__ == "IterableDataset" for kind in type(dataset).__mro__),
+        "sampler": type(sampler).__name__,
+        "batch_sampler": type(batches).__name__,
+        "shards": getattr(sampler, "num_replicas", None),
+        "shuffle": getattr(sampler, "shuffle", None),
+        "collate": getattr(getattr(loader, "collate_fn", None), "__name__", None),
+    }
+
+
+def _length(dataset: Any) -> int | None:
+    try:
+        return len(dataset)
+    except Exception:  # an iterable dataset, whose length may raise anything
+        return None
+
+
+def worker(context: Context, module: ModuleType) -> None:
+    """Record that a process is a worker, which one, and write its events when it ends."""
+    work, recording = getattr(module, "_worker_loop"), context.recording
+
+    @functools.wraps(work)
+    def recorded(*arguments: Any, **keys: Any) -> Any:
+        try:
+            names = work.__code__.co_varnames[: work.__code__.co_argcount]
+            given = dict(zip(names, arguments), **keys)
+            recording.add("worker", given.get("worker_id"), given.get("num_workers"))
+            recording.flush()
+        except Exception as fault:
+            recording.fault("worker", fault)
+        try:
+            return work(*arguments, **keys)
+        finally:
+            recording.end()
+
+    setattr(module, "_worker_loop", recorded)
+
+
+def fetchers(context: Context, module: ModuleType) -> None:
+    """Record the time in which a process reads the samples of a batch and collates them."""
+
+    def fetched(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        indexes = argument(arguments, keys, 1, "possibly_batched_index")
+        count = len(indexes) if isinstance(indexes, (list, tuple)) else 1
+        context.recording.add("fetch", count, round(seconds, 7), amount(result)[0])
+
+    for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
+        if hasattr(module, name):
+            wrap(context, getattr(module, name), "fetch", fetched)
+
+
+def optimizer(context: Context, module: ModuleType) -> None:
+    """Record the steps of all optimizers."""
+
+    def stepped(own: Any, arguments: Any, keys: Any) -> None:
+        context.recording.add("step", type(own).__name__)
+
+    if hasattr(module, "register_optimizer_step_post_hook"):
+        module.register_optimizer_step_post_hook(stepped)
+    else:
+        context.recording.fault("optimizer", NotImplementedError("this PyTorch has no hook for steps"))
+
+
+def serialization(context: Context, module: ModuleType) -> None:
+    """Record states that are saved and loaded."""
+    wrap(context, module, "save", transfer(context, "torch", "save", 1, "f"), is_outermost=True)
+    wrap(context, module, "load", transfer(context, "torch", "restore", 0, "f"), is_outermost=True)
+
+
+def process_groups(context: Context, module: ModuleType) -> None:
+    """Record the rank when ranks find each other."""
+
+    def joined(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        context.recording.add("rank", module.get_rank(), module.get_world_size(), "torch.distributed")
+
+    wrap(context, module, "init_process_group", joined)
+
+
+def distributed_checkpoints(context: Context, module: ModuleType) -> None:
+    """Record states that ranks save and load together."""
+
+    def noted(kind: str) -> Any:
+        def transferred(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+            target = keys.get("checkpoint_id") or getattr(keys.get("storage_writer"), "path", None)
+            target = target or getattr(keys.get("storage_reader"), "path", None)
+            number = None if target is None else context.file(target)
+            context.recording.add(kind, "torch.distributed", round(seconds, 6), number, None)
+
+        return transferred
+
+    for name, kind in (
+        ("save", "save"), ("async_save", "save"), ("save_state_dict", "save"), ("load", "restore"),
+        ("load_state_dict", "restore"),
+    ):  # fmt: skip
+        wrap(context, module, name, noted(kind), is_outermost=True)

@@ -1,0 +1,181 @@
+"""A program that reads in a loop of its own, without a loader: passes and steps as its recorded reads show them."""
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
+from dlio_hpc.programs.files import extents, step_detection
+from dlio_hpc.programs.recordings.recorded_files import Read, RecordedData
+from dlio_hpc.programs.recordings.recorded_program import RankRecording
+
+# Smallest number of passes, and of steps in a pass, that are a sign of training.
+_AGAIN, _STEPS = 1.5, 4
+# Formats whose reads have rows.
+_TABLES = ("csv", "parquet")
+_ONE = DerivedValue(1, "high", "a sample")
+
+
+class Visit(NamedTuple):
+    """Reads of one sample, or of samples that a program reads at once. unit: file, and place in it; None for a whole
+    file. samples: their number. begin, end: in seconds since 1970.
+    """
+
+    unit: tuple[str, int | None]
+    samples: int
+    begin: float
+    end: float
+
+
+class OwnLoop(NamedTuple):
+    """Reads of a program without a loader. visits: of each rank, in the order of time. times: how often a rank reads
+    its data. is_drawn: whether the order differs from pass to pass. is_regular: whether pauses separate bursts of
+    several samples each. batch, compute, epochs: values of a workload, derived from the pauses between reads or from
+    the steps of an optimizer. steps: of an optimizer, of a rank.
+    """
+
+    visits: list[list[Visit]]
+    times: float
+    is_drawn: bool
+    is_regular: bool
+    batch: DerivedValue
+    compute: DerivedValue
+    epochs: DerivedValue
+    steps: int
+
+
+def of(ranks: Sequence[RankRecording], data: RecordedData) -> OwnLoop:
+    """Return what the reads of the dataset show. ranks: of the program."""
+    visits = [_visits(reads, data) for reads in _by_rank(ranks, data)]
+    units = [[visit.unit for visit in mine] for mine in visits if mine]
+    times = _times(visits, data)
+    pace = step_detection.pace(step_detection.find(_reads(visits)), _ONE)
+    epochs = max(1, round(times))
+    level: Confidence = "medium" if abs(times - epochs) < 0.05 * epochs else "low"
+    batch = pace.batch._replace(confidence=weaker(pace.batch.confidence, "medium"))
+    bursts = 0 if pace.begins is None else len(pace.begins)
+    return OwnLoop(
+        visits, times, any(map(_is_drawn, units)),
+        bursts >= _STEPS * max(times, 1) and batch.value > 1 and batch.confidence == "medium",
+        _of_steps(ranks, visits) or batch,
+        pace.compute_s._replace(confidence=weaker(pace.compute_s.confidence, "medium")),
+        DerivedValue(epochs, level, f"each file or row was read {times:.3g} times by a rank"),
+        max(rank.steps for rank in ranks),
+    )  # fmt: skip
+
+
+def _times(visits: Sequence[Sequence[Visit]], data: RecordedData) -> float:
+    """Return how often a rank reads its data: by units, or, if an array is read in parts that overlap, by rows."""
+    units = statistics.median(
+        [statistics.mean(Counter(visit.unit for visit in mine).values()) for mine in visits if mine]
+    )
+    if data.arrays is None:
+        return units
+    rows = sum(shape[0] if shape else 1 for shape in data.arrays.shapes) / data.arrays.per_file
+    amount = sum(visit.samples for mine in visits for visit in mine) / max(rows, 1)
+    whole = amount / len(visits)
+    return amount if units <= whole * 1.5 and abs(units - round(units)) > 0.05 else units
+
+
+def _visits(reads: Sequence[Read], data: RecordedData) -> list[Visit]:
+    """Return the visits of a rank. Of several arrays in a file, the one that is read most counts. Whole files, and
+    tables in pieces, are told apart by the opens of the file.
+    """
+    if data.arrays is not None:
+        names = Counter(read.place[0] for read in reads if read.place)
+        busiest = names.most_common(1)[0][0] if names else None
+        chosen = [read for read in reads if read.place and read.place[0] == busiest]
+        return [_visit((read.path, read.place[1] if read.place else None), read, data) for read in chosen]
+    made: list[Visit] = []
+    pieces: Counter[str] = Counter()
+    last = ""
+    for read in reads:
+        if read.path != last or read.is_first:
+            pieces[read.path] = 0
+        elif data.format not in _TABLES:  # another array of the same file
+            made[-1] = made[-1]._replace(end=read.time)
+            continue
+        last = read.path
+        place = read.place[1] if read.place else pieces[read.path] if data.format in _TABLES else None
+        pieces[read.path] += 1
+        made.append(_visit((read.path, place), read, data))
+    return made
+
+
+def _visit(unit: tuple[str, int | None], read: Read, data: RecordedData) -> Visit:
+    rows = read.rows if data.format in _TABLES else read.place[2] if data.arrays is not None and read.place else 1
+    return Visit(unit, int(rows or 1), read.time - read.seconds, read.time)
+
+
+def reasons(loop: OwnLoop, models: int) -> list[str]:
+    """Return the reasons why the recording does not show that the program trains. models: number of times that a file
+    with the name of a model was saved.
+    """
+    if loop.steps:
+        return []
+    if loop.times < _AGAIN:
+        return [f"its data were read {loop.times:.2g} times, and no step of an optimizer was recorded"]
+    if not loop.is_drawn and not loop.is_regular and models < loop.times - 0.5:
+        return [f"its data were read {loop.times:.3g} times in the same order, as by several evaluations of one input"]
+    return []
+
+
+def _by_rank(ranks: Sequence[RankRecording], data: RecordedData) -> list[list[Read]]:
+    """Return the reads of the dataset by rank, in the order of time."""
+    owner = {process.path: number for number, rank in enumerate(ranks) for process in rank.processes}
+    made: list[list[Read]] = [[] for _ in ranks]
+    for read in data.reads:
+        made[owner[read.process]].append(read)
+    return made
+
+
+def _is_drawn(units: Sequence[tuple[str, int | None]]) -> bool:
+    """Return whether a later pass has another order than the first. A pass ends before the first unit that it has
+    already.
+    """
+    passes: list[list[tuple[str, int | None]]] = [[]]
+    present: set[tuple[str, int | None]] = set()
+    for unit in units:
+        if unit in present:
+            passes.append([])
+            present = set()
+        passes[-1].append(unit)
+        present.add(unit)
+    first = passes[0]
+    return any(len(later) > 2 and later != [unit for unit in first if unit in set(later)] for later in passes[1:])
+
+
+def _reads(visits: Sequence[Sequence[Visit]]) -> extents.Reads:
+    """Return the visits as reads with samples in place of bytes, so that a burst counts the samples of a step."""
+    rows = [(rank, visit) for rank, mine in enumerate(visits) for visit in mine]
+    numbers: dict[str, int] = {}
+    files = [numbers.setdefault(visit.unit[0], len(numbers)) for _, visit in rows]
+    length = np.array([visit.samples for _, visit in rows], np.int64)
+    first = min((visit.begin for _, visit in rows), default=0.0)
+    return extents.Reads(
+        np.array([rank for rank, _ in rows], np.int64), np.array(files, np.int64), np.zeros(len(rows), np.int64),
+        length,
+        np.array([visit.begin - first for _, visit in rows]), np.array([visit.end - first for _, visit in rows]),
+        np.zeros(len(rows), np.uint64), np.ones(max(len(numbers), 1), np.int64), extents.usual(length),
+    )  # fmt: skip
+
+
+def _of_steps(ranks: Sequence[RankRecording], visits: Sequence[Sequence[Visit]]) -> DerivedValue | None:
+    """Return the batch by the samples that are read between two steps of an optimizer, or None without steps."""
+    counts: Counter[int] = Counter()
+    for rank, mine in zip(ranks, visits, strict=True):
+        times = np.array([event.time for event in rank.main.events if event.kind == "step"])
+        if len(times) > 1 and mine:
+            at = np.searchsorted(times, [visit.end for visit in mine])
+            amounts = np.bincount(at, [visit.samples for visit in mine], len(times) + 1)[1:-1]
+            counts.update(amounts.astype(int).tolist())
+    counts.pop(0, None)
+    if not counts:
+        return None
+    batch, number = counts.most_common(1)[0]
+    share = number / sum(counts.values())
+    evidence = f"{batch:,} samples were read between two steps, in {share:.0%} of them"
+    return DerivedValue(batch, "recorded" if share > 0.9 else "low", evidence)

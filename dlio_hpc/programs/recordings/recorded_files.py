@@ -1,0 +1,232 @@
+"""Files of the dataset of a recorded program, and the form of their samples."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dlio_hpc.programs.files import file_roles
+from dlio_hpc.programs.recordings import tensorflow_pipelines
+from dlio_hpc.programs.recordings.recorded_program import RankRecording, stages_of
+from dlio_hpc.programs.recordings.recording_files import Event, ProcessRecording
+
+# Formats by the library that reads, and by the ending of files that Python itself opens.
+_LIBRARIES = {
+    "h5py": "hdf5", "numpy.npz": "npz", "numpy.load": "raw", "numpy.fromfile": "raw", "pandas.read_csv": "csv",
+    "pandas.read_table": "csv", "numpy.loadtxt": "csv", "numpy.genfromtxt": "csv", "pandas.read_parquet": "parquet",
+    "pyarrow.parquet": "parquet", "pyarrow.row_group": "parquet", "TFRecordDatasetV2": "tfrecord",
+    "pandas.read_hdf": "hdf5",
+}  # fmt: skip
+_ENDINGS = {"h5": "hdf5", "hdf5": "hdf5", "npz": "npz", "csv": "csv", "parquet": "parquet", "tfrecord": "tfrecord"}
+_TEMPORARY = ("/tmp/pymp-", "/tmp/tmp")
+
+
+class Read(NamedTuple):
+    """A read, or an open without a read that could be recorded. library: empty for an open by Python. size: bytes of
+    the result in memory; None for an open. rows: length of the first axis. place: array, first row, number of rows.
+    process: file of the recording of the process. is_first: whether the file was opened since its last read.
+    """
+
+    time: float
+    seconds: float
+    library: str
+    path: str
+    size: int | None
+    rows: int | None
+    place: list[Any] | None
+    process: Path
+    is_first: bool = False
+
+
+class Arrays(NamedTuple):
+    """Arrays of HDF5 with one form. shapes: of all files. per_file: number of such arrays in a file, which hold parts
+    of the same samples. itemsize: bytes of a value. chunks, compression: None if there are none.
+    """
+
+    shapes: list[list[int]]
+    per_file: int
+    itemsize: int
+    chunks: list[int] | None
+    compression: str | None
+
+
+class RecordedData(NamedTuple):
+    """Dataset of a program. library: that reads most of it; empty: Python. format: value of `dataset.format`. files:
+    size by path; None if unknown. reads: of the dataset in the order of time, of all ranks. is_memory: whether it was
+    read before the first pass. arrays: of the array from which most was read, if h5py reads. rows: number of rows by
+    file, where the file itself says so.
+    """
+
+    library: str
+    format: str
+    files: dict[str, int | None]
+    reads: list[Read]
+    is_memory: bool
+    arrays: Arrays | None
+    rows: dict[str, int]
+
+    @property
+    def sizes(self) -> list[int]:
+        return [size for size in self.files.values() if size is not None]
+
+
+def of_pipeline(ranks: Sequence[RankRecording], name: str) -> RecordedData | None:
+    """Return the dataset of a pipeline of tf.data, which names its files. Return None if it names none."""
+    pipelines = [tensorflow_pipelines.of(stages_of(rank.main), name) for rank in ranks]
+    sizes = _sizes([rank.main for rank in ranks])
+    paths = sorted({path for pipeline in pipelines if pipeline is not None for path in pipeline.files})
+    kind = next((pipeline.format for pipeline in pipelines if pipeline is not None and pipeline.format), "")
+    if not paths:
+        return None
+    files = {path: sizes.get(path) for path in paths}
+    return RecordedData("tf.data", kind or _ENDINGS.get(_ending(paths[0]), "raw"), files, [], False, None, {})
+
+
+def of(ranks: Sequence[RankRecording], spans: Sequence[tuple[float, float]]) -> RecordedData | None:
+    """Return the dataset: what is read during the passes of the training loader, or, if nothing is, before them. spans:
+    begin and end of these passes. Return None if no read of a file was recorded.
+    """
+    processes = [process for rank in ranks for process in rank.processes]
+    written = {
+        process.files[event.values[0]] for process in processes for event in process.events
+        if event.kind == "open" and event.values[1]
+    }  # fmt: skip
+    reads = sorted(
+        (read for process in processes for read in _reads(process) if read.path not in written and _is_data(read.path)),
+        key=lambda read: read.time,
+    )
+    reads = _without_evaluation(reads)
+    first = min((begin for begin, _ in spans), default=math.inf)
+    inside = [read for read in reads if any(begin <= read.time <= end for begin, end in spans)]
+    is_memory = not inside
+    kept = _largest(inside or [read for read in reads if read.time <= first], processes)
+    if not kept:
+        return None
+    sizes = _sizes(processes)
+    library = Counter(read.library for read in kept).most_common(1)[0][0]
+    paths = {read.path: sizes.get(read.path) for read in kept}
+    kind = _LIBRARIES.get(library) or _ENDINGS.get(next(iter(paths)).rsplit(".", 1)[-1].lower(), "raw")
+    array = _busiest(kept) if library == "h5py" else None
+    if array is not None:
+        kept = [read for read in kept if read.place and _form(read) == array]
+        paths = {read.path: sizes.get(read.path) for read in kept}
+    return RecordedData(library, kind, paths, kept, is_memory, _arrays(processes, kept, array), _rows(processes, paths))
+
+
+def _without_evaluation(reads: list[Read]) -> list[Read]:
+    """Leave out files whose names, or whose folders' names, say that they are for evaluation, if others do not."""
+    kept = [read for read in reads if not file_roles.is_evaluation(read.path)]
+    return kept or reads
+
+
+def _is_data(path: str) -> bool:
+    return not path.startswith(_TEMPORARY) or "." in path.rsplit("/", 1)[-1]
+
+
+def _reads(process: ProcessRecording) -> Iterable[Read]:
+    """Yield the reads of a process. An open that a library's read follows is the library's."""
+    named = {event.values[2] for event in process.events if event.kind == "read" and event.values[2] is not None}
+    names = _array_names(process)
+    opened: set[int] = set()
+    for event in process.events:
+        if event.kind in ("open", "table"):
+            opened.add(event.values[0])
+        if event.kind == "read" and event.values[2] is not None:
+            library, seconds, number, size, rows, place = event.values
+            if place and library == "h5py":
+                place = [names.get(place[0], ""), *place[1:]]
+            kind = "PIL" if library.startswith("PIL.") else library
+            path, is_first = process.files[number], number in opened
+            opened.discard(number)
+            yield Read(event.time, seconds, kind, path, size, rows, place, process.path, is_first)
+        elif event.kind == "open" and not event.values[1] and event.values[0] not in named:
+            yield Read(event.time, 0.0, "", process.files[event.values[0]], None, None, None, process.path, True)
+
+
+def _array_names(process: ProcessRecording) -> dict[int, str]:
+    """Return a name for each array of a process: its form, and its place among the arrays of this form in its file. The
+    arrays of other files share it.
+    """
+    places: Counter[tuple[int, str]] = Counter()
+    names = {}
+    for event in process.events:
+        if event.kind == "array":
+            form = _array_name(event)
+            names[event.values[0]] = f"{form}#{places[event.values[1], form]}"
+            places[event.values[1], form] += 1
+    return names
+
+
+def _array_name(event: Event) -> str:
+    _, _, shape, itemsize, chunks, compression, dtype, *_ = event.values
+    return repr((shape[1:], itemsize, chunks and chunks[1:], compression, dtype))
+
+
+def _form(read: Read) -> str:
+    return str(read.place[0]).rpartition("#")[0] if read.place else ""
+
+
+def _busiest(reads: Sequence[Read]) -> str:
+    """Return the array from which most bytes were read."""
+    totals: Counter[str] = Counter()
+    for read in reads:
+        if read.place:
+            totals[_form(read)] += read.size or 0
+    return totals.most_common(1)[0][0] if totals else ""
+
+
+def _largest(reads: Sequence[Read], processes: Sequence[ProcessRecording]) -> list[Read]:
+    """Return the reads of the library and folder with most bytes; where a file has no size, with most files."""
+    sizes = _sizes(processes)
+    groups: dict[tuple[str, str], list[Read]] = defaultdict(list)
+    for read in reads:
+        groups[read.library, _ending(read.path)].append(read)
+
+    def weight(members: list[Read]) -> tuple[float, int]:
+        return sum((read.size if read.size is not None else sizes.get(read.path) or 0) for read in members), len(
+            members
+        )
+
+    return max(groups.values(), key=weight, default=[])
+
+
+def _ending(path: str) -> str:
+    name = path.rsplit("/", 1)[-1]
+    return name.rsplit(".", 1)[-1].lower() if "." in name else ""
+
+
+def _sizes(processes: Sequence[ProcessRecording]) -> dict[str, int]:
+    made = {}
+    for process in processes:
+        for event in process.events:
+            if event.kind == "file" and event.values[2] is not None:
+                made[event.values[1]] = event.values[2]
+            elif event.kind == "written":
+                made[process.files[event.values[0]]] = event.values[1]
+    return made
+
+
+def _arrays(processes: Sequence[ProcessRecording], reads: Sequence[Read], form: str | None) -> Arrays | None:
+    """Return the arrays of a form in the files that were read; of several in a file, those that were read."""
+    if not form:
+        return None
+    used = {(read.path, read.place[0]) for read in reads if read.place}
+    shapes: dict[tuple[str, str], list[int]] = {}
+    facts: list[Any] = []
+    for process in processes:
+        names = _array_names(process)
+        for event in process.events:
+            if event.kind == "array" and (process.files[event.values[1]], names[event.values[0]]) in used:
+                _, path, shape, *facts = event.values
+                shapes[process.files[path], names[event.values[0]]] = shape
+    per_file = max(Counter(path for path, _ in shapes).values(), default=1)
+    return Arrays(list(shapes.values()), per_file, facts[0], facts[1], facts[2]) if facts else None
+
+
+def _rows(processes: Sequence[ProcessRecording], paths: dict[str, int | None]) -> dict[str, int]:
+    return {
+        process.files[event.values[0]]: event.values[1]
+        for process in processes for event in process.events
+        if event.kind == "table" and event.values[1] is not None and process.files.get(event.values[0]) in paths
+    }  # fmt: skip

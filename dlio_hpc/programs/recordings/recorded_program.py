@@ -1,0 +1,387 @@
+"""A recorded program: its ranks with their workers, and the passes of their loaders."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dlio_hpc.programs.recordings.recording_files import Event, ProcessRecording
+
+# Loader of a fit of Keras whose own loader is unknown.
+FIT = "keras fit"
+
+
+class RecordedBatch(NamedTuple):
+    """A batch that a loader gave. time: when it was there. wait: seconds for which the program waited for it. samples:
+    their number, None if unknown. bytes: of its arrays in memory. compute: seconds until the program asked for the next
+    batch, without passes of other loaders and checkpoints in between; None for the last batch of a pass that was left.
+    is_step: whether `compute` is the time of a step of fit, which includes the wait for its batch.
+    """
+
+    time: float
+    wait: float
+    samples: int | None
+    bytes: int
+    compute: float | None = None
+    is_step: bool = False
+
+
+class PipelineStage(NamedTuple):
+    """A stage of a pipeline of tf.data. before: number of the stage that feeds it; None for a source. settings:
+    arguments by place (as text) and by name. files: that a source names.
+    """
+
+    before: int | None
+    name: str
+    settings: dict[str, Any]
+    files: list[str]
+
+
+class Pass(NamedTuple):
+    """A pass of a loader. number: of the loader. begin, end: its times. steps: optimizer steps while it ran. is_whole:
+    whether the loader had no more batches. order: number of samples, of pairs with following and with rising numbers,
+    and the first numbers, as the sampler gave them; None if unknown.
+    """
+
+    number: Any
+    begin: float
+    end: float
+    batches: list[RecordedBatch]
+    steps: int
+    is_whole: bool
+    order: list[Any] | None
+
+
+class Transfer(NamedTuple):
+    """A state that was saved or restored. library: that did it. file: path; None for a stream without a name. bytes:
+    size of the file; None if unknown. steps: steps of the rank before it.
+    """
+
+    kind: str
+    library: str
+    time: float
+    seconds: float
+    file: str | None
+    bytes: int | None
+    rank: int
+    steps: int
+
+
+def stages_of(recording: ProcessRecording) -> dict[int, PipelineStage]:
+    """Return the stages of the pipelines of a process by number."""
+    made: dict[int, PipelineStage] = {}
+    for event in recording.events:
+        if event.kind == "stage" and event.values[0] is not None:
+            number, before, name, given, settings = event.values
+            by_place = {str(place): value for place, value in enumerate(given)}
+            made[number] = PipelineStage(before, name, by_place | settings, [])
+        elif event.kind == "source" and event.values[0] in made:
+            made[event.values[0]].files.extend(
+                recording.files[number] for number in event.values[1] if number is not None
+            )
+    return made
+
+
+def chain(stages: Mapping[int, PipelineStage], number: int) -> list[PipelineStage]:
+    """Return the stages of a pipeline from its source to stage `number`. The files of a reader inside interleave or
+    flat_map are those of the source.
+    """
+    made: list[PipelineStage] = []
+    at: int | None = number
+    while at is not None and at in stages:
+        made.insert(0, stages[at])
+        at = stages[at].before
+    return made
+
+
+def loader_name(settings: Mapping[str, Any]) -> str:
+    """Return a name of a loader, which loaders with the same settings share."""
+    return ", ".join(f"{name} {value}" for name, value in settings.items() if value is not None and name != "seed")
+
+
+def chain_name(stages: Sequence[PipelineStage]) -> str:
+    """Return a name of a pipeline, which pipelines with the same stages share."""
+    return " > ".join(stage.name for stage in stages)
+
+
+class Write(NamedTuple):
+    """A file that the program opened to write. bytes: size at the end of the process; None if unknown. steps: of the
+    rank before it.
+    """
+
+    time: float
+    path: str
+    bytes: int | None
+    rank: int
+    steps: int
+
+
+class RankRecording(NamedTuple):
+    """A rank. main: its process. helpers: processes that it started, such as workers. passes: of all loaders in the
+    order of their begin. steps: number of optimizer steps. writes: of its process.
+    """
+
+    number: int
+    main: ProcessRecording
+    helpers: list[ProcessRecording]
+    passes: list[Pass]
+    transfers: list[Transfer]
+    steps: int
+    writes: list[Write]
+
+    @property
+    def processes(self) -> list[ProcessRecording]:
+        return [self.main, *self.helpers]
+
+
+class RecordedProgram(NamedTuple):
+    """A program. others: processes of other scripts in the same recording."""
+
+    script: str
+    ranks: list[RankRecording]
+    others: list[ProcessRecording]
+
+
+def of(recordings: Sequence[ProcessRecording]) -> RecordedProgram:
+    """Return the program of a recording. If several scripts were recorded, it is the one with most batches, reads and
+    opens.
+    """
+    families = _families(recordings)
+    weights: Counter[str] = Counter()
+    for family in families:
+        weights[family[0].process.script] += 1 + sum(map(_weight, family))
+    script = weights.most_common(1)[0][0]
+    mine = [family for family in families if family[0].process.script == script]
+    others = [member for family in families if family[0].process.script != script for member in family]
+    numbered = sorted(mine, key=lambda family: (_rank(family[0]) or 0, family[0].process.begun))
+    return RecordedProgram(script, [_ranked(number, family) for number, family in enumerate(numbered)], others)
+
+
+def _weight(recording: ProcessRecording) -> int:
+    return sum(event.kind in ("batch", "read", "open", "step", "train_batch") for event in recording.events)
+
+
+def _families(recordings: Sequence[ProcessRecording]) -> list[list[ProcessRecording]]:
+    """Return processes by rank: first the rank's own, then those that it started. A process with another rank than the
+    one that started it, as those of torchrun, is a rank itself.
+    """
+    by_number = {(recording.process.host, recording.process.process): recording for recording in recordings}
+    families: dict[int, list[ProcessRecording]] = {}
+    for recording in recordings:
+        head = recording
+        while True:
+            parent = by_number.get((head.process.host, head.process.parent))
+            if parent is None or parent is head or _rank(parent) != _rank(head):
+                break
+            head = parent
+        families.setdefault(id(head), [head]).append(recording)
+    return [[members[0], *(one for one in members[1:] if one is not members[0])] for members in families.values()]
+
+
+def _rank(recording: ProcessRecording) -> int | None:
+    """Return the rank as the launcher gave it, or else as a library did."""
+    if recording.process.rank is not None:
+        return recording.process.rank[0]
+    return next((event.values[0] for event in recording.events if event.kind == "rank"), None)
+
+
+def _ranked(number: int, family: Sequence[ProcessRecording]) -> RankRecording:
+    main, *helpers = family
+    walk = _Walk(stages_of(main))
+    for event in main.events:
+        walk.take(event)
+    transfers = [
+        Transfer(
+            event.kind, event.values[0], event.time, event.values[1],
+            None if event.values[2] is None else main.files.get(event.values[2]), event.values[3],
+            number, steps,
+        )
+        for event, steps in walk.transfers
+    ]  # fmt: skip
+    sizes = {event.values[0]: event.values[1] for event in main.events if event.kind == "written"}
+    writes = [Write(time, main.files[file], sizes.get(file), number, steps) for time, file, steps in walk.writes]
+    return RankRecording(number, main, helpers, list(walk.finished()), transfers, walk.steps, writes)
+
+
+class _OpenPass:
+    """A pass that is under way."""
+
+    def __init__(self, loader: str, begin: float) -> None:
+        self.loader, self.begin = loader, begin
+        self.end: float | None = None
+        self.batches: list[RecordedBatch] = []
+        self.steps = 0
+        self.is_whole = False
+        self.order: list[Any] | None = None
+
+    @property
+    def last(self) -> float:
+        if self.end is not None:
+            return self.end
+        return self.batches[-1].time if self.batches else self.begin
+
+
+class _Walk:
+    """Passes, steps and transfers of a process, taken from its events one after another. stages: of tf.data."""
+
+    def __init__(self, stages: Mapping[int, PipelineStage]) -> None:
+        self._stages = stages
+        self._names: dict[int, str] = {}
+        self._open: dict[str, _OpenPass] = {}
+        self._passes: list[_OpenPass] = []
+        self._current: _OpenPass | None = None
+        # The epoch of a fit, the loader that feeds it, the pass of its evaluation, and the begin of its step.
+        self._epoch: _OpenPass | None = None
+        self._fed_by = FIT
+        self._is_in_fit = False
+        self._test: _OpenPass | None = None
+        self._step_begin = 0.0
+        self.steps = 0
+        self.transfers: list[tuple[Event, int]] = []
+        # Time, file and steps before it of each file that is opened to be written.
+        self.writes: list[tuple[float, int, int]] = []
+
+    def take(self, event: Event) -> None:
+        action = _ACTIONS.get(event.kind)
+        if action is not None:
+            action(self, event)
+
+    def _loader(self, number: Any) -> str | None:
+        """Return the name of a loader. Loaders with the same settings, and pipelines of tf.data with the same stages,
+        share it, because some programs make a new one for each epoch. None for iterators that TensorFlow makes for
+        itself.
+        """
+        if not isinstance(number, list):
+            return self._names.get(number, str(number))
+        return None if number[1] is None else chain_name(chain(self._stages, number[1]))
+
+    def loader(self, event: Event) -> None:
+        self._names[event.values[0]] = loader_name(event.values[1])
+
+    def begin(self, event: Event) -> None:
+        loader = self._loader(event.values[0])
+        if loader is None:
+            return
+        if self._is_in_fit:  # an iterator that is made between steps is that of the evaluation
+            if self._epoch is not None and not self._epoch.batches and self._test is None:
+                self._epoch.loader = self._fed_by = loader
+            return
+        self._begin(loader, event.time)
+
+    def _begin(self, loader: str, time: float) -> _OpenPass:
+        made = self._open[loader] = _OpenPass(loader, time)
+        self._passes.append(made)
+        return made
+
+    def batch(self, event: Event) -> None:
+        number, wait, samples, size = event.values
+        loader = self._loader(number)
+        if loader is None or self._is_in_fit:
+            return
+        self._current = self._open.get(loader) or self._begin(loader, event.time - wait)
+        self._current.batches.append(RecordedBatch(event.time, wait, samples, size))
+
+    def end_of_pass(self, event: Event) -> None:
+        made = self._open.pop(self._loader(event.values[0]) or "", None)
+        if made is not None:
+            made.end, made.is_whole, made.order = event.time - event.values[1], True, event.values[2]
+
+    def step(self, event: Event) -> None:
+        if self._is_in_fit:  # the optimizer of a fit is called while its function is compiled
+            return
+        self.steps += 1
+        if self._current is not None:
+            self._current.steps += 1
+
+    def transfer(self, event: Event) -> None:
+        self.transfers.append((event, self.steps))
+
+    def opened(self, event: Event) -> None:
+        if event.values[1]:
+            self.writes.append((event.time, event.values[0], self.steps))
+
+    def written(self, event: Event) -> None:
+        if event.values[2] is not None:
+            self.writes.append((event.time, event.values[2], self.steps))
+
+    def fit(self, event: Event) -> None:
+        self._is_in_fit = event.kind == "train_begin"
+        if not self._is_in_fit:
+            self._fed_by = FIT
+
+    def epoch_begin(self, event: Event) -> None:
+        self._epoch = _OpenPass(self._fed_by, event.time)
+        self._passes.append(self._epoch)
+
+    def train_batch_begin(self, event: Event) -> None:
+        self._step_begin = event.time
+
+    def train_batch(self, event: Event) -> None:
+        self.steps += 1
+        if self._epoch is not None:
+            self._epoch.steps += 1
+            step_s = event.time - self._step_begin
+            self._epoch.batches.append(RecordedBatch(event.time, 0.0, None, 0, step_s, True))
+            self._epoch.end = event.time
+
+    def epoch_end(self, event: Event) -> None:
+        if self._epoch is not None:
+            self._epoch.is_whole = True
+        self._epoch = None
+
+    def test_begin(self, event: Event) -> None:
+        self._test = _OpenPass(f"{FIT} evaluation", event.time)
+        self._passes.append(self._test)
+
+    def test_batch(self, event: Event) -> None:
+        if self._test is not None:
+            self._test.batches.append(RecordedBatch(event.time, 0.0, None, 0))
+
+    def test_end(self, event: Event) -> None:
+        if self._test is not None:
+            self._test.end, self._test.is_whole = event.time, True
+        self._test = None
+
+    def finished(self) -> Iterator[Pass]:
+        spans = [(made.begin, made.last) for made in self._passes]
+        spans += [(event.time - event.values[1], event.time) for event, _ in self.transfers]
+        for made in self._passes:
+            others = [span for span in spans if span != (made.begin, made.last)]
+            batches = _computed(made.batches, made.end if made.is_whole else None, others)
+            yield Pass(made.loader, made.begin, made.last, batches, made.steps, made.is_whole, made.order)
+
+
+_ACTIONS: dict[str, Callable[[_Walk, Event], None]] = {
+    "loader": _Walk.loader, "pass": _Walk.begin, "batch": _Walk.batch, "end_of_pass": _Walk.end_of_pass,
+    "step": _Walk.step, "open": _Walk.opened, "write": _Walk.written, "save": _Walk.transfer, "restore": _Walk.transfer,
+    "train_begin": _Walk.fit, "train_end": _Walk.fit,
+    "epoch_begin": _Walk.epoch_begin, "epoch_end": _Walk.epoch_end, "train_batch_begin": _Walk.train_batch_begin,
+    "train_batch": _Walk.train_batch, "test_begin": _Walk.test_begin, "test_batch": _Walk.test_batch,
+    "test_end": _Walk.test_end,
+}  # fmt: skip
+
+
+def _computed(
+    batches: Sequence[RecordedBatch], end: float | None, others: Sequence[tuple[float, float]]
+) -> list[RecordedBatch]:
+    """Return the batches with the time of computation after each. end: when the program asked for a batch after the
+    last. others: spans of passes of other loaders and of transfers, which are no computation of a step.
+    """
+    asked = [*(batch.time - batch.wait for batch in batches[1:]), end]
+    made = []
+    for batch, until in zip(batches, asked, strict=False):
+        if until is None or batch.compute is not None:
+            made.append(batch)
+            continue
+        apart = sum(
+            max(0.0, min(until, last) - max(batch.time, first)) for first, last in others if first >= batch.time - 1e-9
+        )
+        made.append(batch._replace(compute=max(0.0, until - batch.time - apart)))
+    return made
+
+
+def by_loader(rank: RankRecording) -> dict[str, list[Pass]]:
+    """Return the passes of a rank by loader."""
+    passes: dict[str, list[Pass]] = defaultdict(list)
+    for one in rank.passes:
+        passes[str(one.number)].append(one)
+    return passes

@@ -1,0 +1,507 @@
+"""Values of a workload that a recording shows. A recorded value is what the program itself said or did; its confidence
+is `recorded`. What only follows from recorded values is as sure as the rule that it follows by.
+"""
+
+import itertools
+import math
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from dlio_hpc.base.units import format_size
+from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
+from dlio_hpc.programs.files import file_roles
+from dlio_hpc.programs.recordings import tensorflow_pipelines
+from dlio_hpc.programs.recordings.own_loop import OwnLoop
+from dlio_hpc.programs.recordings.recorded_files import Read, RecordedData
+from dlio_hpc.programs.recordings.recorded_program import (
+    Pass,
+    RankRecording,
+    RecordedBatch,
+    RecordedProgram,
+    by_loader,
+    loader_name,
+    stages_of,
+)
+from dlio_hpc.programs.recordings.tensorflow_pipelines import Pipeline
+
+# Share of pairs of samples that follow each other, from which on an order is the order of the dataset.
+_IN_ORDER = 0.9
+# Sizes that differ by less than this share are equal. An array smaller than the largest by this factor is a label.
+_EVEN, _LABEL = 0.001, 64
+# Keys that a recording shows without a loader, too.
+_SURE: dict[str, Confidence] = {
+    "dataset.format": "recorded",
+    "dataset.chunk": "recorded",
+    "dataset.compression": "recorded",
+}
+# Size in bytes of the smallest state.
+_LEAST_STATE = 4096
+
+
+class Training(NamedTuple):
+    """Training of a program. number: of its loader. settings: of the loader, as its library names them. passes: of each
+    rank over the loader. evaluation: passes of other loaders without a step, of each rank. is_proven: whether steps of
+    an optimizer or of fit, or gradients, were recorded.
+    """
+
+    number: str
+    settings: dict[str, Any]
+    passes: list[list[Pass]]
+    evaluation: list[list[Pass]]
+    is_proven: bool
+    pipeline: Pipeline | None = None
+
+    @property
+    def batches(self) -> list[RecordedBatch]:
+        return [batch for passes in self.passes for one in passes for batch in one.batches]
+
+
+def training(program: RecordedProgram) -> Training | None:
+    """Return the training of a program: the loader with most steps, otherwise with most batches. Return None if no
+    loader gave a batch.
+    """
+    loaders = [by_loader(rank) for rank in program.ranks]
+    weights: Counter[str] = Counter()
+    for passes_of in loaders:
+        for number, passes in passes_of.items():
+            batches = sum(len(one.batches) for one in passes)
+            if batches:
+                weights[number] += batches + 1_000_000_000 * (sum(one.steps for one in passes) > 0)
+    if not weights:
+        return None
+    number = weights.most_common(1)[0][0]
+    mine = [passes_of.get(number, []) for passes_of in loaders]
+    others = [
+        [one for key, passes in passes_of.items() if key != number for one in passes if not one.steps and one.batches]
+        for passes_of in loaders
+    ]
+    steps = sum(one.steps for passes in mine for one in passes)
+    pipeline = tensorflow_pipelines.of(stages_of(program.ranks[0].main), number)
+    pipeline = pipeline if pipeline is not None and pipeline.files else None
+    is_proven = bool(steps or _kinds(program, "gradient"))
+    return Training(number, _settings(program, number, pipeline), mine, others, is_proven, pipeline)
+
+
+def _kinds(program: RecordedProgram, kind: str) -> int:
+    return sum(event.kind == kind for rank in program.ranks for event in rank.main.events)
+
+
+def _settings(program: RecordedProgram, number: str, pipeline: Pipeline | None) -> dict[str, Any]:
+    if pipeline is not None:
+        return {
+            "library": "tensorflow", "batch_size": pipeline.batch, "drop_last": pipeline.drop_last, "is_iterable": True,
+            "dataset": number,
+        }  # fmt: skip
+    fits = [event for rank in program.ranks for event in rank.main.events if event.kind == "fit"]
+    if fits and fits[-1].values[0]["dataset"] == "arrays":
+        return dict(fits[-1].values[0])
+    for rank in program.ranks:
+        for event in rank.main.events:
+            if event.kind == "loader" and loader_name(event.values[1]) == number:
+                return dict(event.values[1])
+    return {}
+
+
+def reasons(program: RecordedProgram, made: Training | None) -> list[str]:
+    """Return the reasons why the recording does not show that the program trains."""
+    if made is not None and made.is_proven:
+        return []
+    passes = 0 if made is None else max(map(len, made.passes))
+    if made is not None and passes > 1:
+        return []
+    if any(rank.steps for rank in program.ranks) or _kinds(program, "gradient"):
+        return []
+    return ["no step of an optimizer, no fit and no gradient was recorded, and no loader made two passes"]
+
+
+def values(program: RecordedProgram, made: Training, data: RecordedData) -> dict[str, DerivedValue]:
+    """Return the keys of the workload. made: the training. data: its dataset."""
+    in_memory = [batch.bytes / max(batch.samples or 1, 1) for batch in made.batches]
+    keys = _dataset(program, _distinct(program, made), data, round(statistics.median(in_memory or [0])))
+    keys |= _reader(program, made, data)
+    keys["compute.time"] = _compute(made)
+    keys |= _epochs(made)
+    ends = list(itertools.accumulate(one.steps for one in made.passes[0]))
+    return keys | _checkpoint(program, int(keys["train.epochs"].value), ends)
+
+
+def _recorded(value: Any, evidence: str, level: Confidence = "recorded") -> DerivedValue:
+    return DerivedValue(value, level, evidence)
+
+
+def _samples(made: Training) -> int:
+    """Return the samples that all ranks together use in a pass."""
+    repeats = (made.pipeline and made.pipeline.repeats) or 1
+    used = sum(max((_of_pass(one) for one in passes), default=0) for passes in made.passes)
+    if not used and made.settings.get("batch_size"):
+        used = sum(max((len(one.batches) for one in passes), default=0) for passes in made.passes)
+        used *= made.settings["batch_size"]
+    return used // repeats
+
+
+def _of_pass(one: Pass) -> int:
+    if one.order and one.order[0]:
+        return int(one.order[0])
+    return sum(batch.samples or 0 for batch in one.batches)
+
+
+def _distinct(program: RecordedProgram, made: Training) -> int:
+    """Return the samples of the dataset: its length as the loader knows it, or what a pass uses."""
+    used = _samples(made)
+    length = made.settings.get("samples")
+    if isinstance(length, int) and not made.settings.get("is_iterable") and not _is_of_batches(made):
+        return length
+    return used if _is_sharded(program, made) else used // max(1, len(program.ranks))
+
+
+def _is_of_batches(made: Training) -> bool:
+    """Return whether the loader batches nothing itself, so that its samples are batches of the program's own."""
+    return made.settings.get("batch_size") is None and made.settings.get("library") == "torch"
+
+
+def _is_sharded(program: RecordedProgram, made: Training) -> bool:
+    if len(program.ranks) == 1:
+        return True
+    shards = made.settings.get("shards")
+    if isinstance(shards, int):
+        return shards > 1
+    length = made.settings.get("samples")
+    if isinstance(length, int):
+        return _samples(made) < (len(program.ranks) - 0.5) * length
+    return True
+
+
+def _dataset(program: RecordedProgram, total: int, data: RecordedData, in_memory: int) -> dict[str, DerivedValue]:
+    """Return the keys of the dataset. total: number of its samples. in_memory: bytes of a sample; 0 if unknown."""
+    count, sizes = len(data.files), data.sizes
+    opened_by = Counter(path for rank in program.ranks for path in _paths_of(rank, data))
+    is_shared = count == 1
+    reader = data.library or "Python"
+    spread = f"{format_size(min(sizes))} to {format_size(max(sizes))}" if sizes else "of unknown size"
+    keys = {
+        "dataset.format": _recorded(data.format, f"{count:,} file(s) read through {reader}"),
+        "dataset.file_access": _recorded(
+            "shared" if is_shared else "multi", f"{count:,} file(s), of which {len(opened_by):,} were opened"
+        ),
+        "dataset.files": _recorded(count, f"{count:,} files were read in the passes of the loader, {spread}"),
+    }
+    return keys | _geometry(total, data, in_memory)
+
+
+def _paths_of(rank: RankRecording, data: RecordedData) -> set[str]:
+    return {path for process in rank.processes for path in process.files.values() if path in data.files}
+
+
+def _geometry(total: int, data: RecordedData, in_memory: int) -> dict[str, DerivedValue]:
+    """Return samples per file and the size of a sample."""
+    if data.arrays is not None:
+        return _of_arrays(data, total)
+    per_file = max(1, round(total / len(data.files)))
+    is_even = per_file * len(data.files) == total
+    evidence = f"{total:,} samples in {len(data.files):,} files"
+    if data.rows:
+        per_file = round(statistics.mean(data.rows.values()))
+        evidence, is_even = f"{per_file:,} rows in a file, as the files say", True
+    keys = {"dataset.samples_per_file": _recorded(per_file, evidence, "recorded" if is_even else "medium")}
+    if data.format == "csv":
+        return keys | _of_table(data)
+    return keys | _bytes(data, per_file, in_memory)
+
+
+def _bytes(data: RecordedData, per_file: int, in_memory: int) -> dict[str, DerivedValue]:
+    if data.library in ("numpy.npz", "numpy.load") and per_file == 1:
+        arrays = _array_bytes(data.reads)
+        if arrays:
+            return _sizes(arrays, "arrays that numpy read", "recorded")
+    if not data.sizes:
+        return {"dataset.sample.bytes": _recorded(max(1, in_memory), "bytes of a sample in memory", "low")}
+    level: Confidence = "recorded" if per_file == 1 else "medium"
+    return _sizes([size / per_file for size in data.sizes], f"{len(data.sizes):,} files", level)
+
+
+def _sizes(sizes: Sequence[float], what: str, level: Confidence) -> dict[str, DerivedValue]:
+    """Return the size of a sample, and the standard deviation if sizes differ."""
+    mean, stdev = statistics.mean(sizes), statistics.pstdev(sizes)
+    keys = {"dataset.sample.bytes": _recorded(max(1, round(mean)), f"mean of {what}", level)}
+    if stdev > _EVEN * mean and level == "recorded":
+        keys["dataset.sample.stdev"] = _recorded(round(stdev), f"standard deviation of {what}")
+    return keys
+
+
+def _array_bytes(reads: Sequence[Read]) -> list[int]:
+    """Return the bytes of the arrays of each file. Arrays that are far smaller than the largest are labels."""
+    by_file: dict[str, Counter[int]] = {}
+    for read in reads:
+        if read.size:
+            by_file.setdefault(read.path, Counter())[read.size] += 1
+    made = []
+    for counts in by_file.values():
+        visits = min(counts.values())
+        made.append(sum(size * (count // visits) for size, count in counts.items() if size * _LABEL >= max(counts)))
+    return made
+
+
+def _of_table(data: RecordedData) -> dict[str, DerivedValue]:
+    widths = [read.size // 8 // read.rows for read in data.reads if read.size and read.rows]
+    width = Counter(widths).most_common(1)[0][0] if widths else 1
+    return {
+        "dataset.sample.shape": _recorded([width], f"tables of {width:,} columns"),
+        "dataset.sample.dtype": DerivedValue("float32", "unknown", "the only type that csv files have"),
+    }
+
+
+def _of_arrays(data: RecordedData, total: int) -> dict[str, DerivedValue]:
+    arrays = data.arrays
+    assert arrays is not None
+    rows = [shape[0] if shape else 1 for shape in arrays.shapes]
+    per_file = max(1, round(statistics.mean(rows)))
+    row = arrays.itemsize * math.prod(arrays.shapes[0][1:]) * arrays.per_file
+    asked = Counter(read.place[2] for read in data.reads if read.place and read.place[2])
+    # A sample that is several rows of a long array, such as a window of a recording.
+    window = asked.most_common(1)[0][0] if asked else 1
+    is_window = 0 < total < 0.9 * sum(rows) / arrays.per_file and window > 1
+    if is_window:
+        per_file, row = max(1, round(total * arrays.per_file / len(rows))), row * window
+    keys = {
+        "dataset.samples_per_file": _recorded(
+            per_file, f"{len(rows):,} array(s) of {rows[0]:,} rows", "medium" if is_window else "recorded"
+        ),
+        "dataset.sample.bytes": _recorded(row, f"{format_size(row)} a row of shape {arrays.shapes[0][1:]}"),
+    }
+    if arrays.chunks:
+        size = math.prod(arrays.chunks) * arrays.itemsize
+        keys["dataset.chunk"] = _recorded(size, f"chunks of shape {arrays.chunks}")
+        if arrays.compression in ("gzip", "lzf"):
+            keys["dataset.compression"] = _recorded(arrays.compression, "filter of the array")
+    return keys
+
+
+def _reader(program: RecordedProgram, made: Training, data: RecordedData) -> dict[str, DerivedValue]:
+    settings, batches = made.settings, made.batches
+    lengths = Counter(batch.samples for batch in batches if batch.samples)
+    size = settings.get("batch_size") or (lengths.most_common(1)[0][0] if lengths else 1)
+    workers = settings.get("workers") or 0
+    factor = settings.get("prefetch_factor") or 0
+    ahead = workers * factor
+    name = f"{settings.get('library', 'loader')} loader of {settings.get('dataset', 'data')}"
+    # A loader does not show what an iterable dataset of the program's own reads ahead, and how Python's files are read.
+    own: Confidence = "medium" if settings.get("is_iterable") else "recorded"
+    keys = {
+        "reader.mode": _recorded(
+            "framework", f"read through {data.library or 'Python'}", "recorded" if data.library else "medium"
+        ),
+        "reader.load": _load(made, data),
+        "reader.batch_size": _recorded(size, f"{name}: {len(batches):,} batches, most of {size:,} samples"),
+        "reader.read_threads": _recorded(max(1, workers), f"{name}: {workers} worker(s)"),
+        "reader.prefetch": _recorded(ahead, f"{name}: {workers} worker(s), prefetch_factor {factor}", own),
+        "reader.shard": _recorded(_is_sharded(program, made), f"{_samples(made):,} samples of all ranks in a pass"),
+    }  # fmt: skip
+    if settings.get("library") == "torch":
+        keys["reader.loader"] = _recorded("pytorch", name)
+    if made.pipeline is not None:
+        keys |= _of_pipeline(made.pipeline, name)
+    if settings.get("drop_last"):
+        keys["reader.drop_last"] = _recorded(True, f"{name}: drop_last")
+    return keys | _order(made, data)
+
+
+def _load(made: Training, data: RecordedData) -> DerivedValue:
+    """Return `reader.load`."""
+    if made.pipeline is not None and made.pipeline.is_cached:
+        return _recorded("memory", "cache() in the pipeline")
+    if data.is_memory:
+        return _recorded("memory", "no file was read while batches were asked for")
+    if made.pipeline is not None:
+        return _recorded("on_demand", "no cache() in the pipeline")
+    return _recorded("on_demand", f"{len(data.reads):,} reads and opens while batches were asked for")
+
+
+def _of_pipeline(pipeline: Pipeline, name: str) -> dict[str, DerivedValue]:
+    chosen = DerivedValue(None, "unknown", "TensorFlow chooses it while it runs (AUTOTUNE)")
+    keys = {
+        "reader.loader": _recorded("tensorflow", name),
+        "reader.read_threads": _recorded(pipeline.threads, "num_parallel_calls"),
+        "reader.prefetch": chosen if pipeline.ahead is None else _recorded(
+            pipeline.ahead, f"prefetch and a buffer of {pipeline.shuffles_samples:,} samples to shuffle",
+            "medium" if pipeline.shuffles_samples else "recorded",
+        ),
+        "reader.transfer_size": _recorded(pipeline.buffer, "buffer_size of the reader"),
+    }  # fmt: skip
+    if pipeline.threads is None:
+        keys["reader.read_threads"] = chosen._replace(value=1)
+    if pipeline.interleave is not None:
+        keys["reader.interleave"] = _recorded(pipeline.interleave, "cycle_length of interleave")
+    return keys
+
+
+def _order(made: Training, data: RecordedData) -> dict[str, DerivedValue]:
+    if made.pipeline is not None:
+        return {
+            "reader.shuffle.files": _recorded(made.pipeline.shuffles_files, "order of the names in the pipeline"),
+            "reader.shuffle.samples": _recorded(False, "samples are read in the order of their file"),
+        }
+    orders = [one.order for passes in made.passes for one in passes if one.order and one.order[0] > 1]
+    per_file = len(data.reads) / max(1, len(data.files))
+    if orders and not made.settings.get("is_iterable"):
+        share = sum(order[1] for order in orders) / sum(order[0] - 1 for order in orders)
+        is_random = share < _IN_ORDER
+        evidence = f"sampler {made.settings.get('sampler')}: {share:.0%} of samples follow the one before"
+        both = _recorded(is_random, evidence)
+        has_many = data.arrays is not None or per_file > 2 * sum(map(len, made.passes))
+        return {
+            "reader.shuffle.files": both,
+            "reader.shuffle.samples": both if has_many else _recorded(False, "one sample in a file"),
+        }
+    return {"reader.shuffle.files": _by_names(data), "reader.shuffle.samples": _by_rows(data)}
+
+
+def _by_names(data: RecordedData) -> DerivedValue:
+    """Return whether files are read in another order than that of their names."""
+    order = list(dict.fromkeys(read.path for read in data.reads))
+    if len(order) < 3:
+        return DerivedValue(False, "unknown", f"{len(order)} file(s)")
+    rising = sum(a < b for a, b in pairwise(order)) / (len(order) - 1)
+    return _recorded(rising < _IN_ORDER, f"{rising:.0%} of files come after the one before by name", "medium")
+
+
+def _by_rows(data: RecordedData) -> DerivedValue:
+    places = [
+        (read.path, read.place[1], read.place[2]) for read in data.reads if read.place and read.place[1] is not None
+    ]
+    pairs = [(a, b) for a, b in pairwise(places) if a[0] == b[0]]
+    if not pairs:
+        return DerivedValue(False, "unknown", "the order of samples within a file was not recorded")
+    share = sum(b[1] == a[1] + (a[2] or 1) for a, b in pairs) / len(pairs)
+    return _recorded(share < 0.5, f"{share:.0%} of reads of a file follow the one before", "medium")
+
+
+def _compute(made: Training) -> DerivedValue:
+    times = [batch.compute for batch in made.batches if batch.compute is not None]
+    if any(batch.is_step for batch in made.batches):
+        # Steps of fit: the first compiles the model.
+        middle = statistics.median(times)
+        evidence = f"median of {len(times):,} steps of fit, with the wait for their batches"
+        return DerivedValue(round(middle, 6), "medium", evidence)
+    if not times:
+        return DerivedValue(0, "unknown", "no time between two batches was recorded")
+    mean = statistics.mean(times)
+    return _recorded(round(mean, 6), f"mean of {len(times):,} times between a batch and the request for the next")
+
+
+def _epochs(made: Training) -> dict[str, DerivedValue]:
+    counts = [len([one for one in passes if one.batches]) for passes in made.passes]
+    whole = sum(one.is_whole for passes in made.passes for one in passes)
+    counts = [count * ((made.pipeline and made.pipeline.repeats) or 1) for count in counts]
+    keys = {
+        "train.epochs": _recorded(max(counts), f"{max(counts)} pass(es) of the loader on each rank, {whole} to the end")
+    }
+    left = [len(one.batches) for passes in made.passes for one in passes if not one.is_whole and one.batches]
+    steps = Counter(left).most_common(1)[0][0] if left and not whole else None
+    keys["train.steps"] = _recorded(steps, "batches of a pass" if steps else "passes end when the loader does")
+    return keys
+
+
+def _checkpoint(program: RecordedProgram, epochs: int, ends: Sequence[int]) -> dict[str, DerivedValue]:
+    """Return the keys of checkpoints: states that a library saved, otherwise files that are written like states. ends:
+    steps of a rank at the end of each pass.
+    """
+    saves = [one for rank in program.ranks for one in rank.transfers if one.kind == "save"]
+    states = [SavedState(one.time, one.file or "", one.bytes, one.rank, one.steps) for one in saves]
+    level: Confidence = "recorded"
+    if not states:
+        states, level = _written_states(program), "medium"
+    if not states:
+        return {}
+    by_moment: dict[tuple[int, int], list[SavedState]] = {}
+    for number, one in enumerate(states):
+        by_moment.setdefault((one.rank, one.steps or number), []).append(one)
+    writers = {one.rank for one in states}
+    count = len({moment for rank, moment in by_moment if rank == min(writers)})
+    keys = {
+        "checkpoint.by": _recorded("root" if writers == {0} else "all", f"saved by {len(writers)} rank(s)", level),
+        "checkpoint.every_steps": _every(sorted({one.steps for one in states}), count, epochs, ends)._replace(
+            confidence=level
+        ),
+    }
+    sizes = [one.bytes for one in by_moment[max(by_moment)] if one.bytes]
+    if sizes:
+        name = saves[0].library if saves else "Python"
+        keys["checkpoint.files"] = _recorded(sizes, f"{count} checkpoint(s) by {name}", level)
+    return keys
+
+
+class SavedState(NamedTuple):
+    """A file of a saved state. bytes: None if unknown. steps: of the rank before it; 0 if steps are unknown."""
+
+    time: float
+    path: str
+    bytes: int | None
+    rank: int
+    steps: int
+
+
+def _written_states(program: RecordedProgram) -> list[SavedState]:
+    """Return files that are written like states: again and again, or with a number in their names, or with the name of
+    a model. Small files are logs and notes.
+    """
+    groups: dict[str, list[SavedState]] = {}
+    for rank in program.ranks:
+        last = ""
+        for one in rank.writes:
+            if one.path != last and (one.bytes is None or one.bytes >= _LEAST_STATE):
+                groups.setdefault(file_roles.kind(one.path), []).append(SavedState(*one))
+            last = one.path
+    return [
+        one for name, states in groups.items() for one in states
+        if states[0].bytes is not None and (len(states) > len(program.ranks) or file_roles.is_model(name))
+    ]  # fmt: skip
+
+
+def _every(moments: Sequence[int], count: int, epochs: int, ends: Sequence[int]) -> DerivedValue:
+    """Return `checkpoint.every_steps`: None for a checkpoint at the end of each pass."""
+    if count == epochs and (not any(moments) or set(moments) <= set(ends)):
+        return _recorded(None, f"{count} checkpoint(s), one after each of {epochs} pass(es)")
+    gaps = Counter(later - earlier for earlier, later in pairwise([0, *moments]))
+    gaps.pop(0, None)
+    steps = gaps.most_common(1)[0][0] if gaps else None
+    return _recorded(steps, f"checkpoints after {', '.join(map(str, moments[:4]))} steps")
+
+
+def models(program: RecordedProgram) -> int:
+    """Return how often a file with the name of a model was saved, or the same file of a state was written."""
+    states = _written_states(program)
+    by_path = Counter(one.path for one in states)
+    named = {round(one.time, 1) for one in states if file_roles.is_model(one.path) or by_path[one.path] > 1}
+    return len(named) + len([one for rank in program.ranks[:1] for one in rank.transfers if one.kind == "save"])
+
+
+def of_own_loop(program: RecordedProgram, data: RecordedData, loop: OwnLoop) -> dict[str, DerivedValue]:
+    """Return the keys of the workload of a program that reads in a loop of its own."""
+    total = sum({visit.unit: visit.samples for mine in loop.visits for visit in mine}.values())
+    shared = [_paths_of(rank, data) for rank in program.ranks]
+    is_sharded = len(shared) == 1 or not set.intersection(*shared) or data.arrays is not None
+    order = DerivedValue(loop.is_drawn, "medium", "order of the reads in the second pass")
+    has_many = data.arrays is not None
+    keys = {
+        key: value._replace(confidence=weaker(value.confidence, _SURE.get(key, "medium")))
+        for key, value in _dataset(program, total, data, 0).items()
+    }
+    keys |= {
+        "reader.mode": _recorded("framework", f"read through {data.library or 'Python'}", "medium"),
+        "reader.load": _recorded("on_demand", f"{len(data.reads):,} reads and opens", "medium"),
+        "reader.batch_size": loop.batch,
+        "reader.read_threads": _recorded(1, "no worker processes", "medium"),
+        "reader.prefetch": DerivedValue(
+            None, "unknown", "a loop of the program's own does not show what it reads ahead"
+        ),
+        "reader.shard": _recorded(is_sharded, "files of each rank", "medium"),
+        "reader.shuffle.files": order if not has_many or len(data.files) > 1 else order._replace(value=False),
+        "reader.shuffle.samples": order if has_many else _recorded(False, "a file at a time", "medium"),
+        "compute.time": loop.compute,
+        "train.epochs": loop.epochs,
+        "train.steps": DerivedValue(None, "medium", "passes over all files"),
+    }
+    return keys | _checkpoint(program, int(loop.epochs.value), [])

@@ -1,0 +1,107 @@
+"""Files of a recording, one per process. Recorder: programs/recorder, which says what a line holds."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from dlio_hpc.base.errors import ConfigError, InvalidRun
+
+_VERSION = 1
+# Folder of a recording in which the files of its processes lie.
+PROCESSES = "processes"
+
+
+class Process(Struct, frozen=True):
+    """Head of a file: a process of the program."""
+
+    format: str
+    version: int
+    host: str
+    process: int
+    parent: int
+    begun: float
+    python: str
+    script: str
+    is_anonymous: bool
+    rank: tuple[int, int, str] | None = None
+    job: str | None = None
+
+
+class Event(NamedTuple):
+    """Something that happened in a process. time: seconds since 1970. kind and values: as the recorder wrote them."""
+
+    time: float
+    kind: str
+    values: list[Any]
+
+
+class ProcessRecording(NamedTuple):
+    """What was recorded of a process. files: path by number. has_end: whether the process ended by itself, not killed.
+    faults: what is missing from the recording.
+    """
+
+    path: Path
+    process: Process
+    events: list[Event]
+    files: dict[int, str]
+    has_end: bool
+    faults: list[str]
+
+
+def is_recording(path: Path) -> bool:
+    """Return whether `path` is the folder of a recording."""
+    return (path / PROCESSES).is_dir()
+
+
+def load(folder: Path) -> list[ProcessRecording]:
+    """Return all processes of a recording in the order of their start. Raise ConfigError if it has none, and InvalidRun
+    if a file has no head that this version reads.
+    """
+    paths = sorted((folder / PROCESSES).glob("*/*.jsonl"))
+    if not paths:
+        raise ConfigError(
+            f"{folder} has no recorded process: the program ran no Python of version 3.8 or newer, or ran it with -I, "
+            "-E or -S, or with another PYTHONPATH"
+        )
+    return sorted(map(_load, paths), key=lambda recording: recording.process.begun)
+
+
+def _load(path: Path) -> ProcessRecording:
+    head, *lines = path.read_bytes().split(b"\n")
+    try:
+        process = msgspec.json.decode(head, type=Process)
+    except msgspec.MsgspecError as fault:
+        raise InvalidRun(f"{path} is no recording of a process: {fault}") from fault
+    if process.version != _VERSION:
+        raise InvalidRun(
+            f"{path} was recorded in version {process.version} of the format; this version of dlio-hpc reads {_VERSION}"
+        )
+    events, torn = [], 0
+    for line in lines:
+        try:
+            time, kind, *values = msgspec.json.decode(line, type=tuple[Any, ...]) if line else (0, "")
+        except (msgspec.MsgspecError, ValueError):
+            torn += 1
+            continue
+        if kind:
+            events.append(Event(process.begun + time, kind, values))
+    files = {event.values[0]: event.values[1] for event in events if event.kind == "file"}
+    return ProcessRecording(
+        path, process, events, files, any(event.kind == "end" for event in events), list(_faults(events, torn))
+    )
+
+
+def _faults(events: Sequence[Event], torn: int) -> Iterator[str]:
+    if torn:
+        yield f"{torn} line(s) are torn, as when a process is killed while it writes"
+    for event in events:
+        if event.kind == "fault":
+            yield f"not recorded: {event.values[0]} ({event.values[1]})"
+        elif event.kind == "unseen":
+            yield f"not recorded: {event.values[1]}"
+    counted = sorted({kind for event in events if event.kind == "counts" for kind in event.values[0]})
+    if counted:
+        yield f"the recording was full: {', '.join(counted)} were only counted from then on"

@@ -1,0 +1,96 @@
+"""Settings of a recorded pipeline of tf.data, in the words of a workload."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dlio_hpc.programs.recordings.recorded_program import PipelineStage, chain, chain_name
+
+_READERS = {"TFRecordDatasetV2": "tfrecord", "FixedLengthRecordDatasetV2": "raw", "TextLineDatasetV2": "csv"}
+# Stages behind which an element is a sample and no file.
+_OPENING = ("interleave", "flat_map", *_READERS)
+# Size of the buffer of a reader that sets none.
+_BUFFER = 256 << 10
+
+
+class Pipeline(NamedTuple):
+    """A pipeline. format: of the files that it reads; empty if a function of the program reads them. files: that it
+    names. batch: samples of a batch. interleave: files that are read in turn. threads: None where TensorFlow chooses.
+    ahead: batches that are ready or lie in a buffer to shuffle; None where TensorFlow chooses. buffer: bytes of a
+    request. repeats: passes of the pipeline over its files in one pass of its iterator; None without an end.
+    """
+
+    format: str
+    files: list[str]
+    batch: int | None
+    drop_last: bool
+    interleave: int | None
+    threads: int | None
+    ahead: int | None
+    buffer: int
+    repeats: int | None
+    shuffles_files: bool
+    shuffles_samples: int
+    is_cached: bool
+
+
+def of(stages: Mapping[int, PipelineStage], name: str) -> Pipeline | None:
+    """Return the pipeline of that name, or None if no pipeline has it."""
+    last = next((number for number in reversed(list(stages)) if chain_name(chain(stages, number)) == name), None)
+    if last is None:
+        return None
+    parts = chain(stages, last)
+    readers = [stage for stage in stages.values() if stage.name in _READERS]
+    opens = _OPENING if readers else (*_OPENING, "map")
+    opening = next((at for at, stage in enumerate(parts) if stage.name in opens), len(parts))
+    batch = _first(parts, "batch", "0", "batch_size")
+    size = batch if isinstance(batch, int) else None
+    shuffled = [_setting(stage, "0", "buffer_size") for stage in parts[opening:] if stage.name == "shuffle"]
+    ahead = [_setting(stage, "0", "buffer_size") for stage in parts if stage.name == "prefetch"]
+    inner = next((stage for stage in parts if stage.name == "interleave"), None)
+    opened_by = inner or next((stage for stage in parts if stage.name == "map" and not readers), None)
+    place = "3" if opened_by is inner else "1"
+    threads = 1 if opened_by is None else _setting(opened_by, place, "num_parallel_calls") or 1
+    buffer = _setting(readers[0], "2", "buffer_size") if readers else None
+    return Pipeline(
+        _READERS[readers[0].name] if readers else "",
+        next((stage.files for stage in [*parts, *readers] if stage.files), []),
+        size,
+        bool(_first(parts, "batch", "1", "drop_remainder")),
+        None if inner is None else _setting(inner, "1", "cycle_length") or None,
+        threads if threads > 0 else None,
+        _ahead(ahead, shuffled, size),
+        buffer or _BUFFER,
+        _repeats(parts),
+        _shuffles_files(parts[:opening]),
+        max(filter(None, shuffled), default=0),
+        any(stage.name == "cache" for stage in parts),
+    )
+
+
+def _first(parts: Sequence[PipelineStage], name: str, place: str, key: str) -> Any:
+    return next((_setting(stage, place, key) for stage in parts if stage.name == name), None)
+
+
+def _setting(stage: PipelineStage, place: str, key: str) -> Any:
+    return stage.settings.get(key, stage.settings.get(place))
+
+
+def _ahead(prefetched: Sequence[Any], shuffled: Sequence[Any], batch: int | None) -> int | None:
+    """Return the batches that are ready or lie in a buffer to shuffle."""
+    if any(count is None or count < 0 for count in [*prefetched, *shuffled]):
+        return None
+    return sum(map(int, prefetched)) + sum(math.ceil(int(count) / max(batch or 1, 1)) for count in shuffled)
+
+
+def _repeats(parts: Sequence[PipelineStage]) -> int | None:
+    counts = [_setting(stage, "0", "count") for stage in parts if stage.name == "repeat"]
+    if any(count is None or count < 0 for count in counts):
+        return None
+    return int(math.prod(counts))
+
+
+def _shuffles_files(parts: Sequence[PipelineStage]) -> bool:
+    """Return whether the names of files are shuffled. list_files shuffles unless it is told not to."""
+    is_listed = any(stage.name == "list_files" and _setting(stage, "1", "shuffle") is not False for stage in parts)
+    return is_listed or any(stage.name == "shuffle" for stage in parts)

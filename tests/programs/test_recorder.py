@@ -1,0 +1,340 @@
+"""The recorder in programs that are not ours: it changes nothing, survives what they do, and stores no content."""
+
+import ast
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlio_hpc.base.errors import ConfigError, InvalidRun
+from dlio_hpc.programs.recordings import recorded_run, recording_files
+from dlio_hpc.programs.recordings.recording_files import ProcessRecording
+
+# Python 3.8 is found on the path, or among the versions of pyenv.
+_OLDEST = "python3.8"
+
+
+class Recorder:
+    """A folder in which programs run under the recorder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.recording = folder / "recording"
+        recorded_run.prepare(self.recording)
+
+    def environment(self, is_anonymous: bool = False) -> dict[str, str]:
+        return os.environ | recorded_run.variables(self.recording, is_anonymous)
+
+    def run(
+        self, text: str, *options: str, python: str = sys.executable, is_anonymous: bool = False, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        script = self.folder / "program.py"
+        script.write_text(text)
+        return subprocess.run(
+            [python, *options, str(script)], env=self.environment(is_anonymous) | variables, cwd=self.folder,
+            capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+
+    def processes(self) -> list[ProcessRecording]:
+        return recording_files.load(self.recording)
+
+    def opened(self) -> list[str]:
+        """Return the names of the files that all processes opened."""
+        return [
+            Path(process.files[event.values[0]]).name
+            for process in self.processes() for event in process.events if event.kind == "open"
+        ]  # fmt: skip
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Recorder:
+    return Recorder(tmp_path)
+
+
+def _kinds(recording: ProcessRecording) -> list[str]:
+    return [event.kind for event in recording.events]
+
+
+_READS = """
+with open("data.bin", "wb") as file:
+    file.write(bytes(5000))
+print(len(open("data.bin", "rb").read()))
+"""
+
+
+def test_files_are_recorded_in_the_order_in_which_they_are_opened(recorder: Recorder) -> None:
+    done = recorder.run(_READS)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "5000\n", "")
+    (process,) = recorder.processes()
+    assert [event.values[1] for event in process.events if event.kind == "open"] == [1, 0]
+    assert recorder.opened() == ["data.bin", "data.bin"]
+    (written,) = [event for event in process.events if event.kind == "written"]
+    assert written.values == [0, 5000]
+    assert process.has_end
+    assert process.process.script.endswith("/program.py")
+
+
+def _oldest() -> str:
+    """Return the path of Python 3.8."""
+    done = subprocess.run(
+        ["sh", "-c", f"PYENV_VERSION=3.8 {_OLDEST} -c 'import sys; print(sys.executable)'"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        pytest.skip("this machine has no Python 3.8")
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("is_oldest", [False, True])
+def test_an_exit_code_and_a_traceback_are_the_programs(recorder: Recorder, is_oldest: bool) -> None:
+    python = _oldest() if is_oldest else sys.executable
+    text = "import sys\ntry:\n    open('nowhere')\nexcept FileNotFoundError as fault:\n    print(fault)\nsys.exit(7)\n"
+    done = recorder.run(text, python=python)
+    assert (done.returncode, done.stderr) == (7, "")
+    assert done.stdout == "[Errno 2] No such file or directory: 'nowhere'\n"
+    raised = recorder.run("def f():\n    return {}['key']\nf()\n", python=python)
+    plain = subprocess.run(
+        [python, str(recorder.folder / "program.py")], capture_output=True, text=True, check=False, cwd=recorder.folder
+    )
+    assert (raised.returncode, raised.stderr) == (plain.returncode, plain.stderr)
+
+
+def test_the_recorder_is_written_for_python_3_8() -> None:
+    for path in recorded_run.RECORDER.rglob("*.py"):
+        ast.parse(path.read_text(), feature_version=(3, 8))
+        imported = {
+            (node.module or "").split(".")[0] if isinstance(node, ast.ImportFrom) else node.names[0].name.split(".")[0]
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level)
+        }
+        assert imported <= {*sys.stdlib_module_names, "dlio_recorder"}, path
+
+
+def test_the_sites_own_start_runs_too(recorder: Recorder) -> None:
+    own = recorder.folder / "site"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("import os\nos.environ['SITE'] = 'ran'\n")
+    path = f"{recorder.environment()['PYTHONPATH']}:{own}"
+    done = recorder.run("import os, sitecustomize\nprint(os.environ['SITE'], sitecustomize.__file__)", PYTHONPATH=path)
+    assert done.stdout == f"ran {own}/sitecustomize.py\n"
+    assert len(recorder.processes()) == 1
+
+
+@pytest.mark.parametrize("option", ["-I", "-S", "-E"])
+def test_a_python_that_ignores_the_recorder_is_said_to_be_unrecorded(recorder: Recorder, option: str) -> None:
+    assert recorder.run(_READS, option).stdout == "5000\n"
+    assert recorded_run.summary(recorder.recording).startswith("nothing was recorded: ")
+    assert option in recorded_run.summary(recorder.recording)
+
+
+def test_a_killed_process_loses_half_a_second_at_most(recorder: Recorder) -> None:
+    text = (
+        "import os, time\nfor n in range(40):\n    open(f'{n}.bin', 'wb').close()\n    time.sleep(0.05)\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    assert recorder.run(text).returncode == -signal.SIGKILL
+    (process,) = recorder.processes()
+    assert not process.has_end
+    assert 25 <= len(recorder.opened()) <= 40
+    assert "1 of them did not end by themselves" in recorded_run.summary(recorder.recording)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_processes_of_multiprocessing_have_recordings_of_their_own(recorder: Recorder, method: str) -> None:
+    text = (
+        "import multiprocessing\n"
+        "def work(number):\n    return len(open(f'{number}.bin', 'wb').name)\n"
+        "if __name__ == '__main__':\n"
+        f"    with multiprocessing.get_context('{method}').Pool(2) as pool:\n"
+        "        print(pool.map(work, range(4)))\n        pool.close()\n        pool.join()\n"
+    )
+    assert recorder.run(text).stdout == "[5, 5, 5, 5]\n"
+    by_process = {process.process.process: set(process.files.values()) for process in recorder.processes()}
+    names = [Path(path).name for files in by_process.values() for path in files]
+    assert {name for name in names if name.endswith(".bin")} == {f"{number}.bin" for number in range(4)}
+    assert len(by_process) >= 3
+
+
+def test_threads_record_every_open(recorder: Recorder) -> None:
+    text = (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "def work(number):\n    open(f'{number}.bin', 'wb').close()\n"
+        "with ThreadPoolExecutor(8) as pool:\n    list(pool.map(work, range(3000)))\n"
+    )
+    assert recorder.run(text).returncode == 0
+    assert sorted(name for name in recorder.opened() if name.endswith(".bin")) == sorted(
+        f"{n}.bin" for n in range(3000)
+    )
+
+
+def test_anonymous_recordings_have_no_names(recorder: Recorder) -> None:
+    secret = recorder.folder / "patient-4711.csv"
+    secret.write_text("content-4712")
+    done = recorder.run(f"print(open({str(secret)!r}).read())", is_anonymous=True, TOKEN="token-4713")
+    assert done.stdout == "content-4712\n"
+    text = "".join(process.path.read_text() for process in recorder.processes())
+    assert not [word for word in ("4711", "4712", "4713", str(recorder.folder)) if word in text]
+    assert ".csv" in text
+
+
+def test_content_arguments_and_variables_are_not_stored(recorder: Recorder) -> None:
+    (recorder.folder / "data.csv").write_text("content-4712")
+    done = recorder.run("import sys\nprint(open('data.csv').read(), sys.argv)", TOKEN="token-4713")
+    assert done.returncode == 0
+    text = "".join(process.path.read_text() for process in recorder.processes())
+    assert "data.csv" in text
+    assert not [word for word in ("content-4712", "token-4713", "TOKEN") if word in text]
+
+
+def test_a_folder_that_takes_no_events_ends_the_recording_alone(recorder: Recorder) -> None:
+    done = recorder.run(_READS, DLIO_HPC_RECORD="/proc/nowhere")
+    assert (done.returncode, done.stdout) == (0, "5000\n")
+    assert "the recording of process" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_full_recording_counts_what_is_frequent(recorder: Recorder) -> None:
+    program = (
+        "from dlio_recorder import recording\nrecording._ROOM = 20_000\n"
+        "for n in range(3000):\n    open('a.bin', 'wb').close()\n"
+    )
+    assert recorder.run(program).returncode == 0
+    (process,) = recorder.processes()
+    listed = _kinds(process).count("open")
+    counted = sum(event.values[0]["open"][0] for event in process.events if event.kind == "counts")
+    assert listed + counted == 3000
+    assert 0 < listed < 1500
+    assert process.path.stat().st_size < 60_000
+    assert any("the recording was full: open" in fault for fault in process.faults)
+
+
+def test_a_program_that_the_recorder_cannot_follow_is_noted(recorder: Recorder) -> None:
+    run = "subprocess.run([sys.executable, '-c', 'pass']"
+    text = f"import subprocess, sys\n{run}, env={{}})\n{run})"
+    assert recorder.run(text).returncode == 0
+    children = [
+        event.values[1] for process in recorder.processes() for event in process.events if event.kind == "child"
+    ]
+    assert children == [0, 1]
+    assert len(recorder.processes()) == 2
+
+
+def test_a_library_that_fails_while_it_is_imported_fails_as_before(recorder: Recorder) -> None:
+    package = recorder.folder / "h5py"
+    (package / "_hl").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "_hl/__init__.py").write_text("")
+    (package / "_hl/dataset.py").write_text("raise ValueError('broken library')")
+    done = recorder.run("import h5py._hl.dataset")
+    assert done.returncode == 1
+    assert "ValueError: broken library" in done.stderr
+    (package / "_hl/dataset.py").write_text("value = 3")  # of a version that the recorder does not know
+    done = recorder.run("import h5py._hl.dataset as part\nprint(part.value)")
+    assert (done.returncode, done.stdout) == (0, "3\n")
+    assert "h5py._hl.dataset is not recorded" in done.stderr
+
+
+_ARRAYS = """
+import pickle
+import h5py
+import numpy as np
+np.save("a.npy", np.arange(600, dtype="f8").reshape(100, 6))
+np.savez("b.npz", x=np.ones((50, 4), "f4"), y=np.zeros(3))
+with h5py.File("c.h5", "w") as file:
+    file.create_dataset("x", data=np.arange(1200).reshape(40, 30), chunks=(8, 30), compression="gzip")
+print(np.load("a.npy").sum(), np.load("b.npz")["x"].sum(), np.load("a.npy", mmap_mode="r")[3].sum())
+with h5py.File("c.h5") as file:
+    print(file["x"][4:12].sum(), file["x"][7].sum())
+assert pickle.loads(pickle.dumps(np.load)) is np.load
+"""
+
+
+def test_reads_of_arrays_are_recorded_and_their_results_unchanged(recorder: Recorder) -> None:
+    done = recorder.run(_ARRAYS)
+    plain = subprocess.run(
+        [sys.executable, "program.py"], cwd=recorder.folder, capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (plain.stdout, plain.stderr)
+    (process,) = recorder.processes()
+    reads = [event.values for event in process.events if event.kind == "read"]
+    listed = [(library, Path(process.files[file]).name, size, rows) for library, _, file, size, rows, _ in reads]
+    assert listed == [
+        ("numpy.load", "a.npy", 4800, 100), ("numpy.npz", "b.npz", 800, 50), ("h5py", "c.h5", 1920, 8),
+        ("h5py", "c.h5", 240, 30),
+    ]  # fmt: skip
+    assert [reads[2][5], reads[3][5]] == [[0, 4, 8], [0, 7, 1]]
+    (array,) = [event.values for event in process.events if event.kind == "array"]
+    assert array[2:] == [[40, 30], 8, [8, 30], "gzip", "int64"]
+    assert [event.values[2] for event in process.events if event.kind == "map"] == [4800]
+    assert not process.faults
+
+
+def test_a_recording_of_another_version_is_refused(recorder: Recorder) -> None:
+    recorder.run(_READS)
+    (process,) = recorder.processes()
+    head, *lines = process.path.read_text().splitlines()
+    process.path.write_text("\n".join([json.dumps(json.loads(head) | {"version": 99}), *lines]))
+    with pytest.raises(InvalidRun, match="version 99"):
+        recorder.processes()
+    process.path.write_text("\n".join([head, *lines[:2], '[0.5,"open",']))
+    (torn,) = recorder.processes()
+    assert torn.faults == ["1 line(s) are torn, as when a process is killed while it writes"]
+
+
+def test_a_second_recording_does_not_mix_with_the_first(recorder: Recorder) -> None:
+    with pytest.raises(ConfigError, match="has a recording already"):
+        recorded_run.prepare(recorder.recording)
+    with pytest.raises(ConfigError, match="colon"):
+        recorded_run.prepare(recorder.folder / "a:b")
+
+
+def _record(folder: Path, *command: str, **keys: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dlio_hpc", "record", *command], cwd=folder, capture_output=True, text=True, check=False,
+        timeout=60, **keys,
+    )  # fmt: skip
+
+
+def test_the_verb_ends_as_the_program_does(tmp_path: Path) -> None:
+    done = _record(tmp_path, "-o", "r", "--", sys.executable, "-c", "print('text'); raise SystemExit(5)")
+    assert (done.returncode, done.stdout) == (5, "text\n")
+    assert done.stderr.startswith("recorded 1 process(es) in ")
+    killed = _record(tmp_path, "--output", "k", sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
+    assert killed.returncode == 128 + 9
+    absent = _record(tmp_path, "-o", "n", "no-such-program")
+    assert absent.returncode == 2
+    assert "cannot run no-such-program: No such file or directory" in absent.stderr
+    assert not (tmp_path / "n").exists()
+    shell = _record(tmp_path, "-o", "s", "--", "sh", "-c", "exit 3")
+    assert shell.returncode == 3
+    assert "nothing was recorded" in shell.stderr
+
+
+def test_variables_switch_recording_on_in_a_job_script(tmp_path: Path) -> None:
+    script = (
+        f'eval "$({sys.executable} -m dlio_hpc record -o "my recording" --print)"\n'
+        f'{sys.executable} -c \'open("a.bin", "wb")\'\n'
+    )
+    subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True)
+    (process,) = recording_files.load(tmp_path / "my recording")
+    assert "open" in _kinds(process)
+
+
+def test_signals_of_the_batch_system_reach_the_program(tmp_path: Path) -> None:
+    text = (
+        "import signal, sys, time\nsignal.signal(15, lambda *_: sys.exit(42))\n"
+        "print('ready', flush=True)\ntime.sleep(30)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-m", "dlio_hpc", "record", "-o", "r", sys.executable, "-c", text], cwd=tmp_path,
+        stdout=subprocess.PIPE, text=True,
+    ) as child:  # fmt: skip
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(timeout=30) == 42

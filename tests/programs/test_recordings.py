@@ -1,0 +1,266 @@
+"""Workloads that follow from recordings: of the programs of the tests, run here, and of events that a test writes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlio_hpc.config import workload
+from dlio_hpc.programs.characterize.characterize import Character
+from dlio_hpc.programs.recordings import recorded_character, recorded_run
+from dlio_hpc.programs.reports import workload_yaml
+from tests.support import characters, fidelity
+from tests.support.places import ROOT
+
+CASES = {case.name: case for case in characters.cases()}
+# Programs with a loader of PyTorch, a pipeline of TensorFlow, and a fit of Keras; with their ranks under MPI.
+LOADERS = {"torch_loader": 0, "galaxies": 2, "tf_records": 2, "tf_sharded": 2}
+# Programs that read in a loop of their own.
+LOOPS = {"h5_contiguous_shuffled": 2, "csv_chunks": 0, "parameter_sweep": 0, "beam_scan": 2, "postprocess": 0}
+# Truth about the language of workloads, not about the program: a workload's step is at least this long; its prefetch
+# counts the samples of a buffer to shuffle.
+_FLOOR = {"compute.time"}
+
+
+def _recorded(name: str, ranks: int, folder: Path) -> Character:
+    """Run a program of the tests under the recorder and return what follows."""
+    pytest.importorskip(fidelity.NEEDS.get(name, "numpy"))
+    half = {"known": "apps"}.get(CASES[name].half, CASES[name].half)
+    program = [sys.executable, "-m", f"tests.{half}.{name}"]
+    data, recording = folder / "data", folder / "recording"
+    subprocess.run([*program, "prepare", data], cwd=ROOT, check=True, capture_output=True)
+    recorded_run.prepare(recording)
+    launcher = ["mpiexec", "-n", str(ranks)] if ranks else []
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        [*launcher, *program, "train", data], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
+        env=os.environ | recorded_run.variables(recording, False) | {"PATH": path},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "dlio-hpc record" not in done.stderr
+    return recorded_character.load(recording)
+
+
+@pytest.mark.job
+@pytest.mark.framework
+@pytest.mark.parametrize("name", LOADERS)
+def test_recorded_values_are_those_of_the_program(name: str, tmp_path: Path) -> None:
+    made = _recorded(name, LOADERS[name], tmp_path)
+    keys = made.derived.keys
+    assert not made.derived.against
+    wrong = [
+        (key, keys[key].value, truth) for key, truth in CASES[name].truth.items()
+        if key in keys and keys[key].confidence == "recorded" and key not in _FLOOR
+        and not characters.is_right(key, keys[key].value, truth)
+    ]  # fmt: skip
+    assert not wrong
+    assert sum(value.confidence == "recorded" for value in keys.values()) >= 14
+    assert keys["compute.time"].value >= 0.9 * CASES[name].truth["compute.time"]
+    assert made.log.job.ranks == max(LOADERS[name], 1)
+    path = tmp_path / "derived.yaml"
+    path.write_text(workload_yaml.write(made, name))
+    assert workload.load(str(path)).name == name
+
+
+@pytest.mark.job
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop_of_its_own_is_said_to_be_one(name: str, tmp_path: Path) -> None:
+    made = _recorded(name, LOOPS[name], tmp_path)
+    assert any("in a loop of its own" in note for note in made.notes)
+    assert bool(made.derived.against) != CASES[name].is_training
+    sure = {key for key, value in made.derived.keys.items() if value.confidence in ("recorded", "high")}
+    assert sure <= {"dataset.format", "dataset.chunk", "dataset.compression"}
+
+
+class Events:
+    """Recording of one rank whose events a test writes. Times are seconds since the start of the process."""
+
+    def __init__(self, folder: Path, rank: int = 0, ranks: int = 1) -> None:
+        self._path = folder / "processes/node" / f"{rank}.jsonl"
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._lines: list[Any] = [{
+            "format": "dlio-hpc recording", "version": 1, "host": "node", "process": 100 + rank, "parent": 1,
+            "begun": 1000.0, "python": "3.12.0", "script": "/train.py", "is_anonymous": False,
+            "rank": [rank, ranks, "RANK"], "job": None,
+        }]  # fmt: skip
+        self.time = 0.0
+
+    def add(self, kind: str, *values: Any, after: float = 0.0) -> None:
+        self.time += after
+        self._lines.append([round(self.time, 6), kind, *values])
+
+    def write(self) -> None:
+        self._path.write_text("\n".join(map(json.dumps, [*self._lines, [self.time, "end"]])))
+
+
+_SETTINGS = {"library": "torch", "batch_size": 3, "workers": 2, "prefetch_factor": 4, "samples": 21, "sampler": "Own"}
+
+
+def _passes(events: Events, passes: int, batches: int, with_steps: bool, computes: float, order: list[Any]) -> None:
+    """Add passes of loader 0: each batch is waited for 0.25 s, and computed on for `computes` seconds."""
+    for number in range(passes):
+        events.add("pass", 0, 0.0)
+        for batch in range(batches):
+            events.add("batch", 0, 0.25, 3, 300, after=0.25)
+            events.add("open", number * batches + batch, 0)
+            if with_steps:
+                events.add("step", "SGD")
+            events.time += computes
+        events.add("end_of_pass", 0, 0.0, order)
+
+
+def _one(folder: Path, events: Events, **keys: Any) -> Character:
+    events.write()
+    return recorded_character.load(folder, **keys)
+
+
+def _files(events: Events, count: int) -> None:
+    for number in range(count):
+        events.add("file", number, f"/data/{number:03}.bin", 1000)
+
+
+def test_wait_and_compute_are_kept_apart(tmp_path: Path) -> None:
+    events = Events(tmp_path)
+    _files(events, 14)
+    events.add("loader", 0, _SETTINGS)
+    _passes(events, 2, 7, True, 0.5, [21, 0, 9, [4, 2]])
+    keys = _one(tmp_path, events).derived.keys
+    assert keys["compute.time"].value == 0.5
+    assert keys["compute.time"].confidence == "recorded"
+    assert (keys["train.epochs"].value, keys["train.steps"].value) == (2, None)
+    assert (keys["reader.batch_size"].value, keys["reader.read_threads"].value, keys["reader.prefetch"].value) == (
+        3,
+        2,
+        8,
+    )
+    assert keys["reader.shuffle.files"].value is True
+    assert "checkpoint.by" not in keys
+
+
+def test_samples_in_the_order_of_the_dataset_are_not_shuffled(tmp_path: Path) -> None:
+    events = Events(tmp_path)
+    _files(events, 14)
+    events.add("loader", 0, _SETTINGS)
+    _passes(events, 2, 7, True, 0.5, [21, 20, 20, [0, 1]])
+    assert _one(tmp_path, events).derived.keys["reader.shuffle.files"].value is False
+
+
+def test_checkpoints_and_passes_of_evaluation_are_no_computation(tmp_path: Path) -> None:
+    """Of four gaps of 2 s, one has a checkpoint of 0.75 s, and one an evaluation of 1 s."""
+    events = Events(tmp_path)
+    _files(events, 5)
+    events.add("loader", 0, _SETTINGS)
+    events.add("loader", 1, _SETTINGS | {"sampler": "SequentialSampler"})
+    events.add("pass", 0, 0.0)
+    for number in range(5):
+        events.add("batch", 0, 0.0, 3, 300)
+        events.add("open", number, 0)
+        events.add("step", "SGD", after=0.5)
+        if number == 1:
+            events.add("save", "torch", 0.75, None, 5000, after=1.0)
+            events.time += 0.5
+        elif number == 2:
+            events.add("pass", 1, 0.0)
+            events.add("batch", 1, 0.5, 3, 300, after=0.5)
+            events.add("end_of_pass", 1, 0.0, None, after=0.5)
+            events.time += 0.5
+        else:
+            events.time += 1.5
+    events.add("end_of_pass", 0, 0.0, [15, 14, 14, [0]])
+    keys = _one(tmp_path, events, is_forced=True).derived.keys
+    assert keys["compute.time"].value == pytest.approx((2 + 1.25 + 1 + 2 + 2) / 5)
+    assert (keys["checkpoint.every_steps"].value, keys["checkpoint.files"].value) == (2, [5000])
+    assert keys["train.epochs"].value == 1
+
+
+def test_three_unequal_ranks_share_a_dataset(tmp_path: Path) -> None:
+    for rank, batches in enumerate((7, 5, 2)):
+        events = Events(tmp_path, rank, 3)
+        _files(events, 14)
+        events.add("loader", 0, _SETTINGS | {"samples": 42, "shards": 3})
+        _passes(events, 2, batches, True, 0.5, [3 * batches, 0, 5, [1]])
+        if rank == 2:
+            events.add("save", "torch", 0.1, None, 700)
+        events.write()
+    made = recorded_character.load(tmp_path)
+    keys = made.derived.keys
+    assert made.log.job.ranks == 3
+    assert keys["reader.shard"].value is True
+    assert keys["checkpoint.by"].value == "all"
+    assert keys["dataset.samples_per_file"].value == 3
+
+
+def test_a_pass_that_ends_early_has_steps(tmp_path: Path) -> None:
+    events = Events(tmp_path)
+    _files(events, 14)
+    events.add("loader", 0, _SETTINGS)
+    for number in range(2):
+        events.add("pass", 0, 0.0)
+        for batch in range(4):
+            events.add("batch", 0, 0.25, 3, 300, after=0.25)
+            events.add("open", 4 * number + batch, 0)
+            events.add("step", "SGD", after=0.5)
+    keys = _one(tmp_path, events).derived.keys
+    assert (keys["train.epochs"].value, keys["train.steps"].value) == (2, 4)
+
+
+def test_one_pass_without_a_step_is_not_shown_to_train(tmp_path: Path) -> None:
+    events = Events(tmp_path)
+    _files(events, 7)
+    events.add("loader", 0, _SETTINGS)
+    _passes(events, 1, 7, False, 0.5, [21, 20, 20, [0]])
+    made = _one(tmp_path, events)
+    assert not made.derived.keys
+    assert made.derived.against == [
+        "no step of an optimizer, no fit and no gradient was recorded, and no loader made two passes"
+    ]
+    assert recorded_character.load(tmp_path, is_forced=True).derived.keys["train.epochs"].value == 1
+
+
+def test_ranks_of_a_launcher_in_python_are_ranks_and_workers_are_not(tmp_path: Path) -> None:
+    """torchrun is recorded itself, and starts the ranks; a worker has the rank of the process that started it."""
+    for rank in (0, 1):
+        events = Events(tmp_path, rank, 2)
+        _files(events, 3)
+        events.add("loader", 0, _SETTINGS)
+        events.add("batch", 0, 0.1, 3, 300)
+        events.write()
+    heads = {path.stem: path.read_text() for path in tmp_path.rglob("*.jsonl")}
+    for name, text in heads.items():
+        head, _, rest = text.partition("\n")
+        fields = json.loads(head)
+        worker = fields | {"process": fields["process"] + 50, "parent": fields["process"]}
+        (tmp_path / "processes/node" / f"worker{name}.jsonl").write_text(json.dumps(worker) + "\n" + rest)
+        child = fields | {"parent": 7}
+        (tmp_path / "processes/node" / f"{name}.jsonl").write_text(json.dumps(child) + "\n" + rest)
+    launcher = json.loads(heads["0"].partition("\n")[0]) | {
+        "process": 7,
+        "rank": None,
+        "script": "/torchrun",
+        "begun": 999,
+    }
+    (tmp_path / "processes/node/launcher.jsonl").write_text(json.dumps(launcher) + '\n[0.1,"start"]\n[0.2,"end"]')
+    made = recorded_character.load(tmp_path, is_forced=True)
+    assert made.log.job.ranks == 2
+    assert made.log.job.program == "/train.py"
+    assert "1 process(es) of other scripts are left out" in made.notes
+
+
+def test_a_recording_is_characterized_by_the_verb(tmp_path: Path) -> None:
+    events = Events(tmp_path / "r")
+    _files(events, 14)
+    events.add("loader", 0, _SETTINGS)
+    _passes(events, 2, 7, True, 0.5, [21, 0, 9, [4, 2]])
+    events.write()
+    command = [sys.executable, "-m", "dlio_hpc", "characterize", "r"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "batch_size: 3" in done.stdout
+    assert "(recording)" in done.stdout
+    refused = subprocess.run([*command, "--check"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "give a Darshan log" in refused.stderr
