@@ -23,6 +23,7 @@ from tests.bench import (
     peer_rates,
     ranks,
     reading,
+    recording,
     requests,
     scaling,
     starting,
@@ -59,6 +60,7 @@ def main() -> None:
         reading.bench(folder)
         generating.bench(folder)
         tracing.bench(folder)
+        recording.bench(folder)
     starting.bench()
     ranks.bench()
     scaling.bench()
