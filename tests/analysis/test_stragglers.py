@@ -23,3 +23,20 @@ def _named(rates: list[float]) -> list[str]:
 )
 def test_a_straggler_is_far_below_the_others(rates: list[float], names: list[str]) -> None:
     assert _named(rates) == names
+
+
+@pytest.mark.parametrize(
+    ("ratios", "is_straggler"),
+    [
+        ([0.7, 0.7, 0.7], True),
+        ([0.7, 0.7], False),  # two runs are too few
+        ([0.7, 0.7, 0.95], False),  # below nine tenths in two of three runs
+        ([0.7, 0.7, 0.85, 0.95], True),
+        ([0.7, 0.7, 0.95, 0.95], False),
+    ],
+)
+def test_a_straggler_is_slow_in_three_of_four_runs(ratios: list[float], is_straggler: bool) -> None:
+    runs = [{"n0": 100.0 * ratio, "n1": 100.0, "n2": 100.0} for ratio in ratios]
+    slowest, *others = stragglers.members(runs)
+    assert (slowest.name, slowest.is_straggler) == ("n0", is_straggler)
+    assert not any(member.is_straggler for member in others)

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dlio_hpc import __version__
+from dlio_hpc.files import filesystem
 from dlio_hpc.plan import planned
 from dlio_hpc.plan.options import Options
 from dlio_hpc.plan.planned import Planned
@@ -86,10 +88,29 @@ def test_without_a_history_the_noise_is_assumed() -> None:
     [{"settings": "0" * 12}, {"nodes": 2}, {"ranks_per_node": 3}, {"workload": "other"}, {"version": "0.0.1"}],
 )
 def test_another_measurement_is_not_that_of_the_plan(change: dict[str, Any]) -> None:
-    from msgspec import structs
-
     key = structs.replace(_key(), **change)
     assert _noise(_of_key(nights.entries([100.0] * 20, 0.02, 0.04), key)).nights_from == "site"
+
+
+@pytest.mark.parametrize(
+    ("data", "file_system", "nights_from"),
+    [
+        ("/scratch/data", "nfs /home", "measurement"),
+        ("/scratch/other", "ext4 /scratch", "measurement"),
+        ("/scratch/other", "nfs /home", "site"),
+    ],
+)
+def test_a_measurement_in_another_folder_counts_on_the_same_file_system(
+    monkeypatch: pytest.MonkeyPatch, data: str, file_system: str, nights_from: str
+) -> None:
+    monkeypatch.setattr(filesystem, "of", lambda _: filesystem.FileSystem("ext4", "/scratch"))
+    key = structs.replace(_key(), file_system=file_system)
+    made = _of_key(nights.entries([100.0] * 20, 0.02, 0.04), key)
+    moved = [
+        structs.replace(entry, measurements=tuple(structs.replace(run, data=data) for run in entry.measurements))
+        for entry in made
+    ]
+    assert _noise(moved).nights_from == nights_from
 
 
 def test_cached_runs_and_other_sites_show_nothing() -> None:

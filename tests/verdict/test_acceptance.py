@@ -467,6 +467,7 @@ def test_rules(asked: dict[str, Any], changes: dict[str, Any], is_met: bool) -> 
     judged, (check,) = _judge(repeats("au", [0.95] * 3, **changes), asked)
     assert (check.outcome, judged.exit_code) == (("pass", 0) if is_met else ("fail", 1))
     assert [item.job for item in check.evidence] == ["job-1"] * 3
+    assert bool(check.advice) is not is_met, "nothing is to be changed where a rule is just met"
 
 
 def test_memory_that_nobody_asked_for_is_no_verdict_or_passed_over() -> None:
@@ -879,7 +880,7 @@ def test_faulty_runs(code: int, verdict: str, exit_code: int) -> None:
     assert check.outcome == "pass", "the good ones are judged"
     (failure,) = (check for check in judged.of("") if check.outcome != "pass")
     assert (failure.outcome, failure.text) == (verdict, "it went wrong")
-    assert [(item.job, item.run) for item in failure.evidence] == [("job-1", "02-measure-2")]
+    assert [(item.job, item.run, item.is_met) for item in failure.evidence] == [("job-1", "02-measure-2", False)]
 
 
 def test_a_fault_that_was_made_good_is_none() -> None:

@@ -19,3 +19,14 @@ def test_three_of_twenty_far_runs_are_rare_and_four_are_not(far: int, is_rare: b
     near = np.tile([1.0, 1.01, 0.99, 1.02], 5)
     near[:far] += 3.0
     assert outlying_runs.are_far_runs_rare([near]) is is_rare
+
+
+@pytest.mark.parametrize(("count", "limit"), [(5, 10.2), (6, 9.5), (7, 9.0), (8, 8.9), (9, 8.7), (10, 8.5), (12, 7.4)])
+def test_a_run_is_far_from_five_standard_deviations_on(count: int, limit: float) -> None:
+    """limit: five standard deviations of normally distributed runs, divided by the median of the deviations. Of fewer
+    runs, this median is smaller.
+    """
+    for far, is_rare in ((limit - 0.1, True), (limit + 0.1, False)):
+        pairs = [*[1.0] * (count // 2 - 1), far]
+        runs = np.array([*pairs, *[0.0] * (count % 2), *[-value for value in pairs]])
+        assert outlying_runs.are_far_runs_rare([runs]) is is_rare
