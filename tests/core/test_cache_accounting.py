@@ -67,6 +67,7 @@ def test_a_disk_needs_no_client_to_count(monkeypatch: pytest.MonkeyPatch) -> Non
         ("lustre", ("dataset.samples_per_file=1", "dataset.sample={bytes: 1 MiB}"), 1, False),
         ("lustre", (), 1 << 40, True),
         ("lustre", ("reader.direct=true",), 1 << 40, False),
+        ("fuse.ceph-fuse", ("dataset.samples_per_file=1", "dataset.sample={bytes: 1 MiB}"), 1, True),
         ("lustre", ("dataset.format=hdf5", "dataset.chunk=4KiB", "reader.mode=framework"), 1, True),
     ],
 )

@@ -211,6 +211,16 @@ def test_space_is_reserved_for_headers(tmp_path: Path) -> None:
     assert space("posix") < space("torch") == space("keras")
 
 
+@pytest.mark.parametrize(("by", "files", "tensors"), [("root", 2, 6), ("all", 6, 18)])
+def test_space_for_headers_grows_with_files_and_their_tensors(by: str, files: int, tensors: int) -> None:
+    """200 MiB are four tensors of up to 64 MiB, and 70 MiB are two. A file has headers of at most 16 KiB, and a tensor
+    of at most 6 KiB.
+    """
+    keys = load("demo", (f"checkpoint={{mode: torch, by: {by}, files: [200 MiB, 70 MiB]}}",)).checkpoint
+    assert keys is not None
+    assert checkpoint_files.space(keys, 3) == files // 2 * (270 << 20) + files * (16 << 10) + tensors * (6 << 10)
+
+
 def test_files_of_frameworks_are_known_as_checkpoints() -> None:
     for name in ("a/__0_0.distcp", "model_states.pt", "x.weights.h5"):
         assert file_roles._MODEL.search(name)

@@ -239,3 +239,100 @@ def test_fio_reads_the_files(tmp_path: Path) -> None:
     assert counted.version.startswith("fio-")
     assert counted.bytes_read > 0
     assert fio.run([fio.FioThread([str(tmp_path / "none")], 0.0)], "random", 4096, 0.1).why_not is not None
+
+
+class _TwoRanks:
+    """Rank 0 of two ranks of a node. What the other one reads, and its fault, are given."""
+
+    rank, size = 0, 2
+
+    def __init__(self, count: int = 0, fault: str | None = None) -> None:
+        self._count, self._fault = count, fault
+
+    def Barrier(self) -> None:  # noqa: N802 - as mpi4py calls it
+        pass
+
+    def Free(self) -> None:  # noqa: N802 - as mpi4py calls it
+        pass
+
+    def Split_type(self, _kind: int) -> "_TwoRanks":  # noqa: N802 - as mpi4py calls it
+        return self
+
+    def bcast(self, value: int) -> int:
+        return value
+
+    def gather(self, parts: list[ThreadPart]) -> list[list[ThreadPart]]:
+        return [parts, []]
+
+    def allreduce(self, value: Any, how: object = None) -> Any:
+        return value if how is not None else value + self._count
+
+    def allgather(self, value: Any) -> list[Any]:
+        return [value, value if isinstance(value, fio.Count) else self._fault]
+
+
+def _probed(
+    monkeypatch: pytest.MonkeyPatch, ranks: _TwoRanks, of_fio: dict[str, fio.Count | None], fault: str | None = None
+) -> StorageProbe:
+    """Return the outcome of a probe. Of three threads, each reads its number plus one in MB from files in sequence, and
+    a hundredth of it at random. of_fio: what fio counts on a rank, by pattern. fault: of this rank.
+    """
+    at = [50.0]
+
+    def read(part: ThreadPart, request: int, deadline: float) -> int:
+        if fault is not None:
+            raise InvalidRun(fault)
+        at[0] = max(at[0], deadline + 0.5)
+        return 10**6 * (part.number + 1) // (1 if request == 4 << 20 else 100)
+
+    monkeypatch.setattr(clock, "now", lambda: at[0])
+    monkeypatch.setattr(clock, "assemble", lambda _comm: None)
+    monkeypatch.setattr(filesystem, "of", lambda _: filesystem.FileSystem("ext4"))
+    monkeypatch.setattr(storage_probe, "_sequential", read)
+    monkeypatch.setattr(storage_probe, "_at_random", read)
+    monkeypatch.setattr(fio, "run", lambda _jobs, pattern, *_: of_fio[pattern])
+    monkeypatch.setattr(fio.FioThread, "largest_request", 4 << 20)
+    run = _plan(Path("/nowhere"), "reader.read_threads=3").runs[-1]
+    comm: Any = ranks
+    made = storage_probe.probe(comm, run, 1.5)
+    assert made is not None
+    return made
+
+
+_FIO: dict[str, fio.Count | None] = {
+    "sequential": fio.Count("fio-3.36", 9_000_000, 2.0, None), "random": fio.Count("fio-3.36", 300_000, 3.0, None),
+}  # fmt: skip
+
+
+def test_a_probe_has_the_rates_of_the_loop_and_of_fio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop reads 1, 2 and 3 MB on this rank and 10 MB on the other, within 2 s. fio reads as much for both."""
+    made = _probed(monkeypatch, _TwoRanks(10**7), _FIO)
+    assert [(rate.tool, rate.pattern, rate.bytes_read, rate.seconds) for rate in made.rates] == [
+        ("loop", "sequential", 16_000_000, 2.0), ("loop", "random", 10_060_000, 2.0),
+        ("fio-3.36", "sequential", 18_000_000, 2.0), ("fio-3.36", "random", 600_000, 3.0),
+    ]  # fmt: skip
+    assert (made.threads, made.why_not, made.without_fio) == (6, None, None)
+
+
+@pytest.mark.parametrize("pattern", ["sequential", "random"])
+def test_a_probe_without_fio_has_the_rates_of_the_loop(monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
+    made = _probed(monkeypatch, _TwoRanks(), _FIO | {pattern: fio.Count("", 0, 0.0, "fio is gone")})
+    assert [(rate.tool, rate.pattern) for rate in made.rates] == [("loop", "sequential"), ("loop", "random")]
+    assert (made.why_not, made.without_fio) == (None, "fio is gone")
+
+
+@pytest.mark.parametrize(("own", "other"), [("own fault", None), (None, "other fault"), ("own fault", "other fault")])
+def test_a_fault_of_a_rank_leaves_a_probe_without_rates(
+    monkeypatch: pytest.MonkeyPatch, own: str | None, other: str | None
+) -> None:
+    made = _probed(monkeypatch, _TwoRanks(10**7, other), {"sequential": None, "random": None}, own)
+    assert (made.rates, made.why_not, made.without_fio) == ([], own or other, own or other)
+
+
+def test_a_rank_with_a_fault_counts_no_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks: Any = _TwoRanks(8_000_000)
+    monkeypatch.setattr(clock, "assemble", lambda _comm: None)
+    part = ThreadPart(_DEMO.runs[-1], 0, 1, 0)  # its files do not exist
+    rate, why_not = storage_probe._measured(ranks, [part], "sequential", 1 << 20, 5.0)
+    assert rate.bytes_read == 8_000_000, "those of the other rank"
+    assert "/nowhere" in str(why_not)

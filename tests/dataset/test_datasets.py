@@ -124,6 +124,7 @@ def test_a_flipped_byte_is_found_in_every_format(tmp_path: Path, name: str) -> N
         ("tfrecord", 3 * 856 - 1, "byte 2567 differs from the generated contents (sample 7)"),
         ("tfrecord spread", 5079, "byte 5079 differs from the generated contents (sample 9)"),
         ("hdf5", 2048 + 3 * 840, "byte 2520 of its array differs from the generated contents (sample 8)"),
+        ("hdf5", 2048 + 5 * 840 - 1, "byte 4199 of its array differs from the generated contents (sample 9)"),
         ("hdf5 arrays", 2048 + 3 * 700, "byte 2100 of its array x0 differs from the generated contents (sample 8)"),
         ("csv", 4 * 2100, "byte 8400 differs from the generated contents (sample 9)"),
         ("one a file", 4200, "byte 4200 differs from the generated contents (sample 1)"),
