@@ -57,4 +57,9 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "self._kept: deque[_Kept] = deque(maxlen=2)",
         "(3)",
     ): "one more end of an epoch is kept, and not used",
+    (
+        "verdict/site_spread",
+        "oldest = str(night - timedelta(days=_WEEK + 2))",
+        "(3)",
+    ): "jobs of one more day are looked at, and their nights leave them out",
 }
