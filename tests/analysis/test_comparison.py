@@ -237,6 +237,10 @@ def test_ratios_are_those_of_the_medians(tmp_path: Path) -> None:
             assert judged.reference_low is None or judged.reference_low <= judged.to_reference
             assert judged.reference_high is None or judged.to_reference <= judged.reference_high
         assert comparison.best == max(medians, key=lambda point: medians[point] * (1 if metric != "wall_s" else -1))
+        to_best = [101 / 130, 130 / 101, 91 / 130] if metric == "samples_per_s" else [91 / 101, 91 / 130, 101 / 91]
+        assert [judged.to_best for judged in comparison.points] == pytest.approx(to_best), (
+            "the best, to the second best"
+        )
 
 
 def test_a_missing_cell_does_not_let_drift_in(tmp_path: Path) -> None:
@@ -393,6 +397,19 @@ def test_a_change_that_pairs_of_points_do_not_show_follows_from_the_effects(tmp_
         assert 1 < comparison.change.low < comparison.change.ratio < comparison.change.high
 
 
+def test_two_settings_are_changed_together_if_their_effects_add_up(tmp_path: Path) -> None:
+    """Four threads are better by a fifth than the two of the reference, and batch 8 by a tenth than batch 4."""
+    part = studies.asked("demo", "reader.read_threads=1,2,4", "reader.batch_size=4,8")
+    made = studies.make(tmp_path, part, repeat=3)
+    threads = np.array([point.places["reader.read_threads"] for point in made.points])
+    batch = np.array([point.places["reader.batch_size"] for point in made.points])
+    truth = np.log(1.2) * (threads == 2) + np.log(1.1) * batch
+    comparison = _compared(made, truth[:, None] + np.random.default_rng(3).normal(0, 0.01, (6, 3)))
+    assert comparison.change is not None
+    assert comparison.change.settings == {"reader.read_threads": "4", "reader.batch_size": "8"}
+    assert comparison.change.ratio == pytest.approx(1.2 * 1.1, rel=0.02)
+
+
 def test_jobs_that_share_points_differ_without_effect_on_the_settings(tmp_path: Path) -> None:
     """The second job, which begins within the second round, is 30 % faster."""
     made = _threads(tmp_path, 4, 3)
@@ -454,6 +471,7 @@ def test_scaling_is_against_the_fewest_ranks(tmp_path: Path, weak: bool) -> None
         assert last.high is not None
         assert last.low < 4**0.9 < last.high
         assert last.efficiency == last.speed_up / 4
+        assert not scaling.noise.includes_jobs, "it is that of the runs of a job"
     assert [(scale.nodes, len(scale.points)) for scale in finding.comparisons] == [(1, 2), (2, 2), (4, 2)]
     assert all(scale.reference is not None for scale in finding.comparisons)
 

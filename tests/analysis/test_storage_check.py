@@ -165,6 +165,8 @@ def test_what_quick_read_kept_is_not_from_storage() -> None:
     assert gluster(258, 20).outcome() == "storage"
     assert (gluster(258, 300).outcome(), gluster(258, 30).outcome()) == ("unknown", "unknown")
     assert "may have kept 30 MiB in its own memory" in gluster(258, 30).text()
+    limit = {"bytes_read": 1000, "client_bytes_asked": 1000, "client_bytes_read": 900, "client_bytes_kept": 300}
+    assert _judge("fuse.glusterfs", limit | {"page_cache_fraction": 0.0}, direct=True).outcome() == "unknown"
     assert (gluster(40, 300).outcome(), gluster(40, 0).outcome()) == ("cached", "cached")
     assert gluster(258, 0, asked=200).cached == pytest.approx(56 / 256), "the page cache had the others"
     assert gluster(258, 0, asked=0).cached == 1, "only answers about metadata arrived"
