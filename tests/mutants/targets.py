@@ -36,6 +36,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "return difference if abs(difference) > _WEEKEND_DEVIATE * error * 1.2 else None",
         "(abs(difference) >= _WEEKEND_DEVIATE * error * 1.2)",
     ): _BOUNDARY,
+    (
+        "analysis/study/file_system_pairs",
+        "return shared._replace(is_shared=statistic < _limit(tuple(sorted(dfs.tolist()))))",
+        "(statistic <= _limit(tuple(sorted(dfs.tolist()))))",
+    ): _BOUNDARY,
     ("analysis/study/file_system_pairs", "_DRAWS, _SEED = 20_000, 20_261_125", "(20001)"): "one random draw more",
     (
         "core/cache_accounting",
