@@ -86,7 +86,7 @@ def probe(comm: "Intracomm", run: Run, seconds: float) -> StorageProbe | None:
         return None
     valid = [rate for rate in rates if rate.tool == "loop" or without_fio is None]
     return StorageProbe(
-        units.utc_now(fraction=True), comm.size * threads, [] if why_not else valid, why_not, without_fio
+        units.utc_now(fraction=True), comm.size * threads, valid if why_not is None else [], why_not, without_fio
     )
 
 

@@ -111,7 +111,7 @@ class EffectsAnalysis(NamedTuple):
         return RecommendedChange(settings, ratio, low, high)
 
 
-def analysis(part: Part, points: Sequence[Point], fitted: Fit, families: int = 1) -> EffectsAnalysis | None:
+def analysis(part: Part, points: Sequence[Point], fitted: Fit, families: int) -> EffectsAnalysis | None:
     """Return the effects of the parameters that vary among `points`. Return None if no parameter varies, or if the
     parameters have too many values in total. fitted: fit of these points. families: number of such analyses and of
     other families of ratios in the part of the study. The error level is divided among them, and among the effects and
