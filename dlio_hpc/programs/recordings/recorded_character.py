@@ -52,6 +52,8 @@ def load(folder: Path, is_forced: bool = False) -> Character:
             keys = recorded_values.of_own_loop(program, data, loop)
     elif not against or is_forced:
         keys = recorded_values.values(program, made, data)
+    if data is not None and data.made:
+        notes.append(f"the program itself wrote {data.made:,} of the files of its dataset before it read them")
     roles = [] if data is None else _roles(program, data)
     nodes = {one.process.host for rank in program.ranks for one in rank.processes}
     log = Log(folder, "", _job(program), {}, {}, {}, {}, [], {})

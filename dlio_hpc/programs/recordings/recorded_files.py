@@ -55,7 +55,7 @@ class RecordedData(NamedTuple):
     """Dataset of a program. library: that reads most of it; empty: Python. format: value of `dataset.format`. files:
     size by path; None if unknown. reads: of the dataset in the order of time, of all ranks. is_memory: whether it was
     read before the first pass. arrays: of the array from which most was read, if h5py reads. rows: number of rows by
-    file, where the file itself says so.
+    file, where the file itself says so. made: number of files that the program wrote before the first pass.
     """
 
     library: str
@@ -65,6 +65,7 @@ class RecordedData(NamedTuple):
     is_memory: bool
     arrays: Arrays | None
     rows: dict[str, int]
+    made: int = 0
 
     @property
     def sizes(self) -> list[int]:
@@ -88,16 +89,13 @@ def of(ranks: Sequence[RankRecording], spans: Sequence[tuple[float, float]]) -> 
     begin and end of these passes. Return None if no read of a file was recorded.
     """
     processes = [process for rank in ranks for process in rank.processes]
-    written = {
-        process.files[event.values[0]] for process in processes for event in process.events
-        if event.kind == "open" and event.values[1]
-    }  # fmt: skip
+    first = min((begin for begin, _ in spans), default=math.inf)
+    made, written = _written(processes, first)
     reads = sorted(
         (read for process in processes for read in _reads(process) if read.path not in written and _is_data(read.path)),
         key=lambda read: read.time,
     )
     reads = _without_evaluation(reads)
-    first = min((begin for begin, _ in spans), default=math.inf)
     inside = [read for read in reads if any(begin <= read.time <= end for begin, end in spans)]
     is_memory = not inside
     kept = _largest(inside or [read for read in reads if read.time <= first], processes)
@@ -111,7 +109,23 @@ def of(ranks: Sequence[RankRecording], spans: Sequence[tuple[float, float]]) -> 
     if array is not None:
         kept = [read for read in kept if read.place and _form(read) == array]
         paths = {read.path: sizes.get(read.path) for read in kept}
-    return RecordedData(library, kind, paths, kept, is_memory, _arrays(processes, kept, array), _rows(processes, paths))
+    return RecordedData(
+        library, kind, paths, kept, is_memory, _arrays(processes, kept, array), _rows(processes, paths),
+        len(made & set(paths)),
+    )  # fmt: skip
+
+
+def _written(processes: Sequence[ProcessRecording], first: float) -> tuple[set[str], set[str]]:
+    """Return the files that the program wrote before the first pass, which may be its dataset, and those that it wrote
+    later, which are not. first: begin of the first pass; minus infinity without a loader.
+    """
+    made: set[str] = set()
+    later: set[str] = set()
+    for process in processes:
+        for event in process.events:
+            if event.kind == "open" and event.values[1]:
+                (made if event.time < first else later).add(process.files[event.values[0]])
+    return made - later, later
 
 
 def _without_evaluation(reads: list[Read]) -> list[Read]:

@@ -265,7 +265,7 @@ class _Walk:
             if self._epoch is not None and not self._epoch.batches and self._test is None:
                 self._epoch.loader = self._fed_by = loader
             return
-        self._begin(loader, event.time)
+        self._begin(loader, event.time - event.values[1])  # workers begin to read before __iter__ returns
 
     def _begin(self, loader: str, time: float) -> _OpenPass:
         made = self._open[loader] = _OpenPass(loader, time)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from dlio_hpc.base.units import format_size
+from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
 from dlio_hpc.programs.files import file_roles
 from dlio_hpc.programs.recordings import tensorflow_pipelines
@@ -388,7 +388,9 @@ def _compute(made: Training) -> DerivedValue:
     if not times:
         return DerivedValue(0, "unknown", "no time between two batches was recorded")
     mean = statistics.mean(times)
-    return _recorded(round(mean, 6), f"mean of {len(times):,} times between a batch and the request for the next")
+    middle = format_seconds(statistics.median(times))
+    evidence = f"mean of {len(times):,} times between a batch and the request for the next; the median is {middle}"
+    return _recorded(round(mean, 6), evidence)
 
 
 def _epochs(made: Training) -> dict[str, DerivedValue]:
