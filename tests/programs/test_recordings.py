@@ -264,3 +264,91 @@ def test_a_recording_is_characterized_by_the_verb(tmp_path: Path) -> None:
     refused = subprocess.run([*command, "--check"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert "give a Darshan log" in refused.stderr
+
+
+def test_files_that_the_program_made_before_are_its_dataset_and_said_to_be_made(tmp_path: Path) -> None:
+    events = Events(tmp_path)
+    _files(events, 15)
+    for number in range(14):
+        events.add("open", number, 1)
+    events.add("loader", 0, _SETTINGS, after=1.0)
+    _passes(events, 2, 7, True, 0.5, [21, 0, 9, [4, 2]])
+    events.add("open", 14, 1)  # a state
+    made = _one(tmp_path, events)
+    assert made.derived.keys["dataset.files"].value == 14
+    assert "the program itself wrote 14 of the files of its dataset before it read them" in made.notes
+
+
+def test_a_memory_map_is_said_to_hide_its_reads(tmp_path: Path) -> None:
+    events = Events(tmp_path)
+    events.add("file", 99, "/data/tokens.bin", 9_000_000)
+    _files(events, 14)
+    events.add("map", "numpy", 99, 9_000_000)
+    events.add("loader", 0, _SETTINGS | {"samples": 42})
+    _passes(events, 2, 7, True, 0.5, [42, 0, 9, [4, 2]])
+    keys = _one(tmp_path, events).derived.keys
+    assert (keys["dataset.files"].value, keys["dataset.samples_per_file"].value) == (1, 42)
+    assert (keys["reader.load"].value, keys["reader.load"].confidence) == ("on_demand", "medium")
+    assert keys["dataset.format"].confidence == "medium"
+    assert "mapped into memory" in keys["dataset.format"].evidence
+
+
+def test_a_checkpoint_of_three_files_is_one(tmp_path: Path) -> None:
+    """Two states are saved by a library; Python writes the name of the newest beside them."""
+    events = Events(tmp_path)
+    _files(events, 14)
+    for number, name in enumerate(("model-1.pt", "optimizer-1.pt", "model-2.pt", "optimizer-2.pt", "newest")):
+        events.add("file", 50 + number, f"/out/{name}", None)
+    events.add("loader", 0, _SETTINGS)
+    for number in range(2):
+        _passes(events, 1, 7, True, 0.5, [21, 0, 9, [4, 2]])
+        events.add("save", "torch", 0.2, 50 + 2 * number, 7000)
+        events.add("save", "torch", 0.2, 51 + 2 * number, 14_000)
+        events.add("open", 54, 1)
+    events.add("written", 54, 6)
+    keys = _one(tmp_path, events).derived.keys
+    assert keys["checkpoint.files"].value == [7000, 14_000, 6]
+    assert keys["checkpoint.every_steps"].value is None
+    assert keys["checkpoint.every_steps"].evidence == "2 checkpoint(s), one after each of 2 pass(es)"
+
+
+def _loop(events: Events, passes: int, order: list[list[int]], batch: int) -> None:
+    """Add reads of whole files, `batch` of them at once, and 0.5 s of computation after them."""
+    for number in range(passes):
+        for place, file in enumerate(order[number % len(order)]):
+            events.add("open", file, 0)
+            events.time += 0.001
+            if place % batch == batch - 1:
+                events.time += 0.5
+
+
+def test_a_loop_with_another_order_in_each_pass_trains(tmp_path: Path) -> None:
+    events = Events(tmp_path)
+    _files(events, 24)
+    orders = [[(7 * n + 5 * number) % 24 for n in range(24)] for number in range(3)]
+    orders[1] = orders[1][::-1]
+    _loop(events, 3, orders, 4)
+    keys = _one(tmp_path, events).derived.keys
+    assert (keys["train.epochs"].value, keys["reader.batch_size"].value) == (3, 4)
+    assert keys["compute.time"].value == pytest.approx(0.5, rel=0.05)
+    assert {keys[key].confidence for key in ("train.epochs", "reader.batch_size", "compute.time")} <= {"medium", "low"}
+
+
+def test_a_loop_that_reads_its_files_once_is_not_shown_to_train(tmp_path: Path) -> None:
+    events = Events(tmp_path)
+    _files(events, 24)
+    _loop(events, 1, [list(range(24))], 4)
+    made = _one(tmp_path, events)
+    assert made.derived.against == ["its data were read 1 times, and no step of an optimizer was recorded"]
+
+
+def test_samples_that_are_read_at_once_last_for_several_steps(tmp_path: Path) -> None:
+    events = Events(tmp_path)
+    _files(events, 24)
+    for number in range(24):
+        events.add("read", "pyarrow.row_group", 0.001, number, 8000, 1000, [0, 0, 1])
+        for _ in range(4):
+            events.add("step", "SGD", after=0.1)
+    batch = _one(tmp_path, events).derived.keys["reader.batch_size"]
+    assert (batch.value, batch.confidence) == (250, "low")
+    assert batch.evidence.startswith("250.0 samples for a step: they were read before 24 of 96 steps")

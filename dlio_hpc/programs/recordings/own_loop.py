@@ -14,6 +14,9 @@ from dlio_hpc.programs.recordings.recorded_program import RankRecording
 
 # Smallest number of passes, and of steps in a pass, that are a sign of training.
 _AGAIN, _STEPS = 1.5, 4
+# Share of steps with equal batches, from which on they are the batch. Steps for which a read lasts, beyond which data
+# are rather kept in memory.
+_SAME, _LASTS = 0.9, 16
 # Formats whose reads have rows.
 _TABLES = ("csv", "parquet")
 _ONE = DerivedValue(1, "high", "a sample")
@@ -164,18 +167,22 @@ def _reads(visits: Sequence[Sequence[Visit]]) -> extents.Reads:
 
 
 def _of_steps(ranks: Sequence[RankRecording], visits: Sequence[Sequence[Visit]]) -> DerivedValue | None:
-    """Return the batch by the samples that are read between two steps of an optimizer, or None without steps."""
-    counts: Counter[int] = Counter()
+    """Return the batch by the samples that are read before the steps of an optimizer, or None without steps."""
+    amounts: list[int] = []
     for rank, mine in zip(ranks, visits, strict=True):
         times = np.array([event.time for event in rank.main.events if event.kind == "step"])
-        if len(times) > 1 and mine:
+        if len(times) and mine:
             at = np.searchsorted(times, [visit.end for visit in mine])
-            amounts = np.bincount(at, [visit.samples for visit in mine], len(times) + 1)[1:-1]
-            counts.update(amounts.astype(int).tolist())
-    counts.pop(0, None)
-    if not counts:
+            counted = np.bincount(at, [visit.samples for visit in mine], len(times) + 1)
+            amounts += counted[: len(times)].astype(int).tolist()
+    read = [amount for amount in amounts if amount]
+    if not read:
         return None
-    batch, number = counts.most_common(1)[0]
-    share = number / sum(counts.values())
-    evidence = f"{batch:,} samples were read between two steps, in {share:.0%} of them"
-    return DerivedValue(batch, "recorded" if share > 0.9 else "low", evidence)
+    if len(read) < len(amounts):  # what is read at once lasts for several steps
+        mean = sum(read) / len(amounts)
+        evidence = f"{mean:,.1f} samples for a step: they were read before {len(read):,} of {len(amounts):,} steps"
+        return DerivedValue(max(1, round(mean)), "low" if len(amounts) > _LASTS * len(read) else "medium", evidence)
+    batch, number = Counter(amounts).most_common(1)[0]
+    share = number / len(amounts)
+    evidence = f"{batch:,} samples were read before a step, in {share:.0%} of the steps"
+    return DerivedValue(batch, "recorded" if share > _SAME else "low", evidence)

@@ -9,7 +9,14 @@ from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.characterize.derive import Derived
 from dlio_hpc.programs.files.file_roles import Role
 from dlio_hpc.programs.files.file_stats import FileStats
-from dlio_hpc.programs.recordings import own_loop, recorded_files, recorded_program, recorded_values, recording_files
+from dlio_hpc.programs.recordings import (
+    own_loop,
+    recorded_checkpoints,
+    recorded_files,
+    recorded_program,
+    recorded_values,
+    recording_files,
+)
 from dlio_hpc.programs.recordings.recorded_files import RecordedData
 from dlio_hpc.programs.recordings.recorded_program import RecordedProgram
 
@@ -46,7 +53,7 @@ def load(folder: Path, is_forced: bool = False) -> Character:
         against = against or ["no file of a dataset was opened by Python or by a library that is recorded"]
     elif made is None:
         loop = own_loop.of(program.ranks, data)
-        against = own_loop.reasons(loop, recorded_values.models(program))
+        against = own_loop.reasons(loop, recorded_checkpoints.models(program))
         notes.append(_OWN_LOOP)
         if not against or is_forced:
             keys = recorded_values.of_own_loop(program, data, loop)

@@ -19,6 +19,15 @@ _LIBRARIES = {
     "pandas.read_hdf": "hdf5",
 }  # fmt: skip
 _ENDINGS = {"h5": "hdf5", "hdf5": "hdf5", "npz": "npz", "csv": "csv", "parquet": "parquet", "tfrecord": "tfrecord"}
+# Libraries that read through memory maps, and files that are of no format of a workload, by library or ending.
+_MAPS = ("numpy map", "lmdb map")
+_FOREIGN = {
+    "numpy.load": "NumPy's .npy files",
+    "lmdb map": "an LMDB environment",
+    "tar": "tar archives",
+    "numpy map": "files that are mapped into memory",
+    "npy": "NumPy's .npy files",
+}
 _TEMPORARY = ("/tmp/pymp-", "/tmp/tmp")
 
 
@@ -55,7 +64,8 @@ class RecordedData(NamedTuple):
     """Dataset of a program. library: that reads most of it; empty: Python. format: value of `dataset.format`. files:
     size by path; None if unknown. reads: of the dataset in the order of time, of all ranks. is_memory: whether it was
     read before the first pass. arrays: of the array from which most was read, if h5py reads. rows: number of rows by
-    file, where the file itself says so. made: number of files that the program wrote before the first pass.
+    file, where the file itself says so. made: number of files that the program wrote before the first pass. is_mapped:
+    whether the files were read through memory maps. form: what the files are if no format of a workload is like them.
     """
 
     library: str
@@ -66,6 +76,8 @@ class RecordedData(NamedTuple):
     arrays: Arrays | None
     rows: dict[str, int]
     made: int = 0
+    is_mapped: bool = False
+    form: str = ""
 
     @property
     def sizes(self) -> list[int]:
@@ -96,7 +108,12 @@ def of(ranks: Sequence[RankRecording], spans: Sequence[tuple[float, float]]) -> 
         key=lambda read: read.time,
     )
     reads = _without_evaluation(reads)
-    inside = [read for read in reads if any(begin <= read.time <= end for begin, end in spans)]
+    last = max((end for _, end in spans), default=-math.inf)
+    inside = [
+        read
+        for read in reads
+        if (read.library in _MAPS and read.time <= last) or any(begin <= read.time <= end for begin, end in spans)
+    ]
     is_memory = not inside
     kept = _largest(inside or [read for read in reads if read.time <= first], processes)
     if not kept:
@@ -111,8 +128,18 @@ def of(ranks: Sequence[RankRecording], spans: Sequence[tuple[float, float]]) -> 
         paths = {read.path: sizes.get(read.path) for read in kept}
     return RecordedData(
         library, kind, paths, kept, is_memory, _arrays(processes, kept, array), _rows(processes, paths),
-        len(made & set(paths)),
+        len(made & set(paths)), library in _MAPS, _foreign(library, next(iter(paths)), processes),
     )  # fmt: skip
+
+
+def _foreign(library: str, path: str, processes: Sequence[ProcessRecording]) -> str:
+    """Return what a file is if no format of a workload is like it, otherwise an empty string."""
+    if any(
+        event.kind == "read" and event.values[0] == "zarr" and path.startswith(process.files[event.values[2]] + "/")
+        for process in processes for event in process.events
+    ):  # fmt: skip
+        return "chunks of a Zarr array, each taken for a file of one sample"
+    return _FOREIGN.get(library) or _FOREIGN.get(_ending(path), "")
 
 
 def _written(processes: Sequence[ProcessRecording], first: float) -> tuple[set[str], set[str]]:
@@ -140,7 +167,8 @@ def _is_data(path: str) -> bool:
 
 def _reads(process: ProcessRecording) -> Iterable[Read]:
     """Yield the reads of a process. An open that a library's read follows is the library's."""
-    named = {event.values[2] for event in process.events if event.kind == "read" and event.values[2] is not None}
+    named = {event.values[2] for event in process.events if event.kind == "read"}
+    named |= {event.values[1] for event in process.events if event.kind == "map"}
     names = _array_names(process)
     opened: set[int] = set()
     for event in process.events:
@@ -154,6 +182,9 @@ def _reads(process: ProcessRecording) -> Iterable[Read]:
             path, is_first = process.files[number], number in opened
             opened.discard(number)
             yield Read(event.time, seconds, kind, path, size, rows, place, process.path, is_first)
+        elif event.kind == "map" and event.values[1] is not None:
+            kind, path = f"{event.values[0]} map", process.files[event.values[1]]
+            yield Read(event.time, 0.0, kind, path, event.values[2], None, None, process.path, True)
         elif event.kind == "open" and not event.values[1] and event.values[0] not in named:
             yield Read(event.time, 0.0, "", process.files[event.values[0]], None, None, None, process.path, True)
 

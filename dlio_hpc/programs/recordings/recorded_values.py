@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
-from dlio_hpc.programs.files import file_roles
-from dlio_hpc.programs.recordings import tensorflow_pipelines
+from dlio_hpc.programs.recordings import recorded_checkpoints, tensorflow_pipelines
 from dlio_hpc.programs.recordings.own_loop import OwnLoop
 from dlio_hpc.programs.recordings.recorded_files import Read, RecordedData
 from dlio_hpc.programs.recordings.recorded_program import (
@@ -37,8 +36,6 @@ _SURE: dict[str, Confidence] = {
     "dataset.chunk": "recorded",
     "dataset.compression": "recorded",
 }
-# Size in bytes of the smallest state.
-_LEAST_STATE = 4096
 
 
 class Training(NamedTuple):
@@ -125,7 +122,7 @@ def values(program: RecordedProgram, made: Training, data: RecordedData) -> dict
     keys["compute.time"] = _compute(made)
     keys |= _epochs(made)
     ends = list(itertools.accumulate(one.steps for one in made.passes[0]))
-    return keys | _checkpoint(program, int(keys["train.epochs"].value), ends)
+    return keys | recorded_checkpoints.keys_of(program, int(keys["train.epochs"].value), ends)
 
 
 def _recorded(value: Any, evidence: str, level: Confidence = "recorded") -> DerivedValue:
@@ -182,7 +179,9 @@ def _dataset(program: RecordedProgram, total: int, data: RecordedData, in_memory
     reader = data.library or "Python"
     spread = f"{format_size(min(sizes))} to {format_size(max(sizes))}" if sizes else "of unknown size"
     keys = {
-        "dataset.format": _recorded(data.format, f"{count:,} file(s) read through {reader}"),
+        "dataset.format": _recorded(data.format, f"{count:,} file(s) read through {reader}")
+        if not data.form
+        else _recorded(data.format, f"{data.form}: {data.format} is the nearest format of a workload", "medium"),
         "dataset.file_access": _recorded(
             "shared" if is_shared else "multi", f"{count:,} file(s), of which {len(opened_by):,} were opened"
         ),
@@ -310,7 +309,11 @@ def _reader(program: RecordedProgram, made: Training, data: RecordedData) -> dic
 
 def _load(made: Training, data: RecordedData) -> DerivedValue:
     """Return `reader.load`."""
+    if data.is_mapped:
+        return _recorded("on_demand", "pages of a memory map are read when they are used, unseen", "medium")
     if made.pipeline is not None and made.pipeline.is_cached:
+        if made.pipeline.caches_in_file:
+            return _recorded("on_demand", "cache() in a file: later passes read that file instead", "low")
         return _recorded("memory", "cache() in the pipeline")
     if data.is_memory:
         return _recorded("memory", "no file was read while batches were asked for")
@@ -341,7 +344,11 @@ def _order(made: Training, data: RecordedData) -> dict[str, DerivedValue]:
     if made.pipeline is not None:
         return {
             "reader.shuffle.files": _recorded(made.pipeline.shuffles_files, "order of the names in the pipeline"),
-            "reader.shuffle.samples": _recorded(False, "samples are read in the order of their file"),
+            "reader.shuffle.samples": _recorded(
+                False,
+                "samples are read in the order of their file",
+                "medium" if made.pipeline.shuffles_samples else "recorded",
+            ),
         }
     orders = [one.order for passes in made.passes for one in passes if one.order and one.order[0] > 1]
     per_file = len(data.reads) / max(1, len(data.files))
@@ -388,8 +395,8 @@ def _compute(made: Training) -> DerivedValue:
     if not times:
         return DerivedValue(0, "unknown", "no time between two batches was recorded")
     mean = statistics.mean(times)
-    middle = format_seconds(statistics.median(times))
-    evidence = f"mean of {len(times):,} times between a batch and the request for the next; the median is {middle}"
+    usual = format_seconds(statistics.median(times))
+    evidence = f"mean of {len(times):,} times between a batch and the request for the next; the median is {usual}"
     return _recorded(round(mean, 6), evidence)
 
 
@@ -404,80 +411,6 @@ def _epochs(made: Training) -> dict[str, DerivedValue]:
     steps = Counter(left).most_common(1)[0][0] if left and not whole else None
     keys["train.steps"] = _recorded(steps, "batches of a pass" if steps else "passes end when the loader does")
     return keys
-
-
-def _checkpoint(program: RecordedProgram, epochs: int, ends: Sequence[int]) -> dict[str, DerivedValue]:
-    """Return the keys of checkpoints: states that a library saved, otherwise files that are written like states. ends:
-    steps of a rank at the end of each pass.
-    """
-    saves = [one for rank in program.ranks for one in rank.transfers if one.kind == "save"]
-    states = [SavedState(one.time, one.file or "", one.bytes, one.rank, one.steps) for one in saves]
-    level: Confidence = "recorded"
-    if not states:
-        states, level = _written_states(program), "medium"
-    if not states:
-        return {}
-    by_moment: dict[tuple[int, int], list[SavedState]] = {}
-    for number, one in enumerate(states):
-        by_moment.setdefault((one.rank, one.steps or number), []).append(one)
-    writers = {one.rank for one in states}
-    count = len({moment for rank, moment in by_moment if rank == min(writers)})
-    keys = {
-        "checkpoint.by": _recorded("root" if writers == {0} else "all", f"saved by {len(writers)} rank(s)", level),
-        "checkpoint.every_steps": _every(sorted({one.steps for one in states}), count, epochs, ends)._replace(
-            confidence=level
-        ),
-    }
-    sizes = [one.bytes for one in by_moment[max(by_moment)] if one.bytes]
-    if sizes:
-        name = saves[0].library if saves else "Python"
-        keys["checkpoint.files"] = _recorded(sizes, f"{count} checkpoint(s) by {name}", level)
-    return keys
-
-
-class SavedState(NamedTuple):
-    """A file of a saved state. bytes: None if unknown. steps: of the rank before it; 0 if steps are unknown."""
-
-    time: float
-    path: str
-    bytes: int | None
-    rank: int
-    steps: int
-
-
-def _written_states(program: RecordedProgram) -> list[SavedState]:
-    """Return files that are written like states: again and again, or with a number in their names, or with the name of
-    a model. Small files are logs and notes.
-    """
-    groups: dict[str, list[SavedState]] = {}
-    for rank in program.ranks:
-        last = ""
-        for one in rank.writes:
-            if one.path != last and (one.bytes is None or one.bytes >= _LEAST_STATE):
-                groups.setdefault(file_roles.kind(one.path), []).append(SavedState(*one))
-            last = one.path
-    return [
-        one for name, states in groups.items() for one in states
-        if states[0].bytes is not None and (len(states) > len(program.ranks) or file_roles.is_model(name))
-    ]  # fmt: skip
-
-
-def _every(moments: Sequence[int], count: int, epochs: int, ends: Sequence[int]) -> DerivedValue:
-    """Return `checkpoint.every_steps`: None for a checkpoint at the end of each pass."""
-    if count == epochs and (not any(moments) or set(moments) <= set(ends)):
-        return _recorded(None, f"{count} checkpoint(s), one after each of {epochs} pass(es)")
-    gaps = Counter(later - earlier for earlier, later in pairwise([0, *moments]))
-    gaps.pop(0, None)
-    steps = gaps.most_common(1)[0][0] if gaps else None
-    return _recorded(steps, f"checkpoints after {', '.join(map(str, moments[:4]))} steps")
-
-
-def models(program: RecordedProgram) -> int:
-    """Return how often a file with the name of a model was saved, or the same file of a state was written."""
-    states = _written_states(program)
-    by_path = Counter(one.path for one in states)
-    named = {round(one.time, 1) for one in states if file_roles.is_model(one.path) or by_path[one.path] > 1}
-    return len(named) + len([one for rank in program.ranks[:1] for one in rank.transfers if one.kind == "save"])
 
 
 def of_own_loop(program: RecordedProgram, data: RecordedData, loop: OwnLoop) -> dict[str, DerivedValue]:
@@ -506,4 +439,25 @@ def of_own_loop(program: RecordedProgram, data: RecordedData, loop: OwnLoop) -> 
         "train.epochs": loop.epochs,
         "train.steps": DerivedValue(None, "medium", "passes over all files"),
     }
-    return keys | _checkpoint(program, int(loop.epochs.value), [])
+    saved = recorded_checkpoints.keys_of(program, int(loop.epochs.value), [])
+    if "checkpoint.every_steps" in saved:  # steps are known, passes are derived
+        every = saved["checkpoint.every_steps"]
+        saved["checkpoint.every_steps"] = every._replace(confidence=weaker(every.confidence, "medium"))
+    keys |= saved
+    if loop.steps > 2 * max(map(len, loop.visits)):
+        return _doubted(keys)
+    return keys
+
+
+def _doubted(keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
+    """Return the keys of a program that reads far less often than it steps: it keeps its data in memory, or reads them
+    in a way that is not recorded. Only files, checkpoints and what they are stay as they are.
+    """
+    sure = ("dataset.format", "dataset.file", "checkpoint.")
+    doubt = "; far fewer reads than steps were recorded"
+    return {
+        key: value
+        if key.startswith(sure)
+        else value._replace(confidence=weaker(value.confidence, "low"), evidence=value.evidence + doubt)
+        for key, value in keys.items()
+    }

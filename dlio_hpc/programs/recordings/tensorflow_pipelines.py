@@ -32,6 +32,7 @@ class Pipeline(NamedTuple):
     shuffles_files: bool
     shuffles_samples: int
     is_cached: bool
+    caches_in_file: bool
 
 
 def of(stages: Mapping[int, PipelineStage], name: str) -> Pipeline | None:
@@ -65,6 +66,7 @@ def of(stages: Mapping[int, PipelineStage], name: str) -> Pipeline | None:
         _shuffles_files(parts[:opening]),
         max(filter(None, shuffled), default=0),
         any(stage.name == "cache" for stage in parts),
+        any(_setting(stage, "0", "filename") is not None for stage in parts if stage.name == "cache"),
     )
 
 

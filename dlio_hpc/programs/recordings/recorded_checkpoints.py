@@ -1,0 +1,117 @@
+"""Checkpoints of a recorded program: states that a library saved, or files that are written like states."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue
+from dlio_hpc.programs.files import file_roles
+from dlio_hpc.programs.recordings.recorded_program import RecordedProgram
+
+# Size in bytes of the smallest state.
+_LEAST_STATE = 4096
+
+
+class SavedState(NamedTuple):
+    """A file of a saved state. bytes: None if unknown. steps: of the rank before it; 0 if steps are unknown."""
+
+    time: float
+    path: str
+    bytes: int | None
+    rank: int
+    steps: int
+
+
+def keys_of(program: RecordedProgram, epochs: int, ends: Sequence[int]) -> dict[str, DerivedValue]:
+    """Return the keys of checkpoints: states that a library saved, otherwise files that are written like states. ends:
+    steps of a rank at the end of each pass.
+    """
+    saves = [one for rank in program.ranks for one in rank.transfers if one.kind == "save"]
+    states = [SavedState(one.time, one.file or "", one.bytes, one.rank, one.steps) for one in saves]
+    level: Confidence = "recorded"
+    if not states:
+        states, level = _written_states(program), "medium"
+    if not states:
+        return {}
+    by_moment = _moments(states)
+    writers = {one.rank for one in states}
+    count = len({moment for rank, moment in by_moment if rank == min(writers)})
+    keys = {
+        "checkpoint.by": DerivedValue("root" if writers == {0} else "all", level, f"saved by {len(writers)} rank(s)"),
+        "checkpoint.every_steps": _every(sorted({one.steps for one in states}), count, epochs, ends)._replace(
+            confidence=level
+        ),
+    }
+    sizes = [one.bytes for one in by_moment[max(by_moment)] if one.bytes]
+    if saves:
+        sizes += _trackers(program, {one.path for one in states}, {(one.rank, one.steps) for one in states})
+    if sizes:
+        name = saves[0].library if saves else "Python"
+        keys["checkpoint.files"] = DerivedValue(sizes, level, f"{count} checkpoint(s) by {name}")
+    return keys
+
+
+def models(program: RecordedProgram) -> int:
+    """Return how often a file with the name of a model was saved, or the same file of a state was written."""
+    states = _written_states(program)
+    by_path = Counter(one.path for one in states)
+    named = {round(one.time, 1) for one in states if file_roles.is_model(one.path) or by_path[one.path] > 1}
+    return len(named) + len([one for rank in program.ranks[:1] for one in rank.transfers if one.kind == "save"])
+
+
+def _moments(states: Sequence[SavedState]) -> dict[tuple[int, int], list[SavedState]]:
+    """Return the states by rank and number of the checkpoint. A checkpoint has each file once; the same file, or one
+    with another number in its name, begins the next.
+    """
+    made: dict[tuple[int, int], list[SavedState]] = {}
+    for rank in {one.rank for one in states}:
+        number, present = 0, set[str]()
+        last: SavedState | None = None
+        for one in sorted((one for one in states if one.rank == rank), key=lambda one: one.time):
+            name = file_roles.pattern(one.path)
+            if last is not None and (one.steps != last.steps or name in present):
+                number, present = number + 1, set()
+            present.add(name)
+            made.setdefault((rank, number), []).append(one)
+            last = one
+    return made
+
+
+def _trackers(program: RecordedProgram, states: set[str], moments: set[tuple[int, int]]) -> list[int]:
+    """Return the sizes of the files that Python writes with each checkpoint, such as one that names the newest."""
+    made: dict[str, set[tuple[int, int]]] = {}
+    sizes: dict[str, int] = {}
+    for rank in program.ranks:
+        for one in rank.writes:
+            if one.path not in states and one.bytes:
+                made.setdefault(file_roles.pattern(one.path), set()).add((one.rank, one.steps))
+                sizes[file_roles.pattern(one.path)] = one.bytes
+    return [sizes[name] for name, written in made.items() if written == moments and len(moments) > 1]
+
+
+def _written_states(program: RecordedProgram) -> list[SavedState]:
+    """Return files that are written like states: again and again, or with a number in their names, or with the name of
+    a model. Small files are logs and notes.
+    """
+    groups: dict[str, list[SavedState]] = {}
+    for rank in program.ranks:
+        last = ""
+        for one in rank.writes:
+            if one.path != last and (one.bytes is None or one.bytes >= _LEAST_STATE):
+                groups.setdefault(file_roles.pattern(one.path), []).append(SavedState(*one))
+            last = one.path
+    return [
+        one for name, states in groups.items() for one in states
+        if states[0].bytes is not None and (len(states) > len(program.ranks) or file_roles.is_model(name))
+    ]  # fmt: skip
+
+
+def _every(moments: Sequence[int], count: int, epochs: int, ends: Sequence[int]) -> DerivedValue:
+    """Return `checkpoint.every_steps`: None for a checkpoint at the end of each pass."""
+    if count == epochs and (not any(moments) or set(moments) <= set(ends)):
+        return DerivedValue(None, "recorded", f"{count} checkpoint(s), one after each of {epochs} pass(es)")
+    gaps = Counter(later - earlier for earlier, later in pairwise([0, *moments]))
+    gaps.pop(0, None)
+    steps = gaps.most_common(1)[0][0] if gaps else None
+    return DerivedValue(steps, "recorded", f"checkpoints after {', '.join(map(str, moments[:4]))} steps")
