@@ -12,7 +12,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Callable, NamedTuple, Sequence
 
-from .recording import EventWriter, clock
+from .recording import EventWriter, clock, say
 
 # Modules of the recorder, by the module of a library that they wrap when it is imported.
 TABLE = {
@@ -128,11 +128,12 @@ def _act_after(spec: ModuleSpec, name: str) -> None:
 
     def exec_module(module: ModuleType) -> None:
         run(module)
+        spec.loader = module.__loader__ = loader
         for action in _actions.pop(name, []):
             try:
                 action(module)
             except Exception as fault:  # a library of a version that the recorder does not know
-                sys.stderr.write(f"dlio-hpc record: {name} is not recorded: {fault!r}\n")
+                say(f"{name} is not recorded: {fault!r}")
 
     spec.loader = _Wrapped(loader, exec_module)
 

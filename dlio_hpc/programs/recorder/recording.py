@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from typing import Any
 
 # Bytes of a file from which on frequent events are only counted, and from which on nothing more is written.
@@ -27,6 +28,14 @@ FREQUENT = frozenset({"batch", "step", "fetch", "read", "write", "open", "file",
 clock = time.monotonic
 
 
+def say(text: str) -> None:
+    """Write a line to stderr, if the program has one."""
+    try:
+        sys.stderr.write(f"dlio-hpc record: {text}\n")
+    except Exception:  # closed, or replaced by an object of the program's own
+        return
+
+
 class EventWriter:
     """Recording of this process. folder: of all processes. process: function that describes the process, given the time
     of its start. A child that is forked begins a file of its own. Faults of the recorder are written as events. A file
@@ -35,12 +44,11 @@ class EventWriter:
 
     def __init__(self, folder: str, process: Any) -> None:
         self._folder, self._process = folder, process
-        self._events: list[tuple[Any, ...]] = []
         self._begin()
         os.register_at_fork(before=self.flush, after_in_child=self._begin)
 
     def _begin(self) -> None:
-        self._events = []
+        self._events: deque[tuple[Any, ...]] = deque()
         self._lock = threading.Lock()
         self._path = ""
         self._bytes = 0
@@ -102,7 +110,7 @@ class EventWriter:
             self._counts = {}
 
     def end(self) -> None:
-        """Write what is left. Called when the process ends by itself."""
+        """Write what is left. Called when the process ends by itself; nothing is recorded afterwards."""
         if not self._is_over:
             for number, path in self._written.items():
                 if os.path.isfile(path):
@@ -110,6 +118,7 @@ class EventWriter:
             self._add_counts()
             self.add("end")
             self.flush()
+            self._is_over = True
 
     def flush(self) -> None:
         """Append all events to the file. A thread that finds another one writing leaves its events to it."""
@@ -119,12 +128,12 @@ class EventWriter:
             self._write()
         except Exception as fault:  # such as a full disk: the program goes on
             self._is_over = True
-            sys.stderr.write(f"dlio-hpc record: the recording of process {os.getpid()} ends here: {fault}\n")
+            say(f"the recording of process {os.getpid()} ends here: {fault}")
         finally:
             self._lock.release()
 
     def _write(self) -> None:
-        events, self._events = self._events, []
+        events = [self._events.popleft() for _ in range(len(self._events))]  # other threads may add more
         self._flushed = clock()
         if not events and self._path:
             return

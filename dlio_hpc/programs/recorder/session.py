@@ -127,8 +127,11 @@ def _opened(recording: EventWriter, names: Names, folder: str) -> Callable[..., 
         flag = flags if isinstance(flags, int) else 0
         if not isinstance(path, (str, bytes, os.PathLike)) or flag & os.O_DIRECTORY:
             return
-        text = os.path.abspath(os.fsdecode(path))
-        if text.endswith(_NO_DATA) or text.startswith(_SYSTEM + own) or any(part in text for part in _PACKAGES):
+        text = os.fsdecode(path)
+        if text.endswith(_NO_DATA) or text.startswith(_SYSTEM):
+            return
+        text = os.path.abspath(text)
+        if text.startswith(own) or any(part in text for part in _PACKAGES):
             return
         is_written = bool(flag & (os.O_WRONLY | os.O_RDWR)) or (isinstance(mode, str) and bool(set(mode) & set("wax+")))
         number = recording.file(text, names.of_path(text), is_written)

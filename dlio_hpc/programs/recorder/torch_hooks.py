@@ -74,11 +74,10 @@ class _Order:
         self._first: list[int] = []
 
     def take(self, indexes: Any) -> None:
-        if isinstance(indexes, int):
-            indexes = [indexes]
-        for index in indexes or []:
-            if not isinstance(index, int):
+        for given in [indexes] if hasattr(indexes, "__index__") else indexes or []:
+            if not hasattr(given, "__index__"):
                 return
+            index = int(given)
             if self._last is not None:
                 self._next += index == self._last + 1
                 self._up += index > self._last
